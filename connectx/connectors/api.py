@@ -1,0 +1,237 @@
+"""What a connector is: the classes that connector authors extend.
+
+Mirrors Kafka Connect's SourceConnector, SourceTask, SinkConnector and SinkTask, with one change: data moves in bounded
+slices, each a Spark DataFrame or an Arrow table, never record by record. A connector decides nothing about
+transactions, fencing or ownership: the runtime does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from connectx.errors import ConnectxError
+from connectx.model.configdef import ConfigDef
+from connectx.model.ids import TaskId, TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType
+
+SourcePartition = Mapping[str, Any]
+SourceOffset = Mapping[str, Any]
+
+
+class RetriableError(ConnectxError):
+    """Raised by poll or put when the same call may succeed later (Kafka Connect: RetriableException)."""
+
+    code = "retriable"
+    retriable = True
+
+
+class CommitRefusedError(ConnectxError):
+    """An exactly-once target holds another offset than the batch starts at: an older or newer task wrote there.
+
+    `committed` holds, per partition, the offset that the target has: the runtime goes on from there if it still owns
+    the partition.
+    """
+
+    code = "commit_refused"
+
+    def __init__(self, message: str, committed: Mapping[TopicPartition, int], *, next_step: str = "") -> None:
+        super().__init__(message, next_step=next_step)
+        self.committed = dict(committed)
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Rows between two source offsets.
+
+    `rows` has the columns of Spark's Kafka sink: `value` (any type), and if wanted `key` (any type), `topic` (string),
+    `partition` (int), `timestamp` (timestamp) and `headers` (array of struct key, value). Rows without a column
+    `value` are the value themselves, as a struct. An Arrow table stands for rows that the task read in the worker; a
+    DataFrame is evaluated by Spark.
+
+    `offset` is the source offset behind the last row, `partition` the source partition it belongs to (None: the
+    task's own), `topic` where rows go that have no column `topic`.
+    """
+
+    rows: DataFrame | pa.Table
+    offset: SourceOffset
+    topic: str | None = None
+    partition: SourcePartition | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SinkBatch:
+    """Converted records of one put.
+
+    `rows` is an Arrow table with the columns `topic`, `partition`, `offset`, `timestamp` (ms since 1970, int64, may be
+    null), `key` and `value` as the converters made them (a struct, string, binary, ...). `ranges` gives per partition
+    the first offset of the batch and the offset behind its last one; offsets of skipped records and of transaction
+    markers lie within.
+    """
+
+    rows: pa.Table
+    ranges: Mapping[TopicPartition, tuple[int, int]]
+
+
+class ConnectorContext(Protocol):
+    """What the runtime offers to a connector."""
+
+    def request_task_reconfiguration(self) -> None:
+        """Ask for new task configs soon."""
+
+    def raise_error(self, error: BaseException) -> None:
+        """Fail the connector; its tasks go on."""
+
+
+class SourceTaskContext(Protocol):
+    """What the runtime offers to a source task."""
+
+    @property
+    def task(self) -> TaskId:
+        """Id of the task."""
+
+    def offset(self, partition: SourcePartition) -> SourceOffset | None:
+        """Position of a source partition: what was polled so far, at start what was committed."""
+
+    def wait(self, timeout_ms: int) -> bool:
+        """Sleep until the task is asked to do something else (True) or the time is over (False)."""
+
+
+class SinkTaskContext(Protocol):
+    """What the runtime offers to a sink task."""
+
+    @property
+    def task(self) -> TaskId:
+        """Id of the task."""
+
+    @property
+    def assignment(self) -> Sequence[TopicPartition]:
+        """Partitions that this task owns now."""
+
+
+class Connector:
+    """Base of connectors. `config` describes the keys that users set; validation uses it."""
+
+    config: ClassVar[ConfigDef]
+    version: ClassVar[str | None] = None
+
+    def start(self, config: Mapping[str, str], context: ConnectorContext) -> None:
+        """Take the validated configuration; raise to fail the connector."""
+        self.settings = dict(config)
+
+    def task_configs(self, max_tasks: int) -> Sequence[Mapping[str, str]]:
+        """Divide the work into at most `max_tasks` task configurations. Default: one task with the whole config."""
+        return [self.settings]
+
+    def stop(self) -> None:
+        """Release what `start` took."""
+
+    @classmethod
+    def validate(cls, config: Mapping[str, str | None]) -> Mapping[str, Sequence[str]]:
+        """Errors beyond what `config` can tell: key to messages. Must not change anything."""
+        return {}
+
+
+class SourceTask:
+    """Reads slices. One thread calls all methods, except that `poll` may be interrupted by interrupting Spark."""
+
+    partition: SourcePartition = {}
+    """Source partition of this task; set it in `start`. The offsets topic keeps one offset for it."""
+
+    def start(self, config: Mapping[str, str], context: SourceTaskContext) -> None:
+        """Take the task configuration; raise to fail the task."""
+        self.settings = dict(config)
+        self.context = context
+
+    def poll(self, spark: SparkSession, offset: SourceOffset | None) -> Slice | None:
+        """Rows behind `offset` (None: from the start), or None when there is nothing now.
+
+        Must be repeatable: the same offset gives the same rows first. A RetriableError counts as None.
+        """
+        raise TypeError(f"{type(self).__name__} must define poll")
+
+    def idle(self, offset: SourceOffset | None) -> None:
+        """Called after a poll without rows: return when there may be some, or after a short while.
+
+        Use `self.context.wait(ms)` so that a stop is not kept waiting. Default: wait 100 ms.
+        """
+        self.context.wait(100)
+
+    def committed(self, offset: SourceOffset) -> None:
+        """The slice up to `offset` is durable in Kafka (Kafka Connect: SourceTask.commit)."""
+
+    def stop(self) -> None:
+        """Release what `start` took."""
+
+
+class SourceConnector(Connector):
+    """A source: reads an outside system into topics. Set `task_class` or nest a class called Task."""
+
+    task_class: ClassVar[type[SourceTask]]
+
+    @classmethod
+    def exactly_once_support(cls, config: Mapping[str, str | None]) -> bool | None:
+        """True: supported with this config, False: not, None: unknown (KIP-618, SourceConnector.exactlyOnceSupport)."""
+        return None
+
+
+class SinkTask:
+    """Writes batches, at least once: the runtime commits offsets after `flush` returned."""
+
+    exactly_once: ClassVar[bool] = False
+
+    def start(self, config: Mapping[str, str], context: SinkTaskContext) -> None:
+        """Take the task configuration; raise to fail the task."""
+        self.settings = dict(config)
+        self.context = context
+
+    def value_type(self, topic: str) -> DataType | None:
+        """Spark type that values of a topic should have, for converters without schemas. None: as the record says."""
+        return None
+
+    def open(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """Partitions were assigned. An exactly-once task returns the offsets that its target holds for them."""
+        return {}
+
+    def put(self, batch: SinkBatch) -> None:
+        """Write a batch. An exactly-once task (`exactly_once = True`) makes rows and offsets durable in one transaction.
+
+        Raises:
+            RetriableError: the same batch is put again later.
+            CommitRefusedError: exactly-once only, the target's offsets do not match the batch's start.
+        """
+        raise TypeError(f"{type(self).__name__} must define put")
+
+    def flush(self) -> None:
+        """Make everything put so far durable; offsets are committed after this."""
+
+    def close(self, partitions: Sequence[TopicPartition]) -> None:
+        """Partitions were taken away."""
+
+    def cancel(self) -> None:
+        """Called from another thread to end a blocked `put`: the task was cancelled or its worker killed."""
+
+    def stop(self) -> None:
+        """Release what `start` took."""
+
+
+class SinkConnector(Connector):
+    """A sink: writes topics to an outside system. Set `task_class` or nest a class called Task."""
+
+    task_class: ClassVar[type[SinkTask]]
+
+
+@dataclass(frozen=True, slots=True)
+class PluginDescription:
+    """One plugin as `GET /connector-plugins` tells it. `type` is source, sink, converter, transformation, ..."""
+
+    cls: type
+    java_class: str | None
+    type: str
+    version: str | None
+    aliases: tuple[str, ...] = field(default=())

@@ -1,0 +1,600 @@
+"""Stimuli and effects of a worker's core.
+
+A *stimulus* is a fact that reached the worker; an *effect* is an order to the driver. Every effect that has an answer
+carries a `request_id`; the answer brings it back, and an answer to a request that the core no longer waits for is
+dropped. The group coordinator's errors are Kafka's names (`REBALANCE_IN_PROGRESS`), None is success.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from connectx.model.config_records import ConfigRecord
+from connectx.model.events import Transition
+from connectx.model.group import Assignment, MemberMetadata
+from connectx.model.ids import TaskId
+from connectx.model.states import TargetState
+from connectx.model.status_records import StatusRecord
+
+# ---------------------------------------------------------------------------------------------- group: effects
+
+
+@dataclass(frozen=True, slots=True)
+class FindCoordinator:
+    """Ask the cluster for the group coordinator; answered by CoordinatorFound or GroupRequestFailed."""
+
+    request_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class SendJoinGroup:
+    """JoinGroup, protocol type `connect`; `protocols` by preference. Answered by JoinGroupReplied."""
+
+    request_id: int
+    member_id: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: tuple[MemberMetadata, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SendSyncGroup:
+    """SyncGroup; `assignments` is empty unless this member leads. Answered by SyncGroupReplied."""
+
+    request_id: int
+    generation: int
+    member_id: str
+    assignments: Mapping[str, Assignment]
+
+
+@dataclass(frozen=True, slots=True)
+class SendHeartbeat:
+    """Heartbeat; answered by HeartbeatReplied."""
+
+    request_id: int
+    generation: int
+    member_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class SendLeaveGroup:
+    """LeaveGroup; its answer changes nothing."""
+
+    request_id: int
+    member_id: str
+
+
+# ---------------------------------------------------------------------------------------------- group: stimuli
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorFound:
+    """The coordinator is known and connected."""
+
+    request_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRequestFailed:
+    """No answer to a group request: time-out, lost connection, or no broker to be found."""
+
+    request_id: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class JoinGroupReplied:
+    """Answer to SendJoinGroup. `members` (member id to metadata) is filled for the leader only."""
+
+    request_id: int
+    error: str | None
+    generation: int
+    member_id: str
+    leader_id: str
+    protocol: str
+    members: Mapping[str, MemberMetadata]
+
+
+@dataclass(frozen=True, slots=True)
+class SyncGroupReplied:
+    """Answer to SendSyncGroup; `assignment` is None with an error."""
+
+    request_id: int
+    error: str | None
+    assignment: Assignment | None
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatReplied:
+    """Answer to SendHeartbeat."""
+
+    request_id: int
+    error: str | None
+
+
+# ------------------------------------------------------------------------------------------------------- timers
+
+
+@dataclass(frozen=True, slots=True)
+class SetTimer:
+    """Deliver TimerFired(key, token) at `at_ms` of the core's clock; replaces a timer with the same key."""
+
+    key: str
+    token: int
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class TimerFired:
+    """A timer's time has come; ignored when the core has set that key anew since."""
+
+    key: str
+    token: int
+
+
+# ---------------------------------------------------------------------------------------------- config topic
+
+
+@dataclass(frozen=True, slots=True)
+class ReadConfigToEnd:
+    """Flush, take the end offset now, deliver every record up to it, then ConfigReadToEnd.
+
+    `timeout_ms` None waits without limit.
+    """
+
+    request_id: int
+    timeout_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigReadToEnd:
+    """Answer to ReadConfigToEnd, after the records themselves; `error` says why the end was not reached."""
+
+    request_id: int
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigRecordRead:
+    """One record of the config topic, in log order."""
+
+    log_offset: int
+    record: ConfigRecord
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimConfigWrites:
+    """Create the leader's transactional producer and initialise it, which fences the former leader (KIP-618)."""
+
+    request_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigWritesClaimed:
+    """Answer to ClaimConfigWrites."""
+
+    request_id: int
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WriteConfigRecords:
+    """Append records to the config topic.
+
+    `privileged` records are the leader's: one transaction of the claimed producer when exactly-once is preparing or
+    enabled. Others go through the ordinary producer. Answered by ConfigRecordsWritten.
+    """
+
+    request_id: int
+    records: tuple[ConfigRecord, ...]
+    privileged: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigRecordsWritten:
+    """Answer to WriteConfigRecords; `fenced` when another leader has taken over."""
+
+    request_id: int
+    error: str | None = None
+    fenced: bool = False
+
+
+# ---------------------------------------------------------------------------------------------- status topic
+
+
+@dataclass(frozen=True, slots=True)
+class WriteStatus:
+    """Append to the status topic, without an answer; the driver retries while it can."""
+
+    record: StatusRecord
+
+
+@dataclass(frozen=True, slots=True)
+class StatusRecordRead:
+    """One record of the status topic."""
+
+    record: StatusRecord
+
+
+# ------------------------------------------------------------------------------------- connectors on this worker
+
+
+@dataclass(frozen=True, slots=True)
+class StartConnector:
+    """Instantiate, initialise and start a connector; answered by ConnectorStarted or ConnectorFailed."""
+
+    connector: str
+    instance: int
+    config: Mapping[str, str | None]
+    target_state: TargetState
+
+
+@dataclass(frozen=True, slots=True)
+class StopConnector:
+    """Stop the instance within the fixed limit; answered by ConnectorStopped."""
+
+    connector: str
+    instance: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetConnectorTargetState:
+    """Pause, resume or stop a live connector; answered by ConnectorStateReached."""
+
+    connector: str
+    instance: int
+    target_state: TargetState
+
+
+@dataclass(frozen=True, slots=True)
+class GenerateTaskConfigs:
+    """Ask the instance for its task configs; answered by TaskConfigsGenerated."""
+
+    connector: str
+    instance: int
+    config: Mapping[str, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorStarted:
+    """The connector runs (or is paused or stopped, as `state` asked)."""
+
+    connector: str
+    instance: int
+    state: TargetState
+    version: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorStateReached:
+    """Answer to SetConnectorTargetState."""
+
+    connector: str
+    instance: int
+    state: TargetState
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorFailed:
+    """The instance failed, while starting or later by its own report."""
+
+    connector: str
+    instance: int
+    trace: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorStopped:
+    """The instance ended; `abandoned` when it did not stop in time and was left alone."""
+
+    connector: str
+    instance: int
+    abandoned: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TaskReconfigurationRequested:
+    """The instance says that its task configs changed (ConnectorContext.requestTaskReconfiguration)."""
+
+    connector: str
+    instance: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskConfigsGenerated:
+    """Answer to GenerateTaskConfigs: complete task properties as they go to the config topic, or an error."""
+
+    connector: str
+    instance: int
+    task_configs: tuple[Mapping[str, str | None], ...] = ()
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SendTaskConfigs:
+    """POST task configs to the leader, signed; answered by TaskConfigsSent."""
+
+    request_id: int
+    leader_url: str
+    connector: str
+    task_configs: tuple[Mapping[str, str | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskConfigsSent:
+    """Answer to SendTaskConfigs."""
+
+    request_id: int
+    error: str | None = None
+
+
+# ------------------------------------------------------------------------------------------ tasks on this worker
+
+
+@dataclass(frozen=True, slots=True)
+class PrepareTask:
+    """Create the task's runtime (own thread, plugins, no clients yet): answered by TaskPrepared or TaskFailed."""
+
+    task: TaskId
+    instance: int
+    connector_config: Mapping[str, str | None]
+    task_config: Mapping[str, str | None]
+    target_state: TargetState
+    generation: int
+    exactly_once: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPrepared:
+    """The task's class could be instantiated and its configuration is sound."""
+
+    task: TaskId
+    instance: int
+    version: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InitTaskProducer:
+    """Initialise transactions on the task's producer: fences older instances. Answered by TaskProducerReady."""
+
+    task: TaskId
+    instance: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskProducerReady:
+    """Answer to InitTaskProducer."""
+
+    task: TaskId
+    instance: int
+    producer_epoch: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BeginTask:
+    """Start the task: read offsets, initialise, start, go into the loop. Answered by TaskStateReached."""
+
+    task: TaskId
+    instance: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetTaskTargetState:
+    """Pause or resume a begun task; answered by TaskStateReached."""
+
+    task: TaskId
+    instance: int
+    target_state: TargetState
+
+
+@dataclass(frozen=True, slots=True)
+class StopTask:
+    """Stop gracefully: finish and commit what was dispatched, then TaskStopped."""
+
+    task: TaskId
+    instance: int
+
+
+@dataclass(frozen=True, slots=True)
+class CancelTask:
+    """The graceful time is over: close clients without waiting, suppress commits; the thread may go on as a zombie."""
+
+    task: TaskId
+    instance: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskStateReached:
+    """The task runs (`paused` False) or is paused."""
+
+    task: TaskId
+    instance: int
+    paused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFailed:
+    """The task failed, for good until restarted. `fenced` when its producer was fenced by another."""
+
+    task: TaskId
+    instance: int
+    trace: str
+    fenced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TaskStopped:
+    """The task's thread has ended after StopTask (or after CancelTask, late)."""
+
+    task: TaskId
+    instance: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicUsed:
+    """A task saw a topic for the first time (KIP-558)."""
+
+    task: TaskId
+    topic: str
+
+
+# ---------------------------------------------------------------------------------------------------- fencing
+
+
+@dataclass(frozen=True, slots=True)
+class SendFenceRequest:
+    """PUT /connectors/{c}/fence at the leader, signed; answered by FenceRequestAnswered."""
+
+    request_id: int
+    leader_url: str
+    connector: str
+
+
+@dataclass(frozen=True, slots=True)
+class FenceRequestAnswered:
+    """Answer to SendFenceRequest."""
+
+    request_id: int
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FenceProducers:
+    """Fence these transactional ids with the connector's admin settings; answered by ProducersFenced."""
+
+    request_id: int
+    connector: str
+    config: Mapping[str, str | None]
+    transactional_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProducersFenced:
+    """Answer to FenceProducers."""
+
+    request_id: int
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CreateSessionKey:
+    """Draw a new random key; answered by SessionKeyCreated."""
+
+    request_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class SessionKeyCreated:
+    """Answer to CreateSessionKey. The key is a secret."""
+
+    request_id: int
+    key: bytes = field(repr=False)
+    creation_timestamp_ms: int = 0
+
+
+# --------------------------------------------------------------------------------------------------- requests
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request from REST or the worker's owner. `verb` and `args` are listed in `connectx.core.requests`."""
+
+    request_id: int
+    verb: str
+    connector: str | None = None
+    args: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Answer to a Request: an HTTP status and a JSON-like body; `forward_to` names the worker to ask instead."""
+
+    request_id: int
+    status: int
+    body: Any = None
+    forward_to: str | None = None
+
+
+# ------------------------------------------------------------------------------------------------ the worker
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerStarted:
+    """Internal topics were read to their end at start-up; the worker may join the group."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShutdownRequested:
+    """Stop gracefully: stop all work, leave the group, then WorkerShutDown."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerShutDown:
+    """Effect: nothing is left to do; the driver may close the worker's clients."""
+
+
+GroupEffect = FindCoordinator | SendJoinGroup | SendSyncGroup | SendHeartbeat | SendLeaveGroup
+GroupStimulus = CoordinatorFound | GroupRequestFailed | JoinGroupReplied | SyncGroupReplied | HeartbeatReplied
+
+Effect = (
+    GroupEffect
+    | SetTimer
+    | ReadConfigToEnd
+    | ClaimConfigWrites
+    | WriteConfigRecords
+    | WriteStatus
+    | StartConnector
+    | StopConnector
+    | SetConnectorTargetState
+    | GenerateTaskConfigs
+    | SendTaskConfigs
+    | PrepareTask
+    | InitTaskProducer
+    | BeginTask
+    | SetTaskTargetState
+    | StopTask
+    | CancelTask
+    | SendFenceRequest
+    | FenceProducers
+    | CreateSessionKey
+    | Reply
+    | WorkerShutDown
+)
+Stimulus = (
+    GroupStimulus
+    | TimerFired
+    | ConfigReadToEnd
+    | ConfigRecordRead
+    | ConfigWritesClaimed
+    | ConfigRecordsWritten
+    | StatusRecordRead
+    | ConnectorStarted
+    | ConnectorStateReached
+    | ConnectorFailed
+    | ConnectorStopped
+    | TaskReconfigurationRequested
+    | TaskConfigsGenerated
+    | TaskConfigsSent
+    | TaskPrepared
+    | TaskProducerReady
+    | TaskStateReached
+    | TaskFailed
+    | TaskStopped
+    | TopicUsed
+    | FenceRequestAnswered
+    | ProducersFenced
+    | SessionKeyCreated
+    | Request
+    | WorkerStarted
+    | ShutdownRequested
+)
+
+
+@dataclass(slots=True)
+class Step:
+    """Outcome of handling one stimulus, in order."""
+
+    transitions: list[Transition] = field(default_factory=list)
+    effects: list[Effect] = field(default_factory=list)

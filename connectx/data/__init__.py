@@ -1,0 +1,1 @@
+"""Converters, transforms and predicates as column expressions."""

@@ -1,0 +1,93 @@
+"""What happened: the vocabulary of the history that panels, checks and DataFrames are views of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class EventKind(StrEnum):
+    """Kinds of events, grouped by what they tell of. `data` keys are named behind each kind."""
+
+    # cluster and workers
+    CLUSTER_STARTED = "cluster_started"  # bootstrap_servers, group_id
+    CLUSTER_STOPPED = "cluster_stopped"
+    WORKER_STARTED = "worker_started"  # url
+    WORKER_STOPPED = "worker_stopped"
+    WORKER_FAILED = "worker_failed"  # error
+    FAULT_INJECTED = "fault_injected"  # fault (kill, stop, pause, resume, stall, partition, heal, add_worker)
+    # group
+    REBALANCE_STARTED = "rebalance_started"  # reason
+    REBALANCE_COMPLETED = "rebalance_completed"  # leader, leader_url, protocol, connectors, tasks, delay_ms
+    ASSIGNMENT_COMPUTED = "assignment_computed"  # members: {url: work}, lost, delay_ms
+    REBALANCE_DELAYED = "rebalance_delayed"  # delay_ms, lost
+    MEMBER_LOST = "member_lost"  # error: this member was dropped by the coordinator or lost it
+    LEADERSHIP_CLAIMED = "leadership_claimed"  # transactional_id
+    LEADERSHIP_FENCED = "leadership_fenced"  # error
+    # config topic
+    CONNECTOR_CONFIGURED = "connector_configured"  # config_offset
+    CONNECTOR_DELETED = "connector_deleted"
+    TASKS_CONFIGURED = "tasks_configured"  # tasks, task_config_generation
+    TASKS_INCONSISTENT = "tasks_inconsistent"
+    TARGET_STATE_CHANGED = "target_state_changed"  # target_state
+    TASK_COUNT_RECORDED = "task_count_recorded"  # task_count
+    SESSION_KEY_ROTATED = "session_key_rotated"
+    RESTART_REQUESTED = "restart_requested"  # include_tasks, only_failed
+    # fencing
+    FENCING_STARTED = "fencing_started"  # task_count, transactional_ids
+    FENCING_COMPLETED = "fencing_completed"  # task_count
+    FENCING_FAILED = "fencing_failed"  # error
+    # connectors and tasks: where they are in their life
+    CONNECTOR_STATE = "connector_state"  # state, trace
+    TASK_STATE = "task_state"  # state, trace, instance
+    TASK_STEP = "task_step"  # step (one of the start-up steps of an exactly-once source task), instance
+    TASK_REFUSED = "task_refused"  # reason: start-up aborted (newer task configs, no task count record, not assigned)
+    TASK_ENDED = "task_ended"  # instance, reason: its thread really ended (a zombie ends here)
+    # data
+    TRANSACTION_COMMITTED = "transaction_committed"  # records, offsets
+    TRANSACTION_ABORTED = "transaction_aborted"  # records, reason
+    PRODUCER_FENCED = "producer_fenced"  # transactional_id, error, open_ms
+    OFFSETS_COMMITTED = "offsets_committed"  # records, offsets (source offsets, or sink partition offsets)
+    COMMIT_REFUSED = "commit_refused"  # reason, partitions (sink: not owner, or the target's row was ahead)
+    PARTITIONS_ASSIGNED = "partitions_assigned"  # partitions
+    PARTITIONS_REVOKED = "partitions_revoked"  # partitions
+    PARTITIONS_LOST = "partitions_lost"  # partitions
+    RECORDS_SKIPPED = "records_skipped"  # records, reason
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """One change as the core reports it; the driver adds who and when and makes it an `Event`.
+
+    `cause` is a short sentence part in plain words: why this happened ("worker-1 left the group").
+    """
+
+    kind: EventKind
+    connector: str | None = None
+    task: int | None = None
+    generation: int | None = None
+    producer_epoch: int | None = None
+    cause: str = ""
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One line of the history.
+
+    `seq` counts from 1 without gaps within a cluster's history, `time_ms` is wall-clock milliseconds since 1970 taken
+    from one monotonic clock per process, `worker` is the worker's name (None for the cluster itself).
+    """
+
+    seq: int
+    time_ms: int
+    worker: str | None
+    kind: EventKind
+    connector: str | None = None
+    task: int | None = None
+    generation: int | None = None
+    producer_epoch: int | None = None
+    cause: str = ""
+    data: Mapping[str, Any] = field(default_factory=dict)

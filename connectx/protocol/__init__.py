@@ -1,0 +1,1 @@
+"""Bytes and JSON of Kafka Connect, pure."""

@@ -1,0 +1,1 @@
+"""REST server and client of a worker."""

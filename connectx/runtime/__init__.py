@@ -1,0 +1,1 @@
+"""The live driver: workers, mailboxes, timers, task threads, faults."""

@@ -1,0 +1,80 @@
+"""What the worker's driver and the task runners expect of each other.
+
+A runner owns one task instance: its thread, its Kafka clients, its Spark session. The worker's mailbox thread hands
+it effects, which it takes without blocking; it answers with stimuli through `post`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from connectx.connectors.api import SourceOffset, SourcePartition
+from connectx.core.messages import BeginTask, CancelTask, InitTaskProducer, SetTaskTargetState, Stimulus, StopTask
+from connectx.model.events import Transition
+from connectx.model.worker_config import WorkerConfig
+
+if TYPE_CHECKING:
+    from connectx.kafka.clients import ClientConfigs
+    from connectx.spark.sessions import SparkProvider
+
+TaskEffect = InitTaskProducer | BeginTask | SetTaskTargetState | StopTask | CancelTask
+
+
+class WorkerGone(BaseException):
+    """Raised inside a runner's thread when its worker was killed: end at once, commit nothing, close nothing politely.
+
+    A BaseException so that no connector swallows it.
+    """
+
+
+class OffsetReader(Protocol):
+    """Reads committed source offsets (the worker's offsets topic)."""
+
+    def read(self, connector: str, partitions: list[SourcePartition]) -> list[SourceOffset | None]:
+        """Read the offsets topic to its end (read_committed), then look up. Blocks; raises ConnectxError on failure."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskServices:
+    """What a runner may use of its worker.
+
+    Attributes:
+        worker: the worker's name; client ids start with it and a slash, the gate tells workers apart by that.
+        config: the worker's configuration.
+        clients: builds client configurations (bootstrap servers, security, layers of overrides).
+        spark: starts or borrows Spark; a runner takes a session of its own when it first needs one.
+        offsets: committed source offsets.
+        post: puts a stimulus into the worker's mailbox; never blocks.
+        record: puts a transition into the history; never blocks.
+        pulse: call between any two effects: waits while the worker is frozen, raises WorkerGone when it was killed.
+    """
+
+    worker: str
+    config: WorkerConfig
+    clients: ClientConfigs
+    spark: SparkProvider
+    offsets: OffsetReader
+    post: Callable[[Stimulus], None]
+    record: Callable[[Transition], None]
+    pulse: Callable[[], None]
+
+
+class TaskRunner(Protocol):
+    """One task instance of a worker. Created by PrepareTask; the constructor starts nothing."""
+
+    def start(self) -> None:
+        """Start the thread; it instantiates and validates the plugins, then posts TaskPrepared or TaskFailed."""
+
+    def execute(self, effect: TaskEffect) -> None:
+        """Queue an effect for the thread; CancelTask also acts at once from the caller's thread."""
+
+    def kill(self) -> None:
+        """A fault: end without commit, abort or goodbye; interrupt Spark; drop clients. Returns at once."""
+
+    def join(self, timeout_s: float) -> bool:
+        """Wait for the thread's end; True when it has ended."""
+
+    def facts(self) -> Mapping[str, object]:
+        """Live numbers for panels: records, bytes, lag, last source offset. Never blocks."""
