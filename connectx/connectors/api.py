@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from connectx.errors import ConnectxError
@@ -140,7 +141,7 @@ class Connector:
 class SourceTask:
     """Reads slices. One thread calls all methods, except that `poll` may be interrupted by interrupting Spark."""
 
-    partition: SourcePartition = {}
+    partition: SourcePartition = MappingProxyType({})
     """Source partition of this task; set it in `start`. The offsets topic keeps one offset for it."""
 
     def start(self, config: Mapping[str, str], context: SourceTaskContext) -> None:
@@ -199,7 +200,7 @@ class SinkTask:
         return {}
 
     def put(self, batch: SinkBatch) -> None:
-        """Write a batch. An exactly-once task (`exactly_once = True`) makes rows and offsets durable in one transaction.
+        """Write a batch. With `exactly_once = True` rows and offsets become durable in one transaction.
 
         Raises:
             RetriableError: the same batch is put again later.

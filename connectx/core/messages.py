@@ -454,10 +454,11 @@ class SendFenceRequest:
 
 @dataclass(frozen=True, slots=True)
 class FenceRequestAnswered:
-    """Answer to SendFenceRequest."""
+    """Answer to SendFenceRequest; `retriable` when the leader was away, moving or rebalancing."""
 
     request_id: int
     error: str | None = None
+    retriable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
