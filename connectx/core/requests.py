@@ -1,7 +1,7 @@
 """The verbs that a worker's core answers, with their arguments and replies. Values only: the herder decides.
 
-Mirrors the methods of Kafka Connect's Herder. A `Request` names one verb, mostly a connector, and `args` as listed below;
-the answer is a `Reply`:
+Mirrors the methods of Kafka Connect's Herder. A `Request` names one verb, mostly a connector, and `args` as listed
+below; the answer is a `Reply`:
 
 - `status` is the HTTP status; 200, 201, 202 and 204 as in Kafka Connect's REST reference, per verb below.
 - `body` of a success is JSON-like data in the shape that REST shows (None with 204 and with an empty 202).
@@ -9,20 +9,20 @@ the answer is a `Reply`:
 - `forward_to` is a worker's URL: this worker may not answer (it is not the leader, or not the owner), ask that one.
   Status and body then mean nothing. A leader or owner that is not known at the moment is a 409, not a forward.
 
-"where" below: *any* worker answers from its own snapshot; *leader* and *owner* (of the connector or task) forward. While a
-rebalance is wanted, verbs of leader and owner answer 409.
+"where" below: *any* worker answers from its own snapshot; *leader* and *owner* (of the connector or task) forward.
+While a rebalance is wanted, verbs of leader and owner answer 409.
 
 | verb | where | args | reply |
 | --- | --- | --- | --- |
 | WORKER | any | | 200 worker |
-| LIST_CONNECTORS | any | `expand`: sequence of "status", "info" | 200 sorted names; expanded: name to {"status", "info"} |
+| LIST_CONNECTORS | any | `expand`: sequence of "status", "info" | 200 sorted names, or name to {"status", "info"} |
 | CONNECTOR_INFO | any | | 200 info |
 | CONNECTOR_CONFIG | any | `leader`: bool, True forwards to the leader | 200 raw config |
 | CONNECTOR_STATUS | any | | 200 status |
 | TASKS | any | | 200 list of {"id": {"connector", "task"}, "config"} |
 | TASK_STATUS | any | `task`: int | 200 {"id": int, "state", "worker_id", "trace"?} |
 | CREATE | leader | `config`, `initial_state`: TargetState or None | 201 info; 409 exists |
-| PUT_CONFIG | leader | `config`, `expected`: config or None | 201 or 200 info; 409 when another than expected is there |
+| PUT_CONFIG | leader | `config`, `expected`: config or None | 201 or 200 info; 409 when not as expected |
 | DELETE | leader | | 204 |
 | PAUSE, RESUME | any | | 202 |
 | STOP | leader | | 204 |
@@ -41,20 +41,21 @@ Configurations are mappings of string to string or None, validated before the re
 
 *info*: {"name", "config", "tasks": [{"connector", "task"}], "type": "source" | "sink" | "unknown"}.
 
-*status*: {"name", "connector": {"state", "worker_id", "trace"?}, "tasks": [{"id": int, "state", "worker_id", "trace"?}],
-"type"}; tasks sorted by id, `trace` left out when empty.
+*status*: {"name", "connector": {"state", "worker_id", "trace"?}, "tasks": [{"id": int, "state", "worker_id",
+"trace"?}], "type"}; tasks sorted by id, `trace` left out when empty.
 
 *worker*: {"url", "state", "member_id", "generation", "protocol", "leader", "leader_url", "connectors": [name],
 "tasks": [{"connector", "task"}], "config_offset"}. `state` is "starting" (internal topics are being read), "joining",
 "stable" or "stopping"; what is not known is None.
 
-*signature* (KIP-507): `body` the exact bytes of the request, `signature` the MAC or None, `algorithm` Java's name of the
-MAC or None. The core holds the key, so it verifies: 400 headers missing or algorithm not allowed, 503 no key yet, 403 wrong.
+*signature* (KIP-507): `body` the exact bytes of the request, `signature` the MAC as bytes or None, `algorithm` its name
+as Java spells it or None. The core holds the key, so it verifies: 400 headers missing or algorithm not allowed, 503 no
+key yet, 403 wrong.
 
-Offsets are not the core's to read or write (KIP-875). OFFSETS says that the connector exists and what it is; the driver then
-reads. MODIFY_OFFSETS is the permission to write: the core has read the config topic to its end, the connector is STOPPED
-with no tasks, and for a source under exactly-once a fencing round was done and the conditions checked again behind it. The
-driver writes after the reply.
+Offsets are not the core's to read or write (KIP-875). OFFSETS says that the connector exists and what it is; the driver
+then reads. MODIFY_OFFSETS is the permission to write: the core has read the config topic to its end, the connector is
+STOPPED with no tasks, and for a source under exactly-once a fencing round was done and the conditions checked again
+behind it. The driver writes after the reply.
 """
 
 from __future__ import annotations
