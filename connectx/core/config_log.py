@@ -191,7 +191,7 @@ class ConfigLog:
         return []
 
     def _remove_connector(self, connector: str) -> list[ConfigChange]:
-        """Drop the connector but for what a successor of the same name needs; its target state has its own tombstone."""
+        """Drop the connector, but not what a successor of that name needs; the target state has its own tombstone."""
         existed = self._configs.pop(connector, None) is not None
         self._task_counts.pop(connector, None)
         self._drop_task_configs(connector)

@@ -1,0 +1,407 @@
+"""One member of the worker group: finds the coordinator, joins, syncs, sends heartbeats, notices that it was dropped.
+
+It decides when to send which group request and what an answer means for membership. It never decides what work runs,
+waits or reads a clock: it signals the herder, which hands in metadata (`prepared`) and, as leader, `assignments`.
+
+Mirrors Kafka's AbstractCoordinator (classic group protocol) and the coordinator handling of Kafka Connect's
+WorkerCoordinator (KAFKA-9184). Two differences, both on the safe side: the session also ends by the member's own
+clock, counted from the moment the last answered heartbeat was sent; and a rejoin that is requested while one is under
+way is done after it instead of being forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from connectx.core.messages import (
+    CoordinatorFound,
+    FindCoordinator,
+    GroupEffect,
+    GroupRequestFailed,
+    GroupStimulus,
+    HeartbeatReplied,
+    JoinGroupReplied,
+    SendHeartbeat,
+    SendJoinGroup,
+    SendLeaveGroup,
+    SendSyncGroup,
+    SetTimer,
+    SyncGroupReplied,
+    TimerFired,
+)
+from connectx.core.timers import Timers
+from connectx.model.group import Assignment, MemberMetadata, ProtocolVersion
+
+HEARTBEAT = "group.heartbeat"  # send the next heartbeat
+SESSION = "group.session"  # the coordinator has, by our clock, dropped us
+RETRY = "group.retry"  # look for the coordinator, or join, again
+UNKNOWN = "group.coordinator"  # the coordinator has been unknown for too long
+
+NO_GENERATION = -1
+
+FIND_AGAIN = frozenset({"NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "REQUEST_TIMED_OUT", "NETWORK_EXCEPTION"})
+RETRIABLE = frozenset({"COORDINATOR_LOAD_IN_PROGRESS", "REBALANCE_IN_PROGRESS", "UNKNOWN_SERVER_ERROR"})
+MEMBERSHIP_LOST = frozenset({"UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION"})
+
+
+class MembershipState(StrEnum):
+    """Where a member stands."""
+
+    # Not a member. Answers nothing; goes to FINDING by start().
+    STOPPED = "stopped"
+    # The coordinator is unknown: asked for, or waiting for RETRY. No heartbeats, but a generation is kept. Goes to
+    # STABLE (found, was stable, no rejoin wanted) or PREPARING (found otherwise).
+    FINDING = "finding"
+    # JoinPreparing was signalled; heartbeats go on. Goes to JOINING by prepared(), or FINDING.
+    PREPARING = "preparing"
+    # JoinGroup is in flight; no heartbeats, the coordinator does not expire a joining member.
+    # Goes to ELECTED, SYNCING, WAITING (retriable error), PREPARING (id reset), FINDING, FAILED; stays for a member id.
+    JOINING = "joining"
+    # A retriable error was answered; heartbeats go on. Goes to PREPARING when RETRY fires, FINDING.
+    WAITING = "waiting"
+    # Elected was signalled; heartbeats go on. Goes to SYNCING by assignments(), PREPARING or FINDING.
+    ELECTED = "elected"
+    # SyncGroup is in flight; heartbeats go on. Goes to STABLE, PREPARING (rebalance, id reset), WAITING, FINDING or
+    # FAILED.
+    SYNCING = "syncing"
+    # Holds the assignment of this generation; heartbeats. Goes to PREPARING (rebalance, own request, id reset),
+    # FINDING or FAILED.
+    STABLE = "stable"
+    # A group error that no retry heals. Answers nothing; goes to FINDING by start().
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class MembershipSettings:
+    """Times in ms: worker settings of nearly the same names. Back-off doubles from the first to the maximum."""
+
+    session_timeout_ms: int = 10_000
+    heartbeat_interval_ms: int = 3_000
+    rebalance_timeout_ms: int = 60_000
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class JoinPreparing:
+    """A join is due: stop work if eager, then call `prepared` with the metadata. Once per attempt to join."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Elected:
+    """This member leads: compute, then call `assignments` with this generation."""
+
+    generation: int
+    protocol: ProtocolVersion
+    leader_id: str
+    members: Mapping[str, MemberMetadata]
+
+
+@dataclass(frozen=True, slots=True)
+class AssignmentReceived:
+    """The rebalance is complete; the member is stable."""
+
+    generation: int
+    member_id: str
+    leader_id: str
+    protocol: ProtocolVersion
+    assignment: Assignment
+
+
+@dataclass(frozen=True, slots=True)
+class MembershipLost:
+    """The generation is no longer ours; rejoining goes on by itself.
+
+    `error` is Kafka's name, None when the session ran out by the member's own clock.
+    """
+
+    reason: str
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorUnknown:
+    """No coordinator could be found for `heartbeat_interval_ms`: stop all work (KAFKA-9184). Once per loss."""
+
+    since_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class FatalGroupError:
+    """The group does not take this member and no retry will change that; state FAILED until start()."""
+
+    error: str
+
+
+Signal = JoinPreparing | Elected | AssignmentReceived | MembershipLost | CoordinatorUnknown | FatalGroupError
+Output = GroupEffect | SetTimer | Signal
+
+
+@dataclass(slots=True)
+class Membership:
+    """The state machine. Change it only through its methods; each returns what to do, in order.
+
+    Requests are numbered -1, -2, ... so that they never collide with the positive ids of others; timer keys begin
+    with `group.`. An answer to a request that is no longer awaited, and a timer of an old token, change nothing.
+    """
+
+    settings: MembershipSettings = field(default_factory=MembershipSettings)
+    state: MembershipState = MembershipState.STOPPED
+    member_id: str = ""
+    generation: int = NO_GENERATION
+    leader_id: str = ""
+    protocol: ProtocolVersion | None = None
+    protocols: tuple[MemberMetadata, ...] = ()  # of the join under way
+    rejoin_reason: str | None = None  # why a join is wanted that has not been sent yet
+    request_id: int | None = None  # the FindCoordinator, JoinGroup or SyncGroup in flight
+    heartbeat_request_id: int | None = None
+    heartbeat_sent_ms: int = 0
+    last_request_id: int = 0
+    failures: int = 0  # in a row, for the back-off
+    unknown_since_ms: int = 0
+    timers: Timers = field(default_factory=Timers)
+
+    @property
+    def is_stable(self) -> bool:
+        """True while the member holds the assignment of the current generation and no join is under way."""
+        return self.state is MembershipState.STABLE
+
+    # ---------------------------------------------------------------------------------------- the herder's calls
+
+    def start(self, now_ms: int) -> list[Output]:
+        """Begin to join the group, from STOPPED or FAILED; nothing otherwise."""
+        if self.state not in (MembershipState.STOPPED, MembershipState.FAILED):
+            return []
+        self.failures = 0
+        self.rejoin_reason = "the worker starts"
+        self.state = MembershipState.FINDING
+        self.unknown_since_ms = now_ms
+        deadline = self.timers.set(UNKNOWN, now_ms + self.settings.heartbeat_interval_ms)
+        return [deadline, FindCoordinator(self._new_request())]
+
+    def request_rejoin(self, reason: str, now_ms: int) -> list[Output]:
+        """Rejoin: at once when stable, else as soon as possible; nothing when a join is being prepared already."""
+        if self.state is MembershipState.STABLE:
+            return self._prepare_join(reason)
+        if self.state not in (MembershipState.STOPPED, MembershipState.FAILED):
+            self.rejoin_reason = self.rejoin_reason or reason
+        return []
+
+    def prepared(self, protocols: tuple[MemberMetadata, ...], now_ms: int) -> list[Output]:
+        """Answer to JoinPreparing: metadata by preference. Nothing in another state (the join was called off)."""
+        if self.state is not MembershipState.PREPARING:
+            return []
+        self.protocols = protocols
+        return self._send_join()
+
+    def assignments(self, generation: int, assignments: Mapping[str, Assignment], now_ms: int) -> list[Output]:
+        """Answer to Elected: member id to assignment. Nothing when that generation has been given up meanwhile."""
+        if self.state is not MembershipState.ELECTED or generation != self.generation:
+            return []
+        return self._send_sync(dict(assignments))
+
+    def leave(self) -> list[Output]:
+        """Leave the group and forget everything about it; LeaveGroup is sent if there is an id to leave with."""
+        member_id, reachable = self.member_id, self.state is not MembershipState.FINDING
+        self._stop(MembershipState.STOPPED)
+        self.member_id = ""
+        return [SendLeaveGroup(self._next_id(), member_id)] if member_id and reachable else []
+
+    # ------------------------------------------------------------------------------------------------- stimuli
+
+    def handle(self, stimulus: GroupStimulus | TimerFired, now_ms: int) -> list[Output]:
+        """Take in an answer of the coordinator or a timer whose key begins with `group.`."""
+        if isinstance(stimulus, TimerFired):
+            return self._timer_fired(stimulus.key, now_ms) if self.timers.accept(stimulus) else []
+        if stimulus.request_id == self.heartbeat_request_id:
+            self.heartbeat_request_id = None
+            if isinstance(stimulus, HeartbeatReplied):
+                return self._heartbeat_replied(stimulus.error, now_ms)
+            if isinstance(stimulus, GroupRequestFailed):
+                return self._lose_coordinator(stimulus.reason, now_ms)
+        if stimulus.request_id != self.request_id:
+            return []
+        self.request_id = None
+        match stimulus:
+            case CoordinatorFound():
+                return self._coordinator_found(now_ms)
+            case JoinGroupReplied():
+                return self._join_replied(stimulus, now_ms)
+            case SyncGroupReplied():
+                return self._sync_replied(stimulus, now_ms)
+            case GroupRequestFailed(_, reason):
+                if self.state is MembershipState.FINDING:
+                    return [self._back_off(now_ms)]
+                return self._lose_coordinator(reason, now_ms)
+        return []
+
+    def _timer_fired(self, key: str, now_ms: int) -> list[Output]:
+        if key == HEARTBEAT:
+            return self._send_heartbeat(now_ms)
+        if key == UNKNOWN:
+            return [CoordinatorUnknown(self.unknown_since_ms)]
+        if key == SESSION:
+            reason = f"no heartbeat was answered for {self.settings.session_timeout_ms} ms"
+            lost = self._forget_generation(reason, None)
+            if self.state is MembershipState.FINDING:
+                self.rejoin_reason = self.rejoin_reason or reason
+                return lost
+            if self.state is MembershipState.STABLE:
+                self.rejoin_reason = reason
+            return [*lost, *self._lose_coordinator(reason, now_ms)]
+        if self.state is MembershipState.FINDING:
+            return [FindCoordinator(self._new_request())]
+        return self._prepare_join(self.rejoin_reason or "")
+
+    def _coordinator_found(self, now_ms: int) -> list[Output]:
+        self.timers.cancel(UNKNOWN)
+        heartbeats = [] if self.generation == NO_GENERATION else self._send_heartbeat(now_ms)
+        if self.rejoin_reason is None:
+            self.state = MembershipState.STABLE
+            return heartbeats
+        return [*heartbeats, *self._prepare_join(self.rejoin_reason)]
+
+    def _join_replied(self, reply: JoinGroupReplied, now_ms: int) -> list[Output]:
+        if reply.error == "MEMBER_ID_REQUIRED":
+            self.member_id = reply.member_id
+            return self._send_join()
+        if reply.error is not None:
+            return self._request_refused("JoinGroup", reply.error, now_ms)
+        self.failures = 0
+        self.member_id, self.generation, self.leader_id = reply.member_id, reply.generation, reply.leader_id
+        self.protocol = ProtocolVersion.of_wire_name(reply.protocol)
+        heartbeats = self._begin_heartbeats(now_ms)
+        if self.member_id != self.leader_id:
+            return [*heartbeats, *self._send_sync({})]
+        self.state = MembershipState.ELECTED
+        return [*heartbeats, Elected(self.generation, self.protocol, self.leader_id, dict(reply.members))]
+
+    def _sync_replied(self, reply: SyncGroupReplied, now_ms: int) -> list[Output]:
+        if reply.error == "REBALANCE_IN_PROGRESS":
+            return self._prepare_join(self.rejoin_reason or "another rebalance began before this one was complete")
+        if reply.error is not None:
+            return self._request_refused("SyncGroup", reply.error, now_ms)
+        if reply.assignment is None or self.protocol is None:
+            return self._wait("the leader sent no assignment", now_ms)
+        self.state = MembershipState.STABLE
+        received = AssignmentReceived(self.generation, self.member_id, self.leader_id, self.protocol, reply.assignment)
+        return [received, *(self._prepare_join(self.rejoin_reason) if self.rejoin_reason is not None else ())]
+
+    def _heartbeat_replied(self, error: str | None, now_ms: int) -> list[Output]:
+        if error is None or error == "REBALANCE_IN_PROGRESS":
+            session = self._session_timer(self.heartbeat_sent_ms)
+            if self.state is not MembershipState.STABLE:  # a join is on its way, and tells by its own answers
+                return [session]
+            self.failures = 0
+            return [session, *(self._prepare_join("the group is rebalancing") if error else ())]
+        if error in RETRIABLE:
+            return []
+        return self._request_refused("Heartbeat", error, now_ms)
+
+    def _request_refused(self, request: str, error: str, now_ms: int) -> list[Output]:
+        """What an error means that is the same for all requests."""
+        reason = f"{request} was refused: {error}"
+        if error in MEMBERSHIP_LOST:
+            lost = self._forget_generation(reason, error)
+            join_is_due = self.state in (MembershipState.PREPARING, MembershipState.WAITING)
+            return lost if join_is_due else [*lost, *self._prepare_join(self.rejoin_reason or reason)]
+        if error in FIND_AGAIN:
+            return self._lose_coordinator(reason, now_ms)
+        if error in RETRIABLE:
+            return self._wait(reason, now_ms)
+        self._stop(MembershipState.FAILED)
+        return [FatalGroupError(error)]
+
+    # --------------------------------------------------------------------------------------------------- moves
+
+    def _prepare_join(self, reason: str) -> list[Output]:
+        self.state = MembershipState.PREPARING
+        self.rejoin_reason = reason
+        self.request_id = None
+        return [JoinPreparing(reason)]
+
+    def _send_join(self) -> list[Output]:
+        self.state = MembershipState.JOINING
+        self.rejoin_reason = None
+        self.heartbeat_request_id = None
+        self.timers.cancel(HEARTBEAT, SESSION)
+        session_timeout_ms, rebalance_timeout_ms = self.settings.session_timeout_ms, self.settings.rebalance_timeout_ms
+        request_id = self._new_request()
+        return [SendJoinGroup(request_id, self.member_id, session_timeout_ms, rebalance_timeout_ms, self.protocols)]
+
+    def _send_sync(self, assignments: Mapping[str, Assignment]) -> list[Output]:
+        self.state = MembershipState.SYNCING
+        return [SendSyncGroup(self._new_request(), self.generation, self.member_id, assignments)]
+
+    def _send_heartbeat(self, now_ms: int) -> list[Output]:
+        """Send a heartbeat, unless one is unanswered, and set the time of the next."""
+        next_one = self.timers.set(HEARTBEAT, now_ms + self.settings.heartbeat_interval_ms)
+        if self.heartbeat_request_id is not None:
+            return [next_one]
+        self.heartbeat_request_id = self._next_id()
+        self.heartbeat_sent_ms = now_ms
+        return [SendHeartbeat(self.heartbeat_request_id, self.generation, self.member_id), next_one]
+
+    def _begin_heartbeats(self, now_ms: int) -> list[Output]:
+        heartbeat = self.timers.set(HEARTBEAT, now_ms + self.settings.heartbeat_interval_ms)
+        return [self._session_timer(now_ms), heartbeat]
+
+    def _wait(self, reason: str, now_ms: int) -> list[Output]:
+        """Join again after the back-off; a member that was joining goes back to heartbeats of its old generation."""
+        was_joining = self.state is MembershipState.JOINING
+        self.state = MembershipState.WAITING
+        self.rejoin_reason = self.rejoin_reason or reason
+        heartbeats = self._begin_heartbeats(now_ms) if was_joining and self.generation != NO_GENERATION else []
+        return [*heartbeats, self._back_off(now_ms)]
+
+    def _lose_coordinator(self, reason: str, now_ms: int) -> list[Output]:
+        was_joining = self.state is MembershipState.JOINING
+        if self.state is not MembershipState.STABLE:
+            self.rejoin_reason = self.rejoin_reason or reason
+        self.state = MembershipState.FINDING
+        self.request_id = self.heartbeat_request_id = None
+        self.timers.cancel(HEARTBEAT)
+        self.unknown_since_ms = now_ms
+        out: list[Output] = [self.timers.set(UNKNOWN, now_ms + self.settings.heartbeat_interval_ms)]
+        if was_joining and self.generation != NO_GENERATION:
+            out.append(self._session_timer(now_ms))
+        return [*out, self._back_off(now_ms)]
+
+    def _forget_generation(self, reason: str, error: str | None) -> list[Output]:
+        """Not a member any more. The id goes only when the coordinator does not know it, as in Kafka's client."""
+        lost: list[Output] = [] if self.generation == NO_GENERATION else [MembershipLost(reason, error)]
+        self.generation = NO_GENERATION
+        self.heartbeat_request_id = None
+        self.timers.cancel(HEARTBEAT, SESSION)
+        if error == "UNKNOWN_MEMBER_ID":
+            self.member_id = ""
+        return lost
+
+    def _stop(self, state: MembershipState) -> None:
+        self.state = state
+        self.generation = NO_GENERATION
+        self.leader_id = ""
+        self.protocol = self.rejoin_reason = self.request_id = self.heartbeat_request_id = None
+        self.protocols = ()
+        self.timers.cancel(HEARTBEAT, SESSION, RETRY, UNKNOWN)
+
+    def _session_timer(self, from_ms: int) -> SetTimer:
+        return self.timers.set(SESSION, from_ms + self.settings.session_timeout_ms)
+
+    def _back_off(self, now_ms: int) -> SetTimer:
+        backoff_ms = self.settings.retry_backoff_ms * 2 ** min(self.failures, 30)
+        backoff_ms = min(backoff_ms, self.settings.retry_backoff_max_ms)
+        self.failures += 1
+        return self.timers.set(RETRY, now_ms + backoff_ms)
+
+    def _next_id(self) -> int:
+        self.last_request_id -= 1
+        return self.last_request_id
+
+    def _new_request(self) -> int:
+        self.request_id = self._next_id()
+        return self.request_id
