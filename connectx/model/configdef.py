@@ -1,0 +1,374 @@
+"""Definitions of configuration keys: types, defaults, checks, and the messages that users of Kafka Connect know.
+
+Decides whether a value fits its key and what it is as a Python value. It never loads a class, reads a file or resolves
+a placeholder. Mirrors Kafka's ConfigDef; the texts of errors are Kafka's, since tools match on them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+from connectx.errors import ConfigError
+
+
+class ConfigType(StrEnum):
+    """Type of a key, spelled as in REST. A CLASS stays a name here: resolving it is the plugins' part."""
+
+    STRING = "STRING"
+    INT = "INT"
+    LONG = "LONG"
+    SHORT = "SHORT"
+    DOUBLE = "DOUBLE"
+    BOOLEAN = "BOOLEAN"
+    LIST = "LIST"
+    CLASS = "CLASS"
+    PASSWORD = "PASSWORD"
+
+
+class Secret:
+    """A value that must not be shown: text forms say `[hidden]`, `value` has it (Kafka: Password)."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: str) -> None:
+        self.value = value
+
+    def __repr__(self) -> str:
+        return "[hidden]"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and self.value == other.value
+
+    def __hash__(self) -> int:
+        return hash((Secret, self.value))
+
+
+class _Required:
+    """Type of REQUIRED."""
+
+    def __repr__(self) -> str:
+        return "REQUIRED"
+
+
+REQUIRED: Final = _Required()
+"""Stands for a default in keys that have none."""
+
+_PYTHON_TYPES: Final[Mapping[type, ConfigType]] = {
+    int: ConfigType.INT,
+    float: ConfigType.DOUBLE,
+    bool: ConfigType.BOOLEAN,
+    str: ConfigType.STRING,
+    list: ConfigType.LIST,
+}
+_INTEGER_BITS: Final = {ConfigType.SHORT: 16, ConfigType.INT: 32, ConfigType.LONG: 64}
+_INTEGER_NAMES: Final = {
+    ConfigType.SHORT: "a 16-bit integer (short)",
+    ConfigType.INT: "a 32-bit integer",
+    ConfigType.LONG: "a 64-bit integer (long)",
+}
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
+_DOUBLE: Final = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)[fFdD]?")
+_JAVA_BLANKS: Final = "".join(map(chr, range(33)))
+
+
+@dataclass(frozen=True, slots=True)
+class Validator:
+    """A check of one parsed value: `check` returns what is wrong, or None. `text` tells what is allowed.
+
+    What is wrong is put behind Kafka's "Invalid value ... for configuration ...", unless `whole_message` is set.
+    """
+
+    check: Callable[[Any], str | None]
+    text: str
+    whole_message: bool = False
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigKey:
+    """One key, complete. `order` counts within `group`; -1 is unordered. Widths and importances are Kafka's."""
+
+    name: str
+    type: ConfigType
+    default: Any
+    doc: str
+    group: str | None
+    importance: str
+    validator: Validator | None
+    width: str
+    order: int
+    display_name: str
+    dependents: tuple[str, ...]
+    recommended: tuple[Any, ...]
+
+    @property
+    def required(self) -> bool:
+        """True when the user has to give a value."""
+        return self.default is REQUIRED
+
+    def to_json(self, prefix: str = "") -> dict[str, Any]:
+        """The definition in the shape of REST (Kafka Connect: ConfigKeyInfo), with `prefix` before the name."""
+        return {
+            "name": prefix + self.name,
+            "type": str(self.type),
+            "required": self.required,
+            "default_value": None if self.required else to_text(self.default),
+            "importance": self.importance,
+            "documentation": self.doc,
+            "group": self.group,
+            "order": self.order,
+            "width": self.width,
+            "display_name": self.display_name,
+            "dependents": list(self.dependents),
+        }
+
+
+@dataclass(slots=True)
+class ConfigValue:
+    """What became of one key: the parsed value, and what is wrong with it."""
+
+    name: str
+    value: Any = None
+    recommended_values: list[Any] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    visible: bool = True
+
+    def to_json(self, prefix: str = "") -> dict[str, Any]:
+        """The value in the shape of REST (Kafka Connect: ConfigValueInfo); secrets are hidden."""
+        return {
+            "name": prefix + self.name,
+            "value": to_text(self.value),
+            "recommended_values": [to_text(value) for value in self.recommended_values],
+            "errors": list(self.errors),
+            "visible": self.visible,
+        }
+
+
+class ConfigDef:
+    """Keys of a connector, converter or worker, in the order of definition."""
+
+    def __init__(self, *others: ConfigDef) -> None:
+        self._keys: dict[str, ConfigKey] = {}
+        for other in others:
+            self._keys.update(other._keys)
+
+    def define(
+        self,
+        name: str,
+        type: type[int | float | bool | str | list[str]] | ConfigType | str = ConfigType.STRING,  # noqa: A002
+        default: Any = REQUIRED,
+        *,
+        doc: str = "",
+        group: str | None = None,
+        importance: str = "MEDIUM",
+        validator: Validator | Callable[[Any], str | None] | None = None,
+        width: str = "NONE",
+        order: int | None = None,
+        display_name: str | None = None,
+        dependents: Sequence[str] = (),
+        recommended: Sequence[Any] = (),
+        secret: bool = False,
+    ) -> ConfigDef:
+        """Add a key and return this definition, so that calls can be chained.
+
+        Args:
+            name: the key; put the unit last (`poll.interval.ms`).
+            type: int (32 bits), float, bool, str, list, or one of Connect's names such as "LONG".
+            default: value when the user gives none; without it the key is required.
+            order: place within `group`; counted on when left out.
+            validator: a Validator, or a function that returns what is wrong with the parsed value, or None.
+            secret: the value is a password: parsed into a Secret.
+
+        Raises:
+            ConfigError: the key is defined already, or the default does not fit its type or validator.
+        """
+        if name in self._keys:
+            raise ConfigError([f"Configuration {name} is defined twice."])
+        config_type = ConfigType.PASSWORD if secret else _config_type(type)
+        if validator is not None and not isinstance(validator, Validator):
+            validator = Validator(validator, (validator.__doc__ or "").strip())
+        if default is not REQUIRED:
+            default, problem = _parse_type(name, default, config_type)
+            if problem is None and validator is not None:
+                problem = _invalid(name, default, validator)
+            if problem:
+                raise ConfigError([problem])
+        if order is None:
+            order = -1 if group is None else 1 + sum(key.group == group for key in self._keys.values())
+        self._keys[name] = ConfigKey(
+            name=name,
+            type=config_type,
+            default=default,
+            doc=doc,
+            group=group,
+            importance=importance.upper(),
+            validator=validator,
+            width=width.upper(),
+            order=order,
+            display_name=display_name or name,
+            dependents=tuple(dependents),
+            recommended=tuple(recommended),
+        )
+        return self
+
+    @property
+    def keys(self) -> Mapping[str, ConfigKey]:
+        """Keys by name, in the order of definition."""
+        return dict(self._keys)
+
+    @property
+    def groups(self) -> list[str]:
+        """Groups in the order of first use."""
+        return list(dict.fromkeys(key.group for key in self._keys.values() if key.group is not None))
+
+    def parse(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        """Typed values of all defined keys; unknown keys are left out.
+
+        Raises:
+            ConfigError: with every problem at once, one per key.
+        """
+        values = self.validate(config)
+        problems = [value.errors[0] for value in values if value.errors]
+        if problems:
+            raise ConfigError(problems)
+        return {value.name: value.value for value in values}
+
+    def validate(self, config: Mapping[str, Any]) -> list[ConfigValue]:
+        """One ConfigValue per defined key, with its errors; never raises for a bad value."""
+        return [_validate_key(key, config) for key in self._keys.values()]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._keys
+
+    def __repr__(self) -> str:
+        return f"ConfigDef({', '.join(self._keys)})"
+
+
+def _validate_key(key: ConfigKey, config: Mapping[str, Any]) -> ConfigValue:
+    outcome = ConfigValue(key.name, recommended_values=list(key.recommended))
+    if key.name in config:
+        outcome.value, problem = _parse_type(key.name, config[key.name], key.type)
+        outcome.errors += [problem] if problem else []
+    elif key.required:
+        outcome.errors.append(f'Missing required configuration "{key.name}" which has no default value.')
+    else:
+        outcome.value = key.default
+    # As in Kafka the validator also sees the null that is left of a value that could not be read.
+    if key.validator is not None and (problem := _invalid(key.name, outcome.value, key.validator)):
+        outcome.errors.append(problem)
+    return outcome
+
+
+def invalid_value(name: str, value: Any, reason: str) -> str:
+    """Kafka's sentence about a bad value (ConfigException)."""
+    return f"Invalid value {_shown(value)} for configuration {name}: {reason}"
+
+
+def _invalid(name: str, value: Any, validator: Validator) -> str | None:
+    reason = validator.check(value)
+    return reason if reason is None or validator.whole_message else invalid_value(name, value, reason)
+
+
+def _config_type(given: type | ConfigType | str) -> ConfigType:
+    if isinstance(given, type):
+        if given not in _PYTHON_TYPES:
+            raise ConfigError([f"A configuration key cannot be of the Python type {given.__name__}."])
+        return _PYTHON_TYPES[given]
+    try:
+        return ConfigType(given.upper())
+    except ValueError:
+        raise ConfigError([f"Unknown configuration type {given}; known are {', '.join(ConfigType)}."]) from None
+
+
+def _parse_type(name: str, value: Any, config_type: ConfigType) -> tuple[Any, str | None]:
+    """(parsed value, None) or (None, what is wrong). Null stays null (Kafka: ConfigDef.parseType)."""
+    if value is None:
+        return None, None
+    try:
+        if isinstance(value, str):
+            return _parse_text(value.strip(_JAVA_BLANKS), config_type), None
+        return _take_typed(value, config_type), None
+    except ValueError as error:
+        return None, invalid_value(name, value, str(error))
+
+
+def _parse_text(text: str, config_type: ConfigType) -> Any:
+    match config_type:
+        case ConfigType.BOOLEAN:
+            if text.lower() not in ("true", "false"):
+                raise ValueError("Expected value to be either true or false")
+            return text.lower() == "true"
+        case ConfigType.INT | ConfigType.LONG | ConfigType.SHORT:
+            number = int(text) if _INTEGER.fullmatch(text) else None
+            if number is None or not _fits(number, config_type):
+                raise ValueError(f"Not a number of type {config_type}")
+            return number
+        case ConfigType.DOUBLE:
+            if text.lstrip("+-") in ("NaN", "Infinity"):
+                return float(text)
+            digits = _DOUBLE.fullmatch(text)
+            if digits is None:
+                raise ValueError("Not a number of type DOUBLE")
+            return float(digits.group(1))
+        case ConfigType.LIST:
+            return [part.strip() for part in text.split(",")] if text else []
+        case ConfigType.PASSWORD:
+            return Secret(text)
+        case _:
+            return text
+
+
+def _take_typed(value: Any, config_type: ConfigType) -> Any:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    kind = type(value).__name__
+    match config_type:
+        case ConfigType.BOOLEAN:
+            if not isinstance(value, bool):
+                raise ValueError("Expected value to be either true or false")
+        case ConfigType.INT | ConfigType.LONG | ConfigType.SHORT:
+            if not is_number or isinstance(value, float) or not _fits(value, config_type):
+                raise ValueError(f"Expected value to be {_INTEGER_NAMES[config_type]}, but it was a {kind}")
+        case ConfigType.DOUBLE:
+            if not is_number:
+                raise ValueError(f"Expected value to be a double, but it was a {kind}")
+            return float(value)
+        case ConfigType.LIST:
+            if not isinstance(value, (list, tuple)):
+                raise ValueError("Expected a comma separated list.")
+            return list(value)
+        case ConfigType.PASSWORD:
+            if not isinstance(value, Secret):
+                raise ValueError(f"Expected value to be a string, but it was a {kind}")
+        case _:
+            raise ValueError(f"Expected value to be a string, but it was a {kind}")
+    return value
+
+
+def _fits(number: int, config_type: ConfigType) -> bool:
+    limit = 1 << (_INTEGER_BITS[config_type] - 1)
+    return -limit <= number < limit
+
+
+def to_text(value: Any) -> str | None:
+    """A parsed value as configuration text (Kafka: ConfigDef.convertToString); None stays None."""
+    if value is None:
+        return None
+    if isinstance(value, list):
+        return ",".join(map(str, value))
+    return _shown(value)
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(str, value))}]"
+    return str(value)

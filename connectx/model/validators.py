@@ -1,0 +1,84 @@
+"""Checks for configuration values, with Kafka's texts (ConfigDef.Range, ValidString, NonEmptyString, ...)."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from connectx.model.configdef import Validator
+
+
+def at_least(minimum: float) -> Validator:
+    """A number, not below `minimum`."""
+    return _range(minimum, None, f"[{minimum},...]")
+
+
+def between(minimum: float, maximum: float) -> Validator:
+    """A number, from `minimum` to `maximum`, both included."""
+    return _range(minimum, maximum, f"[{minimum},...,{maximum}]")
+
+
+def _range(minimum: float, maximum: float | None, text: str) -> Validator:
+    def check(value: Any) -> str | None:
+        if value is None:
+            return "Value must be non-null"
+        if value < minimum:
+            return f"Value must be at least {minimum}"
+        if maximum is not None and value > maximum:
+            return f"Value must be no more than {maximum}"
+        return None
+
+    return Validator(check, text)
+
+
+def one_of(*allowed: str, ignore_case: bool = False) -> Validator:
+    """One of these texts; with `ignore_case` in any case."""
+    listed = ", ".join(text.upper() if ignore_case else text for text in allowed)
+    folded = {text.upper() for text in allowed}
+
+    def check(value: Any) -> str | None:
+        if ignore_case:
+            known = value is not None and value.upper() in folded
+            return None if known else f"String must be one of (case insensitive): {listed}"
+        return None if value in allowed else f"String must be one of: {listed}"
+
+    return Validator(check, f"(case insensitive) [{listed}]" if ignore_case else f"[{listed}]")
+
+
+def non_empty() -> Validator:
+    """A text that is not empty; null passes."""
+    return Validator(lambda value: "String must be non-empty" if value == "" else None, "non-empty string")
+
+
+def valid_regex() -> Validator:
+    """A text that is a regular expression; null passes."""
+
+    def check(value: Any) -> str | None:
+        try:
+            re.compile(value or "")
+        except re.error as error:
+            return f"Invalid regular expression: {error}"
+        return None
+
+    return Validator(check, "valid regex")
+
+
+def matching(pattern: str) -> Validator:
+    """A text that the whole regular expression matches; null passes."""
+    compiled = re.compile(pattern)
+    return Validator(
+        lambda value: None if value is None or compiled.fullmatch(value) else f"String must match {pattern}", pattern
+    )
+
+
+def unique_list(what: str) -> Validator:
+    """A list of different entries, not null; `what` says in the plural what they are."""
+
+    def check(value: Any) -> str | None:
+        if value is None:
+            return "entry must be non null"
+        if len(value) != len(set(value)):
+            return "Duplicate alias provided."
+        return None
+
+    return Validator(check, f"non-null string, unique {what}")

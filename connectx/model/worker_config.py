@@ -1,0 +1,232 @@
+"""Configuration of a worker: every key of Kafka Connect's distributed mode, typed.
+
+Decides what the settings of one worker are and what the notebook profile adds to them. It never connects to anything
+and never reads a file. Mirrors Kafka Connect's DistributedConfig, WorkerConfig and RestServerConfig (version 4.3).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from connectx.errors import ConfigError
+from connectx.model.configdef import invalid_value
+from connectx.model.group import ProtocolVersion
+from connectx.model.states import ExactlyOnceSupport
+from connectx.model.worker_keys import STORAGES, WORKER_CONFIG
+
+_PREFIXES: Final = (
+    *("producer.", "consumer.", "admin.", "config.storage.", "offset.storage.", "status.storage."),
+    *("config.providers.", "key.converter.", "value.converter.", "header.converter."),
+    *("listeners.https.", "admin.listeners.https.", "metrics.context.", "ssl.", "sasl.", "auto.include.jmx."),
+)
+_SECRET: Final = re.compile(r"password|secret|jaas|token|credential|keystore\.key|private\.key|user\.info|passphrase")
+
+# Protocols that a member offers, by preference (Kafka Connect: ConnectProtocolCompatibility).
+_OFFERED: Final[Mapping[str, tuple[ProtocolVersion, ...]]] = {
+    "eager": (ProtocolVersion.EAGER,),
+    "compatible": (ProtocolVersion.COMPATIBLE, ProtocolVersion.EAGER),
+    "sessioned": (ProtocolVersion.SESSIONED, ProtocolVersion.COMPATIBLE, ProtocolVersion.EAGER),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StorageTopic:
+    """One internal topic. -1 for `partitions` or `replication_factor` is the broker's default.
+
+    `settings` are further topic settings of the user; `cleanup.policy` is always `compact` and not among them.
+    """
+
+    name: str
+    partitions: int
+    replication_factor: int
+    settings: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class WorkerConfig:
+    """Settings of one worker. Names follow the keys; times are milliseconds.
+
+    Attributes:
+        originals: what was given, as text.
+        values: typed value of every key of WORKER_CONFIG.
+        warnings: what was given and has no effect, one sentence each.
+        connect_protocol: protocols that the worker offers, by preference.
+    """
+
+    originals: Mapping[str, str]
+    values: Mapping[str, Any]
+    warnings: tuple[str, ...]
+    bootstrap_servers: str
+    group_id: str
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    rebalance_timeout_ms: int
+    scheduled_rebalance_max_delay_ms: int
+    worker_sync_timeout_ms: int
+    worker_unsync_backoff_ms: int
+    task_shutdown_graceful_timeout_ms: int
+    offset_flush_interval_ms: int
+    offset_flush_timeout_ms: int
+    exactly_once_source_support: ExactlyOnceSupport
+    connect_protocol: tuple[ProtocolVersion, ...]
+    config_topic: StorageTopic
+    offset_topic: StorageTopic
+    status_topic: StorageTopic
+    key_converter: str
+    value_converter: str
+    header_converter: str
+    inter_worker_key_ttl_ms: int
+    inter_worker_key_generation_algorithm: str
+    inter_worker_key_size: int | None
+    inter_worker_signature_algorithm: str
+    inter_worker_verification_algorithms: tuple[str, ...]
+    topic_creation_enable: bool
+    topic_tracking_enable: bool
+    topic_tracking_allow_reset: bool
+    listeners: tuple[str, ...]
+    admin_listeners: tuple[str, ...] | None
+    rest_advertised_host_name: str | None
+    rest_advertised_port: int | None
+    rest_advertised_listener: str | None
+    connector_client_config_override_policy: str
+    config_providers: tuple[str, ...] = field(default=())
+
+    @classmethod
+    def parse(cls, config: Mapping[str, Any]) -> WorkerConfig:
+        """Settings from text (or typed) values by key; unknown keys stay in `originals` and give a warning.
+
+        Raises:
+            ConfigError: with every problem at once, in Kafka's words.
+        """
+        originals = {name: _as_text(value) for name, value in config.items() if value is not None}
+        values = WORKER_CONFIG.parse(originals)
+        problems = _contradictions(values)
+        if problems:
+            raise ConfigError(problems)
+        fields: dict[str, Any] = {}
+        for name, value in values.items():
+            attribute = name.replace(".", "_")
+            if attribute in cls.__dataclass_fields__:
+                fields[attribute] = tuple(value) if isinstance(value, list) else value
+        fields |= {f"{storage}_topic": _storage_topic(storage, values, originals) for storage in STORAGES}
+        fields["bootstrap_servers"] = ",".join(values["bootstrap.servers"])
+        fields["connect_protocol"] = _OFFERED[values["connect.protocol"].lower()]
+        fields["exactly_once_source_support"] = ExactlyOnceSupport(values["exactly.once.source.support"].lower())
+        return cls(originals=originals, values=values, warnings=_warnings(originals), **fields)
+
+    @property
+    def exactly_once_source_enabled(self) -> bool:
+        """True when source tasks write in transactions."""
+        return self.exactly_once_source_support is ExactlyOnceSupport.ENABLED
+
+    @property
+    def config_transactional_id(self) -> str:
+        """Transactional id of the leader's producer for the config topic."""
+        return f"connect-cluster-{self.group_id}"
+
+    def task_transactional_id(self, connector: str, task: int) -> str:
+        """Transactional id of an exactly-once source task's producer."""
+        return f"{self.group_id}-{connector}-{task}"
+
+    def prefixed(self, prefix: str) -> dict[str, str]:
+        """Given settings that start with `prefix`, without it: `prefixed("producer.")`."""
+        return with_prefix(self.originals, prefix)
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={value}" for name, value in masked(self.originals).items())
+        return f"WorkerConfig({shown})"
+
+
+def with_prefix(config: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    """Settings whose key starts with `prefix`, without it."""
+    return {name[len(prefix) :]: value for name, value in config.items() if name.startswith(prefix) and name != prefix}
+
+
+def masked(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration fit for logs and text forms: values of keys that look like secrets are `[hidden]`."""
+    return {name: "[hidden]" if value and _SECRET.search(name.lower()) else value for name, value in config.items()}
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+
+
+def _contradictions(values: Mapping[str, Any]) -> list[str]:
+    problems = []
+    signature, verification = "inter.worker.signature.algorithm", "inter.worker.verification.algorithms"
+    if values[signature] not in values[verification]:
+        reason = f"Signature algorithm must be present in {verification} list"
+        problems.append(invalid_value(signature, values[signature], reason))
+    heartbeat = values["heartbeat.interval.ms"]
+    if heartbeat >= values["session.timeout.ms"]:
+        reason = "Heartbeat must be set lower than the session timeout (session.timeout.ms)"
+        problems.append(invalid_value("heartbeat.interval.ms", heartbeat, reason))
+    return problems
+
+
+def _storage_topic(storage: str, values: Mapping[str, Any], originals: Mapping[str, str]) -> StorageTopic:
+    prefix = f"{storage}.storage."
+    own = ("topic", "partitions", "replication.factor", "cleanup.policy")
+    return StorageTopic(
+        name=values[prefix + "topic"],
+        partitions=values.get(prefix + "partitions", 1),
+        replication_factor=values[prefix + "replication.factor"],
+        settings={name: value for name, value in with_prefix(originals, prefix).items() if name not in own},
+    )
+
+
+def _warnings(originals: Mapping[str, str]) -> tuple[str, ...]:
+    found = []
+    for name in sorted(originals):
+        if name in ("internal.key.converter", "internal.value.converter", "rest.host.name", "rest.port"):
+            found.append(f"{name} was removed from Kafka Connect and has no effect.")
+        elif name == "config.storage.partitions":
+            found.append("config.storage.partitions has no effect: the config topic always has one partition.")
+        elif name in [f"{storage}.storage.cleanup.policy" for storage in STORAGES]:
+            found.append(f"{name} has no effect: internal topics are always compacted.")
+        elif name not in WORKER_CONFIG and not name.startswith(_PREFIXES):
+            found.append(f"{name} is not a key of a Kafka Connect worker and has no effect.")
+    return tuple(found)
+
+
+# ------------------------------------------------------------------------------------------------ notebook profile
+
+_EMBEDDED: Final = (
+    ("group.id", "connectx", "a group needs a name"),
+    ("session.timeout.ms", "3000", "a dead worker is noticed while one watches"),
+    ("heartbeat.interval.ms", "500", "several heartbeats fit into the short session"),
+    ("scheduled.rebalance.max.delay.ms", "3000", "work of a lost worker moves while one watches"),
+    ("consumer.session.timeout.ms", "3000", "sink partitions move as fast as tasks do"),
+    ("consumer.heartbeat.interval.ms", "300", "several heartbeats fit into the short session"),
+    ("exactly.once.source.support", "enabled", "zombies are fenced and rows arrive once"),
+    ("offset.flush.interval.ms", "5000", "commits can be seen without a long wait"),
+    ("key.converter", "org.apache.kafka.connect.storage.StringConverter", "keys are readable text"),
+    ("value.converter", "org.apache.kafka.connect.json.JsonConverter", "rows become JSON objects"),
+    ("value.converter.schemas.enable", "false", "plain JSON, without Connect's schema around each value"),
+    ("config.storage.replication.factor", "1", "the embedded Kafka has one broker"),
+    ("offset.storage.replication.factor", "1", "the embedded Kafka has one broker"),
+    ("status.storage.replication.factor", "1", "the embedded Kafka has one broker"),
+    ("offset.storage.partitions", "5", "fewer partitions start faster"),
+    ("listeners", "http://127.0.0.1:0", "REST stays on this machine, on a free port"),
+)
+
+EMBEDDED_PROFILE: Final[Mapping[str, str]] = {name: value for name, value, _ in _EMBEDDED}
+"""What the embedded cluster sets where the user does not."""
+
+EMBEDDED_REASONS: Final[Mapping[str, str]] = {name: reason for name, _, reason in _EMBEDDED}
+"""Why, by key."""
+
+
+def embedded_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """`config` over EMBEDDED_PROFILE, with the internal topics named after the group (`<group.id>-configs`, ...)."""
+    merged: dict[str, Any] = {**EMBEDDED_PROFILE, **config}
+    topics = {f"{storage}.storage.topic": f"{merged['group.id']}-{plural}" for storage, plural in _TOPIC_NAMES.items()}
+    return topics | merged
+
+
+_TOPIC_NAMES: Final = {"config": "configs", "offset": "offsets", "status": "statuses"}
