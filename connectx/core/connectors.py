@@ -1,0 +1,239 @@
+"""Connector instances on this worker, and the way their task configs take to the config topic.
+
+Decides when an instance is started, stopped, paused and asked for task configs, and where those go. Never instantiates
+anything. Mirrors Kafka Connect's WorkerConnector and DistributedHerder.reconfigureConnector. A connector's state is its
+own: a failed task does not fail it, and it may fail while its tasks run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from connectx.core.config_writer import ConfigWriter, ConnectorOrigin
+from connectx.core.context import Context
+from connectx.core.messages import (
+    ConnectorFailed,
+    ConnectorStarted,
+    ConnectorStateReached,
+    ConnectorStopped,
+    GenerateTaskConfigs,
+    SendTaskConfigs,
+    SetConnectorTargetState,
+    StartConnector,
+    StopConnector,
+    TaskConfigsGenerated,
+    TaskConfigsSent,
+    TaskReconfigurationRequested,
+)
+from connectx.model.states import State, TargetState
+
+_RETRY_MS = 250
+_RETRY_MAX_MS = 60_000
+_TaskConfigs = tuple[Mapping[str, str | None], ...]
+
+
+class ConnectorPhase(StrEnum):
+    """Where a connector instance is."""
+
+    STARTING = "starting"  # ACTIVE or FAILED
+    ACTIVE = "active"  # running, paused or stopped by its user; FAILED on its own report
+    FAILED = "failed"  # until restarted, reconfigured or revoked
+    STOPPING = "stopping"  # forgotten, or STARTING again
+
+
+@dataclass(slots=True)
+class ConnectorLife:
+    """One connector instance of this worker."""
+
+    connector: str
+    instance: int
+    phase: ConnectorPhase
+    state: TargetState | None = None
+    version: str | None = None
+    restart_cause: str | None = None
+    unsent: _TaskConfigs | None = None
+    request_id: int | None = None
+    attempts: int = 0
+
+
+_REPORTED = {
+    TargetState.STARTED: State.RUNNING,
+    TargetState.PAUSED: State.PAUSED,
+    TargetState.STOPPED: State.STOPPED,
+}
+
+
+@dataclass(slots=True)
+class Connectors:
+    """All connector instances of this worker."""
+
+    context: Context
+    writer: ConfigWriter
+    lives: dict[str, ConnectorLife] = field(default_factory=dict)
+
+    # ------------------------------------------------------------------------------------------------- orders
+
+    def start(self, connector: str, cause: str) -> None:
+        """Start an assigned connector that is not there yet."""
+        context = self.context
+        config = context.config.connector_config(connector)
+        if connector in self.lives or config is None:
+            return
+        life = ConnectorLife(connector, context.new_instance(), ConnectorPhase.STARTING)
+        self.lives[connector] = life
+        context.emit(StartConnector(connector, life.instance, dict(config), context.config.target_state(connector)))
+
+    def stop(self, connector: str, cause: str, *, restart: bool = False) -> None:
+        """Stop an instance, and start it again afterwards when `restart` is set."""
+        life = self.lives.get(connector)
+        if life is None:
+            return
+        life.restart_cause = cause if restart else None
+        if life.phase is ConnectorPhase.STOPPING:
+            return
+        life.phase = ConnectorPhase.STOPPING
+        life.unsent = None
+        life.request_id = None
+        self.context.emit(StopConnector(connector, life.instance))
+
+    def set_target_state(self, connector: str) -> None:
+        """Bring the instance to the target state. A failed one does not leave FAILED by pause or resume."""
+        life = self.lives.get(connector)
+        if life is None:
+            return
+        target_state = self.context.config.target_state(connector)
+        stops_failed = life.phase is ConnectorPhase.FAILED and target_state is TargetState.STOPPED
+        if life.phase is ConnectorPhase.ACTIVE or stops_failed:
+            self.context.emit(SetConnectorTargetState(connector, life.instance, target_state))
+
+    def running(self) -> tuple[str, ...]:
+        """Connectors that occupy a place here, sorted."""
+        return tuple(sorted(self.lives))
+
+    def is_failed(self, connector: str) -> bool:
+        """True when the instance here has failed."""
+        life = self.lives.get(connector)
+        return life is not None and life.phase is ConnectorPhase.FAILED
+
+    # ------------------------------------------------------------------------------------------------- answers
+
+    def on_started(self, stimulus: ConnectorStarted) -> None:
+        """The instance runs, or rests as its target state asks."""
+        life = self._life(stimulus.connector, stimulus.instance)
+        if life is None or life.phase is not ConnectorPhase.STARTING:
+            return
+        life.phase = ConnectorPhase.ACTIVE
+        life.version = stimulus.version
+        self._reached(life, stimulus.state)
+
+    def on_state_reached(self, stimulus: ConnectorStateReached) -> None:
+        """The instance followed its target state."""
+        life = self._life(stimulus.connector, stimulus.instance)
+        if life is None or life.phase is ConnectorPhase.STOPPING:
+            return
+        life.phase = ConnectorPhase.ACTIVE
+        self._reached(life, stimulus.state)
+
+    def on_failed(self, stimulus: ConnectorFailed) -> None:
+        """The instance failed; nothing restarts it but its user."""
+        life = self._life(stimulus.connector, stimulus.instance)
+        if life is None or life.phase in (ConnectorPhase.STOPPING, ConnectorPhase.FAILED):
+            return
+        life.phase = ConnectorPhase.FAILED
+        self.context.report_connector(life.connector, State.FAILED, trace=stimulus.trace, version=life.version)
+
+    def on_stopped(self, stimulus: ConnectorStopped) -> None:
+        """The instance ended, or was left alone after its time; both make room."""
+        life = self._life(stimulus.connector, stimulus.instance)
+        if life is None or life.phase is not ConnectorPhase.STOPPING:
+            return
+        del self.lives[life.connector]
+        self.context.timers.cancel(_retry_timer(life))
+        self.context.report_connector(life.connector, State.UNASSIGNED, version=life.version)
+        assigned = life.connector in self.context.group.work.connectors
+        if life.restart_cause is not None and assigned and not self.context.stopping:
+            self.context.report_connector(life.connector, State.RESTARTING, cause=life.restart_cause)
+            self.start(life.connector, life.restart_cause)
+
+    def on_reconfiguration_requested(self, stimulus: TaskReconfigurationRequested) -> None:
+        """The plugin says that its task configs changed."""
+        life = self._life(stimulus.connector, stimulus.instance)
+        if life is not None:
+            self._generate(life)
+
+    def on_task_configs(self, stimulus: TaskConfigsGenerated) -> None:
+        """Publish the task configs if they changed: write them as the leader, or send them to the leader."""
+        life = self._life(stimulus.connector, stimulus.instance)
+        if life is None or life.phase is not ConnectorPhase.ACTIVE or life.state is not TargetState.STARTED:
+            return
+        if stimulus.error is not None:
+            life.phase = ConnectorPhase.FAILED
+            self.context.report_connector(life.connector, State.FAILED, trace=stimulus.error, version=life.version)
+        elif self.context.config.task_configs_changed(life.connector, stimulus.task_configs):
+            life.unsent = stimulus.task_configs
+            life.attempts = 0
+            self._publish(life)
+
+    def on_task_configs_sent(self, stimulus: TaskConfigsSent) -> None:
+        """The leader took the task configs, or they must be sent again."""
+        for life in self.lives.values():
+            if life.request_id == stimulus.request_id:
+                life.request_id = None
+                self._published(life, stimulus.error)
+
+    def on_task_configs_written(self, origin: ConnectorOrigin, error: str | None) -> None:
+        """This worker, as the leader, wrote the task configs, or failed to."""
+        life = self._life(origin.connector, origin.instance)
+        if life is not None:
+            self._published(life, error)
+
+    def on_retry_timer(self, instance_text: str) -> None:
+        """Time to publish again what could not be published."""
+        for life in self.lives.values():
+            if str(life.instance) == instance_text and life.unsent is not None and life.request_id is None:
+                self._publish(life)
+
+    # ---------------------------------------------------------------------------------------------- inner moves
+
+    def _reached(self, life: ConnectorLife, state: TargetState) -> None:
+        life.state = state
+        self.context.report_connector(life.connector, _REPORTED[state], version=life.version)
+        target_state = self.context.config.target_state(life.connector)
+        if target_state is not state:
+            self.context.emit(SetConnectorTargetState(life.connector, life.instance, target_state))
+        elif state is TargetState.STARTED:
+            self._generate(life)
+
+    def _generate(self, life: ConnectorLife) -> None:
+        config = self.context.config.connector_config(life.connector)
+        if life.phase is ConnectorPhase.ACTIVE and life.state is TargetState.STARTED and config is not None:
+            self.context.emit(GenerateTaskConfigs(life.connector, life.instance, dict(config)))
+
+    def _publish(self, life: ConnectorLife) -> None:
+        assert life.unsent is not None
+        group = self.context.group
+        if group.is_leader:
+            self.writer.put_task_configs(life.connector, life.unsent, ConnectorOrigin(life.connector, life.instance))
+        elif group.leader_url:
+            life.request_id = self.context.new_request_id()
+            self.context.emit(SendTaskConfigs(life.request_id, group.leader_url, life.connector, life.unsent))
+        else:
+            self._published(life, "the leader is unknown")
+
+    def _published(self, life: ConnectorLife, error: str | None) -> None:
+        if error is None:
+            life.unsent = None
+            return
+        delay_ms = min(_RETRY_MAX_MS, _RETRY_MS * 2 ** min(life.attempts, 8))
+        life.attempts += 1
+        self.context.set_timer(_retry_timer(life), delay_ms)
+
+    def _life(self, connector: str, instance: int) -> ConnectorLife | None:
+        life = self.lives.get(connector)
+        return life if life is not None and life.instance == instance else None
+
+
+def _retry_timer(life: ConnectorLife) -> str:
+    return f"task-configs.{life.instance}"

@@ -1,0 +1,181 @@
+"""What the parts of a worker's core share: settings, logs, the group as last seen, and the step being built."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from connectx.core.config_log import ConfigLog
+from connectx.core.membership import MembershipSettings
+from connectx.core.messages import Effect, Step, WriteStatus
+from connectx.core.status_log import StatusLog
+from connectx.core.timers import Timers
+from connectx.model.config_records import SessionKeyRecord
+from connectx.model.events import EventKind, Transition
+from connectx.model.group import ProtocolVersion, WorkSet
+from connectx.model.ids import TaskId
+from connectx.model.states import ConnectorType, ExactlyOnceSupport, State
+from connectx.model.status_records import ConnectorStatusRecord, Status, TaskStatusRecord
+
+ConnectorTypeOf = Callable[[Mapping[str, str | None]], ConnectorType]
+SignatureCheck = Callable[[SessionKeyRecord | None, bytes, str | None, str | None], tuple[int, str] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class CoreSettings:
+    """Settings of one worker's core. Times are in milliseconds; `url` is the advertised URL with a trailing slash.
+
+    `connector_type_of` tells a connector's direction from its configuration, `check_signature` an HTTP status and a
+    message for a wrong signature of an internal request (key, body, signature, algorithm): both pure functions.
+    """
+
+    url: str
+    group_id: str
+    membership: MembershipSettings
+    connector_type_of: ConnectorTypeOf
+    check_signature: SignatureCheck
+    offered: tuple[ProtocolVersion, ...] = (
+        ProtocolVersion.SESSIONED,
+        ProtocolVersion.COMPATIBLE,
+        ProtocolVersion.EAGER,
+    )
+    exactly_once: ExactlyOnceSupport = ExactlyOnceSupport.DISABLED
+    scheduled_rebalance_max_delay_ms: int = 300_000
+    worker_sync_timeout_ms: int = 3_000
+    worker_unsync_backoff_ms: int = 300_000
+    task_shutdown_graceful_timeout_ms: int = 5_000
+    inter_worker_key_ttl_ms: int = 3_600_000
+    topic_tracking_enable: bool = True
+    topic_tracking_allow_reset: bool = True
+
+    @property
+    def worker_id(self) -> str:
+        """host:port of the advertised URL, as statuses carry it."""
+        return urlsplit(self.url).netloc
+
+
+@dataclass(slots=True)
+class GroupView:
+    """The worker group as this member last saw it.
+
+    `assignment` is None until the first one arrives and after this worker had to give everything up. `settled` is
+    False from the first sign of a rebalance until its work was started: requests that need settled state are refused.
+    """
+
+    member_id: str = ""
+    generation: int = -1
+    protocol: ProtocolVersion = ProtocolVersion.SESSIONED
+    leader_id: str = ""
+    leader_url: str = ""
+    assignment: WorkSet | None = None
+    settled: bool = False
+
+    @property
+    def is_leader(self) -> bool:
+        """True when the last assignment named this member the leader."""
+        return bool(self.member_id) and self.member_id == self.leader_id
+
+    @property
+    def work(self) -> WorkSet:
+        """The assignment, empty when there is none."""
+        return self.assignment or WorkSet()
+
+
+@dataclass(slots=True)
+class Context:
+    """Shared state of the core's parts."""
+
+    settings: CoreSettings
+    config: ConfigLog = field(default_factory=ConfigLog)
+    status: StatusLog = field(default_factory=StatusLog)
+    timers: Timers = field(default_factory=Timers)
+    group: GroupView = field(default_factory=GroupView)
+    started: bool = False
+    stopping: bool = False
+    now_ms: int = 0
+    step: Step = field(default_factory=Step)
+    last_request_id: int = 0
+    last_instance: int = 0
+
+    def emit(self, effect: Effect) -> None:
+        """Order an effect."""
+        self.step.effects.append(effect)
+
+    def record(
+        self,
+        kind: EventKind,
+        connector: str | None = None,
+        task: int | None = None,
+        cause: str = "",
+        producer_epoch: int | None = None,
+        generation: int | None = None,
+        **data: Any,
+    ) -> None:
+        """Report a transition, under the present generation unless another is given."""
+        if generation is None and self.group.generation >= 0:
+            generation = self.group.generation
+        self.step.transitions.append(Transition(kind, connector, task, generation, producer_epoch, cause, data))
+
+    def new_request_id(self) -> int:
+        """Id of the next request of the herder (positive; the membership's are negative)."""
+        self.last_request_id += 1
+        return self.last_request_id
+
+    def new_instance(self) -> int:
+        """Number of the next connector or task instance of this worker."""
+        self.last_instance += 1
+        return self.last_instance
+
+    def set_timer(self, key: str, delay_ms: int) -> None:
+        """Fire `key` after `delay_ms`, replacing an earlier one."""
+        self.emit(self.timers.set(key, self.now_ms + delay_ms))
+
+    def connector_type(self, connector: str) -> ConnectorType:
+        """Direction of a configured connector."""
+        config = self.config.connector_config(connector)
+        return ConnectorType.UNKNOWN if config is None else self.settings.connector_type_of(config)
+
+    def runs_exactly_once(self, connector: str) -> bool:
+        """True for source connectors of a worker with `exactly.once.source.support=enabled`."""
+        enabled = self.settings.exactly_once is ExactlyOnceSupport.ENABLED
+        return enabled and self.connector_type(connector) is ConnectorType.SOURCE
+
+    @property
+    def session_key(self) -> SessionKeyRecord | None:
+        """Key that signs internal requests; None before the leader wrote one."""
+        return self.config.session_key
+
+    def report_connector(
+        self, connector: str, state: State, *, trace: str | None = None, version: str | None = None, cause: str = ""
+    ) -> None:
+        """A connector reached a state: history and status topic (Kafka Connect: ConnectorStatus.Listener)."""
+        self.record(EventKind.CONNECTOR_STATE, connector, cause=cause, state=state.value, trace=trace)
+        status = Status(state, self.settings.worker_id, self.group.generation, trace, version)
+        if self._may_write(status, self.status.connector_status(connector)):
+            self.emit(WriteStatus(ConnectorStatusRecord(connector, status)))
+
+    def report_task(
+        self,
+        task: TaskId,
+        instance: int,
+        state: State,
+        *,
+        trace: str | None = None,
+        version: str | None = None,
+        cause: str = "",
+    ) -> None:
+        """A task reached a state: history and status topic (Kafka Connect: TaskStatus.Listener)."""
+        self.record(
+            EventKind.TASK_STATE, task.connector, task.task, cause, state=state.value, trace=trace, instance=instance
+        )
+        status = Status(state, self.settings.worker_id, self.group.generation, trace, version)
+        if self._may_write(status, self.status.task_status(task)):
+            self.emit(WriteStatus(TaskStatusRecord(task, status)))
+
+    def _may_write(self, new: Status, known: Status | None) -> bool:
+        """UNASSIGNED and FAILED are "safe" writes: they never hide what a later generation said elsewhere."""
+        if new.state not in (State.UNASSIGNED, State.FAILED) or known is None:
+            return True
+        return known.worker_id == new.worker_id or known.generation <= new.generation

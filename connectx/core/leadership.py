@@ -1,0 +1,261 @@
+"""What a worker does only while it leads the group.
+
+Decides assignments, keeps who runs what, claims the right to write to the config topic, rotates the session key and
+removes statuses of what is gone. Mirrors the leader's half of Kafka Connect's DistributedHerder and WorkerCoordinator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from connectx.core.assignor import AssignorMemory, IncrementalCooperativeAssignor, agree_on_offset
+from connectx.core.config_writer import ConfigWriter
+from connectx.core.context import Context
+from connectx.core.eager import assign_eagerly
+from connectx.core.membership import Elected
+from connectx.core.messages import (
+    ClaimConfigWrites,
+    ConfigWritesClaimed,
+    CreateSessionKey,
+    SessionKeyCreated,
+    WriteStatus,
+)
+from connectx.model.config_records import SessionKeyRecord
+from connectx.model.events import EventKind
+from connectx.model.group import Assignment, MemberMetadata, ProtocolVersion, WorkSet
+from connectx.model.ids import TaskId
+from connectx.model.status_records import ConnectorStatusRecord, TaskStatusRecord, TopicStatusRecord
+
+_CONFIG_MISMATCH = 1
+_RECLAIM_MS = 250
+_ALGORITHM = "HmacSHA256"
+
+
+@dataclass(slots=True)
+class Leadership:
+    """The leader's memory; it is lost, on purpose, when leadership moves."""
+
+    context: Context
+    writer: ConfigWriter
+    memory: AssignorMemory = field(default_factory=AssignorMemory)
+    last_completed_generation: int = -1
+    owners: dict[str, WorkSet] = field(default_factory=dict)
+    urls: dict[str, str] = field(default_factory=dict)
+    claim_request: int | None = None
+    claimed: bool = False
+    key_request: int | None = None
+
+    # ---------------------------------------------------------------------------------------------- assignment
+
+    def assign(self, signal: Elected) -> Mapping[str, Assignment]:
+        """Compute every member's assignment for this round."""
+        context = self.context
+        members = signal.members
+        offset = agree_on_offset({m: members[m].config_offset for m in sorted(members)}, context.config.offset)
+        leader_url = members[signal.leader_id].url
+        self.urls = {member: members[member].url for member in sorted(members)}
+        if offset.mismatch:
+            self.owners = {}
+            return {
+                member: Assignment(
+                    signal.protocol, _CONFIG_MISMATCH, signal.leader_id, leader_url, offset.config_offset
+                )
+                for member in sorted(members)
+            }
+        connectors = context.config.connectors()
+        configured = WorkSet(connectors, tuple(task for c in connectors for task in context.config.tasks(c)))
+        if signal.protocol is ProtocolVersion.EAGER:
+            work = assign_eagerly(configured, sorted(members))
+            self.owners = dict(work)
+            return {
+                member: Assignment(signal.protocol, 0, signal.leader_id, leader_url, offset.config_offset, work[member])
+                for member in sorted(members)
+            }
+        return self._assign_incrementally(signal, configured, leader_url, offset.config_offset)
+
+    def _assign_incrementally(
+        self, signal: Elected, configured: WorkSet, leader_url: str, config_offset: int
+    ) -> Mapping[str, Assignment]:
+        context = self.context
+        result = IncrementalCooperativeAssignor(context.settings.scheduled_rebalance_max_delay_ms).assign(
+            self.memory,
+            configured=configured,
+            last_completed_generation=self.last_completed_generation,
+            generation=signal.generation,
+            claims={member: _claims(metadata) for member, metadata in signal.members.items()},
+            now_ms=context.now_ms,
+        )
+        self.memory = result.memory
+        self.owners = dict(result.owners)
+        self._tell(signal, result.assigned, result.revoked, result.lost, result.delay_ms)
+        return {
+            member: Assignment(
+                version=signal.protocol,
+                error=0,
+                leader=signal.leader_id,
+                leader_url=leader_url,
+                config_offset=config_offset,
+                assigned=result.assigned[member],
+                revoked=result.revoked[member],
+                delay_ms=result.delay_ms,
+            )
+            for member in sorted(signal.members)
+        }
+
+    def _tell(
+        self,
+        signal: Elected,
+        assigned: Mapping[str, WorkSet],
+        revoked: Mapping[str, WorkSet],
+        lost: WorkSet,
+        delay_ms: int,
+    ) -> None:
+        self.context.record(
+            EventKind.ASSIGNMENT_COMPUTED,
+            generation=signal.generation,
+            members={
+                self.urls[member]: {
+                    "assigned": _names(assigned[member]),
+                    "revoked": _names(revoked[member]),
+                    "owns": _names(self.owners[member]),
+                }
+                for member in sorted(signal.members)
+            },
+            lost=_names(lost),
+            delay_ms=delay_ms,
+        )
+        if delay_ms > 0:
+            self.context.record(
+                EventKind.REBALANCE_DELAYED,
+                cause="waiting for a lost worker to come back" if lost else "revocations follow each other",
+                lost=_names(lost),
+                delay_ms=delay_ms,
+                generation=signal.generation,
+            )
+
+    def forget_owners(self) -> None:
+        """A rebalance begins: who runs what is not known until it ends."""
+        self.owners = {}
+
+    def owner_url(self, work: str | TaskId) -> str | None:
+        """URL of the worker that runs a connector or task, None while that is not known."""
+        for member in sorted(self.owners):
+            owned = self.owners[member]
+            if work in owned.connectors or work in owned.tasks:
+                return self.urls[member]
+        return None
+
+    # ------------------------------------------------------------------------------------------ config topic
+
+    @property
+    def may_write(self) -> bool:
+        """True when privileged writes are possible now."""
+        return self.claimed or not self.context.settings.exactly_once.leader_is_transactional
+
+    def take_over(self) -> None:
+        """This worker was named leader: clean up statuses and claim the config topic."""
+        self._remove_stale_statuses()
+        if not self.may_write and self.claim_request is None:
+            self._claim()
+        elif self.may_write:
+            self.check_session_key()
+
+    def step_down(self) -> None:
+        """Another worker leads. Its claim fences ours; nothing may be written with the old producer."""
+        self.claimed = False
+        self.claim_request = None
+        self.key_request = None
+        self.owners = {}
+        self.memory = AssignorMemory()
+        self.context.timers.cancel("session-key")
+        self.context.timers.cancel("reclaim")
+
+    def on_claimed(self, stimulus: ConfigWritesClaimed) -> None:
+        """The transactional producer is initialised, which fenced the former leader, or it has to be tried again."""
+        if stimulus.request_id != self.claim_request:
+            return
+        self.claim_request = None
+        if stimulus.error is not None:
+            self.lost_claim(stimulus.error)
+            return
+        self.claimed = True
+        self.context.record(
+            EventKind.LEADERSHIP_CLAIMED,
+            cause="the former leader's producer is fenced",
+            transactional_id=f"connect-cluster-{self.context.settings.group_id}",
+        )
+        self.check_session_key()
+
+    def lost_claim(self, error: str) -> None:
+        """A privileged write failed: claim again if this worker still leads, soon but without spinning."""
+        was_claimed, self.claimed = self.claimed, False
+        if was_claimed:
+            self.context.record(EventKind.LEADERSHIP_FENCED, cause=error, error=error)
+        if self.context.group.is_leader:
+            self.context.set_timer("reclaim", _RECLAIM_MS)
+
+    def on_reclaim_timer(self) -> None:
+        """Try to claim again."""
+        if self.context.group.is_leader and not self.may_write and self.claim_request is None:
+            self._claim()
+
+    def _claim(self) -> None:
+        self.claim_request = self.context.new_request_id()
+        self.context.emit(ClaimConfigWrites(self.claim_request))
+
+    # -------------------------------------------------------------------------------------------- session key
+
+    def check_session_key(self) -> None:
+        """Rotate the key when there is none or it has expired (KIP-507)."""
+        context = self.context
+        if not context.group.is_leader or context.group.protocol is not ProtocolVersion.SESSIONED:
+            return
+        if not self.may_write or self.key_request is not None:
+            return
+        ttl_ms = context.settings.inter_worker_key_ttl_ms
+        key = context.session_key
+        if key is not None and key.algorithm == _ALGORITHM and ttl_ms == 0:
+            return
+        due_in_ms = 0 if key is None else key.creation_timestamp_ms + ttl_ms - context.now_ms
+        if key is not None and key.algorithm == _ALGORITHM and due_in_ms > 0:
+            context.set_timer("session-key", due_in_ms)
+            return
+        self.key_request = context.new_request_id()
+        context.emit(CreateSessionKey(self.key_request))
+
+    def on_session_key(self, stimulus: SessionKeyCreated) -> None:
+        """Write the new key."""
+        if stimulus.request_id == self.key_request and self.may_write:
+            self.writer.put_session_key(SessionKeyRecord(stimulus.key, _ALGORITHM, stimulus.creation_timestamp_ms))
+        else:
+            self.key_request = None
+
+    def on_session_key_written(self, error: str | None) -> None:
+        """The key can be read back, or writing it failed and is tried again with the next claim."""
+        self.key_request = None
+        if error is None:
+            self.check_session_key()
+
+    # ----------------------------------------------------------------------------------------------- statuses
+
+    def _remove_stale_statuses(self) -> None:
+        """Tombstones for deleted connectors and for tasks beyond the present number."""
+        config, status = self.context.config, self.context.status
+        for connector in status.connectors():
+            if not config.contains(connector):
+                self.context.emit(WriteStatus(ConnectorStatusRecord(connector, None)))
+        for task in status.tasks():
+            if task not in config.tasks(task.connector):
+                self.context.emit(WriteStatus(TaskStatusRecord(task, None)))
+        for connector, topic in status.topics():
+            if not config.contains(connector):
+                self.context.emit(WriteStatus(TopicStatusRecord(topic, connector, None)))
+
+
+def _claims(metadata: MemberMetadata) -> WorkSet:
+    return WorkSet() if metadata.allocation is None else metadata.allocation.assigned
+
+
+def _names(work: WorkSet) -> list[str]:
+    return [*work.connectors, *(str(task) for task in work.tasks)]

@@ -1,0 +1,343 @@
+"""Requests of REST and of the worker's owner: answered from the snapshot, written to the config topic, or forwarded.
+
+Decides who has to answer a request and what is refused meanwhile. Mirrors the request half of Kafka Connect's
+DistributedHerder; verbs, arguments and replies are in `connectx.core.requests`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from connectx.core import rest_views
+from connectx.core.config_writer import ConfigWriter, RequestOrigin, WriteKind, WriteOutcome
+from connectx.core.connectors import Connectors
+from connectx.core.context import Context
+from connectx.core.fencing import FencingOutcome, FencingRounds, RequestWaiter
+from connectx.core.leadership import Leadership
+from connectx.core.messages import ConfigReadToEnd, ReadConfigToEnd, Reply, Request, WriteStatus
+from connectx.core.requests import Verb
+from connectx.core.tasks import Tasks
+from connectx.model.config_records import RestartRecord
+from connectx.model.group import ProtocolVersion
+from connectx.model.ids import TaskId
+from connectx.model.states import ConnectorType, TargetState
+from connectx.model.status_records import TopicStatusRecord
+
+_ANYWHERE = frozenset(
+    {
+        Verb.CONNECTOR_INFO,
+        Verb.CONNECTOR_STATUS,
+        Verb.TASKS,
+        Verb.TASK_STATUS,
+        Verb.PAUSE,
+        Verb.RESUME,
+        Verb.OFFSETS,
+    }
+)
+_OF_LEADER = frozenset({Verb.CREATE, Verb.PUT_CONFIG, Verb.DELETE, Verb.STOP, Verb.MODIFY_OFFSETS})
+_READS_FIRST = frozenset({Verb.RESTART_CONNECTOR, Verb.RESTART_TASK, Verb.MODIFY_OFFSETS})
+_PENDING = (
+    "Cannot complete request momentarily due to stale configuration (typically caused by a concurrent config change)"
+)
+
+
+@dataclass(slots=True)
+class RequestHandler:
+    """Requests that wait for a read of the config topic or a write to it."""
+
+    context: Context
+    writer: ConfigWriter
+    fencing: FencingRounds
+    leadership: Leadership
+    connectors: Connectors
+    tasks: Tasks
+    reading: dict[int, Request] = field(default_factory=dict)
+    """Requests by the id of the read that they wait for."""
+    fencing_offsets: dict[int, Request] = field(default_factory=dict)
+    """MODIFY_OFFSETS requests that wait for a fencing round, by request id."""
+
+    # ------------------------------------------------------------------------------------------- what comes in
+
+    def on_request(self, request: Request) -> None:
+        """Answer, forward, refuse, or begin what the request needs."""
+        verb = Verb(request.verb)
+        if verb in (Verb.WORKER, Verb.LIST_CONNECTORS, Verb.TOPICS, Verb.TOPICS_RESET):
+            self._answer_without_connector(request, verb)
+        elif verb in (Verb.PUT_TASK_CONFIGS, Verb.FENCE):
+            self._on_internal(request, verb)
+        elif (verb is Verb.CONNECTOR_CONFIG and not request.args.get("leader")) or verb in _ANYWHERE:
+            self._answer_from_snapshot(request, verb)
+        elif not self.context.group.settled:
+            self._reply(request, 409, _PENDING)
+        elif verb in _READS_FIRST:
+            self._on_reading_verb(request, verb)
+        elif self._is_for_leader(request):
+            self._on_leader_verb(request, verb)
+
+    def on_config_read(self, stimulus: ConfigReadToEnd) -> None:
+        """The config topic was read to its end for a request."""
+        request = self.reading.pop(stimulus.request_id, None)
+        if request is None:
+            return
+        connector = request.connector or ""
+        if stimulus.error is not None:
+            self._reply(request, 500, f"Failed to read to the end of the config topic: {stimulus.error}")
+        elif not self.context.config.contains(connector):
+            self._reply(request, 404, f"Connector {connector} not found")
+        elif not self.context.group.settled:
+            self._reply(request, 409, _PENDING)
+        elif request.verb == Verb.RESTART_TASK:
+            self._restart_task(request, TaskId(connector, int(request.args["task"])))
+        elif request.verb == Verb.RESTART_CONNECTOR:
+            self._restart_connector(request, connector)
+        else:
+            self._modify_offsets(request, connector)
+
+    def on_written(self, outcome: WriteOutcome, request_id: int) -> None:
+        """The write of a request can be read back, or failed."""
+        connector, config = outcome.connector, self.context.config
+        if outcome.error is not None:
+            self._answer(request_id, outcome.status, outcome.error)
+        elif outcome.kind in (WriteKind.CREATE, WriteKind.UPDATE):
+            status = 201 if outcome.kind is WriteKind.CREATE else 200
+            self._answer(request_id, status, rest_views.connector_info(self.context, connector))
+        elif outcome.kind is WriteKind.TARGET_STATE:
+            self._answer(request_id, 202, None)
+        elif outcome.kind is WriteKind.RESTART:
+            body = rest_views.connector_status(self.context, connector) if config.contains(connector) else None
+            self._answer(request_id, 202, body)
+        else:
+            self._answer(request_id, 204, None)
+
+    def on_fenced(self, outcome: FencingOutcome, waiter: RequestWaiter) -> None:
+        """A fencing round that a request waited for has ended."""
+        request = self.fencing_offsets.pop(waiter.request_id, None)
+        if outcome.error is not None:
+            self._answer(waiter.request_id, outcome.status, outcome.error)
+        elif request is None:
+            self._answer(waiter.request_id, 204, None)
+        else:
+            self._permit_offsets(request, request.connector or "")
+
+    # ----------------------------------------------------------------------------------------- from the snapshot
+
+    def _answer_without_connector(self, request: Request, verb: Verb) -> None:
+        settings = self.context.settings
+        if verb is Verb.WORKER:
+            self._reply(request, 200, rest_views.worker(self.context))
+        elif verb is Verb.LIST_CONNECTORS:
+            self._reply(request, 200, rest_views.connectors(self.context, request.args.get("expand") or ()))
+        elif not settings.topic_tracking_enable:
+            self._reply(request, 403, "Topic tracking is disabled.")
+        elif verb is Verb.TOPICS:
+            topics = sorted(self.context.status.connector_topics(request.connector or ""))
+            self._reply(request, 200, {request.connector: {"topics": topics}})
+        elif not settings.topic_tracking_allow_reset:
+            self._reply(request, 403, "Topic tracking reset is disabled.")
+        else:
+            for topic in sorted(self.context.status.connector_topics(request.connector or "")):
+                self.context.emit(WriteStatus(TopicStatusRecord(topic, request.connector or "", None)))
+            self._reply(request, 202, None)
+
+    def _answer_from_snapshot(self, request: Request, verb: Verb) -> None:
+        context, connector = self.context, request.connector or ""
+        if not context.config.contains(connector):
+            self._reply(request, 404, f"Connector {connector} not found")
+        elif verb is Verb.CONNECTOR_INFO:
+            self._reply(request, 200, rest_views.connector_info(context, connector))
+        elif verb is Verb.CONNECTOR_CONFIG:
+            self._reply(request, 200, context.config.connector_config(connector))
+        elif verb is Verb.CONNECTOR_STATUS:
+            status = rest_views.connector_status(context, connector)
+            missing = f"No status found for connector {connector}"
+            self._reply(request, 404 if status is None else 200, missing if status is None else status)
+        elif verb is Verb.TASKS:
+            self._reply(request, 200, rest_views.tasks(context, connector))
+        elif verb is Verb.TASK_STATUS:
+            task = TaskId(connector, int(request.args["task"]))
+            status = rest_views.task_status(context, task)
+            self._reply(
+                request,
+                404 if status is None else 200,
+                f"No status found for task {task}" if status is None else status,
+            )
+        elif verb is Verb.OFFSETS:
+            self._permit_offsets(request, connector)
+        else:
+            state = TargetState.PAUSED if verb is Verb.PAUSE else TargetState.STARTED
+            self.writer.put_target_state(connector, state, RequestOrigin(request.request_id))
+
+    # ------------------------------------------------------------------------------------------------ the leader
+
+    def _is_for_leader(self, request: Request) -> bool:
+        """True when this worker leads; otherwise the request was answered or forwarded."""
+        group = self.context.group
+        if group.is_leader:
+            if self.leadership.may_write:
+                return True
+            self._reply(request, 409, "The leader is taking over the config topic; try again")
+        elif group.leader_url:
+            self.context.emit(Reply(request.request_id, 200, forward_to=group.leader_url))
+        else:
+            self._reply(request, 409, "The leader of the group is not known at the moment; try again")
+        return False
+
+    def _on_leader_verb(self, request: Request, verb: Verb) -> None:
+        config, connector = self.context.config, request.connector or ""
+        origin = RequestOrigin(request.request_id)
+        exists = config.contains(connector)
+        if verb is Verb.CREATE:
+            if exists or self._is_being_created(connector):
+                self._reply(request, 409, f"Connector {connector} already exists")
+                return
+            self.writer.put_connector(connector, request.args["config"], request.args.get("initial_state"), origin)
+        elif verb is Verb.PUT_CONFIG:
+            self._put_config(request, connector, origin)
+        elif not exists:
+            self._reply(request, 404, f"Connector {connector} not found")
+        elif verb is Verb.CONNECTOR_CONFIG:
+            self._reply(request, 200, config.connector_config(connector))
+        elif verb is Verb.DELETE:
+            self.writer.delete_connector(connector, origin)
+        elif verb is Verb.STOP:
+            self.writer.stop_connector(connector, origin)
+
+    def _is_being_created(self, connector: str) -> bool:
+        return any(w.kind is WriteKind.CREATE and w.connector == connector for w in self.writer.queue)
+
+    def _put_config(self, request: Request, connector: str, origin: RequestOrigin) -> None:
+        expected = request.args.get("expected")
+        if expected is not None and self.context.config.connector_config(connector) != dict(expected):
+            self._reply(request, 409, f"The configuration of connector {connector} has changed meanwhile")
+        else:
+            self.writer.put_connector(connector, request.args["config"], None, origin)
+
+    # ------------------------------------------------------------------------------------------------ internal
+
+    def _on_internal(self, request: Request, verb: Verb) -> None:
+        if (refusal := self._signature_error(request.args)) is not None:
+            self._reply(request, *refusal)
+        elif self._is_for_leader(request):
+            connector = request.connector or ""
+            if not self.context.config.contains(connector):
+                self._reply(request, 404, f"Connector {connector} not found")
+            elif verb is Verb.PUT_TASK_CONFIGS:
+                origin = RequestOrigin(request.request_id)
+                self.writer.put_task_configs(connector, request.args["task_configs"], origin)
+            elif self.context.connector_type(connector) is not ConnectorType.SOURCE:
+                self._reply(request, 400, f"Connector {connector} is not a source connector")
+            else:
+                self.fencing.request(connector, RequestWaiter(request.request_id))
+
+    def _signature_error(self, args: Mapping[str, Any]) -> tuple[int, str] | None:
+        if self.context.group.protocol is not ProtocolVersion.SESSIONED:
+            return None
+        return self.context.settings.check_signature(
+            self.context.session_key, args["body"], args.get("signature"), args.get("algorithm")
+        )
+
+    # ------------------------------------------------------------------------------- restarts, offsets (read first)
+
+    def _on_reading_verb(self, request: Request, verb: Verb) -> None:
+        flagged = bool(request.args.get("include_tasks") or request.args.get("only_failed"))
+        of_leader = verb is Verb.MODIFY_OFFSETS or (verb is Verb.RESTART_CONNECTOR and flagged)
+        if of_leader and not self._is_for_leader(request):
+            return
+        if not of_leader and not self._is_owned_here(request, verb):
+            return
+        request_id = self.context.new_request_id()
+        self.reading[request_id] = request
+        self.context.emit(ReadConfigToEnd(request_id, self.context.settings.worker_sync_timeout_ms))
+
+    def _is_owned_here(self, request: Request, verb: Verb) -> bool:
+        """True when this worker runs what shall be restarted; otherwise the request was answered or forwarded."""
+        group, connector = self.context.group, request.connector or ""
+        work: str | TaskId = connector
+        if verb is Verb.RESTART_TASK:
+            work = TaskId(connector, int(request.args["task"]))
+        known = self.context.config.contains(connector)
+        if not known or (isinstance(work, TaskId) and work not in self.context.config.tasks(connector)):
+            self._reply(request, 404, f"{'Task' if isinstance(work, TaskId) else 'Connector'} {work} not found")
+            return False
+        if work in group.work.connectors or work in group.work.tasks:
+            return True
+        url = self.leadership.owner_url(work) if group.is_leader else group.leader_url
+        if url and url != self.context.settings.url:
+            self.context.emit(Reply(request.request_id, 200, forward_to=url))
+        else:
+            self._reply(request, 409, f"The worker that runs {work} is not known at the moment; try again")
+        return False
+
+    def _restart_task(self, request: Request, task: TaskId) -> None:
+        if task not in self.context.config.tasks(task.connector):
+            self._reply(request, 404, f"Task {task} not found")
+        elif task not in self.context.group.work.tasks:
+            self._reply(request, 409, f"Task {task} is no longer assigned to this worker")
+        else:
+            self._restart(task)
+            self._reply(request, 204, None)
+
+    def _restart_connector(self, request: Request, connector: str) -> None:
+        include_tasks = bool(request.args.get("include_tasks"))
+        only_failed = bool(request.args.get("only_failed"))
+        if include_tasks or only_failed:
+            record = RestartRecord(connector, include_tasks, only_failed)
+            self.writer.put_restart(record, RequestOrigin(request.request_id))
+        elif connector not in self.context.group.work.connectors:
+            self._reply(request, 409, f"Connector {connector} is no longer assigned to this worker")
+        else:
+            self._restart(connector)
+            self._reply(request, 204, None)
+
+    def execute_restart(self, connector: str, *, include_tasks: bool, only_failed: bool) -> None:
+        """A restart record was read (KIP-745): do the part that runs here."""
+        work = self.context.group.work
+        if connector in work.connectors and (not only_failed or self.connectors.is_failed(connector)):
+            self._restart(connector)
+        for task in work.tasks:
+            wanted = include_tasks and task.connector == connector
+            if wanted and (not only_failed or self.tasks.is_failed(task)):
+                self._restart(task)
+
+    def _restart(self, work: str | TaskId) -> None:
+        cause = "its restart was requested"
+        if isinstance(work, TaskId):
+            if work in self.tasks.running():
+                self.tasks.stop(work, cause, restart=True)
+            else:
+                self.tasks.start(work, cause)
+        elif work in self.connectors.running():
+            self.connectors.stop(work, cause, restart=True)
+        else:
+            self.connectors.start(work, cause)
+
+    def _modify_offsets(self, request: Request, connector: str) -> None:
+        config = self.context.config
+        if config.target_state(connector) is not TargetState.STOPPED or config.task_count(connector) != 0:
+            self._reply(
+                request,
+                400,
+                f"Connector {connector} must be stopped before its offsets can be modified: use the stop endpoint",
+            )
+        elif self.context.runs_exactly_once(connector):
+            self.fencing_offsets[request.request_id] = request
+            self.fencing.request(connector, RequestWaiter(request.request_id))
+        else:
+            self._permit_offsets(request, connector)
+
+    def _permit_offsets(self, request: Request, connector: str) -> None:
+        body = {
+            "type": self.context.connector_type(connector).value,
+            "config": self.context.config.connector_config(connector),
+        }
+        self._reply(request, 200, body)
+
+    # ---------------------------------------------------------------------------------------------------- answers
+
+    def _reply(self, request: Request, status: int, body: Any) -> None:
+        self._answer(request.request_id, status, body)
+
+    def _answer(self, request_id: int, status: int, body: Any) -> None:
+        self.context.emit(Reply(request_id, status, body))

@@ -1,0 +1,96 @@
+"""What a worker shows of its snapshot, in the shapes of Kafka Connect's REST API. Reads only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from connectx.core.context import Context
+from connectx.model.ids import TaskId
+from connectx.model.status_records import Status
+
+
+def connector_info(context: Context, connector: str) -> dict[str, Any]:
+    """name, config, tasks and type of a connector (Kafka Connect: ConnectorInfo)."""
+    return {
+        "name": connector,
+        "config": context.config.connector_config(connector),
+        "tasks": [_task_id(task) for task in context.config.tasks(connector)],
+        "type": context.connector_type(connector).value,
+    }
+
+
+def connector_status(context: Context, connector: str) -> dict[str, Any] | None:
+    """State of a connector and of its tasks (Kafka Connect: ConnectorStateInfo); None before the first status."""
+    status = context.status.connector_status(connector)
+    if status is None:
+        return None
+    tasks = [task_status(context, task) for task in context.status.tasks() if task.connector == connector]
+    return {
+        "name": connector,
+        "connector": _state(status),
+        "tasks": [task for task in tasks if task is not None],
+        "type": context.connector_type(connector).value,
+    }
+
+
+def task_status(context: Context, task: TaskId) -> dict[str, Any] | None:
+    """State of one task; None before its first status."""
+    status = context.status.task_status(task)
+    return None if status is None else {"id": task.task, **_state(status)}
+
+
+def tasks(context: Context, connector: str) -> list[dict[str, Any]]:
+    """Ids and configs of a connector's tasks (Kafka Connect: TaskInfo)."""
+    configs = context.config.all_task_configs(connector)
+    return [{"id": _task_id(task), "config": configs[task]} for task in sorted(configs)]
+
+
+def connectors(context: Context, expand: Sequence[str]) -> Any:
+    """Sorted names, or with `expand` a map of what was asked for; one without a status yet is left out of it."""
+    names = context.config.connectors()
+    wanted = [kind for kind in ("status", "info") if kind in expand]
+    if not wanted:
+        return list(names)
+    shown: dict[str, dict[str, Any]] = {}
+    for name in names:
+        status = connector_status(context, name)
+        if "status" in wanted and status is None:
+            continue
+        parts = {"status": status, "info": connector_info(context, name)}
+        shown[name] = {kind: parts[kind] for kind in wanted}
+    return shown
+
+
+def worker(context: Context) -> dict[str, Any]:
+    """This worker's place in the group."""
+    group = context.group
+    known = group.generation >= 0
+    state = "stable" if group.settled else "joining"
+    if context.stopping:
+        state = "stopping"
+    elif not context.started:
+        state = "starting"
+    return {
+        "url": context.settings.url,
+        "state": state,
+        "member_id": group.member_id or None,
+        "generation": group.generation if known else None,
+        "protocol": group.protocol.wire_name if known else None,
+        "leader": group.leader_id or None,
+        "leader_url": group.leader_url or None,
+        "connectors": list(group.work.connectors),
+        "tasks": [_task_id(task) for task in group.work.tasks],
+        "config_offset": context.config.offset,
+    }
+
+
+def _task_id(task: TaskId) -> dict[str, Any]:
+    return {"connector": task.connector, "task": task.task}
+
+
+def _state(status: Status) -> dict[str, Any]:
+    shown: dict[str, Any] = {"state": status.state.value, "worker_id": status.worker_id}
+    if status.trace:
+        shown["trace"] = status.trace
+    return shown

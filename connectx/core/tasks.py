@@ -1,0 +1,339 @@
+"""Tasks on this worker, each with a life of its own.
+
+Decides when a task is prepared, fenced, initialised, verified, begun, stopped, cancelled and restarted. Never talks to
+Kafka or Spark. Mirrors Kafka Connect's Worker, WorkerTask and ExactlyOnceWorkerSourceTask (KIP-618 start-up order).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from connectx.core.context import Context
+from connectx.core.fencing import FencingRounds, LocalWaiter
+from connectx.core.messages import (
+    BeginTask,
+    CancelTask,
+    ConfigReadToEnd,
+    FenceRequestAnswered,
+    InitTaskProducer,
+    PrepareTask,
+    ReadConfigToEnd,
+    SendFenceRequest,
+    SetTaskTargetState,
+    StopTask,
+    TaskFailed,
+    TaskPrepared,
+    TaskProducerReady,
+    TaskStateReached,
+    TaskStopped,
+)
+from connectx.model.events import EventKind
+from connectx.model.ids import TaskId
+from connectx.model.states import State, TargetState
+
+_FENCE_RETRY_MS = 250
+_FENCE_RETRY_MAX_MS = 5_000
+
+
+class TaskPhase(StrEnum):
+    """Where a task instance is. Each line says what comes next.
+
+    A failure in any phase but STOPPING leads to FAILED, a stop to STOPPING.
+    """
+
+    PREPARING = "preparing"  # plugins are made: FENCING for an exactly-once source, else STARTING
+    FENCING = "fencing"  # the leader fences older producers: INITIALIZING
+    INITIALIZING = "initializing"  # the producer's init fences an older instance of the same task: VERIFYING
+    VERIFYING = "verifying"  # config topic is read to its end: STARTING, or refused and forgotten
+    STARTING = "starting"  # the runner reads offsets and starts the plugin: ACTIVE
+    ACTIVE = "active"  # running or paused
+    FAILED = "failed"  # until it is restarted or revoked; its runner has ended
+    STOPPING = "stopping"  # until the runner ends or the graceful time is over: forgotten, or PREPARING again
+
+
+@dataclass(slots=True)
+class TaskLife:
+    """One task instance of this worker."""
+
+    task: TaskId
+    instance: int
+    phase: TaskPhase
+    exactly_once: bool
+    task_config_generation: int
+    target_state: TargetState
+    request_id: int | None = None
+    attempts: int = 0
+    version: str | None = None
+    restart_cause: str | None = None
+    """Set while stopping when the task shall start again; the reason for the restart."""
+
+
+@dataclass(slots=True)
+class Tasks:
+    """All task instances of this worker; at most one per task, besides cancelled ones that the core has forgotten."""
+
+    context: Context
+    fencing: FencingRounds
+    lives: dict[TaskId, TaskLife] = field(default_factory=dict)
+
+    # ------------------------------------------------------------------------------------------------- orders
+
+    def start(self, task: TaskId, cause: str) -> None:
+        """Start an assigned task that is not there yet. A missing task config is never an empty one: refuse."""
+        context = self.context
+        connector_config = context.config.connector_config(task.connector)
+        task_config = context.config.task_config(task)
+        if task in self.lives or connector_config is None or task_config is None:
+            return
+        life = TaskLife(
+            task=task,
+            instance=context.new_instance(),
+            phase=TaskPhase.PREPARING,
+            exactly_once=context.runs_exactly_once(task.connector),
+            task_config_generation=context.config.task_config_generation(task.connector),
+            target_state=context.config.target_state(task.connector),
+        )
+        self.lives[task] = life
+        self._step(life, "prepare", cause)
+        context.emit(
+            PrepareTask(
+                task=task,
+                instance=life.instance,
+                connector_config=dict(connector_config),
+                task_config=dict(task_config),
+                target_state=life.target_state,
+                generation=context.group.generation,
+                exactly_once=life.exactly_once,
+            )
+        )
+
+    def stop(self, task: TaskId, cause: str, *, restart: bool = False) -> None:
+        """Stop a task, and start it again afterwards when `restart` is set."""
+        life = self.lives.get(task)
+        if life is None:
+            return
+        restart_cause = cause if restart else None
+        if life.phase is TaskPhase.STOPPING:
+            life.restart_cause = restart_cause
+            return
+        if life.phase is TaskPhase.FAILED:
+            del self.lives[task]
+            self._again(life, restart_cause)
+            return
+        life.phase = TaskPhase.STOPPING
+        life.restart_cause = restart_cause
+        life.request_id = None
+        self.context.record(EventKind.TASK_STEP, task.connector, task.task, cause, step="stop", instance=life.instance)
+        self.context.emit(StopTask(task, life.instance))
+        self.context.set_timer(_stop_timer(life), self.context.settings.task_shutdown_graceful_timeout_ms)
+
+    def set_target_state(self, connector: str) -> None:
+        """Pause or resume the connector's tasks here; STOPPED comes as an empty set of task configs."""
+        target_state = self.context.config.target_state(connector)
+        for life in self._of(connector):
+            if life.target_state is target_state or target_state is TargetState.STOPPED:
+                continue
+            life.target_state = target_state
+            if life.phase in (TaskPhase.STARTING, TaskPhase.ACTIVE):
+                self.context.emit(SetTaskTargetState(life.task, life.instance, target_state))
+
+    def running(self) -> tuple[TaskId, ...]:
+        """Tasks that occupy a place here, failed and stopping ones included, sorted."""
+        return tuple(sorted(self.lives))
+
+    def is_failed(self, task: TaskId) -> bool:
+        """True when the task's instance here has failed."""
+        life = self.lives.get(task)
+        return life is not None and life.phase is TaskPhase.FAILED
+
+    # ------------------------------------------------------------------------------------------------- answers
+
+    def on_prepared(self, stimulus: TaskPrepared) -> None:
+        """Plugins are sound: an exactly-once source task asks for a fencing round, any other begins."""
+        life = self._in_phase(stimulus.task, stimulus.instance, TaskPhase.PREPARING)
+        if life is None:
+            return
+        life.version = stimulus.version
+        if life.exactly_once:
+            life.phase = TaskPhase.FENCING
+            self._ask_for_fencing(life)
+        else:
+            self._begin(life)
+
+    def on_fence_timer(self, task_text: str) -> None:
+        """Time to ask for the fencing round again."""
+        for life in list(self.lives.values()):
+            if str(life.instance) == task_text and life.phase is TaskPhase.FENCING:
+                self._ask_for_fencing(life)
+
+    def on_fenced(self, waiter: LocalWaiter, error: str | None, *, retriable: bool = False) -> None:
+        """The round that this task waited for has ended."""
+        life = self._in_phase(waiter.task, waiter.instance, TaskPhase.FENCING)
+        if life is None:
+            return
+        life.request_id = None
+        if error is None:
+            life.phase = TaskPhase.INITIALIZING
+            self._step(life, "init_producer", "older producers are fenced")
+            self.context.emit(InitTaskProducer(life.task, life.instance))
+        elif retriable:
+            self._retry_fencing(life, error)
+        else:
+            self._fail(life, f"Fencing of older producers of {life.task.connector} failed: {error}")
+
+    def on_fence_request_answered(self, stimulus: FenceRequestAnswered) -> None:
+        """The leader answered PUT /connectors/{c}/fence."""
+        for life in list(self.lives.values()):
+            if life.request_id == stimulus.request_id and life.phase is TaskPhase.FENCING:
+                waiter = LocalWaiter(life.task, life.instance)
+                self.on_fenced(waiter, stimulus.error, retriable=stimulus.retriable)
+
+    def on_producer_ready(self, stimulus: TaskProducerReady) -> None:
+        """Transactions are initialised; now make sure that this worker did not miss newer task configs."""
+        life = self._in_phase(stimulus.task, stimulus.instance, TaskPhase.INITIALIZING)
+        if life is None:
+            return
+        life.phase = TaskPhase.VERIFYING
+        life.request_id = self.context.new_request_id()
+        self._step(life, "read_config_to_end", "producer is initialised", stimulus.producer_epoch)
+        self.context.emit(ReadConfigToEnd(life.request_id, timeout_ms=None))
+
+    def on_config_read(self, stimulus: ConfigReadToEnd) -> None:
+        """The config topic was read to its end for a task that verifies its start."""
+        for life in list(self.lives.values()):
+            if life.request_id != stimulus.request_id or life.phase is not TaskPhase.VERIFYING:
+                continue
+            life.request_id = None
+            if stimulus.error is not None:
+                self._fail(life, f"Could not read the config topic before the start of {life.task}: {stimulus.error}")
+            elif (reason := self._reason_to_refuse(life)) is not None:
+                self._refuse(life, reason)
+            else:
+                self._begin(life)
+
+    def on_state_reached(self, stimulus: TaskStateReached) -> None:
+        """The runner runs, or is paused."""
+        life = self.lives.get(stimulus.task)
+        if life is None or life.instance != stimulus.instance:
+            return
+        if life.phase not in (TaskPhase.STARTING, TaskPhase.ACTIVE):
+            return
+        life.phase = TaskPhase.ACTIVE
+        state = State.PAUSED if stimulus.paused else State.RUNNING
+        self.context.report_task(life.task, life.instance, state, version=life.version)
+
+    def on_failed(self, stimulus: TaskFailed) -> None:
+        """The runner failed and has ended."""
+        life = self.lives.get(stimulus.task)
+        if life is None or life.instance != stimulus.instance or life.phase is TaskPhase.FAILED:
+            return
+        if life.phase is TaskPhase.STOPPING:
+            self._report_failure(life, stimulus.trace)
+            self._forget(life)
+        else:
+            self._fail(life, stimulus.trace, runner_ended=True)
+
+    def on_stopped(self, stimulus: TaskStopped) -> None:
+        """The runner ended in time."""
+        life = self._in_phase(stimulus.task, stimulus.instance, TaskPhase.STOPPING)
+        if life is not None:
+            self.context.report_task(life.task, life.instance, State.UNASSIGNED, version=life.version)
+            self._forget(life)
+
+    def on_stop_timer(self, task_text: str) -> None:
+        """The graceful time is over: cancel. A cancelled instance reports nothing any more (it may be a zombie)."""
+        for life in list(self.lives.values()):
+            if str(life.instance) == task_text and life.phase is TaskPhase.STOPPING:
+                self.context.record(
+                    EventKind.TASK_STEP,
+                    life.task.connector,
+                    life.task.task,
+                    "it did not stop within task.shutdown.graceful.timeout.ms",
+                    step="cancel",
+                    instance=life.instance,
+                )
+                self.context.emit(CancelTask(life.task, life.instance))
+                self._forget(life)
+
+    # ---------------------------------------------------------------------------------------------- inner moves
+
+    def _ask_for_fencing(self, life: TaskLife) -> None:
+        group = self.context.group
+        self._step(life, "request_fencing", "")
+        if group.is_leader:
+            self.fencing.request(life.task.connector, LocalWaiter(life.task, life.instance))
+        elif group.leader_url:
+            life.request_id = self.context.new_request_id()
+            self.context.emit(SendFenceRequest(life.request_id, group.leader_url, life.task.connector))
+        else:
+            self._retry_fencing(life, "the leader is unknown")
+
+    def _retry_fencing(self, life: TaskLife, error: str) -> None:
+        self._step(life, "retry_fencing", error)
+        delay_ms = min(_FENCE_RETRY_MAX_MS, _FENCE_RETRY_MS * 2 ** min(life.attempts, 5))
+        life.attempts += 1
+        self.context.set_timer(f"task-fence.{life.instance}", delay_ms)
+
+    def _reason_to_refuse(self, life: TaskLife) -> str | None:
+        config = self.context.config
+        if config.task_config_generation(life.task.connector) != life.task_config_generation:
+            return "newer task configs are in the config topic"
+        if config.pending_fencing(life.task.connector):
+            return "no task count record follows the latest task configs"
+        if life.task not in self.context.group.work.tasks:
+            return "the task is no longer assigned to this worker"
+        return None
+
+    def _refuse(self, life: TaskLife, reason: str) -> None:
+        """Abort the start (KIP-618): the next rebalance starts the task where it belongs."""
+        self.context.record(
+            EventKind.TASK_REFUSED, life.task.connector, life.task.task, reason, reason=reason, instance=life.instance
+        )
+        self.stop(life.task, reason)
+
+    def _begin(self, life: TaskLife) -> None:
+        life.phase = TaskPhase.STARTING
+        self._step(life, "begin", "")
+        self.context.emit(BeginTask(life.task, life.instance))
+        target_state = self.context.config.target_state(life.task.connector)
+        if target_state is not life.target_state and target_state is not TargetState.STOPPED:
+            life.target_state = target_state
+            self.context.emit(SetTaskTargetState(life.task, life.instance, target_state))
+
+    def _fail(self, life: TaskLife, trace: str, *, runner_ended: bool = False) -> None:
+        life.phase = TaskPhase.FAILED
+        life.request_id = None
+        if not runner_ended:
+            self.context.emit(StopTask(life.task, life.instance))
+        self._report_failure(life, trace)
+
+    def _report_failure(self, life: TaskLife, trace: str) -> None:
+        self.context.report_task(life.task, life.instance, State.FAILED, trace=trace, version=life.version)
+
+    def _forget(self, life: TaskLife) -> None:
+        del self.lives[life.task]
+        self.context.timers.cancel(_stop_timer(life))
+        self._again(life, life.restart_cause)
+
+    def _again(self, life: TaskLife, restart_cause: str | None) -> None:
+        if restart_cause is not None and life.task in self.context.group.work.tasks and not self.context.stopping:
+            self.context.report_task(life.task, life.instance, State.RESTARTING, cause=restart_cause)
+            self.start(life.task, restart_cause)
+
+    def _step(self, life: TaskLife, step: str, cause: str, producer_epoch: int | None = None) -> None:
+        task = life.task
+        self.context.record(
+            EventKind.TASK_STEP, task.connector, task.task, cause, producer_epoch, step=step, instance=life.instance
+        )
+
+    def _in_phase(self, task: TaskId, instance: int, phase: TaskPhase) -> TaskLife | None:
+        life = self.lives.get(task)
+        return life if life is not None and life.instance == instance and life.phase is phase else None
+
+    def _of(self, connector: str) -> list[TaskLife]:
+        return [self.lives[task] for task in sorted(self.lives) if task.connector == connector]
+
+
+def _stop_timer(life: TaskLife) -> str:
+    return f"task-stop.{life.instance}"

@@ -1,0 +1,295 @@
+"""The core of one worker: every stimulus goes in here, transitions and effects come out.
+
+`WorkerCore.handle` is the only way to change state. It reads no clock, draws nothing at random and does no I/O, so the
+live driver, a simulation and a replay can run it alike. Mirrors Kafka Connect's DistributedHerder as one state machine.
+"""
+
+from __future__ import annotations
+
+from connectx.core.config_log import (
+    ConfigChange,
+    ConnectorConfigChanged,
+    ConnectorRemoved,
+    RestartSeen,
+    SessionKeyChanged,
+    TargetStateChanged,
+    TaskConfigsCommitted,
+    TaskCountRecorded,
+)
+from connectx.core.config_writer import (
+    ConfigWriter,
+    ConnectorOrigin,
+    FencingOrigin,
+    LeaderOrigin,
+    RequestOrigin,
+    WriteOutcome,
+)
+from connectx.core.connectors import Connectors
+from connectx.core.context import Context, CoreSettings
+from connectx.core.fencing import FencingOutcome, FencingRounds, LocalWaiter
+from connectx.core.leadership import Leadership
+from connectx.core.membership import Membership
+from connectx.core.messages import (
+    ConfigReadToEnd,
+    ConfigRecordRead,
+    ConfigRecordsWritten,
+    ConfigWritesClaimed,
+    ConnectorFailed,
+    ConnectorStarted,
+    ConnectorStateReached,
+    ConnectorStopped,
+    CoordinatorFound,
+    FenceRequestAnswered,
+    GroupRequestFailed,
+    HeartbeatReplied,
+    JoinGroupReplied,
+    ProducersFenced,
+    Request,
+    SessionKeyCreated,
+    ShutdownRequested,
+    StatusRecordRead,
+    Step,
+    Stimulus,
+    SyncGroupReplied,
+    TaskConfigsGenerated,
+    TaskConfigsSent,
+    TaskFailed,
+    TaskPrepared,
+    TaskProducerReady,
+    TaskReconfigurationRequested,
+    TaskStateReached,
+    TaskStopped,
+    TimerFired,
+    TopicUsed,
+    WorkerShutDown,
+    WorkerStarted,
+    WriteStatus,
+)
+from connectx.core.rebalance import Rebalance
+from connectx.core.request_handler import RequestHandler
+from connectx.core.tasks import Tasks
+from connectx.model.events import EventKind
+from connectx.model.status_records import TopicStatusRecord
+
+
+class WorkerCore:
+    """One worker's decisions. Copy it with `copy.deepcopy`; nothing in it is shared with the driver."""
+
+    def __init__(self, settings: CoreSettings) -> None:
+        self.context = Context(settings)
+        self.membership = Membership(settings.membership)
+        self.writer = ConfigWriter(self.context)
+        self.fencing = FencingRounds(self.context, self.writer)
+        self.leadership = Leadership(self.context, self.writer)
+        self.connectors = Connectors(self.context, self.writer)
+        self.tasks = Tasks(self.context, self.fencing)
+        self.rebalance = Rebalance(self.context, self.membership, self.leadership, self.connectors, self.tasks)
+        self.requests = RequestHandler(
+            self.context, self.writer, self.fencing, self.leadership, self.connectors, self.tasks
+        )
+
+    def handle(self, stimulus: Stimulus, now_ms: int) -> Step:
+        """Take one fact, answer with what changed and what is to be done. `now_ms` never goes back."""
+        self.context.now_ms = now_ms
+        self.context.step = Step()
+        self._dispatch(stimulus)
+        self._settle()
+        return self.context.step
+
+    # ------------------------------------------------------------------------------------------------- dispatch
+
+    def _dispatch(self, stimulus: Stimulus) -> None:  # one line per stimulus: a table
+        match stimulus:
+            case ConfigRecordRead():
+                self._on_config_record(stimulus)
+            case StatusRecordRead():
+                self.context.status.apply(stimulus.record)
+            case ConfigReadToEnd():
+                self._on_config_read(stimulus)
+            case TimerFired():
+                self._on_timer(stimulus)
+            case (
+                CoordinatorFound() | GroupRequestFailed() | JoinGroupReplied() | SyncGroupReplied() | HeartbeatReplied()
+            ):
+                self.rebalance.take(self.membership.handle(stimulus, self.context.now_ms))
+            case Request():
+                self.requests.on_request(stimulus)
+            case WorkerStarted():
+                self._on_worker_started()
+            case ShutdownRequested():
+                self._on_shutdown_requested()
+            case ConfigRecordsWritten():
+                self.writer.on_written(stimulus)
+            case ConfigWritesClaimed():
+                self.leadership.on_claimed(stimulus)
+            case SessionKeyCreated():
+                self.leadership.on_session_key(stimulus)
+            case ProducersFenced():
+                self.fencing.on_producers_fenced(stimulus)
+            case _:
+                self._dispatch_work(stimulus)
+
+    def _dispatch_work(self, stimulus: Stimulus) -> None:
+        match stimulus:
+            case ConnectorStarted():
+                self.connectors.on_started(stimulus)
+            case ConnectorStateReached():
+                self.connectors.on_state_reached(stimulus)
+            case ConnectorFailed():
+                self.connectors.on_failed(stimulus)
+            case ConnectorStopped():
+                self.connectors.on_stopped(stimulus)
+            case TaskReconfigurationRequested():
+                self.connectors.on_reconfiguration_requested(stimulus)
+            case TaskConfigsGenerated():
+                self.connectors.on_task_configs(stimulus)
+            case TaskConfigsSent():
+                self.connectors.on_task_configs_sent(stimulus)
+            case TaskPrepared():
+                self.tasks.on_prepared(stimulus)
+            case TaskProducerReady():
+                self.tasks.on_producer_ready(stimulus)
+            case TaskStateReached():
+                self.tasks.on_state_reached(stimulus)
+            case TaskFailed():
+                self.tasks.on_failed(stimulus)
+            case TaskStopped():
+                self.tasks.on_stopped(stimulus)
+            case FenceRequestAnswered():
+                self.tasks.on_fence_request_answered(stimulus)
+            case TopicUsed():
+                self._on_topic_used(stimulus)
+
+    def _settle(self) -> None:
+        """Hand outcomes on until nothing moves: a finished write may end a round, a round may start a task."""
+        while self.writer.outcomes or self.fencing.outcomes:
+            while self.writer.outcomes:
+                self._on_written(self.writer.outcomes.pop(0))
+            while self.fencing.outcomes:
+                self._on_fencing_outcome(self.fencing.outcomes.pop(0))
+        self.rebalance.advance()
+        if self.context.stopping and not self.connectors.lives and not self.tasks.lives:
+            self._finish_shutdown()
+
+    # ----------------------------------------------------------------------------------------------- life cycle
+
+    def _on_worker_started(self) -> None:
+        if not self.context.started:
+            self.context.started = True
+            self.context.record(EventKind.WORKER_STARTED, url=self.context.settings.url)
+            self.rebalance.take(self.membership.start(self.context.now_ms))
+
+    def _on_shutdown_requested(self) -> None:
+        if not self.context.stopping:
+            self.context.stopping = True
+            self.rebalance.give_up_work("the worker shuts down")
+
+    def _finish_shutdown(self) -> None:
+        self.context.stopping = False
+        self.context.started = False
+        for effect in self.membership.leave():
+            self.rebalance.take([effect])
+        self.context.record(EventKind.WORKER_STOPPED)
+        self.context.emit(WorkerShutDown())
+
+    def _on_timer(self, stimulus: TimerFired) -> None:
+        if stimulus.key.startswith("group."):
+            self.rebalance.take(self.membership.handle(stimulus, self.context.now_ms))
+            return
+        if not self.context.timers.accept(stimulus):
+            return
+        key, _, rest = stimulus.key.partition(".")
+        match key:
+            case "rebalance-delay":
+                self.rebalance.on_delay_over()
+            case "config-read-retry":
+                self.rebalance.on_read_retry()
+            case "task-stop":
+                self.tasks.on_stop_timer(rest)
+            case "task-fence":
+                self.tasks.on_fence_timer(rest)
+            case "task-configs":
+                self.connectors.on_retry_timer(rest)
+            case "reclaim":
+                self.leadership.on_reclaim_timer()
+            case "session-key":
+                self.leadership.check_session_key()
+
+    # --------------------------------------------------------------------------------------------- config topic
+
+    def _on_config_read(self, stimulus: ConfigReadToEnd) -> None:
+        self.writer.on_read(stimulus)
+        self.fencing.on_read(stimulus)
+        self.rebalance.on_config_read(stimulus)
+        self.tasks.on_config_read(stimulus)
+        self.requests.on_config_read(stimulus)
+
+    def _on_config_record(self, stimulus: ConfigRecordRead) -> None:
+        for change in self.context.config.apply(stimulus.log_offset, stimulus.record):
+            if self.context.started:
+                self._on_change(change, stimulus.log_offset)
+
+    def _on_change(self, change: ConfigChange, log_offset: int) -> None:
+        record = self.context.record
+        match change:
+            case ConnectorConfigChanged(connector, is_new):
+                record(EventKind.CONNECTOR_CONFIGURED, connector, config_offset=log_offset + 1, is_new=is_new)
+                if is_new:
+                    self.rebalance.request_rejoin(f"connector {connector} was created")
+                elif connector in self.connectors.lives:
+                    self.connectors.stop(connector, "its configuration has changed", restart=True)
+            case ConnectorRemoved(connector):
+                record(EventKind.CONNECTOR_DELETED, connector)
+                self.rebalance.request_rejoin(f"connector {connector} was deleted")
+            case TaskConfigsCommitted():
+                self._on_tasks_committed(change)
+            case TargetStateChanged(connector, target_state):
+                record(EventKind.TARGET_STATE_CHANGED, connector, target_state=target_state.value)
+                self.connectors.set_target_state(connector)
+                self.tasks.set_target_state(connector)
+            case TaskCountRecorded(connector, task_count):
+                record(EventKind.TASK_COUNT_RECORDED, connector, task_count=task_count)
+            case SessionKeyChanged():
+                record(EventKind.SESSION_KEY_ROTATED)
+            case RestartSeen(connector, include_tasks, only_failed):
+                record(EventKind.RESTART_REQUESTED, connector, include_tasks=include_tasks, only_failed=only_failed)
+                self.requests.execute_restart(connector, include_tasks=include_tasks, only_failed=only_failed)
+
+    def _on_tasks_committed(self, change: TaskConfigsCommitted) -> None:
+        connector = change.connector
+        generation = self.context.config.task_config_generation(connector)
+        kind = EventKind.TASKS_CONFIGURED if change.complete else EventKind.TASKS_INCONSISTENT
+        self.context.record(kind, connector, tasks=len(change.tasks), task_config_generation=generation)
+        self.fencing.cancel(connector, f"new task configs of connector {connector} came during the fencing round")
+        for task in [task for task in self.tasks.running() if task.connector == connector]:
+            self.tasks.stop(task, "its connector has new task configs")
+        self.rebalance.request_rejoin(f"connector {connector} has new task configs")
+
+    # ------------------------------------------------------------------------------------------------- outcomes
+
+    def _on_written(self, outcome: WriteOutcome) -> None:
+        if outcome.fenced:
+            self.leadership.lost_claim(outcome.error or "fenced by a newer leader")
+        match outcome.origin:
+            case RequestOrigin(request_id):
+                self.requests.on_written(outcome, request_id)
+            case ConnectorOrigin():
+                self.connectors.on_task_configs_written(outcome.origin, outcome.error)
+            case FencingOrigin():
+                self.fencing.on_record_written(outcome)
+            case LeaderOrigin():
+                self.leadership.on_session_key_written(outcome.error)
+
+    def _on_fencing_outcome(self, outcome: FencingOutcome) -> None:
+        if isinstance(outcome.waiter, LocalWaiter):
+            self.tasks.on_fenced(outcome.waiter, outcome.error, retriable=outcome.status in (409, 503))
+        else:
+            self.requests.on_fenced(outcome, outcome.waiter)
+
+    def _on_topic_used(self, stimulus: TopicUsed) -> None:
+        task = stimulus.task
+        known = stimulus.topic in self.context.status.connector_topics(task.connector)
+        if self.context.settings.topic_tracking_enable and not known:
+            now_ms = self.context.now_ms
+            record = TopicStatusRecord(stimulus.topic, task.connector, task.task, now_ms)
+            self.context.emit(WriteStatus(record))
