@@ -29,6 +29,7 @@ from connectx.core.messages import (
 )
 from connectx.model.states import State, TargetState
 
+_STOP_MS = 5_000
 _RETRY_MS = 250
 _RETRY_MAX_MS = 60_000
 _TaskConfigs = tuple[Mapping[str, str | None], ...]
@@ -97,6 +98,7 @@ class Connectors:
         life.unsent = None
         life.request_id = None
         self.context.emit(StopConnector(connector, life.instance))
+        self.context.set_timer(_stop_timer(life), _STOP_MS)
 
     def set_target_state(self, connector: str) -> None:
         """Bring the instance to the target state. A failed one does not leave FAILED by pause or resume."""
@@ -145,11 +147,20 @@ class Connectors:
         self.context.report_connector(life.connector, State.FAILED, trace=stimulus.trace, version=life.version)
 
     def on_stopped(self, stimulus: ConnectorStopped) -> None:
-        """The instance ended, or was left alone after its time; both make room."""
+        """The instance ended in time."""
         life = self._life(stimulus.connector, stimulus.instance)
-        if life is None or life.phase is not ConnectorPhase.STOPPING:
-            return
+        if life is not None and life.phase is ConnectorPhase.STOPPING:
+            self._forget(life)
+
+    def on_stop_timer(self, instance_text: str) -> None:
+        """The fixed limit is over: the instance is left alone and makes room."""
+        for life in list(self.lives.values()):
+            if str(life.instance) == instance_text and life.phase is ConnectorPhase.STOPPING:
+                self._forget(life)
+
+    def _forget(self, life: ConnectorLife) -> None:
         del self.lives[life.connector]
+        self.context.timers.cancel(_stop_timer(life))
         self.context.timers.cancel(_retry_timer(life))
         self.context.report_connector(life.connector, State.UNASSIGNED, version=life.version)
         assigned = life.connector in self.context.group.work.connectors
@@ -237,3 +248,7 @@ class Connectors:
 
 def _retry_timer(life: ConnectorLife) -> str:
     return f"task-configs.{life.instance}"
+
+
+def _stop_timer(life: ConnectorLife) -> str:
+    return f"connector-stop.{life.instance}"

@@ -233,7 +233,7 @@ class StartConnector:
 
 @dataclass(frozen=True, slots=True)
 class StopConnector:
-    """Stop the instance within the fixed limit; answered by ConnectorStopped."""
+    """Stop the instance; answered by ConnectorStopped, or left alone after a fixed limit."""
 
     connector: str
     instance: int
@@ -287,11 +287,10 @@ class ConnectorFailed:
 
 @dataclass(frozen=True, slots=True)
 class ConnectorStopped:
-    """The instance ended; `abandoned` when it did not stop in time and was left alone."""
+    """The instance ended."""
 
     connector: str
     instance: int
-    abandoned: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -206,6 +206,8 @@ class WorkerCore:
                 self.rebalance.on_read_retry()
             case "task-stop":
                 self.tasks.on_stop_timer(rest)
+            case "connector-stop":
+                self.connectors.on_stop_timer(rest)
             case "task-fence":
                 self.tasks.on_fence_timer(rest)
             case "task-configs":
