@@ -1,0 +1,168 @@
+"""Runs one connector instance: its plugin's methods, all on one thread of its own.
+
+Decides nothing: the core orders start, pause, task configs and stop. Mirrors Kafka Connect's WorkerConnector.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import traceback
+from collections.abc import Callable, Mapping
+
+from connectx.connectors.api import Connector
+from connectx.core.messages import (
+    ConnectorFailed,
+    ConnectorStarted,
+    ConnectorStateReached,
+    ConnectorStopped,
+    GenerateTaskConfigs,
+    SetConnectorTargetState,
+    StartConnector,
+    Stimulus,
+    StopConnector,
+    TaskConfigsGenerated,
+    TaskReconfigurationRequested,
+)
+from connectx.errors import ConnectxError
+from connectx.model.states import TargetState
+
+_log = logging.getLogger(__name__)
+
+ConnectorEffect = SetConnectorTargetState | GenerateTaskConfigs | StopConnector
+TaskConfigsOf = Callable[[Connector, Mapping[str, str | None]], tuple[Mapping[str, str | None], ...]]
+
+
+def trace_of(error: BaseException) -> str:
+    """What a status shows of an error: the sentence of a typed one first, then where it came from."""
+    shown = "".join(traceback.format_exception(error)).rstrip()
+    return f"{error}\n{shown}" if isinstance(error, ConnectxError) else shown
+
+
+class _Context:
+    """ConnectorContext of one instance."""
+
+    def __init__(self, order: StartConnector, post: Callable[[Stimulus], None]) -> None:
+        self._order = order
+        self._post = post
+
+    def request_task_reconfiguration(self) -> None:
+        self._post(TaskReconfigurationRequested(self._order.connector, self._order.instance))
+
+    def raise_error(self, error: BaseException) -> None:
+        self._post(ConnectorFailed(self._order.connector, self._order.instance, trace_of(error)))
+
+
+class ConnectorHost:
+    """One connector instance.
+
+    Args:
+        order: what to start.
+        create: makes the plugin from its configuration; raises ConnectxError for an unknown class.
+        task_configs_of: complete task properties as they go to the config topic.
+        post: the worker's mailbox.
+    """
+
+    def __init__(
+        self,
+        order: StartConnector,
+        create: Callable[[Mapping[str, str | None]], Connector],
+        task_configs_of: TaskConfigsOf,
+        post: Callable[[Stimulus], None],
+    ) -> None:
+        self._order = order
+        self._create = create
+        self._task_configs_of = task_configs_of
+        self._post = post
+        self._plugin: Connector | None = None
+        self._state: TargetState | None = None
+        self._dead = False
+        self._queue: queue.SimpleQueue[ConnectorEffect] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name=f"connector-{order.connector}", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def execute(self, effect: ConnectorEffect) -> None:
+        """Queue an effect for the thread."""
+        self._queue.put(effect)
+
+    def kill(self) -> None:
+        """A fault: nothing that the plugin says is heard any more."""
+        self._dead = True
+        self._queue.put(StopConnector(self._order.connector, self._order.instance))
+
+    def join(self, timeout_s: float) -> bool:
+        """Wait for the thread's end; True when it has ended."""
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        order = self._order
+        try:
+            self._plugin = self._create(order.config)
+            if order.target_state is TargetState.STARTED:
+                self._begin(order.config)
+            self._state = order.target_state
+        except Exception as error:
+            self._failed(error)
+        else:
+            self._say(ConnectorStarted(order.connector, order.instance, order.target_state, self._version()))
+        while True:
+            effect = self._queue.get()
+            if isinstance(effect, StopConnector):
+                break
+            self._carry_out(effect)
+        self._end_plugin()
+        self._say(ConnectorStopped(order.connector, order.instance))
+
+    def _carry_out(self, effect: SetConnectorTargetState | GenerateTaskConfigs) -> None:
+        try:
+            if isinstance(effect, GenerateTaskConfigs):
+                self._generate(effect)
+            else:
+                self._reach(effect.target_state)
+        except Exception as error:
+            self._failed(error)
+
+    def _reach(self, target_state: TargetState) -> None:
+        if target_state is TargetState.STARTED and self._state is not TargetState.STARTED:
+            self._begin(self._order.config)
+        elif target_state is not TargetState.STARTED and self._state is TargetState.STARTED:
+            self._end_plugin()
+        self._state = target_state
+        self._say(ConnectorStateReached(self._order.connector, self._order.instance, target_state))
+
+    def _begin(self, config: Mapping[str, str | None]) -> None:
+        assert self._plugin is not None
+        given = {key: value for key, value in config.items() if value is not None}
+        self._plugin.start(given, _Context(self._order, self._say))
+
+    def _generate(self, effect: GenerateTaskConfigs) -> None:
+        assert self._plugin is not None
+        try:
+            configs = self._task_configs_of(self._plugin, effect.config)
+        except Exception as error:
+            self._say(TaskConfigsGenerated(effect.connector, effect.instance, error=trace_of(error)))
+        else:
+            self._say(TaskConfigsGenerated(effect.connector, effect.instance, configs))
+
+    def _end_plugin(self) -> None:
+        if self._plugin is None or self._state is not TargetState.STARTED:
+            return
+        try:
+            self._plugin.stop()
+        except Exception:
+            _log.exception("connector %s failed to stop", self._order.connector)
+
+    def _failed(self, error: Exception) -> None:
+        self._say(ConnectorFailed(self._order.connector, self._order.instance, trace_of(error)))
+
+    def _version(self) -> str | None:
+        return None if self._plugin is None else self._plugin.version
+
+    def _say(self, stimulus: Stimulus) -> None:
+        if not self._dead:
+            self._post(stimulus)

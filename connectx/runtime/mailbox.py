@@ -1,0 +1,128 @@
+"""The one thread that runs a worker's core: stimuli and timers go in, one after the other.
+
+Decides nothing. A frozen mailbox keeps what arrives and handles it after the thaw, as a process does that the
+operating system has stopped.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from connectx.core.messages import SetTimer, Stimulus, TimerFired
+
+_log = logging.getLogger(__name__)
+_WALL_AT_START_MS = time.time() * 1000 - time.monotonic() * 1000
+
+
+def now_ms() -> int:
+    """Milliseconds since 1970 that never go back: the wall clock at start plus the monotonic clock since."""
+    return int(_WALL_AT_START_MS + time.monotonic() * 1000)
+
+
+class Handler(Protocol):
+    """What the mailbox calls, always from its own thread."""
+
+    def __call__(self, stimulus: Stimulus) -> None:
+        """Handle one stimulus."""
+
+
+class _Stop:
+    """Ends the loop."""
+
+
+class Mailbox:
+    """A thread with a queue of stimuli and a heap of timers.
+
+    Args:
+        name: name of the thread.
+        handler: called for each stimulus.
+        on_crash: called once if the handler raises: the worker cannot go on.
+    """
+
+    def __init__(self, name: str, handler: Handler, on_crash: Callable[[BaseException], None]) -> None:
+        self._handler = handler
+        self._on_crash = on_crash
+        self._queue: queue.SimpleQueue[Stimulus | _Stop] = queue.SimpleQueue()
+        self._timers: list[tuple[int, int, SetTimer]] = []
+        self._latest: dict[str, int] = {}
+        self._running = threading.Event()
+        self._running.set()
+        self._dead = False
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def post(self, stimulus: Stimulus) -> None:
+        """Hand in a stimulus, from any thread; never blocks."""
+        self._queue.put(stimulus)
+
+    def set_timer(self, timer: SetTimer) -> None:
+        """Take a timer over. Only the handler calls this, so from the mailbox's own thread."""
+        self._latest[timer.key] = timer.token
+        heapq.heappush(self._timers, (timer.at_ms, timer.token, timer))
+
+    def freeze(self) -> None:
+        """Stop handling until `thaw`."""
+        self._running.clear()
+
+    def thaw(self) -> None:
+        """Go on handling."""
+        self._running.set()
+
+    @property
+    def is_frozen(self) -> bool:
+        """True between `freeze` and `thaw`."""
+        return not self._running.is_set()
+
+    def kill(self) -> None:
+        """End the loop at once; what is queued is never handled."""
+        self._dead = True
+        self._queue.put(_Stop())
+        self._running.set()
+
+    def close(self) -> None:
+        """End the loop behind what is queued now."""
+        self._queue.put(_Stop())
+        self._running.set()
+
+    def join(self, timeout_s: float) -> bool:
+        """Wait for the thread's end; True when it has ended."""
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        try:
+            while not self._dead:
+                item = self._next()
+                self._running.wait()
+                if self._dead or isinstance(item, _Stop):
+                    return
+                if item is not None:
+                    self._handler(item)
+        except BaseException as error:
+            _log.exception("a worker's core has failed")
+            self._on_crash(error)
+
+    def _next(self) -> Stimulus | _Stop | None:
+        """The next stimulus, or a timer that is due, whichever comes first."""
+        while self._timers and self._latest.get(self._timers[0][2].key) != self._timers[0][1]:
+            heapq.heappop(self._timers)
+        wait_s = None
+        if self._timers:
+            wait_s = (self._timers[0][0] - now_ms()) / 1000
+            if wait_s <= 0:
+                timer = heapq.heappop(self._timers)[2]
+                return TimerFired(timer.key, timer.token)
+        try:
+            return self._queue.get(timeout=wait_s)
+        except queue.Empty:
+            return None
