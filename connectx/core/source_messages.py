@@ -1,0 +1,340 @@
+"""Stimuli and effects of one source task's loop.
+
+At most one effect of a task is outstanding: the driver runs the effects of a step in order, and the last one is
+answered by a stimulus (its docstring names the answers; none means that nothing comes back). A failing effect that
+has no failure of its own is answered by EffectFailed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from connectx.model.events import Transition
+
+
+class FailureKind(StrEnum):
+    """What a failed effect means for the task."""
+
+    FENCED = "fenced"  # a newer producer took over the transactional id
+    EXPIRED = "expired"  # the broker aborted the transaction because it was open too long
+    DELIVERY = "delivery"  # a record was refused for good: offsets behind it must not be committed
+    FATAL = "fatal"  # anything else
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionOffset:
+    """A source partition with a source offset in it."""
+
+    partition: Mapping[str, Any]
+    offset: Mapping[str, Any]
+
+
+# ---------------------------------------------------------------------------------------------------- effects
+
+
+@dataclass(frozen=True, slots=True)
+class StartPlugin:
+    """Call the plugin's start; answered by PluginStarted."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOffsets:
+    """Look up the committed offset of a source partition; answered by OffsetsRead."""
+
+    partition: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Poll:
+    """Poll the plugin and convert what it yields; answered by Polled, PolledNothing or PollFailed."""
+
+    offset: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """Let the plugin wait for rows, at most until `until_ms`; a command ends it early. Answered by Idled."""
+
+    offset: Mapping[str, Any] | None
+    until_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitCommand:
+    """Wait for a command; answered by a Request stimulus."""
+
+
+@dataclass(frozen=True, slots=True)
+class BeginTransaction:
+    """Answered by TransactionBegun."""
+
+
+@dataclass(frozen=True, slots=True)
+class SendSlice:
+    """Hand the records of the polled slice to the producer; answered by SliceSent."""
+
+    slice_number: int
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOffsets:
+    """Send source offsets inside the open transaction; answered by OffsetsWritten."""
+
+    offsets: tuple[PartitionOffset, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CommitTransaction:
+    """Answered by TransactionCommitted or CommitUndecided."""
+
+
+@dataclass(frozen=True, slots=True)
+class AbortTransaction:
+    """Answered by TransactionAborted, also when the abort failed: then the next instance or the time-out aborts."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlushAndCommitOffsets:
+    """At-least-once: wait until all sent records are acknowledged, then write offsets and wait for them.
+
+    Answered by OffsetsFlushed or OffsetsFlushFailed.
+    """
+
+    offsets: tuple[PartitionOffset, ...]
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class NotifyCommitted:
+    """Tell the plugin what is durable (Kafka Connect: SourceTask.commit). No answer, failures are logged."""
+
+    offset: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class StopPlugin:
+    """Call the plugin's stop. No answer, failures are logged."""
+
+
+@dataclass(frozen=True, slots=True)
+class CloseProducer:
+    """Close the producer in an orderly way. No answer, failures are logged."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportState:
+    """Tell the worker that the task runs or is paused. No answer."""
+
+    paused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ReportFailed:
+    """Tell the worker that the task failed; the loop has ended. No answer."""
+
+    error: str
+    fenced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReportStopped:
+    """Tell the worker that the loop has ended as asked. No answer."""
+
+
+SourceEffect = (
+    StartPlugin
+    | ReadOffsets
+    | Poll
+    | Idle
+    | AwaitCommand
+    | BeginTransaction
+    | SendSlice
+    | WriteOffsets
+    | CommitTransaction
+    | AbortTransaction
+    | FlushAndCommitOffsets
+    | NotifyCommitted
+    | StopPlugin
+    | CloseProducer
+    | ReportState
+    | ReportFailed
+    | ReportStopped
+)
+
+# ---------------------------------------------------------------------------------------------------- stimuli
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerReady:
+    """Transactions of the task's producer are initialised."""
+
+    producer_epoch: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """The worker lets the task begin."""
+
+    paused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PluginStarted:
+    """The plugin runs and named its own source partition."""
+
+    partition: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsRead:
+    """The committed offset; None when there is none."""
+
+    offset: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Polled:
+    """A slice was polled and converted.
+
+    `partition` is None for the task's own, `offset` the position behind the slice, `records` what is left to send,
+    `skipped` how many were dropped and `skip_reason` why.
+    """
+
+    slice_number: int
+    records: int
+    offset: Mapping[str, Any]
+    partition: Mapping[str, Any] | None = None
+    skipped: int = 0
+    skip_reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PolledNothing:
+    """There is nothing to read now."""
+
+
+@dataclass(frozen=True, slots=True)
+class PollFailed:
+    """poll raised; `retriable` counts as nothing polled."""
+
+    error: str
+    retriable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Idled:
+    """There may be rows now, time is over, or a command came."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionBegun:
+    """Answer to BeginTransaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class SliceSent:
+    """The producer accepted all records of the slice; they are not yet acknowledged.
+
+    `refused` counts records of earlier slices that Kafka refused and errors.tolerance lets go (KIP-779).
+    """
+
+    slice_number: int
+    refused: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsWritten:
+    """Answer to WriteOffsets."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionCommitted:
+    """Answer to CommitTransaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitUndecided:
+    """The broker did not answer the commit in time: it has to be asked again, nothing else is allowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionAborted:
+    """Answer to AbortTransaction; `error` says why the abort could not be confirmed."""
+
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsFlushed:
+    """Answer to FlushAndCommitOffsets; `refused` as in SliceSent."""
+
+    refused: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsFlushFailed:
+    """The flush did not end in time; nothing was committed and the next tick tries again."""
+
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class EffectFailed:
+    """The outstanding effect failed."""
+
+    error: str
+    kind: FailureKind = FailureKind.FATAL
+
+
+@dataclass(frozen=True, slots=True)
+class StopRequested:
+    """Stop gracefully: finish the slice at hand, commit, end."""
+
+
+@dataclass(frozen=True, slots=True)
+class PauseRequested:
+    """Finish the slice at hand, commit, wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeRequested:
+    """Go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRequested:
+    """End without any further commit."""
+
+
+SourceRequest = StopRequested | PauseRequested | ResumeRequested | CancelRequested
+SourceStimulus = (
+    ProducerReady
+    | Begin
+    | PluginStarted
+    | OffsetsRead
+    | Polled
+    | PolledNothing
+    | PollFailed
+    | Idled
+    | TransactionBegun
+    | SliceSent
+    | OffsetsWritten
+    | TransactionCommitted
+    | CommitUndecided
+    | TransactionAborted
+    | OffsetsFlushed
+    | OffsetsFlushFailed
+    | EffectFailed
+    | SourceRequest
+)
+
+
+@dataclass(slots=True)
+class SourceStep:
+    """Outcome of handling one stimulus, in order."""
+
+    transitions: list[Transition] = field(default_factory=list)
+    effects: list[SourceEffect] = field(default_factory=list)
