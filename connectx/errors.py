@@ -158,3 +158,95 @@ class EventTimeoutError(ConnectxError):
 
     code = "event-timeout"
     retriable = True
+
+
+# --------------------------------------------------------------------------------------------------- REST
+
+
+class ListenerError(ConnectxError):
+    """The worker setting `listeners` names no address that REST can listen on."""
+
+    code = "listener"
+
+
+class ListenerTakenError(PortTakenError):
+    """The port of the worker setting `listeners` belongs to another program."""
+
+    code = "listener-taken"
+
+    def __init__(self, listener: str) -> None:
+        ConnectxError.__init__(
+            self,
+            f"The address {listener} of the setting `listeners` is taken by another program.",
+            next_step="Use port 0 for a free one, or stop that program.",
+        )
+
+
+class RestError(ConnectxError):
+    """A worker refused a REST request. `status` is the HTTP status."""
+
+    code = "rest"
+
+    def __init__(self, message: str, *, status: int, next_step: str = "") -> None:
+        super().__init__(message, next_step=next_step)
+        self.status = status
+
+
+class ConnectorNotFoundError(RestError):
+    """The cluster has no connector, task or plugin of that name (404)."""
+
+    code = "not-found"
+
+
+class ConnectorExistsError(RestError):
+    """A connector of that name is there already (409)."""
+
+    code = "connector-exists"
+
+
+class ConfigRejectedError(RestError):
+    """The configuration of a connector is invalid (400). `problems` has every message."""
+
+    code = "config-rejected"
+
+    def __init__(self, message: str, problems: Sequence[str], *, next_step: str = "") -> None:
+        super().__init__(message, status=400, next_step=next_step)
+        self.problems = tuple(problems)
+
+
+class RebalancePendingError(RestError):
+    """The group is rebalancing, or its leader or the owner of the work is not known at the moment (409)."""
+
+    code = "rebalance-pending"
+    retriable = True
+
+
+class WorkerNotReadyError(RestError):
+    """The worker is starting, or has no session key yet (503)."""
+
+    code = "worker-not-ready"
+    retriable = True
+
+
+class WorkersUnreachableError(ConnectxError):
+    """No worker of the cluster answered."""
+
+    code = "workers-unreachable"
+    retriable = True
+
+
+class WaitTimeoutError(ConnectxError, TimeoutError):
+    """What somebody waited for was not reached in time."""
+
+    code = "wait-timeout"
+    retriable = True
+
+
+class ConnectorFailedError(ConnectxError):
+    """A connector or one of its tasks is FAILED while somebody waits for another state. `trace` says why."""
+
+    code = "connector-failed"
+
+    def __init__(self, message: str, trace: str, *, next_step: str = "") -> None:
+        super().__init__(message, next_step=next_step)
+        self.trace = trace

@@ -1,0 +1,64 @@
+"""Passes a request on to the worker that has to answer it. Mirrors Kafka Connect's HerderRequestHandler and RestClient.
+
+A request of a user may take two hops between workers: the first adds `forward=true` to the query, the second
+`forward=false`, and a third is refused with a 409, because ownership must have moved meanwhile.
+"""
+
+from __future__ import annotations
+
+import ssl
+from urllib.parse import urlencode
+
+import httpx
+from starlette.requests import Request
+from starlette.responses import Response
+
+from connectx.errors import RestError
+
+_PASSED_ON = ("authorization", "content-type", "x-connect-authorization", "x-connect-request-signature-algorithm")
+_RETURNED = ("content-type", "location")
+
+
+class Forwarder:
+    """Sends requests to other workers; lives in the event loop of one server."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout = httpx.Timeout(timeout_s, connect=5.0)
+        self._client: httpx.AsyncClient | None = None
+
+    async def forward(self, request: Request, body: bytes, worker_url: str) -> Response:
+        """The answer of `worker_url`, unchanged; RestError 409 after two hops, 500 when that worker is away."""
+        target = httpx.URL(worker_url).copy_with(raw_path=self._path(request))
+        headers = {"accept": "application/json", "user-agent": "kafka-connect"}
+        headers |= {name: request.headers[name] for name in _PASSED_ON if name in request.headers}
+        try:
+            answer = await self._connected().request(request.method, target, content=body, headers=headers)
+        except httpx.HTTPError as error:
+            reason = str(error) or type(error).__name__
+            message = f"IO Error trying to forward REST request to {worker_url}: {reason}"
+            raise RestError(message, status=500) from error
+        returned = {name: answer.headers[name] for name in _RETURNED if name in answer.headers}
+        return Response(answer.content, answer.status_code, returned)
+
+    async def close(self) -> None:
+        """Close the connections to other workers."""
+        if self._client is not None:
+            await self._client.aclose()
+
+    def _connected(self) -> httpx.AsyncClient:
+        if self._client is None:
+            # Workers listen with plain http, and proxies of the environment are not for them.
+            trust_nobody = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            self._client = httpx.AsyncClient(timeout=self._timeout, trust_env=False, verify=trust_nobody)
+        return self._client
+
+    def _path(self, request: Request) -> bytes:
+        hop = request.query_params.get("forward")
+        if hop is not None and hop.lower() != "true":
+            raise RestError(
+                "Cannot complete request because of a conflicting operation (e.g. worker rebalance)", status=409
+            )
+        query = [(name, value) for name, value in request.query_params.multi_items() if name != "forward"]
+        query.append(("forward", "true" if hop is None else "false"))
+        path: bytes = request.scope["raw_path"]
+        return path + b"?" + urlencode(query).encode("ascii")

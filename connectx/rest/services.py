@@ -1,0 +1,66 @@
+"""What the REST server of a worker needs: the core's answers, and services beside the core."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any, Protocol
+
+from connectx.core.messages import Reply
+from connectx.core.requests import Verb
+from connectx.model.states import ConnectorType
+
+Ask = Callable[[Verb, str | None, Mapping[str, Any]], "Future[Reply]"]
+"""Puts a request (verb, connector, args) to the worker's core; never blocks. The future is never cancelled by REST."""
+
+OffsetEntry = Mapping[str, Any]
+"""{"partition": {...}, "offset": {...} or None} (KIP-875)."""
+
+
+class Services(Protocol):
+    """What a worker knows beside its core.
+
+    All but `ready` and `stage` may block: REST calls them on threads of its own, several at a time. A failure is a
+    `RestError` with its HTTP status; any other error is a 500 with its message.
+    """
+
+    def ready(self) -> bool:
+        """True when start-up has ended (KIP-1017). Never blocks."""
+
+    def stage(self) -> str:
+        """What the worker does now, to follow "the worker is currently": for time-outs. Never blocks."""
+
+    def root(self) -> Mapping[str, Any]:
+        """{"version", "commit", "kafka_cluster_id"}."""
+
+    def plugins(self, connectors_only: bool) -> Sequence[Mapping[str, Any]]:
+        """[{"class", "type", "version"?}]."""
+
+    def plugin_config(self, plugin: str) -> Sequence[Mapping[str, Any]]:
+        """Key definitions of a plugin, by class or alias; RestError 404 when there is none."""
+
+    def validate(self, config: Mapping[str, str | None]) -> Mapping[str, Any]:
+        """Validate a connector configuration; REST's shape: {"name", "error_count", "groups", "configs"}.
+
+        RestError 400 when `connector.class` is missing.
+        """
+
+    def read_offsets(
+        self, connector: str, kind: ConnectorType, config: Mapping[str, str | None]
+    ) -> Sequence[OffsetEntry]:
+        """Committed offsets: source offsets of the offsets topic, or the offsets of the sink's group."""
+
+    def alter_offsets(
+        self,
+        connector: str,
+        kind: ConnectorType,
+        config: Mapping[str, str | None],
+        offsets: Sequence[OffsetEntry],
+    ) -> str:
+        """Set offsets (None: reset that partition); returns the message for the user.
+
+        The core has given its permission (Verb.MODIFY_OFFSETS) just before.
+        """
+
+    def reset_offsets(self, connector: str, kind: ConnectorType, config: Mapping[str, str | None]) -> str:
+        """Forget all offsets; returns the message for the user. Permission as with `alter_offsets`."""
