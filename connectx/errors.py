@@ -250,3 +250,18 @@ class ConnectorFailedError(ConnectxError):
     def __init__(self, message: str, trace: str, *, next_step: str = "") -> None:
         super().__init__(message, next_step=next_step)
         self.trace = trace
+
+
+# ----------------------------------------------------------------------------------------------- protocol
+
+
+class MalformedDataError(ConnectxError):
+    """Bytes of the group protocol or of an internal topic, or what should become such bytes, have the wrong shape."""
+
+    code = "malformed-data"
+
+    def __init__(self, what: str, why: str) -> None:
+        super().__init__(
+            f"There is {what} that cannot be used: {why}.",
+            next_step="Find who made it; other workers of the group and connectors must speak Kafka Connect's formats.",
+        )
