@@ -7,8 +7,6 @@ Mirrors Kafka Connect's RootResource, ConnectorsResource, InternalConnectResourc
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -27,6 +25,7 @@ from connectx.core.messages import Reply
 from connectx.core.requests import Verb
 from connectx.errors import ConnectxError, RestError
 from connectx.model.states import ConnectorType
+from connectx.protocol.signing import ALGORITHM_HEADER, AUTHORIZATION_HEADER
 from connectx.rest import bodies
 from connectx.rest.forwarding import Forwarder
 from connectx.rest.services import Ask, Services
@@ -377,11 +376,6 @@ def _short(plugin: str) -> str:
 
 
 def _signature(request: Request, body: bytes) -> dict[str, Any]:
-    """The signature as the headers carry it; RestError 400 when it is not Base64."""
-    encoded = request.headers.get("x-connect-authorization")
-    try:
-        signature = None if encoded is None else base64.b64decode(encoded, validate=True)
-    except binascii.Error as error:
-        raise bodies.bad_request("The header X-Connect-Authorization is not Base64") from error
-    algorithm = request.headers.get("x-connect-request-signature-algorithm")
+    """What the core needs to verify a signature."""
+    signature, algorithm = request.headers.get(AUTHORIZATION_HEADER), request.headers.get(ALGORITHM_HEADER)
     return {"body": body, "signature": signature, "algorithm": algorithm}

@@ -14,8 +14,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from connectx.errors import RestError
+from connectx.protocol.signing import ALGORITHM_HEADER, AUTHORIZATION_HEADER
 
-_PASSED_ON = ("authorization", "content-type", "x-connect-authorization", "x-connect-request-signature-algorithm")
+_PASSED_ON = ("authorization", "content-type", AUTHORIZATION_HEADER, ALGORITHM_HEADER)
 _RETURNED = ("content-type", "location")
 
 
