@@ -1,0 +1,103 @@
+"""What the status topic says: the latest status of connectors and tasks, and the topics that connectors used.
+
+It decides which records count and whether a "safe" status may be written. It never decides which status to report.
+Mirrors the read side of Kafka Connect's KafkaStatusBackingStore.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from connectx.model.ids import TaskId
+from connectx.model.states import State
+from connectx.model.status_records import (
+    ConnectorStatusRecord,
+    Status,
+    StatusRecord,
+    TaskStatusRecord,
+    TopicStatusRecord,
+)
+
+
+@dataclass(slots=True)
+class StatusLog:
+    """State of the status topic. Equal by value."""
+
+    _connectors: dict[str, Status] = field(default_factory=dict)
+    _tasks: dict[TaskId, Status] = field(default_factory=dict)
+    _topics: dict[str, dict[str, TopicStatusRecord]] = field(default_factory=dict)  # by connector, then topic
+
+    def apply(self, record: StatusRecord) -> bool:
+        """Take in a record; True when the state changed."""
+        match record:
+            case ConnectorStatusRecord(connector, status):
+                return self._apply_connector(connector, status)
+            case TaskStatusRecord(task, status):
+                return self._apply_task(task, status)
+            case TopicStatusRecord(topic, connector, task):
+                topics = self._topics.setdefault(connector, {})
+                before = topics.pop(topic, None)
+                after = None if task is None else record
+                if after is not None:
+                    topics[topic] = after
+                if not topics:
+                    del self._topics[connector]
+                return before != after
+
+    def _apply_connector(self, connector: str, status: Status | None) -> bool:
+        before = self._connectors.pop(connector, None)
+        if status is not None:
+            self._connectors[connector] = status
+            return before != status
+        orphans = [task for task in self._tasks if task.connector == connector]  # they go with their connector
+        for task in orphans:
+            del self._tasks[task]
+        return before is not None or bool(orphans)
+
+    def _apply_task(self, task: TaskId, status: Status | None) -> bool:
+        before = self._tasks.get(task)
+        if status is None:
+            return self._tasks.pop(task, None) is not None
+        # KAFKA-12525: the former owner's farewell may be written after the new owner's start.
+        runs_under = before.generation if before is not None and before.state is State.RUNNING else None
+        if status.state is State.UNASSIGNED and runs_under is not None and runs_under >= status.generation:
+            return False
+        self._tasks[task] = status
+        return before != status
+
+    def may_write_safely(self, subject: str | TaskId, status: Status) -> bool:
+        """Whether a status that must not hide a newer one (UNASSIGNED, FAILED) may be written.
+
+        `subject` is a connector's name or a task. Not when the status known is another worker's under a higher
+        generation.
+        """
+        known = self.task_status(subject) if isinstance(subject, TaskId) else self.connector_status(subject)
+        return known is None or known.worker_id == status.worker_id or known.generation <= status.generation
+
+    def connectors(self) -> tuple[str, ...]:
+        """Connectors that have a status or a task with one, sorted."""
+        return tuple(sorted({*self._connectors, *(task.connector for task in self._tasks)}))
+
+    def connector_status(self, connector: str) -> Status | None:
+        """Latest status of the connector itself."""
+        return self._connectors.get(connector)
+
+    def task_status(self, task: TaskId) -> Status | None:
+        """Latest status of a task."""
+        return self._tasks.get(task)
+
+    def task_statuses(self, connector: str) -> dict[TaskId, Status]:
+        """Latest statuses of the connector's tasks, in order of task number."""
+        return {task: self._tasks[task] for task in sorted(self._tasks) if task.connector == connector}
+
+    def topic_status(self, connector: str, topic: str) -> TopicStatusRecord | None:
+        """The record that says that this connector used this topic (KIP-558)."""
+        return self._topics.get(connector, {}).get(topic)
+
+    def topics(self, connector: str) -> tuple[str, ...]:
+        """Topics that the connector used, sorted."""
+        return tuple(sorted(self._topics.get(connector, ())))
+
+    def topic_connectors(self) -> tuple[str, ...]:
+        """Connectors for which topics are tracked, sorted."""
+        return tuple(sorted(self._topics))
