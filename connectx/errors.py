@@ -265,3 +265,132 @@ class MalformedDataError(ConnectxError):
             f"There is {what} that cannot be used: {why}.",
             next_step="Find who made it; other workers of the group and connectors must speak Kafka Connect's formats.",
         )
+
+
+# ------------------------------------------------------------------------------------------- source tasks
+
+
+class ProducerFencedError(ConnectxError):
+    """Another producer initialised the same transactional id: this one may not write any more (KIP-618)."""
+
+    code = "producer-fenced"
+
+    def __init__(self, transactional_id: str, cause: str) -> None:
+        super().__init__(
+            f"The producer was fenced by a newer producer with the same transactional id {transactional_id} ({cause}).",
+            next_step="Another instance of this task runs; restart this one only if it should take over.",
+        )
+
+
+class TransactionExpiredError(ConnectxError):
+    """A transaction was open for longer than the broker allows and was aborted by it."""
+
+    code = "transaction-expired"
+
+    def __init__(self, transactional_id: str, *, open_ms: int, timeout_ms: int, cause: str) -> None:
+        super().__init__(
+            f"The transaction of {transactional_id} expired: it was open for {open_ms} ms and transaction.timeout.ms "
+            f"is {timeout_ms} ms ({cause}).",
+            next_step="Raise producer.override.transaction.timeout.ms, shorten transaction.boundary.interval.ms, or "
+            "use transaction.boundary=poll; nothing of it was committed, restart the task.",
+        )
+
+
+class RecordTooLargeError(ConnectxError):
+    """A record is larger than the producer, the topic or the broker takes."""
+
+    code = "record-too-large"
+
+
+class RecordRefusedError(ConnectxError):
+    """Kafka refused a record for good."""
+
+    code = "record-refused"
+
+
+class ProducerError(ConnectxError):
+    """The producer of a task cannot be used."""
+
+    code = "producer"
+
+
+class TopicNotCreatableError(ConnectxError):
+    """A topic that a source task writes to is missing and could not be created (KIP-158)."""
+
+    code = "topic-not-creatable"
+
+
+class OwnOffsetsTopicError(ConnectxError):
+    """A source task produced to the topic that holds its own offsets."""
+
+    code = "own-offsets-topic"
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(
+            f"The task writes records to {topic}, which is the topic that its own source offsets go to: its open "
+            "transaction would block every reader of the offsets.",
+            next_step="Choose another topic, or another offsets.storage.topic for this connector.",
+        )
+
+
+class SourceFileError(ConnectxError):
+    """A source file cannot be read on."""
+
+    code = "source-file"
+
+
+class SourceFileMissingError(SourceFileError):
+    """The file of a source is not there."""
+
+    code = "source-file-missing"
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            f"The file {path} of the setting `file` does not exist.",
+            next_step="Create it or correct `file`, then restart the task; its position is kept.",
+        )
+
+
+class SourceFileUnreadableError(SourceFileError):
+    """The file of a source may not be read, or is not a file."""
+
+    code = "source-file-unreadable"
+
+    def __init__(self, path: str, cause: str) -> None:
+        super().__init__(
+            f"The file {path} of the setting `file` cannot be read ({cause}).",
+            next_step="Let the worker's user read it, then restart the task; its position is kept.",
+        )
+
+
+class SourceFileShrunkError(SourceFileError):
+    """The file is shorter than what was already read: it was truncated or replaced."""
+
+    code = "source-file-shrunk"
+
+    def __init__(self, path: str, *, position: int, size: int) -> None:
+        super().__init__(
+            f"The file {path} has {size} bytes, but {position} bytes of it were already read: it was truncated or "
+            "replaced.",
+            next_step="Restore it, or stop the connector and reset its offsets to read the new file from the start.",
+        )
+
+
+class MalformedLineError(SourceFileError):
+    """A line does not fit the format and schema of a file source."""
+
+    code = "malformed-line"
+
+    def __init__(self, path: str, *, line_number: int, text: str, cause: str) -> None:
+        shown = text if len(text) <= 200 else f"{text[:200]}..."
+        super().__init__(
+            f"Line {line_number} of {path} {cause}: {shown!r}.",
+            next_step="Correct the line or the setting `schema` and restart the task, or set on.malformed=skip.",
+        )
+        self.line_number = line_number
+
+
+class SparkJobError(ConnectxError):
+    """A Spark job of a task failed."""
+
+    code = "spark-job"
