@@ -394,3 +394,43 @@ class SparkJobError(ConnectxError):
     """A Spark job of a task failed."""
 
     code = "spark-job"
+
+
+# ----------------------------------------------------------------------------------------- clusters and workers
+
+
+class WorkerStoppedError(ConnectxError):
+    """A worker was asked after its end, or ended while it was asked."""
+
+    code = "worker_stopped"
+    retriable = True
+
+    def __init__(self, worker: str, reason: str) -> None:
+        super().__init__(f"{worker} cannot answer: {reason}.", next_step="Ask another worker.")
+
+
+class UnknownWorkerError(ConnectxError, KeyError):
+    """No worker has that name."""
+
+    code = "unknown_worker"
+
+    def __init__(self, name: str, known: Sequence[str]) -> None:
+        super().__init__(f"There is no worker {name!r}.", next_step=f"Known workers: {', '.join(known)}.")
+
+
+class GroupInUseError(ConnectxError):
+    """Another cluster's workers are members of the same group."""
+
+    code = "group_in_use"
+
+    def __init__(self, group_id: str, members: int, protocol_type: str) -> None:
+        super().__init__(
+            f"The group {group_id!r} already has {members} member(s) of protocol type {protocol_type!r} on this Kafka.",
+            next_step="Set another `group.id` in config=, or pass join=True to add workers to that Connect cluster.",
+        )
+
+
+class ClusterClosedError(ConnectxError):
+    """The cluster was closed, or all its workers have ended."""
+
+    code = "cluster_closed"
