@@ -48,9 +48,9 @@ Configurations are mappings of string to string or None, validated before the re
 "tasks": [{"connector", "task"}], "config_offset"}. `state` is "starting" (internal topics are being read), "joining",
 "stable" or "stopping"; what is not known is None.
 
-*signature* (KIP-507): `body` the exact bytes of the request, `signature` and `algorithm` the two headers as they came, or
-None. The core holds the key, so it verifies: 400 headers missing, not Base64 or an algorithm that is not allowed, 503 no
-key yet, 403 wrong.
+*signature* (KIP-507): `body` the exact bytes of the request, `signature` and `algorithm` the two headers as they came,
+or None. The core holds the key, so it verifies: 400 headers missing, not Base64 or an algorithm that is not allowed, 503
+no key yet, 403 wrong.
 
 Offsets are not the core's to read or write (KIP-875). OFFSETS says that the connector exists and what it is; the driver
 then reads. MODIFY_OFFSETS is the permission to write: the core has read the config topic to its end, the connector is
