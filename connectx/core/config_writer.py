@@ -171,7 +171,7 @@ class ConfigWriter:
         batches = (Batch(tasks), commit) if tasks else (commit,)
         self._enqueue(ConfigWrite(WriteKind.TASK_CONFIGS, origin, connector, batches, read_first=True))
 
-    def put_task_count(self, connector: str, task_count: int, expected_generation: int, origin: Origin) -> None:
+    def put_task_count(self, connector: str, task_count: int, expected_generation: int | None, origin: Origin) -> None:
         """A task count record, unless newer task configs have come since the round began (KIP-618)."""
         batch = Batch((TaskCountRecord(connector, task_count),))
         write = ConfigWrite(WriteKind.TASK_COUNT, origin, connector, (batch,), read_first=True)

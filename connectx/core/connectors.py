@@ -84,7 +84,7 @@ class Connectors:
             return
         life = ConnectorLife(connector, context.new_instance(), ConnectorPhase.STARTING)
         self.lives[connector] = life
-        context.emit(StartConnector(connector, life.instance, dict(config), context.config.target_state(connector)))
+        context.emit(StartConnector(connector, life.instance, dict(config), context.target_state(connector)))
 
     def stop(self, connector: str, cause: str, *, restart: bool = False) -> None:
         """Stop an instance, and start it again afterwards when `restart` is set."""
@@ -105,7 +105,7 @@ class Connectors:
         life = self.lives.get(connector)
         if life is None:
             return
-        target_state = self.context.config.target_state(connector)
+        target_state = self.context.target_state(connector)
         stops_failed = life.phase is ConnectorPhase.FAILED and target_state is TargetState.STOPPED
         if life.phase is ConnectorPhase.ACTIVE or stops_failed:
             self.context.emit(SetConnectorTargetState(connector, life.instance, target_state))
@@ -211,7 +211,7 @@ class Connectors:
     def _reached(self, life: ConnectorLife, state: TargetState) -> None:
         life.state = state
         self.context.report_connector(life.connector, _REPORTED[state], version=life.version)
-        target_state = self.context.config.target_state(life.connector)
+        target_state = self.context.target_state(life.connector)
         if target_state is not state:
             self.context.emit(SetConnectorTargetState(life.connector, life.instance, target_state))
         elif state is TargetState.STARTED:

@@ -16,7 +16,7 @@ from connectx.model.config_records import SessionKeyRecord
 from connectx.model.events import EventKind, Transition
 from connectx.model.group import ProtocolVersion, WorkSet
 from connectx.model.ids import TaskId
-from connectx.model.states import ConnectorType, ExactlyOnceSupport, State
+from connectx.model.states import ConnectorType, ExactlyOnceSupport, State, TargetState
 from connectx.model.status_records import ConnectorStatusRecord, Status, TaskStatusRecord
 
 ConnectorTypeOf = Callable[[Mapping[str, str | None]], ConnectorType]
@@ -137,6 +137,10 @@ class Context:
         config = self.config.connector_config(connector)
         return ConnectorType.UNKNOWN if config is None else self.settings.connector_type_of(config)
 
+    def target_state(self, connector: str) -> TargetState:
+        """What the user asked the connector to be; STARTED where nothing was said."""
+        return self.config.target_state(connector) or TargetState.STARTED
+
     def runs_exactly_once(self, connector: str) -> bool:
         """True for source connectors of a worker with `exactly.once.source.support=enabled`."""
         enabled = self.settings.exactly_once is ExactlyOnceSupport.ENABLED
@@ -153,7 +157,7 @@ class Context:
         """A connector reached a state: history and status topic (Kafka Connect: ConnectorStatus.Listener)."""
         self.record(EventKind.CONNECTOR_STATE, connector, cause=cause, state=state.value, trace=trace)
         status = Status(state, self.settings.worker_id, self.group.generation, trace, version)
-        if self._may_write(status, self.status.connector_status(connector)):
+        if self._may_write(connector, status):
             self.emit(WriteStatus(ConnectorStatusRecord(connector, status)))
 
     def report_task(
@@ -171,11 +175,9 @@ class Context:
             EventKind.TASK_STATE, task.connector, task.task, cause, state=state.value, trace=trace, instance=instance
         )
         status = Status(state, self.settings.worker_id, self.group.generation, trace, version)
-        if self._may_write(status, self.status.task_status(task)):
+        if self._may_write(task, status):
             self.emit(WriteStatus(TaskStatusRecord(task, status)))
 
-    def _may_write(self, new: Status, known: Status | None) -> bool:
+    def _may_write(self, subject: str | TaskId, new: Status) -> bool:
         """UNASSIGNED and FAILED are "safe" writes: they never hide what a later generation said elsewhere."""
-        if new.state not in (State.UNASSIGNED, State.FAILED) or known is None:
-            return True
-        return known.worker_id == new.worker_id or known.generation <= new.generation
+        return new.state not in (State.UNASSIGNED, State.FAILED) or self.status.may_write_safely(subject, new)

@@ -60,7 +60,7 @@ class FencingRound:
     waiters: list[Waiter]
     request_id: int | None = None
     task_count: int = 0
-    task_config_generation: int = 0
+    task_config_generation: int | None = None
 
 
 @dataclass(slots=True)

@@ -8,8 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
-from connectx.core.assignor import AssignorMemory, IncrementalCooperativeAssignor, agree_on_offset
+from connectx.core.assignor import (
+    CONFIG_MISMATCH,
+    AssignorMemory,
+    ClusterAssignment,
+    IncrementalCooperativeAssignor,
+    agree_on_offset,
+    assignment_messages,
+)
 from connectx.core.config_writer import ConfigWriter
 from connectx.core.context import Context
 from connectx.core.eager import assign_eagerly
@@ -27,7 +35,6 @@ from connectx.model.group import Assignment, MemberMetadata, ProtocolVersion, Wo
 from connectx.model.ids import TaskId
 from connectx.model.status_records import ConnectorStatusRecord, TaskStatusRecord, TopicStatusRecord
 
-_CONFIG_MISMATCH = 1
 _RECLAIM_MS = 250
 _ALGORITHM = "HmacSHA256"
 
@@ -50,88 +57,57 @@ class Leadership:
 
     def assign(self, signal: Elected) -> Mapping[str, Assignment]:
         """Compute every member's assignment for this round."""
-        context = self.context
-        members = signal.members
-        offset = agree_on_offset({m: members[m].config_offset for m in sorted(members)}, context.config.offset)
+        context, members = self.context, signal.members
+        offset = context.config.offset
+        agreement = agree_on_offset([members[m].config_offset for m in sorted(members)], offset, offset)
         leader_url = members[signal.leader_id].url
         self.urls = {member: members[member].url for member in sorted(members)}
-        if offset.mismatch:
+        send = partial(assignment_messages, signal.protocol, signal.leader_id, leader_url, agreement.config_offset)
+        if not agreement.agreed:
             self.owners = {}
-            return {
-                member: Assignment(
-                    signal.protocol, _CONFIG_MISMATCH, signal.leader_id, leader_url, offset.config_offset
-                )
-                for member in sorted(members)
-            }
+            return send({member: WorkSet() for member in sorted(members)}, error=CONFIG_MISMATCH)
         connectors = context.config.connectors()
         configured = WorkSet(connectors, tuple(task for c in connectors for task in context.config.tasks(c)))
         if signal.protocol is ProtocolVersion.EAGER:
-            work = assign_eagerly(configured, sorted(members))
-            self.owners = dict(work)
-            return {
-                member: Assignment(signal.protocol, 0, signal.leader_id, leader_url, offset.config_offset, work[member])
-                for member in sorted(members)
-            }
-        return self._assign_incrementally(signal, configured, leader_url, offset.config_offset)
-
-    def _assign_incrementally(
-        self, signal: Elected, configured: WorkSet, leader_url: str, config_offset: int
-    ) -> Mapping[str, Assignment]:
-        context = self.context
+            self.owners = assign_eagerly(configured, sorted(members))
+            return send(self.owners)
         result = IncrementalCooperativeAssignor(context.settings.scheduled_rebalance_max_delay_ms).assign(
             self.memory,
-            configured=configured,
+            configured,
+            {member: _claims(metadata) for member, metadata in members.items()},
             last_completed_generation=self.last_completed_generation,
             generation=signal.generation,
-            claims={member: _claims(metadata) for member, metadata in signal.members.items()},
             now_ms=context.now_ms,
         )
         self.memory = result.memory
         self.owners = dict(result.owners)
-        self._tell(signal, result.assigned, result.revoked, result.lost, result.delay_ms)
-        return {
-            member: Assignment(
-                version=signal.protocol,
-                error=0,
-                leader=signal.leader_id,
-                leader_url=leader_url,
-                config_offset=config_offset,
-                assigned=result.assigned[member],
-                revoked=result.revoked[member],
-                delay_ms=result.delay_ms,
-            )
+        self._tell(signal, result)
+        return send(result.assigned, result.revoked, result.delay_ms)
+
+    def _tell(self, signal: Elected, result: ClusterAssignment) -> None:
+        lost = _names(result.lost)
+        members = {
+            self.urls[member]: {
+                "assigned": _names(result.assigned[member]),
+                "revoked": _names(result.revoked[member]),
+                "owns": _names(result.owners[member]),
+            }
             for member in sorted(signal.members)
         }
-
-    def _tell(
-        self,
-        signal: Elected,
-        assigned: Mapping[str, WorkSet],
-        revoked: Mapping[str, WorkSet],
-        lost: WorkSet,
-        delay_ms: int,
-    ) -> None:
         self.context.record(
             EventKind.ASSIGNMENT_COMPUTED,
             generation=signal.generation,
-            members={
-                self.urls[member]: {
-                    "assigned": _names(assigned[member]),
-                    "revoked": _names(revoked[member]),
-                    "owns": _names(self.owners[member]),
-                }
-                for member in sorted(signal.members)
-            },
-            lost=_names(lost),
-            delay_ms=delay_ms,
+            members=members,
+            lost=lost,
+            delay_ms=result.delay_ms,
         )
-        if delay_ms > 0:
+        if result.delay_ms > 0:
             self.context.record(
                 EventKind.REBALANCE_DELAYED,
                 cause="waiting for a lost worker to come back" if lost else "revocations follow each other",
-                lost=_names(lost),
-                delay_ms=delay_ms,
                 generation=signal.generation,
+                lost=lost,
+                delay_ms=result.delay_ms,
             )
 
     def forget_owners(self) -> None:
@@ -245,12 +221,13 @@ class Leadership:
         for connector in status.connectors():
             if not config.contains(connector):
                 self.context.emit(WriteStatus(ConnectorStatusRecord(connector, None)))
-        for task in status.tasks():
-            if task not in config.tasks(task.connector):
-                self.context.emit(WriteStatus(TaskStatusRecord(task, None)))
-        for connector, topic in status.topics():
+            for task in status.task_statuses(connector):
+                if task not in config.tasks(connector):
+                    self.context.emit(WriteStatus(TaskStatusRecord(task, None)))
+        for connector in status.topic_connectors():
             if not config.contains(connector):
-                self.context.emit(WriteStatus(TopicStatusRecord(topic, connector, None)))
+                for topic in status.topics(connector):
+                    self.context.emit(WriteStatus(TopicStatusRecord(topic, connector, None)))
 
 
 def _claims(metadata: MemberMetadata) -> WorkSet:

@@ -70,7 +70,7 @@ class Rebalance:
                     waiting.extend(self._on_join_preparing(output))
                 case Elected():
                     assignments = self.leadership.assign(output)
-                    waiting.extend(self.membership.assignments(assignments, self.context.now_ms))
+                    waiting.extend(self.membership.assignments(output.generation, assignments, self.context.now_ms))
                 case AssignmentReceived():
                     self._on_assignment(output)
                 case MembershipLost():

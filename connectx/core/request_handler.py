@@ -132,12 +132,12 @@ class RequestHandler:
         elif not settings.topic_tracking_enable:
             self._reply(request, 403, "Topic tracking is disabled.")
         elif verb is Verb.TOPICS:
-            topics = sorted(self.context.status.connector_topics(request.connector or ""))
+            topics = list(self.context.status.topics(request.connector or ""))
             self._reply(request, 200, {request.connector: {"topics": topics}})
         elif not settings.topic_tracking_allow_reset:
             self._reply(request, 403, "Topic tracking reset is disabled.")
         else:
-            for topic in sorted(self.context.status.connector_topics(request.connector or "")):
+            for topic in list(self.context.status.topics(request.connector or "")):
                 self.context.emit(WriteStatus(TopicStatusRecord(topic, request.connector or "", None)))
             self._reply(request, 202, None)
 

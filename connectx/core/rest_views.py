@@ -25,11 +25,11 @@ def connector_status(context: Context, connector: str) -> dict[str, Any] | None:
     status = context.status.connector_status(connector)
     if status is None:
         return None
-    tasks = [task_status(context, task) for task in context.status.tasks() if task.connector == connector]
+    statuses = context.status.task_statuses(connector)
     return {
         "name": connector,
         "connector": _state(status),
-        "tasks": [task for task in tasks if task is not None],
+        "tasks": [{"id": task.task, **_state(statuses[task])} for task in sorted(statuses)],
         "type": context.connector_type(connector).value,
     }
 

@@ -60,7 +60,7 @@ class TaskLife:
     instance: int
     phase: TaskPhase
     exactly_once: bool
-    task_config_generation: int
+    task_config_generation: int | None
     target_state: TargetState
     request_id: int | None = None
     attempts: int = 0
@@ -92,7 +92,7 @@ class Tasks:
             phase=TaskPhase.PREPARING,
             exactly_once=context.runs_exactly_once(task.connector),
             task_config_generation=context.config.task_config_generation(task.connector),
-            target_state=context.config.target_state(task.connector),
+            target_state=context.target_state(task.connector),
         )
         self.lives[task] = life
         self._step(life, "prepare", cause)
@@ -130,7 +130,7 @@ class Tasks:
 
     def set_target_state(self, connector: str) -> None:
         """Pause or resume the connector's tasks here; STOPPED comes as an empty set of task configs."""
-        target_state = self.context.config.target_state(connector)
+        target_state = self.context.target_state(connector)
         for life in self._of(connector):
             if life.target_state is target_state or target_state is TargetState.STOPPED:
                 continue
@@ -296,7 +296,7 @@ class Tasks:
         life.phase = TaskPhase.STARTING
         self._step(life, "begin", "")
         self.context.emit(BeginTask(life.task, life.instance))
-        target_state = self.context.config.target_state(life.task.connector)
+        target_state = self.context.target_state(life.task.connector)
         if target_state is not life.target_state and target_state is not TargetState.STOPPED:
             life.target_state = target_state
             self.context.emit(SetTaskTargetState(life.task, life.instance, target_state))

@@ -187,8 +187,7 @@ class WorkerCore:
     def _finish_shutdown(self) -> None:
         self.context.stopping = False
         self.context.started = False
-        for effect in self.membership.leave():
-            self.rebalance.take([effect])
+        self.rebalance.take(self.membership.leave())
         self.context.record(EventKind.WORKER_STOPPED)
         self.context.emit(WorkerShutDown())
 
@@ -290,7 +289,7 @@ class WorkerCore:
 
     def _on_topic_used(self, stimulus: TopicUsed) -> None:
         task = stimulus.task
-        known = stimulus.topic in self.context.status.connector_topics(task.connector)
+        known = stimulus.topic in self.context.status.topics(task.connector)
         if self.context.settings.topic_tracking_enable and not known:
             now_ms = self.context.now_ms
             record = TopicStatusRecord(stimulus.topic, task.connector, task.task, now_ms)

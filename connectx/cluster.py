@@ -1,0 +1,353 @@
+"""The cluster that a notebook or a test starts: Kafka, Spark, workers, and the verbs on them.
+
+Decides the order of starting and stopping and nothing about the group: that is the workers' own business. There is no
+class like it in Kafka Connect, whose workers are started one by one (its tests have EmbeddedConnectCluster).
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from connectx.connector import Connector
+from connectx.connectors.plugins import Plugins
+from connectx.errors import ClusterClosedError, GroupInUseError, WaitTimeoutError
+from connectx.history.log import EventLog
+from connectx.jvm.progress import Progress
+from connectx.kafka.admin import describe_group, ensure_internal_topics
+from connectx.kafka.clients import ClientConfigs
+from connectx.kafka.embedded import EmbeddedKafka
+from connectx.model.events import EventKind, Transition
+from connectx.model.worker_config import WorkerConfig, embedded_config, own_kafka_config
+from connectx.rest.client import RestClient
+from connectx.runtime.mailbox import now_ms
+from connectx.runtime.worker import Surroundings
+from connectx.runtime.worker import Worker as LiveWorker
+from connectx.spark.sessions import SparkProvider
+from connectx.views import html_card, html_table, text_table
+from connectx.workers import Worker, Workers, worker_row
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+    from pyspark.sql import SparkSession
+
+_STABLE_S = 60.0
+
+
+class Cluster:
+    """A Kafka Connect cluster in this process.
+
+    Args:
+        workers: how many workers to start.
+        config: worker settings by Kafka Connect's keys; they override the profile.
+        bootstrap_servers: your own Kafka; by default one is started for this cluster and stopped with it.
+        spark: your own session; by default a local one is started when a task first needs it.
+        faults: put a gate before the embedded Kafka, so that workers can be cut off honestly (costs some throughput).
+        join: allow joining a group that already has members (with `bootstrap_servers`).
+        progress: told of long work: (what, done, total). By default a bar on a terminal, nothing elsewhere.
+
+    The embedded cluster uses short rebalance settings (`connectx.model.worker_config.EMBEDDED_PROFILE`); with
+    `bootstrap_servers` Kafka Connect's defaults are in force. Use it as a context manager, or call `close`.
+
+    Raises:
+        ConfigError: settings are wrong, all problems at once.
+        NoJavaError, JarDownloadError, PortTakenError, DiskFullError, BrokerError: Kafka could not be started.
+        GroupInUseError: another cluster uses the same `group.id`.
+    """
+
+    def __init__(
+        self,
+        workers: int = 1,
+        *,
+        config: Mapping[str, Any] | None = None,
+        bootstrap_servers: str | None = None,
+        spark: SparkSession | None = None,
+        faults: bool = True,
+        join: bool = False,
+        progress: Progress | None = None,
+    ) -> None:
+        if workers < 1:
+            raise ValueError(f"workers must be at least 1, not {workers}")
+        given = dict(config or {})
+        self.events = EventLog(clock=now_ms)
+        self.workers = Workers()
+        self._plugins = Plugins()
+        self._closed = False
+        self._kafka: EmbeddedKafka | None = None
+        profile = embedded_config(given) if bootstrap_servers is None else own_kafka_config(given)
+        if bootstrap_servers is not None:
+            profile["bootstrap.servers"] = bootstrap_servers
+        self._config = WorkerConfig.parse(profile)  # before anything is started
+        self._spark = SparkProvider(spark)
+        self._client = RestClient(self._urls)
+        atexit.register(self.close)
+        try:
+            with _shown(progress) as show:
+                self._spark.start()
+                if bootstrap_servers is None:
+                    self._kafka = EmbeddedKafka(gate=faults, progress=show).start()
+                    profile["bootstrap.servers"] = self._kafka.bootstrap_servers
+                    self._config = WorkerConfig.parse(profile)
+                self._start(workers, join)
+        except BaseException:
+            self.close()
+            raise
+
+    # ------------------------------------------------------------------------------------------------- connectors
+
+    def create(
+        self, name: str, config: Mapping[str, Any], *, initial_state: str | None = None, timeout: float = 30.0
+    ) -> Connector:
+        """Create a connector from Kafka Connect's keys; `connector.class` may also be a Python class.
+
+        Raises:
+            ConfigRejectedError: the configuration is invalid; has all messages.
+            ConnectorExistsError: there is one of that name.
+        """
+        self._client.create(name, self._as_text(config), initial_state=initial_state, timeout_s=timeout)
+        return self[name]
+
+    def validate(self, config: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Check a configuration without creating anything; the shape is that of Kafka Connect's REST."""
+        return self._client.validate(self._as_text(config))
+
+    def __getitem__(self, name: str) -> Connector:
+        return Connector(name, self._client)
+
+    @property
+    def connectors(self) -> list[Connector]:
+        """All connectors, by name."""
+        return [self[name] for name in self._client.connectors()]
+
+    def status(self, name: str) -> Mapping[str, Any]:
+        """State of a connector and its tasks, in the shape of Kafka Connect's REST."""
+        return self._client.status(name)
+
+    def wait(self, name: str, state: str = "RUNNING", timeout: float = 60.0) -> None:
+        """Wait until a connector and all its tasks (at least one if RUNNING) are in `state`.
+
+        Raises:
+            ConnectorFailedError: it or a task has FAILED instead; has the trace.
+            WaitTimeoutError: not within `timeout` seconds.
+        """
+        self[name].wait(state, timeout)
+
+    def _as_text(self, config: Mapping[str, Any]) -> dict[str, str | None]:
+        return {key: self._plugins.as_text(value) for key, value in config.items()}
+
+    # ---------------------------------------------------------------------------------------------------- workers
+
+    def add_worker(self, timeout: float = 30.0) -> Worker:
+        """Start one more worker; it joins the group, which rebalances."""
+        self._check_open()
+        live = self._new_worker()
+        transition = Transition(EventKind.FAULT_INJECTED, cause="a newcomer", data={"fault": "add_worker"})
+        self.events.append(transition, live.name)
+        live.start()
+        worker = self.workers[live.name]
+        self._wait_stable([worker], timeout)
+        return worker
+
+    def kill(self, worker: str) -> None:
+        """Kill a worker: no goodbye, no commit."""
+        self.workers[worker].kill()
+
+    def stop(self, worker: str) -> bool:
+        """Stop a worker gracefully."""
+        return self.workers[worker].stop()
+
+    def pause(self, worker: str) -> None:
+        """Freeze a worker, connections included."""
+        self.workers[worker].pause()
+
+    def resume(self, worker: str) -> None:
+        """End a worker's pause or stall."""
+        self.workers[worker].resume()
+
+    def stall(self, worker: str) -> None:
+        """Stop a worker's heartbeats while its tasks go on."""
+        self.workers[worker].stall()
+
+    @property
+    def leader(self) -> Worker | None:
+        """The worker that leads the group, None while nobody is known to."""
+        return next((worker for worker in self.workers if worker.state == "running" and worker.is_leader), None)
+
+    @property
+    def generation(self) -> int | None:
+        """Generation of the group, as its newest member knows it."""
+        known = [worker.generation for worker in self.workers if worker.generation is not None]
+        return max(known, default=None)
+
+    def wait_stable(self, timeout: float = _STABLE_S) -> None:
+        """Wait until all running workers agree on one generation and have started their work."""
+        self._wait_stable([worker for worker in self.workers if worker.state == "running"], timeout)
+
+    # ------------------------------------------------------------------------------------------------- everything
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """`host:port` for any other Kafka client; never goes through the gate."""
+        return self._config.bootstrap_servers
+
+    @property
+    def config(self) -> WorkerConfig:
+        """Settings of the workers."""
+        return self._config
+
+    @property
+    def kafka(self) -> EmbeddedKafka | None:
+        """The embedded broker, None with your own Kafka."""
+        return self._kafka
+
+    @property
+    def spark(self) -> SparkSession:
+        """The Spark session that tasks derive theirs from; waits until it is up."""
+        return self._spark.get()
+
+    def timeline(self) -> Figure:
+        """Tasks over workers as a plotly figure to explore."""
+        from connectx.history.figure import timeline_figure
+
+        return timeline_figure(self.events)
+
+    def report(self, path: str | Path) -> Path:
+        """Write the timeline with its story as one HTML page that needs no network and no script."""
+        from connectx.history.report import write_report
+
+        return write_report(self.events, path)
+
+    def close(self) -> None:
+        """Stop workers, Spark and Kafka as far as this cluster started them. A second call does nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        running = [worker for worker in self.workers if worker.state != "killed"]
+        for worker in running:
+            if worker.state in ("paused", "stalled"):
+                worker.resume()
+        if running:
+            with ThreadPoolExecutor(len(running)) as pool:
+                list(pool.map(lambda worker: worker.stop(), running))
+        self._client.close()
+        self._spark.close()
+        if self._kafka is not None:
+            self._kafka.stop()
+        self.events.append(Transition(EventKind.CLUSTER_STOPPED))
+        atexit.unregister(self.close)
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    # ---------------------------------------------------------------------------------------------------- starting
+
+    def _start(self, workers: int, join: bool) -> None:
+        clients = ClientConfigs(self._config, "cluster", self._config.bootstrap_servers)
+        if self._kafka is None and not join:
+            group = describe_group(clients, self._config.group_id)
+            if group.members:
+                raise GroupInUseError(self._config.group_id, len(group.members), group.protocol_type)
+        ensure_internal_topics(clients, self._config)
+        data = {"bootstrap_servers": self._config.bootstrap_servers, "group_id": self._config.group_id}
+        self.events.append(Transition(EventKind.CLUSTER_STARTED, data=data))
+        live = [self._new_worker() for _ in range(workers)]
+        with ThreadPoolExecutor(workers) as pool:
+            for started in [pool.submit(worker.start) for worker in live]:
+                started.result()
+        self._wait_stable(list(self.workers), _STABLE_S)
+
+    def _new_worker(self) -> LiveWorker:
+        through = self._kafka.worker_bootstrap_servers if self._kafka is not None else self._config.bootstrap_servers
+        surroundings = Surroundings(self._config, through, self._plugins, self._spark, self.events.append)
+        live = LiveWorker(f"worker-{len(self.workers) + 1}", surroundings)
+        gate = self._kafka.gate if self._kafka is not None else None
+        self.workers.add(Worker(live, gate, self.events.append))
+        return live
+
+    def _wait_stable(self, workers: list[Worker], timeout_s: float) -> None:
+        def settled() -> bool:
+            views = [worker.view for worker in workers]
+            failed = [worker for worker in workers if worker.state == "failed"]
+            if failed:
+                raise ClusterClosedError(f"{failed[0].name} has failed: {failed[0].error}")
+            states = {view.get("state") for view in views}
+            return states == {"stable"} and len({view["generation"] for view in views}) == 1
+
+        deadline = time.monotonic() + timeout_s
+        with self.events.subscribe() as news:
+            while not settled():
+                left_s = deadline - time.monotonic()
+                if left_s <= 0:
+                    raise WaitTimeoutError(
+                        f"The group {self._config.group_id!r} did not become stable within {timeout_s:g} s.",
+                        next_step="See cluster.events for what the workers wait for.",
+                    )
+                news.get(min(left_s, 0.5))
+
+    def _urls(self) -> list[str]:
+        self._check_open()
+        urls = [worker.url for worker in self.workers if worker.state == "running"]
+        if not urls:
+            raise ClusterClosedError("No worker is running.", next_step="Add one with cluster.add_worker().")
+        return urls
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClusterClosedError("This cluster is closed.", next_step="Make a new one with cx.Cluster().")
+
+    # ------------------------------------------------------------------------------------------------------- forms
+
+    def _facts(self) -> dict[str, object]:
+        leader = self.leader
+        return {
+            "kafka": self.bootstrap_servers + (" (embedded)" if self._kafka is not None else ""),
+            "group": self._config.group_id,
+            "generation": self.generation,
+            "leader": leader.name if leader else None,
+            "exactly-once sources": self._config.exactly_once_source_support.value,
+            "spark": self._spark.describe(),
+        }
+
+    def _connector_rows(self) -> list[dict[str, object]]:
+        if self._closed or self.leader is None:
+            return []
+        return [connector.row() for connector in self.connectors]
+
+    def __repr__(self) -> str:
+        head = ", ".join(f"{key} {value}" for key, value in self._facts().items())
+        parts = [f"Cluster: {'closed' if self._closed else head}"]
+        if not self._closed:
+            parts.append(text_table([worker_row(worker) for worker in self.workers]))
+            rows = self._connector_rows()
+            parts.append(text_table(rows) if rows else "no connectors")
+        return "\n".join(parts)
+
+    def _repr_html_(self) -> str:
+        if self._closed:
+            return html_card("Cluster (closed)", {})
+        tables = [html_table([worker_row(worker) for worker in self.workers]), html_table(self._connector_rows())]
+        return html_card("Cluster", self._facts(), *tables)
+
+
+@contextlib.contextmanager
+def _shown(progress: Progress | None) -> Iterator[Progress]:
+    """The given progress, or a bar when stderr is a terminal."""
+    import sys
+
+    from connectx.jvm.progress import silent, terminal_progress
+
+    if progress is not None:
+        yield progress
+    elif sys.stderr.isatty():
+        with terminal_progress() as show:
+            yield show
+    else:
+        yield silent

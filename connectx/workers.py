@@ -1,0 +1,189 @@
+"""Workers of a cluster as its owner sees them: what they run, and the faults that they can be given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+from connectx.errors import UnknownWorkerError
+from connectx.model.events import EventKind, Transition
+from connectx.model.ids import TaskId
+
+if TYPE_CHECKING:
+    from connectx.kafka.gate import Gate
+    from connectx.runtime.worker import Worker as LiveWorker
+
+Direction = Literal["both", "in", "out"]
+
+
+class Worker:
+    """One worker: facts, and verbs that break it. Get it by `cluster.workers["worker-1"]`.
+
+    A fault of a worker in threads is honest where it can be: its connections are really dropped or frozen by the gate
+    in front of the embedded Kafka. With `faults=False` or your own Kafka there is no gate, so `pause` leaves the
+    client libraries' own threads alive (a paused sink consumer goes on sending heartbeats) and `partition` is refused.
+    """
+
+    def __init__(self, live: LiveWorker, gate: Gate | None, record: Callable[[Transition, str | None], object]) -> None:
+        self._live = live
+        self._gate = gate
+        self._record = record
+
+    # ---------------------------------------------------------------------------------------------------- facts
+
+    @property
+    def name(self) -> str:
+        """Its name in this cluster: worker-1, worker-2, ..."""
+        return self._live.name
+
+    @property
+    def state(self) -> str:
+        """starting, running, paused, stalled, stopped, killed or failed."""
+        return self._live.state.value
+
+    @property
+    def url(self) -> str:
+        """Its REST URL on loopback, with a trailing slash."""
+        return self._live.url
+
+    @property
+    def error(self) -> str | None:
+        """Why it failed, if it did."""
+        return self._live.error
+
+    @property
+    def tasks(self) -> list[str]:
+        """Tasks assigned to it, as it knows, like "orders-0"."""
+        return [str(TaskId(task["connector"], task["task"])) for task in self.view.get("tasks", [])]
+
+    @property
+    def connectors(self) -> list[str]:
+        """Connectors assigned to it, as it knows."""
+        return list(self.view.get("connectors", []))
+
+    @property
+    def generation(self) -> int | None:
+        """Group generation that it last took part in."""
+        generation = self.view.get("generation")
+        return None if generation is None else int(generation)
+
+    @property
+    def is_leader(self) -> bool:
+        """True when it leads the group, as it knows."""
+        view = self.view
+        return view.get("leader") is not None and view.get("leader") == view.get("member_id")
+
+    @property
+    def facts(self) -> dict[str, Mapping[str, object]]:
+        """Live numbers of the tasks that run in it: task to records, lag, offsets."""
+        return {str(task): facts for task, facts in self._live.facts().items()}
+
+    @property
+    def view(self) -> Mapping[str, Any]:
+        """Its place in the group as its core last said: state, generation, leader, connectors, tasks, config_offset."""
+        return self._live.view()
+
+    # --------------------------------------------------------------------------------------------------- faults
+
+    def kill(self) -> None:
+        """End it at once: connections drop; no goodbye to the group, no commit, no abort."""
+        if not self._live.alive:
+            return
+        self._injected("kill")
+        if self._gate is not None:
+            self._gate.cut(self.name)
+        self._live.kill()
+
+    def stop(self, timeout_s: float = 30.0) -> bool:
+        """Stop it gracefully: its work stops and commits, then it leaves the group. False if work was left behind."""
+        if not self._live.alive:
+            return True
+        self._injected("stop")
+        return self._live.stop(timeout_s)
+
+    def pause(self) -> None:
+        """Freeze everything of it, connections included, as SIGSTOP would: wakes up as a zombie by `resume`."""
+        self._injected("pause")
+        self._live.freeze(tasks=True)
+        if self._gate is not None:
+            self._gate.hold(self.name)
+
+    def resume(self) -> None:
+        """End `pause` or `stall`."""
+        self._injected("resume")
+        if self._gate is not None:
+            self._gate.heal(self.name)
+        self._live.thaw()
+
+    def stall(self) -> None:
+        """Freeze only what talks to the group: heartbeats stop, tasks go on producing (the zombie of KIP-618)."""
+        self._injected("stall")
+        self._live.freeze(tasks=False)
+
+    def _injected(self, fault: str) -> None:
+        tasks = [str(task) for task in self._live.facts()]
+        cause = f"{fault} was asked for"
+        self._record(
+            Transition(EventKind.FAULT_INJECTED, cause=cause, data={"fault": fault, "tasks": tasks}), self.name
+        )
+
+    # --------------------------------------------------------------------------------------------------- forms
+
+    def __repr__(self) -> str:
+        role = ", leader" if self.is_leader else ""
+        work = ", ".join([*self.connectors, *self.tasks]) or "nothing"
+        return f"<Worker {self.name} {self.state}{role}, generation {self.generation}, runs {work}>"
+
+    def _repr_html_(self) -> str:
+        from connectx.views import html_table
+
+        return html_table([worker_row(self)])
+
+
+def worker_row(worker: Worker) -> dict[str, object]:
+    """One line of a table of workers."""
+    return {
+        "worker": worker.name + (" (leader)" if worker.is_leader else ""),
+        "state": worker.state,
+        "generation": worker.generation,
+        "connectors": ", ".join(worker.connectors),
+        "tasks": ", ".join(worker.tasks),
+        "url": worker.url,
+    }
+
+
+class Workers:
+    """The workers of a cluster in the order they were added; iterate, or index by name or position."""
+
+    def __init__(self) -> None:
+        self._workers: dict[str, Worker] = {}
+
+    def add(self, worker: Worker) -> None:
+        """Add a worker."""
+        self._workers[worker.name] = worker
+
+    def __getitem__(self, key: str | int) -> Worker:
+        if isinstance(key, int):
+            return list(self._workers.values())[key]
+        if key not in self._workers:
+            raise UnknownWorkerError(key, list(self._workers))
+        return self._workers[key]
+
+    def __iter__(self) -> Iterator[Worker]:
+        return iter(list(self._workers.values()))
+
+    def __len__(self) -> int:
+        return len(self._workers)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._workers
+
+    def __repr__(self) -> str:
+        from connectx.views import text_table
+
+        return text_table([worker_row(worker) for worker in self])
+
+    def _repr_html_(self) -> str:
+        from connectx.views import html_table
+
+        return html_table([worker_row(worker) for worker in self])
