@@ -118,9 +118,13 @@ class WriteOutcome:
 
 @dataclass(slots=True)
 class ConfigWriter:
-    """Queue of operations. `outcomes` collects what ended until the worker's core takes it."""
+    """Queue of operations. `outcomes` collects what ended until the worker's core takes it.
+
+    Privileged batches wait while `may_write` is False: a new leader claims the config topic first (KIP-618).
+    """
 
     context: Context
+    may_write: bool = False
     queue: list[ConfigWrite] = field(default_factory=list)
     outcomes: list[WriteOutcome] = field(default_factory=list)
 
@@ -213,8 +217,16 @@ class ConfigWriter:
         else:
             self._write_next(write)
 
+    def allow(self) -> None:
+        """The config topic was claimed: write what waited for it."""
+        self.may_write = True
+        head = self.queue[0] if self.queue else None
+        if head is not None and head.request_id is None:
+            self._write_next(head)
+
     def abandon(self, error: str) -> None:
         """Fail every operation that needs the leader's rights: this worker leads no more."""
+        self.may_write = False
         for write in [w for w in self.queue if any(b.privileged for b in w.batches[w.next_batch :])]:
             self._end(write, 409, error)
 
@@ -241,8 +253,11 @@ class ConfigWriter:
             self._end(write, *refusal)
             return
         batch = write.batches[write.next_batch]
-        write.request_id = self.context.new_request_id()
         write.reading = False
+        if batch.privileged and not self.may_write:
+            write.request_id = None
+            return
+        write.request_id = self.context.new_request_id()
         self.context.emit(WriteConfigRecords(write.request_id, batch.records, batch.privileged))
 
     def _refusal(self, write: ConfigWrite) -> tuple[int, str] | None:

@@ -50,7 +50,6 @@ class Leadership:
     owners: dict[str, WorkSet] = field(default_factory=dict)
     urls: dict[str, str] = field(default_factory=dict)
     claim_request: int | None = None
-    claimed: bool = False
     key_request: int | None = None
 
     # ---------------------------------------------------------------------------------------------- assignment
@@ -127,19 +126,21 @@ class Leadership:
     @property
     def may_write(self) -> bool:
         """True when privileged writes are possible now."""
-        return self.claimed or not self.context.settings.exactly_once.leader_is_transactional
+        return self.writer.may_write
 
     def take_over(self) -> None:
         """This worker was named leader: clean up statuses and claim the config topic."""
         self._remove_stale_statuses()
-        if not self.may_write and self.claim_request is None:
-            self._claim()
-        elif self.may_write:
+        if not self.context.settings.exactly_once.leader_is_transactional:
+            self.writer.allow()
+        if self.may_write:
             self.check_session_key()
+        elif self.claim_request is None:
+            self._claim()
 
     def step_down(self) -> None:
         """Another worker leads. Its claim fences ours; nothing may be written with the old producer."""
-        self.claimed = False
+        self.writer.abandon("This worker does not lead the group any more; the request can be retried")
         self.claim_request = None
         self.key_request = None
         self.owners = {}
@@ -155,7 +156,7 @@ class Leadership:
         if stimulus.error is not None:
             self.lost_claim(stimulus.error)
             return
-        self.claimed = True
+        self.writer.allow()
         self.context.record(
             EventKind.LEADERSHIP_CLAIMED,
             cause="the former leader's producer is fenced",
@@ -165,7 +166,7 @@ class Leadership:
 
     def lost_claim(self, error: str) -> None:
         """A privileged write failed: claim again if this worker still leads, soon but without spinning."""
-        was_claimed, self.claimed = self.claimed, False
+        was_claimed, self.writer.may_write = self.may_write, False
         if was_claimed:
             self.context.record(EventKind.LEADERSHIP_FENCED, cause=error, error=error)
         if self.context.group.is_leader:

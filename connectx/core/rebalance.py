@@ -179,6 +179,7 @@ class Rebalance:
             self.leadership.take_over()
         else:
             self.leadership.step_down()
+            self.tasks.fencing.cancel_all("this worker does not lead the group any more")
         self.phase = RebalancePhase.REVOKING
         self.join_wanted = False
 

@@ -175,10 +175,8 @@ class RequestHandler:
         """True when this worker leads; otherwise the request was answered or forwarded."""
         group = self.context.group
         if group.is_leader:
-            if self.leadership.may_write:
-                return True
-            self._reply(request, 409, "The leader is taking over the config topic; try again")
-        elif group.leader_url:
+            return True
+        if group.leader_url:
             self.context.emit(Reply(request.request_id, 200, forward_to=group.leader_url))
         else:
             self._reply(request, 409, "The leader of the group is not known at the moment; try again")
