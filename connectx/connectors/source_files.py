@@ -1,0 +1,100 @@
+"""Reads complete lines of a growing file between exact byte positions, and waits for more.
+
+It decides where a block of lines ends; it never decides what a line means. A line ends with a line feed, a carriage
+return, or both (Kafka Connect: FileStreamSourceTask.extractLine); what follows the last line end stays for later.
+Positions are bytes. Kafka Connect counts characters instead, which is the same for ASCII.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from connectx.errors import SourceFileMissingError, SourceFileShrunkError, SourceFileUnreadableError
+
+_FIRST_WAIT_MS = 10
+_LONGEST_WAIT_MS = 50
+_IDLE_CALL_MS = 2_000
+
+
+@dataclass(slots=True)
+class SourceFile:
+    """One input file. `seen_bytes` is the size at the last look, `wait_ms` how long to wait before the next."""
+
+    path: str
+    seen_bytes: int = -1
+    wait_ms: int = _FIRST_WAIT_MS
+
+    def size_bytes(self, position: int) -> int:
+        """Size now.
+
+        Raises:
+            SourceFileMissingError, SourceFileUnreadableError: as they say.
+            SourceFileShrunkError: the file ends before `position`.
+        """
+        try:
+            status = os.stat(self.path)
+        except FileNotFoundError:
+            self.seen_bytes = -1
+            raise SourceFileMissingError(self.path) from None
+        except OSError as error:
+            raise SourceFileUnreadableError(self.path, error.strerror or str(error)) from error
+        if stat.S_ISDIR(status.st_mode):
+            raise SourceFileUnreadableError(self.path, "it is a directory")
+        self.seen_bytes = status.st_size
+        if status.st_size < position:
+            raise SourceFileShrunkError(self.path, position=position, size=status.st_size)
+        return status.st_size
+
+    def read_lines(self, position: int, max_bytes: int) -> bytes:
+        """Complete lines from `position` on: about `max_bytes`, more for a longer line, empty when there are none.
+
+        Raises what `size_bytes` does.
+        """
+        size = self.size_bytes(position)
+        if size == position:
+            return b""
+        self.wait_ms = _FIRST_WAIT_MS
+        try:
+            with open(self.path, "rb", buffering=0) as file:
+                file.seek(position)
+                block = file.read(min(max_bytes, size - position))
+                end = _end_of_lines(block)
+                while end == 0 and position + len(block) < size:
+                    block += file.read(min(len(block), size - position - len(block)))
+                    end = _end_of_lines(block)
+        except OSError as error:
+            raise SourceFileUnreadableError(self.path, error.strerror or str(error)) from error
+        return block[:end]
+
+    def line_number(self, position: int) -> int:
+        """Number of the line that starts at a byte position, from 1. Reads the whole file before it."""
+        number, left = 1, position
+        with open(self.path, "rb") as file:
+            while left and (block := file.read(min(left, 1 << 20))):
+                number += block.count(b"\n")
+                left -= len(block)
+        return number
+
+    def wait(self, sleep: Callable[[int], bool]) -> None:
+        """Return when the file changed its size since the last look, or `sleep(ms)` said True, or after a while.
+
+        The first look is after 10 ms and later ones come slower, up to 50 ms apart, while nothing happens.
+        """
+        waited_ms = 0
+        while waited_ms < _IDLE_CALL_MS and not sleep(self.wait_ms):
+            waited_ms += self.wait_ms
+            self.wait_ms = min(_LONGEST_WAIT_MS, self.wait_ms + 1)
+            try:
+                size = os.stat(self.path).st_size
+            except OSError:
+                size = -1
+            if size != self.seen_bytes:
+                return
+
+
+def _end_of_lines(block: bytes) -> int:
+    """Where the last complete line ends; a carriage return at the very end may be half of a pair."""
+    return max(block.rfind(b"\n"), block.rfind(b"\r", 0, len(block) - 1)) + 1
