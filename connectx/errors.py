@@ -43,6 +43,18 @@ class ConfigError(ConnectxError):
         self.problems = tuple(problems)
 
 
+class PluginNotFoundError(ConnectxError):
+    """No connector, converter or other plugin of that name can be used."""
+
+    code = "plugin_not_found"
+
+
+class ConversionError(ConnectxError):
+    """A converter cannot write values of this type, or cannot read records of this schema."""
+
+    code = "conversion"
+
+
 # Embedded Kafka and local Spark: Java, jars, processes
 
 
@@ -183,13 +195,17 @@ class ListenerTakenError(PortTakenError):
 
 
 class RestError(ConnectxError):
-    """A worker refused a REST request. `status` is the HTTP status."""
+    """A worker refused a REST request. `status` is the HTTP status.
+
+    `after_silence` is True when an earlier attempt of the same call got no answer, so it may have been carried out.
+    """
 
     code = "rest"
 
     def __init__(self, message: str, *, status: int, next_step: str = "") -> None:
         super().__init__(message, next_step=next_step)
         self.status = status
+        self.after_silence = False
 
 
 class ConnectorNotFoundError(RestError):
@@ -218,6 +234,13 @@ class RebalancePendingError(RestError):
     """The group is rebalancing, or its leader or the owner of the work is not known at the moment (409)."""
 
     code = "rebalance-pending"
+    retriable = True
+
+
+class SignatureRefusedError(RestError):
+    """The signature of a request between workers is wrong (403): mostly the session key has just been changed."""
+
+    code = "signature-refused"
     retriable = True
 
 

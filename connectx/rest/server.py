@@ -16,15 +16,19 @@ from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from connectx.errors import ListenerError, ListenerTakenError
+from connectx.model.worker_config import WorkerConfig
 from connectx.rest.app import Resources, create_app
 from connectx.rest.services import Ask, OffsetEntry, Services
 
 __all__ = ["Ask", "OffsetEntry", "RestServer", "Services"]
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_ANYWHERE = ("0.0.0.0", "::")
 _KEEP_ALIVE_S = 75
+_QUIET = logging.NullHandler()
 
 
 class RestServer:
@@ -33,9 +37,10 @@ class RestServer:
     Args:
         ask: puts a request to the worker's core.
         services: what the core does not know.
+        config: says where to listen: the first of `listeners`, such as `http://127.0.0.1:8083`, port 0 for a free one
+            (without a host it is 127.0.0.1, where Kafka Connect would listen on all interfaces); and what to advertise:
+            `rest.advertised.host.name`, `rest.advertised.port`.
         name: the worker's name, for its threads.
-        listener: one URL of the setting `listeners`, such as `http://127.0.0.1:8083`; port 0 is a free one. Without a
-            host it is 127.0.0.1, where Kafka Connect would listen on all interfaces.
         request_timeout_ms, health_timeout_ms: limits of a request and of `GET /health`, as in Kafka Connect.
     """
 
@@ -43,22 +48,27 @@ class RestServer:
         self,
         ask: Ask,
         services: Services,
+        config: WorkerConfig,
         *,
-        name: str,
-        listener: str = "http://127.0.0.1:0",
+        name: str = "worker",
         request_timeout_ms: int = 90_000,
         health_timeout_ms: int = 10_000,
     ) -> None:
         self._ask = ask
         self._services = services
         self._name = name
-        self._listener = listener
+        self._config = config
         self._request_timeout_s = request_timeout_ms / 1000
         self._health_timeout_s = health_timeout_ms / 1000
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._url = ""
         self._uvicorn: _Uvicorn | None = None
         self._thread: threading.Thread | None = None
         self._threads: ThreadPoolExecutor | None = None
+
+    @property
+    def url(self) -> str:
+        """The advertised URL, empty before `start`."""
+        return self._url
 
     def start(self) -> str:
         """Listen and serve from a thread; returns the URL, with a slash at its end as Kafka Connect advertises it.
@@ -68,8 +78,11 @@ class RestServer:
             ListenerTakenError: its port is taken.
         """
         assert self._thread is None, "a REST server starts once"
-        listening = _listen(self._listener)
+        listening = _listen(self._config.listeners[0])
         host, port = listening.getsockname()[:2]
+        reachable = socket.gethostname() if host in _ANYWHERE else host
+        advertised_host = self._config.rest_advertised_host_name or reachable
+        advertised_port = self._config.rest_advertised_port or port
         self._threads = ThreadPoolExecutor(max_workers=4, thread_name_prefix=f"{self._name}-rest-work")
         resources = Resources(
             self._ask,
@@ -78,30 +91,17 @@ class RestServer:
             request_timeout_s=self._request_timeout_s,
             health_timeout_s=self._health_timeout_s,
         )
-        app = create_app(resources, {*_LOOPBACK, host} if host in _LOOPBACK else None)
-        config = uvicorn.Config(
-            app,
-            loop="asyncio",
-            http="h11",
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            date_header=False,
-            proxy_headers=False,
-            timeout_keep_alive=_KEEP_ALIVE_S,
-            timeout_graceful_shutdown=1,
-        )
+        self._uvicorn = _Uvicorn(create_app(resources, {*_LOOPBACK, advertised_host} if host in _LOOPBACK else None))
         # uvicorn's log goes where the user's logging sends it, and nowhere when there is none.
-        logging.getLogger("uvicorn").addHandler(logging.NullHandler())
-        self._uvicorn = _Uvicorn(config)
+        logging.getLogger("uvicorn").addHandler(_QUIET)
         self._thread = threading.Thread(
             target=self._run, args=(listening, resources), name=f"{self._name}-rest", daemon=True
         )
         self._thread.start()
         # The socket listens already: whoever connects now is served as soon as the loop runs.
-        return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
+        shown_host = f"[{advertised_host}]" if ":" in advertised_host else advertised_host
+        self._url = f"http://{shown_host}:{advertised_port}/"
+        return self._url
 
     def stop(self, timeout_s: float = 5.0) -> bool:
         """Stop listening, let requests that are being answered end for a second; True when the thread has ended."""
@@ -137,7 +137,21 @@ async def _serve(server: _Uvicorn, listening: socket.socket, resources: Resource
 class _Uvicorn(uvicorn.Server):
     """uvicorn without its clock (ten wake-ups a second), and able to drop everything."""
 
-    def __init__(self, config: uvicorn.Config) -> None:
+    def __init__(self, app: ASGIApp) -> None:
+        config = uvicorn.Config(
+            app,
+            loop="asyncio",
+            http="h11",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            date_header=False,
+            proxy_headers=False,
+            timeout_keep_alive=_KEEP_ALIVE_S,
+            timeout_graceful_shutdown=1,
+        )
         super().__init__(config)
         self.abandoned = False
         self._left = threading.Event()

@@ -1,0 +1,370 @@
+"""Client of the REST API, for the public objects and between workers.
+
+Decides which worker to ask, what to try again and which error an answer is. It works on any Kafka Connect cluster: it
+knows nothing but URLs. Never logs a request or a body. Mirrors the paths of Kafka Connect's ConnectorsResource; the
+internal half mirrors its RestClient (KIP-507).
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import ssl
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+
+from connectx.errors import (
+    ConfigRejectedError,
+    ConnectorExistsError,
+    ConnectorNotFoundError,
+    RebalancePendingError,
+    RestError,
+    SignatureRefusedError,
+    WorkerNotReadyError,
+    WorkersUnreachableError,
+)
+from connectx.model.config_records import SessionKeyRecord
+from connectx.protocol.signing import signature_headers
+
+Config = Mapping[str, str | None]
+
+_ANSWER_S = 95.0
+"""Longer than the worker's own limit of 90 s, so that its message arrives."""
+
+_READ_S = 10.0
+"""For what every worker answers from memory: a worker that takes longer is passed over."""
+
+_CONNECT_S = 5.0
+_SILENCE_S = 5.0
+_FIRST_PAUSE_S = 0.05
+_LONGEST_PAUSE_S = 1.0
+
+
+class RestClient:
+    """Kafka Connect's verbs over HTTP.
+
+    Args:
+        urls: URLs of workers, best first; a function is asked anew for each attempt. Any of them will do: workers
+            forward to each other.
+        retry_s: how long an answer that says "rebalancing" or "not ready" is tried again; workers of which none answers
+            are tried for 5 s at most.
+        http: connections to use.
+
+    Every method raises `WorkersUnreachableError` when no worker answers, `RebalancePendingError` when the group did not
+    settle in time, `ConnectorNotFoundError` for an unknown name, and `RestError` for any other refusal. All calls take
+    seconds; the client may be used from several threads.
+    """
+
+    def __init__(
+        self,
+        urls: Callable[[], Sequence[str]] | Sequence[str],
+        *,
+        retry_s: float = 60.0,
+        http: httpx.Client | None = None,
+    ) -> None:
+        self._urls: Callable[[], Sequence[str]] = urls if callable(urls) else lambda: urls
+        self._retry_s = retry_s
+        self._http = http or _http_client()
+
+    def impatient(self) -> RestClient:
+        """The same client, one that tries nothing again: for text forms. Shares the connections."""
+        return RestClient(self._urls, retry_s=0, http=self._http)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    # ---------------------------------------------------------------------------------------------- connectors
+
+    def connectors(self) -> list[str]:
+        """Names of all connectors, sorted."""
+        return sorted(self._call("GET", "/connectors"))
+
+    def expanded(self) -> dict[str, dict[str, Any]]:
+        """Status and info of every connector in one call: name to {"status", "info"}."""
+        return _map(self._call("GET", "/connectors?expand=status&expand=info"))
+
+    def create(
+        self, name: str, config: Config, *, initial_state: str | None = None, timeout_s: float | None = None
+    ) -> dict[str, Any]:
+        """Create a connector; returns its info.
+
+        Raises:
+            ConfigRejectedError: the configuration is invalid; has every message.
+            ConnectorExistsError: there is one of that name.
+        """
+        body: dict[str, Any] = {"name": name, "config": dict(config)}
+        if initial_state is not None:
+            body["initial_state"] = initial_state
+        try:
+            return _map(self._call("POST", "/connectors", body, retry_s=timeout_s))
+        except ConnectorExistsError as error:
+            if error.after_silence and self.config(name) == {**config, "name": name}:
+                return self.info(name)  # the worker that did not answer had created it
+            raise
+
+    def info(self, connector: str) -> dict[str, Any]:
+        """Name, config, tasks and type."""
+        return _map(self._call("GET", _path(connector)))
+
+    def config(self, connector: str) -> dict[str, str | None]:
+        """The configuration as it was given."""
+        return _map(self._call("GET", _path(connector, "config")))
+
+    def put_config(self, connector: str, config: Config) -> dict[str, Any]:
+        """Create a connector or replace its whole configuration; ConfigRejectedError as with `create`."""
+        return _map(self._call("PUT", _path(connector, "config"), dict(config)))
+
+    def patch_config(self, connector: str, changes: Config) -> dict[str, Any]:
+        """Change some keys, None removes one (KIP-477); ConfigRejectedError as with `create`."""
+        return _map(self._call("PATCH", _path(connector, "config"), dict(changes)))
+
+    def status(self, connector: str) -> dict[str, Any]:
+        """State of a connector and its tasks; ConnectorNotFoundError also before its first status."""
+        return _map(self._call("GET", _path(connector, "status")))
+
+    def tasks(self, connector: str) -> list[dict[str, Any]]:
+        """Ids and configurations of the tasks."""
+        return _list(self._call("GET", _path(connector, "tasks")))
+
+    def task_status(self, connector: str, task: int) -> dict[str, Any]:
+        """State of one task."""
+        return _map(self._call("GET", _path(connector, "tasks", str(task), "status")))
+
+    def pause(self, connector: str) -> None:
+        """Ask for PAUSED; tasks stay assigned."""
+        self._call("PUT", _path(connector, "pause"))
+
+    def resume(self, connector: str) -> None:
+        """Ask for RUNNING, after a pause or a stop."""
+        self._call("PUT", _path(connector, "resume"))
+
+    def stop(self, connector: str) -> None:
+        """Ask for STOPPED: the tasks are given up (KIP-875)."""
+        self._call("PUT", _path(connector, "stop"))
+
+    def restart(self, connector: str, *, include_tasks: bool = False, only_failed: bool = False) -> None:
+        """Restart the connector, and its tasks when asked to (KIP-745)."""
+        query = f"?includeTasks={str(include_tasks).lower()}&onlyFailed={str(only_failed).lower()}"
+        self._call("POST", _path(connector, "restart") + query)
+
+    def restart_task(self, connector: str, task: int) -> None:
+        """Restart one task."""
+        self._call("POST", _path(connector, "tasks", str(task), "restart"))
+
+    def delete(self, connector: str) -> None:
+        """Delete a connector; its offsets stay."""
+        try:
+            self._call("DELETE", _path(connector))
+        except ConnectorNotFoundError as error:
+            if not error.after_silence:
+                raise
+
+    def topics(self, connector: str) -> list[str]:
+        """Topics that the connector's tasks have used (KIP-558), sorted."""
+        return sorted(_map(self._call("GET", _path(connector, "topics")))[connector]["topics"])
+
+    def reset_topics(self, connector: str) -> None:
+        """Forget which topics were used."""
+        self._call("PUT", _path(connector, "topics", "reset"))
+
+    def offsets(self, connector: str) -> list[dict[str, Any]]:
+        """Committed offsets (KIP-875): [{"partition", "offset"}]."""
+        return _list(_map(self._call("GET", _path(connector, "offsets"), read_s=_ANSWER_S))["offsets"])
+
+    def alter_offsets(self, connector: str, offsets: Sequence[Mapping[str, Any]]) -> str:
+        """Set offsets of a stopped connector (offset None: reset that partition); returns the worker's message."""
+        body = {"offsets": [dict(entry) for entry in offsets]}
+        return str(self._call("PATCH", _path(connector, "offsets"), body)["message"])
+
+    def reset_offsets(self, connector: str) -> str:
+        """Forget the offsets of a stopped connector; returns the worker's message."""
+        return str(self._call("DELETE", _path(connector, "offsets"))["message"])
+
+    # ----------------------------------------------------------------------------------------- plugins and workers
+
+    def plugins(self, *, connectors_only: bool = True) -> list[dict[str, Any]]:
+        """Plugins of a worker: class, type, version."""
+        path = f"/connector-plugins?connectorsOnly={str(connectors_only).lower()}"
+        return _list(self._call("GET", path, read_s=_ANSWER_S))
+
+    def plugin_config(self, plugin: str) -> list[dict[str, Any]]:
+        """Configuration keys of a plugin."""
+        path = f"/connector-plugins/{quote(plugin, safe='')}/config"
+        return _list(self._call("GET", path, read_s=_ANSWER_S))
+
+    def validate(self, config: Config) -> dict[str, Any]:
+        """Check a configuration without using it; the result lists values and errors of every key."""
+        plugin = quote(config.get("connector.class") or "unknown", safe="")
+        return _map(self._call("PUT", f"/connector-plugins/{plugin}/config/validate", dict(config)))
+
+    def root(self) -> dict[str, Any]:
+        """Version, commit and Kafka cluster id of a worker."""
+        return _map(self._call("GET", "/"))
+
+    # ------------------------------------------------------------------------------------------------------- calls
+
+    def _call(
+        self, method: str, path: str, body: Any = None, *, retry_s: float | None = None, read_s: float | None = None
+    ) -> Any:
+        """The JSON of a success; asks worker after worker, and again while the answer may change."""
+        timeout_s = read_s or (_READ_S if method == "GET" else _ANSWER_S)
+        retry_s = self._retry_s if retry_s is None else retry_s
+        begin, in_doubt = time.monotonic(), False
+        for attempt in itertools.count(1):
+            problem: RestError | WorkersUnreachableError = _unreachable("There is no worker to ask.", in_doubt)
+            for url in self._urls():
+                try:
+                    return self._send(method, url, path, body, timeout_s)
+                except _SilenceError as silence:
+                    in_doubt = in_doubt or silence.was_sent
+                    problem = _unreachable(f"No worker answers; {url}: {silence}.", in_doubt)
+                except RestError as refusal:
+                    refusal.after_silence = in_doubt
+                    problem = refusal
+                    break
+            pause_s = min(_FIRST_PAUSE_S * 2 ** (attempt - 1), _LONGEST_PAUSE_S)
+            patience_s = retry_s if isinstance(problem, RestError) else min(retry_s, _SILENCE_S)
+            spent_s = time.monotonic() - begin
+            if not problem.retriable or spent_s + pause_s > patience_s:
+                if attempt > 1:
+                    problem.next_step = f"Asked {attempt} times within {spent_s:.1f} s. {problem.next_step}".rstrip()
+                raise problem
+            time.sleep(pause_s)
+        raise AssertionError("attempts never end")
+
+    def _send(self, method: str, url: str, path: str, body: Any, timeout_s: float) -> Any:
+        content = None if body is None else _json(body)
+        return _exchange(self._http, method, url.rstrip("/") + path, content, {}, timeout_s)
+
+
+class InternalClient:
+    """Requests of a worker to its leader, signed with the session key (KIP-507). Tries nothing again: the core decides.
+
+    Both raise `RestError`, with `retriable` when the leader is away, moving, rebalancing, without a key yet or already
+    on the next one.
+    """
+
+    def __init__(self, signature_algorithm: str = "HmacSHA256") -> None:
+        self._algorithm = signature_algorithm
+        self._http = _http_client()
+
+    def send_task_configs(
+        self, leader_url: str, connector: str, task_configs: Sequence[Config], key: SessionKeyRecord | None
+    ) -> None:
+        """Publish the task configs of a connector. `key` None: unsigned, for groups without sessions."""
+        self._signed("POST", leader_url, _path(connector, "tasks"), _json([dict(c) for c in task_configs]), key)
+
+    def fence(self, leader_url: str, connector: str, key: SessionKeyRecord | None) -> None:
+        """Have the older producers of a connector's tasks fenced (KIP-618)."""
+        self._signed("PUT", leader_url, _path(connector, "fence"), None, key)
+
+    def close(self) -> None:
+        """Close the connections; ends calls that are waiting."""
+        self._http.close()
+
+    def _signed(
+        self, method: str, leader_url: str, path: str, content: bytes | None, key: SessionKeyRecord | None
+    ) -> None:
+        headers = signature_headers(key.key, content, self._algorithm) if key is not None else {}
+        try:
+            _exchange(self._http, method, leader_url.rstrip("/") + path, content, headers, _ANSWER_S)
+        except _SilenceError as silence:
+            raise WorkersUnreachableError(f"The leader {leader_url} does not answer: {silence}.") from silence
+
+
+class _SilenceError(Exception):
+    """A worker gave no answer. `was_sent`: it may have got the request."""
+
+    def __init__(self, cause: Exception, *, was_sent: bool) -> None:
+        super().__init__(str(cause) or type(cause).__name__)
+        self.was_sent = was_sent
+
+
+def _http_client() -> httpx.Client:
+    # Workers listen with plain http, so no certificate is trusted; proxies of the environment are not for workers.
+    return httpx.Client(trust_env=False, verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+
+
+def _exchange(
+    http: httpx.Client, method: str, url: str, content: bytes | None, headers: Mapping[str, str], timeout_s: float
+) -> Any:
+    """One request: the JSON of a success, None when it has no body."""
+    sent = {**headers, "accept": "application/json"}
+    if content is not None:
+        sent["content-type"] = "application/json"
+    try:
+        answer = http.request(
+            method, url, content=content, headers=sent, timeout=httpx.Timeout(timeout_s, connect=_CONNECT_S)
+        )
+    except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
+        raise _SilenceError(error, was_sent=False) from error
+    except (httpx.TransportError, RuntimeError) as error:  # RuntimeError: the client was closed
+        raise _SilenceError(error, was_sent=True) from error
+    if answer.is_success:
+        return _parsed(answer) if answer.content else None
+    raise _refusal(method, answer)
+
+
+def _parsed(answer: httpx.Response) -> Any:
+    try:
+        return answer.json()
+    except ValueError as error:
+        raise RestError(
+            f"{answer.url} does not answer with JSON.",
+            status=answer.status_code,
+            next_step="Check that the URL is that of a Kafka Connect worker.",
+        ) from error
+
+
+def _refusal(method: str, answer: httpx.Response) -> RestError:
+    """The error that an answer stands for."""
+    status, message = answer.status_code, f"HTTP {answer.status_code}"
+    try:
+        message = str(answer.json()["message"])
+    except (ValueError, KeyError, TypeError):
+        message = answer.text or message
+    if status == 400 and message.startswith("Connector configuration is invalid"):
+        problems = [line for line in message.splitlines()[1:] if not line.startswith("You can also find")]
+        shown = "".join(f"\n- {problem}" for problem in problems)
+        return ConfigRejectedError(f"The configuration is invalid:{shown}", problems)
+    if status == 403 and "signature" in message:
+        return SignatureRefusedError(message, status=status)
+    if status == 404:
+        return ConnectorNotFoundError(message, status=status, next_step="Check the name; GET /connectors lists them.")
+    if status == 409 and "already exists" in message:
+        return ConnectorExistsError(message, status=status, next_step="Change its config, or delete it first.")
+    if status == 409 or (status == 500 and method == "GET" and "rebalance" in message):
+        return RebalancePendingError(message, status=status, next_step="Try again when the group is stable.")
+    if status == 503:
+        return WorkerNotReadyError(message, status=status, next_step="Try again in a moment.")
+    return RestError(message, status=status)
+
+
+def _unreachable(message: str, in_doubt: bool) -> WorkersUnreachableError:
+    doubt = " The request may have been carried out all the same." if in_doubt else ""
+    return WorkersUnreachableError(message, next_step=f"Check that the workers are running.{doubt}")
+
+
+def _path(connector: str, *rest: str) -> str:
+    return "/".join(["", "connectors", quote(connector, safe=""), *rest])
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _map(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise RestError("The worker's answer is not a JSON object.", status=200)
+    return value
+
+
+def _list(value: Any) -> list[dict[str, Any]]:
+    if not isinstance(value, list):
+        raise RestError("The worker's answer is not a JSON list.", status=200)
+    return value
