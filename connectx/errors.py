@@ -156,6 +156,99 @@ class SparkStartError(ConnectxError):
         self.log_tail = log_tail
 
 
+# ------------------------------------------------------------------------------ Kafka: clients, topics, offsets
+
+
+class ClientSettingError(ConnectxError):
+    """A setting of a Kafka client is wrong, or is one that connectx's clients cannot carry out."""
+
+    code = "client-setting"
+
+
+class KafkaUnreachableError(ConnectxError):
+    """No broker answered."""
+
+    code = "kafka-unreachable"
+    retriable = True
+
+    def __init__(self, bootstrap_servers: str, what: str, cause: str) -> None:
+        super().__init__(
+            f"No Kafka broker at {bootstrap_servers} answered while connectx wanted to {what} ({cause}).",
+            next_step="Check that the brokers run and that bootstrap.servers and security.protocol fit them.",
+        )
+
+
+class KafkaLoginError(ConnectxError):
+    """The brokers do not accept the credentials or the certificate of a client, or the client does not trust them."""
+
+    code = "kafka-login"
+
+    def __init__(self, bootstrap_servers: str, cause: str) -> None:
+        super().__init__(
+            f"The login to Kafka at {bootstrap_servers} failed ({cause}).",
+            next_step="Check security.protocol and the sasl.* and ssl.* settings.",
+        )
+
+
+class KafkaPermissionError(ConnectxError):
+    """The brokers know the client but do not let it do this."""
+
+    code = "kafka-permission"
+
+    def __init__(self, what: str, cause: str) -> None:
+        super().__init__(
+            f"Kafka does not allow connectx to {what} ({cause}).",
+            next_step="Give the user of this client the permission (ACL) for it.",
+        )
+
+
+class KafkaRequestError(ConnectxError):
+    """Kafka refused a request for another reason, which the message names."""
+
+    code = "kafka-request"
+
+    def __init__(self, what: str, cause: str, *, next_step: str = "") -> None:
+        super().__init__(f"Kafka did not let connectx {what} ({cause}).", next_step=next_step)
+
+
+class TopicMissingError(ConnectxError):
+    """A topic does not exist and cannot be created."""
+
+    code = "topic-missing"
+
+    def __init__(self, topic: str, why: str, *, next_step: str) -> None:
+        super().__init__(f"The topic {topic} does not exist and was not created: {why}.", next_step=next_step)
+
+
+class InternalTopicError(ConnectxError):
+    """An internal topic exists, but is not one that workers can use."""
+
+    code = "internal-topic"
+
+    def __init__(self, setting: str, topic: str, why: str, *, next_step: str) -> None:
+        super().__init__(f"The topic {topic} of the setting {setting} cannot be used: {why}.", next_step=next_step)
+
+
+class ReadToEndError(ConnectxError):
+    """The end of a topic was not reached in time."""
+
+    code = "read-to-end"
+    retriable = True
+
+    def __init__(self, topic: str, timeout_s: float, why: str) -> None:
+        super().__init__(
+            f"The topic {topic} was not read to its end within {timeout_s:g} s: {why}.",
+            next_step="Check the brokers; with exactly-once, an open transaction in the topic holds readers back "
+            "until it ends or transaction.timeout.ms has passed.",
+        )
+
+
+class ClientClosedError(ConnectxError):
+    """The worker or the task was stopped while this call waited for Kafka."""
+
+    code = "client-closed"
+
+
 # ------------------------------------------------------------------------------------------------ history
 
 
