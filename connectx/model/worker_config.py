@@ -224,9 +224,21 @@ EMBEDDED_REASONS: Final[Mapping[str, str]] = {name: reason for name, _, reason i
 
 def embedded_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """`config` over EMBEDDED_PROFILE, with the internal topics named after the group (`<group.id>-configs`, ...)."""
-    merged: dict[str, Any] = {**EMBEDDED_PROFILE, **config}
-    topics = {f"{storage}.storage.topic": f"{merged['group.id']}-{plural}" for storage, plural in _TOPIC_NAMES.items()}
-    return topics | merged
+    return _with_topics({**EMBEDDED_PROFILE, **config})
+
+
+def own_kafka_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """`config` over values for the keys that Kafka Connect requires; everything else keeps Connect's default.
+
+    REST stays on this machine, on a free port for each worker.
+    """
+    required = ("group.id", "key.converter", "value.converter", "value.converter.schemas.enable", "listeners")
+    return _with_topics({**{name: EMBEDDED_PROFILE[name] for name in required}, **config})
+
+
+def _with_topics(config: dict[str, Any]) -> dict[str, Any]:
+    topics = {f"{storage}.storage.topic": f"{config['group.id']}-{plural}" for storage, plural in _TOPIC_NAMES.items()}
+    return topics | config
 
 
 _TOPIC_NAMES: Final = {"config": "configs", "offset": "offsets", "status": "statuses"}
