@@ -56,13 +56,15 @@ class Slice:
     DataFrame is evaluated by Spark.
 
     `offset` is the source offset behind the last row, `partition` the source partition it belongs to (None: the
-    task's own), `topic` where rows go that have no column `topic`.
+    task's own), `topic` where rows go that have no column `topic`. `rows_read` is how many rows the source had there,
+    if `rows` leaves some out on purpose: the difference is reported as skipped.
     """
 
     rows: DataFrame | pa.Table
     offset: SourceOffset
     topic: str | None = None
     partition: SourcePartition | None = None
+    rows_read: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +157,10 @@ class SourceTask:
         Must be repeatable: the same offset gives the same rows first. A RetriableError counts as None.
         """
         raise TypeError(f"{type(self).__name__} must define poll")
+
+    def explain(self, spark: SparkSession, error: Exception) -> Exception | None:
+        """Spark could not evaluate the rows of the last poll: name the cause, or None when `error` says it all."""
+        return None
 
     def idle(self, offset: SourceOffset | None) -> None:
         """Called after a poll without rows: return when there may be some, or after a short while.
