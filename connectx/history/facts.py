@@ -1,0 +1,171 @@
+"""How things stand at the end of a history: workers, connectors, tasks, generation, leader. Pure.
+
+The text and HTML forms are made of these. They say what the events show, not what a live object thinks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from connectx.history.rebalances import rebalances
+from connectx.history.runs import Run, RunState, runs
+from connectx.model.events import Event, EventKind
+
+
+class WorkerState(StrEnum):
+    """State of a worker in words that a person reads."""
+
+    STARTING = "starting"
+    UP = "up"
+    PAUSED = "paused"
+    STALLED = "stalled"
+    CUT_OFF = "cut off"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+    KILLED = "killed"
+    FAILED = "failed"
+
+    @property
+    def is_gone(self) -> bool:
+        """True when the worker does not come back by itself."""
+        return self in (WorkerState.STOPPED, WorkerState.KILLED, WorkerState.FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerFacts:
+    """One worker; `connectors`, `tasks` and `zombies` are names of what it runs, sorted."""
+
+    name: str
+    state: WorkerState
+    is_leader: bool
+    connectors: tuple[str, ...]
+    tasks: tuple[str, ...]
+    zombies: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkFacts:
+    """A connector (`task` None) or a task: where it is and in which of Kafka Connect's states."""
+
+    connector: str
+    task: int | None
+    state: str
+    worker: str | None
+    producer_epoch: int | None
+    since_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """State at the end of a history; counts are over all events that it holds."""
+
+    generation: int | None
+    leader: str | None
+    workers: tuple[WorkerFacts, ...]
+    connectors: tuple[WorkFacts, ...]
+    tasks: tuple[WorkFacts, ...]
+    rebalances: int
+    faults: int
+    fenced: int
+
+
+_BY_FAULT = {
+    "kill": WorkerState.KILLED,
+    "stop": WorkerState.STOPPING,
+    "pause": WorkerState.PAUSED,
+    "resume": WorkerState.UP,
+    "stall": WorkerState.STALLED,
+    "partition": WorkerState.CUT_OFF,
+    "heal": WorkerState.UP,
+}
+_REJECTIONS = (EventKind.PRODUCER_FENCED, EventKind.COMMIT_REFUSED)
+
+
+def facts(events: Iterable[Event]) -> Facts:
+    """How things stand after the last event."""
+    listed = list(events)
+    all_runs = runs(listed)
+    rounds = [round_ for round_ in rebalances(listed) if round_.generation is not None]
+    states = worker_states(listed)
+    leader = rounds[-1].leader if rounds else None
+    if leader is not None and states.get(leader, WorkerState.UP).is_gone:
+        leader = None
+    return Facts(
+        generation=rounds[-1].generation if rounds else None,
+        leader=leader,
+        workers=tuple(_worker(name, states[name], leader, all_runs) for name in states),
+        connectors=_work([run for run in all_runs if run.task is None]),
+        tasks=_work([run for run in all_runs if run.task is not None]),
+        rebalances=len(rounds),
+        faults=sum(event.kind is EventKind.FAULT_INJECTED for event in listed),
+        fenced=sum(event.kind in _REJECTIONS for event in listed),
+    )
+
+
+def worker_states(events: Iterable[Event]) -> dict[str, WorkerState]:
+    """Worker name to its state after the last event, in the order of first appearance."""
+    states: dict[str, WorkerState] = {}
+    for event in events:
+        if event.worker is None:
+            continue
+        before = states.setdefault(event.worker, WorkerState.STARTING)
+        states[event.worker] = _next_state(before, event)
+    return states
+
+
+def _next_state(before: WorkerState, event: Event) -> WorkerState:
+    if event.kind is EventKind.WORKER_STARTED:
+        return WorkerState.STARTING
+    if before.is_gone:
+        return before
+    if event.kind is EventKind.WORKER_STOPPED:
+        return WorkerState.STOPPED
+    if event.kind is EventKind.WORKER_FAILED:
+        return WorkerState.FAILED
+    if event.kind is EventKind.FAULT_INJECTED:
+        return _BY_FAULT.get(str(event.data.get("fault")), before)
+    if event.kind is EventKind.REBALANCE_COMPLETED and before is WorkerState.STARTING:
+        return WorkerState.UP
+    return before
+
+
+def _worker(name: str, state: WorkerState, leader: str | None, all_runs: Iterable[Run]) -> WorkerFacts:
+    mine = [run for run in all_runs if run.worker == name and run.end_ms is None]
+    held = [run for run in mine if run.state is not RunState.ZOMBIE]
+    return WorkerFacts(
+        name=name,
+        state=state,
+        is_leader=name == leader,
+        connectors=tuple(sorted(run.name for run in held if run.task is None)),
+        tasks=tuple(sorted(run.name for run in held if run.task is not None)),
+        zombies=tuple(sorted(run.name for run in mine if run.state is RunState.ZOMBIE)),
+    )
+
+
+_STATE_NAMES = {
+    RunState.STARTING: "UNASSIGNED",
+    RunState.RUNNING: "RUNNING",
+    RunState.PAUSED: "PAUSED",
+    RunState.FAILED: "FAILED",
+}
+
+
+def _work(of: list[Run]) -> tuple[WorkFacts, ...]:
+    """The newest run of each piece of work; one that ended or is a zombie leaves it UNASSIGNED."""
+    newest: dict[tuple[str, int], Run] = {}
+    for run in of:
+        newest[(run.connector, -1 if run.task is None else run.task)] = run
+    return tuple(_work_facts(newest[key]) for key in sorted(newest))
+
+
+def _work_facts(run: Run) -> WorkFacts:
+    if run.end_ms is None and run.state is not RunState.ZOMBIE:
+        state, worker = _STATE_NAMES[run.state], run.worker
+        since_ms = run.segments[-1].start_ms
+    else:
+        held = [segment for segment in run.segments if segment.state is not RunState.ZOMBIE]
+        state, worker = "UNASSIGNED", None
+        since_ms = (held[-1].end_ms if held else None) or run.start_ms
+    return WorkFacts(run.connector, run.task, state, worker, run.producer_epoch, since_ms)

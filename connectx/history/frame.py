@@ -1,0 +1,89 @@
+"""Events as tables: a DataFrame, and a script-free HTML table of the newest ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from connectx.model.events import Event
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_SHOWN = 10
+
+
+def to_pandas(events: Sequence[Event]) -> pd.DataFrame:
+    """One row per event; columns and types as `EventLog.to_pandas` says."""
+    import pandas as pd
+
+    def text(values: list[str | None]) -> Any:
+        return pd.Series(values, dtype=object)
+
+    def number(values: list[int | None]) -> Any:
+        return pd.array(values, dtype="Int64")
+
+    time = pd.Series([event.time_ms for event in events], dtype="int64")
+    return pd.DataFrame(
+        {
+            "seq": pd.Series([event.seq for event in events], dtype="int64"),
+            "time": pd.to_datetime(time, unit="ms", utc=True).astype("datetime64[ms, UTC]"),
+            "worker": text([event.worker for event in events]),
+            "kind": text([event.kind.value for event in events]),
+            "connector": text([event.connector for event in events]),
+            "task": number([event.task for event in events]),
+            "generation": number([event.generation for event in events]),
+            "producer_epoch": number([event.producer_epoch for event in events]),
+            "cause": text([event.cause for event in events]),
+            "data": pd.Series([dict(event.data) for event in events], dtype=object),
+        }
+    )
+
+
+def clock_time(time_ms: int) -> str:
+    """`14:03:05.120` in UTC."""
+    return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%H:%M:%S.") + f"{time_ms % 1000:03d}"
+
+
+def subject(event: Event) -> str:
+    """What an event is about: `orders-1`, `orders`, or nothing."""
+    if event.connector is None:
+        return ""
+    return event.connector if event.task is None else f"{event.connector}-{event.task}"
+
+
+def to_html(events: Sequence[Event]) -> str:
+    """The newest events as a table, with a line that says how many there are and how many were dropped."""
+    if not events:
+        return "<p>The history is empty: nothing has happened yet.</p>"
+    dropped = events[0].seq - 1
+    facts = f"{len(events):,} events" + (f", {dropped:,} older ones dropped" if dropped else "")
+    shown = events[-_SHOWN:]
+    newest = f"; the newest {len(shown)}" if len(shown) < len(events) else ""
+    head = "".join(
+        f"<th style='text-align:left'>{name}</th>"
+        for name in ("seq", "time (UTC)", "worker", "kind", "about", "generation", "cause")
+    )
+    rows = "".join(
+        "<tr>"
+        + "".join(
+            f"<td style='text-align:left'>{escape(str(cell))}</td>"
+            for cell in (
+                event.seq,
+                clock_time(event.time_ms),
+                event.worker or "",
+                event.kind.value,
+                subject(event),
+                "" if event.generation is None else event.generation,
+                event.cause,
+            )
+        )
+        + "</tr>"
+        for event in shown
+    )
+    return (
+        f"<div><p>{escape(facts + newest)}. <code>cluster.events.to_pandas()</code> has them all.</p>"
+        f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
+    )

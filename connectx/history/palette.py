@@ -1,0 +1,26 @@
+"""Colours of connectors, and the text colour that can be read on each. Pure.
+
+Okabe and Ito's eight colours can be told apart with every common form of colour blindness. Black is left out: it is
+the text. A connector's colour is its place in the order of first appearance, so that a newcomer shifts nobody's hue.
+"""
+
+from __future__ import annotations
+
+OKABE_ITO = ("#e69f00", "#56b4e9", "#009e73", "#f0e442", "#0072b2", "#d55e00", "#cc79a7")
+
+
+def colour(place: int) -> str:
+    """Colour of the connector with this place; it repeats after seven."""
+    return OKABE_ITO[place % len(OKABE_ITO)]
+
+
+def text_on(background: str) -> str:
+    """Black or white, whichever has the higher contrast (WCAG 2 relative luminance) on `background`."""
+    luminance = _luminance(background)
+    return "#000" if (luminance + 0.05) ** 2 > 0.05 * 1.05 else "#fff"
+
+
+def _luminance(rgb: str) -> float:
+    red, green, blue = (int(rgb[start : start + 2], 16) / 255 for start in (1, 3, 5))
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in (red, green, blue)]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

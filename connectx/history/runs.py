@@ -1,0 +1,356 @@
+"""Who ran what, from when to when, in which state: the fold that timeline, facts and stories stand on. Pure.
+
+A *run* is one instance of a task (or of a connector) on one worker. It begins with its first start-up step or state and
+ends when its worker says so. It is a *zombie* while it may still act although its work is no longer its own: its
+worker was killed, was left out of a newer generation or lost its membership, it was cancelled, or another worker began
+the same work. A zombie's run ends when its thread ends (TASK_ENDED), when its producer is fenced, or when its worker
+takes the task back; without any of these it stays open, because nothing shows that it ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from connectx.history.words import task_of
+from connectx.model.events import Event, EventKind
+from connectx.model.ids import TaskId
+from connectx.model.states import State
+
+
+class RunState(StrEnum):
+    """State of a run in a span of time."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    PAUSED = "paused"
+    FAILED = "failed"
+    ZOMBIE = "zombie"
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A span of one state; `end_ms` None: it still lasts. `cause` says what led to it, where the history shows that."""
+
+    state: RunState
+    start_ms: int
+    end_ms: int | None
+    seq: int
+    cause: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One instance of a task (`task` None: of a connector) on one worker. Times are milliseconds since 1970."""
+
+    worker: str
+    connector: str
+    task: int | None
+    instance: int | None
+    generation: int | None
+    producer_epoch: int | None
+    segments: tuple[Segment, ...]
+    fenced_ms: int | None
+
+    @property
+    def name(self) -> str:
+        """`orders-1` for a task, `orders` for a connector."""
+        return self.connector if self.task is None else f"{self.connector}-{self.task}"
+
+    @property
+    def task_id(self) -> TaskId | None:
+        """The task, None for a connector."""
+        return None if self.task is None else TaskId(self.connector, self.task)
+
+    @property
+    def start_ms(self) -> int:
+        """When its first step was taken."""
+        return self.segments[0].start_ms
+
+    @property
+    def end_ms(self) -> int | None:
+        """When it ended, None while it goes on."""
+        return self.segments[-1].end_ms
+
+    @property
+    def state(self) -> RunState:
+        """Its state now, or the one it ended in."""
+        return self.segments[-1].state
+
+    def state_at(self, time_ms: int) -> RunState | None:
+        """State at a time; None before its start and from its end on."""
+        for segment in reversed(self.segments):
+            if segment.start_ms <= time_ms:
+                return segment.state if segment.end_ms is None or time_ms < segment.end_ms else None
+        return None
+
+    def reached(self, state: RunState) -> int | None:
+        """When it was first in `state`."""
+        return next((segment.start_ms for segment in self.segments if segment.state is state), None)
+
+
+_LIVE_STATES = {State.RUNNING: RunState.RUNNING, State.PAUSED: RunState.PAUSED, State.FAILED: RunState.FAILED}
+_GONE_STATES = (State.UNASSIGNED, State.RESTARTING, State.DESTROYED, State.STOPPED)
+
+
+def runs(events: Iterable[Event]) -> tuple[Run, ...]:
+    """All runs that the events show, in the order of their first event."""
+    fold = _Fold()
+    for event in events:
+        fold.take(event)
+    return tuple(draft.freeze() for draft in fold.drafts)
+
+
+@dataclass(slots=True)
+class _Draft:
+    worker: str
+    connector: str
+    task: int | None
+    instance: int | None
+    generation: int | None
+    producer_epoch: int | None = None
+    fenced_ms: int | None = None
+    segments: list[Segment] = field(default_factory=list)
+
+    @property
+    def open(self) -> bool:
+        return self.segments[-1].end_ms is None
+
+    @property
+    def state(self) -> RunState:
+        return self.segments[-1].state
+
+    def enter(self, state: RunState, event: Event, cause: str = "") -> None:
+        if self.segments and self.open:
+            if self.state is state:
+                return
+            self.end(event.time_ms)
+        self.segments.append(Segment(state, event.time_ms, None, event.seq, cause or event.cause))
+
+    def end(self, time_ms: int) -> None:
+        last = self.segments[-1]
+        if last.end_ms is None:
+            self.segments[-1] = Segment(last.state, last.start_ms, max(time_ms, last.start_ms), last.seq, last.cause)
+
+    def linger(self, event: Event) -> None:
+        """Its thread ended after its run was over: what lies between was a zombie."""
+        last = self.segments[-1]
+        if last.end_ms is not None and event.time_ms > last.end_ms:
+            cause = "its thread went on after it was stopped"
+            self.segments.append(Segment(RunState.ZOMBIE, last.end_ms, event.time_ms, event.seq, cause))
+
+    def freeze(self) -> Run:
+        return Run(
+            self.worker,
+            self.connector,
+            self.task,
+            self.instance,
+            self.generation,
+            self.producer_epoch,
+            tuple(self.segments),
+            self.fenced_ms,
+        )
+
+
+class _Fold:
+    def __init__(self) -> None:
+        self.drafts: list[_Draft] = []
+        self.current: dict[str, list[_Draft]] = {}  # per worker, those that an event may still concern
+        self.urls: dict[str, str] = {}
+
+    def take(self, event: Event) -> None:
+        handler = _HANDLERS.get(event.kind)
+        if handler is not None:
+            handler(self, event)
+
+    # ------------------------------------------------------------------------------------------------ look-up
+
+    def _of_worker(self, worker: str | None) -> list[_Draft]:
+        return self.current.get(worker or "", [])
+
+    def _open(self, worker: str | None) -> list[_Draft]:
+        return [draft for draft in self._of_worker(worker) if draft.open]
+
+    def _find(self, event: Event) -> _Draft | None:
+        """The run that an event is about: by instance where the event names one, else the newest that is open."""
+        instance = event.data.get("instance")
+        candidates = [
+            draft
+            for draft in reversed(self._of_worker(event.worker))
+            if draft.connector == event.connector and draft.task == event.task
+        ]
+        if instance is not None:
+            return next((draft for draft in candidates if draft.instance == instance), None)
+        if event.producer_epoch is not None:
+            by_epoch = [draft for draft in candidates if draft.producer_epoch == event.producer_epoch]
+            candidates = by_epoch or candidates
+        return next((draft for draft in candidates if draft.open), None)
+
+    def _create(self, event: Event, state: RunState) -> _Draft:
+        assert event.connector is not None
+        draft = _Draft(event.worker or "", event.connector, event.task, event.data.get("instance"), event.generation)
+        draft.enter(state, event)
+        self.drafts.append(draft)
+        self.current.setdefault(draft.worker, []).append(draft)
+        self._supersede(draft, event)
+        return draft
+
+    def _supersede(self, new: _Draft, event: Event) -> None:
+        """Another instance of the same work begins: a failed one is over, any other becomes a zombie."""
+        for worker in sorted(self.current):
+            for draft in self._open(worker):
+                if draft is new or (draft.connector, draft.task) != (new.connector, new.task):
+                    continue
+                if draft.state is RunState.FAILED:
+                    draft.end(event.time_ms)
+                else:
+                    draft.enter(RunState.ZOMBIE, event, f"{new.worker} began the same work")
+
+    # ----------------------------------------------------------------------------------------------- handlers
+
+    def step(self, event: Event) -> None:
+        if event.connector is None or event.task is None:
+            return
+        draft = self._find(event)
+        if event.data.get("step") in ("stop", "cancel"):
+            if draft is not None and draft.open and event.data["step"] == "cancel":
+                draft.enter(RunState.ZOMBIE, event)
+            return
+        draft = draft or self._create(event, RunState.STARTING)
+        if event.producer_epoch is not None and draft.open:
+            draft.producer_epoch = event.producer_epoch
+
+    def state(self, event: Event) -> None:
+        if event.connector is None:
+            return
+        state = State(str(event.data.get("state")))
+        draft = self._find(event)
+        if state in _GONE_STATES:
+            if draft is not None and draft.open:
+                draft.end(event.time_ms)
+            return
+        run_state = _LIVE_STATES[state]
+        if draft is None:
+            draft = self._create(event, run_state)
+        elif draft.open and draft.state is not RunState.ZOMBIE:
+            draft.enter(run_state, event)
+        elif draft.open and run_state is RunState.FAILED:
+            draft.end(event.time_ms)  # a zombie that failed
+        if event.producer_epoch is not None:
+            draft.producer_epoch = event.producer_epoch
+
+    def ended(self, event: Event) -> None:
+        draft = self._find(event)
+        if draft is None:
+            return
+        if not draft.open:
+            if draft.fenced_ms is None and draft.state is not RunState.FAILED:
+                draft.linger(event)
+        elif draft.state is not RunState.FAILED:
+            draft.end(event.time_ms)
+
+    def fenced(self, event: Event) -> None:
+        draft = self._find(event)
+        if draft is None:
+            return
+        draft.fenced_ms = event.time_ms
+        if draft.open and draft.state is RunState.ZOMBIE:
+            draft.end(event.time_ms)
+
+    def committed(self, event: Event) -> None:
+        draft = self._find(event)
+        if draft is not None and event.producer_epoch is not None and draft.producer_epoch is None:
+            draft.producer_epoch = event.producer_epoch
+
+    def worker_started(self, event: Event) -> None:
+        self._end_all(event, zombies=True)
+        self.current.pop(event.worker or "", None)
+        if event.worker is not None and event.data.get("url"):
+            self.urls[event.worker] = str(event.data["url"])
+
+    def worker_stopped(self, event: Event) -> None:
+        self._end_all(event, zombies=False)
+
+    def cluster_stopped(self, event: Event) -> None:
+        for draft in self.drafts:
+            draft.end(event.time_ms)
+
+    def _end_all(self, event: Event, *, zombies: bool) -> None:
+        for draft in self._open(event.worker):
+            if zombies or draft.state is not RunState.ZOMBIE:
+                draft.end(event.time_ms)
+
+    def fault(self, event: Event) -> None:
+        if event.data.get("fault") == "kill":
+            for draft in self._open(event.worker):
+                if draft.task is None:
+                    draft.end(event.time_ms)
+            self._bereave(event.worker, event, "its worker was killed")
+
+    def member_lost(self, event: Event) -> None:
+        self._bereave(event.worker, event, event.cause or "its worker lost its membership")
+
+    def _bereave(self, worker: str | None, event: Event, cause: str) -> None:
+        """The group has taken the work of a worker: what runs is a zombie, what failed is over."""
+        for draft in self._open(worker):
+            if draft.state is RunState.FAILED:
+                draft.end(event.time_ms)
+            else:
+                draft.enter(RunState.ZOMBIE, event, cause)
+
+    def assigned(self, event: Event) -> None:
+        """A leader divided work among members: whoever is not one of them has lost his."""
+        members = event.data.get("members")
+        if not isinstance(members, Mapping):
+            return
+        for worker in sorted(self.urls):
+            if self.urls[worker] not in members and worker != event.worker:
+                self._bereave(worker, event, "the group went on without its worker")
+
+    def rebalanced(self, event: Event) -> None:
+        """A worker knows its work: what is not on the list and failed is gone, a zombie on the list is back."""
+        tasks, connectors = event.data.get("tasks"), event.data.get("connectors")
+        if not isinstance(tasks, (list, tuple)) or not isinstance(connectors, (list, tuple)):
+            return
+        mine = {task_of(task) for task in tasks} | {str(connector) for connector in connectors}
+        for draft in self._open(event.worker):
+            work = draft.connector if draft.task is None else TaskId(draft.connector, draft.task)
+            if work not in mine and draft.state is RunState.FAILED:
+                draft.end(event.time_ms)
+            elif work in mine and draft.state is RunState.ZOMBIE and not self._runs_elsewhere(draft):
+                before = next((s.state for s in reversed(draft.segments) if s.state is not RunState.ZOMBIE), None)
+                draft.enter(before or RunState.RUNNING, event, "its worker came back in time")
+
+    def _runs_elsewhere(self, draft: _Draft) -> bool:
+        return any(
+            other is not draft and (other.connector, other.task) == (draft.connector, draft.task)
+            for worker in sorted(self.current)
+            for other in self._open(worker)
+        )
+
+    def deleted(self, event: Event) -> None:
+        for worker in sorted(self.current):
+            for draft in self._open(worker):
+                if draft.connector == event.connector and draft.state is RunState.FAILED:
+                    draft.end(event.time_ms)
+
+
+_HANDLERS: Mapping[EventKind, Any] = {
+    EventKind.TASK_STEP: _Fold.step,
+    EventKind.TASK_STATE: _Fold.state,
+    EventKind.CONNECTOR_STATE: _Fold.state,
+    EventKind.TASK_ENDED: _Fold.ended,
+    EventKind.PRODUCER_FENCED: _Fold.fenced,
+    EventKind.TRANSACTION_COMMITTED: _Fold.committed,
+    EventKind.WORKER_STARTED: _Fold.worker_started,
+    EventKind.WORKER_STOPPED: _Fold.worker_stopped,
+    EventKind.WORKER_FAILED: _Fold.worker_stopped,
+    EventKind.CLUSTER_STOPPED: _Fold.cluster_stopped,
+    EventKind.FAULT_INJECTED: _Fold.fault,
+    EventKind.MEMBER_LOST: _Fold.member_lost,
+    EventKind.ASSIGNMENT_COMPUTED: _Fold.assigned,
+    EventKind.REBALANCE_COMPLETED: _Fold.rebalanced,
+    EventKind.CONNECTOR_DELETED: _Fold.deleted,
+}

@@ -1,0 +1,190 @@
+"""Causal sentences: what followed from what, in the order it began. Pure.
+
+A sentence says only what the events show; a part whose event is missing is left out, never guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+
+from connectx.history.failovers import REJECTIONS, Failover, Move, failovers
+from connectx.history.rebalances import Rebalance, rebalances
+from connectx.history.runs import Run, RunState, runs
+from connectx.history.words import duration, first_line, listing, plural
+from connectx.model.events import Event, EventKind
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """One sentence, without a full stop.
+
+    `kind` is the fault (kill, stop, pause, stall, partition, add_worker), or one of leader, task_failed, worker_failed
+    and fenced.
+    """
+
+    time_ms: int
+    seq: int
+    kind: str
+    worker: str | None
+    sentence: str
+
+    def __str__(self) -> str:
+        return self.sentence
+
+
+def stories(events: Iterable[Event]) -> list[Story]:
+    """All stories of a history, in the order in which they began."""
+    listed = list(events)
+    all_runs = runs(listed)
+    rounds = [round_ for round_ in rebalances(listed) if round_.generation is not None]
+    after_faults = failovers(listed)
+    explained = {event.seq for failover in after_faults for event in failover.rejections}
+    told = [Story(f.time_ms, f.seq, f.fault, f.worker, failover_story(f)) for f in after_faults]
+    told.extend(_newcomers(listed, all_runs, rounds))
+    told.extend(_leader_changes(rounds))
+    told.extend(_failures(listed, all_runs))
+    told.extend(
+        Story(event.time_ms, event.seq, "fenced", event.worker, _rejection(event))
+        for event in listed
+        if event.kind in REJECTIONS and event.seq not in explained
+    )
+    return sorted(told, key=lambda story: (story.time_ms, story.seq))
+
+
+# ------------------------------------------------------------------------------------------------- failovers
+
+_OPENINGS = {
+    "kill": "was killed",
+    "stop": "was stopped",
+    "pause": "was paused",
+    "stall": "stalled (heartbeats stopped)",
+    "partition": "was cut off from Kafka",
+}
+_NOUNS = {"kill": "kill", "stop": "stop", "pause": "pause", "stall": "stall", "partition": "cut"}
+_ENDS = {"pause": "resumed", "stall": "resumed", "partition": "was connected again"}
+
+
+def failover_story(failover: Failover) -> str:
+    """One failover in a sentence, without a full stop."""
+    held = listing(failover.held) if failover.held else "no task"
+    parts = [f"{failover.worker} {_OPENINGS[failover.fault]} while it ran {held}"]
+    parts.extend(_noticing(failover))
+    parts.extend(_moving(failover))
+    parts.extend(_aftermath(failover))
+    return "; ".join(parts)
+
+
+def _noticing(failover: Failover) -> Iterator[str]:
+    noticed = failover.noticed
+    if noticed is None or failover.detected_ms is None:
+        return
+    yield f"the group went on without it after {duration(failover.detected_ms)}, generation {noticed.generation}"
+    if noticed.delay_ms and noticed.lost:
+        yield f"its work waited up to {duration(noticed.delay_ms)} for its return"
+
+
+def _moving(failover: Failover) -> Iterator[str]:
+    def where(move: Move) -> tuple[str, int, int, int]:
+        epochs = (-1, -1) if move.from_epoch is None or move.to_epoch is None else (move.from_epoch, move.to_epoch)
+        return (move.to_worker, move.generation or -1, *epochs)
+
+    for (to_worker, generation, from_epoch, to_epoch), group in groupby(failover.moves, where):
+        moves = list(group)
+        verb = "started again on" if to_worker == failover.worker else "moved to"
+        text = f"{listing([move.task for move in moves])} {verb} {to_worker}"
+        text += f" (generation {generation})" if generation >= 0 else ""
+        text += f", epoch {from_epoch} to {to_epoch}" if to_epoch >= 0 else ""
+        took = duration(moves[-1].time_ms - failover.time_ms)
+        yield f"{text}, and ran {took} after the {_NOUNS[failover.fault]}"
+    if failover.kept:
+        yield f"{listing(failover.kept)} went on there, because it was back in time"
+    moved = {move.task for move in failover.moves} | set(failover.kept)
+    missing = [task for task in failover.held if task not in moved]
+    if missing:
+        yield f"nothing shows that {listing(missing)} {'has' if len(missing) == 1 else 'have'} run since"
+
+
+def _aftermath(failover: Failover) -> Iterator[str]:
+    if failover.ended_ms is not None and failover.fault in _ENDS:
+        yield f"{failover.worker} {_ENDS[failover.fault]} after {duration(failover.ended_ms - failover.time_ms)}"
+    if failover.zombie_ms >= 100:
+        yield f"{failover.worker} went on as a zombie for {duration(failover.zombie_ms)}"
+    for event in failover.aborted:
+        records = event.data.get("records")
+        what = f" of {plural(records, 'record')}" if isinstance(records, int) and records else ""
+        yield f"an open transaction{what} of {failover.worker} was aborted"
+    yield from dict.fromkeys(_rejection(event) for event in failover.rejections)
+
+
+def _rejection(event: Event) -> str:
+    """A write that was refused, by the broker (producer epoch) or by the sink's group or target."""
+    owner = f"{event.worker}'s"
+    if event.kind is EventKind.COMMIT_REFUSED:
+        reason = first_line(str(event.data.get("reason") or event.cause))
+        return f"{owner} commit for {_task(event)} was refused" + (f" ({reason})" if reason else "")
+    epoch = "" if event.producer_epoch is None else f" at epoch {event.producer_epoch}"
+    return f"{owner} write for {_task(event)}{epoch} was rejected"
+
+
+# ---------------------------------------------------------------------------------------------- other stories
+
+
+def _newcomers(events: Sequence[Event], all_runs: Sequence[Run], rounds: Sequence[Rebalance]) -> Iterator[Story]:
+    faults = [event for event in events if event.kind is EventKind.FAULT_INJECTED]
+    for event in faults:
+        if event.data.get("fault") == "add_worker" and event.worker is not None:
+            until_seq = next((later.seq for later in faults if later.seq > event.seq), len(events) + events[0].seq)
+            sentence = _newcomer(event, until_seq, all_runs, rounds)
+            yield Story(event.time_ms, event.seq, "add_worker", event.worker, sentence)
+
+
+def _newcomer(event: Event, until_seq: int, all_runs: Sequence[Run], rounds: Sequence[Rebalance]) -> str:
+    """What a new worker took over before the next fault."""
+    worker = event.worker or ""
+    joined = next((r for r in rounds if worker in r.members and (r.end_ms or 0) >= event.time_ms), None)
+    if joined is None:
+        return f"{worker} was added and has not joined the group"
+    parts = [f"{worker} was added and joined the group in generation {joined.generation}"]
+    taken = [
+        run
+        for run in all_runs
+        if run.worker == worker and run.task is not None and event.seq < run.segments[0].seq < until_seq
+    ]
+    for run in taken:
+        before = [r for r in all_runs if r.task_id == run.task_id and r is not run and r.start_ms < run.start_ms]
+        text = f"it took over {run.name}" + (f" from {before[-1].worker}" if before else "")
+        text += f" (generation {run.generation})" if run.generation is not None else ""
+        epochs = (before[-1].producer_epoch if before else None, run.producer_epoch)
+        parts.append(text + (f", epoch {epochs[0]} to {epochs[1]}" if None not in epochs else ""))
+    if not taken:
+        parts.append("no task moved to it")
+    return "; ".join(parts)
+
+
+def _leader_changes(rounds: Sequence[Rebalance]) -> Iterator[Story]:
+    for before, after in pairwise(round_ for round_ in rounds if round_.leader is not None):
+        if before.leader != after.leader:
+            gone = "" if before.leader in after.members else ", which was not in the group any more"
+            sentence = f"{after.leader} leads from generation {after.generation} on, in place of {before.leader}{gone}"
+            yield Story(after.end_ms or after.start_ms, after.seq, "leader", after.leader, sentence)
+
+
+def _failures(events: Sequence[Event], all_runs: Sequence[Run]) -> Iterator[Story]:
+    """Failures of tasks, except of zombies and fenced ones, which their failover tells; and failures of workers."""
+    traces = {event.seq: str(event.data.get("trace") or "") for event in events if event.kind is EventKind.TASK_STATE}
+    for run in all_runs:
+        for segment in run.segments:
+            if segment.state is RunState.FAILED and run.fenced_ms is None and run.task is not None:
+                why = first_line(traces.get(segment.seq, "")) or "no reason was given"
+                sentence = f"{run.name} failed on {run.worker}: {why}"
+                yield Story(segment.start_ms, segment.seq, "task_failed", run.worker, sentence)
+    for event in events:
+        if event.kind is EventKind.WORKER_FAILED:
+            why = first_line(str(event.data.get("error") or event.cause)) or "no reason was given"
+            yield Story(event.time_ms, event.seq, "worker_failed", event.worker, f"{event.worker} failed: {why}")
+
+
+def _task(event: Event) -> str:
+    return f"{event.connector}-{event.task}"

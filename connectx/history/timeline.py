@@ -1,0 +1,287 @@
+"""Geometry of the timeline: rows per worker, bars in lanes, rebalance bands, marks. Pure, in milliseconds and lanes.
+
+The SVG, the plotly figure and panels draw the same `Timeline`; what an element says on hover or focus is decided here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from connectx.history.facts import WorkerState, worker_states
+from connectx.history.rebalances import Rebalance, rebalances
+from connectx.history.runs import Run, RunState, Segment, runs
+from connectx.history.words import duration, listing
+from connectx.model.events import Event, EventKind
+
+
+class MarkKind(StrEnum):
+    """Moments that get a sign of their own."""
+
+    FAULT = "fault"
+    FENCED = "fenced"
+    ABORTED = "aborted"
+
+
+@dataclass(frozen=True, slots=True)
+class BarPart:
+    """A span of one state within a bar, clipped to the window; `title` is its sentence."""
+
+    state: RunState
+    start_ms: int
+    end_ms: int
+    seq: int
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One run of a task, or of a connector (`task` None), in a lane of its worker's row."""
+
+    connector: str
+    task: int | None
+    label: str
+    lane: int
+    start_ms: int
+    end_ms: int
+    is_open: bool
+    parts: tuple[BarPart, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A moment; `lane` None: it belongs to the whole row, otherwise to the task lane."""
+
+    kind: MarkKind
+    time_ms: int
+    lane: int | None
+    seq: int
+    title: str
+    task: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One worker. `bars` lie in `task_lanes` lanes, `connector_bars` in `connector_lanes` thinner ones below."""
+
+    worker: str
+    state: WorkerState
+    is_leader: bool
+    task_lanes: int
+    connector_lanes: int
+    bars: tuple[Bar, ...]
+    connector_bars: tuple[Bar, ...]
+    marks: tuple[Mark, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """A rebalance across all rows."""
+
+    generation: int | None
+    start_ms: int
+    end_ms: int
+    seq: int
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """What is drawn between `start_ms` and `end_ms`. `connectors` is the order of first appearance: their colours."""
+
+    start_ms: int
+    end_ms: int
+    rows: tuple[Row, ...]
+    bands: tuple[Band, ...]
+    connectors: tuple[str, ...]
+
+
+def timeline(events: Iterable[Event], *, now_ms: int | None = None, window_ms: int | None = None) -> Timeline:
+    """Lay out a history.
+
+    Args:
+        events: in order.
+        now_ms: end of the window; open bars reach to it. Default: the last event.
+        window_ms: length of the window; default: from the first event on.
+    """
+    listed = list(events)
+    end_ms = now_ms if now_ms is not None else (listed[-1].time_ms if listed else 0)
+    start_ms = end_ms - window_ms if window_ms is not None else (listed[0].time_ms if listed else 0)
+    window = _Window(min(start_ms, end_ms), end_ms)
+    all_runs = runs(listed)
+    rounds = rebalances(listed)
+    states = worker_states(listed)
+    leader = next((round_.leader for round_ in reversed(rounds) if round_.generation is not None), None)
+    marks = [event for event in listed if _mark_kind(event) is not None and window.holds(event.time_ms)]
+    rows = [
+        _row(
+            worker,
+            state,
+            worker == leader and not state.is_gone,
+            [run for run in all_runs if run.worker == worker],
+            [event for event in marks if event.worker == worker],
+            window,
+        )
+        for worker, state in states.items()
+    ]
+    bands = [_band(round_, window) for round_ in rounds if window.meets(round_.start_ms, round_.end_ms)]
+    return Timeline(window.start_ms, window.end_ms, tuple(rows), tuple(bands), connectors_in_order(listed))
+
+
+def connectors_in_order(events: Iterable[Event]) -> tuple[str, ...]:
+    """Connectors by first appearance; a newcomer never changes the place of another."""
+    return tuple(dict.fromkeys(event.connector for event in events if event.connector is not None))
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    start_ms: int
+    end_ms: int
+
+    def holds(self, time_ms: int) -> bool:
+        return self.start_ms <= time_ms <= self.end_ms
+
+    def meets(self, start_ms: int, end_ms: int | None) -> bool:
+        return start_ms <= self.end_ms and (end_ms is None or end_ms >= self.start_ms)
+
+    def clip(self, time_ms: int | None) -> int:
+        return self.end_ms if time_ms is None else min(max(time_ms, self.start_ms), self.end_ms)
+
+
+def _row(
+    worker: str, state: WorkerState, is_leader: bool, own: Sequence[Run], marks: Sequence[Event], window: _Window
+) -> Row:
+    seen = [run for run in own if window.meets(run.start_ms, run.end_ms)]
+    bars, task_lanes, lane_of = _packed([run for run in seen if run.task is not None], marks, window)
+    connector_bars, connector_lanes, _ = _packed([run for run in seen if run.task is None], (), window)
+    return Row(
+        worker=worker,
+        state=state,
+        is_leader=is_leader,
+        task_lanes=task_lanes,
+        connector_lanes=connector_lanes,
+        bars=bars,
+        connector_bars=connector_bars,
+        marks=tuple(_mark(event, own, lane_of) for event in marks),
+    )
+
+
+def _packed(of: Sequence[Run], marks: Sequence[Event], window: _Window) -> tuple[tuple[Bar, ...], int, dict[Run, int]]:
+    """Give each run the lane its task had before when that is free, else the lowest free one."""
+    free_from: list[int] = []
+    home: dict[str, int] = {}
+    lanes: dict[Run, int] = {}
+    for run in sorted(of, key=lambda run: (run.start_ms, run.name, run.instance or 0)):
+        start, end = window.clip(run.start_ms), window.clip(run.end_ms)
+        lane = home.get(run.name)
+        if lane is None or free_from[lane] > start:
+            lane = next((number for number, free in enumerate(free_from) if free < start), len(free_from))
+        if lane == len(free_from):
+            free_from.append(start)
+        free_from[lane] = max(end, start + 1)
+        home[run.name] = lane
+        lanes[run] = lane
+    return tuple(_bar(run, lane, marks, window) for run, lane in lanes.items()), len(free_from), lanes
+
+
+def _bar(run: Run, lane: int, marks: Sequence[Event], window: _Window) -> Bar:
+    parts = tuple(
+        BarPart(
+            segment.state,
+            window.clip(segment.start_ms),
+            window.clip(segment.end_ms),
+            segment.seq,
+            _part_title(run, segment, marks, window),
+        )
+        for segment in run.segments
+        if window.meets(segment.start_ms, segment.end_ms)
+    )
+    start_ms, end_ms = window.clip(run.start_ms), window.clip(run.end_ms)
+    return Bar(run.connector, run.task, run.name, lane, start_ms, end_ms, run.end_ms is None, parts)
+
+
+def _part_title(run: Run, segment: Segment, marks: Sequence[Event], window: _Window) -> str:
+    facts = [f"{run.name} on {run.worker}: {segment.state.value}"]
+    if run.generation is not None:
+        facts.append(f"generation {run.generation}")
+    if run.producer_epoch is not None:
+        facts.append(f"epoch {run.producer_epoch}")
+    end_ms = window.end_ms if segment.end_ms is None else segment.end_ms
+    facts.append(f"{'for' if segment.end_ms is None else 'lasted'} {duration(max(end_ms - segment.start_ms, 0))}")
+    sentence = ", ".join(facts)
+    if segment.cause:
+        sentence += f"; {segment.cause}"
+    rejected = [event for event in marks if _is_about(event, run) and _mark_kind(event) is MarkKind.FENCED]
+    if segment is run.segments[-1] and rejected:
+        sentence += f"; {_rejection(rejected[-1])}"
+    return sentence
+
+
+def _is_about(event: Event, run: Run) -> bool:
+    end_ms = run.end_ms
+    return (
+        (event.connector, event.task) == (run.connector, run.task)
+        and run.start_ms <= event.time_ms
+        and (end_ms is None or event.time_ms <= end_ms)
+    )
+
+
+# ------------------------------------------------------------------------------------------------ marks and bands
+
+
+def _mark_kind(event: Event) -> MarkKind | None:
+    match event.kind:
+        case EventKind.FAULT_INJECTED:
+            return MarkKind.FAULT
+        case EventKind.PRODUCER_FENCED | EventKind.COMMIT_REFUSED:
+            return MarkKind.FENCED
+        case EventKind.TRANSACTION_ABORTED:
+            return MarkKind.ABORTED
+        case _:
+            return None
+
+
+def _mark(event: Event, own: Sequence[Run], lane_of: dict[Run, int]) -> Mark:
+    kind = _mark_kind(event)
+    assert kind is not None
+    about = [run for run in own if _is_about(event, run) and run in lane_of]
+    lane = lane_of[about[0]] if about else None
+    name = None if event.connector is None else f"{event.connector}-{event.task}"
+    return Mark(kind, event.time_ms, lane, event.seq, _mark_title(event, kind), name)
+
+
+def _mark_title(event: Event, kind: MarkKind) -> str:
+    about = f"{event.connector}-{event.task} on {event.worker}"
+    match kind:
+        case MarkKind.FAULT:
+            return f"fault: {event.data.get('fault', 'unknown')} {event.worker}"
+        case MarkKind.FENCED:
+            return f"{about}: {_rejection(event)}"
+        case MarkKind.ABORTED:
+            reason = event.data.get("reason") or event.cause
+            return f"{about}: a transaction was aborted" + (f", {reason}" if reason else "")
+
+
+def _rejection(event: Event) -> str:
+    """What was refused: a producer by the broker, or a sink's commit by its group or target."""
+    if event.kind is EventKind.COMMIT_REFUSED:
+        reason = event.data.get("reason") or event.cause
+        return "its commit was refused" + (f": {reason}" if reason else "")
+    if event.producer_epoch is None:
+        return "its write was rejected"
+    return f"its write at epoch {event.producer_epoch} was rejected"
+
+
+def _band(round_: Rebalance, window: _Window) -> Band:
+    end_ms = window.clip(round_.end_ms)
+    took = duration(max((window.end_ms if round_.end_ms is None else round_.end_ms) - round_.start_ms, 0))
+    if round_.generation is None:
+        title = f"rebalance under way for {took}: {round_.cause}"
+    else:
+        members = listing(round_.members)
+        title = f"generation {round_.generation}, {took}, {members}"
+        title += f"; leader {round_.leader}" if round_.leader else ""
+        title += f"; {round_.cause}" if round_.cause else ""
+        title += f"; lost work waits {duration(round_.delay_ms)}" if round_.delay_ms and round_.lost else ""
+    return Band(round_.generation, window.clip(round_.start_ms), end_ms, round_.seq, title)
