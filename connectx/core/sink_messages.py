@@ -1,0 +1,368 @@
+"""Stimuli and effects of one sink task's loop.
+
+The driver runs the effects of a step in order; the last one that has an answer is answered by a stimulus, and until
+then nothing else is asked for. Two kinds of stimuli come in between, while a Poll is outstanding: rebalances of the
+consumer group (their effects must be carried out before the group goes on), and outcomes of CommitOffsets that does
+not wait. What both loops share (begin, pause, resume, stop, cancel, reports) is in `source_messages`.
+
+Every effect that depends on the assignment carries `epoch`, which grows with each change of it; the answer brings it
+back, and an answer from an older epoch changes nothing. `ranges` are per partition the first offset and the offset
+behind the last one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from connectx.core.source_messages import (
+    AwaitCommand,
+    Begin,
+    CancelRequested,
+    EffectFailed,
+    PauseRequested,
+    ReportFailed,
+    ReportState,
+    ReportStopped,
+    ResumeRequested,
+    StartPlugin,
+    StopPlugin,
+    StopRequested,
+)
+from connectx.model.events import Transition
+from connectx.model.ids import TopicPartition
+
+__all__ = [
+    "AwaitCommand",
+    "Begin",
+    "CancelRequested",
+    "ClosePartitions",
+    "CommitFailed",
+    "CommitOffsets",
+    "CommitOutcome",
+    "EffectFailed",
+    "EndsKnown",
+    "Fetched",
+    "FetchedNothing",
+    "Flush",
+    "FlushFailed",
+    "Flushed",
+    "JoinGroup",
+    "LeaveGroup",
+    "Offsets",
+    "OffsetsCommitted",
+    "OpenFailed",
+    "OpenPartitions",
+    "Opened",
+    "Partitions",
+    "PartitionsAssigned",
+    "PartitionsLost",
+    "PartitionsRevoked",
+    "PausePartitions",
+    "PauseRequested",
+    "Poll",
+    "Put",
+    "PutDone",
+    "PutFailed",
+    "PutRefused",
+    "QueryEnds",
+    "Ranges",
+    "ReadBacklog",
+    "Rebalance",
+    "ReportFailed",
+    "ReportState",
+    "ReportStopped",
+    "ResumePartitions",
+    "ResumeRequested",
+    "Seek",
+    "SinkEffect",
+    "SinkRequest",
+    "SinkStarted",
+    "SinkStep",
+    "SinkStimulus",
+    "StartPlugin",
+    "StopPlugin",
+    "StopRequested",
+]
+
+Offsets = Mapping[TopicPartition, int]
+Ranges = Mapping[TopicPartition, tuple[int, int]]
+Partitions = tuple[TopicPartition, ...]
+
+# ---------------------------------------------------------------------------------------------------- effects
+
+
+@dataclass(frozen=True, slots=True)
+class JoinGroup:
+    """Create the consumer and subscribe. No answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Poll:
+    """Poll the consumer for at most `timeout_ms`; answered by Fetched or FetchedNothing."""
+
+    epoch: int
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class OpenPartitions:
+    """Call the plugin's open; answered by Opened or OpenFailed. Part of a rebalance."""
+
+    epoch: int
+    partitions: Partitions
+
+
+@dataclass(frozen=True, slots=True)
+class ClosePartitions:
+    """Call the plugin's close. No answer, failures are logged."""
+
+    partitions: Partitions
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Convert and put the records of these partitions at hand; answered by PutDone, PutFailed or PutRefused."""
+
+    epoch: int
+    ranges: Ranges
+
+
+@dataclass(frozen=True, slots=True)
+class Flush:
+    """Call the plugin's flush; answered by Flushed or FlushFailed."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitOffsets:
+    """Commit to the consumer group; answered by OffsetsCommitted or CommitFailed.
+
+    `wait` is set while partitions are given up: the answer comes at once, not at some later poll.
+    """
+
+    sequence: int
+    offsets: Offsets
+    wait: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Seek:
+    """Go on reading at these offsets; while partitions are being opened, start there. No answer."""
+
+    offsets: Offsets
+
+
+@dataclass(frozen=True, slots=True)
+class PausePartitions:
+    """Fetch nothing of these partitions. No answer."""
+
+    partitions: Partitions
+
+
+@dataclass(frozen=True, slots=True)
+class ResumePartitions:
+    """Fetch these partitions again. No answer."""
+
+    partitions: Partitions
+
+
+@dataclass(frozen=True, slots=True)
+class QueryEnds:
+    """Ask for the last stable offsets; answered by EndsKnown."""
+
+    epoch: int
+    partitions: Partitions
+
+
+@dataclass(frozen=True, slots=True)
+class ReadBacklog:
+    """Let Spark read and convert these ranges while the consumer is paused; answered by Fetched."""
+
+    epoch: int
+    ranges: Ranges
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveGroup:
+    """Close the consumer. No answer, failures are logged."""
+
+
+SinkEffect = (
+    AwaitCommand
+    | StartPlugin
+    | JoinGroup
+    | Poll
+    | OpenPartitions
+    | ClosePartitions
+    | Put
+    | Flush
+    | CommitOffsets
+    | Seek
+    | PausePartitions
+    | ResumePartitions
+    | QueryEnds
+    | ReadBacklog
+    | StopPlugin
+    | LeaveGroup
+    | ReportState
+    | ReportFailed
+    | ReportStopped
+)
+
+# ---------------------------------------------------------------------------------------------------- stimuli
+
+
+@dataclass(frozen=True, slots=True)
+class SinkStarted:
+    """The plugin runs: answer to StartPlugin."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsAssigned:
+    """The group gave partitions to this member; `positions` are the group's offsets, or where its reset policy says."""
+
+    positions: Offsets
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsRevoked:
+    """The group takes partitions away; this member owns them until the effects of this stimulus are done."""
+
+    partitions: Partitions
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsLost:
+    """This member was dropped from the group: others may own the partitions already."""
+
+    partitions: Partitions
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """Answer to OpenPartitions: offsets that the target holds, where it holds any."""
+
+    epoch: int
+    offsets: Offsets
+
+
+@dataclass(frozen=True, slots=True)
+class OpenFailed:
+    """Answer to OpenPartitions: the task fails."""
+
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """Records came, or it is known that none lie below some offset.
+
+    `ranges` holds partitions with records, `ends` those where only the position moved (transaction markers); `full`
+    tells that the batch reached its limit, so there may be a backlog.
+    """
+
+    epoch: int
+    ranges: Ranges
+    ends: Offsets = field(default_factory=dict)
+    full: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedNothing:
+    """The poll's time is over."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class EndsKnown:
+    """Answer to QueryEnds: the last stable offsets; empty when they could not be found out in time."""
+
+    epoch: int
+    ends: Offsets
+
+
+@dataclass(frozen=True, slots=True)
+class PutDone:
+    """The plugin took the batch: `records` put, `skipped` dropped because of `skip_reason` (errors.tolerance)."""
+
+    epoch: int
+    records: int
+    skipped: int = 0
+    skip_reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PutFailed:
+    """The plugin did not take the batch; `retriable` says that it may take the same batch later."""
+
+    epoch: int
+    retriable: bool
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class PutRefused:
+    """An exactly-once target holds other offsets than the batch of `records` starts at: `committed`."""
+
+    epoch: int
+    committed: Offsets
+    error: str
+    records: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Flushed:
+    """Answer to Flush: all that was put is durable."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlushFailed:
+    """Answer to Flush: what was put since the last commit may be lost."""
+
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsCommitted:
+    """Answer to CommitOffsets."""
+
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommitFailed:
+    """Answer to CommitOffsets; `not_owner` when the group says that this member no longer belongs to it."""
+
+    sequence: int
+    error: str
+    not_owner: bool = False
+
+
+Rebalance = PartitionsAssigned | PartitionsRevoked | PartitionsLost | Opened | OpenFailed
+CommitOutcome = OffsetsCommitted | CommitFailed
+SinkRequest = StopRequested | PauseRequested | ResumeRequested | CancelRequested
+SinkStimulus = (
+    Begin
+    | SinkStarted
+    | Rebalance
+    | Fetched
+    | FetchedNothing
+    | EndsKnown
+    | PutDone
+    | PutFailed
+    | PutRefused
+    | Flushed
+    | FlushFailed
+    | CommitOutcome
+    | EffectFailed
+    | SinkRequest
+)
+
+
+@dataclass(slots=True)
+class SinkStep:
+    """Outcome of handling one stimulus, in order."""
+
+    transitions: list[Transition] = field(default_factory=list)
+    effects: list[SinkEffect] = field(default_factory=list)

@@ -1,0 +1,137 @@
+"""How far a sink task has come in each partition that it owns: read, put, committed.
+
+Decides which offsets may be committed and what a batch must start at. It never decides when. Mirrors the offset maps
+of Kafka Connect's WorkerSinkTask (currentOffsets, lastCommittedOffsets) and its commit sequence numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from connectx.core.sink_messages import Fetched, Offsets, Partitions
+from connectx.model.ids import TopicPartition
+
+
+@dataclass(slots=True)
+class Batch:
+    """Records of one topic at hand. `ranges` start at the position, so they lie without gaps behind what was put."""
+
+    ranges: dict[TopicPartition, tuple[int, int]]
+    attempts: int = 0
+    retry_at_ms: int = 0
+
+    @property
+    def ends(self) -> dict[TopicPartition, int]:
+        """The offsets behind the batch."""
+        return {partition: end for partition, (_, end) in self.ranges.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A commit whose outcome is not known yet."""
+
+    sequence: int
+    offsets: dict[TopicPartition, int]
+    records: int
+    sent_ms: int
+
+
+@dataclass(slots=True)
+class Progress:
+    """Offsets by owned partition.
+
+    `positions` is the offset behind the last record put, `reached` the one below which nothing is left to put (the
+    same, or behind transaction markers), `committed` what the consumer group holds. `put_records` counts what was put
+    and is in no commit yet.
+    """
+
+    positions: dict[TopicPartition, int] = field(default_factory=dict)
+    reached: dict[TopicPartition, int] = field(default_factory=dict)
+    committed: dict[TopicPartition, int] = field(default_factory=dict)
+    put_records: int = 0
+    sequence: int = 0
+    commit: Commit | None = None
+
+    @property
+    def owned(self) -> Partitions:
+        """Partitions that this task owns, sorted."""
+        return tuple(sorted(self.positions))
+
+    def own(self, positions: Offsets) -> None:
+        """Partitions were assigned; their positions are what the group holds."""
+        for offsets in (self.positions, self.reached, self.committed):
+            offsets.update(positions)
+
+    def disown(self, partitions: Partitions) -> None:
+        """Partitions were taken away."""
+        for offsets in (self.positions, self.reached, self.committed):
+            for partition in partitions:
+                offsets.pop(partition, None)
+        if not self.positions:
+            self.put_records = 0
+
+    def move(self, offsets: Offsets) -> dict[TopicPartition, int]:
+        """Go on at these offsets, where the partition is owned; returns those that differ from the position."""
+        moved = {p: offset for p, offset in sorted(offsets.items()) if self.positions.get(p, offset) != offset}
+        self.positions |= moved
+        self.reached |= moved
+        return moved
+
+    def take(self, fetched: Fetched) -> list[Batch] | None:
+        """Batches of one topic each, or None when records lie below what was reached: they must be fetched again."""
+        ranges = {p: fetched.ranges[p] for p in sorted(fetched.ranges) if p in self.positions}
+        if any(first < self.reached[partition] for partition, (first, _) in ranges.items()):
+            return None
+        for partition, end in fetched.ends.items():
+            if partition in self.positions and partition not in ranges:
+                self.reached[partition] = max(self.reached[partition], end)
+        return [
+            Batch({p: (self.positions[p], end) for p, (_, end) in ranges.items() if p.topic == topic})
+            for topic in sorted({partition.topic for partition in ranges})
+        ]
+
+    def put(self, batch: Batch, records: int) -> None:
+        """The target took a batch."""
+        self.positions |= batch.ends
+        self.reached |= batch.ends
+        self.put_records += records
+
+    def rewind(self) -> None:
+        """What was put since the last commit may be lost: go back there."""
+        self.positions, self.reached = dict(self.committed), dict(self.committed)
+        self.put_records = 0
+
+    def uncommitted(self, partitions: Partitions) -> dict[TopicPartition, int]:
+        """What can be committed of these partitions now."""
+        return {p: self.reached[p] for p in partitions if self.reached[p] != self.committed[p]}
+
+    def begin_commit(self, partitions: Partitions, now_ms: int) -> Commit:
+        """Number a commit of everything that was put in these partitions."""
+        self.sequence += 1
+        self.commit = Commit(self.sequence, self.uncommitted(partitions), self.put_records, now_ms)
+        self.put_records = 0
+        return self.commit
+
+    def end_commit(self, sequence: int, *, committed: bool) -> Commit | None:
+        """Note the outcome; None when this commit is no longer waited for."""
+        commit = self.commit
+        if commit is None or commit.sequence != sequence:
+            return None
+        if committed:
+            self.commit = None
+            self.committed |= {p: offset for p, offset in commit.offsets.items() if p in self.committed}
+        else:
+            self.forget_commit()
+        return commit
+
+    def forget_commit(self) -> None:
+        """Its outcome, if it ever comes, is too late to count."""
+        if self.commit is not None:
+            self.put_records += self.commit.records
+            self.commit = None
+
+
+def named(offsets: Mapping[TopicPartition, int]) -> dict[str, int]:
+    """Offsets by the partition's name, as events carry them."""
+    return {str(partition): offsets[partition] for partition in sorted(offsets)}

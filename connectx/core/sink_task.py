@@ -1,0 +1,399 @@
+"""The loop of one sink task: when to poll, put, flush, commit, retry, pause and end, and what a rebalance takes away.
+
+It decides which offsets may be committed: those of partitions that the task owns, and only behind records that were
+put. It never sees records, Kafka, Spark or the target. Mirrors Kafka Connect's WorkerSinkTask, with three additions:
+ranges of offsets in place of records, an exactly-once target whose own offsets rule, and a backlog read by Spark.
+
+Positions move after a successful put. At-least-once: what was put is flushed, then committed to the consumer group.
+Exactly-once: the target holds rows and offsets; the group's offsets follow later, for tools that show lag.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from connectx.core import sink_messages as m
+from connectx.core.sink_messages import Partitions, SinkStep
+from connectx.core.sink_progress import Batch, Progress, named
+from connectx.model.events import EventKind, Transition
+from connectx.model.ids import TaskId, TopicPartition
+
+
+class Phase(StrEnum):
+    """Where the loop is. Each line says what comes next."""
+
+    NEW = "new"  # Begin: STARTING, or WAITING when paused
+    WAITING = "waiting"  # paused before the plugin started; resumed: STARTING
+    STARTING = "starting"  # the plugin starts: WORKING
+    WORKING = "working"  # one effect of the loop is outstanding; a stop or failure leads to CLOSING
+    CLOSING = "closing"  # a last flush and commit: ENDED
+    ENDED = "ended"  # nothing is accepted any more
+
+
+@dataclass(frozen=True, slots=True)
+class SinkTaskSettings:
+    """What the loop needs to know of the task's configuration; times in milliseconds.
+
+    `backlog_records` is the lag in records from which on Spark reads (None: never), `backlog_slice_records` the most
+    records that it reads at a time.
+    """
+
+    task: TaskId
+    exactly_once: bool
+    offset_flush_interval_ms: int = 60_000
+    offset_flush_timeout_ms: int = 5_000
+    poll_timeout_ms: int = 100
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 5_000
+    backlog_records: int | None = None
+    backlog_slice_records: int = 200_000
+    backlog_query_interval_ms: int = 1_000
+
+
+@dataclass(slots=True)
+class SinkTaskCore:
+    """State of the loop; `handle` is the only method that changes it.
+
+    `batches` wait to be put, one topic each, the first is the next. `held` says that partitions are paused at the
+    consumer, `giving_up` names partitions that a last commit is made for, `ends` are the stable ends of a backlog.
+    """
+
+    settings: SinkTaskSettings
+    phase: Phase = Phase.NEW
+    epoch: int = 0
+    progress: Progress = field(default_factory=Progress)
+    batches: list[Batch] = field(default_factory=list)
+    commit_at_ms: int = 0
+    giving_up: Partitions | None = None
+    held: bool = False
+    backlog: bool = False
+    ends: dict[TopicPartition, int] = field(default_factory=dict)
+    query_at_ms: int = 0
+    was_full: bool = False
+    paused: bool = False
+    pause_requested: bool = False
+    stop_requested: bool = False
+    cancelled: bool = False
+    failure: str | None = None
+
+    def handle(self, stimulus: m.SinkStimulus, now_ms: int) -> SinkStep:
+        """Take one fact; return what changed and what to do now."""
+        step = SinkStep()
+        if self.phase is Phase.ENDED:
+            return step
+        if isinstance(stimulus, m.SinkRequest):
+            self._on_request(stimulus, step)
+        elif isinstance(stimulus, m.Rebalance):
+            self._on_rebalance(stimulus, step, now_ms)
+        elif isinstance(stimulus, m.CommitOutcome):
+            self._on_commit_outcome(stimulus, step)
+        elif self.giving_up is not None:
+            self._on_last_flush(stimulus, step, now_ms)
+        else:
+            self._on_loop(stimulus, step, now_ms)
+        return step
+
+    # ------------------------------------------------------------------------------------------ requests, start
+
+    def _on_request(self, request: m.SinkRequest, step: SinkStep) -> None:
+        """Only a loop that waits acts on a request at once; otherwise the outstanding effect's answer does."""
+        match request:
+            case m.StopRequested():
+                self.stop_requested = True
+            case m.CancelRequested():
+                self.cancelled = True
+            case m.PauseRequested():
+                self.pause_requested = True
+            case m.ResumeRequested():
+                self.pause_requested = False
+        if self.phase not in (Phase.NEW, Phase.WAITING):
+            return
+        if self.cancelled or self.stop_requested:
+            self._end(step)
+        elif self.phase is Phase.WAITING and self.pause_requested:
+            step.effects.append(m.AwaitCommand())
+        elif self.phase is Phase.WAITING:
+            self._start(step)
+
+    def _start(self, step: SinkStep) -> None:
+        """A paused task waits before its plugin starts (Kafka Connect: WorkerTask.doRun)."""
+        if self.pause_requested:
+            self.phase = Phase.WAITING
+            step.effects += [m.ReportState(paused=True), m.AwaitCommand()]
+        else:
+            self.phase = Phase.STARTING
+            step.effects.append(m.StartPlugin())
+
+    # ---------------------------------------------------------------------------------------------- the loop
+
+    def _on_loop(self, stimulus: m.SinkStimulus, step: SinkStep, now_ms: int) -> None:
+        match stimulus:
+            case m.Begin(paused):
+                self.pause_requested = paused
+                self._start(step)
+                return
+            case m.SinkStarted():
+                self.phase = Phase.WORKING
+                self.commit_at_ms = now_ms + self.settings.offset_flush_interval_ms
+                step.effects.append(m.JoinGroup())
+                if not self.pause_requested:
+                    step.effects.append(m.ReportState(paused=False))
+            case m.Fetched():
+                self._on_fetched(stimulus, step)
+            case m.PutFailed(_, False, error):
+                self.failure = self.failure or error
+            case m.EndsKnown() | m.PutDone() | m.PutFailed() | m.PutRefused():
+                if stimulus.epoch == self.epoch:
+                    self._on_answer(stimulus, step, now_ms)
+            case m.FetchedNothing():
+                pass
+            case m.Flushed():
+                self._send_commit(step, now_ms)
+            case m.FlushFailed(error):
+                self._on_flush_failed(error, step)
+            case m.EffectFailed():
+                self.failure = self.failure or stimulus.error
+            case _:
+                raise AssertionError(f"{type(stimulus).__name__} in phase {self.phase} of {self.settings.task}")
+        self._go_on(step, now_ms)
+
+    def _on_fetched(self, fetched: m.Fetched, step: SinkStep) -> None:
+        """Take records behind the positions; anything else is thrown away and fetched again."""
+        taken = self.progress.take(fetched) if fetched.epoch == self.epoch and not self.batches else None
+        if taken is None:
+            self._seek(tuple(sorted({*fetched.ranges, *fetched.ends})), step)
+        else:
+            self.was_full = fetched.full
+            self.batches = taken
+
+    def _on_answer(self, answer: m.SinkStimulus, step: SinkStep, now_ms: int) -> None:
+        match answer:
+            case m.EndsKnown(_, ends):
+                self.ends = {p: ends[p] for p in self.progress.owned if p in ends}
+            case m.PutDone():
+                if answer.skipped:
+                    self._record(step, EventKind.RECORDS_SKIPPED, records=answer.skipped, reason=answer.skip_reason)
+                self._put_done(answer.records, step)
+            case m.PutFailed():
+                batch = self.batches[0]
+                backoff_ms = self.settings.retry_backoff_ms * 2 ** min(batch.attempts, 20)
+                batch.attempts += 1
+                batch.retry_at_ms = now_ms + min(backoff_ms, self.settings.retry_backoff_max_ms)
+            case m.PutRefused():
+                self._on_refused(answer, step)
+
+    def _put_done(self, records: int, step: SinkStep) -> None:
+        batch = self.batches.pop(0)
+        self.progress.put(batch, records)
+        if self.settings.exactly_once:
+            self._record(step, EventKind.OFFSETS_COMMITTED, records=records, offsets=named(batch.ends))
+
+    def _on_refused(self, refused: m.PutRefused, step: SinkStep) -> None:
+        """The target rules: go on where it is. A refusal after a lost answer may tell that the batch did arrive."""
+        batch = self.batches[0]
+        if batch.attempts and all(refused.committed.get(p) == end for p, end in batch.ends.items()):
+            self._put_done(refused.records, step)
+            return
+        self.batches.pop(0)
+        self._record_refusal(step, refused.error, tuple(sorted(batch.ranges)), offsets=named(refused.committed))
+        self.progress.move(refused.committed)
+        self._seek(tuple(sorted(batch.ranges)), step)
+
+    def _on_flush_failed(self, error: str, step: SinkStep) -> None:
+        """Put everything again since the last commit."""
+        owned = self.progress.owned
+        self._record_refusal(step, f"flush failed: {error}", tuple(self.progress.uncommitted(owned)))
+        self.progress.rewind()
+        self.batches = []
+        self._seek(owned, step)
+
+    def _seek(self, partitions: Partitions, step: SinkStep) -> None:
+        if offsets := {p: self.progress.reached[p] for p in partitions if p in self.progress.reached}:
+            step.effects.append(m.Seek(offsets))
+
+    # ---------------------------------------------------------------------------------------- what comes next
+
+    def _go_on(self, step: SinkStep, now_ms: int) -> None:
+        """What comes after a completed effect: the end, a pause, a due commit, a put, the backlog, or the next poll."""
+        if self.cancelled or self.stop_requested or self.failure is not None:
+            self.phase = Phase.CLOSING
+            self.batches = []
+            self._give_up(self.progress.owned, step, now_ms)
+            return
+        self._follow_target_state(step, now_ms)
+        ranges = {} if self.batches else self._backlog_ranges(step)
+        self._hold(step)
+        if self._commit_is_due(now_ms):
+            if not self.settings.exactly_once:
+                step.effects.append(m.Flush())
+                return
+            self._send_commit(step, now_ms)
+        wait_ms = min(self.settings.poll_timeout_ms, self.commit_at_ms - now_ms)
+        if self.batches and now_ms >= self.batches[0].retry_at_ms:
+            step.effects.append(m.Put(self.epoch, dict(self.batches[0].ranges)))
+        elif self.batches:
+            step.effects.append(m.Poll(self.epoch, min(wait_ms, self.batches[0].retry_at_ms - now_ms)))
+        elif ranges:
+            step.effects.append(m.ReadBacklog(self.epoch, ranges))
+        elif self._should_query(now_ms):
+            self.query_at_ms = now_ms + self.settings.backlog_query_interval_ms
+            step.effects.append(m.QueryEnds(self.epoch, self.progress.owned))
+        else:
+            step.effects.append(m.Poll(self.epoch, wait_ms))
+
+    def _follow_target_state(self, step: SinkStep, now_ms: int) -> None:
+        if self.pause_requested != self.paused:
+            self.paused = self.pause_requested
+            self.commit_at_ms = now_ms
+            self._hold(step)
+            step.effects.append(m.ReportState(paused=self.paused))
+
+    def _hold(self, step: SinkStep) -> None:
+        """Pause all partitions while the task is paused, a batch waits for its next try, or Spark reads."""
+        hold = self.paused or self.backlog or any(batch.attempts for batch in self.batches)
+        owned = self.progress.owned
+        if hold != self.held and owned:
+            step.effects.append(m.PausePartitions(owned) if hold else m.ResumePartitions(owned))
+        self.held = hold
+
+    def _backlog_ranges(self, step: SinkStep) -> dict[TopicPartition, tuple[int, int]]:
+        """What Spark reads next. A backlog begins with a large lag, and ends with a small one or a pause."""
+        reached = self.progress.reached
+        behind = {p: end - reached[p] for p, end in sorted(self.ends.items()) if end > reached[p]}
+        if self.paused or sum(behind.values()) <= (self.settings.backlog_records or 0):
+            self.ends = {}
+            if self.backlog:
+                self.backlog = False
+                self._seek(self.progress.owned, step)
+            return {}
+        self.backlog = True
+        share = max(1, self.settings.backlog_slice_records // len(behind))
+        return {p: (reached[p], reached[p] + min(share, lag)) for p, lag in behind.items()}
+
+    def _should_query(self, now_ms: int) -> bool:
+        wanted = self.settings.backlog_records is not None and self.was_full and not self.paused
+        return wanted and now_ms >= self.query_at_ms and self.progress.owned != ()
+
+    # ------------------------------------------------------------------------------------------------ commits
+
+    def _commit_is_due(self, now_ms: int) -> bool:
+        commit = self.progress.commit
+        if commit is not None and now_ms >= commit.sent_ms + self.settings.offset_flush_timeout_ms:
+            self.progress.forget_commit()
+        if now_ms < self.commit_at_ms:
+            return False
+        self.commit_at_ms = now_ms + self.settings.offset_flush_interval_ms
+        return self.progress.commit is None and bool(self.progress.uncommitted(self.progress.owned))
+
+    def _send_commit(self, step: SinkStep, now_ms: int) -> None:
+        partitions = self.progress.owned if self.giving_up is None else self.giving_up
+        commit = self.progress.begin_commit(partitions, now_ms)
+        step.effects.append(m.CommitOffsets(commit.sequence, commit.offsets, wait=self.giving_up is not None))
+
+    def _on_commit_outcome(self, outcome: m.CommitOutcome, step: SinkStep) -> None:
+        committed = isinstance(outcome, m.OffsetsCommitted)
+        commit = self.progress.end_commit(outcome.sequence, committed=committed)
+        if commit is None:
+            return
+        if committed and not self.settings.exactly_once:
+            offsets = named(commit.offsets)
+            self._record(step, EventKind.OFFSETS_COMMITTED, records=commit.records, offsets=offsets)
+        elif isinstance(outcome, m.CommitFailed) and outcome.not_owner:
+            self._record_refusal(step, outcome.error, tuple(sorted(commit.offsets)))
+        if self.giving_up is not None:
+            self._given_up(step)
+
+    # --------------------------------------------------------------------------------------------- rebalances
+
+    def _on_rebalance(self, stimulus: m.Rebalance, step: SinkStep, now_ms: int) -> None:
+        match stimulus:
+            case m.PartitionsAssigned(positions):
+                self._on_assigned(positions, step)
+            case m.Opened(epoch, offsets):
+                if moved := self.progress.move(offsets) if epoch == self.epoch else {}:
+                    step.effects.append(m.Seek(moved))
+            case m.OpenFailed(error):
+                self.failure = self.failure or error
+            case m.PartitionsRevoked(partitions):
+                self._give_up(self._mine(partitions), step, now_ms)
+            case m.PartitionsLost(partitions):
+                self.progress.forget_commit()
+                self._drop(self._mine(partitions), EventKind.PARTITIONS_LOST, step)
+
+    def _on_assigned(self, positions: m.Offsets, step: SinkStep) -> None:
+        if not (added := tuple(sorted(positions))):
+            return
+        self.epoch += 1
+        self.progress.own(positions)
+        self._record(step, EventKind.PARTITIONS_ASSIGNED, partitions=[str(p) for p in added])
+        if self.held:
+            step.effects.append(m.PausePartitions(added))
+        step.effects.append(m.OpenPartitions(self.epoch, added))
+
+    def _mine(self, partitions: Partitions) -> Partitions:
+        return tuple(p for p in sorted(partitions) if p in self.progress.positions)
+
+    def _give_up(self, partitions: Partitions, step: SinkStep, now_ms: int) -> None:
+        """Commit what was put of these partitions while they are still owned, then close them."""
+        self.progress.forget_commit()
+        self.giving_up = partitions
+        if self.cancelled or not self.progress.uncommitted(partitions):
+            self._given_up(step)
+        elif self.settings.exactly_once:
+            self._send_commit(step, now_ms)
+        else:
+            step.effects.append(m.Flush())
+
+    def _on_last_flush(self, stimulus: m.SinkStimulus, step: SinkStep, now_ms: int) -> None:
+        """Only what is durable may be committed; partitions are given up in any case."""
+        match stimulus:
+            case m.Flushed():
+                self._send_commit(step, now_ms)
+                return
+            case m.FlushFailed(error):
+                refused = tuple(self.progress.uncommitted(self.giving_up or ()))
+                self._record_refusal(step, f"flush failed: {error}", refused)
+            case m.EffectFailed(error):
+                self.failure = self.failure or error
+            case _:
+                raise AssertionError(f"{type(stimulus).__name__} while {self.settings.task} gives up partitions")
+        self._given_up(step)
+
+    def _given_up(self, step: SinkStep) -> None:
+        partitions, self.giving_up = self.giving_up or (), None
+        self._drop(partitions, EventKind.PARTITIONS_REVOKED, step)
+        if self.phase is Phase.CLOSING:
+            self._end(step)
+
+    def _drop(self, partitions: Partitions, kind: EventKind, step: SinkStep) -> None:
+        if not partitions:
+            return
+        self.epoch += 1
+        self.progress.disown(partitions)
+        self.ends = {p: end for p, end in self.ends.items() if p not in partitions}
+        for batch in self.batches:
+            batch.ranges = {p: ends for p, ends in batch.ranges.items() if p not in partitions}
+        self.batches = [batch for batch in self.batches if batch.ranges]
+        self._record(step, kind, partitions=[str(p) for p in partitions])
+        step.effects.append(m.ClosePartitions(partitions))
+
+    # -------------------------------------------------------------------------------------------------- the end
+
+    def _end(self, step: SinkStep) -> None:
+        if self.phase is Phase.CLOSING:
+            step.effects += [m.StopPlugin(), m.LeaveGroup()]
+        self.phase = Phase.ENDED
+        if self.failure is not None and not self.cancelled:
+            step.effects.append(m.ReportFailed(self.failure))
+        else:
+            step.effects.append(m.ReportStopped())
+
+    def _record_refusal(self, step: SinkStep, reason: str, partitions: Partitions, **data: Any) -> None:
+        names = [str(partition) for partition in partitions]
+        self._record(step, EventKind.COMMIT_REFUSED, reason=reason, partitions=names, **data)
+
+    def _record(self, step: SinkStep, kind: EventKind, **data: Any) -> None:
+        task = self.settings.task
+        step.transitions.append(Transition(kind, task.connector, task.task, data=data))

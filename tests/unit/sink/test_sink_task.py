@@ -1,0 +1,524 @@
+"""The sink loop: state and stimulus in, exact transitions and effects out."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from connectx.core.sink_messages import (
+    AwaitCommand,
+    Begin,
+    CancelRequested,
+    ClosePartitions,
+    CommitFailed,
+    CommitOffsets,
+    EffectFailed,
+    EndsKnown,
+    Fetched,
+    FetchedNothing,
+    Flush,
+    Flushed,
+    FlushFailed,
+    JoinGroup,
+    LeaveGroup,
+    OffsetsCommitted,
+    Opened,
+    OpenFailed,
+    OpenPartitions,
+    PartitionsAssigned,
+    PartitionsLost,
+    PartitionsRevoked,
+    PausePartitions,
+    PauseRequested,
+    Poll,
+    Put,
+    PutDone,
+    PutFailed,
+    PutRefused,
+    QueryEnds,
+    ReadBacklog,
+    ReportFailed,
+    ReportState,
+    ReportStopped,
+    ResumePartitions,
+    ResumeRequested,
+    Seek,
+    SinkStarted,
+    SinkStep,
+    SinkStimulus,
+    StartPlugin,
+    StopPlugin,
+    StopRequested,
+)
+from connectx.core.sink_task import Phase, SinkTaskCore, SinkTaskSettings
+from connectx.model.events import EventKind, Transition
+from connectx.model.ids import TaskId, TopicPartition
+
+TASK = TaskId("out", 1)
+A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
+AT_LEAST_ONCE = SinkTaskSettings(TASK, False, offset_flush_interval_ms=1000, offset_flush_timeout_ms=500)
+EXACTLY_ONCE = dataclasses.replace(AT_LEAST_ONCE, exactly_once=True)
+END = [StopPlugin(), LeaveGroup()]
+
+
+def run(core: SinkTaskCore, *stimuli: SinkStimulus, now_ms: int = 0) -> SinkStep:
+    """Feed stimuli; the outcome of the last one."""
+    step = SinkStep()
+    for stimulus in stimuli:
+        step = core.handle(stimulus, now_ms)
+    return step
+
+
+def transition(kind: EventKind, **data: Any) -> Transition:
+    return Transition(kind, TASK.connector, TASK.task, data=data)
+
+
+def polling(settings: SinkTaskSettings, positions: Mapping[TopicPartition, int] | None = None) -> SinkTaskCore:
+    """A loop that owns partitions (a-0 and a-1 at 10 and 20) and has a poll outstanding; epoch 1."""
+    core = SinkTaskCore(settings)
+    run(core, Begin(), SinkStarted())
+    run(core, PartitionsAssigned(positions or {A0: 10, A1: 20}), Opened(1, {}), FetchedNothing(0))
+    return core
+
+
+def with_put(settings: SinkTaskSettings) -> SinkTaskCore:
+    """As `polling`, with 5 records of a-0 put (10 to 15) and nothing committed."""
+    core = polling(settings)
+    run(core, Fetched(1, {A0: (10, 15)}), PutDone(1, 5))
+    return core
+
+
+# --------------------------------------------------------------------------------------------------- start, pause
+
+
+def test_a_task_starts_its_plugin_then_joins_the_group_then_polls() -> None:
+    core = SinkTaskCore(AT_LEAST_ONCE)
+    assert run(core, Begin()).effects == [StartPlugin()]
+    assert run(core, SinkStarted()).effects == [JoinGroup(), ReportState(paused=False), Poll(0, 100)]
+
+
+def test_a_task_that_begins_paused_waits_before_its_plugin_starts() -> None:
+    core = SinkTaskCore(AT_LEAST_ONCE)
+    assert run(core, Begin(paused=True)).effects == [ReportState(paused=True), AwaitCommand()]
+    assert run(core, PauseRequested()).effects == [AwaitCommand()]
+    assert run(core, ResumeRequested()).effects == [StartPlugin()]
+
+
+def test_a_pause_pauses_partitions_commits_and_polls_on_as_a_member() -> None:
+    core = with_put(AT_LEAST_ONCE)
+    assert run(core, PauseRequested()).effects == []
+    paused = run(core, FetchedNothing(1))
+    assert paused.effects == [PausePartitions((A0, A1)), ReportState(paused=True), Flush()]
+    assert run(core, Flushed()).effects == [CommitOffsets(1, {A0: 15}, wait=False), Poll(1, 100)]
+
+
+def test_a_resume_fetches_again() -> None:
+    core = polling(AT_LEAST_ONCE)
+    run(core, PauseRequested(), FetchedNothing(1))
+    assert run(core, ResumeRequested(), FetchedNothing(1)).effects == [
+        ResumePartitions((A0, A1)),
+        ReportState(paused=False),
+        Poll(1, 100),
+    ]
+
+
+def test_partitions_assigned_to_a_paused_task_are_paused() -> None:
+    core = SinkTaskCore(AT_LEAST_ONCE)
+    run(core, Begin(), SinkStarted(), PauseRequested(), FetchedNothing(0))
+    assert run(core, PartitionsAssigned({A0: 0})).effects == [PausePartitions((A0,)), OpenPartitions(1, (A0,))]
+
+
+def test_a_start_that_fails_is_reported_after_stopping_the_plugin() -> None:
+    core = SinkTaskCore(AT_LEAST_ONCE)
+    assert run(core, Begin(), EffectFailed("no table")).effects == [*END, ReportFailed("no table")]
+
+
+@pytest.mark.parametrize("request_", [StopRequested(), CancelRequested()])
+def test_a_task_that_never_began_ends_at_once(request_: StopRequested | CancelRequested) -> None:
+    core = SinkTaskCore(AT_LEAST_ONCE)
+    assert run(core, request_).effects == [ReportStopped()]
+    assert core.phase is Phase.ENDED
+
+
+# ------------------------------------------------------------------------------------------------------ put, commit
+
+
+def test_what_was_fetched_is_put_from_the_position_on() -> None:
+    core = polling(AT_LEAST_ONCE)
+    step = run(core, Fetched(1, {A0: (12, 15)}))
+    assert step.effects == [Put(1, {A0: (10, 15)})]
+    assert core.progress.positions == {A0: 10, A1: 20}
+
+
+def test_positions_move_only_after_the_put() -> None:
+    core = polling(AT_LEAST_ONCE)
+    run(core, Fetched(1, {A0: (10, 15), A1: (20, 21)}))
+    assert run(core, PutDone(1, 6)) == SinkStep([], [Poll(1, 100)])
+    assert core.progress.positions == {A0: 15, A1: 21}
+
+
+def test_topics_are_put_one_after_the_other() -> None:
+    core = polling(AT_LEAST_ONCE, {A0: 0, B0: 0})
+    assert run(core, Fetched(1, {B0: (0, 3), A0: (0, 2)})).effects == [Put(1, {A0: (0, 2)})]
+    assert run(core, PutDone(1, 2)).effects == [Put(1, {B0: (0, 3)})]
+    assert run(core, PutDone(1, 3)).effects == [Poll(1, 100)]
+
+
+def test_at_least_once_flushes_then_commits_when_due_and_reports_it_when_the_group_answers() -> None:
+    core = with_put(AT_LEAST_ONCE)
+    assert run(core, FetchedNothing(1), now_ms=999).effects == [Poll(1, 1)]
+    assert run(core, FetchedNothing(1), now_ms=1000).effects == [Flush()]
+    commit = run(core, Flushed(), now_ms=1001)
+    assert commit == SinkStep([], [CommitOffsets(1, {A0: 15}, wait=False), Poll(1, 100)])
+    assert run(core, OffsetsCommitted(1), now_ms=1010) == SinkStep(
+        [transition(EventKind.OFFSETS_COMMITTED, records=5, offsets={"a-0": 15})], []
+    )
+
+
+def test_nothing_new_means_no_flush_and_no_commit() -> None:
+    core = polling(AT_LEAST_ONCE)
+    assert run(core, FetchedNothing(1), now_ms=5000).effects == [Poll(1, 100)]
+
+
+def test_exactly_once_reports_the_commit_of_the_target_and_lets_the_group_follow() -> None:
+    core = polling(EXACTLY_ONCE)
+    run(core, Fetched(1, {A0: (10, 15)}))
+    done = run(core, PutDone(1, 5), now_ms=10)
+    assert done == SinkStep([transition(EventKind.OFFSETS_COMMITTED, records=5, offsets={"a-0": 15})], [Poll(1, 100)])
+    later = run(core, FetchedNothing(1), now_ms=1000)
+    assert later.effects == [CommitOffsets(1, {A0: 15}, wait=False), Poll(1, 100)]
+    assert run(core, OffsetsCommitted(1), now_ms=1001) == SinkStep()
+
+
+def test_transaction_markers_move_what_is_committed_but_not_where_the_next_batch_starts() -> None:
+    core = polling(EXACTLY_ONCE)
+    run(core, Fetched(1, {}, {A0: 12}))
+    assert run(core, FetchedNothing(1), now_ms=1000).effects[0] == CommitOffsets(1, {A0: 12}, wait=False)
+    assert run(core, Fetched(1, {A0: (12, 13)}), now_ms=1001).effects == [Put(1, {A0: (10, 13)})]
+
+
+def test_a_commit_without_an_answer_is_dropped_after_its_timeout_and_its_late_answer_changes_nothing() -> None:
+    core = with_put(AT_LEAST_ONCE)
+    run(core, FetchedNothing(1), Flushed(), now_ms=1000)
+    run(core, FetchedNothing(1), now_ms=1500)
+    before = dataclasses.replace(core.progress)
+    assert run(core, OffsetsCommitted(1), now_ms=1501) == SinkStep()
+    assert core.progress == before
+    assert run(core, FetchedNothing(1), now_ms=2000).effects == [Flush()]
+
+
+def test_a_failed_commit_does_not_fail_the_task_and_is_made_again_with_its_records() -> None:
+    core = with_put(AT_LEAST_ONCE)
+    run(core, FetchedNothing(1), Flushed(), now_ms=1000)
+    assert run(core, CommitFailed(1, "COORDINATOR_LOAD_IN_PROGRESS"), now_ms=1001) == SinkStep()
+    run(core, FetchedNothing(1), Flushed(), now_ms=2000)
+    step = run(core, OffsetsCommitted(2), now_ms=2001)
+    assert step.transitions == [transition(EventKind.OFFSETS_COMMITTED, records=5, offsets={"a-0": 15})]
+
+
+def test_a_commit_of_a_former_member_is_recorded_as_refused() -> None:
+    core = with_put(AT_LEAST_ONCE)
+    run(core, FetchedNothing(1), Flushed(), now_ms=1000)
+    step = run(core, CommitFailed(1, "UNKNOWN_MEMBER_ID", not_owner=True), now_ms=1001)
+    assert step == SinkStep([transition(EventKind.COMMIT_REFUSED, reason="UNKNOWN_MEMBER_ID", partitions=["a-0"])], [])
+
+
+def test_a_failed_flush_commits_nothing_and_puts_everything_again_since_the_last_commit() -> None:
+    core = with_put(AT_LEAST_ONCE)
+    run(core, FetchedNothing(1), now_ms=1000)
+    assert run(core, FlushFailed("disk full"), now_ms=1001) == SinkStep(
+        [transition(EventKind.COMMIT_REFUSED, reason="flush failed: disk full", partitions=["a-0"])],
+        [Seek({A0: 10, A1: 20}), Poll(1, 100)],
+    )
+    assert core.progress.positions == {A0: 10, A1: 20}
+
+
+def test_skipped_records_are_told_and_count_as_put() -> None:
+    core = polling(AT_LEAST_ONCE)
+    run(core, Fetched(1, {A0: (10, 15)}))
+    assert run(core, PutDone(1, 4, 1, "not JSON")) == SinkStep(
+        [transition(EventKind.RECORDS_SKIPPED, records=1, reason="not JSON")], [Poll(1, 100)]
+    )
+    assert core.progress.positions[A0] == 15
+
+
+# ------------------------------------------------------------------------------------------------- failures of put
+
+
+def test_a_retriable_put_pauses_keeps_the_batch_polls_on_and_puts_again_with_growing_waits() -> None:
+    core = polling(AT_LEAST_ONCE)
+    run(core, Fetched(1, {A0: (10, 15)}))
+    failed = PutFailed(1, True, "server restarts")
+    assert run(core, failed).effects == [PausePartitions((A0, A1)), Poll(1, 100)]
+    assert run(core, FetchedNothing(1), now_ms=99).effects == [Poll(1, 1)]
+    assert run(core, FetchedNothing(1), now_ms=100).effects == [Put(1, {A0: (10, 15)})]
+    assert run(core, failed, now_ms=100).effects == [Poll(1, 100)]
+    assert run(core, FetchedNothing(1), now_ms=299).effects == [Poll(1, 1)]
+    assert run(core, FetchedNothing(1), now_ms=300).effects == [Put(1, {A0: (10, 15)})]
+    assert run(core, PutDone(1, 5), now_ms=301).effects == [ResumePartitions((A0, A1)), Poll(1, 100)]
+
+
+def test_the_wait_between_tries_has_a_limit() -> None:
+    core = polling(dataclasses.replace(AT_LEAST_ONCE, offset_flush_interval_ms=10**9))
+    run(core, Fetched(1, {A0: (10, 15)}))
+    for _ in range(40):
+        run(core, PutFailed(1, True, "down"), now_ms=0)
+    assert core.batches[0].retry_at_ms == 5000
+
+
+def test_a_paused_task_stays_held_when_its_retry_succeeds() -> None:
+    core = polling(AT_LEAST_ONCE)
+    run(core, Fetched(1, {A0: (10, 15)}), PutFailed(1, True, "down"), PauseRequested())
+    run(core, FetchedNothing(1), now_ms=50)
+    run(core, FetchedNothing(1), now_ms=100)
+    assert ResumePartitions((A0, A1)) not in run(core, PutDone(1, 5), now_ms=101).effects
+    assert core.held
+
+
+def test_any_other_put_error_commits_what_was_put_before_and_fails_the_task() -> None:
+    core = with_put(AT_LEAST_ONCE)
+    run(core, Fetched(1, {A0: (15, 16)}))
+    assert run(core, PutFailed(1, False, "bad row")).effects == [Flush()]
+    assert run(core, Flushed()).effects == [CommitOffsets(1, {A0: 15}, wait=True)]
+    assert run(core, OffsetsCommitted(1)) == SinkStep(
+        [
+            transition(EventKind.OFFSETS_COMMITTED, records=5, offsets={"a-0": 15}),
+            transition(EventKind.PARTITIONS_REVOKED, partitions=["a-0", "a-1"]),
+        ],
+        [ClosePartitions((A0, A1)), *END, ReportFailed("bad row")],
+    )
+
+
+def test_a_refused_put_goes_on_where_the_target_is() -> None:
+    core = polling(EXACTLY_ONCE)
+    run(core, Fetched(1, {A0: (10, 15), A1: (20, 22)}))
+    step = run(core, PutRefused(1, {A0: 13, A1: 20}, "a-0 is at 13"))
+    assert step == SinkStep(
+        [
+            transition(
+                EventKind.COMMIT_REFUSED,
+                reason="a-0 is at 13",
+                partitions=["a-0", "a-1"],
+                offsets={"a-0": 13, "a-1": 20},
+            )
+        ],
+        [Seek({A0: 13, A1: 20}), Poll(1, 100)],
+    )
+    assert core.progress.positions == {A0: 13, A1: 20}
+    assert core.batches == []
+
+
+def test_a_refused_put_goes_back_where_the_target_is_behind() -> None:
+    core = polling(EXACTLY_ONCE)
+    run(core, Fetched(1, {A0: (10, 15)}))
+    assert run(core, PutRefused(1, {A0: 4}, "a-0 is at 4")).effects == [Seek({A0: 4}), Poll(1, 100)]
+
+
+def test_a_refusal_after_a_lost_answer_counts_as_done_when_the_target_is_at_the_batch_end() -> None:
+    core = polling(EXACTLY_ONCE)
+    run(core, Fetched(1, {A0: (10, 15)}), PutFailed(1, True, "connection lost in commit"))
+    run(core, FetchedNothing(1), now_ms=100)
+    step = run(core, PutRefused(1, {A0: 15}, "a-0 is at 15", records=5), now_ms=101)
+    assert step == SinkStep(
+        [transition(EventKind.OFFSETS_COMMITTED, records=5, offsets={"a-0": 15})],
+        [ResumePartitions((A0, A1)), Poll(1, 100)],
+    )
+
+
+# ------------------------------------------------------------------------------------------------------ rebalances
+
+
+def test_assigned_partitions_are_opened() -> None:
+    core = SinkTaskCore(AT_LEAST_ONCE)
+    run(core, Begin(), SinkStarted())
+    assert run(core, PartitionsAssigned({A1: 7, A0: 3})) == SinkStep(
+        [transition(EventKind.PARTITIONS_ASSIGNED, partitions=["a-0", "a-1"])], [OpenPartitions(1, (A0, A1))]
+    )
+    assert run(core, Opened(1, {})) == SinkStep()
+
+
+def test_an_exactly_once_target_says_where_reading_starts() -> None:
+    core = SinkTaskCore(EXACTLY_ONCE)
+    run(core, Begin(), SinkStarted(), PartitionsAssigned({A0: 3, A1: 7}))
+    assert run(core, Opened(1, {A0: 9})).effects == [Seek({A0: 9})]
+    assert core.progress.positions == {A0: 9, A1: 7}
+    assert core.progress.committed == {A0: 3, A1: 7}
+
+
+def test_an_answer_of_open_from_an_older_epoch_changes_nothing() -> None:
+    core = polling(EXACTLY_ONCE)
+    run(core, PartitionsAssigned({B0: 0}))
+    before = dataclasses.replace(core.progress, positions=dict(core.progress.positions))
+    assert run(core, Opened(1, {A0: 99})) == SinkStep()
+    assert core.progress == before
+
+
+def test_a_failing_open_fails_the_task_when_the_poll_returns() -> None:
+    core = SinkTaskCore(AT_LEAST_ONCE)
+    run(core, Begin(), SinkStarted(), PartitionsAssigned({A0: 3}))
+    assert run(core, OpenFailed("table missing")) == SinkStep()
+    assert run(core, FetchedNothing(0)).effects == [ClosePartitions((A0,)), *END, ReportFailed("table missing")]
+
+
+def test_revoked_partitions_are_flushed_and_committed_while_still_owned_then_closed() -> None:
+    core = with_put(AT_LEAST_ONCE)
+    assert run(core, PartitionsRevoked((A0,))) == SinkStep([], [Flush()])
+    assert run(core, Flushed()) == SinkStep([], [CommitOffsets(1, {A0: 15}, wait=True)])
+    assert run(core, OffsetsCommitted(1)) == SinkStep(
+        [
+            transition(EventKind.OFFSETS_COMMITTED, records=5, offsets={"a-0": 15}),
+            transition(EventKind.PARTITIONS_REVOKED, partitions=["a-0"]),
+        ],
+        [ClosePartitions((A0,))],
+    )
+    assert core.progress.owned == (A1,)
+    assert run(core, FetchedNothing(1)).effects == [Poll(2, 100)]
+
+
+def test_a_revocation_with_nothing_to_commit_only_closes() -> None:
+    core = polling(AT_LEAST_ONCE)
+    assert run(core, PartitionsRevoked((A0, A1))).effects == [ClosePartitions((A0, A1))]
+
+
+def test_a_revocation_commits_in_place_of_a_commit_that_is_on_its_way() -> None:
+    core = with_put(AT_LEAST_ONCE)
+    run(core, FetchedNothing(1), Flushed(), now_ms=1000)
+    assert run(core, PartitionsRevoked((A0, A1)), Flushed()).effects == [CommitOffsets(2, {A0: 15}, wait=True)]
+    assert run(core, OffsetsCommitted(1)) == SinkStep()
+    assert run(core, OffsetsCommitted(2)).transitions[0].data["records"] == 5
+
+
+def test_a_revocation_closes_without_commit_when_the_flush_fails() -> None:
+    core = with_put(AT_LEAST_ONCE)
+    run(core, PartitionsRevoked((A0,)))
+    assert run(core, FlushFailed("disk full")) == SinkStep(
+        [
+            transition(EventKind.COMMIT_REFUSED, reason="flush failed: disk full", partitions=["a-0"]),
+            transition(EventKind.PARTITIONS_REVOKED, partitions=["a-0"]),
+        ],
+        [ClosePartitions((A0,))],
+    )
+
+
+def test_a_revocation_drops_what_was_not_put() -> None:
+    core = polling(AT_LEAST_ONCE)
+    run(core, Fetched(1, {A0: (10, 15), A1: (20, 30)}), PutFailed(1, True, "down"))
+    assert run(core, PartitionsRevoked((A0,))).effects == [ClosePartitions((A0,))]
+    assert run(core, FetchedNothing(1), now_ms=100).effects == [Put(2, {A1: (20, 30)})]
+
+
+def test_lost_partitions_are_closed_without_flush_or_commit() -> None:
+    core = with_put(AT_LEAST_ONCE)
+    assert run(core, PartitionsLost((A0, A1))) == SinkStep(
+        [transition(EventKind.PARTITIONS_LOST, partitions=["a-0", "a-1"])], [ClosePartitions((A0, A1))]
+    )
+    assert run(core, FetchedNothing(1), now_ms=5000).effects == [Poll(2, 100)]
+
+
+def test_partitions_that_are_not_owned_are_never_given_up_or_committed() -> None:
+    core = with_put(AT_LEAST_ONCE)
+    assert run(core, PartitionsRevoked((B0,))) == SinkStep()
+    assert run(core, Fetched(1, {B0: (0, 9)})).effects == [Poll(1, 100)]
+    assert run(core, FetchedNothing(1), Flushed(), now_ms=1000).effects[0] == CommitOffsets(1, {A0: 15}, wait=False)
+
+
+def test_records_fetched_under_an_older_assignment_are_fetched_again() -> None:
+    core = polling(AT_LEAST_ONCE)
+    run(core, PartitionsRevoked((A0, A1)), PartitionsAssigned({A1: 20, B0: 5}), Opened(3, {}))
+    assert run(core, Fetched(1, {A0: (10, 15), A1: (20, 30)})).effects == [Seek({A1: 20}), Poll(3, 100)]
+
+
+@pytest.mark.parametrize("late", [PutDone(1, 5), PutFailed(1, True, "x"), PutRefused(1, {A0: 1}, "x")])
+def test_a_late_outcome_of_a_put_changes_nothing(late: SinkStimulus) -> None:
+    core = polling(EXACTLY_ONCE)
+    run(core, Fetched(1, {A0: (10, 15)}), PartitionsLost((A0, A1)), PartitionsAssigned({A0: 10}), Opened(3, {}))
+    before = dataclasses.replace(core.progress)
+    assert run(core, late) == SinkStep([], [Poll(3, 100)])
+    assert core.progress == before
+
+
+def test_records_below_the_position_are_fetched_again() -> None:
+    core = with_put(AT_LEAST_ONCE)
+    assert run(core, Fetched(1, {A0: (12, 18)})).effects == [Seek({A0: 15}), Poll(1, 100)]
+
+
+# --------------------------------------------------------------------------------------------------------- the end
+
+
+def test_a_stop_commits_closes_stops_and_leaves() -> None:
+    core = with_put(AT_LEAST_ONCE)
+    assert run(core, StopRequested()) == SinkStep()
+    assert run(core, FetchedNothing(1)).effects == [Flush()]
+    assert run(core, Flushed()).effects == [CommitOffsets(1, {A0: 15}, wait=True)]
+    assert run(core, OffsetsCommitted(1)).effects == [ClosePartitions((A0, A1)), *END, ReportStopped()]
+    assert run(core, FetchedNothing(1), PartitionsRevoked((A0, A1))) == SinkStep()
+
+
+def test_a_stop_drops_a_batch_that_waits_for_its_next_try() -> None:
+    core = polling(AT_LEAST_ONCE)
+    run(core, Fetched(1, {A0: (10, 15)}), PutFailed(1, True, "down"), StopRequested())
+    assert run(core, FetchedNothing(1), now_ms=1).effects == [ClosePartitions((A0, A1)), *END, ReportStopped()]
+
+
+def test_a_cancelled_task_commits_nothing_any_more() -> None:
+    core = with_put(AT_LEAST_ONCE)
+    assert run(core, CancelRequested()) == SinkStep()
+    assert run(core, FetchedNothing(1)).effects == [ClosePartitions((A0, A1)), *END, ReportStopped()]
+
+
+def test_a_cancelled_task_does_not_commit_when_partitions_are_revoked() -> None:
+    core = with_put(AT_LEAST_ONCE)
+    run(core, CancelRequested())
+    assert run(core, PartitionsRevoked((A0, A1))).effects == [ClosePartitions((A0, A1))]
+
+
+# --------------------------------------------------------------------------------------------------------- backlog
+
+BACKLOG = dataclasses.replace(EXACTLY_ONCE, backlog_records=100, backlog_slice_records=60)
+
+
+def test_a_full_batch_asks_for_the_lag_but_not_too_often() -> None:
+    core = polling(BACKLOG, {A0: 0})
+    run(core, Fetched(1, {A0: (0, 10)}, full=True))
+    assert run(core, PutDone(1, 10), now_ms=5).effects == [QueryEnds(1, (A0,))]
+    assert run(core, EndsKnown(1, {A0: 110}), now_ms=6).effects == [Poll(1, 100)]
+    run(core, Fetched(1, {A0: (10, 20)}, full=True), now_ms=7)
+    assert run(core, PutDone(1, 10), now_ms=8).effects == [Poll(1, 100)]
+
+
+def test_a_backlog_is_read_in_bounded_ranges_while_the_consumer_is_paused_which_then_seeks_behind() -> None:
+    core = polling(BACKLOG, {A0: 0, A1: 0})
+    run(core, Fetched(1, {A0: (0, 10)}, full=True), PutDone(1, 10))
+    assert run(core, EndsKnown(1, {A0: 30, A1: 100})).effects == [
+        PausePartitions((A0, A1)),
+        ReadBacklog(1, {A0: (10, 30), A1: (0, 30)}),
+    ]
+    assert run(core, Fetched(1, {A0: (10, 30), A1: (0, 30)})).effects == [Put(1, {A0: (10, 30), A1: (0, 30)})]
+    assert run(core, PutDone(1, 50)).effects == [
+        Seek({A0: 30, A1: 30}),
+        ResumePartitions((A0, A1)),
+        Poll(1, 100),
+    ]
+
+
+def test_a_pause_ends_a_backlog() -> None:
+    core = polling(BACKLOG, {A0: 0})
+    run(core, Fetched(1, {A0: (0, 10)}, full=True), PutDone(1, 10), EndsKnown(1, {A0: 1000}), PauseRequested())
+    assert run(core, Fetched(1, {A0: (10, 70)})).effects == [
+        ReportState(paused=True),
+        CommitOffsets(1, {A0: 10}, wait=False),
+        Put(1, {A0: (10, 70)}),
+    ]
+    assert run(core, PutDone(1, 60)).effects == [Seek({A0: 70}), Poll(1, 100)]
+    assert core.held
+
+
+def test_a_backlog_that_was_read_under_an_older_assignment_is_thrown_away() -> None:
+    core = polling(BACKLOG, {A0: 0, A1: 0})
+    run(core, Fetched(1, {A0: (0, 10)}, full=True), PutDone(1, 10), EndsKnown(1, {A0: 1000}))
+    run(core, PartitionsRevoked((A0,)), OffsetsCommitted(1))
+    step = run(core, Fetched(1, {A0: (10, 70)}))
+    assert step.effects == [Seek({A1: 0}), ResumePartitions((A1,)), Poll(2, 100)]
