@@ -61,7 +61,7 @@ class MembershipState(StrEnum):
     JOINING = "joining"
     # A retriable error was answered; heartbeats go on. Goes to PREPARING when RETRY fires, FINDING.
     WAITING = "waiting"
-    # Elected was signalled; heartbeats go on. Goes to SYNCING by assignments(), PREPARING or FINDING.
+    # Elected was signalled; heartbeats go on. Goes to SYNCING by assignments(), PREPARING, FINDING.
     ELECTED = "elected"
     # SyncGroup is in flight; heartbeats go on. Goes to STABLE, PREPARING (rebalance, id reset), WAITING, FINDING or
     # FAILED.
@@ -234,9 +234,8 @@ class Membership:
             case SyncGroupReplied():
                 return self._sync_replied(stimulus, now_ms)
             case GroupRequestFailed(_, reason):
-                if self.state is MembershipState.FINDING:
-                    return [self._back_off(now_ms)]
-                return self._lose_coordinator(reason, now_ms)
+                is_finding = self.state is MembershipState.FINDING
+                return [self._back_off(now_ms)] if is_finding else self._lose_coordinator(reason, now_ms)
         return []
 
     def _timer_fired(self, key: str, now_ms: int) -> list[Output]:
@@ -247,12 +246,9 @@ class Membership:
         if key == SESSION:
             reason = f"no heartbeat was answered for {self.settings.session_timeout_ms} ms"
             lost = self._forget_generation(reason, None)
-            if self.state is MembershipState.FINDING:
-                self.rejoin_reason = self.rejoin_reason or reason
-                return lost
-            if self.state is MembershipState.STABLE:
-                self.rejoin_reason = reason
-            return [*lost, *self._lose_coordinator(reason, now_ms)]
+            self.rejoin_reason = self.rejoin_reason or reason
+            is_finding = self.state is MembershipState.FINDING
+            return lost if is_finding else [*lost, *self._lose_coordinator(reason, now_ms)]
         if self.state is MembershipState.FINDING:
             return [FindCoordinator(self._new_request())]
         return self._prepare_join(self.rejoin_reason or "")
@@ -329,9 +325,8 @@ class Membership:
         self.rejoin_reason = None
         self.heartbeat_request_id = None
         self.timers.cancel(HEARTBEAT, SESSION)
-        session_timeout_ms, rebalance_timeout_ms = self.settings.session_timeout_ms, self.settings.rebalance_timeout_ms
-        request_id = self._new_request()
-        return [SendJoinGroup(request_id, self.member_id, session_timeout_ms, rebalance_timeout_ms, self.protocols)]
+        timeouts_ms = self.settings.session_timeout_ms, self.settings.rebalance_timeout_ms
+        return [SendJoinGroup(self._new_request(), self.member_id, *timeouts_ms, self.protocols)]
 
     def _send_sync(self, assignments: Mapping[str, Assignment]) -> list[Output]:
         self.state = MembershipState.SYNCING
@@ -347,8 +342,8 @@ class Membership:
         return [SendHeartbeat(self.heartbeat_request_id, self.generation, self.member_id), next_one]
 
     def _begin_heartbeats(self, now_ms: int) -> list[Output]:
-        heartbeat = self.timers.set(HEARTBEAT, now_ms + self.settings.heartbeat_interval_ms)
-        return [self._session_timer(now_ms), heartbeat]
+        session = self._session_timer(now_ms)
+        return [session, self.timers.set(HEARTBEAT, now_ms + self.settings.heartbeat_interval_ms)]
 
     def _wait(self, reason: str, now_ms: int) -> list[Output]:
         """Join again after the back-off; a member that was joining goes back to heartbeats of its old generation."""
@@ -366,10 +361,9 @@ class Membership:
         self.request_id = self.heartbeat_request_id = None
         self.timers.cancel(HEARTBEAT)
         self.unknown_since_ms = now_ms
-        out: list[Output] = [self.timers.set(UNKNOWN, now_ms + self.settings.heartbeat_interval_ms)]
-        if was_joining and self.generation != NO_GENERATION:
-            out.append(self._session_timer(now_ms))
-        return [*out, self._back_off(now_ms)]
+        deadline = self.timers.set(UNKNOWN, now_ms + self.settings.heartbeat_interval_ms)
+        session = [self._session_timer(now_ms)] if was_joining and self.generation != NO_GENERATION else []
+        return [deadline, *session, self._back_off(now_ms)]
 
     def _forget_generation(self, reason: str, error: str | None) -> list[Output]:
         """Not a member any more. The id goes only when the coordinator does not know it, as in Kafka's client."""
@@ -394,9 +388,8 @@ class Membership:
 
     def _back_off(self, now_ms: int) -> SetTimer:
         backoff_ms = self.settings.retry_backoff_ms * 2 ** min(self.failures, 30)
-        backoff_ms = min(backoff_ms, self.settings.retry_backoff_max_ms)
         self.failures += 1
-        return self.timers.set(RETRY, now_ms + backoff_ms)
+        return self.timers.set(RETRY, now_ms + min(backoff_ms, self.settings.retry_backoff_max_ms))
 
     def _next_id(self) -> int:
         self.last_request_id -= 1
