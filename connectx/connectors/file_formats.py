@@ -1,0 +1,145 @@
+"""How a line of text becomes a row: CSV and JSON lines as Spark column expressions.
+
+Decides what a malformed line is (Spark's from_csv and from_json do, in permissive mode with a corrupt-record column);
+never reads a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from connectx.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+LINE = "line"
+_CORRUPT = "_corrupt_record"
+_PARSED = "parsed"
+
+
+@dataclass(frozen=True, slots=True)
+class LineFormat:
+    """A file's format as configured; `schema` is Spark DDL."""
+
+    format: str
+    schema: str
+    delimiter: str = ","
+    null_text: str = ""
+    key_fields: Sequence[str] = ()
+
+    def parse(self, lines: DataFrame, *, skip_malformed: bool) -> DataFrame:
+        """Rows with the column `value` (a struct) and, with key fields, `key`; blank lines are left out.
+
+        A malformed line is left out, or makes the Spark job fail.
+        """
+        from pyspark.sql import functions as F
+
+        parsed = self._parsed(lines)
+        value = F.col(_PARSED).dropFields(_CORRUPT)
+        if skip_malformed:
+            parsed = parsed.where(self.malformed() == F.lit(False))
+        else:
+            # The condition stands inside the value: a filter of its own would parse every line twice.
+            value = F.when(self.malformed(), F.raise_error(F.lit("malformed line"))).otherwise(value)
+        columns = [value.alias("value")]
+        if self.key_fields:
+            columns.insert(0, self._key().alias("key"))
+        return parsed.select(*columns)
+
+    def first_malformed(self, lines: DataFrame, order: str) -> tuple[int, str] | None:
+        """The lowest value of column `order` among malformed lines, with the line's text."""
+        found = self._parsed(lines, order).where(self.malformed()).orderBy(order).select(order, LINE).head(1)
+        return (found[0][0], found[0][1]) if found else None
+
+    def malformed(self) -> Column:
+        """True for a line that does not fit the schema; needs the columns that `parse` adds."""
+        from pyspark.sql import functions as F
+
+        return F.col(_PARSED).isNull() | F.col(f"{_PARSED}.{_CORRUPT}").isNotNull()
+
+    def check(self, spark: SparkSession) -> None:
+        """ConfigError for a schema that Spark cannot read or that lacks a key field."""
+        names = schema_of(spark, self.schema).fieldNames()
+        missing = [name for name in self.key_fields if name not in names]
+        if missing:
+            raise ConfigError(
+                [f"Invalid value {missing[0]} for configuration key.fields: the schema has no such field"]
+            )
+
+    def with_schema(self, schema: str) -> LineFormat:
+        """The same format with another schema."""
+        return replace(self, schema=schema)
+
+    def _parsed(self, lines: DataFrame, *extra: str) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        schema = f"{self.schema}, {_CORRUPT} STRING"
+        options: Mapping[str, str] = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
+        if self.format == "csv":
+            options = {**options, "sep": self.delimiter, "nullValue": self.null_text}
+            parsed = F.from_csv(LINE, schema, options)
+        else:
+            parsed = F.from_json(LINE, schema, options)
+        return lines.where(F.trim(LINE) != "").select(*extra, LINE, parsed.alias(_PARSED))
+
+    def _key(self) -> Column:
+        from pyspark.sql import functions as F
+
+        fields = [F.col(f"{_PARSED}.`{name}`").alias(name) for name in self.key_fields]
+        return fields[0] if len(fields) == 1 else F.struct(*fields)
+
+
+def schema_of(spark: SparkSession, ddl: str) -> StructType:
+    """A DDL schema as Spark understands it. ConfigError when it does not."""
+    from pyspark.errors import PySparkException
+
+    try:
+        return spark.createDataFrame([], ddl).schema
+    except PySparkException as error:
+        reason = str(error).splitlines()[0]
+        raise ConfigError([f"Invalid value {ddl} for configuration schema: Spark cannot read it ({reason})"]) from error
+
+
+def infer_schema(spark: SparkSession, line_format: LineFormat, names: Sequence[str], lines: Sequence[str]) -> str:
+    """A DDL schema from sample lines; for CSV with the header's names, or `_c0`, `_c1`, ..."""
+    sample = spark.createDataFrame([(line,) for line in lines], f"{LINE} STRING")
+    if line_format.format == "json":
+        return _infer_json(spark, lines)
+    return _infer_csv(sample, line_format, names)
+
+
+def _infer_json(spark: SparkSession, lines: Sequence[str]) -> str:
+    from pyspark.sql import functions as F
+
+    found = spark.range(1).select(F.schema_of_json(F.lit("[" + ",".join(lines) + "]"))).head()
+    assert found is not None, "a range of one row has one row"
+    ddl = str(found[0])
+    if not ddl.startswith("ARRAY<STRUCT<"):
+        raise ConfigError(["Invalid value null for configuration schema: the file's lines are not JSON objects"])
+    return ddl.removeprefix("ARRAY<STRUCT<").removesuffix(">>")
+
+
+def _infer_csv(sample: DataFrame, line_format: LineFormat, names: Sequence[str]) -> str:
+    """Each column is the narrowest of long, double, timestamp, boolean and string that all sample values fit."""
+    from pyspark.sql import functions as F
+
+    texts = ", ".join(f"`{name}` STRING" for name in names)
+    options = {"sep": line_format.delimiter, "nullValue": line_format.null_text}
+    row = F.from_csv(LINE, texts, options).alias(_PARSED)
+    kinds = ("BIGINT", "DOUBLE", "TIMESTAMP", "BOOLEAN")
+    fits = [
+        F.bool_and(F.col(f"{_PARSED}.`{name}`").isNull() | F.col(f"{_PARSED}.`{name}`").try_cast(kind).isNotNull())
+        for name in names
+        for kind in kinds
+    ]
+    answers = sample.select(row).agg(F.array(*fits)).head()
+    assert answers is not None, "an aggregate has one row"
+    found = [
+        next((kind for at, kind in enumerate(kinds) if answers[0][column * len(kinds) + at]), "STRING")
+        for column in range(len(names))
+    ]
+    return ", ".join(f"`{name}` {kind}" for name, kind in zip(names, found, strict=True))

@@ -1,0 +1,169 @@
+"""Generator: rows made from their number, at a given rate; for trying things out and for measuring.
+
+It decides what row number n holds, which is the same for ever, so that any loss or repetition can be seen by looking
+at the ids. Its source offset is the number of rows made.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from connectx.connectors.api import Slice, SourceConnector, SourceOffset, SourceTask, SourceTaskContext
+from connectx.connectors.rows import keyed_table
+from connectx.errors import ConfigError
+from connectx.model.configdef import ConfigDef
+from connectx.model.validators import at_least, non_empty
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+_TYPES = ("long", "double", "string", "boolean")
+_TICK_S = 0.05
+_IDLE_MS = 1_000
+
+
+def _known_fields(fields: Any) -> str | None:
+    """Names with a type each: `name:long`, `:double`, `:string` or `:boolean`"""
+    for text in fields or ():
+        name, _, kind = text.partition(":")
+        if not name or kind not in _TYPES:
+            return f"{text or 'an empty name'} is not name:type with one of the types {', '.join(_TYPES)}"
+    names = [text.partition(":")[0] for text in fields or ()]
+    return None if names and len(set(names)) == len(names) else "Fields need names, each only once"
+
+
+class Generator(SourceConnector):
+    """Makes rows. With several tasks, task t of n makes the ids t, t + n, t + 2n, ..."""
+
+    version = "0.1.0"
+    config = (
+        ConfigDef()
+        .define("topic", str, importance="HIGH", validator=non_empty(), doc="Topic that the rows go to.")
+        .define(
+            "rate",
+            float,
+            100.0,
+            importance="HIGH",
+            validator=at_least(0),
+            doc="Rows per second and task; 0 is as fast as possible.",
+        )
+        .define("rows.per.poll", int, 10_000, validator=at_least(1), doc="The most rows that one poll makes.")
+        .define(
+            "fields",
+            list,
+            "id:long,name:string,amount:double",
+            validator=_known_fields,
+            doc="Fields as name:type, with the types long, double, string and boolean; `id` holds the row's number.",
+        )
+        .define("key.fields", list, "", doc="Fields that make the record's key; none is a null key.")
+        .define("max.rows", "LONG", None, doc="How many rows each task makes in all; left out, there is no end.")
+    )
+
+    def task_configs(self, max_tasks: int) -> Sequence[Mapping[str, str]]:
+        """As many tasks as allowed."""
+        return [
+            {**self.settings, "generator.task": str(task), "generator.tasks": str(max_tasks)}
+            for task in range(max_tasks)
+        ]
+
+    @classmethod
+    def exactly_once_support(cls, config: Mapping[str, str | None]) -> bool | None:
+        """Row numbers are exact."""
+        return True
+
+    class Task(SourceTask):
+        """Source partition `{"generator": t, "of": n}`, source offset `{"rows": <rows made>}`."""
+
+        def start(self, config: Mapping[str, str], context: SourceTaskContext) -> None:
+            """Take the configuration."""
+            super().start(config, context)
+            values = Generator.config.parse(config)
+            self._values = values
+            self._task = int(config.get("generator.task", "0"))
+            self._tasks = int(config.get("generator.tasks", "1"))
+            self.partition = {"generator": self._task, "of": self._tasks}
+            self._fields = [tuple(text.split(":")) for text in values["fields"]]
+            unknown = [name for name in values["key.fields"] if name not in dict(self._fields)]
+            if unknown:
+                raise ConfigError([f"Invalid value {unknown[0]} for configuration key.fields: no such field"])
+            self._paced_from: tuple[float, int] | None = None
+
+        def poll(self, spark: SparkSession, offset: SourceOffset | None) -> Slice | None:
+            """The rows that are due, without Spark."""
+            made = int(offset["rows"]) if offset else 0
+            rows = self._due(made)
+            if rows <= 0:
+                return None
+            table = keyed_table(self._rows(made, rows), self._values["key.fields"])
+            return Slice(table, {"rows": made + rows}, topic=self._values["topic"])
+
+        def idle(self, offset: SourceOffset | None) -> None:
+            """Wait until the next rows are due."""
+            made = int(offset["rows"]) if offset else 0
+            rate = self._values["rate"]
+            if self._paced_from is None or not rate or self._left(made) == 0:
+                self.context.wait(_IDLE_MS)
+                return
+            from_s, from_rows = self._paced_from
+            due_s = from_s + (made + max(1.0, rate * _TICK_S) - from_rows) / rate
+            self.context.wait(max(1, min(_IDLE_MS, int((due_s - time.monotonic()) * 1000) + 1)))
+
+        def _left(self, made: int) -> int | None:
+            maximum = self._values["max.rows"]
+            return None if maximum is None else max(0, maximum - made)
+
+        def _due(self, made: int) -> int:
+            """Rows that may be made now; a task that was held up does not try to catch up."""
+            most: int = self._values["rows.per.poll"]
+            if (left := self._left(made)) is not None:
+                most = min(most, left)
+            rate = self._values["rate"]
+            if not rate:
+                return most
+            now_s = time.monotonic()
+            if self._paced_from is None or now_s - self._paced_from[0] > (made - self._paced_from[1]) / rate + 1.0:
+                self._paced_from = (now_s, made)
+                return min(most, 1)
+            from_s, from_rows = self._paced_from
+            return min(most, from_rows + int((now_s - from_s) * rate) - made)
+
+        def _rows(self, made: int, rows: int) -> pa.Table:
+            import numpy as np
+            import pyarrow as pa
+
+            ids = (np.arange(made, made + rows, dtype=np.int64)) * self._tasks + self._task
+            columns = {
+                name: ids if name == "id" else _values(kind, _mixed(ids, at))
+                for at, (name, kind) in enumerate(self._fields)
+            }
+            return pa.table(columns)
+
+    task_class = Task
+
+
+def _mixed(ids: Any, field: int) -> Any:
+    """A number below 2^64 per id and field that looks drawn by chance (SplitMix64)."""
+    import numpy as np
+
+    with np.errstate(over="ignore"):
+        mixed = ids.astype(np.uint64) + np.uint64((field + 1) * 0x9E3779B97F4A7C15 % 2**64)
+        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+            mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+        return mixed ^ (mixed >> np.uint64(31))
+
+
+def _values(kind: str, mixed: Any) -> Any:
+    import numpy as np
+    import pyarrow as pa
+
+    match kind:
+        case "long":
+            return (mixed % np.uint64(1_000_000)).astype(np.int64)
+        case "double":
+            return (mixed % np.uint64(1_000_000)).astype(np.float64) / 100
+        case "boolean":
+            return mixed % np.uint64(2) == 1
+    return pa.array([f"text-{number:06d}" for number in (mixed % np.uint64(1_000_000)).tolist()])
