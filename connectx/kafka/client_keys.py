@@ -1,0 +1,203 @@
+"""Settings of Kafka clients, given in Java's spelling or in librdkafka's, brought to librdkafka's.
+
+Decides what a key means for librdkafka, and says which keys have no meaning there. It never decides which settings a
+client gets (`connectx.kafka.clients`) and never reads a file. Java's keys are those of Kafka's ProducerConfig,
+ConsumerConfig, AdminClientConfig, SslConfigs and SaslConfigs; whether librdkafka knows a key is asked of the
+installed librdkafka itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from confluent_kafka import KafkaException, Producer
+
+from connectx.errors import ClientSettingError
+
+SECURITY_PREFIXES: Final = ("security.protocol", "sasl.", "ssl.", "enable.ssl.", "enable.sasl.", "https.ca.")
+"""What keys that have to do with encryption and login begin with, in both spellings."""
+
+# One name for what librdkafka has two names for, so that a higher layer replaces a lower one.
+_ALIASES: Final = {
+    "metadata.broker.list": "bootstrap.servers",
+    "sasl.mechanisms": "sasl.mechanism",
+    "request.required.acks": "acks",
+    "queue.buffering.max.ms": "linger.ms",
+    "delivery.timeout.ms": "message.timeout.ms",
+    "compression.codec": "compression.type",
+    "max.in.flight": "max.in.flight.requests.per.connection",
+    "message.send.max.retries": "retries",
+    "fetch.message.max.bytes": "max.partition.fetch.bytes",
+    # Java's name for the same thing
+    "max.request.size": "message.max.bytes",
+    "fetch.max.wait.ms": "fetch.wait.max.ms",
+    "send.buffer.bytes": "socket.send.buffer.bytes",
+    "receive.buffer.bytes": "socket.receive.buffer.bytes",
+    "ssl.truststore.certificates": "ssl.ca.pem",
+    "ssl.keystore.certificate.chain": "ssl.certificate.pem",
+    "ssl.keystore.key": "ssl.key.pem",
+}
+# Java plugs in classes here, or the setting is about the JVM: said nothing about.
+_JAVA_ONLY: Final = re.compile(
+    r"(key|value)\.(de)?serializer|metric\.reporters|metrics\..*|auto\.include\.jmx\.reporter|security\.providers"
+    r"|ssl\.(protocol|enabled\.protocols|provider|keymanager\.algorithm|trustmanager\.algorithm"
+    r"|secure\.random\.implementation)"
+)
+_ASSIGNORS: Final = {
+    "org.apache.kafka.clients.consumer.RangeAssignor": "range",
+    "org.apache.kafka.clients.consumer.RoundRobinAssignor": "roundrobin",
+    "org.apache.kafka.clients.consumer.CooperativeStickyAssignor": "cooperative-sticky",
+}
+_UNKNOWN: Final = "No such configuration property"
+_OUTSIDE: Final = re.compile(r"value \S+ is outside allowed range (-?\d+)\.\.(-?\d+)")
+_NEVER_A_KEY: Final = "connectx.never.a.key"
+_JAAS: Final = re.compile(r"\s*([\w.$]+)\s+\w+\s*(.*?);?\s*", re.DOTALL)
+_JAAS_OPTION: Final = re.compile(r'([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;]+))')
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """Settings of one origin: `prefix` is what their keys have in front where the user wrote them."""
+
+    prefix: str
+    settings: Mapping[str, str | None]
+
+
+def to_librdkafka(layers: Sequence[Layer], warn: Callable[[str], None]) -> dict[str, str]:
+    """Merge layers, later over earlier, and translate.
+
+    Keys that librdkafka does not have are left out after a `warn`; numbers outside its limits become the limit.
+
+    Raises:
+        ClientSettingError: a value is not allowed, or a key store is of a kind that only Java reads.
+    """
+    merged: dict[str, str] = {}
+    given: dict[str, str] = {}
+    for layer in layers:
+        for key, value in _expand_jaas(layer).items():
+            if value is not None:
+                name = _ALIASES.get(key, key)
+                merged[name], given[name] = value, layer.prefix + key
+    _translate_stores(merged)
+    result: dict[str, str] = {}
+    for key, value in merged.items():
+        if _JAVA_ONLY.fullmatch(key):
+            continue
+        name, translated = _translate(key, value.strip())
+        problem = _ask_librdkafka(name, translated)
+        shown = given.get(key, key)
+        if outside := _OUTSIDE.search(problem):
+            low, high = int(outside[1]), int(outside[2])
+            result[name] = str(low if int(translated) < low else high)
+        elif _UNKNOWN in problem:
+            warn(f"{shown} has no effect: librdkafka, which connectx's clients are made of, has no such setting.")
+        elif problem:
+            raise ClientSettingError(
+                f"The value of {shown} is not allowed: {problem.strip()}.", next_step="Correct it or leave it out."
+            )
+        else:
+            result[name] = translated
+    return result
+
+
+def _translate(key: str, value: str) -> tuple[str, str]:
+    match key:
+        case "buffer.memory":
+            return "queue.buffering.max.kbytes", str(max(1, int(value) // 1024))
+        case "security.protocol":
+            return key, value.upper()
+        case "ssl.endpoint.identification.algorithm":
+            return key, value.lower() or "none"
+        case "connections.max.idle.ms" | "socket.receive.buffer.bytes" | "socket.send.buffer.bytes" if value == "-1":
+            return key, "0"
+        case "auto.offset.reset" if value.lower() == "none":
+            return key, "error"
+        case "partition.assignment.strategy":
+            names = [_ASSIGNORS.get(name.strip(), name.strip()) for name in value.split(",")]
+            return key, ",".join(names)
+    return key, value
+
+
+def _ask_librdkafka(key: str, value: str) -> str:
+    """What librdkafka says against this setting, or nothing. A second, unknown key keeps the client from starting."""
+    try:
+        Producer({key: value, _NEVER_A_KEY: ""})
+    except KafkaException as error:
+        text = str(error.args[0].str())
+        return "" if _NEVER_A_KEY in text else text
+    except (AttributeError, TypeError, ValueError):  # a name that means an object to confluent-kafka, not a setting
+        return _UNKNOWN
+    return ""
+
+
+# ------------------------------------------------------------------------------------------------------- login
+
+
+def _expand_jaas(layer: Layer) -> Mapping[str, str | None]:
+    """The layer with `sasl.jaas.config` replaced by what librdkafka wants to know of it."""
+    jaas = layer.settings.get("sasl.jaas.config")
+    if jaas is None:
+        return layer.settings
+    parsed = _JAAS.fullmatch(jaas)
+    said = _JAAS_OPTION.findall(parsed[2]) if parsed else []
+    options = {name: _unescape(quoted) or bare for name, quoted, bare in said}
+    module = parsed[1].rpartition(".")[2] if parsed else ""
+    match module:
+        case "PlainLoginModule" | "ScramLoginModule":
+            found = {"sasl.username": options.get("username"), "sasl.password": options.get("password")}
+        case "OAuthBearerLoginModule":
+            names = {"client.id": "clientId", "client.secret": "clientSecret", "scope": "scope"}
+            found = {f"sasl.oauthbearer.{name}": options.get(option) for name, option in names.items()}
+            found["sasl.oauthbearer.method"] = "oidc"
+        case "Krb5LoginModule":
+            found = {"sasl.kerberos.keytab": options.get("keyTab"), "sasl.kerberos.principal": options.get("principal")}
+        case _:
+            raise ClientSettingError(
+                f"{layer.prefix}sasl.jaas.config names no login module that connectx knows.",
+                next_step="Use PlainLoginModule, ScramLoginModule, OAuthBearerLoginModule or Krb5LoginModule.",
+            )
+    rest = {key: value for key, value in layer.settings.items() if key != "sasl.jaas.config"}
+    return {**found, **rest}
+
+
+def _unescape(text: str) -> str:
+    return re.sub(r"\\(.)", r"\1", text)
+
+
+# ------------------------------------------------------------------------------------------------------ stores
+
+
+def _translate_stores(settings: dict[str, str]) -> None:
+    """Java's trust and key stores, in place: PEM files become librdkafka's file settings, PKCS#12 stays."""
+    trust_type = settings.pop("ssl.truststore.type", "")
+    settings.pop("ssl.truststore.password", None)
+    if trust := settings.pop("ssl.truststore.location", ""):
+        if _store_type(trust, trust_type) != "PEM":
+            raise _not_readable("ssl.truststore", trust)
+        settings.setdefault("ssl.ca.location", trust)
+    key_type = settings.pop("ssl.keystore.type", "")
+    if store := settings.get("ssl.keystore.location", ""):
+        kind = _store_type(store, key_type)
+        if kind == "PEM":
+            del settings["ssl.keystore.location"]
+            settings.pop("ssl.keystore.password", None)
+            settings.setdefault("ssl.certificate.location", store)
+            settings.setdefault("ssl.key.location", store)
+        elif kind != "PKCS12":
+            raise _not_readable("ssl.keystore", store)
+
+
+def _store_type(path: str, stated: str) -> str:
+    """The stated type, else by the file's ending, else Java's default."""
+    by_ending = {"pem": "PEM", "crt": "PEM", "cer": "PEM", "p12": "PKCS12", "pfx": "PKCS12"}
+    return stated.upper() or by_ending.get(path.rpartition(".")[2].lower(), "JKS")
+
+
+def _not_readable(setting: str, path: str) -> ClientSettingError:
+    return ClientSettingError(
+        f"{setting}.location is {path}, a store of a kind that only Java reads.",
+        next_step=f"Export it to a PEM file, and set {setting}.location to that and {setting}.type=PEM.",
+    )

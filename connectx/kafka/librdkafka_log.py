@@ -1,0 +1,25 @@
+"""Where the log lines of librdkafka go: to Python's logging, never to the screen.
+
+librdkafka tells of every lost connection as an error. Here a lost broker is an ordinary event: whoever waits for an
+answer gets a typed error, so those lines are for debugging only.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+_log: Final = logging.getLogger("connectx.kafka.librdkafka")
+
+# Lost and refused connections, requests that timed out, retries, hints about settings.
+_EXPECTED: Final = frozenset(
+    {"FAIL", "ERROR", "REQTMOUT", "CONNECT", "GETPID", "BROKERUPDATE", "CONFWARN", "TERMINATE"}
+)
+
+
+class LibrdkafkaLog:
+    """What confluent-kafka takes as `logger`."""
+
+    def log(self, level: int, message: str, facility: str, client: str, text: str) -> None:
+        """One line of librdkafka."""
+        _log.log(min(level, logging.DEBUG) if facility in _EXPECTED else level, message, facility, client, text)
