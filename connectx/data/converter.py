@@ -1,0 +1,106 @@
+"""What a converter is: bytes of a Kafka record from values, and back.
+
+Mirrors Kafka Connect's Converter, on whole columns. A converter works on Arrow arrays in the worker where that gives
+exactly Connect's bytes for every input, and as Spark column expressions otherwise. It never starts Spark and never
+drops a record: what cannot be read comes back with an error beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pyarrow as pa
+
+from connectx.errors import ConversionError
+from connectx.model.configdef import ConfigDef
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+    from pyspark.sql.types import DataType
+
+CONVERTER_CONFIG = ConfigDef().define(
+    "converter.type", str, None, doc="How this converter will be used: key, value or header.", importance="LOW"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """Values that a converter read: `error` (string) says per row why there is none, and is null where all is well."""
+
+    value: pa.Array
+    error: pa.Array
+
+    @classmethod
+    def of(cls, value: pa.Array) -> Decoded:
+        """Values without any error."""
+        return cls(value, pa.nulls(len(value), pa.string()))
+
+
+class Converter:
+    """Base of converters. Null is a tombstone in both directions.
+
+    Args:
+        settings: the converter's keys without prefix, such as `schemas.enable`.
+        is_key: True when it converts keys.
+
+    Raises:
+        ConfigError: a setting is wrong.
+    """
+
+    java_class: ClassVar[str]
+    config: ClassVar[ConfigDef] = CONVERTER_CONFIG
+
+    def __init__(self, settings: Mapping[str, str] | None = None, *, is_key: bool = False) -> None:
+        self.settings: dict[str, Any] = self.config.parse(settings or {})
+        self.is_key = is_key
+
+    def needs_spark(self, kind: pa.DataType) -> bool:
+        """True when values of this Arrow type are written by `to_bytes`, False when by `to_bytes_arrow`."""
+        return False
+
+    def to_bytes_arrow(self, values: pa.Array) -> pa.Array:
+        """Values as binary, in the worker.
+
+        Raises:
+            ConversionError: this converter does not take the type.
+        """
+        raise self.refuses(values.type)
+
+    def to_bytes(self, column: Column, kind: DataType) -> Column:
+        """Expression of type BINARY for a column of type `kind`.
+
+        Raises:
+            ConversionError: this converter does not take the type.
+        """
+        raise self.refuses(kind.simpleString())
+
+    def reads_arrow(self) -> bool:
+        """True when records are read by `from_bytes_arrow`, False when by `from_bytes`."""
+        return True
+
+    def from_bytes_arrow(self, records: pa.Array) -> Decoded:
+        """Values of binary records, in the worker."""
+        raise ConversionError(f"{self.name} reads with Spark only.")
+
+    def from_bytes(self, column: Column, target: DataType | None) -> Column:
+        """Expression of type STRUCT<value, error STRING> for a column of type BINARY.
+
+        Args:
+            target: type of `value`, where records do not tell it themselves. None: as the record says.
+        """
+        raise ConversionError(f"{self.name} reads in the worker only.")
+
+    @property
+    def name(self) -> str:
+        """Short name, as in messages."""
+        return type(self).__name__
+
+    def refuses(self, kind: object) -> ConversionError:
+        """The error for a type that this converter does not take."""
+        side = "key" if self.is_key else "value"
+        return ConversionError(
+            f"{self.name} cannot write a {side} of type {kind}.",
+            next_step=f"Set {side}.converter to another converter, for example JsonConverter, or change the column.",
+        )

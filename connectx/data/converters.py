@@ -1,0 +1,219 @@
+"""Whole batches through converters: rows to records and back, with at most one Spark job where Spark is needed at all.
+
+`encode` is the source direction, `decode` the sink direction. Both take and give Arrow tables in the worker; a DataFrame
+is evaluated once. Row order is kept and no row is lost: a record that cannot be read has a message in column `error`.
+Mirrors what Kafka Connect's worker tasks do record by record (convertTransformedRecord, convertAndTransformRecord).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from connectx.data.converter import Converter, Decoded
+from connectx.data.json_converter import JsonConverter
+from connectx.data.simple import (
+    BooleanConverter,
+    ByteArrayConverter,
+    DoubleConverter,
+    FloatConverter,
+    IntegerConverter,
+    LongConverter,
+    ShortConverter,
+    StringConverter,
+)
+from connectx.data.sink_side import read_columns
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType
+
+Rows: TypeAlias = "DataFrame | pa.Table"
+SparkGetter: TypeAlias = "Callable[[], SparkSession]"
+
+CONVERTERS: Final[tuple[type[Converter], ...]] = (
+    JsonConverter,
+    StringConverter,
+    ByteArrayConverter,
+    BooleanConverter,
+    ShortConverter,
+    IntegerConverter,
+    LongConverter,
+    FloatConverter,
+    DoubleConverter,
+)
+"""Converters that connectx provides."""
+
+SESSION_SETTINGS: Final[Mapping[str, str]] = {"spark.sql.execution.arrow.localRelationThreshold": "1MB"}
+"""Set these on a task's Spark session: larger batches then use all cores, instead of one in Spark's optimizer."""
+
+_PASSED_ON = ("topic", "partition", "timestamp", "headers")
+
+
+def encode(rows: Rows, key_converter: Converter, value_converter: Converter, spark: SparkGetter) -> pa.Table:
+    """Records of a slice's rows.
+
+    Args:
+        rows: columns as in `connectx.connectors.api.Slice`. Without a column `value` a row is the value, as a struct.
+        spark: gives a session; called only when a table needs Spark.
+
+    Returns:
+        Columns `key` and `value` (binary, null is a tombstone) and, as far as given, `topic` (string), `partition`
+        (int32), `timestamp` (int64, ms since 1970), `headers` (as given).
+
+    Raises:
+        ConversionError: a converter does not take a column's type.
+    """
+    converters = {"key": key_converter, "value": value_converter}
+    if isinstance(rows, pa.Table):
+        table = _encode_table(_with_value(rows), converters, spark)
+    else:
+        table = _encode_frame(rows, converters)
+    key = table["key"] if "key" in table.column_names else pa.nulls(table.num_rows, pa.binary())
+    columns: dict[str, Any] = {"key": key, "value": table["value"]}
+    columns |= {name: _passed_on(name, table[name]) for name in _PASSED_ON if name in table.column_names}
+    return pa.table(columns)
+
+
+def decode(
+    records: Rows,
+    key_converter: Converter,
+    value_converter: Converter,
+    types: Mapping[str, DataType] | None,
+    spark: SparkGetter,
+) -> pa.Table:
+    """Values of Kafka records.
+
+    Args:
+        records: columns `key` and `value` (binary); all others, such as `topic`, `partition`, `offset`, are kept.
+        types: topic to the type that the sink wants of values without schemas; for other topics as the record says.
+        spark: gives a session; called only when Spark is needed.
+
+    Returns:
+        The given columns with `key` and `value` converted (`timestamp` in ms since 1970, int64), and `error` (string):
+        why a record cannot be read, otherwise null. A bad record has neither key nor value.
+
+    Raises:
+        ConversionError: values of one batch have schemas that no one type can hold.
+    """
+    table = records if isinstance(records, pa.Table) else records.toArrow()
+    key, value = _column(table, "key"), _column(table, "value")
+    groups = _groups_by_type(table, types or {})
+    if len(groups) == 1:
+        keys, values = read_columns([(key, key_converter, None), (value, value_converter, groups[0][0])], spark)
+    else:
+        (keys,) = read_columns([(key, key_converter, None)], spark)
+        values = _read_groups(value, value_converter, groups, spark)
+    error = pc.coalesce(_labelled("key", keys.error), _labelled("value", values.error))
+    good = error.is_null()
+    columns = {name: table[name] for name in table.column_names}
+    if "timestamp" in columns:
+        columns["timestamp"] = _passed_on("timestamp", columns["timestamp"])
+    columns |= {"key": _where(good, keys.value), "value": _where(good, values.value), "error": error}
+    return pa.table(columns)
+
+
+def _where(good: pa.Array, values: pa.Array) -> pa.Array:
+    return values if pc.all(good).as_py() is not False else pc.if_else(good, values, pa.scalar(None, values.type))
+
+
+def _labelled(side: str, error: pa.Array) -> pa.Array:
+    if error.null_count == len(error):
+        return error
+    head = f"Converting the {side} from bytes failed: "
+    return pc.binary_join_element_wise(pa.scalar(head), error, "", null_handling="emit_null")
+
+
+def _column(table: pa.Table, name: str) -> pa.Array:
+    combined = table[name].combine_chunks()
+    array = combined.combine_chunks() if isinstance(combined, pa.ChunkedArray) else combined
+    return array.cast(pa.binary())
+
+
+def _groups_by_type(table: pa.Table, types: Mapping[str, DataType]) -> list[tuple[DataType | None, pa.Array | None]]:
+    """(type, row numbers) for each type that sinks want of the topics here; row numbers None: all rows."""
+    if not types:
+        return [(None, None)]
+    topics = table["topic"].unique().to_pylist()
+    wanted: dict[str, tuple[DataType | None, list[str]]] = {}
+    for topic in topics:
+        kind = types.get(topic)
+        wanted.setdefault("" if kind is None else kind.json(), (kind, []))[1].append(topic)
+    if len(wanted) <= 1:
+        return [(kind, None) for kind, _ in wanted.values()] or [(None, None)]
+    masks = {name: pc.is_in(table["topic"], pa.array(named, pa.string())) for name, (_, named) in wanted.items()}
+    return [(kind, pc.indices_nonzero(masks[name])) for name, (kind, _) in wanted.items()]
+
+
+def _read_groups(
+    value: pa.Array, converter: Converter, groups: list[tuple[DataType | None, pa.Array | None]], spark: SparkGetter
+) -> Decoded:
+    from connectx.data.sink_side import joined
+
+    parts = [(rows, read_columns([(value.take(rows), converter, kind)], spark)[0]) for kind, rows in groups]
+    return joined(parts)
+
+
+def _with_value(table: pa.Table) -> pa.Table:
+    if "value" in table.column_names:
+        return table
+    batch = table.combine_chunks().to_struct_array()
+    return pa.table({"value": batch})
+
+
+def _encode_table(table: pa.Table, converters: Mapping[str, Converter], spark: SparkGetter) -> pa.Table:
+    from connectx.data.sink_side import frame_of
+
+    sides = {side: converter for side, converter in converters.items() if side in table.column_names}
+    heavy = [side for side, converter in sides.items() if converter.needs_spark(table.schema.field(side).type)]
+    if heavy and table.num_rows:
+        frame = frame_of(table.select(heavy), spark())
+        written = _encode_frame(frame, {side: sides[side] for side in heavy})
+        for side in heavy:
+            table = _replaced(table, side, written[side])
+    elif heavy:
+        for side in heavy:
+            table = _replaced(table, side, pa.array([], pa.binary()))
+    for side in sides.keys() - set(heavy):
+        table = _replaced(table, side, _in_arrow(table[side], sides[side]))
+    return table
+
+
+def _encode_frame(frame: DataFrame, converters: Mapping[str, Converter]) -> pa.Table:
+    """One job: columns that Spark converts as expressions, the others converted in the worker afterwards."""
+    from pyspark.sql import functions as f
+    from pyspark.sql.pandas.types import to_arrow_type
+
+    if "value" not in frame.columns and "value" in converters:
+        frame = frame.select(f.struct("*").alias("value"))
+    kinds = {field.name: field.dataType for field in frame.schema.fields}
+    sides = {side: converter for side, converter in converters.items() if side in kinds}
+    heavy = [side for side, converter in sides.items() if converter.needs_spark(to_arrow_type(kinds[side]))]
+    wanted = [name for name in frame.columns if name in sides or name in _PASSED_ON]
+    columns = [
+        (sides[name].to_bytes(f.col(name), kinds[name]) if name in heavy else f.col(name)).alias(name)
+        for name in wanted
+    ]
+    table = frame.select(*columns).toArrow()
+    for side in sides.keys() - set(heavy):
+        table = _replaced(table, side, _in_arrow(table[side], sides[side]))
+    return table
+
+
+def _in_arrow(column: pa.ChunkedArray, converter: Converter) -> pa.ChunkedArray:
+    chunks = [converter.to_bytes_arrow(chunk) for chunk in column.chunks]
+    return pa.chunked_array(chunks, pa.binary())
+
+
+def _replaced(table: pa.Table, name: str, column: Any) -> pa.Table:
+    return table.set_column(table.column_names.index(name), name, column)
+
+
+def _passed_on(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if name == "timestamp" and pa.types.is_timestamp(column.type):
+        return column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
+    wanted = {"topic": pa.string(), "partition": pa.int32(), "timestamp": pa.int64()}.get(name)
+    return column if wanted is None else column.cast(wanted)

@@ -1,0 +1,209 @@
+"""JSON with and without schemas. Mirrors Kafka Connect's JsonConverter.
+
+Without schemas a record is read as the type that the sink wants, or, where it wants none, as text: a JSON string is its
+content, everything else its JSON. With schemas a record tells its own type. Stricter than Java: anything behind the
+document, numbers that do not fit, and values of another type than the schema's are errors and never cut or rounded.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from connectx.data import connect_schema
+from connectx.data.converter import CONVERTER_CONFIG, Converter
+from connectx.data.json_reader import NOT_JSON, JsonReader
+from connectx.data.json_writer import to_json_text
+from connectx.errors import ConversionError
+from connectx.model.configdef import ConfigDef
+from connectx.model.validators import one_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+    from pyspark.sql.types import DataType
+
+_SCHEMA_FIRST = re.compile(r'\s*\{\s*"schema"\s*:\s*')
+_NO_SCHEMA = '^\\s*\\{\\s*"schema"\\s*:\\s*null'
+_NO_ENVELOPE = (
+    'JsonConverter with schemas.enable requires "schema" and "payload" fields and may not contain additional fields. '
+    "If you are trying to deserialize plain JSON data, set schemas.enable=false in your converter configuration."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordSchema:
+    """A schema as records carry it: `text` is exact, `kind` its Spark type, `error` says why there is none."""
+
+    text: str
+    kind: DataType | None
+    required: bool = False
+    error: str | None = None
+
+
+class JsonConverter(Converter):
+    """JSON; see the module's text for what it does with types."""
+
+    java_class = "org.apache.kafka.connect.json.JsonConverter"
+    config = (
+        ConfigDef(CONVERTER_CONFIG)
+        .define(
+            "schemas.enable",
+            bool,
+            True,
+            doc="Include schemas within each of the serialized values and keys.",
+            group="Schemas",
+            importance="HIGH",
+        )
+        .define(
+            "schemas.cache.size",
+            int,
+            1000,
+            doc="Kept for compatibility: schemas are compared per batch here.",
+            group="Schemas",
+            importance="HIGH",
+        )
+        .define(
+            "decimal.format",
+            str,
+            "BASE64",
+            doc="How decimals are written: BASE64 of the unscaled bytes, or NUMERIC.",
+            group="Serialization",
+            importance="LOW",
+            validator=one_of("BASE64", "NUMERIC", ignore_case=True),
+        )
+        .define(
+            "replace.null.with.default",
+            bool,
+            True,
+            doc="Whether null fields that have a default in the schema get it.",
+            group="Serialization",
+            importance="LOW",
+        )
+    )
+
+    @property
+    def schemas_enabled(self) -> bool:
+        """True when each record carries its schema."""
+        return bool(self.settings["schemas.enable"])
+
+    @property
+    def _base64_decimals(self) -> bool:
+        return str(self.settings["decimal.format"]).upper() == "BASE64"
+
+    def needs_spark(self, kind: pa.DataType) -> bool:
+        """Only nulls need nothing."""
+        return not pa.types.is_null(kind)
+
+    def to_bytes_arrow(self, values: pa.Array) -> pa.Array:
+        """Nulls as tombstones."""
+        if not pa.types.is_null(values.type):
+            raise ConversionError("JsonConverter writes with Spark only.")
+        return values.cast(pa.binary())
+
+    def to_bytes(self, column: Column, kind: DataType) -> Column:
+        """JSON in UTF-8, in Connect's envelope when schemas are enabled."""
+        from pyspark.sql import functions as f
+
+        text = to_json_text(column, kind, base64_decimals=self._base64_decimals)
+        if self.schemas_enabled:
+            schema = connect_schema.schema_of(kind, optional=False)
+            head = json.dumps(schema, separators=(",", ":"), ensure_ascii=False)
+            text = f.concat(f.lit(f'{{"schema":{head},"payload":'), text, f.lit("}"))
+        return text.cast("binary")
+
+    def reads_arrow(self) -> bool:
+        """JSON is read by Spark."""
+        return False
+
+    def from_bytes(self, column: Column, target: DataType | None) -> Column:
+        """Without schemas: the document as `target`, or as text. Use `from_envelope` with schemas."""
+        from pyspark.sql.types import StringType
+
+        if self.schemas_enabled:
+            raise ConversionError("With schemas.enable=true a record's type is in the record: use from_envelope.")
+        kind = target or StringType()
+        text = column.cast("string")
+        reader = JsonReader(base64_decimals=self._base64_decimals, use_defaults=False)
+
+        def outcome(parsed: Column) -> Column:
+            return self._outcome(reader, parsed, parsed.getField("v"), kind, text)
+
+        return _bound(reader.parse(text, kind), outcome)
+
+    def schema_of_record(self, record: bytes) -> RecordSchema | None:
+        """Schema of a record with an envelope, looked up in the worker; None when the record has none."""
+        try:
+            text = record.decode("utf-8")
+            first = _SCHEMA_FIRST.match(text)
+            if first is not None:
+                _, end = json.JSONDecoder().raw_decode(text, first.end())
+                return self.record_schema(text[first.end() : end])
+            document = json.loads(text)
+            return self.record_schema(json.dumps(document["schema"], separators=(",", ":"), ensure_ascii=False))
+        except (ValueError, KeyError, TypeError):
+            return None
+
+    def record_schema(self, text: str) -> RecordSchema:
+        """Spark type of a schema's text."""
+        schema = json.loads(text)
+        if schema is None:
+            return RecordSchema(text, None)
+        try:
+            required = not connect_schema.is_optional(schema) if isinstance(schema, dict) else False
+            return RecordSchema(text, connect_schema.type_of(schema), required)
+        except ConversionError as error:
+            return RecordSchema(text, None, error=error.message)
+
+    def from_envelope(self, column: Column, schema: RecordSchema, target: DataType | None) -> Column:
+        """Records of one schema: STRUCT<value, error STRING, other STRING>.
+
+        `other` is the schema's text of a record that carries another one, which has neither value nor error here.
+        """
+        from pyspark.sql import functions as f
+        from pyspark.sql.types import StringType, StructType
+
+        kind = schema.kind or target or StringType()
+        if schema.error is not None:
+            kind = StringType()
+        envelope = StructType().add("schema", StringType()).add("payload", kind)
+        text = column.cast("string")
+        reader = JsonReader(base64_decimals=True, use_defaults=bool(self.settings["replace.null.with.default"]))
+
+        def outcome(parsed: Column) -> Column:
+            found = f.coalesce(parsed["v"]["schema"], f.when(text.rlike(_NO_SCHEMA), f.lit("null")))
+            other = f.when(found != schema.text, found)
+            payload = parsed["v"]["payload"]
+            read = self._outcome(reader, parsed, payload, kind, text)
+            missing = f.when(payload.isNull(), f.lit("the value is required, and missing or null"))
+            error = f.coalesce(
+                read["error"],
+                f.when(text.isNotNull() & found.isNull(), f.lit(_NO_ENVELOPE)),
+                f.when(text.isNotNull(), f.lit(schema.error)) if schema.error else f.lit(None),
+                f.when(text.isNotNull(), missing) if schema.required else f.lit(None),
+            ).cast("string")
+            value = f.when(error.isNull() & other.isNull(), read["value"])
+            return f.struct(value.alias("value"), f.when(other.isNull(), error).alias("error"), other.alias("other"))
+
+        return _bound(reader.parse(text, envelope), outcome)
+
+    @staticmethod
+    def _outcome(reader: JsonReader, parsed: Column, value: Column, kind: DataType, text: Column) -> Column:
+        from pyspark.sql import functions as f
+
+        problem = reader.problem(value, kind, text)
+        error = f.when(reader.broken(parsed), f.lit(NOT_JSON))
+        error = error if problem is None else f.coalesce(error, problem)
+        good = f.when(error.isNull(), reader.value(value, kind))
+        return f.struct(good.alias("value"), error.alias("error"))
+
+
+def _bound(expression: Column, use: Callable[[Column], Column]) -> Column:
+    """`use(expression)` with the expression evaluated once, however often `use` names it."""
+    from pyspark.sql import functions as f
+
+    return f.transform(f.array(expression), use).getItem(0)
