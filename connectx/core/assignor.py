@@ -34,13 +34,15 @@ class OffsetAgreement:
 def agree_on_offset(member_offsets: Iterable[int], snapshot_offset: int, fresh_offset: int) -> OffsetAgreement:
     """Which config offset a leader assigns with.
 
-    `member_offsets` are what all members joined with (at least one), `snapshot_offset` is that of the leader's snapshot
-    in use, `fresh_offset` that of its config log now. A leader that is behind takes the fresh snapshot; if that is
-    behind too, nothing can be assigned.
+    `member_offsets` are what all members joined with (at least one), `snapshot_offset` is that of the snapshot that
+    the leader would assign from, `fresh_offset` that of its config log now. A leader that is behind takes the fresh
+    snapshot; if that is behind too, nothing can be assigned. The offset of the snapshot goes with the assignment, so
+    that a member never starts work with an older config than it was assigned from. (Java sends the highest member's;
+    there it is the same, as its leader assigns from the very snapshot that it joined with.)
     """
     highest = max(member_offsets)
     if snapshot_offset >= highest:
-        return OffsetAgreement(highest, agreed=True, use_fresh_snapshot=False)
+        return OffsetAgreement(snapshot_offset, agreed=True, use_fresh_snapshot=False)
     if fresh_offset >= highest:
         return OffsetAgreement(fresh_offset, agreed=True, use_fresh_snapshot=True)
     return OffsetAgreement(highest, agreed=False, use_fresh_snapshot=False)

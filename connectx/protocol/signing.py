@@ -10,7 +10,8 @@ import base64
 import binascii
 import hmac
 from collections.abc import Collection
-from dataclasses import dataclass
+
+from connectx.model.config_records import SessionKeyRecord
 
 AUTHORIZATION_HEADER = "X-Connect-Authorization"
 ALGORITHM_HEADER = "X-Connect-Request-Signature-Algorithm"
@@ -26,19 +27,6 @@ _DIGESTS = {
 ALGORITHMS = tuple(_DIGESTS)  # as Java spells them
 
 
-@dataclass(frozen=True, slots=True)
-class SignatureVerified:
-    """The request comes from a worker of this group."""
-
-
-@dataclass(frozen=True, slots=True)
-class SignatureRefused:
-    """The request must be answered with this HTTP status."""
-
-    status: int
-    message: str
-
-
 def sign(key: bytes, body: bytes | None, algorithm: str = "HmacSHA256") -> str:
     """Base64 of the MAC over the exact bytes of the body (none is the same as empty). KeyError: unknown algorithm."""
     return base64.b64encode(_mac(key, body, algorithm)).decode()
@@ -49,36 +37,34 @@ def signature_headers(key: bytes, body: bytes | None, algorithm: str = "HmacSHA2
     return {AUTHORIZATION_HEADER: sign(key, body, algorithm), ALGORITHM_HEADER: algorithm}
 
 
-def verify(
+def signature_error(
+    session_key: SessionKeyRecord | None,
+    body: bytes | None,
     signature: str | None,
     algorithm: str | None,
-    body: bytes | None,
-    key: bytes | None,
     allowed: Collection[str] = ("HmacSHA256",),
-) -> SignatureVerified | SignatureRefused:
-    """Check a request: the values of its two headers, its body, the session key and the algorithms allowed.
+) -> tuple[int, str] | None:
+    """Why a request is not accepted, as an HTTP status and a message; None when its signature is good.
 
-    `allowed` is the worker setting `inter.worker.verification.algorithms`. Compares in constant time.
+    `signature` and `algorithm` are the values of its two headers, `body` its exact bytes, `allowed` the worker setting
+    `inter.worker.verification.algorithms`. Compares in constant time.
     """
     if signature is None or algorithm is None:
-        return SignatureRefused(400, "An internal request must be signed, and its signature headers are missing")
+        return 400, "An internal request must be signed, and its signature headers are missing"
     if algorithm not in _DIGESTS:
-        return SignatureRefused(400, f"The signature algorithm {algorithm} is not known")
+        return 400, f"The signature algorithm {algorithm} is not known"
     try:
         given = base64.b64decode(signature, validate=True)
     except (binascii.Error, ValueError):
-        return SignatureRefused(400, "The request signature is not Base64")
+        return 400, "The request signature is not Base64"
     if algorithm not in allowed:
-        return SignatureRefused(
-            400,
-            f"The signature algorithm {algorithm} is not allowed here; inter.worker.verification.algorithms lists "
-            f"{', '.join(sorted(allowed))}",
-        )
-    if key is None:
-        return SignatureRefused(503, "This worker has not read a session key yet; try again")
-    if not hmac.compare_digest(given, _mac(key, body, algorithm)):
-        return SignatureRefused(403, "The request signature does not fit the session key of this worker")
-    return SignatureVerified()
+        names = ", ".join(sorted(allowed))
+        return 400, f"The signature algorithm {algorithm} is none of inter.worker.verification.algorithms ({names})"
+    if session_key is None:
+        return 503, "This worker has not read a session key yet; try again"
+    if not hmac.compare_digest(given, _mac(session_key.key, body, algorithm)):
+        return 403, "The request signature does not fit the session key of this worker"
+    return None
 
 
 def _mac(key: bytes, body: bytes | None, algorithm: str) -> bytes:

@@ -417,13 +417,13 @@ def test_messages_have_every_member() -> None:
     ("snapshot_offset", "fresh_offset", "expected"),
     [
         (9, 12, OffsetAgreement(9, agreed=True, use_fresh_snapshot=False)),
-        (10, 12, OffsetAgreement(9, agreed=True, use_fresh_snapshot=False)),
+        (10, 12, OffsetAgreement(10, agreed=True, use_fresh_snapshot=False)),
         (8, 9, OffsetAgreement(9, agreed=True, use_fresh_snapshot=True)),
         (8, 12, OffsetAgreement(12, agreed=True, use_fresh_snapshot=True)),
         (7, 8, OffsetAgreement(9, agreed=False, use_fresh_snapshot=False)),
     ],
 )
-def test_the_config_offset_is_the_highest_that_the_leader_can_reach(
+def test_the_config_offset_is_that_of_a_snapshot_no_member_is_ahead_of(
     snapshot_offset: int, fresh_offset: int, expected: OffsetAgreement
 ) -> None:
     assert agree_on_offset([-1, 9, 7], snapshot_offset, fresh_offset) == expected

@@ -209,7 +209,8 @@ def test_a_copy_is_equal_and_independent() -> None:
     log, _ = running(task(C2))
     snapshot = log.copy()
     assert snapshot == log == copy.deepcopy(log)
-    for log_offset, record in enumerate([task(C0, "z"), TaskCommitRecord("c", 1), TaskCountRecord("c", 1), DELETE], 5):
+    later: list[ConfigRecord] = [task(C0, "z"), TaskCommitRecord("c", 1), TaskCountRecord("c", 1), DELETE]
+    for log_offset, record in enumerate(later, 5):
         log.apply(log_offset, record)
     assert snapshot == running(task(C2))[0]
     assert snapshot != log

@@ -92,7 +92,6 @@ def fire(member: Membership, key: str) -> TimerFired:
 
 def test_a_member_looks_for_the_coordinator_first() -> None:
     member = Membership(SETTINGS)
-    assert member.state is MembershipState.STOPPED
     assert member.start(100) == [SetTimer(UNKNOWN, 1, 3_100), FindCoordinator(-1)]
     assert member.state is MembershipState.FINDING
     assert member.start(101) == []
