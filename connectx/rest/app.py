@@ -11,6 +11,7 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from concurrent.futures import Executor
+from types import MappingProxyType
 from typing import Any, TypeVar
 from urllib.parse import quote, unquote, urlsplit
 
@@ -131,7 +132,7 @@ class Resources:
         """An endpoint that is one verb of the core, without a body."""
 
         async def endpoint(request: Request) -> Response:
-            return await self._answer(request, b"", verb)
+            return await self._answer(request, b"", verb, _connector(request), {})
 
         return endpoint
 
@@ -142,15 +143,14 @@ class Resources:
             number = request.path_params["task"]
             if not (number.isascii() and number.isdigit()):
                 raise RestError(f"Task {unquote(number)} is not a number", status=404)
-            return await self._answer(request, b"", verb, task=int(number))
+            return await self._answer(request, b"", verb, _connector(request), {"task": int(number)})
 
         return endpoint
 
     async def list_connectors(self, request: Request) -> Response:
         """Names, or a map with status and info."""
-        return await self._answer(
-            request, b"", Verb.LIST_CONNECTORS, expand=tuple(request.query_params.getlist("expand"))
-        )
+        expand = tuple(request.query_params.getlist("expand"))
+        return await self._answer(request, b"", Verb.LIST_CONNECTORS, None, {"expand": expand})
 
     async def create(self, request: Request) -> Response:
         """Create a connector."""
@@ -160,9 +160,8 @@ class Resources:
         if leader := await self._leader_elsewhere():
             return await self.forwarder.forward(request, body, leader)
         await self._validate(config)
-        answer = await self._answer(
-            request, body, Verb.CREATE, connector=name, config=config, initial_state=initial_state
-        )
+        args = {"config": config, "initial_state": initial_state}
+        answer = await self._answer(request, body, Verb.CREATE, name, args)
         if answer.status_code == 201:
             answer.headers["location"] = _location(name)
         return answer
@@ -174,7 +173,8 @@ class Resources:
         if leader := await self._leader_elsewhere():
             return await self.forwarder.forward(request, body, leader)
         await self._validate(config)
-        answer = await self._answer(request, body, Verb.PUT_CONFIG, config=config, expected=None)
+        args = {"config": config, "expected": None}
+        answer = await self._answer(request, body, Verb.PUT_CONFIG, _connector(request), args)
         if answer.status_code == 201:
             answer.headers["location"] = _location(_connector(request))
         return answer
@@ -183,36 +183,33 @@ class Resources:
         """Change some keys of a configuration (KIP-477); null removes one."""
         body = await bodies.read_body(request)
         patch = bodies.parse_config(body)
-        reply = await self._ask(Verb.CONNECTOR_CONFIG, _connector(request), leader=True)
+        reply = await self._ask(Verb.CONNECTOR_CONFIG, _connector(request), {"leader": True})
         if reply.forward_to is not None or reply.status >= 400:
             return await self._respond(request, body, reply)
         current: Mapping[str, str | None] = reply.body
         merged = {key: value for key, value in {**current, **patch}.items() if patch.get(key, "") is not None}
         config = bodies.with_name(merged, _connector(request))
         await self._validate(config)
-        return await self._answer(request, body, Verb.PUT_CONFIG, config=config, expected=dict(current))
+        args = {"config": config, "expected": dict(current)}
+        return await self._answer(request, body, Verb.PUT_CONFIG, _connector(request), args)
 
     async def restart(self, request: Request) -> Response:
         """Restart a connector, with its tasks when asked to (KIP-745)."""
-        include_tasks, only_failed = _flag(request, "includeTasks"), _flag(request, "onlyFailed")
-        return await self._answer(
-            request, b"", Verb.RESTART_CONNECTOR, include_tasks=include_tasks, only_failed=only_failed
-        )
+        args = {"include_tasks": _flag(request, "includeTasks"), "only_failed": _flag(request, "onlyFailed")}
+        return await self._answer(request, b"", Verb.RESTART_CONNECTOR, _connector(request), args)
 
     # ------------------------------------------------------------------------------------- between workers (KIP-507)
 
     async def put_task_configs(self, request: Request) -> Response:
         """A worker publishes the task configurations that its connector made."""
         body = await bodies.read_body(request)
-        configs = bodies.parse_task_configs(body)
-        return await self._answer(
-            request, body, Verb.PUT_TASK_CONFIGS, task_configs=configs, **_signature(request, body)
-        )
+        args = {"task_configs": bodies.parse_task_configs(body), **_signature(request, body)}
+        return await self._answer(request, body, Verb.PUT_TASK_CONFIGS, _connector(request), args)
 
     async def fence(self, request: Request) -> Response:
         """A worker asks for a fencing round before it starts a task (KIP-618)."""
         body = await bodies.read_body(request)
-        return await self._answer(request, body, Verb.FENCE, **_signature(request, body))
+        return await self._answer(request, body, Verb.FENCE, _connector(request), _signature(request, body))
 
     # --------------------------------------------------------------------------------------------- offsets (KIP-875)
 
@@ -265,13 +262,11 @@ class Resources:
     # ---------------------------------------------------------------------------------------------------- steps
 
     async def _answer(
-        self, request: Request, body: bytes, verb: Verb, *, connector: str | None = None, **args: Any
+        self, request: Request, body: bytes, verb: Verb, connector: str | None, args: Mapping[str, Any]
     ) -> Response:
-        if connector is None and "connector" in request.path_params:
-            connector = _connector(request)
-        return await self._respond(request, body, await self._ask(verb, connector, **args))
+        return await self._respond(request, body, await self._ask(verb, connector, args))
 
-    async def _ask(self, verb: Verb, connector: str | None, **args: Any) -> Reply:
+    async def _ask(self, verb: Verb, connector: str | None, args: Mapping[str, Any] = MappingProxyType({})) -> Reply:
         waiting = asyncio.wrap_future(self._put(verb, connector, args))
         return await self._within_limit(waiting)
 
