@@ -31,6 +31,7 @@ from connectx.model.status_records import (
 from connectx.protocol import compact_json
 from connectx.protocol.config_topic import decode_config_record, encode_config_record
 from connectx.protocol.offsets_topic import (
+    Primitive,
     decode_offset_key,
     decode_offset_value,
     encode_offset_key,
@@ -223,7 +224,7 @@ def test_a_status_record_of_the_wrong_shape_is_skipped(key: str, value: str | No
 
 
 def test_an_offset_key_keeps_the_order_and_type_of_its_properties() -> None:
-    partition = {"z": 1, "a": "ü/", "f": 1.5, "n": None, "b": False}
+    partition: dict[str, Primitive] = {"z": 1, "a": "ü/", "f": 1.5, "n": None, "b": False}
     key = encode_offset_key("c", partition)
     assert key == '["c",{"z":1,"a":"ü/","f":1.5,"n":null,"b":false}]'.encode()
     assert decode_offset_key(key) == ("c", partition)
