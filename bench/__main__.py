@@ -1,10 +1,9 @@
 """`python -m bench [NAME ...]`: run the named measurements, or all of them, and print JSON lines."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable, Iterator
+from typing import Annotated
 
 import typer
 
@@ -15,9 +14,9 @@ Measurement = Callable[[], Iterator[dict[str, object]]]
 
 
 def main(
-    names: list[str] = typer.Argument(None, help="Measurements to run; all but steady by default."),
-    records: int = typer.Option(1_000_000, help="Records of a throughput run."),
-    minutes: float = typer.Option(20.0, help="Length of the steady flow."),
+    names: Annotated[list[str] | None, typer.Argument(help="Measurements to run; all but steady by default.")] = None,
+    records: Annotated[int, typer.Option(help="Records of a throughput run.")] = 1_000_000,
+    minutes: Annotated[float, typer.Option(help="Length of the steady flow.")] = 20.0,
 ) -> None:
     """Measure connectx on this machine. Figures of a shared machine move: compare ratios, not single runs."""
     measurements: dict[str, Measurement] = {
