@@ -1,0 +1,234 @@
+"""Carries out the core's group effects: one effect is one request, its reply one stimulus.
+
+Decides nothing about membership: timers, retries and what an error means are the core's (`connectx.core.membership`).
+Mirrors the request side of Kafka's AbstractCoordinator (classic group protocol), with protocol type `connect`.
+
+A broker handles one request of a connection after the other and answers JoinGroup and SyncGroup late, so these two
+have a connection, and Heartbeat and LeaveGroup another.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import kafka.errors as kafka_errors
+from kafka.protocol.consumer.group import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    SyncGroupRequest,
+)
+from kafka.protocol.metadata import CoordinatorType
+
+from connectx.core.messages import (
+    CoordinatorFound,
+    FindCoordinator,
+    GroupEffect,
+    GroupRequestFailed,
+    GroupStimulus,
+    HeartbeatReplied,
+    JoinGroupReplied,
+    SendHeartbeat,
+    SendJoinGroup,
+    SendLeaveGroup,
+    SendSyncGroup,
+    SyncGroupReplied,
+)
+from connectx.errors import MalformedDataError
+from connectx.kafka.clients import ClientConfigs
+from connectx.kafka.net import KafkaNet, error_name
+from connectx.model.group import Assignment, MemberMetadata
+from connectx.model.worker_config import WorkerConfig
+from connectx.protocol.group import decode_assignment, decode_metadata, encode_assignment, encode_metadata
+
+_log = logging.getLogger(__name__)
+
+PROTOCOL_TYPE: Final = "connect"
+_JOIN_MARGIN_MS: Final = 5_000
+_LEAVE_S: Final = 2.0
+
+
+class GroupConnection:
+    """The group requests of one member.
+
+    Args:
+        config: the worker's settings: group id and time-outs.
+        clients: builds the client's settings.
+        post: takes each reply; called on the network thread, must not block.
+    """
+
+    def __init__(self, config: WorkerConfig, clients: ClientConfigs, post: Callable[[GroupStimulus], None]) -> None:
+        self._group_id = config.group_id
+        self._reply_timeout_ms = min(config.values["request.timeout.ms"], config.session_timeout_ms)
+        self._sync_timeout_ms = config.values["request.timeout.ms"]
+        self._clients = clients
+        self._post = post
+        self._net: KafkaNet | None = None
+        self._join_node = self._heartbeat_node = ""
+        self._join_in_flight: int | None = None
+        self._leaving = threading.Event()
+        self._leaving.set()
+        self._ended = False
+
+    def start(self) -> None:
+        """Start the network thread; connects with the first FindCoordinator.
+
+        Raises:
+            ClientSettingError: the security settings are not ones that kafka-python can use.
+        """
+        self._net = KafkaNet(self._clients.kafka_python(f"connect-{self._group_id}"))
+        self._net.start()
+
+    def execute(self, effect: GroupEffect) -> None:
+        """Send the request of an effect, without waiting; its reply, or GroupRequestFailed, is posted."""
+        if self._ended or self._net is None:
+            return
+        requests: dict[type[GroupEffect], Callable[[Any], Awaitable[None]]] = {
+            FindCoordinator: self._find_coordinator,
+            SendJoinGroup: self._join,
+            SendSyncGroup: self._sync,
+            SendHeartbeat: self._heartbeat,
+            SendLeaveGroup: self._leave,
+        }
+        if isinstance(effect, SendLeaveGroup):
+            self._leaving.clear()
+        try:
+            self._net.spawn(self._carry_out, requests[type(effect)], effect)
+        except ConnectionError as error:
+            self._tell(GroupRequestFailed(effect.request_id, str(error)))
+
+    def close(self) -> None:
+        """Wait a moment for the answer to LeaveGroup if one is on its way, then close. A second call does nothing."""
+        self._leaving.wait(_LEAVE_S)
+        self._ended = True
+        if self._net is not None:
+            self._net.close()
+
+    def abandon(self) -> None:
+        """A killed worker: drop the sockets, say nothing. The coordinator notices when the session ends."""
+        self._ended = True
+        if self._net is not None:
+            self._net.abandon()
+
+    # ---------------------------------------------------------------------------------------- on the network thread
+
+    async def _carry_out(self, work: Callable[[Any], Awaitable[None]], effect: GroupEffect) -> None:
+        try:
+            await work(effect)
+        except kafka_errors.KafkaError as error:
+            self._tell(GroupRequestFailed(effect.request_id, f"{type(effect).__name__}: {error}"))
+        except Exception as error:  # whatever it is, the core must not wait for ever
+            _log.exception("a group request failed in an unexpected way")
+            self._tell(GroupRequestFailed(effect.request_id, f"{type(effect).__name__}: {error!r}"))
+        finally:
+            if isinstance(effect, SendLeaveGroup):
+                self._leaving.set()
+
+    def _tell(self, stimulus: GroupStimulus) -> None:
+        if not self._ended:
+            self._post(stimulus)
+
+    async def _find_coordinator(self, effect: FindCoordinator) -> None:
+        net = self._net
+        assert net is not None
+        deadline_s = time.monotonic() + self._reply_timeout_ms / 1000
+        found = await net.find_coordinator(CoordinatorType.GROUP, self._group_id, deadline_s)
+        self._join_node, self._heartbeat_node = f"join-{found.node_id}", f"heartbeat-{found.node_id}"
+        for node_id in (self._join_node, self._heartbeat_node):
+            net.add_node(node_id, found)
+            await net.connect(node_id, deadline_s)
+        self._tell(CoordinatorFound(effect.request_id))
+
+    async def _join(self, effect: SendJoinGroup) -> None:
+        assert self._net is not None
+        if self._join_in_flight is not None:  # given up by the core: the new one must not wait behind it
+            self._net.disconnect(self._join_node, "a newer JoinGroup takes its place")
+        self._join_in_flight = effect.request_id
+        protocols = [(metadata.version.wire_name, encode_metadata(metadata)) for metadata in effect.protocols]
+        request = JoinGroupRequest(
+            group_id=self._group_id,
+            session_timeout_ms=effect.session_timeout_ms,
+            rebalance_timeout_ms=effect.rebalance_timeout_ms,
+            member_id=effect.member_id,
+            group_instance_id=None,
+            protocol_type=PROTOCOL_TYPE,
+            protocols=protocols,
+            max_version=7,  # from 9 on the coordinator may skip the assignment, which Connect forbids
+        )
+        try:
+            reply = await self._net.send(request, self._join_node, effect.rebalance_timeout_ms + _JOIN_MARGIN_MS)
+        finally:
+            if self._join_in_flight == effect.request_id:
+                self._join_in_flight = None
+        leads = reply.error_code == 0 and reply.leader == reply.member_id
+        try:
+            members = {member.member_id: _metadata(member.metadata) for member in reply.members} if leads else {}
+        except MalformedDataError as error:
+            self._tell(GroupRequestFailed(effect.request_id, str(error)))
+            return
+        self._tell(
+            JoinGroupReplied(
+                effect.request_id,
+                error_name(reply.error_code),
+                reply.generation_id,
+                reply.member_id,
+                reply.leader,
+                reply.protocol_name or "",
+                members,
+            )
+        )
+
+    async def _sync(self, effect: SendSyncGroup) -> None:
+        assert self._net is not None
+        request = SyncGroupRequest(
+            group_id=self._group_id,
+            generation_id=effect.generation,
+            member_id=effect.member_id,
+            group_instance_id=None,
+            assignments=[(member, encode_assignment(effect.assignments[member])) for member in effect.assignments],
+            max_version=4,  # from 5 on the protocol's name has to be repeated
+        )
+        reply = await self._net.send(request, self._join_node, self._sync_timeout_ms)
+        error = error_name(reply.error_code)
+        assignment = None if error else self._assignment(bytes(reply.assignment))
+        self._tell(SyncGroupReplied(effect.request_id, error, assignment))
+
+    def _assignment(self, data: bytes) -> Assignment | None:
+        """What the leader sent; None when it sent nothing, or nothing that can be read."""
+        try:
+            return decode_assignment(data) if data else None
+        except MalformedDataError as error:
+            _log.warning("the leader of group %s sent an assignment that cannot be read: %s", self._group_id, error)
+            return None
+
+    async def _heartbeat(self, effect: SendHeartbeat) -> None:
+        assert self._net is not None
+        request = HeartbeatRequest(
+            group_id=self._group_id,
+            generation_id=effect.generation,
+            member_id=effect.member_id,
+            group_instance_id=None,
+        )
+        try:
+            reply = await self._net.send(request, self._heartbeat_node, self._reply_timeout_ms)
+        except kafka_errors.RequestTimedOutError:  # the other connection leads to the same silence
+            self._net.disconnect(self._join_node, "the coordinator does not answer heartbeats")
+            raise
+        self._tell(HeartbeatReplied(effect.request_id, error_name(reply.error_code)))
+
+    async def _leave(self, effect: SendLeaveGroup) -> None:
+        assert self._net is not None
+        member = LeaveGroupRequest.MemberIdentity(
+            member_id=effect.member_id, group_instance_id=None, reason="the worker leaves"
+        )
+        request = LeaveGroupRequest(group_id=self._group_id, member_id=effect.member_id, members=[member])
+        reply = await self._net.send(request, self._heartbeat_node, self._reply_timeout_ms)
+        _log.debug("left group %s: %s", self._group_id, error_name(reply.error_code))
+
+
+def _metadata(data: Any) -> MemberMetadata:
+    return decode_metadata(bytes(data))

@@ -1,0 +1,191 @@
+"""kafka-python's network loop and connections, for the requests that librdkafka has no call for.
+
+One loop thread and one connection manager, started and ended explicitly. It carries requests to brokers and decides
+nothing about groups or producers. kafka-python is pinned exactly, because its loop and manager are reached here.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Final
+
+import kafka.errors as kafka_errors
+from kafka.net.compat import KafkaNetClient
+from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
+
+_log = logging.getLogger(__name__)
+_STOP_MS: Final = 1_000
+
+
+class KafkaNet:
+    """Connections of kafka-python on a thread of their own.
+
+    Args:
+        config: keyword arguments of a kafka-python client (`ClientConfigs.kafka_python`).
+    """
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self._config = config
+        self._client: Any = None
+
+    def start(self) -> None:
+        """Start the loop's thread; connects to nothing yet."""
+        _quiet_kafka_python()
+        self._client = KafkaNetClient(**self._config)
+        self._client._net.start()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Where it connects first."""
+        return ",".join(self._config["bootstrap_servers"])
+
+    def spawn(self, coroutine: Callable[..., Awaitable[None]], *args: Any) -> None:
+        """Run a coroutine function on the loop, from any thread, without waiting.
+
+        Raises:
+            ConnectionError: the loop has ended.
+        """
+        try:
+            self._client._net.call_soon_threadsafe(lambda: coroutine(*args))
+        except (RuntimeError, kafka_errors.KafkaError, OSError) as error:
+            raise ConnectionError("the network loop of the worker has ended") from error
+
+    def run(self, coroutine: Callable[..., Awaitable[Any]], *args: Any) -> Any:
+        """Run a coroutine function on the loop and wait for its result; never from the loop's own thread."""
+        return self._client._net.run(coroutine, *args)
+
+    async def gather(self, coroutine: Callable[[Any], Awaitable[Any]], items: Iterable[Any]) -> list[Any]:
+        """Run a coroutine function for every item side by side; results in the order of the items."""
+        running = [self._client._net.call_soon_with_future(coroutine, item) for item in items]
+        return [await future for future in running]
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait on the loop."""
+        await self._client._net.sleep(seconds)
+
+    async def bootstrap(self, deadline_s: float) -> None:
+        """Learn the cluster's brokers, unless they are known.
+
+        Raises:
+            KafkaError: no broker answered before `deadline_s` of the monotonic clock.
+        """
+        manager = self._client._manager
+        if not manager.cluster.brokers():
+            remaining_ms = max(1.0, (deadline_s - time.monotonic()) * 1000)
+            await manager.wait_for(manager.bootstrap_async(remaining_ms), remaining_ms)
+
+    async def connect(self, node_id: int | str, deadline_s: float) -> None:
+        """Connect to a node, or find that it is connected, after the back-off that earlier failures earned.
+
+        Raises:
+            KafkaError: it cannot be reached.
+        """
+        manager = self._client._manager
+        delay_s = manager.connection_delay(node_id)
+        if delay_s > 0:
+            await self.sleep(min(delay_s, max(0.0, deadline_s - time.monotonic())))
+        await manager.get_connection(node_id)
+
+    async def send(self, request: Any, node_id: int | str, timeout_ms: float) -> Any:
+        """Send a request to a node and wait for its answer. A connection that does not answer in time is closed.
+
+        Raises:
+            KafkaError: no answer.
+        """
+        return await self._client._manager.send(request, node_id=node_id, request_timeout_ms=timeout_ms)
+
+    async def any_node(self, deadline_s: float) -> int | str:
+        """A broker to ask what any broker knows; looks for brokers anew when none of the known ones can be reached.
+
+        Raises:
+            KafkaError: there is none.
+        """
+        manager = self._client._manager
+        await self.bootstrap(deadline_s)
+        node_id = manager.least_loaded_node()
+        if node_id is None:
+            remaining_ms = max(1.0, (deadline_s - time.monotonic()) * 1000)
+            await manager.wait_for(manager.bootstrap_async(remaining_ms), remaining_ms)
+            node_id = manager.least_loaded_node()
+        if node_id is None:
+            raise kafka_errors.NodeNotReadyError("no broker can be reached")
+        await self.connect(node_id, deadline_s)
+        return node_id  # type: ignore[no-any-return]
+
+    async def find_coordinator(self, kind: CoordinatorType, key: str, deadline_s: float) -> Any:
+        """Coordinator of a group or transactional id: an object with `node_id`, `host`, `port`.
+
+        Raises:
+            KafkaError: no broker answered, or it does not know.
+        """
+        node_id = await self.any_node(deadline_s)
+        request = FindCoordinatorRequest(key=key, key_type=kind.value, coordinator_keys=[key])
+        remaining_ms = max(1.0, (deadline_s - time.monotonic()) * 1000)
+        reply = await self.send(request, node_id, remaining_ms)
+        found = reply.coordinators[0] if reply.coordinators else reply
+        error = kafka_errors.for_code(found.error_code)
+        if error is not kafka_errors.NoError:
+            raise error(found.error_message or f"coordinator of {key}")
+        return found
+
+    def add_node(self, node_id: str, coordinator: Any) -> None:
+        """Name a further connection to a broker, for requests that must not wait behind others."""
+
+        class Named:
+            host, port, error_code = coordinator.host, coordinator.port, 0
+
+        Named.node_id = node_id  # type: ignore[attr-defined]
+        self._client.cluster.add_coordinator(Named, CoordinatorType.GROUP, node_id, synthesize_node_id=False)
+
+    def disconnect(self, node_id: str, reason: str) -> None:
+        """Close a node's connection, if it has one; its unanswered requests fail. On the loop's thread only."""
+        connection = self._client._manager._conns.get(node_id)
+        if connection is not None:
+            connection.close(kafka_errors.KafkaConnectionError(reason))
+
+    def close(self) -> None:
+        """Close every connection and end the thread. A second call does nothing."""
+        self._end(self._client._manager.close)
+
+    def abandon(self) -> None:
+        """Drop every connection as it is, unsent bytes too, and end the thread."""
+        self._end(self._drop_connections)
+
+    def _end(self, close_connections: Callable[[], None]) -> None:
+        if self._client is None or self._client._net._closed:
+            return
+        net = self._client._net
+        thread = net._io_thread
+        try:
+            net.call_soon_threadsafe(close_connections)
+            net.stop(timeout_ms=_STOP_MS)
+        except (RuntimeError, kafka_errors.KafkaError) as error:
+            _log.debug("the network loop had ended before: %s", error)
+        if thread is not None and thread.is_alive():
+            _log.warning("the network loop %s did not end; its thread is left behind", thread.name)
+        else:
+            net.close()
+
+    def _drop_connections(self) -> None:
+        manager = self._client._manager
+        manager.closed = True
+        for connection in list(manager._conns.values()):
+            connection.close(kafka_errors.KafkaConnectionError("abandoned"))
+        manager.cluster.close()
+
+
+def error_name(code: int) -> str | None:
+    """Kafka's name of an error code, None for success."""
+    if code == 0:
+        return None
+    return "UNKNOWN_SERVER_ERROR" if code == -1 else str(kafka_errors.for_code(code).message)
+
+
+def _quiet_kafka_python() -> None:
+    """kafka-python logs every lost connection as an error; whoever waits for the answer reports it. Unless the
+    application has set a level for it, only its own breakdowns are logged."""
+    logger = logging.getLogger("kafka")
+    if logger.level == logging.NOTSET:
+        logger.setLevel(logging.CRITICAL)
