@@ -7,28 +7,22 @@ internal half mirrors its RestClient (KIP-507).
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
-import ssl
+import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
+from weakref import WeakSet
 
 import httpx
 
-from connectx.errors import (
-    ConfigRejectedError,
-    ConnectorExistsError,
-    ConnectorNotFoundError,
-    RebalancePendingError,
-    RestError,
-    SignatureRefusedError,
-    WorkerNotReadyError,
-    WorkersUnreachableError,
-)
+from connectx.errors import ConnectorExistsError, ConnectorNotFoundError, RestError, WorkersUnreachableError
 from connectx.model.config_records import SessionKeyRecord
 from connectx.protocol.signing import signature_headers
+from connectx.rest.exchange import SilenceError, exchange, http_client
 
 Config = Mapping[str, str | None]
 
@@ -38,8 +32,8 @@ _ANSWER_S = 95.0
 _READ_S = 10.0
 """For what every worker answers from memory: a worker that takes longer is passed over."""
 
-_CONNECT_S = 5.0
 _SILENCE_S = 5.0
+_SEEN_S = 5.0
 _FIRST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 1.0
 
@@ -68,7 +62,7 @@ class RestClient:
     ) -> None:
         self._urls: Callable[[], Sequence[str]] = urls if callable(urls) else lambda: urls
         self._retry_s = retry_s
-        self._http = http or _http_client()
+        self._http = http or http_client()
 
     def impatient(self) -> RestClient:
         """The same client, one that tries nothing again: for text forms. Shares the connections."""
@@ -101,11 +95,13 @@ class RestClient:
         if initial_state is not None:
             body["initial_state"] = initial_state
         try:
-            return _map(self._call("POST", "/connectors", body, retry_s=timeout_s))
+            created = _map(self._call("POST", "/connectors", body, retry_s=timeout_s))
         except ConnectorExistsError as error:
-            if error.after_silence and self.config(name) == {**config, "name": name}:
-                return self.info(name)  # the worker that did not answer had created it
-            raise
+            if not (error.after_silence and self.config(name) == {**config, "name": name}):
+                raise
+            return self.info(name)  # the worker that did not answer had created it
+        self._wait_until_seen(name, exists=True)
+        return created
 
     def info(self, connector: str) -> dict[str, Any]:
         """Name, config, tasks and type."""
@@ -163,6 +159,7 @@ class RestClient:
         except ConnectorNotFoundError as error:
             if not error.after_silence:
                 raise
+        self._wait_until_seen(connector, exists=False)
 
     def topics(self, connector: str) -> list[str]:
         """Topics that the connector's tasks have used (KIP-558), sorted."""
@@ -208,6 +205,19 @@ class RestClient:
 
     # ------------------------------------------------------------------------------------------------------- calls
 
+    def _wait_until_seen(self, connector: str, *, exists: bool) -> None:
+        """The leader has answered; wait shortly until the worker that is asked first has read it too."""
+        until = time.monotonic() + _SEEN_S
+        while time.monotonic() < until:
+            try:
+                self.info(connector)
+                seen = True
+            except ConnectorNotFoundError:
+                seen = False
+            if seen is exists:
+                return
+            time.sleep(_FIRST_PAUSE_S)
+
     def _call(
         self, method: str, path: str, body: Any = None, *, retry_s: float | None = None, read_s: float | None = None
     ) -> Any:
@@ -220,7 +230,7 @@ class RestClient:
             for url in self._urls():
                 try:
                     return self._send(method, url, path, body, timeout_s)
-                except _SilenceError as silence:
+                except SilenceError as silence:
                     in_doubt = in_doubt or silence.was_sent
                     problem = _unreachable(f"No worker answers; {url}: {silence}.", in_doubt)
                 except RestError as refusal:
@@ -239,7 +249,7 @@ class RestClient:
 
     def _send(self, method: str, url: str, path: str, body: Any, timeout_s: float) -> Any:
         content = None if body is None else _json(body)
-        return _exchange(self._http, method, url.rstrip("/") + path, content, {}, timeout_s)
+        return exchange(self._http, method, url.rstrip("/") + path, content, {}, timeout_s)
 
 
 class InternalClient:
@@ -251,7 +261,8 @@ class InternalClient:
 
     def __init__(self, signature_algorithm: str = "HmacSHA256") -> None:
         self._algorithm = signature_algorithm
-        self._http = _http_client()
+        self._http = http_client()
+        self._sockets: WeakSet[socket.socket] = WeakSet()
 
     def send_task_configs(
         self, leader_url: str, connector: str, task_configs: Sequence[Config], key: SessionKeyRecord | None
@@ -264,85 +275,27 @@ class InternalClient:
         self._signed("PUT", leader_url, _path(connector, "fence"), None, key)
 
     def close(self) -> None:
-        """Close the connections; ends calls that are waiting."""
+        """End calls that are waiting, and close the connections."""
+        for connected in list(self._sockets):
+            with contextlib.suppress(OSError):  # closed already
+                connected.shutdown(socket.SHUT_RDWR)
         self._http.close()
+
+    def _traced(self, event: str, info: Mapping[str, Any]) -> None:
+        """httpcore tells of a connection: remember its socket, for `close` cannot wake up who reads from it."""
+        if event == "connection.connect_tcp.complete":
+            self._sockets.add(info["return_value"].get_extra_info("socket"))
 
     def _signed(
         self, method: str, leader_url: str, path: str, content: bytes | None, key: SessionKeyRecord | None
     ) -> None:
         headers = signature_headers(key.key, content, self._algorithm) if key is not None else {}
         try:
-            _exchange(self._http, method, leader_url.rstrip("/") + path, content, headers, _ANSWER_S)
-        except _SilenceError as silence:
+            exchange(
+                self._http, method, leader_url.rstrip("/") + path, content, headers, _ANSWER_S, {"trace": self._traced}
+            )
+        except SilenceError as silence:
             raise WorkersUnreachableError(f"The leader {leader_url} does not answer: {silence}.") from silence
-
-
-class _SilenceError(Exception):
-    """A worker gave no answer. `was_sent`: it may have got the request."""
-
-    def __init__(self, cause: Exception, *, was_sent: bool) -> None:
-        super().__init__(str(cause) or type(cause).__name__)
-        self.was_sent = was_sent
-
-
-def _http_client() -> httpx.Client:
-    # Workers listen with plain http, so no certificate is trusted; proxies of the environment are not for workers.
-    return httpx.Client(trust_env=False, verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
-
-
-def _exchange(
-    http: httpx.Client, method: str, url: str, content: bytes | None, headers: Mapping[str, str], timeout_s: float
-) -> Any:
-    """One request: the JSON of a success, None when it has no body."""
-    sent = {**headers, "accept": "application/json"}
-    if content is not None:
-        sent["content-type"] = "application/json"
-    try:
-        answer = http.request(
-            method, url, content=content, headers=sent, timeout=httpx.Timeout(timeout_s, connect=_CONNECT_S)
-        )
-    except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
-        raise _SilenceError(error, was_sent=False) from error
-    except (httpx.TransportError, RuntimeError) as error:  # RuntimeError: the client was closed
-        raise _SilenceError(error, was_sent=True) from error
-    if answer.is_success:
-        return _parsed(answer) if answer.content else None
-    raise _refusal(method, answer)
-
-
-def _parsed(answer: httpx.Response) -> Any:
-    try:
-        return answer.json()
-    except ValueError as error:
-        raise RestError(
-            f"{answer.url} does not answer with JSON.",
-            status=answer.status_code,
-            next_step="Check that the URL is that of a Kafka Connect worker.",
-        ) from error
-
-
-def _refusal(method: str, answer: httpx.Response) -> RestError:
-    """The error that an answer stands for."""
-    status, message = answer.status_code, f"HTTP {answer.status_code}"
-    try:
-        message = str(answer.json()["message"])
-    except (ValueError, KeyError, TypeError):
-        message = answer.text or message
-    if status == 400 and message.startswith("Connector configuration is invalid"):
-        problems = [line for line in message.splitlines()[1:] if not line.startswith("You can also find")]
-        shown = "".join(f"\n- {problem}" for problem in problems)
-        return ConfigRejectedError(f"The configuration is invalid:{shown}", problems)
-    if status == 403 and "signature" in message:
-        return SignatureRefusedError(message, status=status)
-    if status == 404:
-        return ConnectorNotFoundError(message, status=status, next_step="Check the name; GET /connectors lists them.")
-    if status == 409 and "already exists" in message:
-        return ConnectorExistsError(message, status=status, next_step="Change its config, or delete it first.")
-    if status == 409 or (status == 500 and method == "GET" and "rebalance" in message):
-        return RebalancePendingError(message, status=status, next_step="Try again when the group is stable.")
-    if status == 503:
-        return WorkerNotReadyError(message, status=status, next_step="Try again in a moment.")
-    return RestError(message, status=status)
 
 
 def _unreachable(message: str, in_doubt: bool) -> WorkersUnreachableError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -27,6 +28,7 @@ class Core:
     asked: list[tuple[Verb, str | None, dict[str, Any]]] = field(default_factory=list)
     url: str = ""
     leader_url: str | None = None
+    reached: threading.Event = field(default_factory=threading.Event)
 
     def ask(self, verb: Verb, connector: str | None, args: Mapping[str, Any]) -> Future[Reply]:
         future: Future[Reply] = Future()
@@ -34,6 +36,7 @@ class Core:
             future.set_result(Reply(1, 200, {"url": self.url, "leader_url": self.leader_url or self.url}))
             return future
         self.asked.append((verb, connector, dict(args)))
+        self.reached.set()
         answer = self.answers.get(verb, Reply(1, 200, {}))
         if answer is not None:
             future.set_result(answer if isinstance(answer, Reply) else answer(connector, args))

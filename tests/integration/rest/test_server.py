@@ -447,11 +447,9 @@ def test_the_advertised_address_can_be_set(serve: Serve) -> None:
 
 def test_abandon_drops_connections_in_the_middle_of_a_request(serve: Serve) -> None:
     worker = serve({Verb.STOP: None})
-    arrived = threading.Event()
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(httpx.put, worker.url + "/connectors/f1/stop")
-        while not worker.core.asked and not waiting.done():
-            arrived.wait(0.01)
+        assert worker.core.reached.wait(timeout=10)
         worker.server.abandon()
         with pytest.raises(httpx.TransportError):
             waiting.result(timeout=10)

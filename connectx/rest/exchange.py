@@ -1,0 +1,99 @@
+"""One HTTP request to a worker: the JSON of a success, or the typed error that the answer stands for.
+
+Decides how a status and a message read; never whether to try again. Never logs a request or a body.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from typing import Any
+
+import httpx
+
+from connectx.errors import (
+    ConfigRejectedError,
+    ConnectorExistsError,
+    ConnectorNotFoundError,
+    RebalancePendingError,
+    RestError,
+    SignatureRefusedError,
+    WorkerNotReadyError,
+)
+
+CONNECT_S = 5.0
+"""Limit of connecting; loopback and networks of one site take milliseconds."""
+
+
+class SilenceError(Exception):
+    """A worker gave no answer. `was_sent`: it may have got the request."""
+
+    def __init__(self, cause: Exception, *, was_sent: bool) -> None:
+        super().__init__(str(cause) or type(cause).__name__)
+        self.was_sent = was_sent
+
+
+def http_client() -> httpx.Client:
+    """Connections to workers."""
+    # Workers listen with plain http, so no certificate is trusted; proxies of the environment are not for workers.
+    return httpx.Client(trust_env=False, verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+
+
+def exchange(
+    http: httpx.Client,
+    method: str,
+    url: str,
+    content: bytes | None,
+    headers: Mapping[str, str],
+    timeout_s: float,
+    extensions: dict[str, Any] | None = None,
+) -> Any:
+    """One request: the JSON of a success, None when it has no body."""
+    sent = {**headers, "accept": "application/json"}
+    if content is not None:
+        sent["content-type"] = "application/json"
+    try:
+        timeout = httpx.Timeout(timeout_s, connect=CONNECT_S)
+        answer = http.request(method, url, content=content, headers=sent, timeout=timeout, extensions=extensions)
+    except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
+        raise SilenceError(error, was_sent=False) from error
+    except (httpx.TransportError, RuntimeError) as error:  # RuntimeError: the client was closed
+        raise SilenceError(error, was_sent=True) from error
+    if answer.is_success:
+        return _parsed(answer) if answer.content else None
+    raise _refusal(method, answer)
+
+
+def _parsed(answer: httpx.Response) -> Any:
+    try:
+        return answer.json()
+    except ValueError as error:
+        raise RestError(
+            f"{answer.url} does not answer with JSON.",
+            status=answer.status_code,
+            next_step="Check that the URL is that of a Kafka Connect worker.",
+        ) from error
+
+
+def _refusal(method: str, answer: httpx.Response) -> RestError:
+    """The error that an answer stands for."""
+    status, message = answer.status_code, f"HTTP {answer.status_code}"
+    try:
+        message = str(answer.json()["message"])
+    except (ValueError, KeyError, TypeError):
+        message = answer.text or message
+    if status == 400 and message.startswith("Connector configuration is invalid"):
+        problems = [line for line in message.splitlines()[1:] if not line.startswith("You can also find")]
+        shown = "".join(f"\n- {problem}" for problem in problems)
+        return ConfigRejectedError(f"The configuration is invalid:{shown}", problems)
+    if status == 403 and "signature" in message:
+        return SignatureRefusedError(message, status=status)
+    if status == 404:
+        return ConnectorNotFoundError(message, status=status, next_step="Check the name; GET /connectors lists them.")
+    if status == 409 and "already exists" in message:
+        return ConnectorExistsError(message, status=status, next_step="Change its config, or delete it first.")
+    if status == 409 or (status == 500 and method == "GET" and "rebalance" in message):
+        return RebalancePendingError(message, status=status, next_step="Try again when the group is stable.")
+    if status == 503:
+        return WorkerNotReadyError(message, status=status, next_step="Try again in a moment.")
+    return RestError(message, status=status)
