@@ -63,11 +63,9 @@ class MembershipState(StrEnum):
     WAITING = "waiting"
     # Elected was signalled; heartbeats go on. Goes to SYNCING by assignments(), PREPARING, FINDING.
     ELECTED = "elected"
-    # SyncGroup is in flight; heartbeats go on. Goes to STABLE, PREPARING (rebalance, id reset), WAITING, FINDING or
-    # FAILED.
+    # SyncGroup is in flight; heartbeats. Goes to STABLE, PREPARING (rebalance, id reset), WAITING, FINDING, FAILED.
     SYNCING = "syncing"
-    # Holds the assignment of this generation; heartbeats. Goes to PREPARING (rebalance, own request, id reset),
-    # FINDING or FAILED.
+    # Holds an assignment; heartbeats. Goes to PREPARING (rebalance, own request, id reset), FINDING, FAILED.
     STABLE = "stable"
     # A group error that no retry heals. Answers nothing; goes to FINDING by start().
     FAILED = "failed"
