@@ -199,9 +199,9 @@ class EventLog:
     @staticmethod
     def _parse(source: Path, number: int, line: str, previous_seq: int) -> Event:
         try:
-            event = event_from_json(json.loads(line))
+            event = event_from_json(json.loads(line.rstrip("\n")))
         except (ValueError, KeyError, TypeError) as error:
-            detail = f"the key {error} is missing" if isinstance(error, KeyError) else str(error)
+            detail = _detail(error)
             raise EventLogError(
                 f"Line {number} of {source} is not an event: {detail}.",
                 next_step="The file was cut or changed; delete the lines from there on to read what is before.",
@@ -223,6 +223,12 @@ class EventLog:
         from connectx.history.frame import to_html
 
         return to_html(self.since(0))
+
+
+def _detail(error: Exception) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        return f"{error.msg} in column {error.colno}"
+    return f"the key {error} is missing" if isinstance(error, KeyError) else str(error)
 
 
 class Subscription:

@@ -98,17 +98,17 @@ def _moving(failover: Failover) -> Iterator[str]:
         text += f", epoch {from_epoch} to {to_epoch}" if to_epoch >= 0 else ""
         took = duration(moves[-1].time_ms - failover.time_ms)
         yield f"{text}, and ran {took} after the {_NOUNS[failover.fault]}"
-    if failover.kept:
-        yield f"{listing(failover.kept)} went on there, because it was back in time"
-    moved = {move.task for move in failover.moves} | set(failover.kept)
-    missing = [task for task in failover.held if task not in moved]
-    if missing:
-        yield f"nothing shows that {listing(missing)} {'has' if len(missing) == 1 else 'have'} run since"
+    moved = {move.task for move in failover.moves}
+    waiting = [task for task in failover.held if task not in moved and not (task in failover.kept and _ended(failover))]
+    if waiting:
+        yield f"{listing(waiting)} {'has' if len(waiting) == 1 else 'have'} not moved so far"
 
 
 def _aftermath(failover: Failover) -> Iterator[str]:
-    if failover.ended_ms is not None and failover.fault in _ENDS:
-        yield f"{failover.worker} {_ENDS[failover.fault]} after {duration(failover.ended_ms - failover.time_ms)}"
+    if failover.ended_ms is not None and _ended(failover):
+        after = duration(failover.ended_ms - failover.time_ms)
+        kept = f" and kept {listing(failover.kept)}" if failover.kept else ""
+        yield f"{failover.worker} {_ENDS[failover.fault]} after {after}{kept}"
     if failover.zombie_ms >= 100:
         yield f"{failover.worker} went on as a zombie for {duration(failover.zombie_ms)}"
     for event in failover.aborted:
@@ -116,6 +116,10 @@ def _aftermath(failover: Failover) -> Iterator[str]:
         what = f" of {plural(records, 'record')}" if isinstance(records, int) and records else ""
         yield f"an open transaction{what} of {failover.worker} was aborted"
     yield from dict.fromkeys(_rejection(event) for event in failover.rejections)
+
+
+def _ended(failover: Failover) -> bool:
+    return failover.ended_ms is not None and failover.fault in _ENDS
 
 
 def _rejection(event: Event) -> str:

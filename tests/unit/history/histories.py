@@ -229,16 +229,16 @@ def crowded(workers: int = 5, tasks: int = 8, seconds: float = 60.0) -> History:
     moved = {
         **rest,
         names[1]: [*rest[names[1]], "orders-warehouse-replica-eu-0"],
-        names[4]: [*rest[names[4]], "audit-1"],
+        names[-1]: [*rest[names[-1]], "audit-1"],
     }
     history.at(43 * part).rebalance(
         4, 0.3, leader=names[1], work=moved, reason="the scheduled rebalance delay has passed"
     )
     history.start(names[1], "orders-warehouse-replica-eu-0", instance=3, epoch=4, took=0.8)
-    history.start(names[4], "audit-1", instance=3, took=0.2)
+    history.start(names[-1], "audit-1", instance=3, took=0.2)
     history.at(48 * part).fenced(names[0], "orders-warehouse-replica-eu-0", epoch=3, open_ms=40)
     history.at(52 * part).add(EventKind.COMMIT_REFUSED, names[0], "audit-1", reason="the table is ahead")
     history.at(53 * part).ended(names[0], "audit-1", reason="kicked out")
-    history.at(59 * part).fault("kill", names[3])
+    history.at(59 * part).fault("kill", names[-2])
     history.at(seconds).add(EventKind.OFFSETS_COMMITTED, names[1], "audit-0", records=10)
     return history

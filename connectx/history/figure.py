@@ -1,0 +1,147 @@
+"""The timeline as a plotly figure, to zoom and explore. For reports and panels there is the SVG.
+
+plotly is imported when a figure is asked for, so that importing connectx stays fast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from connectx.history.palette import colour
+from connectx.history.runs import RunState
+from connectx.history.timeline import Bar, MarkKind, Row, Timeline, timeline
+from connectx.model.events import Event
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+_PATTERNS = {
+    RunState.STARTING: ".",
+    RunState.RUNNING: "",
+    RunState.PAUSED: "|",
+    RunState.FAILED: "x",
+    RunState.ZOMBIE: "/",
+}
+_OPACITY = {RunState.RUNNING: 1.0, RunState.ZOMBIE: 0.55}
+_LABELLED = (RunState.RUNNING, RunState.ZOMBIE)
+_MARK_COLOURS: dict[MarkKind, dict[str, Any]] = {
+    MarkKind.FAULT: {"color": "#111", "line": {"width": 2, "color": "#fff"}},
+    MarkKind.FENCED: {"color": "#c4001a", "line": {"width": 3, "color": "#c4001a"}},
+    MarkKind.ABORTED: {"color": "#111", "line": {"width": 3, "color": "#111"}},
+}
+_SYMBOLS = {MarkKind.FAULT: "diamond", MarkKind.FENCED: "y-down-open", MarkKind.ABORTED: "x-thin-open"}
+
+
+def timeline_figure(events: Iterable[Event], *, now_ms: int | None = None) -> go.Figure:
+    """Tasks over workers: x is time (UTC), one row per worker, hover says what the SVG's titles say.
+
+    The legend switches connectors on and off. Pattern is the state, as in the SVG.
+    """
+    import plotly.graph_objects as go
+
+    drawn = timeline(events, now_ms=now_ms)
+    figure = go.Figure()
+    for place, connector in enumerate(drawn.connectors):
+        swatch = {"color": colour(place)}
+        figure.add_trace(go.Bar(x=[None], y=[None], name=connector, legendgroup=connector, marker=swatch))
+    centres: dict[str, float] = {}
+    below = 0.0
+    for row in drawn.rows:
+        height = max(row.task_lanes + 0.4 * row.connector_lanes, 1.0)
+        centres[row.worker] = -(below + height / 2)
+        _add_bars(figure, row, below, drawn)
+        _add_marks(figure, row, below, height)
+        below += height + 0.6
+    _add_bands(figure, drawn)
+    figure.update_layout(
+        template="plotly_white",
+        barmode="overlay",
+        bargap=0,
+        height=int(140 + 34 * below),
+        legend={"title": {"text": "connector"}},
+        margin={"l": 10, "r": 10, "t": 40, "b": 10},
+        uniformtext={"minsize": 9, "mode": "hide"},
+    )
+    figure.update_yaxes(tickvals=list(centres.values()), ticktext=list(centres), showgrid=False, zeroline=False)
+    figure.update_xaxes(type="date", range=[_time(drawn.start_ms), _time(drawn.end_ms)], title_text="time (UTC)")
+    return figure
+
+
+def _add_bands(figure: Any, drawn: Timeline) -> None:
+    """Rebalances; a number that would cover the one before it is left out."""
+    room_ms = (drawn.end_ms - drawn.start_ms) // 20
+    labelled_ms: int | None = None
+    for band in drawn.bands:
+        name = ""
+        if band.generation is not None and (labelled_ms is None or band.start_ms - labelled_ms >= room_ms):
+            name, labelled_ms = f"gen {band.generation}", band.start_ms
+        figure.add_vrect(
+            x0=_time(band.start_ms),
+            x1=_time(band.end_ms),
+            fillcolor="#8b8b99",
+            opacity=0.3,
+            line_width=0,
+            layer="below",
+            annotation_text=name,
+            annotation_position="top left",
+        )
+
+
+def _add_bars(figure: Any, row: Row, below: float, drawn: Timeline) -> None:
+    import plotly.graph_objects as go
+
+    for bar in (*row.bars, *row.connector_bars):
+        for part in bar.parts:
+            figure.add_trace(
+                go.Bar(
+                    orientation="h",
+                    base=[_time(part.start_ms)],
+                    x=[max(part.end_ms - part.start_ms, 1)],
+                    y=[-_middle(bar, row, below)],
+                    width=[0.8 if bar.task is not None else 0.3],
+                    marker={
+                        "color": colour(drawn.connectors.index(bar.connector)),
+                        "pattern": {"shape": _PATTERNS[part.state], "fgcolor": "#444"},
+                        "line": {"width": 0 if part.state is RunState.RUNNING else 1, "color": "#444"},
+                    },
+                    opacity=_OPACITY.get(part.state, 0.6),
+                    text=[bar.label if bar.task is not None and part.state in _LABELLED else ""],
+                    textposition="inside",
+                    insidetextanchor="start",
+                    hovertemplate=f"{escape(part.title)}<extra></extra>",
+                    name=bar.connector,
+                    legendgroup=bar.connector,
+                    showlegend=False,
+                )
+            )
+
+
+def _middle(bar: Bar, row: Row, below: float) -> float:
+    if bar.task is not None:
+        return below + bar.lane + 0.5
+    return below + row.task_lanes + 0.4 * bar.lane + 0.2
+
+
+def _add_marks(figure: Any, row: Row, below: float, height: float) -> None:
+    import plotly.graph_objects as go
+
+    for mark in row.marks:
+        middle = below + (height / 2 if mark.lane is None else mark.lane + 0.5)
+        figure.add_trace(
+            go.Scatter(
+                x=[_time(mark.time_ms)],
+                y=[-middle],
+                mode="markers",
+                marker={"symbol": _SYMBOLS[mark.kind], "size": 13, **_MARK_COLOURS[mark.kind]},
+                hovertemplate=f"{escape(mark.title)}<extra></extra>",
+                name=mark.kind.value,
+                showlegend=False,
+            )
+        )
+
+
+def _time(time_ms: int) -> datetime:
+    return datetime.fromtimestamp(time_ms / 1000, UTC)

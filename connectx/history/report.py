@@ -1,0 +1,146 @@
+"""A history as one HTML page that needs nothing else: facts, verdict, timeline, stories, rebalances. No script."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+
+from connectx.history.rebalances import rebalances
+from connectx.history.stories import stories
+from connectx.history.svg import timeline_svg
+from connectx.history.timeline import timeline
+from connectx.history.words import duration, listing
+from connectx.model.events import Event
+
+_STYLE = """
+:root{color-scheme:light dark;--f:#1b1b1b;--d:#5f5f66;--b:#fff;--l:#dcdce2;--a:#f4f4f6;--good:#00694d;--bad:#b00018}
+@media(prefers-color-scheme:dark){:root{--f:#ececec;--d:#a5a5a5;--b:#161616;--l:#3a3a3f;--a:#222225;--good:#4cc9a0;
+--bad:#ff7a85}}
+body{font:15px/1.5 system-ui,sans-serif;color:var(--f);background:var(--b);max-width:1080px;margin:2rem auto;
+padding:0 1rem}
+h1{font-size:1.5rem;margin:0}h2{font-size:1.1rem;margin:2rem 0 .6rem}p.lead{color:var(--d);margin:.2rem 0 1rem}
+dl{display:grid;grid-template-columns:repeat(auto-fill,minmax(160px,1fr));gap:.6rem 1.2rem;margin:0}
+dt{color:var(--d);font-size:.8rem}dd{margin:0;font-variant-numeric:tabular-nums;overflow-wrap:anywhere}
+.verdict{font-size:1.1rem;font-weight:600}.good{color:var(--good)}.bad{color:var(--bad)}
+.wide{overflow-x:auto}table{border-collapse:collapse;min-width:50%;font-variant-numeric:tabular-nums}
+th,td{text-align:left;padding:.3rem .8rem .3rem 0;border-bottom:1px solid var(--l);vertical-align:top}
+th{color:var(--d);font-weight:600;font-size:.85rem}td.n,th.n{text-align:right}
+td:not(.t),th{white-space:nowrap}
+ol{padding:0;list-style:none;margin:0}li{display:grid;grid-template-columns:5.5rem 1fr;padding:.35rem 0;
+border-bottom:1px solid var(--l)}li time{color:var(--d);font-variant-numeric:tabular-nums}
+.timeline{border:1px solid var(--l);border-radius:4px;overflow-x:auto}.timeline svg{display:block;min-width:720px}
+footer{color:var(--d);font-size:.85rem;margin-top:2rem}
+""".strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table of a report. Cells that are numbers are set to the right, with thousands separated."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str | int | float | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What was measured and whether it is as it should be; `sentence` says it in words."""
+
+    is_good: bool
+    sentence: str
+    table: Table
+
+
+def report_page(
+    events: Iterable[Event],
+    *,
+    title: str,
+    lead: str,
+    facts: Mapping[str, str],
+    verdict: Verdict,
+    footer: str = "",
+) -> str:
+    """The whole page as text.
+
+    Args:
+        events: the history, in order.
+        title, lead: headline and the sentence below it.
+        facts: name to value, shown as a header of facts.
+        verdict: shown before the timeline.
+        footer: a last line in small print.
+    """
+    listed = list(events)
+    start_ms = listed[0].time_ms if listed else 0
+    sign, grade = ("✓", "good") if verdict.is_good else ("✕", "bad")
+    named = "".join(f"<div><dt>{escape(key)}</dt><dd>{escape(value)}</dd></div>" for key, value in facts.items())
+    told = "".join(
+        f'<li data-event="{story.seq}"><time>{(story.time_ms - start_ms) / 1000:.1f} s</time>'
+        f"<span>{escape(story.sentence)}.</span></li>"
+        for story in stories(listed)
+    )
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body>"
+        f'<header><h1>{escape(title)}</h1><p class="lead">{escape(lead)}</p><dl>{named}</dl></header>'
+        f'<section><h2>Verdict</h2><p class="verdict {grade}">{sign} {escape(verdict.sentence)}</p>'
+        f"{_table(verdict.table)}</section>"
+        f'<section><h2>Tasks over workers</h2><div class="timeline">{timeline_svg(timeline(listed))}</div></section>'
+        f"<section><h2>What happened</h2>{f'<ol>{told}</ol>' if told else '<p>No fault, no failure.</p>'}</section>"
+        f"<section><h2>Rebalances</h2>{_table(rebalance_table(listed))}</section>"
+        f"<footer>{escape(footer)}</footer></body></html>"
+    )
+
+
+def rebalance_table(events: Iterable[Event]) -> Table:
+    """One row per generation: when, how long, why, who leads, who is in it, what was lost and waits."""
+    listed = list(events)
+    start_ms = listed[0].time_ms if listed else 0
+    rows = [
+        (
+            "joining" if round_.generation is None else str(round_.generation),
+            f"{(round_.start_ms - start_ms) / 1000:.1f} s",
+            "" if round_.end_ms is None else duration(round_.end_ms - round_.start_ms),
+            round_.cause,
+            round_.leader or "",
+            ", ".join(round_.members),
+            f"{listing(round_.lost)}, waits {duration(round_.delay_ms)}" if round_.lost and round_.delay_ms else "",
+        )
+        for round_ in rebalances(listed)
+    ]
+    return Table(("generation", "began at", "took", "first reason", "leader", "members", "work without a worker"), rows)
+
+
+def _table(table: Table) -> str:
+    if not table.rows:
+        return "<p>None.</p>"
+    numeric = [
+        all(isinstance(row[place], (int, float)) or row[place] is None for row in table.rows)
+        for place in range(len(table.columns))
+    ]
+    head = "".join(
+        f"<th{_cell_class('', is_number)}>{escape(name)}</th>"
+        for name, is_number in zip(table.columns, numeric, strict=True)
+    )
+    body = "".join(
+        "<tr>"
+        + "".join(
+            f"<td{_cell_class(cell, is_number)}>{escape(_cell(cell))}</td>"
+            for cell, is_number in zip(row, numeric, strict=True)
+        )
+        + "</tr>"
+        for row in table.rows
+    )
+    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+
+
+def _cell_class(cell: object, is_number: bool) -> str:
+    if is_number:
+        return ' class="n"'
+    return ' class="t"' if len(str(cell)) > 24 else ""  # long text may wrap
+
+
+def _cell(value: str | int | float | None) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else f"{value:,}"
