@@ -550,3 +550,81 @@ class ClusterClosedError(ConnectxError):
     """The cluster was closed, or all its workers have ended."""
 
     code = "cluster_closed"
+
+
+# ------------------------------------------------------------------------------------------------- sink tasks
+
+
+class OffsetOutOfRangeError(ConnectxError):
+    """The log of a partition does not have the offset that a sink task is to read next."""
+
+    code = "offset-out-of-range"
+
+    def __init__(self, partition: str, offset: int, cause: str) -> None:
+        super().__init__(
+            f"The log of {partition} has no offset {offset}, where the task is to go on ({cause}): retention removed "
+            "records that were not read yet, or the topic was made anew.",
+            next_step="Restart the task to go on where auto.offset.reset says; for an exactly-once sink first correct "
+            "or delete the row of that partition in the target's table of offsets.",
+        )
+
+
+class RecordConversionError(ConnectxError):
+    """A record that a converter cannot read, with errors.tolerance=none."""
+
+    code = "record-conversion"
+
+    def __init__(self, partition: str, offset: int, cause: str) -> None:
+        super().__init__(
+            f"The record at offset {offset} of {partition} cannot be read: {cause}.",
+            next_step="Correct key.converter or value.converter, or skip such records with errors.tolerance=all.",
+        )
+
+
+class RecordRejectedError(ConnectxError):
+    """The target refuses one record for good, with errors.tolerance=none."""
+
+    code = "record-rejected"
+
+    def __init__(self, partition: str, offset: int, target: str, cause: str) -> None:
+        super().__init__(
+            f"{target} refuses the record at offset {offset} of {partition}: {cause}",
+            next_step="Correct the target or the data and restart the task, or skip such records with "
+            "errors.tolerance=all.",
+        )
+
+
+class BacklogReadError(ConnectxError):
+    """Spark could not read a range of offsets."""
+
+    code = "backlog-read"
+
+
+class SinkFileError(ConnectxError):
+    """The file of a file sink cannot be written."""
+
+    code = "sink-file"
+
+
+class DatabaseError(ConnectxError):
+    """A database does not accept what a sink asks for, and will not later."""
+
+    code = "database"
+
+
+class TableMissingError(DatabaseError):
+    """A table that a sink writes to does not exist."""
+
+    code = "table-missing"
+
+
+class TableMismatchError(DatabaseError):
+    """A table's columns do not fit the records."""
+
+    code = "table-mismatch"
+
+
+class DatabasePermissionError(DatabaseError):
+    """The database refuses the login, or lacks a privilege for it."""
+
+    code = "database-permission"

@@ -1,0 +1,372 @@
+"""The consumer of one sink task: a member of its consumer group that hands out Arrow tables.
+
+It keeps apart what librdkafka mixes: records, ends of partitions, rebalances, outcomes of commits. It never decides
+what is committed. One thread owns a consumer; all methods but `abandon` are called from it. Mirrors the consumer of
+Kafka Connect's WorkerSinkTask.
+
+Positions of assigned partitions are looked up here and given to librdkafka explicitly, so that an offset outside the
+log is an error and never a silent jump.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+import pyarrow as pa
+from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, Message
+from confluent_kafka import TopicPartition as Tp
+
+from connectx.errors import ConnectxError, KafkaPermissionError, KafkaRequestError, OffsetOutOfRangeError
+from connectx.model.ids import TopicPartition
+
+_log = logging.getLogger(__name__)
+
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+_TRY_S = 2.0
+_LOOKUP_LIMIT_S = 60.0
+_NOT_OWNER = (
+    KafkaError.UNKNOWN_MEMBER_ID,
+    KafkaError.ILLEGAL_GENERATION,
+    KafkaError.FENCED_INSTANCE_ID,
+    KafkaError.FENCED_MEMBER_EPOCH,
+    KafkaError.STALE_MEMBER_EPOCH,
+    KafkaError._ASSIGNMENT_LOST,
+    KafkaError._FENCED,
+)
+_FORBIDDEN = (
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+)
+_LOOKUP_AGAIN = (KafkaError._TIMED_OUT, KafkaError._WAIT_COORD, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
+
+T = TypeVar("T")
+
+
+class SinkGroupListener(Protocol):
+    """Told of what happens to the membership, always from inside `poll` or `close`."""
+
+    def assigned(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Partitions came; `seek` and `pause` may be called for them."""
+
+    def revoked(self, partitions: Sequence[TopicPartition]) -> None:
+        """Partitions go, and are owned until this returns."""
+
+    def lost(self, partitions: Sequence[TopicPartition]) -> None:
+        """This member was dropped."""
+
+    def committed(self, sequence: int, error: CommitError | None) -> None:
+        """Outcome of a commit that did not wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitError:
+    """Why a commit failed; `not_owner` when the group says that this member no longer belongs to it."""
+
+    reason: str
+    not_owner: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedRecords:
+    """Records of one poll.
+
+    `rows` has the columns topic (string), partition (int32), offset (int64), timestamp (int64, ms since 1970 or null),
+    key and value (binary), headers (list of key, value). `ranges` holds per partition the first offset and the one
+    behind the last; `ends` the offset behind transaction markers where a partition was read to its end.
+    """
+
+    rows: pa.Table
+    ranges: Mapping[TopicPartition, tuple[int, int]]
+    ends: Mapping[TopicPartition, int]
+
+
+class SinkConsumer:
+    """Member of a consumer group.
+
+    Args:
+        config: librdkafka settings.
+        listener: told of rebalances and commits.
+        checkpoint: called at least every two seconds while a look-up waits; what it raises ends the call.
+    """
+
+    def __init__(
+        self, config: Mapping[str, Any], listener: SinkGroupListener, *, checkpoint: Callable[[], None]
+    ) -> None:
+        self._config = dict(config)
+        self._listener = listener
+        self._checkpoint = checkpoint
+        self._reset = str(config.get("auto.offset.reset", "earliest")).lower()
+        strategies = str(config.get("partition.assignment.strategy", ""))
+        self._incremental = "cooperative" in strategies or config.get("group.protocol") == "consumer"
+        self._consumer: Consumer | None = None
+        self._starts: dict[TopicPartition, int] | None = None
+        self._paused_at_start: list[TopicPartition] = []
+        self._commits: list[int] = []
+
+    def join(self, topics: Sequence[str]) -> None:
+        """Create the consumer and subscribe; a name that starts with ^ is a regular expression.
+
+        Raises:
+            KafkaRequestError: librdkafka refuses the settings.
+        """
+        forced = {"enable.partition.eof": True, "auto.offset.reset": "error", "on_commit": self._on_commit}
+        try:
+            self._consumer = Consumer({**self._config, **forced})
+            self._consumer.subscribe(
+                list(topics), on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
+            )
+        except KafkaException as error:
+            raise KafkaRequestError(
+                "create the consumer",
+                _reason(error),
+                next_step="Correct the worker's consumer.* or the connector's consumer.override.* settings.",
+            ) from error
+
+    # ----------------------------------------------------------------------------------------------------- read
+
+    def poll(self, timeout_s: float, max_records: int) -> FetchedRecords | None:
+        """Wait for the first record, then take what is there; None when the time is over.
+
+        Raises:
+            OffsetOutOfRangeError: the log no longer (or not yet) has the position.
+            KafkaPermissionError: no ACL for a topic or the group.
+            KafkaRequestError: the consumer is broken for good.
+        """
+        consumer = self._live()
+        first = consumer.poll(timeout_s)
+        if first is None:
+            return None
+        messages = [first, *consumer.consume(max_records - 1, 0)] if max_records > 1 else [first]
+        ends: dict[TopicPartition, int] = {}
+        if any(message.error() is not None for message in messages):
+            ends = self._sort_out(messages)
+            messages = [message for message in messages if message.error() is None]
+        rows = table_of(messages)
+        ranges = _ranges(rows)
+        ends = {partition: max(end, ranges.get(partition, (0, 0))[1]) for partition, end in ends.items()}
+        ranges |= {p: (first_offset, ends.get(p, end)) for p, (first_offset, end) in ranges.items()}
+        return FetchedRecords(rows, ranges, ends) if messages or ends else None
+
+    def seek(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Go on reading there; of partitions that are being assigned, start there."""
+        for partition, offset in offsets.items():
+            if self._starts is not None and partition in self._starts:
+                self._starts[partition] = offset
+            else:
+                self._live().seek(Tp(partition.topic, partition.partition, offset))
+
+    def pause(self, partitions: Sequence[TopicPartition]) -> None:
+        """Fetch nothing of these."""
+        if self._starts is not None:
+            self._paused_at_start += partitions
+        else:
+            self._live().pause([Tp(p.topic, p.partition) for p in partitions])
+
+    def resume(self, partitions: Sequence[TopicPartition]) -> None:
+        """Fetch these again."""
+        self._live().resume([Tp(p.topic, p.partition) for p in partitions])
+
+    def stable_ends(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        """Last stable offsets (high watermarks without read_committed); without those that did not come in time."""
+        found = {}
+        for partition in partitions:
+            self._checkpoint()
+            try:
+                _, end = self._live().get_watermark_offsets(Tp(partition.topic, partition.partition), timeout=_TRY_S)
+                found[partition] = end
+            except KafkaException as error:
+                _log.debug("The end of %s is not known: %s", partition, error)
+        return found
+
+    def known_ends(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        """High watermarks of the latest fetches; asks nobody."""
+        ends = {p: self._live().get_watermark_offsets(Tp(p.topic, p.partition), cached=True) for p in partitions}
+        return {partition: both[1] for partition, both in ends.items() if both is not None and both[1] >= 0}
+
+    # --------------------------------------------------------------------------------------------------- commit
+
+    def commit(self, offsets: Mapping[TopicPartition, int], sequence: int) -> None:
+        """Begin a commit; the listener hears of its outcome, here or in a later `poll`."""
+        self._commits.append(sequence)
+        try:
+            self._live().commit(offsets=_with_offsets(offsets), asynchronous=True)
+        except KafkaException as error:
+            self._commits.remove(sequence)
+            self._listener.committed(sequence, _commit_error(error.args[0]))
+
+    def commit_and_wait(self, offsets: Mapping[TopicPartition, int]) -> CommitError | None:
+        """Commit and wait for the answer, for at most the group's session timeout."""
+        try:
+            answers = self._live().commit(offsets=_with_offsets(offsets), asynchronous=False)
+        except KafkaException as error:
+            return _commit_error(error.args[0])
+        return next((_commit_error(answer.error) for answer in answers if answer.error is not None), None)
+
+    # ------------------------------------------------------------------------------------------------------ end
+
+    def close(self) -> None:
+        """Leave the group."""
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            consumer.close()
+
+    def abandon(self) -> None:
+        """Let go as a killed process would: sockets drop, nothing is committed, the group is not left."""
+        self._consumer = None
+
+    # ---------------------------------------------------------------------------------------------- inner parts
+
+    def _live(self) -> Consumer:
+        if self._consumer is None:
+            raise KafkaRequestError("use a consumer that is closed", "the task has ended")
+        return self._consumer
+
+    def _sort_out(self, messages: Sequence[Message]) -> dict[TopicPartition, int]:
+        """Ends of partitions among what librdkafka tells in place of records; raises what a task cannot live with."""
+        ends = {}
+        for message in messages:
+            error = message.error()
+            if error is None:
+                continue
+            partition = TopicPartition(message.topic() or "", message.partition() or 0)
+            if error.code() == KafkaError._PARTITION_EOF:
+                ends[partition] = message.offset() or 0
+            elif error.code() == KafkaError._AUTO_OFFSET_RESET:
+                raise OffsetOutOfRangeError(str(partition), message.offset() or 0, error.str())
+            elif error.code() in _FORBIDDEN:
+                raise KafkaPermissionError(f"read {partition.topic or 'as a member of its group'}", error.str())
+            elif error.fatal():
+                raise KafkaRequestError("read records", error.str(), next_step="Restart the task.")
+            else:
+                _log.warning("The consumer of group %s: %s", self._config.get("group.id"), error.str())
+        return ends
+
+    def _on_commit(self, error: KafkaError | None, partitions: Sequence[Tp]) -> None:
+        if not self._commits:
+            return
+        failed = error or next((p.error for p in partitions if p.error is not None), None)
+        self._listener.committed(self._commits.pop(0), _commit_error(failed) if failed is not None else None)
+
+    def _on_assign(self, consumer: Consumer, partitions: list[Tp]) -> None:
+        starts = self._positions(consumer, partitions)
+        self._starts, self._paused_at_start = dict(starts), []
+        try:
+            self._listener.assigned(starts)
+            assign = consumer.incremental_assign if self._incremental else consumer.assign
+            assign(_with_offsets(self._starts))
+            if self._paused_at_start:
+                consumer.pause([Tp(p.topic, p.partition) for p in self._paused_at_start])
+        finally:
+            self._starts = None
+
+    def _on_revoke(self, consumer: Consumer, partitions: list[Tp]) -> None:
+        self._listener.revoked([TopicPartition(p.topic, p.partition) for p in partitions])
+        self._let_go(consumer, partitions)
+
+    def _on_lost(self, consumer: Consumer, partitions: list[Tp]) -> None:
+        self._listener.lost([TopicPartition(p.topic, p.partition) for p in partitions])
+        self._let_go(consumer, partitions)
+
+    def _let_go(self, consumer: Consumer, partitions: list[Tp]) -> None:
+        if self._incremental:
+            consumer.incremental_unassign(partitions)
+        else:
+            consumer.unassign()
+
+    def _positions(self, consumer: Consumer, partitions: list[Tp]) -> dict[TopicPartition, int]:
+        """What the group has committed, if the log still has it; otherwise what auto.offset.reset says."""
+        if not partitions:
+            return {}
+        committed = self._look_up("look up its committed offsets", lambda: consumer.committed(partitions, _TRY_S))
+        found = {}
+        for partition in committed:
+            if partition.error is not None:
+                raise KafkaRequestError("look up its committed offsets", partition.error.str())
+            bare = Tp(partition.topic, partition.partition)
+            low, high = self._look_up(
+                f"look up the ends of {bare.topic}-{bare.partition}",
+                partial(consumer.get_watermark_offsets, bare, timeout=_TRY_S),
+            )
+            offset = partition.offset
+            if offset == OFFSET_INVALID or not low <= offset <= high:
+                offset = self._reset_position(TopicPartition(bare.topic, bare.partition), offset, low, high)
+            found[TopicPartition(bare.topic, bare.partition)] = offset
+        return found
+
+    def _reset_position(self, partition: TopicPartition, committed: int, low: int, high: int) -> int:
+        if self._reset in ("earliest", "smallest", "beginning"):
+            offset = low
+        elif self._reset in ("latest", "largest", "end"):
+            offset = high
+        else:
+            raise OffsetOutOfRangeError(str(partition), committed, "auto.offset.reset is none")
+        if committed != OFFSET_INVALID:
+            _log.warning(
+                "The log of %s has offsets %d to %d, but %d was committed: reading goes on at %d (auto.offset.reset).",
+                *(partition, low, high, committed, offset),
+            )
+        return offset
+
+    def _look_up(self, what: str, ask: Callable[[], T]) -> T:
+        """Ask again while brokers or the coordinator are not there."""
+        end_s = time.monotonic() + _LOOKUP_LIMIT_S
+        while True:
+            self._checkpoint()
+            asked_s = time.monotonic()
+            try:
+                return ask()
+            except KafkaException as error:
+                again = error.args[0].retriable() or error.args[0].code() in _LOOKUP_AGAIN
+                if not again or time.monotonic() >= end_s:
+                    raise _lookup_error(what, error) from error
+            time.sleep(max(0.0, 0.1 - (time.monotonic() - asked_s)))
+
+
+def table_of(messages: Sequence[Message]) -> pa.Table:
+    """Messages as the columns of FetchedRecords."""
+    stamps = [message.timestamp() for message in messages]
+    headers = [message.headers() for message in messages]
+    return pa.table(
+        {
+            "topic": pa.array([message.topic() for message in messages], pa.string()),
+            "partition": pa.array([message.partition() for message in messages], pa.int32()),
+            "offset": pa.array([message.offset() for message in messages], pa.int64()),
+            "timestamp": pa.array([stamp if kind else None for kind, stamp in stamps], pa.int64()),
+            "key": pa.array([message.key() for message in messages], pa.binary()),
+            "value": pa.array([message.value() for message in messages], pa.binary()),
+            "headers": pa.array(headers, HEADERS) if any(headers) else pa.nulls(len(headers), HEADERS),
+        }
+    )
+
+
+def _ranges(rows: pa.Table) -> dict[TopicPartition, tuple[int, int]]:
+    found = rows.group_by(["topic", "partition"]).aggregate([("offset", "min"), ("offset", "max")])
+    return {
+        TopicPartition(row["topic"], row["partition"]): (row["offset_min"], row["offset_max"] + 1)
+        for row in found.to_pylist()
+    }
+
+
+def _with_offsets(offsets: Mapping[TopicPartition, int]) -> list[Tp]:
+    return [Tp(partition.topic, partition.partition, offset) for partition, offset in sorted(offsets.items())]
+
+
+def _commit_error(error: KafkaError) -> CommitError:
+    return CommitError(f"{error.name()}: {error.str()}", error.code() in _NOT_OWNER)
+
+
+def _lookup_error(what: str, error: KafkaException) -> ConnectxError:
+    if error.args[0].code() in _FORBIDDEN:
+        return KafkaPermissionError(what, _reason(error))
+    return KafkaRequestError(what, _reason(error), next_step="Check the brokers, then restart the task.")
+
+
+def _reason(error: KafkaException) -> str:
+    kafka_error = error.args[0]
+    return kafka_error.str() if isinstance(kafka_error, KafkaError) else str(kafka_error)
