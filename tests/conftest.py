@@ -1,4 +1,4 @@
-"""What integration tests share: one real broker, one Spark driver, one PostgreSQL, each started when first asked for."""
+"""What integration tests share: one real broker, one Spark driver, one PostgreSQL, each started when asked for."""
 
 from __future__ import annotations
 

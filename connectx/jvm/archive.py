@@ -40,8 +40,13 @@ def make_options(partial: Path) -> list[str]:
 
 
 def partial_path(archive: Path) -> Path:
-    """A name beside `archive` to write it under until it is whole; its folder is made."""
+    """A name beside `archive` to write it under until it is whole; its folder is made, left-overs are removed.
+
+    One process at a time makes archives of a user (`connectx.setup` holds a lock).
+    """
     archive.parent.mkdir(parents=True, exist_ok=True)
+    for left_over in archive.parent.glob("*.partial"):
+        left_over.unlink(missing_ok=True)
     return archive.with_suffix(f".{os.getpid()}.partial")
 
 

@@ -1,8 +1,8 @@
 """Who owns the Spark session, and a session of its own for every task.
 
 With a session that the user brought nothing is started, set or stopped. Without one, the local driver is started in
-the background, so that Kafka can start beside it; clusters of one process share it. Uses only what classic
-and Spark Connect sessions share, except to make a task's session (`newSession` in classic, `builder.create` in Connect).
+the background, so that Kafka can start beside it; clusters of one process share it. Uses only what classic and Spark
+Connect sessions share, except to make a task's session (`newSession` in classic, `builder.create` in Connect).
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from connectx.errors import SparkStartError
+from connectx.jvm import archive, jars
 from connectx.jvm.java import JavaHome
 from connectx.jvm.progress import Progress, silent
-from connectx.spark.launcher import SparkDriver
+from connectx.spark.launcher import SparkDriver, archive_path, class_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -159,6 +160,31 @@ class SparkProvider:
             self._session.set_exception(error)
         else:
             self._session.set_result(session)
+
+
+def make_archive(java: JavaHome, use: Callable[[SparkSession], None]) -> bool:
+    """Start a driver once, `use` it, and keep the classes that it loaded for later drivers.
+
+    Returns:
+        False when Java wrote no archive, or when this process has a driver already.
+    """
+    from pyspark import SparkContext
+
+    if SparkContext._active_spark_context is not None:
+        return False
+    target = archive_path(java, class_path(jars.fetch(jars.SPARK_KAFKA, java)))
+    partial_file = archive.partial_path(target)
+    driver = SparkDriver(java=java, archive_to=partial_file)
+    driver.start()
+    try:
+        use(_connect_to(driver.port, driver.secret))
+    except BaseException:
+        driver.stop(grace_s=0)
+        raise
+    finally:
+        _disconnect()
+    driver.stop(grace_s=120)  # Java lays the archive out while it ends
+    return archive.adopt(partial_file, target)
 
 
 def is_connect(session: SparkSession) -> bool:
