@@ -1,7 +1,8 @@
 """Whole batches through converters: rows to records and back, with at most one Spark job where Spark is needed at all.
 
-`encode` is the source direction, `decode` the sink direction. Both take and give Arrow tables in the worker; a DataFrame
-is evaluated once. Row order is kept and no row is lost: a record that cannot be read has a message in column `error`.
+`encode` is the source direction, `decode` the sink direction. Both take and give Arrow tables in the worker; a
+DataFrame is evaluated once. Row order is kept and no row is lost: a record that cannot be read has a message in column
+`error`.
 Mirrors what Kafka Connect's worker tasks do record by record (convertTransformedRecord, convertAndTransformRecord).
 """
 
@@ -25,7 +26,7 @@ from connectx.data.simple import (
     ShortConverter,
     StringConverter,
 )
-from connectx.data.sink_side import read_columns
+from connectx.data.reading import read_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -151,7 +152,7 @@ def _groups_by_type(table: pa.Table, types: Mapping[str, DataType]) -> list[tupl
 def _read_groups(
     value: pa.Array, converter: Converter, groups: list[tuple[DataType | None, pa.Array | None]], spark: SparkGetter
 ) -> Decoded:
-    from connectx.data.sink_side import joined
+    from connectx.data.reading import joined
 
     parts = [(rows, read_columns([(value.take(rows), converter, kind)], spark)[0]) for kind, rows in groups]
     return joined(parts)
@@ -165,7 +166,7 @@ def _with_value(table: pa.Table) -> pa.Table:
 
 
 def _encode_table(table: pa.Table, converters: Mapping[str, Converter], spark: SparkGetter) -> pa.Table:
-    from connectx.data.sink_side import frame_of
+    from connectx.data.reading import frame_of
 
     sides = {side: converter for side, converter in converters.items() if side in table.column_names}
     heavy = [side for side, converter in sides.items() if converter.needs_spark(table.schema.field(side).type)]

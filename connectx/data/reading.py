@@ -67,11 +67,11 @@ def joined(parts: Sequence[tuple[pa.Array, Decoded]]) -> Decoded:
     kinds = {str(part.value.type) for _, part in parts}
     try:
         table = pa.concat_tables(tables, promote_options="permissive")
-    except pa.ArrowException as error:
+    except pa.ArrowException as cause:
         raise ConversionError(
             f"One batch holds values of types that do not fit together: {' and '.join(sorted(kinds))}.",
             next_step="Lower consumer.override.max.poll.records, or give the sink one type of values.",
-        ) from error
+        ) from cause
     table = table.sort_by("row").combine_chunks()
     value, error = (_one_chunk(table[name]) for name in ("value", "error"))
     return Decoded(value, error)

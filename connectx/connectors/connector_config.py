@@ -1,0 +1,318 @@
+"""Keys that every connector has, and those of every source and every sink connector.
+
+Mirrors the definitions in Kafka Connect's ConnectorConfig, SourceConnectorConfig, SinkConnectorConfig and
+TopicCreationConfig.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from connectx.model.configdef import ConfigDef, Validator
+from connectx.model.validators import at_least, non_empty, one_of, unique_list, valid_regex
+from connectx.model.worker_keys import PARTITIONS, REPLICATION_FACTOR
+
+_COMMON: Final = "Common"
+_ERRORS: Final = "Error Handling"
+_EXACTLY_ONCE: Final = "Exactly Once Support"
+_CREATION: Final = "Topic Creation"
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+
+
+def _name_problem(value: Any) -> str | None:
+    if value == "":
+        return "String may not be empty"
+    found = _CONTROL.findall(value or "")
+    if not found:
+        return None
+    codes = ", ".join(str(ord(character)) for character in found)
+    return f"String may not contain control sequences but had the following ASCII chars: {codes}"
+
+
+COMMON_CONFIG: Final = (
+    ConfigDef()
+    .define(
+        "name",
+        str,
+        doc="Name of the connector, unique in the cluster.",
+        group=_COMMON,
+        importance="HIGH",
+        width="MEDIUM",
+        display_name="Connector name",
+        validator=Validator(_name_problem, "non-empty string without ISO control characters"),
+    )
+    .define(
+        "connector.class",
+        str,
+        doc="Alias, Java class name or Python path of the connector.",
+        group=_COMMON,
+        importance="HIGH",
+        width="LONG",
+        display_name="Connector class",
+    )
+    .define(
+        "tasks.max",
+        int,
+        1,
+        doc="The most tasks that the connector may have.",
+        group=_COMMON,
+        importance="HIGH",
+        width="SHORT",
+        display_name="Tasks max",
+        validator=at_least(1),
+    )
+    .define(
+        "tasks.max.enforce",
+        bool,
+        True,
+        doc="Whether more tasks than tasks.max are an error.",
+        group=_COMMON,
+        importance="LOW",
+        width="SHORT",
+        display_name="Enforce tasks max",
+    )
+    .define(
+        "key.converter",
+        "CLASS",
+        None,
+        doc="Converter of keys; the worker's without it.",
+        group=_COMMON,
+        importance="LOW",
+        width="SHORT",
+        display_name="Key converter class",
+    )
+    .define(
+        "value.converter",
+        "CLASS",
+        None,
+        doc="Converter of values; the worker's without it.",
+        group=_COMMON,
+        importance="LOW",
+        width="SHORT",
+        display_name="Value converter class",
+    )
+    .define(
+        "header.converter",
+        "CLASS",
+        None,
+        doc="Converter of headers; the worker's without it.",
+        group=_COMMON,
+        importance="LOW",
+        width="SHORT",
+        display_name="Header converter class",
+    )
+    .define(
+        "transforms",
+        list,
+        [],
+        doc="Aliases of transformations, in order.",
+        group="Transforms",
+        importance="LOW",
+        width="LONG",
+        display_name="Transforms",
+        validator=unique_list("transformation aliases"),
+    )
+    .define(
+        "predicates",
+        list,
+        [],
+        doc="Aliases of predicates that transformations use.",
+        group="Predicates",
+        importance="LOW",
+        width="LONG",
+        display_name="Predicates",
+        validator=unique_list("predicate aliases"),
+    )
+    .define(
+        "config.action.reload",
+        str,
+        "restart",
+        doc="What to do when a config provider's value has expired.",
+        group=_COMMON,
+        importance="LOW",
+        width="MEDIUM",
+        display_name="Reload Action",
+        validator=one_of("none", "restart"),
+    )
+    .define(
+        "errors.retry.timeout",
+        "LONG",
+        0,
+        doc="How long a failed operation is tried again, in ms; 0 is never, -1 is for ever.",
+        group=_ERRORS,
+        display_name="Retry Timeout for Errors",
+    )
+    .define(
+        "errors.retry.delay.max.ms",
+        "LONG",
+        60_000,
+        doc="The longest wait between two tries, in ms.",
+        group=_ERRORS,
+        display_name="Maximum Delay Between Retries for Errors",
+    )
+    .define(
+        "errors.tolerance",
+        str,
+        "none",
+        doc="none: the first bad record fails the task. all: bad records are skipped.",
+        group=_ERRORS,
+        width="SHORT",
+        display_name="Error Tolerance",
+        validator=one_of("none", "all"),
+    )
+    .define("errors.log.enable", bool, False, doc="Log every error.", group=_ERRORS, display_name="Log Errors")
+    .define(
+        "errors.log.include.messages",
+        bool,
+        False,
+        doc="Log the records of errors, too.",
+        group=_ERRORS,
+        display_name="Log Error Details",
+    )
+)
+
+SOURCE_CONFIG: Final = (
+    ConfigDef(COMMON_CONFIG)
+    .define(
+        "topic.creation.groups",
+        list,
+        [],
+        doc="Names of groups of settings for topics that the connector creates.",
+        group=_CREATION,
+        importance="LOW",
+        width="LONG",
+        display_name="Topic Creation Groups",
+        validator=unique_list("topic creation groups"),
+    )
+    .define(
+        "exactly.once.support",
+        str,
+        "requested",
+        doc="required: refuse the connector unless it says that it can deliver exactly once.",
+        group=_EXACTLY_ONCE,
+        width="SHORT",
+        display_name="Exactly once support",
+        validator=one_of("REQUIRED", "REQUESTED", ignore_case=True),
+    )
+    .define(
+        "transaction.boundary",
+        str,
+        "poll",
+        doc="When a transaction is committed: after each poll, at intervals, or where the connector says.",
+        group=_EXACTLY_ONCE,
+        width="SHORT",
+        display_name="Transaction Boundary",
+        validator=one_of("INTERVAL", "POLL", "CONNECTOR", ignore_case=True),
+    )
+    .define(
+        "transaction.boundary.interval.ms",
+        "LONG",
+        None,
+        doc="Interval for transaction.boundary=interval; the worker's offset.flush.interval.ms without it.",
+        group=_EXACTLY_ONCE,
+        importance="LOW",
+        width="SHORT",
+        display_name="Transaction boundary interval",
+        validator=Validator(lambda value: None if value is None else at_least(0).check(value), "[0,...]"),
+    )
+    .define(
+        "offsets.storage.topic",
+        str,
+        None,
+        doc="A topic of its own for the connector's offsets; the worker's without it.",
+        group="offsets.topic",
+        importance="LOW",
+        width="LONG",
+        display_name="Offsets topic",
+        validator=non_empty(),
+    )
+)
+
+SINK_CONFIG: Final = (
+    ConfigDef(COMMON_CONFIG)
+    .define(
+        "topics",
+        list,
+        [],
+        doc="Topics to consume, separated by commas.",
+        group=_COMMON,
+        importance="HIGH",
+        width="LONG",
+        order=4,
+        display_name="Topics",
+    )
+    .define(
+        "topics.regex",
+        str,
+        "",
+        doc="Regular expression of topics to consume, instead of topics.",
+        group=_COMMON,
+        importance="HIGH",
+        width="LONG",
+        order=4,
+        display_name="Topics regex",
+        validator=valid_regex(),
+    )
+    .define(
+        "errors.deadletterqueue.topic.name",
+        str,
+        "",
+        doc="Topic for records that could not be read; empty is none.",
+        group=_ERRORS,
+        width="MEDIUM",
+        display_name="Dead Letter Queue Topic Name",
+    )
+    .define(
+        "errors.deadletterqueue.topic.replication.factor",
+        "SHORT",
+        3,
+        doc="Replication factor of that topic when it has to be created.",
+        group=_ERRORS,
+        width="MEDIUM",
+        display_name="Dead Letter Queue Topic Replication Factor",
+    )
+    .define(
+        "errors.deadletterqueue.context.headers.enable",
+        bool,
+        False,
+        doc="Whether records there get headers that tell where and why they failed.",
+        group=_ERRORS,
+        width="MEDIUM",
+        display_name="Enable Error Context Headers",
+    )
+)
+
+
+def _regexes_problem(value: Any) -> str | None:
+    for pattern in value or ():
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            return f"Syntax error in regular expression: {error}"
+    return None
+
+
+def topic_creation_config(config: Mapping[str, str | None]) -> ConfigDef:
+    """Keys of the topic creation groups that a configuration names; none when it creates no topics (KIP-158)."""
+    definition = ConfigDef()
+    if not any(name.startswith("topic.creation.") for name in config):
+        return definition
+    regexes = Validator(_regexes_problem, "list of regular expressions")
+    default = "topic.creation.default."
+    definition.define(f"{default}partitions", int, importance="LOW", validator=PARTITIONS)
+    definition.define(f"{default}replication.factor", "SHORT", importance="LOW", validator=REPLICATION_FACTOR)
+    for group in group_names(config):
+        prefix = f"topic.creation.{group}."
+        definition.define(f"{prefix}include", list, importance="LOW", validator=regexes)
+        definition.define(f"{prefix}exclude", list, [], importance="LOW", validator=regexes)
+        definition.define(f"{prefix}partitions", int, -1, importance="LOW", validator=PARTITIONS)
+        definition.define(f"{prefix}replication.factor", "SHORT", -1, importance="LOW", validator=REPLICATION_FACTOR)
+    return definition
+
+
+def group_names(config: Mapping[str, str | None]) -> list[str]:
+    """Topic creation groups by name, without `default`, which every connector has."""
+    names = [name.strip() for name in (config.get("topic.creation.groups") or "").split(",")]
+    return [name for name in dict.fromkeys(names) if name and name != "default"]

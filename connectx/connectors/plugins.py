@@ -1,0 +1,297 @@
+"""Which class a name in a configuration stands for.
+
+Knows the connectors and converters that connectx provides under their simple names, Kafka Connect's aliases and the
+names of the Java classes that they stand in for; classes that a notebook has registered; and any other class by its
+dotted path. Naming a class imports its module and does nothing else. Mirrors Kafka Connect's Plugins, without plugin
+path and class loaders.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from connectx.connectors.api import (
+    Connector,
+    PluginDescription,
+    SinkConnector,
+    SinkTask,
+    SourceConnector,
+    SourceTask,
+)
+from connectx.connectors.connector_config import COMMON_CONFIG
+from connectx.errors import ConfigError, ConnectxError, PluginNotFoundError
+from connectx.model.configdef import to_text
+from connectx.model.states import ConnectorType
+from connectx.model.worker_config import WorkerConfig, with_prefix
+
+if TYPE_CHECKING:
+    from connectx.data.converter import Converter
+
+_JAVA_FILE: Final = "org.apache.kafka.connect.file."
+_PROVIDED: Final[Mapping[str, str]] = {
+    "DataSourceSource": "connectx.connectors.datasource:DataSourceSource",
+    "FileSource": "connectx.connectors.file_source:FileSource",
+    "FileStreamSink": "connectx.connectors.file_stream_sink:FileStreamSink",
+    "FileStreamSource": "connectx.connectors.file_stream_source:FileStreamSource",
+    "Generator": "connectx.connectors.generator:Generator",
+    "PostgresSink": "connectx.connectors.postgres:PostgresSink",
+}
+_JAVA_CLASSES: Final[Mapping[str, str]] = {
+    "FileStreamSink": f"{_JAVA_FILE}FileStreamSinkConnector",
+    "FileStreamSource": f"{_JAVA_FILE}FileStreamSourceConnector",
+}
+_JAVA_TASKS: Final[Mapping[str, str]] = {
+    "FileStreamSink": f"{_JAVA_FILE}FileStreamSinkTask",
+    "FileStreamSource": f"{_JAVA_FILE}FileStreamSourceTask",
+}
+_HEADER_CONVERTER: Final = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
+
+
+class Plugins:
+    """Classes by name. Holds what was registered; pass it around, there is no other registry."""
+
+    def __init__(self) -> None:
+        self._registered: dict[str, type[Connector]] = {}
+
+    def register(self, cls: type[Connector]) -> str:
+        """Make a connector class known, under its module's and its own name, and return that name.
+
+        A class of the same name replaces the former one, as when a notebook's cell is run again.
+
+        Raises:
+            PluginNotFoundError: not a connector.
+        """
+        if not (isinstance(cls, type) and issubclass(cls, (SourceConnector, SinkConnector))):
+            raise PluginNotFoundError(
+                f"{cls!r} cannot be a connector.class.",
+                next_step="Give a subclass of connectx.SourceConnector or connectx.SinkConnector.",
+            )
+        name = _path_of(cls)
+        self._registered[name] = cls
+        return name
+
+    def as_text(self, value: Any) -> str | None:
+        """A configuration value as text: connector classes are registered, lists joined, None stays None."""
+        if isinstance(value, type):
+            return self.register(value)
+        return to_text(list(value) if isinstance(value, tuple) else value)
+
+    # ----------------------------------------------------------------------------------------------- connectors
+
+    def connector_class(self, name: str) -> type[Connector]:
+        """Class for a value of `connector.class`.
+
+        Raises:
+            PluginNotFoundError: there is none, or it is no connector; in Kafka Connect's words.
+        """
+        name = name.strip()
+        if name in self._registered:
+            return self._registered[name]
+        path = _provided_path(name) or (name if "." in name or ":" in name else None)
+        found, reason = _load(path) if path else (None, "")
+        matches = [cls for key, cls in self._registered.items() if key.rpartition(".")[2] in (name, f"{name}Connector")]
+        if found is None and len(matches) == 1:
+            found = matches[0]
+        if len(matches) > 1:
+            names = ", ".join(sorted(map(_path_of, matches)))
+            raise PluginNotFoundError(
+                f"More than one connector matches alias {name}. Please use full package and class name instead. "
+                f"Classes found: {names}"
+            )
+        if isinstance(found, type) and issubclass(found, (SourceConnector, SinkConnector)):
+            return found
+        known = ", ".join([*_PROVIDED, *sorted(self._registered)])
+        raise PluginNotFoundError(
+            "Failed to find any class that implements Connector and which name matches "
+            f"{name}, available connectors are: {known}{reason}"
+        )
+
+    def connector_type(self, config: Mapping[str, str | None] | None) -> ConnectorType:
+        """Source or sink; unknown when there is no such class."""
+        try:
+            return type_of(self.connector_class((config or {}).get("connector.class") or ""))
+        except ConnectxError:
+            return ConnectorType.UNKNOWN
+
+    def create_connector(self, config: Mapping[str, str | None]) -> Connector:
+        """A new instance for a connector configuration; it is not started.
+
+        Raises:
+            PluginNotFoundError: unknown class.
+        """
+        return self.connector_class(config.get("connector.class") or "")()
+
+    def task_configs(self, connector: Connector, config: Mapping[str, str | None]) -> tuple[dict[str, str], ...]:
+        """What a started connector divides its work into, as it goes to the config topic.
+
+        Raises:
+            ConfigError: more tasks than `tasks.max`, and `tasks.max.enforce` is true.
+        """
+        common = COMMON_CONFIG.parse(config)
+        generated = connector.task_configs(common["tasks.max"])
+        if len(generated) > common["tasks.max"] and common["tasks.max.enforce"]:
+            raise ConfigError(
+                [
+                    f"The connector {common['name']} has generated {len(generated)} tasks, which is greater than "
+                    f"{common['tasks.max']}, the maximum number of tasks it is configured to create. This behaviour "
+                    "should be considered a bug and is disallowed. If necessary, it can be permitted by reconfiguring "
+                    "the connector with 'tasks.max.enforce' set to false; however, this option will be removed in a "
+                    "future release of Kafka Connect."
+                ]
+            )
+        return tuple(task_properties(type(connector), config, task) for task in generated)
+
+    # ----------------------------------------------------------------------------------------------------- tasks
+
+    def create_task(self, connector_config: Mapping[str, str | None]) -> SourceTask | SinkTask:
+        """A new instance of the connector's task class; it is not started.
+
+        Raises:
+            PluginNotFoundError: unknown connector class, or one without a task class.
+        """
+        return task_class(self.connector_class(connector_config.get("connector.class") or ""))()
+
+    # ------------------------------------------------------------------------------------------------ converters
+
+    def converter_class(self, name: str) -> type[Converter]:
+        """Class for a value of `key.converter` or `value.converter`.
+
+        Raises:
+            PluginNotFoundError: there is none, in Kafka Connect's words.
+        """
+        from connectx.data.converter import Converter
+        from connectx.data.converters import CONVERTERS
+
+        name = name.strip()
+        for cls in CONVERTERS:
+            if name in (cls.java_class, cls.__name__, cls.__name__.removesuffix("Converter"), _path_of(cls)):
+                return cls
+        found, reason = _load(name) if "." in name or ":" in name else (None, "")
+        if isinstance(found, type) and issubclass(found, Converter):
+            return found
+        raise PluginNotFoundError(
+            f"Failed to find any class that implements Converter and which name matches {name}, available converters "
+            f"are: {', '.join(cls.java_class for cls in CONVERTERS)}{reason}"
+        )
+
+    def converter(self, side: str, connector_config: Mapping[str, str | None], worker: WorkerConfig) -> Converter:
+        """The configured converter of a connector; `side` is key or value. Without one, the worker's.
+
+        Raises:
+            PluginNotFoundError: unknown class.
+            ConfigError: wrong settings of the converter.
+        """
+        prop = f"{side}.converter"
+        own = connector_config.get(prop)
+        settings = connector_config if own else worker.originals
+        name = own or (worker.key_converter if side == "key" else worker.value_converter)
+        given = {key: text for key, text in with_prefix(settings, f"{prop}.").items() if text is not None}
+        return self.converter_class(name)(given, is_key=side == "key")
+
+    def is_header_converter(self, name: str) -> bool:
+        """True for a known `header.converter`. Headers are bytes here and pass unchanged, whichever it is."""
+        if name.strip() in (_HEADER_CONVERTER, "SimpleHeaderConverter", "Simple"):
+            return True
+        try:
+            return bool(self.converter_class(name))
+        except PluginNotFoundError:
+            return False
+
+    # ------------------------------------------------------------------------------------------------- what is there
+
+    def describe(self, *, connectors_only: bool = True) -> list[PluginDescription]:
+        """Plugins that can be named without a path, sorted by class name."""
+        classes = [self.connector_class(name) for name in _PROVIDED] + list(self._registered.values())
+        described = [
+            PluginDescription(
+                cls=cls,
+                java_class=_JAVA_CLASSES.get(cls.__name__) if _is_provided(cls) else None,
+                type=str(type_of(cls)),
+                version=cls.version,
+                aliases=(cls.__name__, f"{cls.__name__}Connector") if _is_provided(cls) else (cls.__name__,),
+            )
+            for cls in classes
+        ]
+        if not connectors_only:
+            from connectx.data.converters import CONVERTERS
+
+            described += [
+                PluginDescription(cls, cls.java_class, "converter", None, (cls.__name__.removesuffix("Converter"),))
+                for cls in CONVERTERS
+            ]
+        return sorted(described, key=class_name)
+
+
+def type_of(cls: type[Connector]) -> ConnectorType:
+    """Source or sink."""
+    return ConnectorType.SOURCE if issubclass(cls, SourceConnector) else ConnectorType.SINK
+
+
+def class_name(plugin: PluginDescription) -> str:
+    """Name of a plugin in REST: the Java class that it stands in for, otherwise its dotted path."""
+    return plugin.java_class or _path_of(plugin.cls)
+
+
+def task_class(cls: type[Connector]) -> type[SourceTask] | type[SinkTask]:
+    """Task class of a connector: `task_class`, or the nested class Task.
+
+    Raises:
+        PluginNotFoundError: it has neither.
+    """
+    found = getattr(cls, "task_class", None) or getattr(cls, "Task", None)
+    wanted = SourceTask if issubclass(cls, SourceConnector) else SinkTask
+    if isinstance(found, type) and issubclass(found, wanted):
+        return found
+    raise PluginNotFoundError(
+        f"Connector {_path_of(cls)} has no task class.",
+        next_step=f"Set task_class, or nest a class Task, to a subclass of {wanted.__name__}.",
+    )
+
+
+def task_properties(
+    cls: type[Connector], connector_config: Mapping[str, str | None], task_config: Mapping[str, str]
+) -> dict[str, str]:
+    """A task's configuration as it goes to the config topic (Kafka Connect: Worker.connectorTaskConfigs).
+
+    Adds `task.class`, and `topics` or `topics.regex` of sinks. The file connectors keep Java's names of task classes.
+    """
+    java_name = _JAVA_TASKS.get(cls.__name__) if _is_provided(cls) else None
+    properties = {**task_config, "task.class": java_name or _path_of(task_class(cls))}
+    for name in ("topics", "topics.regex"):
+        given = connector_config.get(name)
+        if given is not None:
+            properties[name] = given
+    return properties
+
+
+def _provided_path(name: str) -> str | None:
+    for alias, path in _PROVIDED.items():
+        if name in (alias, f"{alias}Connector", _JAVA_CLASSES.get(alias)):
+            return path
+    return None
+
+
+def _is_provided(cls: type[Connector]) -> bool:
+    return _PROVIDED.get(cls.__name__) == f"{cls.__module__}:{cls.__qualname__}"
+
+
+def _path_of(cls: type) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def _load(path: str) -> tuple[Any, str]:
+    """(what `package.module:Class` or `package.module.Class` names, "") or (None, why not)."""
+    module, _, attribute = path.partition(":") if ":" in path else path.rpartition(".")
+    try:
+        found: Any = importlib.import_module(module)
+        for part in attribute.split("."):
+            found = getattr(found, part)
+    except ModuleNotFoundError as error:
+        missing = error.name or ""
+        outside = not (module == missing or module.startswith(f"{missing}."))
+        return None, f" ({module} needs the module {missing}, which is not installed)" if outside else ""
+    except (ImportError, AttributeError, ValueError) as error:
+        return None, f" ({error})"
+    return found, ""

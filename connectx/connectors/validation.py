@@ -1,0 +1,287 @@
+"""Whether a connector's configuration is good, before anything is written.
+
+Decides on one configuration at a time and changes nothing: the common keys, the connector's own, its converters, its
+client overrides, and what depends on the worker. All problems are told at once. Mirrors Kafka Connect's
+AbstractHerder.validateConnectorConfig and DistributedHerder's preflight checks (KIP-618).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from connectx.connectors.api import Connector, SourceConnector
+from connectx.connectors.connector_config import SINK_CONFIG, SOURCE_CONFIG, topic_creation_config
+from connectx.connectors.plugins import Plugins, type_of
+from connectx.connectors.settings import sink_problems
+from connectx.errors import ConfigError, PluginNotFoundError
+from connectx.model.configdef import ConfigDef, ConfigKey, ConfigValue, invalid_value
+from connectx.model.states import ConnectorType
+from connectx.model.worker_config import WorkerConfig, masked, with_prefix
+
+_log = logging.getLogger(__name__)
+
+_PRINCIPAL: Final = ("sasl.jaas.config", "sasl.mechanism", "security.protocol")
+_NO_API: Final = (
+    "The connector does not implement the API required for preflight validation of exactly-once source support. Please "
+    "consult the documentation for the connector to determine whether it supports exactly-once semantics, and then "
+    'consider reconfiguring the connector to use the value "requested" for this property (which will disable this '
+    "preflight check and allow the connector to be created)."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigInfo:
+    """One key: its definition (None for a key that nobody defined) and what became of its value, in REST's shape."""
+
+    definition: Mapping[str, Any] | None
+    value: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigInfos:
+    """Outcome of a validation. `name` is the connector class as it was given."""
+
+    name: str
+    groups: tuple[str, ...]
+    configs: tuple[ConfigInfo, ...]
+
+    @property
+    def error_count(self) -> int:
+        """Number of messages."""
+        return sum(len(info.value["errors"]) for info in self.configs)
+
+    @property
+    def errors(self) -> list[str]:
+        """All messages, in the order of keys."""
+        return [message for info in self.configs for message in info.value["errors"]]
+
+    def error_message(self) -> str:
+        """Kafka Connect's answer to a request with a bad configuration."""
+        listed = "\n".join(self.errors)
+        return (
+            f"Connector configuration is invalid and contains the following {self.error_count} error(s):\n{listed}\n"
+            "You can also find the above list of errors at the endpoint "
+            "`/connector-plugins/{connectorType}/config/validate`"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The shape of `PUT /connector-plugins/{p}/config/validate`."""
+        return {
+            "name": self.name,
+            "error_count": self.error_count,
+            "groups": list(self.groups),
+            "configs": [{"definition": info.definition, "value": info.value} for info in self.configs],
+        }
+
+
+def validate_connector(plugins: Plugins, config: Mapping[str, str | None], worker: WorkerConfig) -> ConfigInfos:
+    """Every key of a connector with its errors.
+
+    Raises:
+        ConfigError: the configuration names no connector class.
+        PluginNotFoundError: there is no such class.
+    """
+    given = config.get("connector.class")
+    if given is None:
+        raise ConfigError([f"Connector config {masked(config)} contains no connector type"])
+    return _Validation(plugins, config, worker, plugins.connector_class(given)).run(given)
+
+
+class _Validation:
+    """One run over one configuration: collects keys and values."""
+
+    def __init__(
+        self, plugins: Plugins, config: Mapping[str, str | None], worker: WorkerConfig, cls: type[Connector]
+    ) -> None:
+        self.plugins = plugins
+        self.config = config
+        self.worker = worker
+        self.cls = cls
+        self.keys: dict[str, tuple[ConfigKey, str]] = {}
+        self.values: dict[str, ConfigValue] = {}
+        self.groups: list[str] = []
+
+    def run(self, given: str) -> ConfigInfos:
+        is_source = type_of(self.cls) is ConnectorType.SOURCE
+        self._take(SOURCE_CONFIG if is_source else SINK_CONFIG)
+        if is_source:
+            self._check_source()
+        else:
+            self._check_sink()
+        for name, value in self.config.items():
+            if value is None:
+                self._say(name, "Null value can not be supplied as the configuration value.")
+        self._take(getattr(self.cls, "config", ConfigDef()))
+        self._ask_connector()
+        for side in ("key", "value"):
+            self._check_converter(side)
+        self._check_header_converter()
+        self._check_transforms()
+        self._check_overrides(is_source)
+        infos = [
+            ConfigInfo(self._definition(name), _shown(value, name in self.keys)) for name, value in self.values.items()
+        ]
+        return ConfigInfos(given, tuple(dict.fromkeys(self.groups)), tuple(infos))
+
+    def _take(self, definition: ConfigDef, prefix: str = "", config: Mapping[str, str | None] | None = None) -> None:
+        given = self.config if config is None else config
+        for key, value in zip(definition.keys.values(), definition.validate(given), strict=True):
+            name = prefix + key.name
+            before = self.values.get(name)
+            value.name = name
+            if before is not None:
+                value.errors = list(dict.fromkeys([*before.errors, *value.errors]))
+            self.keys[name], self.values[name] = (key, prefix), value
+        self.groups += definition.groups
+
+    def _definition(self, name: str) -> Mapping[str, Any] | None:
+        if name not in self.keys:
+            return None
+        key, prefix = self.keys[name]
+        return key.to_json(prefix)
+
+    def _say(self, name: str, *messages: str) -> None:
+        value = self.values.setdefault(name, ConfigValue(name, self.config.get(name)))
+        value.errors += [message for message in messages if message not in value.errors]
+
+    def _good(self, name: str) -> bool:
+        return not self.values[name].errors
+
+    # ------------------------------------------------------------------------------------------ source and sink
+
+    def _check_source(self) -> None:
+        if self.worker.topic_creation_enable:
+            self._take(topic_creation_config(self.config))
+        support = "exactly.once.support"
+        if self._good(support) and self.values[support].value.upper() == "REQUIRED":
+            if not self.worker.exactly_once_source_enabled:
+                self._say(support, "This worker does not have exactly-once source support enabled.")
+            self._say(support, *self._exactly_once_problems())
+        boundary = "transaction.boundary"
+        if self._good(boundary) and self.values[boundary].value.upper() == "CONNECTOR":
+            self._say(
+                boundary,
+                "The connector does not support connector-defined transaction boundaries with the given "
+                "configuration. Please reconfigure it to use a different transaction boundary definition.",
+            )
+
+    def _exactly_once_problems(self) -> list[str]:
+        assert issubclass(self.cls, SourceConnector)
+        try:
+            supported = self.cls.exactly_once_support(self.config)
+        except Exception as error:
+            _log.exception("Connector %s failed to tell whether it delivers exactly once", self.cls.__qualname__)
+            return [_unexpected(error)]
+        if supported:
+            return []
+        if supported is None:
+            return [_NO_API]
+        return ["The connector does not support exactly-once semantics with the provided configuration."]
+
+    def _check_sink(self) -> None:
+        for name, problems in sink_problems(self.config).items():
+            self._say(name, *problems)
+        worker_group = self.worker.group_id
+        override = "consumer.override.group.id"
+        if override in self.config:
+            if self.config[override] == worker_group:
+                self._say(override, f"Consumer group {worker_group} conflicts with Connect worker group {worker_group}")
+        elif f"connect-{self.values['name'].value}" == worker_group:
+            self._say(
+                "name",
+                f"Consumer group for sink connector named {self.values['name'].value} conflicts with Connect worker "
+                f"group {worker_group}",
+            )
+
+    def _ask_connector(self) -> None:
+        try:
+            problems = self.cls.validate(self.config)
+        except Exception as error:
+            _log.exception("Connector %s failed to validate its configuration", self.cls.__qualname__)
+            problems = {"connector.class": [_unexpected(error)]}
+        for name, messages in problems.items():
+            self._say(name, *messages)
+
+    # ------------------------------------------------------------------------------------- converters, transforms
+
+    def _check_converter(self, side: str) -> None:
+        name = f"{side}.converter"
+        given = self.config.get(name)
+        if given is None:
+            return
+        try:
+            cls = self.plugins.converter_class(given)
+        except PluginNotFoundError:
+            self._say(name, invalid_value(name, given, f"Class {given} could not be found."))
+            return
+        settings = {"converter.type": side, **with_prefix(self.config, f"{name}.")}
+        self._take(cls.config, f"{name}.", settings)
+
+    def _check_header_converter(self) -> None:
+        given = self.config.get("header.converter")
+        if given is not None and not self.plugins.is_header_converter(given):
+            self._say(
+                "header.converter", invalid_value("header.converter", given, f"Class {given} could not be found.")
+            )
+
+    def _check_transforms(self) -> None:
+        """None are provided: every transformation and predicate is an unknown class, rather than being ignored."""
+        for kind in ("transforms", "predicates"):
+            aliases: Sequence[str] = self.values[kind].value or ()
+            for alias in aliases:
+                name = f"{kind}.{alias}.type"
+                given = self.config.get(name)
+                if given is None:
+                    self._say(name, f'Missing required configuration "{name}" which has no default value.')
+                else:
+                    self._say(name, invalid_value(name, given, f"Class {given} could not be found."))
+
+    # ------------------------------------------------------------------------------------------ client overrides
+
+    def _check_overrides(self, is_source: bool) -> None:
+        has_dead_letters = bool((self.config.get("errors.deadletterqueue.topic.name") or "").strip())
+        own_offsets = self.worker.exactly_once_source_enabled or bool(self.config.get("offsets.storage.topic"))
+        creates_topics = any(name.startswith("topic.creation.") for name in self.config)
+        used = {
+            "producer": is_source or has_dead_letters,
+            "admin": (creates_topics or own_offsets) if is_source else has_dead_letters,
+            "consumer": own_offsets if is_source else True,
+        }
+        for client in (client for client, is_used in used.items() if is_used):
+            prefix = f"{client}.override."
+            for name, value in with_prefix(self.config, prefix).items():
+                full_name = prefix + name
+                self.values.setdefault(full_name, ConfigValue(full_name, value))
+                problem = self._override_problem(name)
+                if problem:
+                    self._say(full_name, problem)
+
+    def _override_problem(self, name: str) -> str | None:
+        policy = self.worker.connector_client_config_override_policy.rpartition(".")[2]
+        policy = policy.removesuffix("ConnectorClientConfigOverridePolicy")
+        allowed = {
+            "None": (),
+            "Principal": _PRINCIPAL,
+            "Allowlist": tuple(self.worker.values["connector.client.config.override.allowlist"]),
+        }
+        if policy == "All" or name in allowed.get(policy, ()):
+            return None
+        return (
+            f"The '{policy}' policy does not allow '{name}' to be overridden in the connector configuration."
+            if policy in allowed
+            else f"The worker's connector.client.config.override.policy {policy} is not known."
+        )
+
+
+def _shown(value: ConfigValue, is_defined: bool) -> Mapping[str, Any]:
+    shown = value.to_json()
+    return shown if is_defined else {**shown, "value": masked({value.name: shown["value"]})[value.name]}
+
+
+def _unexpected(error: Exception) -> str:
+    text = str(error).strip()
+    what = "An unexpected error occurred during validation"
+    return f"{what}: {text}" if text else f"{what}; please see the worker logs for more details."
