@@ -34,12 +34,14 @@ def shown_state(state: str) -> str:
     return f"{sign} {state}" if sign else state
 
 
+def shown_text(text: str) -> str:
+    """Text, such as a trace, with passwords within URLs masked."""
+    return _URL_PASSWORD.sub(r"\1[hidden]@", text)
+
+
 def shown_config(config: Mapping[str, str | None]) -> dict[str, str | None]:
     """A configuration fit to be shown: values of secret keys and passwords within URLs are masked."""
-    return {
-        key: _URL_PASSWORD.sub(r"\1[hidden]@", value) if isinstance(value, str) else value
-        for key, value in masked(config).items()
-    }
+    return {key: shown_text(value) if isinstance(value, str) else value for key, value in masked(config).items()}
 
 
 def text_table(rows: Sequence[Row]) -> str:

@@ -1,0 +1,224 @@
+"""The public Connector over REST: verbs, waiting, and what it looks like."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+
+import connectx.connector
+from connectx.connector import Connector
+from connectx.core.messages import Reply
+from connectx.core.requests import Verb
+from connectx.errors import ConfigRejectedError, ConnectorFailedError, ConnectorNotFoundError, WaitTimeoutError
+from connectx.rest.client import RestClient
+
+Serve = Callable[..., Any]
+
+MISSING = Reply(1, 404, "Connector orders not found")
+CONFIG = {"name": "orders", "connector.class": "FileStreamSource", "db.password": "geheim", "old": "1"}
+INFO = {"name": "orders", "config": CONFIG, "tasks": [], "type": "source"}
+TRACE = "Traceback (most recent call last):\n  File ...\nOSError: <no> postgresql://u:geheim@h/db"
+
+
+def status(connector: str, *tasks: str) -> Reply:
+    def at(state: str) -> dict[str, str]:
+        return {"state": state, "worker_id": "127.0.0.1:1"} | ({"trace": TRACE} if state == "FAILED" else {})
+
+    body = {
+        "name": "orders",
+        "connector": at(connector),
+        "tasks": [{"id": number, **at(state)} for number, state in enumerate(tasks)],
+        "type": "source",
+    }
+    return Reply(1, 200, body)
+
+
+def in_turn(*replies: Reply) -> Callable[[str | None, Mapping[str, Any]], Reply]:
+    """One reply after the other; the last one for ever."""
+    left = list(replies)
+    return lambda *_: left.pop(0) if len(left) > 1 else left[0]
+
+
+@pytest.fixture
+def attach(serve: Serve) -> Iterator[Callable[..., tuple[Connector, Any]]]:
+    """A connector called orders on a worker with these answers."""
+    clients: list[RestClient] = []
+
+    def make(answers: Mapping[Verb, Any] | None = None) -> tuple[Connector, Any]:
+        ready = {
+            Verb.CONNECTOR_CONFIG: Reply(1, 200, CONFIG),
+            Verb.CONNECTOR_INFO: Reply(1, 200, INFO),
+            Verb.CONNECTOR_STATUS: status("RUNNING", "RUNNING"),
+        }
+        worker = serve({**ready, **(answers or {})})
+        clients.append(RestClient([worker.url], retry_s=0))
+        return Connector("orders", clients[-1], worker_name=lambda worker_id: f"at {worker_id}"), worker
+
+    yield make
+    for client in clients:
+        client.close()
+
+
+Attach = Callable[..., tuple[Connector, Any]]
+
+
+def test_state_tasks_and_type_are_read_when_asked_for(attach: Attach) -> None:
+    connector, worker = attach({Verb.CONNECTOR_STATUS: status("RUNNING", "RUNNING", "FAILED")})
+    assert worker.core.asked == []
+    assert (connector.state, connector.type) == ("RUNNING", "source")
+    assert [(str(t.id), t.state, t.worker) for t in connector.tasks] == [
+        ("orders-0", "RUNNING", "at 127.0.0.1:1"),
+        ("orders-1", "FAILED", "at 127.0.0.1:1"),
+    ]
+    assert connector.tasks[1].trace == TRACE
+    connector.tasks[1].restart()
+    assert worker.core.asked[-1] == (Verb.RESTART_TASK, "orders", {"task": 1})
+
+
+def test_a_connector_that_nobody_has_started_yet_is_unassigned(attach: Attach) -> None:
+    connector, worker = attach({Verb.CONNECTOR_STATUS: Reply(1, 404, "No status found for connector orders")})
+    assert connector.status() == {
+        "name": "orders",
+        "connector": {"state": "UNASSIGNED", "worker_id": ""},
+        "tasks": [],
+        "type": "source",
+    }
+    worker.core.answers[Verb.CONNECTOR_INFO] = MISSING
+    with pytest.raises(ConnectorNotFoundError):
+        connector.status()
+
+
+def test_verbs_are_kafka_connects(attach: Attach) -> None:
+    connector, worker = attach()
+    connector.pause()
+    connector.resume()
+    connector.stop()
+    connector.restart(include_tasks=True, only_failed=True)
+    connector.reset_topics()
+    assert worker.core.asked == [
+        (Verb.PAUSE, "orders", {}),
+        (Verb.RESUME, "orders", {}),
+        (Verb.STOP, "orders", {}),
+        (Verb.RESTART_CONNECTOR, "orders", {"include_tasks": True, "only_failed": True}),
+        (Verb.TOPICS_RESET, "orders", {}),
+    ]
+    worker.core.answers[Verb.CONNECTOR_INFO] = MISSING
+    connector.delete()
+    assert Verb.DELETE in worker.core.verbs()
+
+
+def test_config_is_a_mapping_that_changes_through_the_cluster(attach: Attach) -> None:
+    changed = {**INFO, "config": {**CONFIG, "new": "2"}}
+    connector, worker = attach({Verb.PUT_CONFIG: Reply(1, 200, changed)})
+    config = connector.config
+    assert (dict(config), config["db.password"]) == (CONFIG, "geheim")
+    config.update({"new": "2", "old": None})
+    put = worker.core.asked[-1][2]["config"]
+    assert put == {"name": "orders", "connector.class": "FileStreamSource", "db.password": "geheim", "new": "2"}
+    assert config["new"] == "2"
+    config.replace({"connector.class": "X"})
+    assert worker.core.asked[-1][2]["config"] == {"name": "orders", "connector.class": "X"}
+    for form in (repr(config), config._repr_html_()):
+        assert "geheim" not in form
+        assert "FileStreamSource" in form
+
+
+def test_validate_checks_the_configuration_with_the_changes(attach: Attach) -> None:
+    connector, worker = attach()
+    worker.services.problems = ["wrong"]
+    assert connector.validate({"old": None, "n": "1"})["error_count"] == 1
+    checked = {key: value for key, value in CONFIG.items() if key != "old"} | {"n": "1"}
+    assert worker.services.calls == [("validate", checked)]
+    with pytest.raises(ConfigRejectedError):
+        connector.config.update({"n": "1"})
+
+
+def test_offsets_are_read_and_altered(attach: Attach) -> None:
+    permitted = Reply(1, 200, {"type": "source", "config": {}})
+    connector, worker = attach({Verb.OFFSETS: permitted, Verb.MODIFY_OFFSETS: permitted})
+    offsets = connector.offsets.get()
+    assert offsets == [{"partition": {"filename": "a"}, "offset": {"position": 7}}]
+    assert "altered" in connector.offsets.alter(offsets)
+    assert "reset" in connector.offsets.reset()
+    assert "'position': 7" in repr(connector.offsets)
+    assert "&#x27;position&#x27;: 7" in connector.offsets._repr_html_()
+    worker.core.answers[Verb.OFFSETS] = MISSING
+    assert repr(connector.offsets) == "Offsets of orders: Connector orders not found"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "replies"),
+    [
+        ("RUNNING", [status("UNASSIGNED"), status("RUNNING"), status("RUNNING", "RUNNING", "UNASSIGNED")]),
+        ("PAUSED", [status("RUNNING", "RUNNING"), status("PAUSED", "RUNNING")]),
+        ("STOPPED", [status("STOPPED", "UNASSIGNED"), status("RUNNING")]),
+        ("FAILED", [status("RUNNING", "RUNNING")]),
+    ],
+)
+def test_wait_ends_when_the_connector_and_its_tasks_are_there(
+    attach: Attach, wanted: str, replies: list[Reply]
+) -> None:
+    there = {
+        "RUNNING": status("RUNNING", "RUNNING", "RUNNING"),
+        "PAUSED": status("PAUSED", "PAUSED"),
+        "STOPPED": status("STOPPED"),
+        "FAILED": status("RUNNING", "RUNNING", "FAILED"),
+    }[wanted]
+    connector, worker = attach({Verb.CONNECTOR_STATUS: in_turn(*replies, there)})
+    assert connector.wait(wanted, timeout=60) is connector
+    assert len(worker.core.asked) == len(replies) + 1
+
+
+def test_wait_that_takes_too_long_says_what_it_saw(attach: Attach) -> None:
+    connector, _ = attach({Verb.CONNECTOR_STATUS: status("RUNNING", "RUNNING", "UNASSIGNED")})
+    expected = "Connector orders is not RUNNING after 0 s: the connector is RUNNING, its tasks: 1 RUNNING, 1 UNASSIGNED"
+    with pytest.raises(WaitTimeoutError, match=expected) as caught:
+        connector.wait(timeout=0)
+    assert isinstance(caught.value, TimeoutError)
+
+
+def test_wait_ends_early_when_a_failure_lasts(attach: Attach, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connectx.connector, "_FAILED_FOR_S", 0.0)
+    connector, _ = attach({Verb.CONNECTOR_STATUS: status("RUNNING", "FAILED")})
+    with pytest.raises(ConnectorFailedError, match=r"task 0 is FAILED on at 127.0.0.1:1: OSError") as caught:
+        connector.wait(timeout=60)
+    assert caught.value.trace == TRACE
+    assert "geheim" not in str(caught.value)
+
+
+def test_wait_forgives_a_failure_that_a_restart_repairs(attach: Attach) -> None:
+    connector, _ = attach({Verb.CONNECTOR_STATUS: in_turn(status("RUNNING", "FAILED"), status("RUNNING", "RUNNING"))})
+    connector.wait(timeout=60)
+
+
+def test_forms_tell_a_running_connector_with_a_failed_task_apart(attach: Attach) -> None:
+    connector, _ = attach({Verb.CONNECTOR_STATUS: status("RUNNING", "RUNNING", "FAILED")})
+    assert repr(connector).splitlines() == [
+        "Connector orders (source): ● RUNNING on at 127.0.0.1:1",
+        "task  state      worker          why",
+        "0     ● RUNNING  at 127.0.0.1:1",
+        "1     ✕ FAILED   at 127.0.0.1:1  OSError: <no> postgresql://u:[hidden]@h/db",
+    ]
+    assert connector.row() == {
+        "connector": "orders",
+        "type": "source",
+        "state": "● RUNNING",
+        "worker": "at 127.0.0.1:1",
+        "tasks": "1 FAILED, 1 RUNNING",
+    }
+    for page in (connector._repr_html_(), connector.tasks[1]._repr_html_()):
+        assert "geheim" not in page
+        assert "<script" not in page
+        assert "&lt;no&gt;" in page
+    assert repr(connector.tasks[0]) == "Task orders-0: ● RUNNING on at 127.0.0.1:1"
+
+
+def test_forms_of_a_connector_that_is_gone_say_so_and_never_raise(attach: Attach) -> None:
+    connector, worker = attach({Verb.CONNECTOR_STATUS: MISSING, Verb.CONNECTOR_INFO: MISSING})
+    assert repr(connector) == "Connector orders: Connector orders not found"
+    worker.server.abandon()
+    assert "No worker answers" in repr(connector)
+    assert "No worker answers" in connector._repr_html_()
+    assert "No worker answers" in str(connector.row()["state"])
