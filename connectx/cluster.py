@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from connectx.connector import Connector
 from connectx.connectors.plugins import Plugins
@@ -117,7 +118,12 @@ class Cluster:
         return self._client.validate(self._as_text(config))
 
     def __getitem__(self, name: str) -> Connector:
-        return Connector(name, self._client)
+        return Connector(name, self._client, worker_name=self._worker_name)
+
+    def _worker_name(self, worker_id: str) -> str:
+        """Name of the worker that a status calls by its host:port."""
+        names = {urlsplit(worker.url).netloc: worker.name for worker in self.workers}
+        return names.get(worker_id, worker_id)
 
     @property
     def connectors(self) -> list[Connector]:
@@ -313,7 +319,7 @@ class Cluster:
             "generation": self.generation,
             "leader": leader.name if leader else None,
             "exactly-once sources": self._config.exactly_once_source_support.value,
-            "spark": self._spark.describe(),
+            "spark": f"Spark {self._spark.get().version}" if self._spark.ready else "starting",
         }
 
     def _connector_rows(self) -> list[dict[str, object]]:

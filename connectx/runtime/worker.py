@@ -84,6 +84,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _JOIN_S = 2.0
+_ZOMBIE_S = 90.0
 
 
 class WorkerState(StrEnum):
@@ -138,9 +139,8 @@ class Worker:
         self._fencer = ProducerFencer(self._clients)
         self._calls = ThreadPoolExecutor(4, thread_name_prefix=f"{name}-calls")
         self._internal = InternalClient()
-        self._rest = RestServer(
-            self.ask, RestServices(config, self._clients, surroundings.plugins, self._topics, self), config
-        )
+        services = RestServices(config, self._clients, surroundings.plugins, self._topics, self.view)
+        self._rest = RestServer(self.ask, services, config, name=name)
         self._core: WorkerCore | None = None
         self._view: Mapping[str, Any] = {}
         self._connectors: dict[tuple[str, int], ConnectorHost] = {}
@@ -200,7 +200,9 @@ class Worker:
         self._topics.abandon()
         self._rest.abandon()
         self._internal.close()
-        self._calls.shutdown(wait=False, cancel_futures=True)
+        self._fencer.abandon()
+        self._calls.submit(self.join_tasks, _ZOMBIE_S)
+        self._calls.shutdown(wait=False)
         self._fail_replies("the worker was killed")
 
     def freeze(self, *, tasks: bool) -> None:
