@@ -212,9 +212,11 @@ class SinkConsumer:
 
     def close(self) -> None:
         """Leave the group."""
-        consumer, self._consumer = self._consumer, None
-        if consumer is not None:
-            consumer.close()
+        try:
+            if self._consumer is not None:
+                self._consumer.close()
+        finally:
+            self._consumer = None
 
     def abandon(self) -> None:
         """Let go as a killed process would: sockets drop, nothing is committed, the group is not left."""
