@@ -1,0 +1,48 @@
+"""Which epoch a transactional producer has.
+
+librdkafka does not tell it, so the transaction coordinator is asked (DescribeTransactions, KIP-664): its answer is the
+epoch of the newest producer of an id, which right after an initialisation is the one that was initialised.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any, Final
+
+import kafka.errors as kafka_errors
+from kafka.protocol.admin.transactions import DescribeTransactionsRequest
+from kafka.protocol.metadata import CoordinatorType
+
+from connectx.kafka.clients import ClientConfig
+from connectx.kafka.net import KafkaNet
+
+_log: Final = logging.getLogger(__name__)
+_TIMEOUT_S: Final = 2.0
+
+
+def producer_epoch(config: ClientConfig, transactional_id: str) -> int | None:
+    """The epoch, or None when it cannot be had within two seconds (no permission to describe, an old broker).
+
+    Args:
+        config: `ClientConfigs.kafka_python` of the connector.
+    """
+    net = KafkaNet(config)
+    net.start()
+    try:
+        found = net.run(_describe, net, transactional_id)
+    except (kafka_errors.KafkaError, RuntimeError, OSError) as error:
+        _log.debug("The epoch of %s is not known: %s", transactional_id, error)
+        return None
+    finally:
+        net.close()
+    return None if found is None or found.error_code else int(found.producer_epoch)
+
+
+async def _describe(net: KafkaNet, transactional_id: str) -> Any:
+    deadline_s = time.monotonic() + _TIMEOUT_S
+    coordinator = await net.find_coordinator(CoordinatorType.TRANSACTION, transactional_id, deadline_s)
+    await net.connect(coordinator.node_id, deadline_s)
+    request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
+    reply = await net.send(request, coordinator.node_id, max(1.0, (deadline_s - time.monotonic()) * 1000))
+    return next(iter(reply.transaction_states), None)

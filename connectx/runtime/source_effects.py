@@ -1,0 +1,366 @@
+"""Carries out the effects of a source task's loop: plugin calls, conversion, producer, offsets.
+
+It decides only what a failure is (fenced, expired, refused, fatal); what follows from it is the core's decision.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from connectx.connectors.api import RetriableError, Slice, SourceOffset, SourcePartition
+from connectx.core.source_messages import (
+    AbortTransaction,
+    BeginTransaction,
+    CloseProducer,
+    CommitTransaction,
+    CommitUndecided,
+    EffectFailed,
+    FailureKind,
+    FlushAndCommitOffsets,
+    Idle,
+    Idled,
+    NotifyCommitted,
+    OffsetsFlushed,
+    OffsetsFlushFailed,
+    OffsetsRead,
+    OffsetsWritten,
+    PartitionOffset,
+    PluginStarted,
+    Poll,
+    Polled,
+    PolledNothing,
+    PollFailed,
+    ReadOffsets,
+    SendSlice,
+    SliceSent,
+    SourceEffect,
+    SourceStimulus,
+    StartPlugin,
+    StopPlugin,
+    TransactionAborted,
+    TransactionBegun,
+    TransactionCommitted,
+    WriteOffsets,
+)
+from connectx.data.converters import SESSION_SETTINGS, encode
+from connectx.errors import (
+    ConversionError,
+    ProducerFencedError,
+    RecordRefusedError,
+    RecordTooLargeError,
+    TransactionExpiredError,
+)
+from connectx.kafka.admin_client import Admin
+from connectx.kafka.producer_epochs import producer_epoch
+from connectx.kafka.task_producer import TaskProducer
+from connectx.model.ids import TaskId
+from connectx.protocol.offsets_topic import encode_offset_key, encode_offset_value
+from connectx.runtime.connector_host import trace_of
+from connectx.runtime.mailbox import now_ms
+from connectx.runtime.source_setup import SourceSetup
+from connectx.runtime.source_topics import SourceTopics
+from connectx.runtime.task import TaskServices
+from connectx.spark.slices import TaskSpark, is_spark_error, spark_job_error
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+log = logging.getLogger(__name__)
+
+_COMMIT_S = 1.0
+_ABORT_S = 5.0
+_CLOSE_S = 30.0
+_KINDS: tuple[tuple[type[Exception], FailureKind], ...] = (
+    (ProducerFencedError, FailureKind.FENCED),
+    (TransactionExpiredError, FailureKind.EXPIRED),
+    (RecordTooLargeError, FailureKind.DELIVERY),
+    (RecordRefusedError, FailureKind.DELIVERY),
+)
+
+
+class TaskCancelled(Exception):
+    """Ends a call that blocks, because the task was cancelled; never leaves this layer."""
+
+
+class SourceEffects:
+    """The outside world of one source task, used by its thread only, but for `unblock` and `facts`.
+
+    Args:
+        setup: plugin, converters, settings.
+        services: what the worker offers.
+        checkpoint: stands still while the worker is frozen; raises WorkerGone or TaskCancelled.
+        wait: sleeps that many seconds; True when a command came.
+        topic_used: told of each topic once.
+    """
+
+    def __init__(
+        self,
+        setup: SourceSetup,
+        services: TaskServices,
+        checkpoint: Callable[[], None],
+        wait: Callable[[float], bool],
+        topic_used: Callable[[str], None],
+    ) -> None:
+        self._setup = setup
+        self._services = services
+        self._checkpoint = checkpoint
+        self._spark = TaskSpark(services.spark, SESSION_SETTINGS)
+        self._context = _Context(setup.task, services, wait)
+        self._producer = TaskProducer(
+            setup.producer_config,
+            checkpoint=checkpoint,
+            tolerate_refused=setup.settings.errors.tolerate_all and not setup.loop.exactly_once,
+        )
+        self._topics = SourceTopics(
+            setup.settings,
+            create=setup.creates_topics,
+            offsets_topic=setup.offsets_topic,
+            admin=Admin(setup.admin_config),
+            checkpoint=checkpoint,
+            used=topic_used,
+        )
+        self._at_hand: tuple[Slice, pa.Table] | None = None
+        self._slices = 0
+        self.facts: Mapping[str, object] = {"records": 0, "bytes": 0, "slices": 0, "commits": 0, "source_offset": None}
+        self._handlers: dict[type, Callable[[Any], SourceStimulus | None]] = {
+            StartPlugin: self._start_plugin,
+            ReadOffsets: self._read_offsets,
+            Poll: self._poll,
+            Idle: self._idle,
+            BeginTransaction: self._begin_transaction,
+            SendSlice: self._send_slice,
+            WriteOffsets: self._write_offsets,
+            CommitTransaction: self._commit_transaction,
+            AbortTransaction: self._abort_transaction,
+            FlushAndCommitOffsets: self._flush_and_commit,
+            NotifyCommitted: self._notify_committed,
+            StopPlugin: self._stop_plugin,
+            CloseProducer: self._close_producer,
+        }
+
+    def init_producer(self) -> int | None:
+        """Initialise transactions, which fences older producers; returns the producer epoch if Kafka tells it."""
+        self._producer.init()
+        setup = self._setup
+        return None if setup.epoch_config is None else producer_epoch(setup.epoch_config, setup.loop.transactional_id)
+
+    def carry_out(self, effect: SourceEffect) -> SourceStimulus | None:
+        """Do it; what failed comes back as EffectFailed. WorkerGone passes through."""
+        try:
+            return self._handlers[type(effect)](effect)
+        except TaskCancelled:
+            return EffectFailed("the task was cancelled")
+        except Exception as error:
+            self._end_if_gone()
+            kind = next((kind for cls, kind in _KINDS if isinstance(error, cls)), FailureKind.FATAL)
+            return EffectFailed(trace_of(error), kind)
+
+    def unblock(self) -> None:
+        """From another thread: end what the task's thread waits for in Kafka or Spark."""
+        self._producer.cancel()
+        try:
+            self._spark.interrupt()
+        except Exception:
+            log.warning("Spark of %s could not be interrupted", self._setup.task, exc_info=True)
+
+    def release(self) -> None:
+        """The thread ends: let go of the producer as it is. Does nothing after an orderly close."""
+        self._producer.abandon()
+
+    # ------------------------------------------------------------------------------------------------ the plugin
+
+    def _start_plugin(self, effect: StartPlugin) -> SourceStimulus:
+        if not self._setup.loop.exactly_once:
+            self._producer.init()
+        plugin = self._setup.plugin
+        plugin.start(self._setup.task_config, self._context)
+        return PluginStarted(dict(plugin.partition))
+
+    def _read_offsets(self, effect: ReadOffsets) -> SourceStimulus:
+        offset = self._context.offset(effect.partition)
+        self._tell(source_offset=offset)
+        return OffsetsRead(None if offset is None else dict(offset))
+
+    def _poll(self, effect: Poll) -> SourceStimulus:
+        plugin = self._setup.plugin
+        began_ms = now_ms()
+        try:
+            polled = plugin.poll(self._spark.lazy(), effect.offset)
+        except RetriableError as error:
+            log.info("%s will poll again: %s", self._setup.task, error)
+            return PollFailed(str(error), retriable=True)
+        except Exception as error:
+            self._end_if_gone()
+            shown = spark_job_error(error, f"{self._setup.task} polled") if is_spark_error(error) else error
+            shown.__cause__ = shown.__cause__ or (error if shown is not error else None)
+            return PollFailed(trace_of(shown), retriable=False)
+        if polled is None:
+            return PolledNothing()
+        found = self._convert(polled)
+        self._tell(poll_ms=now_ms() - began_ms)
+        return found
+
+    def _convert(self, polled: Slice) -> SourceStimulus:
+        setup = self._setup
+        try:
+            records = encode(polled.rows, setup.key_converter, setup.value_converter, self._spark.session)
+        except ConversionError as error:
+            if not setup.settings.errors.tolerate_all:
+                raise
+            log.warning("A slice of %s was skipped: %s", setup.task, error)
+            return self._polled(polled, 0, polled.rows_read or _count(polled), str(error))
+        except Exception as error:
+            self._end_if_gone()
+            if not is_spark_error(error):
+                raise
+            raise setup.plugin.explain(self._spark.lazy(), error) or spark_job_error(
+                error, f"the rows that {setup.task} polled were evaluated"
+            ) from error
+        self._at_hand = (polled, records)
+        skipped = 0 if polled.rows_read is None else polled.rows_read - records.num_rows
+        if skipped:
+            log.warning("%s skipped %d rows before %s", setup.task, skipped, dict(polled.offset))
+        return self._polled(polled, records.num_rows, skipped, "malformed" if skipped else "")
+
+    def _polled(self, polled: Slice, records: int, skipped: int, reason: str) -> Polled:
+        self._slices += 1
+        partition = None if polled.partition is None else dict(polled.partition)
+        self._context.remember(self._setup.plugin.partition if partition is None else partition, polled.offset)
+        return Polled(self._slices, records, dict(polled.offset), partition, skipped, reason)
+
+    def _idle(self, effect: Idle) -> SourceStimulus:
+        self._context.until_ms = effect.until_ms
+        self._setup.plugin.idle(effect.offset)
+        return Idled()
+
+    def _notify_committed(self, effect: NotifyCommitted) -> None:
+        try:
+            self._setup.plugin.committed(effect.offset)
+        except Exception:
+            log.warning("%s: committed() failed", self._setup.task, exc_info=True)
+
+    def _stop_plugin(self, effect: StopPlugin) -> None:
+        try:
+            self._setup.plugin.stop()
+        except Exception:
+            log.warning("%s: stop() failed", self._setup.task, exc_info=True)
+
+    # ---------------------------------------------------------------------------------------------- the producer
+
+    def _begin_transaction(self, effect: BeginTransaction) -> SourceStimulus:
+        self._producer.begin()
+        return TransactionBegun()
+
+    def _send_slice(self, effect: SendSlice) -> SourceStimulus:
+        assert self._at_hand is not None, "a slice was polled before it is sent"
+        polled, records = self._at_hand
+        self._at_hand = None
+        self._topics.ensure(_topics_of(polled, records))
+        sent_bytes = self._producer.send(records, polled.topic)
+        facts = self.facts
+        self._tell(
+            records=_number(facts["records"]) + records.num_rows,
+            bytes=_number(facts["bytes"]) + sent_bytes,
+            slices=effect.slice_number,
+            source_offset=dict(polled.offset),
+        )
+        return SliceSent(effect.slice_number, self._producer.take_refused())
+
+    def _write_offsets(self, effect: WriteOffsets) -> SourceStimulus:
+        self._send_offsets(effect.offsets)
+        return OffsetsWritten()
+
+    def _send_offsets(self, offsets: tuple[PartitionOffset, ...]) -> None:
+        connector = self._setup.task.connector
+        records = [(encode_offset_key(connector, o.partition), encode_offset_value(o.offset)) for o in offsets]
+        for key, value in records:
+            self._producer.send_offsets_record(self._setup.offsets_topic, key, value)
+
+    def _commit_transaction(self, effect: CommitTransaction) -> SourceStimulus:
+        if not self._producer.commit(_COMMIT_S):
+            return CommitUndecided()
+        self._tell(commits=_number(self.facts["commits"]) + 1)
+        return TransactionCommitted()
+
+    def _abort_transaction(self, effect: AbortTransaction) -> SourceStimulus:
+        try:
+            self._producer.abort(_ABORT_S)
+        except Exception as error:
+            self._end_if_gone()
+            return TransactionAborted(str(error))
+        return TransactionAborted()
+
+    def _flush_and_commit(self, effect: FlushAndCommitOffsets) -> SourceStimulus:
+        end_ms = now_ms() + effect.timeout_ms
+        if not self._producer.flush(effect.timeout_ms / 1000):
+            return OffsetsFlushFailed("the records sent before were not acknowledged within offset.flush.timeout.ms")
+        self._send_offsets(effect.offsets)
+        if not self._producer.flush(max(0, end_ms - now_ms()) / 1000):
+            return OffsetsFlushFailed("the source offsets were not acknowledged within offset.flush.timeout.ms")
+        self._tell(commits=_number(self.facts["commits"]) + 1)
+        return OffsetsFlushed(self._producer.take_refused())
+
+    def _close_producer(self, effect: CloseProducer) -> None:
+        try:
+            self._producer.close(_CLOSE_S)
+        except Exception:
+            log.warning("%s: the producer could not be closed", self._setup.task, exc_info=True)
+
+    # --------------------------------------------------------------------------------------------------- helpers
+
+    def _end_if_gone(self) -> None:
+        """A killed worker's calls fail in many ways; none of them is the task's failure."""
+        try:
+            self._checkpoint()
+        except TaskCancelled:
+            log.debug("%s was cancelled", self._setup.task)
+
+    def _tell(self, **facts: object) -> None:
+        self.facts = {**self.facts, **facts}
+
+
+class _Context:
+    """SourceTaskContext of one task. `until_ms` ends waiting early; None: never."""
+
+    def __init__(self, task: TaskId, services: TaskServices, wait: Callable[[float], bool]) -> None:
+        self._task = task
+        self._services = services
+        self._wait = wait
+        self._offsets: dict[str, SourceOffset | None] = {}
+        self.until_ms: int | None = None
+
+    @property
+    def task(self) -> TaskId:
+        return self._task
+
+    def offset(self, partition: SourcePartition) -> SourceOffset | None:
+        key = json.dumps(dict(partition))
+        if key not in self._offsets:
+            self._offsets[key] = self._services.offsets.read(self._task.connector, [dict(partition)])[0]
+        return self._offsets[key]
+
+    def remember(self, partition: SourcePartition, offset: SourceOffset) -> None:
+        self._offsets[json.dumps(dict(partition))] = offset
+
+    def wait(self, timeout_ms: int) -> bool:
+        left_ms = timeout_ms if self.until_ms is None else min(timeout_ms, self.until_ms - now_ms())
+        return left_ms <= 0 or self._wait(left_ms / 1000) or (self.until_ms is not None and now_ms() >= self.until_ms)
+
+
+def _topics_of(polled: Slice, records: pa.Table) -> list[str]:
+    """Topics that the records go to, in the order of their names."""
+    named = records.column("topic").unique().to_pylist() if "topic" in records.column_names else [None]
+    return sorted({str(topic or polled.topic) for topic in named if topic or polled.topic})
+
+
+def _count(polled: Slice) -> int:
+    count: Any = getattr(polled.rows, "num_rows", None)
+    return int(polled.rows.count() if count is None else count)
+
+
+def _number(fact: object) -> int:
+    assert isinstance(fact, int), "counted"
+    return fact

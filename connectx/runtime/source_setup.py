@@ -1,0 +1,94 @@
+"""What a source task is made of before it does anything: plugin, converters, and settings of its loop and clients.
+
+It decides from configurations alone; nothing here talks to Kafka or Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from connectx.connectors.api import SourceTask
+from connectx.connectors.settings import SourceSettings, source_connector_settings
+from connectx.core.messages import PrepareTask
+from connectx.core.source_task import SourceTaskSettings
+from connectx.errors import ConfigError
+from connectx.kafka.clients import ClientConfig
+from connectx.model.ids import TaskId
+from connectx.model.states import TransactionBoundary
+from connectx.runtime.task import TaskServices
+
+if TYPE_CHECKING:
+    from connectx.connectors.plugins import Plugins
+    from connectx.data.converter import Converter
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSetup:
+    """Everything that one source task instance needs.
+
+    Attributes:
+        task_config: what the plugin's start gets.
+        settings: what the connector configures, `loop` what of it the core needs.
+        offsets_topic: where source offsets go.
+        creates_topics: missing topics are not left to the broker.
+        epoch_config: kafka-python settings to ask for the producer's epoch with; None: not transactional.
+    """
+
+    task: TaskId
+    plugin: SourceTask
+    version: str | None
+    task_config: Mapping[str, str]
+    key_converter: Converter
+    value_converter: Converter
+    settings: SourceSettings
+    loop: SourceTaskSettings
+    offsets_topic: str
+    creates_topics: bool
+    producer_config: ClientConfig
+    admin_config: ClientConfig
+    epoch_config: ClientConfig | None
+
+
+def set_up(order: PrepareTask, services: TaskServices, plugins: Plugins) -> SourceSetup:
+    """Make the plugin and the converters, and work out the settings.
+
+    Raises:
+        ConfigError: a setting of the connector does not work for its task.
+        ConnectxError: a class cannot be found or made.
+    """
+    task, config, worker = order.task, order.connector_config, services.config
+    settings = source_connector_settings(config, worker)
+    if settings.boundary is TransactionBoundary.CONNECTOR:
+        raise ConfigError(
+            ["Invalid value connector for configuration transaction.boundary: slices cannot define transactions"],
+            next_step="Use transaction.boundary=poll or interval.",
+        )
+    plugin = plugins.create_task(config)
+    assert isinstance(plugin, SourceTask), "only source connectors are given to a source runner"
+    loop = SourceTaskSettings(
+        task=task,
+        exactly_once=order.exactly_once,
+        transactional_id=worker.task_transactional_id(task.connector, task.task) if order.exactly_once else "",
+        boundary=settings.boundary,
+        boundary_interval_ms=settings.boundary_interval_ms,
+        offset_flush_interval_ms=worker.offset_flush_interval_ms,
+        offset_flush_timeout_ms=worker.offset_flush_timeout_ms,
+    )
+    admin_id = f"connector-adminclient-{task}"
+    return SourceSetup(
+        task=task,
+        plugin=plugin,
+        version=plugins.connector_class(config.get("connector.class") or "").version,
+        task_config={key: value for key, value in order.task_config.items() if value is not None},
+        key_converter=plugins.converter("key", config, worker),
+        value_converter=plugins.converter("value", config, worker),
+        settings=settings,
+        loop=loop,
+        offsets_topic=settings.offsets_topic or worker.offset_topic.name,
+        creates_topics=worker.topic_creation_enable,
+        producer_config=services.clients.source_task_producer(task, config, order.exactly_once),
+        admin_config=services.clients.admin(task.connector, config, admin_id),
+        epoch_config=services.clients.kafka_python(admin_id, task.connector, config) if order.exactly_once else None,
+    )

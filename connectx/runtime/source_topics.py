@@ -1,0 +1,96 @@
+"""Topics that a source task writes to: found or created once each, by the rules of KIP-158.
+
+A topic that no `topic.creation.` key speaks of is created with the broker's defaults, where Kafka Connect leaves it to
+the broker's auto-creation. With the worker's `topic.creation.enable` = false topics are the broker's affair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from confluent_kafka import KafkaError
+
+from connectx.connectors.settings import SourceSettings
+from connectx.errors import ConnectxError, KafkaUnreachableError, OwnOffsetsTopicError, TopicNotCreatableError
+from connectx.kafka.admin_client import Admin, TopicSpec
+
+_CALL_S = 5.0
+
+
+class SourceTopics:
+    """Checks the topics of one task.
+
+    Args:
+        settings: the connector's topic creation groups.
+        create: False leaves missing topics to the broker.
+        offsets_topic: where the task's own offsets go; records must not.
+        admin: admin client of the connector.
+        checkpoint: called between tries while the broker does not answer.
+        used: told of each topic once (KIP-558).
+    """
+
+    def __init__(
+        self,
+        settings: SourceSettings,
+        *,
+        create: bool,
+        offsets_topic: str,
+        admin: Admin,
+        checkpoint: Callable[[], None],
+        used: Callable[[str], None],
+    ) -> None:
+        self._settings = settings
+        self._creates = create
+        self._offsets_topic = offsets_topic
+        self._admin = admin
+        self._checkpoint = checkpoint
+        self._used = used
+        self._known: set[str] = set()
+
+    def ensure(self, topics: Sequence[str]) -> None:
+        """Make sure that these topics are there before records are sent.
+
+        Raises:
+            OwnOffsetsTopicError: one of them is the task's own offsets topic.
+            TopicNotCreatableError: a topic is missing and Kafka did not create it.
+        """
+        new = [topic for topic in topics if topic not in self._known]
+        if self._offsets_topic in new:
+            raise OwnOffsetsTopicError(self._offsets_topic)
+        for topic in new:
+            if self._creates:
+                self._create_if_missing(topic)
+            self._known.add(topic)
+            self._used(topic)
+        if new:
+            self._admin.close()
+
+    def _create_if_missing(self, topic: str) -> None:
+        """Ask again for as long as no broker answers: a lost broker comes back."""
+        while True:
+            self._checkpoint()
+            try:
+                if self._admin.partition_counts([topic], _CALL_S)[topic] is None:
+                    self._create(topic)
+            except KafkaUnreachableError:
+                continue
+            except ConnectxError as error:
+                raise _not_creatable(topic, str(error)) from error
+            return
+
+    def _create(self, topic: str) -> None:
+        group = self._settings.topic_group(topic)
+        spec = TopicSpec(topic)
+        if group is not None:
+            spec = TopicSpec(topic, group.partitions, group.replication_factor, group.settings)
+        error = self._admin.create_topics([spec], _CALL_S)[topic]
+        if error is not None and error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise _not_creatable(topic, error.str())
+
+
+def _not_creatable(topic: str, cause: str) -> TopicNotCreatableError:
+    return TopicNotCreatableError(
+        f"The topic {topic} is missing and could not be created: {cause}.",
+        next_step="Create it, or correct topic.creation.default.partitions and .replication.factor or the permissions "
+        "of the connector's admin client; then restart the task.",
+    )

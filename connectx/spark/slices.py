@@ -1,0 +1,80 @@
+"""The Spark of one task: a session of its own, made when it is first needed, and what its failures mean.
+
+An idle task and one that needs no Spark never start it. Everything that runs in the session can be interrupted from
+another thread without touching other tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from connectx.errors import SparkJobError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from connectx.spark.sessions import SparkProvider
+
+
+class TaskSpark:
+    """Spark as one task sees it.
+
+    Args:
+        provider: starts or borrows Spark.
+        settings: Spark settings of the task's session; a setting that the session does not allow is left alone.
+    """
+
+    def __init__(self, provider: SparkProvider, settings: Mapping[str, str]) -> None:
+        self._provider = provider
+        self._settings = dict(settings)
+        self._session: SparkSession | None = None
+
+    def session(self) -> SparkSession:
+        """The task's session; the first call makes it, and waits for Spark's start if it has to."""
+        if self._session is None:
+            session = self._provider.task_session()
+            for name, value in self._settings.items():
+                if session.conf.isModifiable(name):
+                    session.conf.set(name, value)
+            self._session = session
+        return self._session
+
+    @property
+    def used(self) -> bool:
+        """True once a session was made."""
+        return self._session is not None
+
+    def lazy(self) -> SparkSession:
+        """What stands for the session in a plugin's hands: the first use of it makes the session."""
+        return cast("SparkSession", _LazySession(self))
+
+    def interrupt(self) -> None:
+        """From any thread: end what runs in the session now. Does nothing when there is none."""
+        if self._session is not None:
+            self._provider.interrupt(self._session)
+
+
+class _LazySession:
+    """Passes every use on to the session of a task."""
+
+    def __init__(self, spark: TaskSpark) -> None:
+        self._spark = spark
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._spark.session(), name)
+
+
+def is_spark_error(error: BaseException) -> bool:
+    """True for what Spark raises: errors of its driver, of its jobs, and of the way to it."""
+    return type(error).__module__.partition(".")[0] in ("pyspark", "py4j", "grpc")
+
+
+def spark_job_error(error: Exception, what: str) -> SparkJobError:
+    """A Spark failure as the user should see it; `what` completes "A Spark job failed while ..."."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    told = next((line for line in lines if "Exception" in line or "Error" in line), lines[0] if lines else repr(error))
+    return SparkJobError(
+        f"A Spark job failed while {what}: {told}.",
+        next_step="Nothing of the slice was sent; correct the cause, which Spark's trace names, and restart the task.",
+    )
