@@ -5,7 +5,7 @@ Numbers come from events only; what they do not show is None or missing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from connectx.history.rebalances import Rebalance, rebalances
@@ -45,6 +45,7 @@ class Failover:
         fault: kill, stop, pause, stall or partition.
         time_ms: when it was injected, milliseconds since 1970.
         held: names of the tasks that the worker ran then, sorted.
+        epochs: producer epochs of those of them that have one.
         noticed: the first round of the group without the worker, None when there was none.
         detected_ms: from the fault to the start of that round.
         moves: the next instances of `held`, in order of time.
@@ -62,6 +63,7 @@ class Failover:
     time_ms: int
     seq: int
     held: tuple[str, ...]
+    epochs: Mapping[str, int]
     noticed: Rebalance | None
     detected_ms: int | None
     moves: tuple[Move, ...]
@@ -107,6 +109,7 @@ def _failover(fault: Event, events: Sequence[Event], all_runs: Sequence[Run], ro
         time_ms=fault.time_ms,
         seq=fault.seq,
         held=tuple(run.name for run in held),
+        epochs={run.name: run.producer_epoch for run in held if run.producer_epoch is not None},
         noticed=noticed,
         detected_ms=None if noticed is None else max(noticed.start_ms - fault.time_ms, 0),
         moves=tuple(moves),

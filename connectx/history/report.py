@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from pathlib import Path
 
+from connectx.errors import EventLogError
+from connectx.history.facts import facts
 from connectx.history.rebalances import rebalances
 from connectx.history.stories import stories
 from connectx.history.svg import timeline_svg
@@ -56,8 +59,8 @@ def report_page(
     *,
     title: str,
     lead: str,
-    facts: Mapping[str, str],
-    verdict: Verdict,
+    shown: Mapping[str, str],
+    verdict: Verdict | None = None,
     footer: str = "",
 ) -> str:
     """The whole page as text.
@@ -65,14 +68,13 @@ def report_page(
     Args:
         events: the history, in order.
         title, lead: headline and the sentence below it.
-        facts: name to value, shown as a header of facts.
-        verdict: shown before the timeline.
+        shown: name to value, as a header of facts.
+        verdict: shown before the timeline, if there is one.
         footer: a last line in small print.
     """
     listed = list(events)
     start_ms = listed[0].time_ms if listed else 0
-    sign, grade = ("✓", "good") if verdict.is_good else ("✕", "bad")
-    named = "".join(f"<div><dt>{escape(key)}</dt><dd>{escape(value)}</dd></div>" for key, value in facts.items())
+    named = "".join(f"<div><dt>{escape(key)}</dt><dd>{escape(value)}</dd></div>" for key, value in shown.items())
     told = "".join(
         f'<li data-event="{story.seq}"><time>{(story.time_ms - start_ms) / 1000:.1f} s</time>'
         f"<span>{escape(story.sentence)}.</span></li>"
@@ -83,13 +85,45 @@ def report_page(
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body>"
         f'<header><h1>{escape(title)}</h1><p class="lead">{escape(lead)}</p><dl>{named}</dl></header>'
-        f'<section><h2>Verdict</h2><p class="verdict {grade}">{sign} {escape(verdict.sentence)}</p>'
-        f"{_table(verdict.table)}</section>"
+        f"{_verdict(verdict) if verdict else ''}"
         f'<section><h2>Tasks over workers</h2><div class="timeline">{timeline_svg(timeline(listed))}</div></section>'
         f"<section><h2>What happened</h2>{f'<ol>{told}</ol>' if told else '<p>No fault, no failure.</p>'}</section>"
         f"<section><h2>Rebalances</h2>{_table(rebalance_table(listed))}</section>"
         f"<footer>{escape(footer)}</footer></body></html>"
     )
+
+
+def write_report(events: Iterable[Event], path: str | Path, *, title: str = "connectx") -> Path:
+    """Write the page of a history without a verdict: how things stand, timeline, stories, rebalances.
+
+    Raises:
+        EventLogError: the file cannot be written.
+    """
+    listed = list(events)
+    now = facts(listed)
+    shown = {
+        "workers": ", ".join(f"{worker.name} ({worker.state.value})" for worker in now.workers),
+        "generation": str(now.generation or "none"),
+        "leader": now.leader or "none",
+        "rebalances": str(now.rebalances),
+        "faults": str(now.faults),
+        "rejected writes": str(now.fenced),
+    }
+    span = duration(listed[-1].time_ms - listed[0].time_ms) if listed else "0 s"
+    return save_page(report_page(listed, title=title, lead=f"{len(listed):,} events in {span}.", shown=shown), path)
+
+
+def save_page(page: str, path: str | Path) -> Path:
+    """Write a page to a file. Raises EventLogError when that cannot be done."""
+    target = Path(path)
+    try:
+        target.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise EventLogError(
+            f"The report could not be written to {target}: {error.strerror}.",
+            next_step="Name a file in a folder that you may write to.",
+        ) from error
+    return target
 
 
 def rebalance_table(events: Iterable[Event]) -> Table:
@@ -109,6 +143,14 @@ def rebalance_table(events: Iterable[Event]) -> Table:
         for round_ in rebalances(listed)
     ]
     return Table(("generation", "began at", "took", "first reason", "leader", "members", "work without a worker"), rows)
+
+
+def _verdict(verdict: Verdict) -> str:
+    sign, grade = ("✓", "good") if verdict.is_good else ("✕", "bad")
+    return (
+        f'<section><h2>Verdict</h2><p class="verdict {grade}">{sign} {escape(verdict.sentence)}</p>'
+        f"{_table(verdict.table)}</section>"
+    )
 
 
 def _table(table: Table) -> str:

@@ -86,9 +86,20 @@ class Run:
                 return segment.state if segment.end_ms is None or time_ms < segment.end_ms else None
         return None
 
+    def covers(self, time_ms: int) -> bool:
+        """True from its start up to its end, both included."""
+        return self.start_ms <= time_ms and (self.end_ms is None or time_ms <= self.end_ms)
+
     def reached(self, state: RunState) -> int | None:
         """When it was first in `state`."""
         return next((segment.start_ms for segment in self.segments if segment.state is state), None)
+
+
+def epoch_of(event: Event, run: Run | None) -> int | None:
+    """Producer epoch of an event, or else that of the run that it is about."""
+    if event.producer_epoch is not None:
+        return event.producer_epoch
+    return None if run is None else run.producer_epoch
 
 
 _LIVE_STATES = {State.RUNNING: RunState.RUNNING, State.PAUSED: RunState.PAUSED, State.FAILED: RunState.FAILED}
@@ -238,6 +249,8 @@ class _Fold:
             draft.enter(run_state, event)
         elif draft.open and run_state is RunState.FAILED:
             draft.end(event.time_ms)  # a zombie that failed
+        elif run_state is RunState.FAILED and draft.state is not RunState.ZOMBIE:
+            draft.enter(run_state, event)  # its thread ended first, then its worker says why
         if event.producer_epoch is not None:
             draft.producer_epoch = event.producer_epoch
 

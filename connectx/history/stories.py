@@ -11,7 +11,7 @@ from itertools import groupby, pairwise
 
 from connectx.history.failovers import REJECTIONS, Failover, Move, failovers
 from connectx.history.rebalances import Rebalance, rebalances
-from connectx.history.runs import Run, RunState, runs
+from connectx.history.runs import Run, RunState, epoch_of, runs
 from connectx.history.words import duration, first_line, listing, plural
 from connectx.model.events import Event, EventKind
 
@@ -46,7 +46,7 @@ def stories(events: Iterable[Event]) -> list[Story]:
     told.extend(_leader_changes(rounds))
     told.extend(_failures(listed, all_runs))
     told.extend(
-        Story(event.time_ms, event.seq, "fenced", event.worker, _rejection(event))
+        Story(event.time_ms, event.seq, "fenced", event.worker, _rejection(event, _epoch(event, all_runs)))
         for event in listed
         if event.kind in REJECTIONS and event.seq not in explained
     )
@@ -115,21 +115,21 @@ def _aftermath(failover: Failover) -> Iterator[str]:
         records = event.data.get("records")
         what = f" of {plural(records, 'record')}" if isinstance(records, int) and records else ""
         yield f"an open transaction{what} of {failover.worker} was aborted"
-    yield from dict.fromkeys(_rejection(event) for event in failover.rejections)
+    yield from dict.fromkeys(_rejection(event, failover.epochs.get(_task(event))) for event in failover.rejections)
 
 
 def _ended(failover: Failover) -> bool:
     return failover.ended_ms is not None and failover.fault in _ENDS
 
 
-def _rejection(event: Event) -> str:
+def _rejection(event: Event, epoch: int | None) -> str:
     """A write that was refused, by the broker (producer epoch) or by the sink's group or target."""
     owner = f"{event.worker}'s"
     if event.kind is EventKind.COMMIT_REFUSED:
         reason = first_line(str(event.data.get("reason") or event.cause))
         return f"{owner} commit for {_task(event)} was refused" + (f" ({reason})" if reason else "")
-    epoch = "" if event.producer_epoch is None else f" at epoch {event.producer_epoch}"
-    return f"{owner} write for {_task(event)}{epoch} was rejected"
+    at = "" if epoch is None else f" at epoch {epoch}"
+    return f"{owner} write for {_task(event)}{at} was rejected"
 
 
 # ---------------------------------------------------------------------------------------------- other stories
@@ -188,6 +188,11 @@ def _failures(events: Sequence[Event], all_runs: Sequence[Run]) -> Iterator[Stor
         if event.kind is EventKind.WORKER_FAILED:
             why = first_line(str(event.data.get("error") or event.cause)) or "no reason was given"
             yield Story(event.time_ms, event.seq, "worker_failed", event.worker, f"{event.worker} failed: {why}")
+
+
+def _epoch(event: Event, all_runs: Sequence[Run]) -> int | None:
+    about = (run for run in all_runs if run.worker == event.worker and run.name == _task(event))
+    return epoch_of(event, next((run for run in about if run.covers(event.time_ms)), None))
 
 
 def _task(event: Event) -> str:

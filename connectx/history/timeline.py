@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from connectx.history.facts import WorkerState, worker_states
 from connectx.history.rebalances import Rebalance, rebalances
-from connectx.history.runs import Run, RunState, Segment, runs
+from connectx.history.runs import Run, RunState, Segment, epoch_of, runs
 from connectx.history.words import duration, listing
 from connectx.model.events import Event, EventKind
 
@@ -214,17 +214,12 @@ def _part_title(run: Run, segment: Segment, marks: Sequence[Event], window: _Win
         sentence += f"; {segment.cause}"
     rejected = [event for event in marks if _is_about(event, run) and _mark_kind(event) is MarkKind.FENCED]
     if segment is run.segments[-1] and rejected:
-        sentence += f"; {_rejection(rejected[-1])}"
+        sentence += f"; {_rejection(rejected[-1], run)}"
     return sentence
 
 
 def _is_about(event: Event, run: Run) -> bool:
-    end_ms = run.end_ms
-    return (
-        (event.connector, event.task) == (run.connector, run.task)
-        and run.start_ms <= event.time_ms
-        and (end_ms is None or event.time_ms <= end_ms)
-    )
+    return (event.connector, event.task) == (run.connector, run.task) and run.covers(event.time_ms)
 
 
 # ------------------------------------------------------------------------------------------------ marks and bands
@@ -245,32 +240,34 @@ def _mark_kind(event: Event) -> MarkKind | None:
 def _mark(event: Event, own: Sequence[Run], lane_of: dict[Run, int]) -> Mark:
     kind = _mark_kind(event)
     assert kind is not None
-    about = [run for run in own if _is_about(event, run) and run in lane_of]
-    lane = lane_of[about[0]] if about else None
+    begun = [run for run in own if run.task is not None and (run.connector, run.task) == (event.connector, event.task)]
+    begun = [run for run in begun if run.start_ms <= event.time_ms]
+    run = next((run for run in begun if run.covers(event.time_ms)), begun[-1] if begun else None)
     name = None if event.connector is None else f"{event.connector}-{event.task}"
-    return Mark(kind, event.time_ms, lane, event.seq, _mark_title(event, kind), name)
+    lane = lane_of.get(run) if run is not None else None
+    return Mark(kind, event.time_ms, lane, event.seq, _mark_title(event, kind, run), name)
 
 
-def _mark_title(event: Event, kind: MarkKind) -> str:
+def _mark_title(event: Event, kind: MarkKind, run: Run | None) -> str:
     about = f"{event.connector}-{event.task} on {event.worker}"
     match kind:
         case MarkKind.FAULT:
-            return f"fault: {event.data.get('fault', 'unknown')} {event.worker}"
+            fault = event.data.get("fault", "unknown")
+            return f"{event.worker} was added" if fault == "add_worker" else f"fault: {fault} {event.worker}"
         case MarkKind.FENCED:
-            return f"{about}: {_rejection(event)}"
+            return f"{about}: {_rejection(event, run)}"
         case MarkKind.ABORTED:
             reason = event.data.get("reason") or event.cause
-            return f"{about}: a transaction was aborted" + (f", {reason}" if reason else "")
+            return f"{about}: a transaction was aborted" + (f" ({reason})" if reason else "")
 
 
-def _rejection(event: Event) -> str:
+def _rejection(event: Event, run: Run | None) -> str:
     """What was refused: a producer by the broker, or a sink's commit by its group or target."""
     if event.kind is EventKind.COMMIT_REFUSED:
         reason = event.data.get("reason") or event.cause
         return "its commit was refused" + (f": {reason}" if reason else "")
-    if event.producer_epoch is None:
-        return "its write was rejected"
-    return f"its write at epoch {event.producer_epoch} was rejected"
+    epoch = epoch_of(event, run)
+    return "its write was rejected" if epoch is None else f"its write at epoch {epoch} was rejected"
 
 
 def _band(round_: Rebalance, window: _Window) -> Band:

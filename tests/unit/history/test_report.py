@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from html.parser import HTMLParser
+from pathlib import Path
 
+import pytest
 from histories import History, crowded, kill_of_source
 
+from connectx.errors import EventLogError
 from connectx.history.figure import timeline_figure
-from connectx.history.report import Table, Verdict, rebalance_table, report_page
+from connectx.history.report import Table, Verdict, rebalance_table, report_page, write_report
 
 GOOD = Verdict(True, "Nothing lost & nothing duplicated.", Table(("what", "file", "table"), [("rows", 336776, None)]))
 
@@ -17,7 +20,7 @@ def page(history: History, verdict: Verdict = GOOD) -> str:
         history.events,
         title="flights <demo>",
         lead="From a file.",
-        facts={"workers": "3"},
+        shown={"workers": "3"},
         verdict=verdict,
         footer="end",
     )
@@ -93,3 +96,11 @@ def test_the_figure_draws_what_the_svg_draws() -> None:
 
 def test_an_empty_figure_can_be_shown() -> None:
     assert len(timeline_figure([]).data) == 0
+
+
+def test_a_report_without_a_verdict_says_how_things_stand(tmp_path: Path) -> None:
+    text = write_report(kill_of_source().events, tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "worker-1 (up), worker-2 (killed), worker-3 (up)" in text
+    assert "<h2>Verdict</h2>" not in text
+    with pytest.raises(EventLogError, match="could not be written"):
+        write_report([], tmp_path / "no" / "report.html")

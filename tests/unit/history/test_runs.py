@@ -157,3 +157,15 @@ def test_the_end_of_the_cluster_ends_everything() -> None:
 def test_a_history_that_begins_in_the_middle_still_has_runs() -> None:
     history = History().at(3).state("worker-9", "orders-0", "RUNNING", instance=4)
     assert [spans(run) for run in runs(history.events)] == [[("running", 3.0, None)]]
+
+
+def test_a_failure_that_is_told_after_the_end_of_the_thread_is_a_failure_all_the_same() -> None:
+    history = small_cluster().at(5).ended("worker-3", "flights-out-0", reason="failed")
+    history.at(5.01).state("worker-3", "flights-out-0", "FAILED", trace="boom")
+    [run] = of(history, "flights-out-0")
+    assert spans(run)[1:] == [("running", 1.5, 5.0), ("failed", 5.01, None)]
+
+
+def test_a_failure_of_a_zombie_that_has_ended_does_not_bring_it_back() -> None:
+    history = kill_of_source().at(20).state("worker-2", "flights-in-0", "FAILED", trace="late")
+    assert of(history, "flights-in-0", "worker-2")[0].end_ms == START_MS + 10_400

@@ -47,8 +47,8 @@ def test_pause_and_resume_of_a_zombie_that_is_fenced() -> None:
     assert told(pause_with_fence()) == [
         "worker-2 was paused while it ran flights-in-0; the group went on without it after 3.0 s, generation 3; its "
         "work waited up to 3.0 s for its return; flights-in-0 moved to worker-3 (generation 4), epoch 0 to 1, and ran "
-        "6.6 s after the pause; worker-2 resumed after 12.0 s; worker-2 went on as a zombie for 9.0 s; worker-2's write for "
-        "flights-in-0 at epoch 0 was rejected"
+        "6.6 s after the pause; worker-2 resumed after 12.0 s; worker-2 went on as a zombie for 9.0 s; worker-2's "
+        "write for flights-in-0 at epoch 0 was rejected"
     ]
     [failover] = failovers(pause_with_fence().events)
     assert (failover.fenced, len(failover.rejections), failover.ended_ms) == (1, 1, START_MS + 22_000)
@@ -190,6 +190,13 @@ def test_a_task_that_failed_because_it_was_fenced_is_told_once() -> None:
     history = small_cluster().at(5).fenced("worker-2", "flights-in-0", epoch=0)
     history.at(5.1).state("worker-2", "flights-in-0", "FAILED", trace="fenced")
     assert told(history) == ["worker-2's write for flights-in-0 at epoch 0 was rejected"]
+
+
+def test_a_rejection_that_names_no_epoch_has_that_of_its_task() -> None:
+    history = small_cluster().at(5).fenced("worker-2", "flights-in-0")
+    assert told(history) == ["worker-2's write for flights-in-0 at epoch 0 was rejected"]
+    history = small_cluster().at(4).fault("stall", "worker-2").at(5).fenced("worker-2", "flights-in-0")
+    assert told(history)[0].endswith("worker-2's write for flights-in-0 at epoch 0 was rejected")
 
 
 def test_a_failed_worker_says_why() -> None:
