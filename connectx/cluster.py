@@ -107,10 +107,14 @@ class Cluster:
         """Create a connector from Kafka Connect's keys; `connector.class` may also be a Python class.
 
         Raises:
+            PluginNotFoundError: there is no such connector class.
             ConfigRejectedError: the configuration is invalid; has all messages.
             ConnectorExistsError: there is one of that name.
         """
-        self._client.create(name, self._as_text(config), initial_state=initial_state, timeout_s=timeout)
+        text = self._as_text(config)
+        if text.get("connector.class"):
+            self._plugins.connector_class(str(text["connector.class"]))
+        self._client.create(name, text, initial_state=initial_state, timeout_s=timeout)
         return self[name]
 
     def validate(self, config: Mapping[str, Any]) -> Mapping[str, Any]:

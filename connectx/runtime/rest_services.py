@@ -1,0 +1,165 @@
+"""What REST needs of a worker beside its core: plugins, validation, and offsets in Kafka.
+
+Decides nothing about when offsets may be changed: the core gives its permission first (Verb.MODIFY_OFFSETS). Mirrors
+the parts of Kafka Connect's Worker and AbstractHerder that serve GET, PATCH and DELETE of offsets (KIP-875).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from connectx.connectors.plugins import Plugins, class_name
+from connectx.connectors.validation import validate_connector
+from connectx.errors import ConfigError, ConnectxError, RestError
+from connectx.kafka.admin_client import Admin
+from connectx.kafka.clients import ClientConfigs
+from connectx.kafka.internal_topics import InternalTopics
+from connectx.kafka.offset_writer import write_source_offsets
+from connectx.model.ids import TaskId, TopicPartition
+from connectx.model.states import ConnectorType
+from connectx.model.worker_config import WorkerConfig
+
+if TYPE_CHECKING:
+    from connectx.rest.services import OffsetEntry
+
+_VERSION = "4.3.0"
+"""Version of Kafka Connect whose REST API this is; clients decide by it what they may ask."""
+
+
+class RestServices:
+    """Services of one worker.
+
+    Args:
+        config: the worker's settings.
+        clients: builds client settings.
+        plugins: connector classes.
+        topics: the worker's internal topics, for source offsets.
+        view: the worker's place in the group (`connectx.core.requests`, *worker*).
+    """
+
+    def __init__(
+        self,
+        config: WorkerConfig,
+        clients: ClientConfigs,
+        plugins: Plugins,
+        topics: InternalTopics,
+        view: Callable[[], Mapping[str, Any]],
+    ) -> None:
+        self._config = config
+        self._clients = clients
+        self._plugins = plugins
+        self._topics = topics
+        self._view = view
+        self._admin = Admin(clients.admin())
+
+    def ready(self) -> bool:
+        """True once the worker has joined the group for the first time."""
+        return self._view().get("generation") is not None
+
+    def stage(self) -> str:
+        """What the worker does now."""
+        return {"joining": "rebalancing", "starting": "reading its internal topics"}.get(
+            self._view().get("state", "starting"), "handling other requests"
+        )
+
+    def root(self) -> Mapping[str, Any]:
+        """Version, commit and id of the Kafka cluster."""
+        return {"version": _VERSION, "commit": "connectx", "kafka_cluster_id": self._admin.cluster_id()}
+
+    def plugins(self, connectors_only: bool) -> Sequence[Mapping[str, Any]]:
+        """Plugins that can be named."""
+        described = self._plugins.describe(connectors_only=connectors_only)
+        return [
+            {"class": class_name(plugin), "type": plugin.type} | ({"version": plugin.version} if plugin.version else {})
+            for plugin in described
+        ]
+
+    def plugin_config(self, plugin: str) -> Sequence[Mapping[str, Any]]:
+        """Key definitions of a connector class."""
+        try:
+            cls = self._plugins.connector_class(plugin)
+        except ConnectxError as error:
+            raise RestError(error.message, status=404, next_step=error.next_step) from error
+        return [key.to_json() for key in cls.config.keys.values()]
+
+    def validate(self, config: Mapping[str, str | None]) -> Mapping[str, Any]:
+        """Every key with its errors."""
+        try:
+            return validate_connector(self._plugins, config, self._config).to_json()
+        except ConfigError as error:
+            raise RestError(str(error), status=400) from error
+
+    def read_offsets(
+        self, connector: str, kind: ConnectorType, config: Mapping[str, str | None]
+    ) -> Sequence[OffsetEntry]:
+        """Committed offsets of a source's partitions, or of a sink's consumer group."""
+        if kind is ConnectorType.SOURCE:
+            known = self._topics.offsets.connector_offsets(connector)
+            return [{"partition": partition, "offset": offset} for partition, offset in known]
+        group = self._sink_group(connector, config)
+        return [
+            {
+                "partition": {"kafka_topic": where.topic, "kafka_partition": where.partition},
+                "offset": {"kafka_offset": offset},
+            }
+            for where, offset in self._admin.group_offsets(group).items()
+        ]
+
+    def alter_offsets(
+        self, connector: str, kind: ConnectorType, config: Mapping[str, str | None], offsets: Sequence[OffsetEntry]
+    ) -> str:
+        """Set offsets; a null offset resets that partition."""
+        if kind is ConnectorType.SOURCE:
+            pairs = [(dict(entry["partition"]), entry["offset"]) for entry in offsets]
+            write_source_offsets(self._clients, self._config, connector, config, pairs)
+        else:
+            group = self._sink_group(connector, config)
+            wanted = {_kafka_partition(entry): _kafka_offset(entry) for entry in offsets}
+            kept = {where: offset for where, offset in wanted.items() if offset is not None}
+            self._admin.alter_group_offsets(group, kept)
+            dropped = [where for where in wanted if where not in kept]
+            if dropped:  # librdkafka cannot delete single offsets: keep the others in a new group of that name
+                left = {w: o for w, o in self._admin.group_offsets(group).items() if w not in dropped}
+                self._admin.delete_group(group)
+                self._admin.alter_group_offsets(group, left)
+        return f"The offsets for connector {connector} have been altered successfully"
+
+    def reset_offsets(self, connector: str, kind: ConnectorType, config: Mapping[str, str | None]) -> str:
+        """Forget all offsets."""
+        if kind is ConnectorType.SOURCE:
+            known = self._topics.offsets.connector_offsets(connector)
+            pairs = [(partition, None) for partition, _ in known]
+            write_source_offsets(self._clients, self._config, connector, config, pairs)
+        else:
+            self._admin.delete_group(self._sink_group(connector, config))
+        return f"The offsets for connector {connector} have been reset successfully"
+
+    def _sink_group(self, connector: str, config: Mapping[str, str | None]) -> str:
+        return str(self._clients.sink_consumer(TaskId(connector, 0), config)["group.id"])
+
+
+def _kafka_partition(entry: OffsetEntry) -> TopicPartition:
+    try:
+        partition = entry["partition"]
+        return TopicPartition(str(partition["kafka_topic"]), int(partition["kafka_partition"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise RestError(
+            f"The partition {entry.get('partition')!r} is not one of a sink connector.",
+            status=400,
+            next_step='Give it as {"kafka_topic": "name", "kafka_partition": 0}.',
+        ) from error
+
+
+def _kafka_offset(entry: OffsetEntry) -> int | None:
+    offset = entry.get("offset")
+    if offset is None:
+        return None
+    try:
+        return int(offset["kafka_offset"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise RestError(
+            f"The offset {offset!r} is not one of a sink connector.",
+            status=400,
+            next_step='Give it as {"kafka_offset": 7}, or null to reset the partition.',
+        ) from error
