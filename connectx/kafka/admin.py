@@ -1,0 +1,238 @@
+"""Rules for the internal topics, and a look at the worker group from outside.
+
+Decides when an internal topic is created, waited for or refused. Mirrors Kafka Connect's TopicAdmin and
+KafkaTopicBasedBackingStore. It never reads or writes records.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import kafka.errors as kafka_errors
+from confluent_kafka import KafkaError
+from kafka.protocol.admin import DescribeGroupsRequest
+from kafka.protocol.consumer.group import OffsetDeleteRequest
+from kafka.protocol.metadata import CoordinatorType
+
+from connectx.errors import InternalTopicError, KafkaRequestError, KafkaUnreachableError, TopicMissingError
+from connectx.kafka.admin_client import Admin, TopicSpec
+from connectx.kafka.clients import ClientConfigs
+from connectx.kafka.kafka_errors import is_permission_error, is_silence
+from connectx.kafka.net import KafkaNet, error_name
+from connectx.model.ids import TopicPartition
+from connectx.model.worker_config import StorageTopic, WorkerConfig
+
+_log = logging.getLogger(__name__)
+
+START_S: Final = 60.0
+_TOO_FEW_BROKERS_S: Final = 15.0  # brokers that are still coming up
+_NOT_ALLOWED_S: Final = 10.0  # somebody else may be creating it
+_GROUP_CALL_S: Final = 10.0
+_SOON: Final = frozenset({KafkaError.TOPIC_ALREADY_EXISTS, KafkaError.NOT_CONTROLLER, KafkaError.LEADER_NOT_AVAILABLE})
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """A group as its coordinator sees it. `members` are member ids; a group that nobody knows is Dead."""
+
+    group_id: str
+    state: str
+    protocol_type: str
+    members: tuple[str, ...]
+
+
+def ensure_internal_topics(
+    clients: ClientConfigs, worker: WorkerConfig, timeout_s: float = START_S, admin: Admin | None = None
+) -> dict[str, int]:
+    """Create the config, offsets and status topics where they are missing, and check those that exist.
+
+    Returns the number of partitions of each by name.
+
+    Raises:
+        InternalTopicError: a topic is not compacted only, the config topic has several partitions, or it cannot be
+            created with these settings.
+        TopicMissingError: it is missing, and creating it is not allowed.
+        KafkaUnreachableError, KafkaLoginError, KafkaPermissionError, KafkaRequestError
+    """
+    own = admin or Admin(clients.admin())
+    try:
+        storages = {"config": worker.config_topic, "offset": worker.offset_topic, "status": worker.status_topic}
+        counts = _wait_for_topics(own, storages, time.monotonic() + timeout_s)
+        _check(own, storages, counts)
+        return counts
+    finally:
+        if admin is None:
+            own.close()
+
+
+def _wait_for_topics(admin: Admin, storages: Mapping[str, StorageTopic], deadline_s: float) -> dict[str, int]:
+    refused: dict[str, KafkaError] = {}
+    refused_since_s: float | None = None
+    pause_s = 0.02
+    while True:
+        now_s = time.monotonic()
+        found = admin.partition_counts([t.name for t in storages.values()], max(1.0, deadline_s - now_s))
+        missing = {storage: topic for storage, topic in storages.items() if not found[topic.name]}
+        if not missing:
+            return {topic: count for topic, count in found.items() if count is not None}
+        asked = [t for t in missing.values() if not _is_forbidden(refused.get(t.name))]
+        answers = admin.create_topics([_spec(t) for t in asked], max(1.0, deadline_s - now_s)) if asked else {}
+        refused |= {topic: error for topic, error in answers.items() if error is not None}
+        waits = [_patience_s(refused.get(t.name), admin, storage, t) for storage, t in missing.items()]
+        refused_since_s = refused_since_s or now_s
+        if now_s >= min(deadline_s, refused_since_s + min(waits)):
+            raise _not_there(missing, refused)
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, 0.5)
+
+
+def _spec(topic: StorageTopic) -> TopicSpec:
+    settings = {**topic.settings, "cleanup.policy": "compact"}
+    return TopicSpec(topic.name, topic.partitions, topic.replication_factor, settings)
+
+
+def _is_forbidden(error: KafkaError | None) -> bool:
+    """Not to be tried again: assume that it exists or that somebody else creates it."""
+    return error is not None and (is_permission_error(error) or error.code() == KafkaError.UNSUPPORTED_VERSION)
+
+
+def _patience_s(error: KafkaError | None, admin: Admin, storage: str, topic: StorageTopic) -> float:
+    """How long to wait for a missing topic after this answer to its creation; raises for what waiting cannot mend."""
+    if error is None or error.code() in _SOON or is_silence(error):
+        return START_S
+    if _is_forbidden(error):
+        return _NOT_ALLOWED_S
+    if error.code() == KafkaError.INVALID_REPLICATION_FACTOR:
+        return _TOO_FEW_BROKERS_S
+    step = f"Correct the {storage}.storage.* settings of the worker, or create the topic yourself."
+    raise admin.request_error(error, f"create the topic {topic.name} of the setting {storage}.storage.topic", step)
+
+
+def _not_there(missing: Mapping[str, StorageTopic], refused: Mapping[str, KafkaError]) -> Exception:
+    storage, topic = next(iter(missing.items()))
+    error = refused.get(topic.name)
+    if error is not None and error.code() == KafkaError.INVALID_REPLICATION_FACTOR:
+        return InternalTopicError(
+            f"{storage}.storage.topic",
+            topic.name,
+            f"it cannot be created with {topic.replication_factor} replicas ({error.str()})",
+            next_step=f"Set {storage}.storage.replication.factor to at most the number of brokers, or start more.",
+        )
+    if error is not None and _is_forbidden(error):
+        return TopicMissingError(
+            topic.name,
+            f"the worker may not create it ({error.str()})",
+            next_step=f"Create it with cleanup.policy=compact, or allow it; {storage}.storage.topic is its setting.",
+        )
+    return TopicMissingError(
+        topic.name,
+        error.str() if error is not None else "its partitions did not become known in time",
+        next_step=f"Check the brokers; the setting {storage}.storage.topic names the topic.",
+    )
+
+
+def _check(admin: Admin, storages: Mapping[str, StorageTopic], counts: Mapping[str, int]) -> None:
+    settings = admin.topic_settings([topic.name for topic in storages.values()])
+    for storage, topic in storages.items():
+        known = settings[topic.name]
+        if known is None:
+            _log.info("The settings of topic %s cannot be read; it is taken as compacted.", topic.name)
+            continue
+        policy = known.get("cleanup.policy", "compact")
+        if [word.strip() for word in policy.split(",")] != ["compact"]:
+            raise InternalTopicError(
+                f"{storage}.storage.topic",
+                topic.name,
+                f"its cleanup.policy is {policy!r} and must be exactly 'compact', or records that are needed get lost",
+                next_step="Set cleanup.policy=compact on the topic, or name another topic.",
+            )
+    config = storages["config"]
+    if counts[config.name] != 1:
+        raise InternalTopicError(
+            "config.storage.topic",
+            config.name,
+            f"it has {counts[config.name]} partitions and must have exactly one",
+            next_step="Name another topic; its records need one order.",
+        )
+
+
+# ------------------------------------------------------------------------- what librdkafka's admin cannot see or do
+
+
+def describe_group(clients: ClientConfigs, group_id: str, timeout_s: float = _GROUP_CALL_S) -> GroupDescription:
+    """A group of the classic protocol of any type, also `connect`.
+
+    Raises:
+        KafkaUnreachableError: no answer in time.
+        KafkaRequestError: Kafka refused.
+    """
+
+    async def ask(net: KafkaNet, node_id: int, remaining_ms: float) -> GroupDescription:
+        request = DescribeGroupsRequest(groups=[group_id], include_authorized_operations=False, max_version=5)
+        group = (await net.send(request, node_id, remaining_ms)).groups[0]
+        _raise_for(group.error_code)
+        members = tuple(sorted(member.member_id for member in group.members))
+        return GroupDescription(group_id, group.group_state, group.protocol_type, members)
+
+    found: GroupDescription = _ask_coordinator(clients, group_id, ask, f"describe group {group_id}", timeout_s)
+    return found
+
+
+def delete_group_offsets(
+    clients: ClientConfigs, group_id: str, partitions: Sequence[TopicPartition], timeout_s: float = _GROUP_CALL_S
+) -> None:
+    """Delete committed offsets of a consumer group for these partitions.
+
+    Raises:
+        KafkaUnreachableError: no answer in time.
+        KafkaRequestError: Kafka refused, for example because the group has members that use the topic.
+    """
+    topics: dict[str, list[int]] = {}
+    for partition in partitions:
+        topics.setdefault(partition.topic, []).append(partition.partition)
+
+    async def ask(net: KafkaNet, node_id: int, remaining_ms: float) -> None:
+        wanted = [(topic, [(number,) for number in numbers]) for topic, numbers in topics.items()]
+        reply = await net.send(OffsetDeleteRequest(group_id=group_id, topics=wanted), node_id, remaining_ms)
+        _raise_for(reply.error_code)
+        for topic in reply.topics:
+            for answered in topic.partitions:
+                _raise_for(answered.error_code)
+
+    _ask_coordinator(clients, group_id, ask, f"delete offsets of group {group_id}", timeout_s)
+
+
+def _raise_for(error_code: int) -> None:
+    if error_code != 0:
+        raise kafka_errors.for_code(error_code)(error_name(error_code))
+
+
+def _ask_coordinator(clients: ClientConfigs, group_id: str, ask: Any, what: str, timeout_s: float) -> Any:
+    """Put a question to the coordinator of a group, again while it moves or loads."""
+    net = KafkaNet(clients.kafka_python(f"{clients.worker.group_id}-group-admin"))
+    deadline_s = time.monotonic() + timeout_s
+
+    async def try_on() -> Any:
+        while True:
+            try:
+                found = await net.find_coordinator(CoordinatorType.GROUP, group_id, deadline_s)
+                await net.connect(found.node_id, deadline_s)
+                return await ask(net, found.node_id, max(1.0, (deadline_s - time.monotonic()) * 1000))
+            except kafka_errors.RetriableError:
+                if time.monotonic() + 0.1 >= deadline_s:
+                    raise
+                await net.sleep(0.1)
+
+    net.start()
+    try:
+        return net.run(try_on)
+    except kafka_errors.BrokerResponseError as error:
+        raise KafkaRequestError(what, f"{error}") from error
+    except kafka_errors.KafkaError as error:
+        raise KafkaUnreachableError(net.bootstrap_servers, what, f"{error}") from error
+    finally:
+        net.close()

@@ -1,0 +1,224 @@
+"""librdkafka's admin client, with typed errors: topics, offsets of partitions, offsets of consumer groups.
+
+Decides nothing; the rules for internal topics are in `connectx.kafka.admin`. It never joins a group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+from confluent_kafka import (
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+)
+from confluent_kafka import TopicPartition as Tp
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec  # type: ignore[attr-defined]
+
+from connectx.errors import KafkaRequestError
+from connectx.kafka.clients import ClientConfig
+from connectx.kafka.kafka_errors import is_permission_error, typed, worth_knowing
+from connectx.model.ids import TopicPartition
+
+CALL_S: Final = 30.0
+EndOffsets = dict[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSpec:
+    """A topic to create; -1 is the broker's default."""
+
+    name: str
+    partitions: int = -1
+    replication_factor: int = -1
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+class Admin:
+    """Admin calls of one worker. They block, from any thread; nothing is connected before the first.
+
+    Every call may raise KafkaUnreachableError, KafkaLoginError, KafkaPermissionError or KafkaRequestError. `timeout_s`
+    is the limit of one call.
+
+    Args:
+        config: client settings (`ClientConfigs.admin`).
+    """
+
+    def __init__(self, config: ClientConfig) -> None:
+        self._config = config
+        self._client: AdminClient | None = None
+        self._connection_error: KafkaError | None = None
+
+    # --------------------------------------------------------------------------------------------------- topics
+
+    def partition_counts(self, topics: Sequence[str], timeout_s: float = CALL_S) -> dict[str, int | None]:
+        """Number of partitions of each topic, None for one that does not exist. Never creates one."""
+        futures = self._rdkafka().describe_topics(TopicCollection(list(topics)), request_timeout=timeout_s)
+        found: dict[str, int | None] = {}
+        for topic, future in futures.items():
+            answer, error = self._outcome(future)
+            if error is not None and error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise self._typed(error, f"look at topic {topic}")
+            found[topic] = None if error is not None else len(answer.partitions)
+        return found
+
+    def create_topics(self, specs: Sequence[TopicSpec], timeout_s: float = CALL_S) -> dict[str, KafkaError | None]:
+        """Create topics; each one's error, None for success."""
+        new = [NewTopic(s.name, s.partitions, s.replication_factor, config=dict(s.settings)) for s in specs]
+        futures = self._rdkafka().create_topics(new, operation_timeout=timeout_s, request_timeout=timeout_s)
+        return {topic: self._outcome(future)[1] for topic, future in futures.items()}
+
+    def topic_settings(self, topics: Sequence[str], timeout_s: float = CALL_S) -> dict[str, dict[str, str] | None]:
+        """Settings of each topic; None where they cannot be read (no permission, or the broker is too old)."""
+        resources = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics]
+        futures = self._rdkafka().describe_configs(resources, request_timeout=timeout_s)
+        found: dict[str, dict[str, str] | None] = {}
+        for resource, future in futures.items():
+            answer, error = self._outcome(future)
+            hidden = error is not None and (
+                is_permission_error(error) or error.code() == KafkaError.UNSUPPORTED_VERSION
+            )
+            if error is not None and not hidden:
+                raise self._typed(error, f"read the settings of topic {resource.name}")
+            found[resource.name] = None if hidden else {name: entry.value for name, entry in answer.items()}
+        return found
+
+    def cluster_id(self, timeout_s: float = CALL_S) -> str:
+        """The id of the Kafka cluster."""
+        answer, error = self._outcome(self._rdkafka().describe_cluster(request_timeout=timeout_s))
+        if error is not None:
+            raise self._typed(error, "ask for the cluster's id")
+        return str(answer.cluster_id)
+
+    # -------------------------------------------------------------------------------------------------- offsets
+
+    def end_offsets(
+        self, partitions: Iterable[TopicPartition], *, committed: bool = False, timeout_s: float = CALL_S
+    ) -> EndOffsets:
+        """End of each partition: offset of the next record, or with `committed` the last stable offset."""
+        waiting: Future[EndOffsets] = Future()
+        self.request_end_offsets(
+            partitions, waiting.set_result, waiting.set_exception, committed=committed, timeout_s=timeout_s
+        )
+        return waiting.result()
+
+    def request_end_offsets(
+        self,
+        partitions: Iterable[TopicPartition],
+        on_found: Callable[[EndOffsets], object],
+        on_failed: Callable[[Exception], object],
+        *,
+        committed: bool = False,
+        timeout_s: float = CALL_S,
+    ) -> None:
+        """Ask for the ends without waiting; one of the callbacks is called once, on a thread of librdkafka."""
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+        asked = {Tp(p.topic, p.partition): latest for p in partitions}
+        futures = self._rdkafka().list_offsets(asked, isolation_level=level, request_timeout=timeout_s)
+        missing = list(futures)
+        unsaid = [True]  # an answer that was there before its callback is taken in by this thread, others by another
+        found: EndOffsets = {}
+        failures: list[KafkaError] = []
+
+        def answered(where: Tp, future: Future[Any]) -> None:
+            answer, error = self._outcome(future)
+            if error is None:
+                found[TopicPartition(where.topic, where.partition)] = answer.offset
+            else:
+                failures.append(error)
+            missing.remove(where)
+            if missing or not _first(unsaid):
+                return
+            if failures:
+                on_failed(self._typed(failures[0], f"ask for the end of topic {where.topic}"))
+            else:
+                on_found(found)
+
+        for where, future in futures.items():
+            future.add_done_callback(partial(answered, where))
+
+    # -------------------------------------------------------------------------------------------- consumer groups
+
+    def group_offsets(self, group: str, timeout_s: float = CALL_S) -> EndOffsets:
+        """Committed offsets of a consumer group."""
+        asked = [ConsumerGroupTopicPartitions(group)]
+        futures = self._rdkafka().list_consumer_group_offsets(asked, request_timeout=timeout_s)
+        answer, error = self._outcome(futures[group])
+        if error is not None:
+            raise self._typed(error, f"read the offsets of group {group}")
+        partitions = [p for p in answer.topic_partitions if p.offset >= 0]
+        return {TopicPartition(p.topic, p.partition): p.offset for p in sorted(partitions, key=_by_name)}
+
+    def alter_group_offsets(self, group: str, offsets: Mapping[TopicPartition, int], timeout_s: float = CALL_S) -> None:
+        """Set offsets of a consumer group without members."""
+        where = [Tp(p.topic, p.partition, offset) for p, offset in offsets.items()]
+        asked = [ConsumerGroupTopicPartitions(group, where)]
+        futures = self._rdkafka().alter_consumer_group_offsets(asked, request_timeout=timeout_s)
+        answer, error = self._outcome(futures[group])
+        refused = [p.error for p in answer.topic_partitions if p.error is not None] if error is None else [error]
+        if refused:
+            raise self._typed(refused[0], f"set offsets of group {group}")
+
+    def delete_group(self, group: str, timeout_s: float = CALL_S) -> None:
+        """Delete a consumer group without members, and its offsets; one that does not exist is fine."""
+        futures = self._rdkafka().delete_consumer_groups([group], request_timeout=timeout_s)
+        _, error = self._outcome(futures[group])
+        if error is not None and error.code() != KafkaError.GROUP_ID_NOT_FOUND:
+            raise self._typed(error, f"delete group {group}")
+
+    # ------------------------------------------------------------------------------------------------------ life
+
+    def serve(self) -> None:
+        """Take in what librdkafka has to say (its log, lost connections). Call now and then; never blocks."""
+        if self._client is not None:
+            self._client.poll(0)
+
+    def close(self) -> None:
+        """Let the client go."""
+        self._client = None
+
+    def _rdkafka(self) -> AdminClient:
+        if self._client is None:
+            settings: dict[str, Any] = {**self._config, "error_cb": self._on_connection_error}
+            self._client = AdminClient(settings)
+        return self._client
+
+    def _on_connection_error(self, error: KafkaError) -> None:
+        if worth_knowing(error):
+            self._connection_error = error
+
+    def _outcome(self, future: Future[Any]) -> tuple[Any, KafkaError | None]:
+        try:
+            return future.result(), None
+        except KafkaException as failure:
+            return None, failure.args[0]
+
+    def _typed(self, error: KafkaError, what: str) -> Exception:
+        self.serve()
+        return typed(error, what, str(self._config["bootstrap.servers"]), self._connection_error)
+
+    def request_error(self, error: KafkaError, what: str, next_step: str) -> Exception:
+        """The typed error for one that a call returned, with a next step where it is Kafka's own refusal."""
+        found = self._typed(error, what)
+        return (
+            KafkaRequestError(what, error.str(), next_step=next_step) if isinstance(found, KafkaRequestError) else found
+        )
+
+
+def _by_name(partition: Tp) -> tuple[str, int]:
+    return partition.topic, partition.partition
+
+
+def _first(tokens: list[bool]) -> bool:
+    """True for the one caller that gets the token."""
+    try:
+        return tokens.pop()
+    except IndexError:
+        return False

@@ -1,0 +1,70 @@
+"""What an error of librdkafka means for the person who reads it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from confluent_kafka import KafkaError
+
+from connectx.errors import (
+    ConnectxError,
+    KafkaLoginError,
+    KafkaPermissionError,
+    KafkaRequestError,
+    KafkaUnreachableError,
+)
+
+_LOGIN: Final = frozenset({KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError.SASL_AUTHENTICATION_FAILED})
+_PERMISSION: Final = frozenset(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    }
+)
+_SILENCE: Final = frozenset(
+    {
+        KafkaError._TIMED_OUT,
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._RESOLVE,
+        KafkaError._WAIT_COORD,
+        KafkaError._TIMED_OUT_QUEUE,
+        KafkaError._MSG_TIMED_OUT,
+        KafkaError.REQUEST_TIMED_OUT,
+    }
+)
+
+
+def is_permission_error(error: KafkaError) -> bool:
+    """True when the broker knows the client and says no."""
+    return error.code() in _PERMISSION
+
+
+def is_silence(error: KafkaError) -> bool:
+    """True when nobody answered in time."""
+    return error.code() in _SILENCE
+
+
+def worth_knowing(error: KafkaError) -> bool:
+    """True for an error of the connection that says more than that there is none."""
+    return error.code() not in (KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT)
+
+
+def typed(error: KafkaError, what: str, bootstrap_servers: str, connection_error: KafkaError | None) -> ConnectxError:
+    """The typed error for a failed call; `what` completes "connectx wanted to ...".
+
+    `connection_error` is the last trouble with a connection: a call only says that it timed out.
+    """
+    if connection_error is not None and error.code() in _SILENCE:
+        if connection_error.code() in _LOGIN:
+            return KafkaLoginError(bootstrap_servers, connection_error.str())
+        return KafkaUnreachableError(bootstrap_servers, what, connection_error.str())
+    if error.code() in _LOGIN:
+        return KafkaLoginError(bootstrap_servers, error.str())
+    if error.code() in _PERMISSION:
+        return KafkaPermissionError(what, error.str())
+    if error.code() in _SILENCE:
+        return KafkaUnreachableError(bootstrap_servers, what, error.str())
+    return KafkaRequestError(what, error.str())
