@@ -43,11 +43,11 @@ class FileStreamSource(SourceConnector):
         .define(
             "batch.size",
             int,
-            None,
+            0,
             importance="LOW",
-            validator=at_least(1),
-            doc="The maximum number of lines that one poll takes. Left out, a poll takes up to 8 MB of lines, which "
-            "is much faster than Kafka Connect's 2000 lines when there is a backlog.",
+            validator=at_least(0),
+            doc="The maximum number of lines that one poll takes. With 0 a poll takes up to 8 MB of lines, which is "
+            "much faster than Kafka Connect's 2000 lines when there is a backlog.",
         )
     )
 
@@ -76,7 +76,7 @@ class FileStreamSource(SourceConnector):
             values = FileStreamSource.config.parse(config)
             self.partition = {"filename": values["file"]}
             self._topic: str = values["topic"]
-            self._max_lines: int | None = values["batch.size"]
+            self._max_lines: int = values["batch.size"]
             self._file = SourceFile(os.path.abspath(values["file"]))
             self._waits_for_file = False
 
@@ -93,7 +93,7 @@ class FileStreamSource(SourceConnector):
             self._waits_for_file = False
             if not block:
                 return None
-            if self._max_lines is not None:
+            if self._max_lines:
                 block = b"".join(block.splitlines(keepends=True)[: self._max_lines])
             return Slice(lines_of(block), {"position": position + len(block)}, topic=self._topic)
 
