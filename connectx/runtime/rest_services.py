@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from connectx.connectors.plugins import Plugins, class_name
 from connectx.connectors.validation import validate_connector
 from connectx.errors import ConfigError, ConnectxError, RestError
+from connectx.kafka.admin import delete_group_offsets
 from connectx.kafka.admin_client import Admin
 from connectx.kafka.clients import ClientConfigs
 from connectx.kafka.internal_topics import InternalTopics
@@ -119,10 +120,8 @@ class RestServices:
             kept = {where: offset for where, offset in wanted.items() if offset is not None}
             self._admin.alter_group_offsets(group, kept)
             dropped = [where for where in wanted if where not in kept]
-            if dropped:  # librdkafka cannot delete single offsets: keep the others in a new group of that name
-                left = {w: o for w, o in self._admin.group_offsets(group).items() if w not in dropped}
-                self._admin.delete_group(group)
-                self._admin.alter_group_offsets(group, left)
+            if dropped:
+                delete_group_offsets(self._clients, group, dropped)
         return f"The offsets for connector {connector} have been altered successfully"
 
     def reset_offsets(self, connector: str, kind: ConnectorType, config: Mapping[str, str | None]) -> str:
