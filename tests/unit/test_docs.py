@@ -1,0 +1,52 @@
+"""What the documents name exists: files, commands, Python names."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+import connectx
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted(ROOT.glob("*.md"))
+FOLDERS = ("connectx", "tests", "notebooks", "bench", "core", "rest", "kafka", "spark", "history", "connectors", "data")
+FOLDERS += ("protocol", "model", "runtime", "jvm")
+
+
+def name_of(path: Path) -> str:
+    return path.name
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_path_that_a_page_names_exists(page: Path) -> None:
+    named = re.findall(rf"`((?:{'|'.join(FOLDERS)})/[\w./*-]*)`", page.read_text(encoding="utf-8"))
+    named += re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8"))
+    missing = [name for name in named if not list(ROOT.glob(name)) and not list((ROOT / "connectx").glob(name))]
+    assert missing == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_make_command_that_a_page_names_exists(page: Path) -> None:
+    named = set(re.findall(r"\bmake (\w+)\b *(?:#|`)", page.read_text(encoding="utf-8")))
+    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    assert named <= targets
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_python_in_the_pages_is_python_and_names_what_connectx_exports(page: Path) -> None:
+    for block in re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
+        tree = ast.parse(block)
+        attributes = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+        used = {node.attr for node in attributes if isinstance(node.value, ast.Name) and node.value.id == "cx"}
+        assert used <= set(connectx.__all__)
+
+
+def test_every_verb_of_the_readme_exists() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    for verb in set(re.findall(r"\bcluster\.(\w+)", text)):
+        assert hasattr(connectx.Cluster, verb) or f"self.{verb}" in (ROOT / "connectx/cluster.py").read_text("utf-8")
+    for verb in set(re.findall(r'cluster\["[\w-]+"\]\.(\w+)', text)):
+        assert hasattr(connectx.Connector, verb)
