@@ -218,6 +218,13 @@ class StatusRecordRead:
     record: StatusRecord
 
 
+@dataclass(frozen=True, slots=True)
+class InternalTopicsFailed:
+    """Reading or writing the internal topics has ended for good: the worker cannot go on."""
+
+    error: str
+
+
 # ------------------------------------------------------------------------------------- connectors on this worker
 
 
@@ -570,6 +577,7 @@ Stimulus = (
     | ConfigWritesClaimed
     | ConfigRecordsWritten
     | StatusRecordRead
+    | InternalTopicsFailed
     | ConnectorStarted
     | ConnectorStateReached
     | ConnectorFailed
