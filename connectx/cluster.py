@@ -136,7 +136,7 @@ class Cluster:
 
     def status(self, name: str) -> Mapping[str, Any]:
         """State of a connector and its tasks, in the shape of Kafka Connect's REST."""
-        return self._client.status(name)
+        return self[name].status()
 
     def wait(self, name: str, state: str = "RUNNING", timeout: float = 60.0) -> None:
         """Wait until a connector and all its tasks (at least one if RUNNING) are in `state`.

@@ -7,11 +7,10 @@ Decides nothing about the group, connectors or tasks: it gives facts to the core
 from __future__ import annotations
 
 import itertools
-import logging
 import secrets
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -25,12 +24,10 @@ from connectx.core.messages import (
     ClaimConfigWrites,
     CreateSessionKey,
     FenceProducers,
-    FenceRequestAnswered,
     FindCoordinator,
     GenerateTaskConfigs,
     InitTaskProducer,
     PrepareTask,
-    ProducersFenced,
     ReadConfigToEnd,
     Reply,
     Request,
@@ -49,9 +46,6 @@ from connectx.core.messages import (
     Stimulus,
     StopConnector,
     StopTask,
-    TaskConfigsSent,
-    TaskFailed,
-    TaskStopped,
     WorkerShutDown,
     WorkerStarted,
     WriteConfigRecords,
@@ -60,31 +54,28 @@ from connectx.core.messages import (
 from connectx.core.requests import Verb
 from connectx.core.rest_views import worker as worker_view
 from connectx.core.worker import WorkerCore
-from connectx.errors import ConnectxError, WorkerStoppedError
+from connectx.errors import WorkerStoppedError
 from connectx.kafka.clients import ClientConfigs
-from connectx.kafka.fencing import ProducerFencer
 from connectx.kafka.group import GroupConnection
 from connectx.kafka.internal_topics import InternalTopics
+from connectx.model.config_records import SessionKeyRecord
 from connectx.model.events import EventKind, Transition
 from connectx.model.ids import TaskId
-from connectx.model.states import ConnectorType
 from connectx.model.worker_config import WorkerConfig
 from connectx.protocol.signing import signature_error
-from connectx.rest.client import InternalClient
 from connectx.rest.server import RestServer
-from connectx.runtime.connector_host import ConnectorHost, trace_of
+from connectx.runtime.calls import Calls
 from connectx.runtime.mailbox import Mailbox, now_ms
 from connectx.runtime.rest_services import RestServices
-from connectx.runtime.sink_runner import SinkRunner
-from connectx.runtime.source_runner import SourceRunner
-from connectx.runtime.task import TaskRunner, TaskServices, WorkerGone
+from connectx.runtime.task import TaskServices, WorkerGone
+from connectx.runtime.work import Work
 
 if TYPE_CHECKING:
     from connectx.spark.sessions import SparkProvider
 
-_log = logging.getLogger(__name__)
 _JOIN_S = 2.0
 _ZOMBIE_S = 90.0
+_KEY_BITS = 256
 
 
 class WorkerState(StrEnum):
@@ -132,19 +123,16 @@ class Worker:
         self.error: str | None = None
         self._given = surroundings
         config = surroundings.config
-        self._mailbox = Mailbox(f"{name}-core", self._handle, self._crashed)
+        self._mailbox = Mailbox(f"{name}-core", self._handle, self._fail)
         self._clients = ClientConfigs(config, name, surroundings.bootstrap_servers)
         self._topics = InternalTopics(config, self._clients, self.post)
         self._group = GroupConnection(config, self._clients, self.post)
-        self._fencer = ProducerFencer(self._clients)
-        self._calls = ThreadPoolExecutor(4, thread_name_prefix=f"{name}-calls")
-        self._internal = InternalClient()
+        self._calls = Calls(name, self._clients, config.inter_worker_signature_algorithm, self.post)
         services = RestServices(config, self._clients, surroundings.plugins, self._topics, self.view)
         self._rest = RestServer(self.ask, services, config, name=name)
+        self._work = Work(self._task_services(), surroundings.plugins, lambda: self._gone.is_set())
         self._core: WorkerCore | None = None
         self._view: Mapping[str, Any] = {}
-        self._connectors: dict[tuple[str, int], ConnectorHost] = {}
-        self._runners: dict[tuple[TaskId, int], TaskRunner] = {}
         self._replies: dict[int, Future[Reply]] = {}
         self._request_ids = itertools.count(1)
         self._unfrozen = threading.Event()
@@ -165,8 +153,8 @@ class Worker:
         self._core = WorkerCore(self._core_settings(url))
         self._mailbox.start()
         try:
-            self._topics.start()
             self._group.start()
+            self._topics.start()
         except BaseException as error:
             self._fail(error)
             raise
@@ -175,35 +163,28 @@ class Worker:
 
     def stop(self, timeout_s: float = 30.0) -> bool:
         """Stop all work, leave the group, close. Returns False when work had to be left behind."""
-        if self.state in (WorkerState.STOPPED, WorkerState.KILLED):
+        if not self.alive:
             return True
         self.thaw()
         self.post(ShutdownRequested())
         in_time = self._shut_down.wait(timeout_s)
         self.state = WorkerState.STOPPED
-        self._close(in_time)
+        in_time = self._work.join(_JOIN_S if in_time else 0.0, "its worker was stopped") and in_time
+        self._gone.set()
+        self._work.kill()
+        self._group.close()
+        self._topics.close()
+        self._mailbox.close()
+        self._mailbox.join(_JOIN_S)
+        self._rest.stop()
+        self._calls.close()
+        self._fail_replies("the worker was stopped")
         return in_time
 
     def kill(self) -> None:
         """A fault: everything of this worker ends at once, nothing is committed, aborted, closed or left politely."""
-        if self.state in (WorkerState.STOPPED, WorkerState.KILLED):
-            return
-        self.state = WorkerState.KILLED
-        self._gone.set()
-        self._unfrozen.set()
-        self._mailbox.kill()
-        for runner in list(self._runners.values()):
-            runner.kill()
-        for host in list(self._connectors.values()):
-            host.kill()
-        self._group.abandon()
-        self._topics.abandon()
-        self._rest.abandon()
-        self._internal.close()
-        self._fencer.abandon()
-        self._calls.submit(self.join_tasks, _ZOMBIE_S)
-        self._calls.shutdown(wait=False)
-        self._fail_replies("the worker was killed")
+        if self.alive:
+            self._end_at_once(WorkerState.KILLED, "the worker was killed")
 
     def freeze(self, *, tasks: bool) -> None:
         """A fault: the core stops, heartbeats with it; with `tasks` the tasks stop, too, at their next step."""
@@ -219,31 +200,29 @@ class Worker:
         if self.state in (WorkerState.PAUSED, WorkerState.STALLED):
             self.state = WorkerState.RUNNING
 
-    def join_tasks(self, timeout_s: float) -> bool:
-        """Wait until all task threads have ended; after a kill they take a moment to notice."""
-        ended = True
-        for (task, instance), runner in list(self._runners.items()):
-            if runner.join(timeout_s):
-                self._forget_runner(task, instance, "its worker was killed")
-            else:
-                ended = False
-        return ended
+    @property
+    def alive(self) -> bool:
+        """True while the worker can be asked."""
+        return self.state not in (WorkerState.STOPPED, WorkerState.KILLED, WorkerState.FAILED)
 
-    def _close(self, in_time: bool) -> None:
+    def _fail(self, error: BaseException) -> None:
+        """It cannot start, or its core broke an invariant: nothing that it decides can be trusted any more."""
+        self.error = str(error) or type(error).__name__
+        data = {"error": self.error}
+        self._given.record(Transition(EventKind.WORKER_FAILED, cause=self.error, data=data), self.name)
+        self._end_at_once(WorkerState.FAILED, self.error)
+
+    def _end_at_once(self, state: WorkerState, reason: str) -> None:
+        self.state = state
         self._gone.set()
-        for runner in list(self._runners.values()):
-            if not runner.join(_JOIN_S if in_time else 0.0):
-                runner.kill()
-        for host in list(self._connectors.values()):
-            host.kill()
-        self._group.close()
-        self._topics.close()
-        self._mailbox.close()
-        self._mailbox.join(_JOIN_S)
-        self._rest.stop()
-        self._internal.close()
-        self._calls.shutdown(wait=False, cancel_futures=True)
-        self._fail_replies("the worker was stopped")
+        self._unfrozen.set()
+        self._mailbox.kill()
+        self._work.kill()
+        self._group.abandon()
+        self._topics.abandon()
+        self._rest.abandon()
+        self._calls.close(last_words=lambda: self._work.join(_ZOMBIE_S, reason))
+        self._fail_replies(reason)
 
     # ------------------------------------------------------------------------------------------------- requests
 
@@ -267,20 +246,54 @@ class Worker:
         """Advertised URL, with a trailing slash."""
         return self._rest.url
 
-    @property
-    def alive(self) -> bool:
-        """True while the worker can be asked."""
-        return self.state not in (WorkerState.STOPPED, WorkerState.KILLED, WorkerState.FAILED)
-
     def view(self) -> Mapping[str, Any]:
         """Its place in the group as its core last said; never blocks. Shape: `connectx.core.requests`, *worker*."""
         return self._view
 
     def facts(self) -> dict[TaskId, Mapping[str, object]]:
         """Live numbers of the tasks that run here."""
-        return {task: runner.facts() for (task, _), runner in sorted(self._runners.items())}
+        return self._work.facts()
+
+    def _on_reply(self, effect: Reply) -> None:
+        future = self._replies.pop(effect.request_id, None)
+        if future is not None:
+            future.set_result(effect)
+
+    def _fail_replies(self, reason: str) -> None:
+        for request_id in list(self._replies):
+            future = self._replies.pop(request_id, None)  # whoever pops it answers it
+            if future is not None:
+                future.set_exception(WorkerStoppedError(self.name, reason))
 
     # ------------------------------------------------------------------------------------------------- the core
+
+    def _handle(self, stimulus: Stimulus) -> None:
+        assert self._core is not None
+        step = self._core.handle(stimulus, now_ms())
+        for transition in step.transitions:
+            self._given.record(transition, self.name)
+        for effect in step.effects:
+            self._effects[type(effect)](effect)
+        if step.transitions:
+            self._view = worker_view(self._core.context)
+
+    def _effect_table(self) -> dict[type, Callable[[Any], None]]:
+        group, topics, work, calls = self._group.execute, self._topics.execute, self._work, self._calls
+        return {
+            **dict.fromkeys((FindCoordinator, SendJoinGroup, SendSyncGroup, SendHeartbeat, SendLeaveGroup), group),
+            **dict.fromkeys((ReadConfigToEnd, ClaimConfigWrites, WriteConfigRecords, WriteStatus), topics),
+            **dict.fromkeys((InitTaskProducer, BeginTask, SetTaskTargetState, StopTask, CancelTask), work.tell_task),
+            **dict.fromkeys((SetConnectorTargetState, GenerateTaskConfigs, StopConnector), work.tell_connector),
+            SetTimer: self._mailbox.set_timer,
+            StartConnector: work.start_connector,
+            PrepareTask: work.prepare_task,
+            SendTaskConfigs: lambda effect: calls.send_task_configs(effect, self._session_key()),
+            SendFenceRequest: lambda effect: calls.send_fence_request(effect, self._session_key()),
+            FenceProducers: calls.fence_producers,
+            CreateSessionKey: self._on_create_session_key,
+            Reply: self._on_reply,
+            WorkerShutDown: lambda _: self._shut_down.set(),
+        }
 
     def _core_settings(self, url: str) -> CoreSettings:
         config, plugins = self._given.config, self._given.plugins
@@ -307,170 +320,27 @@ class Worker:
             topic_tracking_allow_reset=config.topic_tracking_allow_reset,
         )
 
-    def _handle(self, stimulus: Stimulus) -> None:
-        assert self._core is not None
-        step = self._core.handle(stimulus, now_ms())
-        for transition in step.transitions:
-            self._given.record(transition, self.name)
-        for effect in step.effects:
-            self._effects[type(effect)](effect)
-        if step.transitions:
-            self._view = worker_view(self._core.context)
-
-    def _crashed(self, error: BaseException) -> None:
-        """The core broke an invariant: nothing that it decides can be trusted any more."""
-        self._fail(error)
-
-    def _fail(self, error: BaseException) -> None:
-        self.error = str(error) or type(error).__name__
-        self._given.record(Transition(EventKind.WORKER_FAILED, cause=self.error, data={"error": self.error}), self.name)
-        self.kill()
-        self.state = WorkerState.FAILED
-
-    def _effect_table(self) -> dict[type, Callable[[Any], None]]:
-        group, topics, task = self._group.execute, self._topics.execute, self._on_task_effect
-        return {
-            **dict.fromkeys((FindCoordinator, SendJoinGroup, SendSyncGroup, SendHeartbeat, SendLeaveGroup), group),
-            **dict.fromkeys((ReadConfigToEnd, ClaimConfigWrites, WriteConfigRecords, WriteStatus), topics),
-            **dict.fromkeys((InitTaskProducer, BeginTask, SetTaskTargetState, StopTask, CancelTask), task),
-            **dict.fromkeys((SetConnectorTargetState, GenerateTaskConfigs, StopConnector), self._on_connector_effect),
-            SetTimer: self._mailbox.set_timer,
-            StartConnector: self._on_start_connector,
-            PrepareTask: self._on_prepare_task,
-            SendTaskConfigs: self._on_send_task_configs,
-            SendFenceRequest: self._on_send_fence_request,
-            FenceProducers: self._on_fence_producers,
-            CreateSessionKey: self._on_create_session_key,
-            Reply: self._on_reply,
-            WorkerShutDown: self._on_shut_down,
-        }
-
-    # --------------------------------------------------------------------------------------- connectors and tasks
-
-    def _on_start_connector(self, effect: StartConnector) -> None:
-        plugins = self._given.plugins
-        host = ConnectorHost(effect, plugins.create_connector, plugins.task_configs, self.post)
-        self._connectors[effect.connector, effect.instance] = host
-        host.start()
-
-    def _on_connector_effect(self, effect: SetConnectorTargetState | GenerateTaskConfigs | StopConnector) -> None:
-        key = effect.connector, effect.instance
-        self._connectors[key].execute(effect)
-        if isinstance(effect, StopConnector):
-            del self._connectors[key]
-
-    def _on_prepare_task(self, effect: PrepareTask) -> None:
-        services = TaskServices(
+    def _task_services(self) -> TaskServices:
+        return TaskServices(
             worker=self.name,
             config=self._given.config,
             clients=self._clients,
             spark=self._given.spark,
             offsets=self._topics.offsets,
-            post=self._post_of_task,
-            record=self._record_of_task,
+            post=self.post,
+            record=lambda transition: self._given.record(transition, self.name),
             pulse=self._pulse,
         )
-        is_source = self._given.plugins.connector_type(effect.connector_config) is ConnectorType.SOURCE
-        runner: TaskRunner
-        if is_source:
-            runner = SourceRunner(effect, services, self._given.plugins)
-        else:
-            runner = SinkRunner(effect, services, self._given.plugins)
-        self._runners[effect.task, effect.instance] = runner
-        runner.start()
-
-    def _on_task_effect(
-        self, effect: InitTaskProducer | BeginTask | SetTaskTargetState | StopTask | CancelTask
-    ) -> None:
-        runner = self._runners.get((effect.task, effect.instance))
-        if runner is not None:
-            runner.execute(effect)
-
-    def _post_of_task(self, stimulus: Stimulus) -> None:
-        """Stimuli of runners; the end of a thread is told to the history, also when the core has forgotten it."""
-        if self._gone.is_set():
-            return
-        if isinstance(stimulus, TaskStopped | TaskFailed):
-            reason = "failed" if isinstance(stimulus, TaskFailed) else "stopped"
-            self._forget_runner(stimulus.task, stimulus.instance, reason)
-        self.post(stimulus)
-
-    def _record_of_task(self, transition: Transition) -> None:
-        self._given.record(transition, self.name)
-
-    def _forget_runner(self, task: TaskId, instance: int, reason: str) -> None:
-        if self._runners.pop((task, instance), None) is not None:
-            data = {"instance": instance, "reason": reason}
-            self._given.record(Transition(EventKind.TASK_ENDED, task.connector, task.task, data=data), self.name)
 
     def _pulse(self) -> None:
         self._unfrozen.wait()
-        if self._gone.is_set() and self.state is not WorkerState.STOPPED:
+        if self._gone.is_set():
             raise WorkerGone
 
-    # -------------------------------------------------------------------------------------------- calls that block
-
-    def _call(self, function: Callable[[], None]) -> None:
-        if not self._gone.is_set():
-            self._calls.submit(function)
-
-    def _on_send_task_configs(self, effect: SendTaskConfigs) -> None:
-        key = self._session_key()
-
-        def send() -> None:
-            error = None
-            try:
-                self._internal.send_task_configs(effect.leader_url, effect.connector, effect.task_configs, key)
-            except ConnectxError as failure:
-                error = str(failure)
-            self.post(TaskConfigsSent(effect.request_id, error))
-
-        self._call(send)
-
-    def _on_send_fence_request(self, effect: SendFenceRequest) -> None:
-        key = self._session_key()
-
-        def send() -> None:
-            error, retriable = None, False
-            try:
-                self._internal.fence(effect.leader_url, effect.connector, key)
-            except ConnectxError as failure:
-                error, retriable = str(failure), failure.retriable
-            self.post(FenceRequestAnswered(effect.request_id, error, retriable))
-
-        self._call(send)
-
-    def _session_key(self) -> Any:
+    def _session_key(self) -> SessionKeyRecord | None:
         assert self._core is not None
         return self._core.context.session_key
 
-    def _on_fence_producers(self, effect: FenceProducers) -> None:
-        def fence() -> None:
-            error = None
-            try:
-                self._fencer.fence(effect.connector, effect.config, effect.transactional_ids)
-            except ConnectxError as failure:
-                error = str(failure)
-            except Exception as failure:
-                error = trace_of(failure)
-            self.post(ProducersFenced(effect.request_id, error))
-
-        self._call(fence)
-
     def _on_create_session_key(self, effect: CreateSessionKey) -> None:
-        size_bits = self._given.config.inter_worker_key_size or 256
+        size_bits = self._given.config.inter_worker_key_size or _KEY_BITS
         self.post(SessionKeyCreated(effect.request_id, secrets.token_bytes(size_bits // 8), now_ms()))
-
-    def _on_reply(self, effect: Reply) -> None:
-        future = self._replies.pop(effect.request_id, None)
-        if future is not None:
-            future.set_result(effect)
-
-    def _fail_replies(self, reason: str) -> None:
-        for request_id in list(self._replies):
-            future = self._replies.pop(request_id, None)  # whoever pops it answers it
-            if future is not None:
-                future.set_exception(WorkerStoppedError(self.name, reason))
-
-    def _on_shut_down(self, effect: WorkerShutDown) -> None:
-        self._shut_down.set()
