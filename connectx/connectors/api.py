@@ -113,8 +113,18 @@ class SinkTaskContext(Protocol):
         """Id of the task."""
 
     @property
+    def group_id(self) -> str:
+        """The consumer group that hands out partitions; with topic and partition it names an offset in a target."""
+
+    @property
     def assignment(self) -> Sequence[TopicPartition]:
         """Partitions that this task owns now."""
+
+    def report(self, partition: TopicPartition, offset: int, error: Exception) -> None:
+        """Within `put`: the target refuses this record for good (KIP-610, ErrantRecordReporter).
+
+        With errors.tolerance=all the record counts as skipped, and `put` goes on without it; otherwise raises `error`.
+        """
 
 
 class Connector:

@@ -248,7 +248,7 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class OpenFailed:
-    """Answer to OpenPartitions: the task fails."""
+    """Answer to OpenPartitions, or to another effect of a rebalance that failed: the task fails."""
 
     error: str
 

@@ -10,7 +10,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from connectx.core.sink_messages import Fetched, Offsets, Partitions
-from connectx.model.ids import TopicPartition
+from connectx.model.ids import TaskId, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class SinkTaskSettings:
+    """What the loop needs to know of the task's configuration; times in milliseconds.
+
+    `backlog_records` is the lag in records from which on Spark reads (None: never), `backlog_slice_records` the most
+    records that it reads at a time.
+    """
+
+    task: TaskId
+    exactly_once: bool
+    offset_flush_interval_ms: int = 60_000
+    offset_flush_timeout_ms: int = 5_000
+    poll_timeout_ms: int = 100
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 5_000
+    backlog_records: int | None = None
+    backlog_slice_records: int = 200_000
+    backlog_query_interval_ms: int = 1_000
 
 
 @dataclass(slots=True)

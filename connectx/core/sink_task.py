@@ -16,9 +16,9 @@ from typing import Any
 
 from connectx.core import sink_messages as m
 from connectx.core.sink_messages import Partitions, SinkStep
-from connectx.core.sink_progress import Batch, Progress, named
+from connectx.core.sink_progress import Batch, Progress, SinkTaskSettings, named
 from connectx.model.events import EventKind, Transition
-from connectx.model.ids import TaskId, TopicPartition
+from connectx.model.ids import TopicPartition
 
 
 class Phase(StrEnum):
@@ -30,26 +30,6 @@ class Phase(StrEnum):
     WORKING = "working"  # one effect of the loop is outstanding; a stop or failure leads to CLOSING
     CLOSING = "closing"  # a last flush and commit: ENDED
     ENDED = "ended"  # nothing is accepted any more
-
-
-@dataclass(frozen=True, slots=True)
-class SinkTaskSettings:
-    """What the loop needs to know of the task's configuration; times in milliseconds.
-
-    `backlog_records` is the lag in records from which on Spark reads (None: never), `backlog_slice_records` the most
-    records that it reads at a time.
-    """
-
-    task: TaskId
-    exactly_once: bool
-    offset_flush_interval_ms: int = 60_000
-    offset_flush_timeout_ms: int = 5_000
-    poll_timeout_ms: int = 100
-    retry_backoff_ms: int = 100
-    retry_backoff_max_ms: int = 5_000
-    backlog_records: int | None = None
-    backlog_slice_records: int = 200_000
-    backlog_query_interval_ms: int = 1_000
 
 
 @dataclass(slots=True)
@@ -78,10 +58,15 @@ class SinkTaskCore:
     cancelled: bool = False
     failure: str | None = None
 
+    @property
+    def ended(self) -> bool:
+        """True when nothing is accepted any more."""
+        return self.phase is Phase.ENDED
+
     def handle(self, stimulus: m.SinkStimulus, now_ms: int) -> SinkStep:
         """Take one fact; return what changed and what to do now."""
         step = SinkStep()
-        if self.phase is Phase.ENDED:
+        if self.ended:
             return step
         if isinstance(stimulus, m.SinkRequest):
             self._on_request(stimulus, step)

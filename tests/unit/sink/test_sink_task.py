@@ -53,7 +53,8 @@ from connectx.core.sink_messages import (
     StopPlugin,
     StopRequested,
 )
-from connectx.core.sink_task import Phase, SinkTaskCore, SinkTaskSettings
+from connectx.core.sink_progress import SinkTaskSettings
+from connectx.core.sink_task import Phase, SinkTaskCore
 from connectx.model.events import EventKind, Transition
 from connectx.model.ids import TaskId, TopicPartition
 

@@ -1,0 +1,129 @@
+"""FileStreamSink: appends the value of each record to a text file, as a line.
+
+Keys and behaviour are those of Kafka Connect's FileStreamSinkConnector: at least once, so after a crash the lines since
+the last committed offsets are appended again. Text is written as it is, null as `null`, bytes as UTF-8 text, and
+what has fields as JSON (Java would show `Struct{...}`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from connectx.connectors.api import SinkBatch, SinkConnector, SinkTask, SinkTaskContext
+from connectx.errors import SinkFileError
+from connectx.model.configdef import ConfigDef
+
+_NEW_LINE = b"\n"
+
+
+class FileStreamSink(SinkConnector):
+    """Appends the values of topics to one file (Kafka Connect: FileStreamSinkConnector)."""
+
+    version = "4.3.0"
+    config = ConfigDef().define(
+        "file",
+        str,
+        None,
+        importance="HIGH",
+        doc="Destination filename. It has to be given: the standard output of a worker is not a target.",
+    )
+
+    def task_configs(self, max_tasks: int) -> Sequence[Mapping[str, str]]:
+        """Every task gets the whole configuration, and so the same file."""
+        return [self.settings] * max_tasks
+
+    @classmethod
+    def validate(cls, config: Mapping[str, str | None]) -> Mapping[str, Sequence[str]]:
+        """The file has to be named."""
+        if (config.get("file") or "").strip():
+            return {}
+        return {"file": ["Invalid value null for configuration file: a file name is required"]}
+
+    class Task(SinkTask):
+        """Several tasks may append to the same file: a batch is one write."""
+
+        def start(self, config: Mapping[str, str], context: SinkTaskContext) -> None:
+            """Open the file for appending, and end a line that a crash has cut.
+
+            Raises:
+                SinkFileError: the file cannot be opened.
+            """
+            super().start(config, context)
+            self._path: str = FileStreamSink.config.parse(config)["file"]
+            self._descriptor = -1
+            try:
+                self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+                size_bytes = os.fstat(self._descriptor).st_size
+                if size_bytes and os.pread(self._descriptor, 1, size_bytes - 1) != _NEW_LINE:
+                    os.write(self._descriptor, _NEW_LINE)
+            except OSError as error:
+                raise self._failure("opened", error) from error
+
+        def put(self, batch: SinkBatch) -> None:
+            """Append one line for each row.
+
+            Raises:
+                SinkFileError: the file cannot be written, for example because the disk is full.
+            """
+            try:
+                for chunk in batch.rows["value"].chunks:
+                    if len(chunk):
+                        self._append(joined_lines(chunk))
+            except OSError as error:
+                raise self._failure("written", error) from error
+
+        def flush(self) -> None:
+            """Make the lines durable.
+
+            Raises:
+                SinkFileError: the disk refuses them.
+            """
+            try:
+                os.fsync(self._descriptor)
+            except OSError as error:
+                raise self._failure("flushed", error) from error
+
+        def stop(self) -> None:
+            """Close the file."""
+            if self._descriptor >= 0:
+                os.close(self._descriptor)
+                self._descriptor = -1
+
+        def _append(self, text: memoryview) -> None:
+            """One call, so that lines of several tasks do not mix; more only when the system takes less at a time."""
+            left = len(text) + 1 - os.writev(self._descriptor, [text, _NEW_LINE])
+            while left > 1:
+                left -= os.writev(self._descriptor, [text[len(text) + 1 - left :], _NEW_LINE])
+            if left:
+                os.write(self._descriptor, _NEW_LINE)
+
+        def _failure(self, what: str, error: OSError) -> SinkFileError:
+            return SinkFileError(
+                f"The file {self._path} of the setting `file` cannot be {what}: {error.strerror}.",
+                next_step="Make room, or correct the path or its permissions, and restart the task.",
+            )
+
+
+def joined_lines(values: pa.Array) -> memoryview:
+    """Values as UTF-8 text with line feeds between them."""
+    if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
+        values = pa.array([_text(value) for value in values.to_pylist()], pa.string())
+    filled = pc.fill_null(values, "null").cast(pa.large_binary())
+    whole = pa.LargeListArray.from_arrays(pa.array([0, len(filled)], pa.int64()), filled)
+    return memoryview(pc.binary_join(whole, pa.scalar(_NEW_LINE, pa.large_binary()))[0].as_buffer())
+
+
+def _text(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, (bool, dict, list)):
+        return json.dumps(value, ensure_ascii=False, default=_text)
+    return str(value)

@@ -1,0 +1,294 @@
+"""The thread of one task instance: orders of the worker, a pure loop, and what carries out its effects.
+
+It decides nothing: requests go to the loop's core as they come, effects to the outside world in their order. Between
+any two effects the worker's pulse is felt: a frozen worker's task stands still there, and a killed worker's ends.
+Mirrors the thread of Kafka Connect's WorkerTask.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from queue import Empty, SimpleQueue
+from typing import Any, Protocol
+
+from connectx.core.messages import (
+    BeginTask,
+    CancelTask,
+    PrepareTask,
+    SetTaskTargetState,
+    StopTask,
+    TaskFailed,
+    TaskPrepared,
+    TaskStateReached,
+    TaskStopped,
+    TopicUsed,
+)
+from connectx.core.source_messages import (
+    Begin,
+    CancelRequested,
+    PauseRequested,
+    ReportFailed,
+    ReportState,
+    ReportStopped,
+    ResumeRequested,
+    StopRequested,
+)
+from connectx.model.states import TargetState
+from connectx.runtime.connector_host import trace_of
+from connectx.runtime.mailbox import now_ms
+from connectx.runtime.task import TaskEffect, TaskServices, WorkerGone
+
+log = logging.getLogger(__name__)
+
+
+class TaskCancelled(BaseException):
+    """Raised inside a call that blocks when the task was cancelled; the loop's core then ends without commits."""
+
+
+class LoopCore(Protocol):
+    """A pure loop, such as SinkTaskCore."""
+
+    @property
+    def ended(self) -> bool:
+        """True when nothing is accepted any more."""
+
+    def handle(self, stimulus: Any, now_ms: int) -> Any:
+        """Take one fact; return a step with `transitions` and `effects`."""
+
+
+class TaskWorld(Protocol):
+    """What carries out a loop's effects. The thread of the task calls all methods but `unblock` and `facts`."""
+
+    def carry_out(self, effect: Any) -> Any:
+        """Do it and return its answer, None where it has none. Failures are answers, not exceptions."""
+
+    def unblock(self) -> None:
+        """From another thread: end what the task's thread waits for, because the task is to end at once."""
+
+    def release(self) -> None:
+        """The thread ends: let go of everything as it is. Does nothing after an orderly end."""
+
+    def facts(self) -> Mapping[str, object]:
+        """Live numbers; from any thread, never blocks."""
+
+
+class Runner:
+    """One task instance (see `connectx.runtime.task.TaskRunner`). Subclasses define `set_up`.
+
+    Args:
+        order: the task and its configuration.
+        services: what the worker offers.
+        kind: source or sink.
+    """
+
+    def __init__(self, order: PrepareTask, services: TaskServices, kind: str) -> None:
+        self.order = order
+        self.services = services
+        self._name = f"{kind} task {order.task}"
+        self._commands: SimpleQueue[TaskEffect | None] = SimpleQueue()
+        self._killed = False
+        self._cancelled = False
+        self._ended = False
+        self._paused = order.target_state is TargetState.PAUSED
+        self._core: LoopCore | None = None
+        self._world: TaskWorld | None = None
+        self._topics: set[str] = set()
+        self._thread = threading.Thread(target=self._run, name=f"{kind}-task-{order.task}", daemon=True)
+
+    def set_up(self) -> tuple[LoopCore, TaskWorld, str | None]:
+        """The loop, its world and the plugin's version; raises what makes the task fail before it begins."""
+        raise TypeError(f"{type(self).__name__} must define set_up")
+
+    # ------------------------------------------------------------------------- called by the worker, never blocking
+
+    def start(self) -> None:
+        """Start the thread: it makes the plugins and posts TaskPrepared or TaskFailed."""
+        self._thread.start()
+
+    def execute(self, effect: TaskEffect) -> None:
+        """Queue an effect; a cancellation also ends what the thread is blocked in."""
+        self._commands.put(effect)
+        if isinstance(effect, CancelTask):
+            self._cancelled = True
+            self._unblock()
+        if self._ended:
+            self._answer_late()
+
+    def kill(self) -> None:
+        """End at once: no commit, no goodbye, no word to the worker."""
+        self._killed = True
+        self._unblock()
+        self._commands.put(None)
+
+    def join(self, timeout_s: float) -> bool:
+        """Wait for the thread's end; True when it has ended."""
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def facts(self) -> Mapping[str, object]:
+        """Live numbers of the task."""
+        return {} if self._world is None else self._world.facts()
+
+    def _unblock(self) -> None:
+        if self._world is not None:
+            self._world.unblock()
+
+    # ------------------------------------------------------------------------------ for the world, in the task's thread
+
+    def stay_alive(self) -> None:
+        """Between any two steps: stand still while the worker is frozen, end when it was killed."""
+        self.services.pulse()
+        if self._killed:
+            raise WorkerGone
+
+    def checkpoint(self) -> None:
+        """Inside calls that block: the same, and leave the call when the task was cancelled."""
+        self.stay_alive()
+        if self._cancelled:
+            raise TaskCancelled
+
+    @property
+    def has_command(self) -> bool:
+        """True when an order of the worker waits to be taken."""
+        return not self._commands.empty()
+
+    def topic_used(self, topic: str) -> None:
+        """Tell the worker of a topic, once (KIP-558)."""
+        if topic not in self._topics and self.services.config.topic_tracking_enable:
+            self._topics.add(topic)
+            self.services.post(TopicUsed(self.order.task, topic))
+
+    def feed(self, stimulus: Any) -> None:
+        """Hand the loop a stimulus that came in the middle of an effect, and carry out what it orders."""
+        answer = stimulus
+        while answer is not None:
+            answer = self._step(answer)
+
+    # ---------------------------------------------------------------------------------------------- the thread
+
+    def _run(self) -> None:
+        try:
+            if self._prepare():
+                self._serve()
+        except WorkerGone:
+            log.debug("The %s ended with its worker", self._name)
+        except BaseException as error:  # an invariant of this program is broken: the task has to say so
+            log.exception("The %s has failed", self._name)
+            self._post_failure(trace_of(error))
+        finally:
+            if self._world is not None:
+                self._world.release()
+            self._ended = True
+            self._answer_late()
+
+    def _prepare(self) -> bool:
+        try:
+            self._core, self._world, version = self.set_up()
+        except Exception as error:
+            self._post_failure(trace_of(error))
+            return False
+        self.services.post(TaskPrepared(self.order.task, self.order.instance, version))
+        return True
+
+    def _serve(self) -> None:
+        """Take the worker's orders until the loop begins, and then run the loop until it ends."""
+        core = self._live_core()
+        while not core.ended:
+            command = self._next_command()
+            match command:
+                case BeginTask():
+                    self._loop(Begin(paused=self._paused))
+                case SetTaskTargetState(target_state=target_state):
+                    self._paused = target_state is TargetState.PAUSED
+                case StopTask() | CancelTask():
+                    self._loop(_request_of(command))
+
+    def _loop(self, stimulus: Any) -> None:
+        """Handle, carry out, feed back, until the core has ended; requests go in before the answer to an effect."""
+        core = self._live_core()
+        while True:
+            answer = self._step(stimulus)
+            if core.ended:
+                return
+            if answer is None:
+                stimulus = _request_of(self._next_command())
+                continue
+            while (request := self._waiting_request()) is not None:
+                self._step(request)
+            stimulus = answer
+
+    def _step(self, stimulus: Any) -> Any:
+        """One step of the core. Only its last effect is answered, so an answer that comes before is a failure."""
+        step = self._live_core().handle(stimulus, now_ms())
+        for transition in step.transitions:
+            self.services.record(transition)
+        for effect in step.effects:
+            self.stay_alive()
+            answer = self._carry_out(effect)
+            if answer is not None:
+                return answer
+        return None
+
+    def _carry_out(self, effect: Any) -> Any:
+        order = self.order
+        assert self._world is not None, "prepared"
+        match effect:
+            case ReportState(paused):
+                self.services.post(TaskStateReached(order.task, order.instance, paused))
+            case ReportFailed(error, fenced):
+                self._post_failure(error, fenced=fenced)
+            case ReportStopped():
+                self.services.post(TaskStopped(order.task, order.instance))
+            case _:
+                return self._world.carry_out(effect)
+        return None
+
+    def _live_core(self) -> LoopCore:
+        assert self._core is not None, "prepared"
+        return self._core
+
+    # ------------------------------------------------------------------------------------------------- commands
+
+    def _next_command(self) -> TaskEffect:
+        while True:
+            command = self._commands.get()
+            self.stay_alive()
+            if command is not None:
+                return command
+
+    def _waiting_request(self) -> Any:
+        """The next request if one has come meanwhile."""
+        try:
+            command = self._commands.get_nowait()
+        except Empty:
+            return None
+        self.stay_alive()
+        return None if command is None else _request_of(command)
+
+    def _answer_late(self) -> None:
+        """A stop that came when the thread had ended, or was about to, is answered all the same."""
+        while True:
+            try:
+                command = self._commands.get_nowait()
+            except Empty:
+                return
+            if isinstance(command, StopTask | CancelTask) and not self._killed:
+                self.services.post(TaskStopped(self.order.task, self.order.instance))
+
+    def _post_failure(self, trace: str, *, fenced: bool = False) -> None:
+        self.services.post(TaskFailed(self.order.task, self.order.instance, trace, fenced))
+
+
+def _request_of(command: TaskEffect) -> Any:
+    match command:
+        case StopTask():
+            return StopRequested()
+        case CancelTask():
+            return CancelRequested()
+        case SetTaskTargetState(target_state=TargetState.STARTED):
+            return ResumeRequested()
+        case SetTaskTargetState():
+            return PauseRequested()
+    raise AssertionError(f"{type(command).__name__} came to a task that has begun")

@@ -1,0 +1,266 @@
+"""Carries out the effects of a sink task's loop: the consumer, conversion, plugin calls, the backlog.
+
+It decides only what a failure is (retriable, refused, final); what follows from it is the core's decision.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from connectx.connectors.api import CommitRefusedError, SinkBatch
+from connectx.core import sink_messages as m
+from connectx.core.sink_progress import named
+from connectx.errors import ConnectxError
+from connectx.kafka.sink_consumer import CommitError, SinkConsumer
+from connectx.model.ids import TopicPartition
+from connectx.runtime.connector_host import trace_of
+from connectx.runtime.runner import Runner, TaskCancelled
+from connectx.runtime.sink_context import SinkContext
+from connectx.runtime.sink_records import RecordsAtHand
+from connectx.runtime.sink_setup import SinkSetup
+from connectx.spark.slices import TaskSpark
+
+log = logging.getLogger(__name__)
+
+_LAG_EVERY_S = 0.5
+_OPEN_LIMIT_S = 60.0
+_OPEN_RETRY_S = 0.25
+
+
+class SinkWorld:
+    """The outside world of one sink task, used by its thread only, but for `unblock` and `facts`.
+
+    Args:
+        setup: plugin, converters, settings.
+        runner: feeds the loop what comes in the middle of a poll, and knows whether the task is to go on.
+        reached: how far the task has come in each partition that it owns.
+    """
+
+    def __init__(self, setup: SinkSetup, runner: Runner, reached: Callable[[], Mapping[TopicPartition, int]]) -> None:
+        self._setup = setup
+        self._runner = runner
+        self._reached = reached
+        self._plugin = setup.plugin
+        self._context = SinkContext(setup, str(setup.consumer_config.get("group.id")))
+        self._consumer = SinkConsumer(setup.consumer_config, self, checkpoint=runner.checkpoint)
+        self._spark = TaskSpark(runner.services.spark, RecordsAtHand.SPARK_SETTINGS)
+        self._records = RecordsAtHand(setup, self._spark)
+        self._in_rebalance = False
+        self._lag_at_s = 0.0
+        self._facts: dict[str, object] = {"records": 0, "skipped": 0, "lag": None, "positions": {}, "retrying": None}
+        self._handlers: dict[type, Callable[[Any], m.SinkStimulus | None]] = {
+            m.StartPlugin: self._start_plugin,
+            m.JoinGroup: lambda _: self._consumer.join(setup.subscription),
+            m.Poll: self._poll,
+            m.OpenPartitions: self._open,
+            m.ClosePartitions: self._close,
+            m.Put: self._put,
+            m.Flush: self._flush,
+            m.CommitOffsets: self._commit,
+            m.Seek: lambda effect: self._consumer.seek(effect.offsets),
+            m.PausePartitions: lambda effect: self._consumer.pause(effect.partitions),
+            m.ResumePartitions: lambda effect: self._consumer.resume(effect.partitions),
+            m.QueryEnds: self._query_ends,
+            m.ReadBacklog: self._read_backlog,
+            m.StopPlugin: self._stop_plugin,
+            m.LeaveGroup: self._leave,
+        }
+
+    def carry_out(self, effect: m.SinkEffect) -> m.SinkStimulus | None:
+        """Do it; what failed comes back as EffectFailed, within a rebalance OpenFailed. WorkerGone passes through."""
+        if isinstance(effect, m.AwaitCommand):
+            return None
+        failed = m.OpenFailed if self._in_rebalance else m.EffectFailed
+        try:
+            return self._handlers[type(effect)](effect)
+        except TaskCancelled:
+            return failed("the task was cancelled")
+        except Exception as error:
+            self._runner.stay_alive()
+            return failed(trace_of(error))
+
+    def unblock(self) -> None:
+        """From another thread: end what the task's thread waits for in the target or in Spark."""
+        for cancel in (self._plugin.cancel, self._spark.interrupt):
+            try:
+                cancel()
+            except Exception:
+                log.warning("%s could not be interrupted", self._setup.task, exc_info=True)
+
+    def release(self) -> None:
+        """Let go of the consumer as it is. Does nothing after LeaveGroup."""
+        self._consumer.abandon()
+
+    def facts(self) -> Mapping[str, object]:
+        """records and skipped since the start, lag (records, None: not known), positions, retrying (why, or None)."""
+        return self._facts
+
+    # -------------------------------------------------------------------------------------- told by the consumer
+
+    def assigned(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Inside a poll."""
+        self._rebalance(m.PartitionsAssigned(dict(positions)))
+
+    def revoked(self, partitions: Sequence[TopicPartition]) -> None:
+        """Inside a poll, or while leaving."""
+        self._rebalance(m.PartitionsRevoked(tuple(partitions)))
+
+    def lost(self, partitions: Sequence[TopicPartition]) -> None:
+        """Inside a poll."""
+        self._rebalance(m.PartitionsLost(tuple(partitions)))
+
+    def committed(self, sequence: int, error: CommitError | None) -> None:
+        """Inside a poll, or in the commit itself."""
+        self._runner.feed(_outcome(sequence, error))
+
+    def _rebalance(self, stimulus: m.SinkStimulus) -> None:
+        self._in_rebalance = True
+        try:
+            self._runner.feed(stimulus)
+        finally:
+            self._in_rebalance = False
+
+    # ---------------------------------------------------------------------------------------------- the consumer
+
+    def _poll(self, effect: m.Poll) -> m.SinkStimulus:
+        timeout_s = 0.0 if self._runner.has_command else max(0, effect.timeout_ms) / 1000
+        limit = self._setup.max_poll_records
+        fetched = self._consumer.poll(timeout_s, limit)
+        self._tell_lag()
+        if fetched is None:
+            return m.FetchedNothing(effect.epoch)
+        self._records.fetched(fetched.rows)
+        for topic in sorted({partition.topic for partition in fetched.ranges}):
+            self._runner.topic_used(topic)
+        return m.Fetched(effect.epoch, fetched.ranges, fetched.ends, full=fetched.rows.num_rows * 2 >= limit)
+
+    def _commit(self, effect: m.CommitOffsets) -> m.SinkStimulus | None:
+        if effect.wait:
+            try:
+                return _outcome(effect.sequence, self._consumer.commit_and_wait(effect.offsets))
+            except ConnectxError as error:
+                return m.CommitFailed(effect.sequence, str(error))
+        self._consumer.commit(effect.offsets, effect.sequence)
+        return None
+
+    def _leave(self, effect: m.LeaveGroup) -> None:
+        try:
+            self._consumer.close()
+        except Exception:
+            log.warning("%s did not leave its group in order", self._setup.task, exc_info=True)
+
+    def _query_ends(self, effect: m.QueryEnds) -> m.SinkStimulus:
+        """Spark is worth its cost only where the user wants it, or where it has to convert the records anyway."""
+        wanted = self._setup.backlog_always or self._spark.used
+        return m.EndsKnown(effect.epoch, self._consumer.stable_ends(effect.partitions) if wanted else {})
+
+    def _read_backlog(self, effect: m.ReadBacklog) -> m.SinkStimulus:
+        self._records.read_backlog(effect.ranges)
+        return m.Fetched(effect.epoch, effect.ranges, full=True)
+
+    # ------------------------------------------------------------------------------------------------ the plugin
+
+    def _start_plugin(self, effect: m.StartPlugin) -> m.SinkStimulus:
+        self._plugin.start(self._setup.task_config, self._context)
+        return m.SinkStarted()
+
+    def _open(self, effect: m.OpenPartitions) -> m.SinkStimulus:
+        """Tried again for a minute while the target cannot be reached: nothing is lost by waiting."""
+        self._context.add(effect.partitions)
+        end_s = time.monotonic() + _OPEN_LIMIT_S
+        while True:
+            self._runner.checkpoint()
+            try:
+                return m.Opened(effect.epoch, dict(self._plugin.open(effect.partitions)))
+            except Exception as error:
+                self._runner.stay_alive()
+                if not _is_retriable(error) or time.monotonic() >= end_s:
+                    raise
+                log.info("%s will open its partitions again: %s", self._setup.task, error)
+            time.sleep(_OPEN_RETRY_S)
+
+    def _close(self, effect: m.ClosePartitions) -> None:
+        self._context.remove(effect.partitions)
+        try:
+            self._plugin.close(effect.partitions)
+        except Exception:
+            self._runner.stay_alive()
+            log.warning("%s: close() failed", self._setup.task, exc_info=True)
+
+    def _put(self, effect: m.Put) -> m.SinkStimulus:
+        records = self._records.of(effect.ranges)
+        try:
+            rows, unreadable = records.readable(self._plugin.value_type)
+            self._context.skipped = 0
+            if rows.num_rows or self._setup.loop.exactly_once:
+                self._plugin.put(SinkBatch(rows, effect.ranges))
+        except CommitRefusedError as refused:
+            return m.PutRefused(effect.epoch, refused.committed, str(refused), records.count)
+        except TaskCancelled:
+            return m.PutFailed(effect.epoch, False, "the task was cancelled")
+        except Exception as error:
+            return self._put_failed(effect, error)
+        skipped = unreadable + self._context.skipped
+        self._tell(
+            records=_number(self._facts["records"]) + rows.num_rows - self._context.skipped,
+            skipped=_number(self._facts["skipped"]) + skipped,
+            retrying=None,
+        )
+        reason = records.reason or self._context.reason if skipped else ""
+        return m.PutDone(effect.epoch, rows.num_rows - self._context.skipped, skipped, reason)
+
+    def _put_failed(self, effect: m.Put, error: Exception) -> m.SinkStimulus:
+        self._runner.stay_alive()
+        retriable = _is_retriable(error)
+        if retriable:
+            log.info("%s will put again: %s", self._setup.task, error)
+            self._tell(retrying=str(error))
+        return m.PutFailed(effect.epoch, retriable, str(error) if retriable else trace_of(error))
+
+    def _flush(self, effect: m.Flush) -> m.SinkStimulus:
+        try:
+            self._plugin.flush()
+        except Exception as error:
+            self._runner.stay_alive()
+            log.warning("%s: flush() failed", self._setup.task, exc_info=True)
+            return m.FlushFailed(str(error))
+        return m.Flushed()
+
+    def _stop_plugin(self, effect: m.StopPlugin) -> None:
+        try:
+            self._plugin.stop()
+        except Exception:
+            self._runner.stay_alive()
+            log.warning("%s: stop() failed", self._setup.task, exc_info=True)
+
+    # ----------------------------------------------------------------------------------------------------- facts
+
+    def _tell_lag(self) -> None:
+        if time.monotonic() < self._lag_at_s:
+            return
+        self._lag_at_s = time.monotonic() + _LAG_EVERY_S
+        reached = dict(self._reached())
+        ends = self._consumer.known_ends(tuple(sorted(reached)))
+        behind = [max(0, ends[partition] - offset) for partition, offset in reached.items() if partition in ends]
+        self._tell(lag=sum(behind) if len(behind) == len(reached) else None, positions=named(reached))
+
+    def _tell(self, **facts: object) -> None:
+        self._facts = {**self._facts, **facts}
+
+
+def _outcome(sequence: int, error: CommitError | None) -> m.SinkStimulus:
+    if error is None:
+        return m.OffsetsCommitted(sequence)
+    return m.CommitFailed(sequence, error.reason, error.not_owner)
+
+
+def _is_retriable(error: Exception) -> bool:
+    return isinstance(error, ConnectxError) and error.retriable
+
+
+def _number(fact: object) -> int:
+    assert isinstance(fact, int), "counted"
+    return fact

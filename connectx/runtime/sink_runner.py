@@ -1,0 +1,44 @@
+"""Runs one sink task: its thread, consumer and Spark session, around the pure loop of `connectx.core.sink_task`.
+
+Mirrors the thread of Kafka Connect's WorkerSinkTask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from connectx.core.messages import PrepareTask
+from connectx.core.sink_task import SinkTaskCore
+from connectx.model.ids import TopicPartition
+from connectx.runtime.runner import LoopCore, Runner, TaskWorld
+from connectx.runtime.sink_effects import SinkWorld
+from connectx.runtime.sink_setup import set_up
+from connectx.runtime.task import TaskServices
+
+if TYPE_CHECKING:
+    from connectx.connectors.plugins import Plugins
+
+
+class SinkRunner(Runner):
+    """One instance of a sink task (see `connectx.runtime.task.TaskRunner`).
+
+    Args:
+        order: the task and its configuration.
+        services: what the worker offers.
+        plugins: connector and converter classes.
+    """
+
+    def __init__(self, order: PrepareTask, services: TaskServices, plugins: Plugins) -> None:
+        super().__init__(order, services, "sink")
+        self._plugins = plugins
+
+    def set_up(self) -> tuple[LoopCore, TaskWorld, str | None]:
+        """Make the plugin, the converters, the loop; nothing is connected yet."""
+        setup = set_up(self.order, self.services, self._plugins)
+        core = SinkTaskCore(setup.loop)
+
+        def reached() -> Mapping[TopicPartition, int]:
+            return core.progress.reached
+
+        return core, SinkWorld(setup, self, reached), setup.version

@@ -1,0 +1,127 @@
+"""What a sink task is made of before it does anything: plugin, converters, and settings of its loop and clients.
+
+It decides from configurations alone; nothing here talks to Kafka or Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from connectx.connectors.api import SinkTask
+from connectx.connectors.settings import SinkSettings, sink_connector_settings
+from connectx.core.messages import PrepareTask
+from connectx.core.sink_progress import SinkTaskSettings
+from connectx.kafka.clients import ClientConfig
+from connectx.model.configdef import ConfigDef
+from connectx.model.ids import TaskId
+from connectx.model.validators import at_least
+from connectx.runtime.task import TaskServices
+
+if TYPE_CHECKING:
+    from connectx.connectors.plugins import Plugins
+    from connectx.data.converter import Converter
+
+BACKLOG_CONFIG = (
+    ConfigDef()
+    .define(
+        "backlog.records",
+        "LONG",
+        None,
+        doc="Lag in records from which on Spark reads in place of the task's consumer; -1 is never. Without it Spark "
+        "reads from 500,000 records on if converting needs Spark anyway, and never otherwise.",
+        importance="LOW",
+    )
+    .define(
+        "backlog.slice.records",
+        int,
+        200_000,
+        doc="The most records that Spark reads at a time; they are held in the worker's memory.",
+        importance="LOW",
+        validator=at_least(1),
+    )
+)
+"""Keys of sink connectors that Kafka Connect does not have."""
+
+BACKLOG_RECORDS = 500_000
+_MAX_POLL_RECORDS = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class SinkSetup:
+    """Everything that one sink task instance needs.
+
+    Attributes:
+        task_config: what the plugin's start gets.
+        settings: what the connector configures, `loop` what of it the core needs.
+        subscription: topics, or one regular expression that starts with ^.
+        backlog_always: the user asked for the backlog, whether or not converting needs Spark.
+        backlog_options: `kafka.` options of Spark's reader.
+        max_poll_records: most records of one batch.
+    """
+
+    task: TaskId
+    plugin: SinkTask
+    version: str | None
+    task_config: Mapping[str, str]
+    key_converter: Converter
+    value_converter: Converter
+    settings: SinkSettings
+    loop: SinkTaskSettings
+    consumer_config: ClientConfig
+    subscription: tuple[str, ...]
+    backlog_always: bool
+    backlog_options: Mapping[str, str]
+    max_poll_records: int
+
+
+def set_up(order: PrepareTask, services: TaskServices, plugins: Plugins) -> SinkSetup:
+    """Make the plugin and the converters, and work out the settings.
+
+    Raises:
+        ConfigError: a setting of the connector is wrong.
+        ConnectxError: a class cannot be found or made.
+    """
+    task, config, worker = order.task, order.connector_config, services.config
+    settings = sink_connector_settings(config)
+    backlog = BACKLOG_CONFIG.parse(config)
+    plugin = plugins.create_task(config)
+    assert isinstance(plugin, SinkTask), "only sink connectors are given to a sink runner"
+    wanted = backlog["backlog.records"]
+    loop = SinkTaskSettings(
+        task=task,
+        exactly_once=plugin.exactly_once,
+        offset_flush_interval_ms=worker.offset_flush_interval_ms,
+        offset_flush_timeout_ms=worker.offset_flush_timeout_ms,
+        backlog_records=None if wanted is not None and wanted < 0 else (wanted or BACKLOG_RECORDS),
+        backlog_slice_records=backlog["backlog.slice.records"],
+    )
+    consumer_config = services.clients.sink_consumer(task, config)
+    isolation = str(consumer_config.get("isolation.level", "read_committed"))
+    max_records = settings.consumer_override.get("max.poll.records") or worker.originals.get(
+        "consumer.max.poll.records"
+    )
+    return SinkSetup(
+        task=task,
+        plugin=plugin,
+        version=plugins.connector_class(config.get("connector.class") or "").version,
+        task_config={key: value for key, value in order.task_config.items() if value is not None},
+        key_converter=plugins.converter("key", config, worker),
+        value_converter=plugins.converter("value", config, worker),
+        settings=settings,
+        loop=loop,
+        consumer_config=consumer_config,
+        subscription=settings.topics or (_whole_name(settings.topics_regex or ""),),
+        backlog_always=wanted is not None,
+        backlog_options={
+            **services.clients.spark_kafka_options(task, config),
+            "kafka.isolation.level": isolation,
+        },
+        max_poll_records=int(max_records or _MAX_POLL_RECORDS),
+    )
+
+
+def _whole_name(regex: str) -> str:
+    """Java matches whole names; librdkafka takes a name that starts with ^ for an expression, and searches."""
+    return f"^({regex.removeprefix('^').removesuffix('$')})$"
