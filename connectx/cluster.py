@@ -81,8 +81,7 @@ class Cluster:
         self._closed = False
         self._kafka: EmbeddedKafka | None = None
         profile = embedded_config(given) if bootstrap_servers is None else own_kafka_config(given)
-        if bootstrap_servers is not None:
-            profile["bootstrap.servers"] = bootstrap_servers
+        profile["bootstrap.servers"] = bootstrap_servers or "127.0.0.1:0"  # the embedded one's address comes later
         self._config = WorkerConfig.parse(profile)  # before anything is started
         self._spark = SparkProvider(spark)
         self._client = RestClient(self._urls)

@@ -57,7 +57,7 @@ class TaskServices:
     spark: SparkProvider
     offsets: OffsetReader
     post: Callable[[Stimulus], None]
-    record: Callable[[Transition], None]
+    record: Callable[[Transition], object]
     pulse: Callable[[], None]
 
 

@@ -122,6 +122,10 @@ class Worker:
         self.state = WorkerState.STARTING
         self.error: str | None = None
         self._given = surroundings
+        self._unfrozen = threading.Event()
+        self._unfrozen.set()
+        self._gone = threading.Event()
+        self._shut_down = threading.Event()
         config = surroundings.config
         self._mailbox = Mailbox(f"{name}-core", self._handle, self._fail)
         self._clients = ClientConfigs(config, name, surroundings.bootstrap_servers)
@@ -130,15 +134,11 @@ class Worker:
         self._calls = Calls(name, self._clients, config.inter_worker_signature_algorithm, self.post)
         services = RestServices(config, self._clients, surroundings.plugins, self._topics, self.view)
         self._rest = RestServer(self.ask, services, config, name=name)
-        self._work = Work(self._task_services(), surroundings.plugins, lambda: self._gone.is_set())
+        self._work = Work(self._task_services(), surroundings.plugins, self._gone.is_set)
         self._core: WorkerCore | None = None
         self._view: Mapping[str, Any] = {}
         self._replies: dict[int, Future[Reply]] = {}
         self._request_ids = itertools.count(1)
-        self._unfrozen = threading.Event()
-        self._unfrozen.set()
-        self._gone = threading.Event()
-        self._shut_down = threading.Event()
         self._effects = self._effect_table()
 
     # ----------------------------------------------------------------------------------------------- life cycle
