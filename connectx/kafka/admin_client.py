@@ -21,7 +21,7 @@ from confluent_kafka import (
 from confluent_kafka import TopicPartition as Tp
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec  # type: ignore[attr-defined]
 
-from connectx.errors import KafkaRequestError
+from connectx.errors import ClientClosedError, ClientSettingError, KafkaRequestError
 from connectx.kafka.clients import ClientConfig
 from connectx.kafka.kafka_errors import is_permission_error, typed, worth_knowing
 from connectx.model.ids import TopicPartition
@@ -43,8 +43,8 @@ class TopicSpec:
 class Admin:
     """Admin calls of one worker. They block, from any thread; nothing is connected before the first.
 
-    Every call may raise KafkaUnreachableError, KafkaLoginError, KafkaPermissionError or KafkaRequestError. `timeout_s`
-    is the limit of one call.
+    Every call may raise KafkaUnreachableError, KafkaLoginError, KafkaPermissionError, KafkaRequestError or
+    ClientClosedError, the first ClientSettingError too. `timeout_s` is the limit of one call.
 
     Args:
         config: client settings (`ClientConfigs.admin`).
@@ -54,6 +54,7 @@ class Admin:
         self._config = config
         self._client: AdminClient | None = None
         self._connection_error: KafkaError | None = None
+        self._closed = False
 
     # --------------------------------------------------------------------------------------------------- topics
 
@@ -177,18 +178,30 @@ class Admin:
 
     def serve(self) -> None:
         """Take in what librdkafka has to say (its log, lost connections). Call now and then; never blocks."""
-        if self._client is not None:
-            self._client.poll(0)
+        client = self._client
+        if client is not None:
+            client.poll(0)
 
     def close(self) -> None:
-        """Let the client go."""
+        """Let the client go; later calls raise ClientClosedError."""
+        self._closed = True
         self._client = None
 
     def _rdkafka(self) -> AdminClient:
-        if self._client is None:
-            settings: dict[str, Any] = {**self._config, "error_cb": self._on_connection_error}
-            self._client = AdminClient(settings)
-        return self._client
+        client = self._client
+        if client is not None:
+            return client
+        if self._closed:
+            raise ClientClosedError("The worker has ended.")
+        settings: dict[str, Any] = {**self._config, "error_cb": self._on_connection_error}
+        try:
+            client = self._client = AdminClient(settings)
+        except KafkaException as failure:
+            raise ClientSettingError(
+                f"A Kafka client cannot be created: {failure.args[0].str()}.",
+                next_step="Correct the ssl.*, sasl.* and other client settings of the worker or the connector.",
+            ) from failure
+        return client
 
     def _on_connection_error(self, error: KafkaError) -> None:
         if worth_knowing(error):

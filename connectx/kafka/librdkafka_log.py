@@ -1,7 +1,7 @@
 """Where the log lines of librdkafka go: to Python's logging, never to the screen.
 
-librdkafka tells of every lost connection as an error. Here a lost broker is an ordinary event: whoever waits for an
-answer gets a typed error, so those lines are for debugging only.
+librdkafka tells of every lost connection and every fenced producer as an error. Here both are ordinary events: whoever
+waits for an answer gets a typed error, so those lines are for debugging only.
 """
 
 from __future__ import annotations
@@ -11,9 +11,12 @@ from typing import Final
 
 _log: Final = logging.getLogger("connectx.kafka.librdkafka")
 
-# Lost and refused connections, requests that timed out, retries, hints about settings.
+# Lost and refused connections, requests that timed out, retries, hints about settings; and producers that were fenced.
 _EXPECTED: Final = frozenset(
-    {"FAIL", "ERROR", "REQTMOUT", "CONNECT", "GETPID", "BROKERUPDATE", "CONFWARN", "TERMINATE"}
+    {
+        *("FAIL", "ERROR", "REQTMOUT", "CONNECT", "GETPID", "BROKERUPDATE", "CONFWARN", "TERMINATE"),
+        *("ADDPARTS", "TXNERR", "FATAL", "ENDTXN", "TXNSTATE"),
+    }
 )
 
 

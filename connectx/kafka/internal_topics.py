@@ -1,0 +1,223 @@
+"""The config, status and offsets topics of one worker: carries out the core's effects on them.
+
+Reads all three with one consumer and posts config and status records in order; source offsets go to the offset store.
+It decides no state: what a record means is the core's. Mirrors Kafka Connect's KafkaConfigBackingStore,
+KafkaStatusBackingStore and KafkaOffsetBackingStore over KafkaBasedLog.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from confluent_kafka import Message
+
+from connectx.core.messages import (
+    ClaimConfigWrites,
+    ConfigReadToEnd,
+    ConfigRecordRead,
+    ConfigRecordsWritten,
+    ConfigWritesClaimed,
+    InternalTopicsFailed,
+    ReadConfigToEnd,
+    StatusRecordRead,
+    Stimulus,
+    WriteConfigRecords,
+    WriteStatus,
+)
+from connectx.errors import ConnectxError
+from connectx.kafka.admin import START_S, ensure_internal_topics
+from connectx.kafka.admin_client import Admin
+from connectx.kafka.clients import ClientConfigs
+from connectx.kafka.config_producer import ConfigProducer
+from connectx.kafka.leader import LeaderProducer
+from connectx.kafka.offset_store import OffsetStore
+from connectx.kafka.status_writer import StatusWriter
+from connectx.kafka.topic_tail import TopicTail
+from connectx.model.ids import TopicPartition
+from connectx.model.status_records import TopicStatusRecord
+from connectx.model.worker_config import WorkerConfig
+from connectx.protocol.config_topic import decode_config_record, encode_config_record
+from connectx.protocol.status_topic import decode_status_record
+
+_log = logging.getLogger(__name__)
+
+_FLUSH_S: Final = 2.0
+
+InternalEffect = ReadConfigToEnd | ClaimConfigWrites | WriteConfigRecords | WriteStatus
+
+
+class InternalTopics:
+    """Threads and clients of a worker's internal topics.
+
+    Args:
+        config: the worker's settings.
+        clients: builds client settings.
+        post: takes stimuli; called from several threads, must not block.
+    """
+
+    def __init__(self, config: WorkerConfig, clients: ClientConfigs, post: Callable[[Stimulus], None]) -> None:
+        self._config = config
+        self._clients = clients
+        self._post = post
+        self._transactional = config.exactly_once_source_support.leader_is_transactional
+        self._ended = False
+        self._admin = Admin(clients.admin())
+        name, config_topic = config.group_id, config.config_topic.name
+        self._tail = TopicTail(
+            f"{name}-internal-topics",
+            clients.internal_consumer(),
+            self._admin,
+            self._on_record,
+            self._turn,
+            self._crashed,
+        )
+        self._leader = LeaderProducer(f"{name}-leader", clients.leader_producer, config_topic, self._crashed)
+        self._writer = ConfigProducer(clients.config_producer, config_topic)
+        self._statuses = StatusWriter(
+            f"{name}-statuses", clients.status_producer(), config.status_topic.name, self._crashed
+        )
+        self._offsets = OffsetStore(self._tail)
+        self._readers: dict[str, Callable[[Message], None]] = {
+            config_topic: self._on_config_record,
+            config.status_topic.name: self._on_status_record,
+            config.offset_topic.name: self._on_offset_record,
+        }
+
+    @property
+    def offsets(self) -> OffsetStore:
+        """Committed source offsets."""
+        return self._offsets
+
+    def start(self, timeout_s: float = START_S) -> None:
+        """Create missing topics, check the others, read everything to the present end and post it, then go on reading.
+
+        Raises:
+            ReadToEndError: the end was not reached in time.
+            InternalTopicError, TopicMissingError: a topic cannot be used, or cannot be created.
+            KafkaUnreachableError, KafkaLoginError, KafkaPermissionError, KafkaRequestError, ClientSettingError
+        """
+        deadline_s = time.monotonic() + timeout_s
+        counts = ensure_internal_topics(self._clients, self._config, timeout_s, self._admin)
+        partitions = [TopicPartition(topic, n) for topic in self._readers for n in range(counts[topic])]
+        self._offsets.use([p for p in partitions if p.topic == self._config.offset_topic.name])
+        at_end = threading.Event()
+        failures: list[ConnectxError] = []
+
+        def done(error: ConnectxError | None) -> None:
+            if error is not None:
+                failures.append(error)
+            at_end.set()
+
+        self._statuses.start()
+        self._leader.start()
+        self._tail.start(partitions)
+        self._tail.read_to_end(partitions, max(1.0, deadline_s - time.monotonic()), done)
+        at_end.wait()
+        if failures:
+            self.close()
+            raise failures[0]
+
+    def execute(self, effect: InternalEffect) -> None:
+        """Carry out an effect without waiting; the answer is posted. From one thread."""
+        if self._ended:
+            return
+        match effect:
+            case ReadConfigToEnd():
+                self._read_config_to_end(effect)
+            case ClaimConfigWrites():
+                self._claim(effect.request_id)
+            case WriteConfigRecords():
+                self._write_config(effect)
+            case WriteStatus():
+                self._statuses.write(effect.record)
+
+    def close(self) -> None:
+        """Send what is queued, as far as a moment allows, and close. A second call does nothing."""
+        if self._ended:
+            return
+        self._ended = True
+        self._statuses.close()
+        self._leader.close()
+        self._tail.close()
+        self._writer.close(_FLUSH_S)
+        self._admin.close()
+
+    def abandon(self) -> None:
+        """A killed worker: commit, abort and send nothing more; threads and clients end by themselves."""
+        self._ended = True
+        self._tail.abandon()
+        self._leader.abandon()
+        self._statuses.abandon()
+        self._writer.abandon()
+        self._admin.close()
+
+    # -------------------------------------------------------------------------------------------------- effects
+
+    def _read_config_to_end(self, effect: ReadConfigToEnd) -> None:
+        def done(error: ConnectxError | None) -> None:
+            self._tell(ConfigReadToEnd(effect.request_id, None if error is None else str(error)))
+
+        timeout_s = None if effect.timeout_ms is None else effect.timeout_ms / 1000
+        where = [TopicPartition(self._config.config_topic.name, 0)]
+        read_id = self._tail.expect_read(where, timeout_s, done)
+        self._writer.after_writes(lambda: self._tail.begin_read(read_id))
+
+    def _claim(self, request_id: int) -> None:
+        if not self._transactional:
+            self._tell(ConfigWritesClaimed(request_id))
+            return
+        self._leader.claim(lambda error: self._tell(ConfigWritesClaimed(request_id, error)))
+
+    def _write_config(self, effect: WriteConfigRecords) -> None:
+        records = [encode_config_record(record) for record in effect.records]
+        request_id = effect.request_id
+        if effect.privileged and self._transactional:
+            # Whatever went wrong: the producer is gone, and only a new claim shows who leads (KIP-618).
+            self._leader.write(
+                records, lambda error: self._tell(ConfigRecordsWritten(request_id, error, fenced=error is not None))
+            )
+        else:
+            self._writer.write(records, lambda error: self._tell(ConfigRecordsWritten(request_id, error)))
+
+    def _tell(self, stimulus: Stimulus) -> None:
+        if not self._ended:
+            self._post(stimulus)
+
+    # -------------------------------------------------------------------------------------- on the tail's thread
+
+    def _turn(self) -> None:
+        self._admin.serve()
+        self._writer.serve()
+
+    def _on_record(self, message: Message) -> None:
+        self._readers[str(message.topic())](message)
+
+    def _on_config_record(self, message: Message) -> None:
+        record = decode_config_record(_bytes(message.key()), _bytes(message.value()))
+        if record is None:
+            _log.warning("Record %s of the config topic is skipped: its value is not JSON.", message.offset())
+        else:
+            self._tell(ConfigRecordRead(int(message.offset() or 0), record))
+
+    def _on_status_record(self, message: Message) -> None:
+        record = decode_status_record(_bytes(message.key()), _bytes(message.value()))
+        if record is None:
+            _log.warning("Record %s of the status topic is skipped: it is not a status.", message.offset())
+            return
+        if not isinstance(record, TopicStatusRecord):
+            self._statuses.saw((_bytes(message.key()) or b"").decode(errors="replace"), record.status)
+        self._tell(StatusRecordRead(record))
+
+    def _on_offset_record(self, message: Message) -> None:
+        self._offsets.apply(_bytes(message.key()), _bytes(message.value()))
+
+    def _crashed(self, error: BaseException) -> None:
+        self._tell(InternalTopicsFailed(f"{type(error).__name__}: {error}"))
+
+
+def _bytes(data: str | bytes | None) -> bytes | None:
+    return data.encode() if isinstance(data, str) else data

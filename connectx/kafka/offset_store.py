@@ -1,0 +1,117 @@
+"""Committed source offsets: the worker's view of the offsets topic, in memory.
+
+Fed with every record of the topic; a read first waits for the topic's present end, so that it sees whatever was
+committed before it began. It never writes. Mirrors Kafka Connect's KafkaOffsetBackingStore and
+OffsetStorageReaderImpl.
+
+A connector's own offsets topic (`offsets.storage.topic`) would be one more store of this kind with a tail of its own.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Sequence
+from typing import Final
+
+from connectx.connectors.api import SourceOffset, SourcePartition
+from connectx.errors import ClientClosedError, ConnectxError, MalformedDataError
+from connectx.kafka.topic_tail import TopicTail
+from connectx.model.ids import TopicPartition
+from connectx.protocol.offsets_topic import decode_offset_key, decode_offset_value, encode_offset_key
+
+_log = logging.getLogger(__name__)
+
+# An open transaction in the topic holds readers back; it ends at the latest after transaction.timeout.ms (60 s).
+READ_S: Final = 90.0
+_LOOK_S: Final = 0.1
+
+
+class OffsetStore:
+    """Offsets by the exact bytes of their keys, so the order of a partition's properties matters.
+
+    Args:
+        tail: reads the topic.
+    """
+
+    def __init__(self, tail: TopicTail) -> None:
+        self._tail = tail
+        self._partitions: tuple[TopicPartition, ...] = ()
+        self._values: dict[bytes, bytes] = {}
+        self._keys: dict[str, dict[bytes, SourcePartition]] = {}
+
+    def use(self, partitions: Sequence[TopicPartition]) -> None:
+        """The partitions of the topic, before anything is read."""
+        self._partitions = tuple(partitions)
+
+    def apply(self, key: bytes | None, value: bytes | None) -> None:
+        """Take in one record; on the tail's thread."""
+        known = decode_offset_key(key)
+        if key is None or known is None:
+            _log.warning("A record of the offsets topic is skipped: its key is not a connector and a source partition.")
+            return
+        connector, partition = known
+        if value is None or value == b"null":
+            self._values.pop(key, None)
+            self._keys.get(connector, {}).pop(key, None)
+        else:
+            self._values[key] = value
+            self._keys.setdefault(connector, {})[key] = partition
+
+    def read(
+        self,
+        connector: str,
+        partitions: Sequence[SourcePartition],
+        *,
+        timeout_s: float = READ_S,
+        cancel: threading.Event | None = None,
+    ) -> list[SourceOffset | None]:
+        """Read the topic to its end, then look up; None where nothing is committed. Blocks.
+
+        Raises:
+            ReadToEndError: the end was not reached in time, for example because a transaction stayed open.
+            ClientClosedError: `cancel` was set, or the worker has ended.
+            MalformedDataError: a partition is not a flat map of primitive values, or a committed offset is not one.
+        """
+        keys = [encode_offset_key(connector, partition) for partition in partitions]
+        self._refresh(timeout_s, cancel)
+        return [self._offset(key) for key in keys]
+
+    def connector_offsets(
+        self, connector: str, *, timeout_s: float = READ_S, cancel: threading.Event | None = None
+    ) -> list[tuple[SourcePartition, SourceOffset]]:
+        """All committed offsets of a connector, in the order of their first commit. Blocks; raises as `read`."""
+        self._refresh(timeout_s, cancel)
+        found = []
+        for key, partition in list(self._keys.get(connector, {}).items()):
+            offset = self._offset(key)
+            if offset is not None:
+                found.append((partition, offset))
+        return found
+
+    def partitions(self, connector: str) -> list[SourcePartition]:
+        """Source partitions with a committed offset, as known now. Never blocks."""
+        return list(self._keys.get(connector, {}).values())
+
+    def _offset(self, key: bytes) -> SourceOffset | None:
+        value = self._values.get(key)
+        try:
+            return None if value is None else decode_offset_value(value)
+        except MalformedDataError as error:
+            raise MalformedDataError(f"a record with the key {key.decode(errors='replace')}", error.message) from error
+
+    def _refresh(self, timeout_s: float, cancel: threading.Event | None) -> None:
+        ended = threading.Event()
+        outcome: list[ConnectxError | None] = []
+
+        def done(error: ConnectxError | None) -> None:
+            outcome.append(error)
+            ended.set()
+
+        read_id = self._tail.read_to_end(self._partitions, timeout_s, done)
+        while not ended.wait(_LOOK_S):
+            if cancel is not None and cancel.is_set():
+                self._tail.cancel(read_id)
+                raise ClientClosedError("Reading source offsets was given up, because the task was stopped.")
+        if outcome[0] is not None:
+            raise outcome[0]
