@@ -158,9 +158,8 @@ class Cluster:
         transition = Transition(EventKind.FAULT_INJECTED, cause="a newcomer", data={"fault": "add_worker"})
         self.events.append(transition, live.name)
         live.start()
-        worker = self.workers[live.name]
-        self._wait_stable([worker], timeout)
-        return worker
+        self.wait_stable(timeout)
+        return self.workers[live.name]
 
     def kill(self, worker: str) -> None:
         """Kill a worker: no goodbye, no commit."""

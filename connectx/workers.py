@@ -53,12 +53,12 @@ class Worker:
 
     @property
     def tasks(self) -> list[str]:
-        """Tasks assigned to it, as it knows, like "orders-0"."""
+        """Tasks assigned to it, as it knows, like "orders-0"; none once it has ended."""
         return [str(TaskId(task["connector"], task["task"])) for task in self.view.get("tasks", [])]
 
     @property
     def connectors(self) -> list[str]:
-        """Connectors assigned to it, as it knows."""
+        """Connectors assigned to it, as it knows; none once it has ended."""
         return list(self.view.get("connectors", []))
 
     @property
@@ -80,8 +80,11 @@ class Worker:
 
     @property
     def view(self) -> Mapping[str, Any]:
-        """Its place in the group as its core last said: state, generation, leader, connectors, tasks, config_offset."""
-        return self._live.view()
+        """Its place in the group as its core last said: state, generation, leader, connectors, tasks, config_offset.
+
+        Empty once it has ended.
+        """
+        return self._live.view() if self._live.alive else {}
 
     # --------------------------------------------------------------------------------------------------- faults
 
