@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from connectx.connectors.api import RetriableError, Slice, SourceOffset, SourcePartition
 from connectx.core.source_messages import (
     AbortTransaction,
+    AwaitCommand,
     BeginTransaction,
     CloseProducer,
     CommitTransaction,
@@ -126,6 +127,7 @@ class SourceEffects:
         self._slices = 0
         self.facts: Mapping[str, object] = {"records": 0, "bytes": 0, "slices": 0, "commits": 0, "source_offset": None}
         self._handlers: dict[type, Callable[[Any], SourceStimulus | None]] = {
+            AwaitCommand: lambda effect: None,
             StartPlugin: self._start_plugin,
             ReadOffsets: self._read_offsets,
             Poll: self._poll,

@@ -65,6 +65,12 @@ def set_up(order: PrepareTask, services: TaskServices, plugins: Plugins) -> Sour
             ["Invalid value connector for configuration transaction.boundary: slices cannot define transactions"],
             next_step="Use transaction.boundary=poll or interval.",
         )
+    if settings.offsets_topic not in (None, worker.offset_topic.name):
+        raise ConfigError(
+            [f"Invalid value {settings.offsets_topic} for configuration offsets.storage.topic: connectors cannot have "
+             "an offsets topic of their own"],
+            next_step=f"Leave it out: offsets go to {worker.offset_topic.name}, the topic of the worker.",
+        )  # fmt: skip
     plugin = plugins.create_task(config)
     assert isinstance(plugin, SourceTask), "only source connectors are given to a source runner"
     loop = SourceTaskSettings(
@@ -86,7 +92,7 @@ def set_up(order: PrepareTask, services: TaskServices, plugins: Plugins) -> Sour
         value_converter=plugins.converter("value", config, worker),
         settings=settings,
         loop=loop,
-        offsets_topic=settings.offsets_topic or worker.offset_topic.name,
+        offsets_topic=worker.offset_topic.name,
         creates_topics=worker.topic_creation_enable,
         producer_config=services.clients.source_task_producer(task, config, order.exactly_once),
         admin_config=services.clients.admin(task.connector, config, admin_id),

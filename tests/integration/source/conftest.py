@@ -72,7 +72,7 @@ def read_all(bootstrap_servers: str, topic: str, *, isolation: str = "read_commi
         found: list[Any] = []
         left = len(partitions)
         while left:
-            for message in consumer.consume(10_000, 10.0):
+            for message in consumer.consume(10_000, 0.1):
                 if message.error():
                     left -= 1
                 else:

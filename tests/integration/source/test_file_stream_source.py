@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from connectx.core.messages import TaskFailed, TaskStateReached, TopicUsed
+from connectx.core.messages import TopicUsed
 from connectx.model.events import EventKind
-from tests.integration.source.conftest import Place, until
+from tests.integration.source.conftest import Place
 
 
 def config(path: Path, topic: str, **more: str) -> dict[str, str]:
