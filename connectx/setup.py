@@ -18,7 +18,7 @@ from connectx.jvm import jars
 from connectx.jvm.cache import cache_dir
 from connectx.jvm.java import JavaHome, find_java
 from connectx.jvm.progress import Progress, silent, terminal_progress
-from connectx.kafka import embedded
+from connectx.kafka import embedded, node
 from connectx.spark import launcher, sessions
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def prepare(progress: Progress = silent, java: JavaHome | None = None) -> None:
     kafka_jars = jars.fetch(jars.KAFKA, java, progress)
     spark_jars = launcher.class_path(jars.fetch(jars.SPARK_KAFKA, java, progress))
     with FileLock(cache_dir() / "archives.lock"):
-        if not embedded.archive_path(java, kafka_jars).exists():
+        if not node.archive_path(java, kafka_jars).exists():
             progress("Making Kafka start fast", 0, 1)
             embedded.make_archive(java, kafka_jars)
             progress("Making Kafka start fast", 1, 1)

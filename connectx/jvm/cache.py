@@ -19,6 +19,8 @@ from platformdirs import user_cache_path
 
 from connectx.errors import DiskFullError
 
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
 
 def cache_dir() -> Path:
     """The per-user cache folder, made when missing."""
@@ -36,7 +38,12 @@ def require_free(path: Path, needed_bytes: int, setting: str) -> None:
 
 def is_disk_full(error: OSError) -> bool:
     """Whether `error` says that no more can be written (disk, quota or file size limit)."""
-    return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    return error.errno in DISK_FULL
+
+
+def says_disk_full(text: str) -> bool:
+    """Whether the output of another program says the same."""
+    return any(os.strerror(number) in text for number in DISK_FULL)
 
 
 class OwnedDir:

