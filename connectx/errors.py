@@ -628,3 +628,18 @@ class DatabasePermissionError(DatabaseError):
     """The database refuses the login, or lacks a privilege for it."""
 
     code = "database-permission"
+
+
+# ------------------------------------------------------------------------------------------------ demo
+
+
+class DemoError(ConnectxError):
+    """The demo cannot go on; the message says where it stands."""
+
+    code = "demo"
+
+
+class DemoDataError(DemoError):
+    """The demo's input is not there."""
+
+    code = "demo-data"

