@@ -117,10 +117,15 @@ class SourceTaskCore:
     committed_ms: int = 0
     failure: EffectFailed | None = None
 
+    @property
+    def ended(self) -> bool:
+        """True when nothing is accepted any more."""
+        return self.phase is Phase.ENDED
+
     def handle(self, stimulus: SourceStimulus, now_ms: int) -> SourceStep:
         """Take one fact; return what changed and what to do now."""
         step = SourceStep()
-        if self.phase is Phase.ENDED:
+        if self.ended:
             return step
         if isinstance(stimulus, SourceRequest):
             self._on_request(stimulus, step)

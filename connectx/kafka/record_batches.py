@@ -33,9 +33,11 @@ class Records:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of keys and values, about."""
+        """Bytes of keys and values."""
+        import pyarrow.compute as pc
+
         names = [name for name in ("key", "value") if name in self.rows.column_names]
-        return int(self.rows.select(names).nbytes)
+        return sum(pc.sum(pc.binary_length(self.rows.column(name))).as_py() or 0 for name in names)
 
     def messages(self, start: int, count: int) -> list[dict[str, Any]]:
         """Messages of a range of rows: for produce_batch when plain, else keyword arguments of produce."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Mapping
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol
@@ -16,6 +17,7 @@ from typing import Any, Protocol
 from connectx.core.messages import (
     BeginTask,
     CancelTask,
+    InitTaskProducer,
     PrepareTask,
     SetTaskTargetState,
     StopTask,
@@ -88,6 +90,7 @@ class Runner:
         self.services = services
         self._name = f"{kind} task {order.task}"
         self._commands: SimpleQueue[TaskEffect | None] = SimpleQueue()
+        self._taken: deque[TaskEffect | None] = deque()
         self._killed = False
         self._cancelled = False
         self._ended = False
@@ -96,6 +99,10 @@ class Runner:
         self._world: TaskWorld | None = None
         self._topics: set[str] = set()
         self._thread = threading.Thread(target=self._run, name=f"{kind}-task-{order.task}", daemon=True)
+
+    def init_producer(self) -> bool:
+        """Carry out InitTaskProducer, which only exactly-once source tasks get; False when the task has failed."""
+        raise TypeError(f"{type(self).__name__} must define init_producer")
 
     def set_up(self) -> tuple[LoopCore, TaskWorld, str | None]:
         """The loop, its world and the plugin's version; raises what makes the task fail before it begins."""
@@ -152,7 +159,18 @@ class Runner:
     @property
     def has_command(self) -> bool:
         """True when an order of the worker waits to be taken."""
-        return not self._commands.empty()
+        return bool(self._taken) or not self._commands.empty()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Sleep until an order of the worker comes (True) or the time is over (False)."""
+        if not self._taken:
+            try:
+                self._taken.append(self._commands.get(timeout=timeout_s))
+            except Empty:
+                self.stay_alive()
+                return False
+        self.stay_alive()
+        return True
 
     def topic_used(self, topic: str) -> None:
         """Tell the worker of a topic, once (KIP-558)."""
@@ -176,7 +194,7 @@ class Runner:
             log.debug("The %s ended with its worker", self._name)
         except BaseException as error:  # an invariant of this program is broken: the task has to say so
             log.exception("The %s has failed", self._name)
-            self._post_failure(trace_of(error))
+            self.post_failure(trace_of(error))
         finally:
             if self._world is not None:
                 self._world.release()
@@ -187,7 +205,7 @@ class Runner:
         try:
             self._core, self._world, version = self.set_up()
         except Exception as error:
-            self._post_failure(trace_of(error))
+            self.post_failure(trace_of(error))
             return False
         self.services.post(TaskPrepared(self.order.task, self.order.instance, version))
         return True
@@ -204,6 +222,9 @@ class Runner:
                     self._paused = target_state is TargetState.PAUSED
                 case StopTask() | CancelTask():
                     self._loop(_request_of(command))
+                case InitTaskProducer():
+                    if not self.init_producer():
+                        return
 
     def _loop(self, stimulus: Any) -> None:
         """Handle, carry out, feed back, until the core has ended; requests go in before the answer to an effect."""
@@ -238,7 +259,7 @@ class Runner:
             case ReportState(paused):
                 self.services.post(TaskStateReached(order.task, order.instance, paused))
             case ReportFailed(error, fenced):
-                self._post_failure(error, fenced=fenced)
+                self.post_failure(error, fenced=fenced)
             case ReportStopped():
                 self.services.post(TaskStopped(order.task, order.instance))
             case _:
@@ -253,7 +274,7 @@ class Runner:
 
     def _next_command(self) -> TaskEffect:
         while True:
-            command = self._commands.get()
+            command = self._taken.popleft() if self._taken else self._commands.get()
             self.stay_alive()
             if command is not None:
                 return command
@@ -261,7 +282,7 @@ class Runner:
     def _waiting_request(self) -> Any:
         """The next request if one has come meanwhile."""
         try:
-            command = self._commands.get_nowait()
+            command = self._taken.popleft() if self._taken else self._commands.get_nowait()
         except Empty:
             return None
         self.stay_alive()
@@ -271,13 +292,14 @@ class Runner:
         """A stop that came when the thread had ended, or was about to, is answered all the same."""
         while True:
             try:
-                command = self._commands.get_nowait()
+                command = self._taken.popleft() if self._taken else self._commands.get_nowait()
             except Empty:
                 return
             if isinstance(command, StopTask | CancelTask) and not self._killed:
                 self.services.post(TaskStopped(self.order.task, self.order.instance))
 
-    def _post_failure(self, trace: str, *, fenced: bool = False) -> None:
+    def post_failure(self, trace: str, *, fenced: bool = False) -> None:
+        """Tell the worker that the task failed."""
         self.services.post(TaskFailed(self.order.task, self.order.instance, trace, fenced))
 
 

@@ -61,9 +61,9 @@ from connectx.model.ids import TaskId
 from connectx.protocol.offsets_topic import encode_offset_key, encode_offset_value
 from connectx.runtime.connector_host import trace_of
 from connectx.runtime.mailbox import now_ms
+from connectx.runtime.runner import Runner, TaskCancelled
 from connectx.runtime.source_setup import SourceSetup
 from connectx.runtime.source_topics import SourceTopics
-from connectx.runtime.task import TaskServices
 from connectx.spark.slices import TaskSpark, is_spark_error, spark_job_error
 
 if TYPE_CHECKING:
@@ -82,37 +82,22 @@ _KINDS: tuple[tuple[type[Exception], FailureKind], ...] = (
 )
 
 
-class TaskCancelled(Exception):
-    """Ends a call that blocks, because the task was cancelled; never leaves this layer."""
-
-
-class SourceEffects:
+class SourceWorld:
     """The outside world of one source task, used by its thread only, but for `unblock` and `facts`.
 
     Args:
         setup: plugin, converters, settings.
-        services: what the worker offers.
-        checkpoint: stands still while the worker is frozen; raises WorkerGone or TaskCancelled.
-        wait: sleeps that many seconds; True when a command came.
-        topic_used: told of each topic once.
+        runner: the task's thread.
     """
 
-    def __init__(
-        self,
-        setup: SourceSetup,
-        services: TaskServices,
-        checkpoint: Callable[[], None],
-        wait: Callable[[float], bool],
-        topic_used: Callable[[str], None],
-    ) -> None:
+    def __init__(self, setup: SourceSetup, runner: Runner) -> None:
         self._setup = setup
-        self._services = services
-        self._checkpoint = checkpoint
-        self._spark = TaskSpark(services.spark, SESSION_SETTINGS)
-        self._context = _Context(setup.task, services, wait)
+        self._runner = runner
+        self._spark = TaskSpark(runner.services.spark, SESSION_SETTINGS)
+        self._context = _Context(setup.task, runner)
         self._producer = TaskProducer(
             setup.producer_config,
-            checkpoint=checkpoint,
+            checkpoint=runner.checkpoint,
             tolerate_refused=setup.settings.errors.tolerate_all and not setup.loop.exactly_once,
         )
         self._topics = SourceTopics(
@@ -120,12 +105,12 @@ class SourceEffects:
             create=setup.creates_topics,
             offsets_topic=setup.offsets_topic,
             admin=Admin(setup.admin_config),
-            checkpoint=checkpoint,
-            used=topic_used,
+            checkpoint=runner.checkpoint,
+            used=runner.topic_used,
         )
         self._at_hand: tuple[Slice, pa.Table] | None = None
         self._slices = 0
-        self.facts: Mapping[str, object] = {"records": 0, "bytes": 0, "slices": 0, "commits": 0, "source_offset": None}
+        self._facts: Mapping[str, Any] = {"records": 0, "bytes": 0, "slices": 0, "commits": 0, "source_offset": None}
         self._handlers: dict[type, Callable[[Any], SourceStimulus | None]] = {
             AwaitCommand: lambda effect: None,
             StartPlugin: self._start_plugin,
@@ -156,9 +141,13 @@ class SourceEffects:
         except TaskCancelled:
             return EffectFailed("the task was cancelled")
         except Exception as error:
-            self._end_if_gone()
+            self._runner.stay_alive()
             kind = next((kind for cls, kind in _KINDS if isinstance(error, cls)), FailureKind.FATAL)
             return EffectFailed(trace_of(error), kind)
+
+    def facts(self) -> Mapping[str, object]:
+        """Records, bytes and slices sent, commits, source offset, how long the last poll took."""
+        return self._facts
 
     def unblock(self) -> None:
         """From another thread: end what the task's thread waits for in Kafka or Spark."""
@@ -195,7 +184,7 @@ class SourceEffects:
             log.info("%s will poll again: %s", self._setup.task, error)
             return PollFailed(str(error), retriable=True)
         except Exception as error:
-            self._end_if_gone()
+            self._runner.stay_alive()
             shown = spark_job_error(error, f"{self._setup.task} polled") if is_spark_error(error) else error
             shown.__cause__ = shown.__cause__ or (error if shown is not error else None)
             return PollFailed(trace_of(shown), retriable=False)
@@ -215,7 +204,7 @@ class SourceEffects:
             log.warning("A slice of %s was skipped: %s", setup.task, error)
             return self._polled(polled, 0, polled.rows_read or _count(polled), str(error))
         except Exception as error:
-            self._end_if_gone()
+            self._runner.stay_alive()
             if not is_spark_error(error):
                 raise
             raise setup.plugin.explain(self._spark.lazy(), error) or spark_job_error(
@@ -262,10 +251,9 @@ class SourceEffects:
         self._at_hand = None
         self._topics.ensure(_topics_of(polled, records))
         sent_bytes = self._producer.send(records, polled.topic)
-        facts = self.facts
         self._tell(
-            records=_number(facts["records"]) + records.num_rows,
-            bytes=_number(facts["bytes"]) + sent_bytes,
+            records=self._facts["records"] + records.num_rows,
+            bytes=self._facts["bytes"] + sent_bytes,
             slices=effect.slice_number,
             source_offset=dict(polled.offset),
         )
@@ -284,14 +272,14 @@ class SourceEffects:
     def _commit_transaction(self, effect: CommitTransaction) -> SourceStimulus:
         if not self._producer.commit(_COMMIT_S):
             return CommitUndecided()
-        self._tell(commits=_number(self.facts["commits"]) + 1)
+        self._tell(commits=self._facts["commits"] + 1)
         return TransactionCommitted()
 
     def _abort_transaction(self, effect: AbortTransaction) -> SourceStimulus:
         try:
             self._producer.abort(_ABORT_S)
         except Exception as error:
-            self._end_if_gone()
+            self._runner.stay_alive()
             return TransactionAborted(str(error))
         return TransactionAborted()
 
@@ -302,7 +290,7 @@ class SourceEffects:
         self._send_offsets(effect.offsets)
         if not self._producer.flush(max(0, end_ms - now_ms()) / 1000):
             return OffsetsFlushFailed("the source offsets were not acknowledged within offset.flush.timeout.ms")
-        self._tell(commits=_number(self.facts["commits"]) + 1)
+        self._tell(commits=self._facts["commits"] + 1)
         return OffsetsFlushed(self._producer.take_refused())
 
     def _close_producer(self, effect: CloseProducer) -> None:
@@ -313,24 +301,16 @@ class SourceEffects:
 
     # --------------------------------------------------------------------------------------------------- helpers
 
-    def _end_if_gone(self) -> None:
-        """A killed worker's calls fail in many ways; none of them is the task's failure."""
-        try:
-            self._checkpoint()
-        except TaskCancelled:
-            log.debug("%s was cancelled", self._setup.task)
-
     def _tell(self, **facts: object) -> None:
-        self.facts = {**self.facts, **facts}
+        self._facts = {**self._facts, **facts}
 
 
 class _Context:
     """SourceTaskContext of one task. `until_ms` ends waiting early; None: never."""
 
-    def __init__(self, task: TaskId, services: TaskServices, wait: Callable[[float], bool]) -> None:
+    def __init__(self, task: TaskId, runner: Runner) -> None:
         self._task = task
-        self._services = services
-        self._wait = wait
+        self._runner = runner
         self._offsets: dict[str, SourceOffset | None] = {}
         self.until_ms: int | None = None
 
@@ -341,7 +321,7 @@ class _Context:
     def offset(self, partition: SourcePartition) -> SourceOffset | None:
         key = json.dumps(dict(partition))
         if key not in self._offsets:
-            self._offsets[key] = self._services.offsets.read(self._task.connector, [dict(partition)])[0]
+            self._offsets[key] = self._runner.services.offsets.read(self._task.connector, [dict(partition)])[0]
         return self._offsets[key]
 
     def remember(self, partition: SourcePartition, offset: SourceOffset) -> None:
@@ -349,7 +329,11 @@ class _Context:
 
     def wait(self, timeout_ms: int) -> bool:
         left_ms = timeout_ms if self.until_ms is None else min(timeout_ms, self.until_ms - now_ms())
-        return left_ms <= 0 or self._wait(left_ms / 1000) or (self.until_ms is not None and now_ms() >= self.until_ms)
+        return (
+            left_ms <= 0
+            or self._runner.wait(left_ms / 1000)
+            or (self.until_ms is not None and now_ms() >= self.until_ms)
+        )
 
 
 def _topics_of(polled: Slice, records: pa.Table) -> list[str]:
@@ -361,8 +345,3 @@ def _topics_of(polled: Slice, records: pa.Table) -> list[str]:
 def _count(polled: Slice) -> int:
     count: Any = getattr(polled.rows, "num_rows", None)
     return int(polled.rows.count() if count is None else count)
-
-
-def _number(fact: object) -> int:
-    assert isinstance(fact, int), "counted"
-    return fact
