@@ -298,7 +298,7 @@ class Cluster:
                         f"The group {self._config.group_id!r} did not become stable within {timeout_s:g} s.",
                         next_step="See cluster.events for what the workers wait for.",
                     )
-                news.get(min(left_s, 0.5))
+                news.get(min(left_s, 0.05))
 
     def _urls(self) -> list[str]:
         self._check_open()

@@ -274,8 +274,7 @@ class Worker:
             self._given.record(transition, self.name)
         for effect in step.effects:
             self._effects[type(effect)](effect)
-        if step.transitions:
-            self._view = worker_view(self._core.context)
+        self._view = worker_view(self._core.context)
 
     def _effect_table(self) -> dict[type, Callable[[Any], None]]:
         group, topics, work, calls = self._group.execute, self._topics.execute, self._work, self._calls
