@@ -53,6 +53,7 @@ _ASSIGNORS: Final = {
 }
 _UNKNOWN: Final = "No such configuration property"
 _OUTSIDE: Final = re.compile(r"value \S+ is outside allowed range (-?\d+)\.\.(-?\d+)")
+_WANTS_OBJECT: Final = "requires a callable"  # a name that means an object to confluent-kafka, and no setting
 _NEVER_A_KEY: Final = "connectx.never.a.key"
 _JAAS: Final = re.compile(r"\s*([\w.$]+)\s+\w+\s*(.*?);?\s*", re.DOTALL)
 _JAAS_OPTION: Final = re.compile(r'([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;]+))')
@@ -127,8 +128,10 @@ def _ask_librdkafka(key: str, value: str) -> str:
         Producer({key: value, _NEVER_A_KEY: ""})
     except KafkaException as error:
         text = str(error.args[0].str())
+        if _WANTS_OBJECT in text:
+            return _UNKNOWN
         return "" if _NEVER_A_KEY in text else text
-    except (AttributeError, TypeError, ValueError):  # a name that means an object to confluent-kafka, not a setting
+    except (AttributeError, TypeError, ValueError):  # likewise
         return _UNKNOWN
     return ""
 
