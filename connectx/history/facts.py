@@ -5,6 +5,7 @@ The text and HTML forms are made of these. They say what the events show, not wh
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -105,14 +106,19 @@ def facts(events: Iterable[Event]) -> Facts:
 
 
 def worker_states(events: Iterable[Event]) -> dict[str, WorkerState]:
-    """Worker name to its state after the last event, in the order of first appearance."""
+    """Worker name to its state after the last event, sorted by name, worker-2 before worker-10."""
     states: dict[str, WorkerState] = {}
     for event in events:
         if event.worker is None:
             continue
         before = states.setdefault(event.worker, WorkerState.STARTING)
         states[event.worker] = _next_state(before, event)
-    return states
+    return {name: states[name] for name in sorted(states, key=_natural)}
+
+
+def _natural(name: str) -> tuple[tuple[int, str], ...]:
+    """Numbers within a name count as numbers."""
+    return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name))
 
 
 def _next_state(before: WorkerState, event: Event) -> WorkerState:

@@ -109,7 +109,9 @@ def _aftermath(failover: Failover) -> Iterator[str]:
         after = duration(failover.ended_ms - failover.time_ms)
         kept = f" and kept {listing(failover.kept)}" if failover.kept else ""
         yield f"{failover.worker} {_ENDS[failover.fault]} after {after}{kept}"
-    if failover.zombie_ms >= 100:
+    if failover.fault == "kill" and failover.zombie_ms >= 100:
+        yield f"its threads ended {duration(failover.zombie_ms)} after the kill"
+    elif failover.zombie_ms >= 100:
         yield f"{failover.worker} went on as a zombie for {duration(failover.zombie_ms)}"
     for event in failover.aborted:
         records = event.data.get("records")

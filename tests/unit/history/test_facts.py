@@ -64,6 +64,12 @@ def test_a_stopped_a_failed_and_a_new_worker() -> None:
     assert [worker.state.value for worker in facts(history.events).workers] == ["up", "failed", "stopped", "starting"]
 
 
+def test_workers_are_sorted_by_name_and_number() -> None:
+    names = ["worker-10", "worker-2", "b", "worker-1", "10.0.0.1:8083", "a"]
+    shown = [worker.name for worker in facts(History().started(*names).events).workers]
+    assert shown == ["10.0.0.1:8083", "a", "b", "worker-1", "worker-2", "worker-10"]
+
+
 def test_no_events_no_facts() -> None:
     now = facts([])
     assert (now.generation, now.leader, now.workers, now.tasks) == (None, None, (), ())

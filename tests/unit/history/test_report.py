@@ -90,7 +90,7 @@ def test_the_figure_draws_what_the_svg_draws() -> None:
         "orders-warehouse-replica-eu",
         "audit",
     ]
-    assert figure.layout.yaxis.ticktext[0] == "worker-1"
+    assert figure.layout.yaxis.ticktext[1] == "worker-1"
     assert len(figure.layout.shapes) == 4
 
 

@@ -28,7 +28,7 @@ def test_kill_of_a_source_task() -> None:
     assert told(kill_of_source()) == [
         "worker-2 was killed while it ran flights-in-0; the group went on without it after 3.0 s, generation 3; its "
         "work waited up to 3.0 s for its return; flights-in-0 moved to worker-3 (generation 4), epoch 0 to 1, and ran "
-        "6.6 s after the kill; worker-2 went on as a zombie for 0.4 s"
+        "6.6 s after the kill; its threads ended 0.4 s after the kill"
     ]
 
 
