@@ -2,18 +2,41 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as Tp
 
+from connectx.connectors.api import SourceOffset, SourcePartition
+from connectx.connectors.plugins import Plugins
+from connectx.core.messages import (
+    BeginTask,
+    PrepareTask,
+    SetTaskTargetState,
+    Stimulus,
+    StopTask,
+    TaskFailed,
+    TaskStateReached,
+    TaskStopped,
+)
+from connectx.kafka.clients import ClientConfigs
 from connectx.kafka.embedded import EmbeddedKafka
 from connectx.kafka.librdkafka_log import LibrdkafkaLog
 from connectx.kafka.sink_consumer import CommitError, FetchedRecords, SinkConsumer
-from connectx.model.ids import TopicPartition
+from connectx.model.events import EventKind, Transition
+from connectx.model.ids import TaskId, TopicPartition
+from connectx.model.states import TargetState
+from connectx.model.worker_config import WorkerConfig, embedded_config
+from connectx.runtime.sink_runner import SinkRunner
+from connectx.runtime.task import TaskServices, WorkerGone
+
+if TYPE_CHECKING:
+    from connectx.spark.sessions import SparkProvider
 
 
 class Member:
@@ -132,3 +155,121 @@ def member(kafka: EmbeddedKafka) -> Iterator[Callable[..., Member]]:
     yield join
     for each in members:
         each.consumer.close()
+
+
+# -------------------------------------------------------------------------------------------------- whole tasks
+
+
+@dataclass
+class Task:
+    """One runner and what it told its worker."""
+
+    runner: SinkRunner
+    order: PrepareTask
+    stimuli: list[Stimulus] = field(default_factory=list)
+    transitions: list[Transition] = field(default_factory=list)
+    unfrozen: threading.Event = field(default_factory=threading.Event)
+    is_killed: bool = False
+
+    def said(self, kind: type[Any]) -> Any:
+        """Wait until it has said something of that kind; the last of these. A failure ends the wait."""
+        found: list[Stimulus] = []
+
+        def has_said() -> bool:
+            found[:] = [stimulus for stimulus in self.stimuli if isinstance(stimulus, kind)]
+            failed = [stimulus for stimulus in self.stimuli if isinstance(stimulus, TaskFailed)]
+            assert kind is TaskFailed or not failed, failed[0].trace
+            return bool(found)
+
+        until(has_said, 60.0)
+        return found[-1]
+
+    def recorded(self, kind: EventKind) -> list[Transition]:
+        return [transition for transition in self.transitions if transition.kind is kind]
+
+    def begin(self) -> Task:
+        """Begin, and wait until it runs."""
+        self.runner.start()
+        self.runner.execute(BeginTask(self.order.task, self.order.instance))
+        self.said(TaskStateReached)
+        return self
+
+    def failure(self) -> str:
+        """Wait for its failure; the trace."""
+        trace = self.said(TaskFailed).trace
+        assert self.runner.join(60.0)
+        assert isinstance(trace, str)
+        return trace
+
+    def set_state(self, state: TargetState) -> None:
+        self.runner.execute(SetTaskTargetState(self.order.task, self.order.instance, state))
+
+    def stop(self) -> None:
+        self.runner.execute(StopTask(self.order.task, self.order.instance))
+        self.said(TaskStopped)
+        assert self.runner.join(60.0)
+
+    def kill(self) -> None:
+        """What a worker does when it is killed."""
+        self.is_killed = True
+        self.unfrozen.set()
+        self.runner.kill()
+
+    def pulse(self) -> None:
+        self.unfrozen.wait()
+        if self.is_killed:
+            raise WorkerGone
+
+
+WORKER = {
+    "offset.flush.interval.ms": "500",
+    "key.converter": "org.apache.kafka.connect.storage.StringConverter",
+    "value.converter": "org.apache.kafka.connect.storage.StringConverter",
+}
+
+
+@pytest.fixture
+def sink_task(kafka: EmbeddedKafka, spark_provider: SparkProvider) -> Iterator[Callable[..., Task]]:
+    """`sink_task(name, config, task=0, worker="worker-1", **worker_settings)` makes a task that is not begun yet."""
+    tasks: list[Task] = []
+    plugins = Plugins()
+
+    def make(name: str, config: Mapping[str, Any], task: int = 0, worker: str = "worker-1") -> Task:
+        given = {key: plugins.as_text(value) for key, value in {"name": name, **config}.items()}
+        worker_config = WorkerConfig.parse(embedded_config({"bootstrap.servers": kafka.bootstrap_servers, **WORKER}))
+        order = PrepareTask(
+            task=TaskId(name, task),
+            instance=len(tasks) + 1,
+            connector_config=given,
+            task_config=given,
+            target_state=TargetState.STARTED,
+            generation=1,
+            exactly_once=False,
+        )
+        services = TaskServices(
+            worker=worker,
+            config=worker_config,
+            clients=ClientConfigs(worker_config, worker),
+            spark=spark_provider,
+            offsets=NoOffsets(),
+            post=lambda stimulus: made.stimuli.append(stimulus),  # noqa: PLW0108
+            record=lambda transition: made.transitions.append(transition),  # noqa: PLW0108
+            pulse=lambda: made.pulse(),  # noqa: PLW0108
+        )
+        made = Task(SinkRunner(order, services, plugins), order)
+        made.unfrozen.set()
+        tasks.append(made)
+        return made
+
+    yield make
+    for each in tasks:
+        each.kill()
+    for each in tasks:
+        assert each.runner.join(60.0) or not each.stimuli
+
+
+class NoOffsets:
+    """Sink tasks read no source offsets."""
+
+    def read(self, connector: str, partitions: list[SourcePartition]) -> list[SourceOffset | None]:
+        raise AssertionError("a sink task asked for source offsets")
