@@ -125,7 +125,7 @@ class Generator(SourceConnector):
                 return most
             now_s = time.monotonic()
             if self._paced_from is None or now_s - self._paced_from[0] > (made - self._paced_from[1]) / rate + 1.0:
-                self._paced_from = (now_s, made)
+                self._paced_from = (now_s, made + 1)
                 return min(most, 1)
             from_s, from_rows = self._paced_from
             return min(most, from_rows + int((now_s - from_s) * rate) - made)

@@ -76,7 +76,8 @@ def refusal(error: KafkaError, topic: str, size_bytes: int, now: Circumstances) 
 
 def _too_large(record: str, topic: str, now: Circumstances) -> RecordTooLargeError:
     return RecordTooLargeError(
-        f"{record} for {topic} is larger than Kafka takes: max.request.size of the producer is "
-        f"{now.max_request_size_bytes} bytes, and max.message.bytes of the topic limits it too.",
-        next_step="Raise producer.override.max.request.size and the topic's max.message.bytes, then restart the task.",
+        f"{record} for {topic}, or the batch that it was in, is larger than Kafka takes: max.request.size of the "
+        f"producer is {now.max_request_size_bytes} bytes, and max.message.bytes of the topic limits it too.",
+        next_step="Raise producer.override.max.request.size and the topic's max.message.bytes, or lower "
+        "producer.override.batch.size below the latter; then restart the task.",
     )

@@ -61,6 +61,7 @@ class TaskProducer:
         self._begun_s: float | None = None
         self._refused = 0
         self._refusal: ConnectxError | None = None
+        self._refusal_bytes = 0
         if self.transactional_id is None:
             self._config.setdefault("message.timeout.ms", 0)
             self._config["delivery.report.only.error"] = True
@@ -245,8 +246,8 @@ class TaskProducer:
         if self._tolerate_refused and self.transactional_id is None and not error.fatal():
             self._refused += 1
             log.warning("A record was skipped: %s", typed)
-        elif self._refusal is None:
-            self._refusal = typed
+        elif self._refusal is None or size_bytes > self._refusal_bytes:  # the largest is what its batch failed for
+            self._refusal, self._refusal_bytes = typed, size_bytes
 
     def _raise_refusal(self) -> None:
         if self._refusal is not None:

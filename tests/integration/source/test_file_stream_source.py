@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from connectx.core.messages import TopicUsed
+from connectx.core.messages import TaskFailed, TopicUsed
 from connectx.model.events import EventKind
-from tests.integration.source.conftest import Place
+from tests.integration.source.conftest import Place, until
 
 
 def config(path: Path, topic: str, **more: str) -> dict[str, str]:
@@ -29,3 +29,47 @@ def test_lines_and_appended_lines_arrive_with_their_offsets_as_kafka_connect_wri
     commits = task.recorded(EventKind.TRANSACTION_COMMITTED)
     assert sum(commit.data["records"] for commit in commits) == 4
     assert commits[-1].producer_epoch == 0
+
+
+def test_a_missing_file_is_waited_for(place: Place, tmp_path: Path) -> None:
+    path = tmp_path / "later.txt"
+    task = place.task(config(path, f"{place.group}-lines")).begin()
+    path.write_text("here\n")
+    assert place.wait_for_values(f"{place.group}-lines", 1) == ["here"]
+    task.stop()
+
+
+def test_a_file_that_shrank_fails_the_task_and_names_file_position_and_size(place: Place, tmp_path: Path) -> None:
+    path = tmp_path / "in.txt"
+    path.write_text("one\ntwo\n")
+    task = place.task(config(path, f"{place.group}-lines")).begin()
+    place.wait_for_values(f"{place.group}-lines", 2)
+    path.write_text("new\n")
+    failed = task.said(TaskFailed)
+    assert f"The file {path} has 4 bytes, but 8 bytes of it were already read" in failed.trace
+    assert place.committed({"filename": str(path)}) == {"position": 8}
+
+
+def test_what_is_no_file_fails_the_task(place: Place, tmp_path: Path) -> None:
+    task = place.task(config(tmp_path, f"{place.group}-lines"))
+    task.begin_and_fail()
+    assert f"The file {tmp_path} of the setting `file` cannot be read" in task.said(TaskFailed).trace
+
+
+def test_bytes_that_are_not_utf8_become_replacement_characters(place: Place, tmp_path: Path) -> None:
+    path = tmp_path / "in.txt"
+    path.write_bytes(b"ok\n\xff\xfe!\n")
+    task = place.task(config(path, f"{place.group}-lines")).begin()
+    assert place.wait_for_values(f"{place.group}-lines", 2) == ["ok", "\ufffd\ufffd!"]
+    task.stop()
+
+
+def test_batch_size_limits_the_lines_of_a_transaction(place: Place, tmp_path: Path) -> None:
+    path = tmp_path / "in.txt"
+    path.write_text("".join(f"{number}\n" for number in range(10)))
+    task = place.task(config(path, f"{place.group}-lines", **{"batch.size": "4"})).begin()
+    assert place.wait_for_values(f"{place.group}-lines", 10) == [str(number) for number in range(10)]
+    until(lambda: len(task.recorded(EventKind.TRANSACTION_COMMITTED)) == 3, "three transactions")
+    records = [commit.data["records"] for commit in task.recorded(EventKind.TRANSACTION_COMMITTED)]
+    assert records == [4, 4, 2]
+    task.stop()
