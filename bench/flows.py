@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -27,16 +28,22 @@ def lines_file(folder: Path, count: int) -> Path:
     return path
 
 
+@cache
+def admin_of(bootstrap_servers: str) -> AdminClient:
+    """One admin client per cluster: a client for each question would cost more than what is measured."""
+    return AdminClient({"bootstrap.servers": bootstrap_servers})
+
+
 def create_topic(cluster: cx.Cluster, name: str, partitions: int = 1) -> None:
     """Create a topic and wait for it."""
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    admin = admin_of(cluster.bootstrap_servers)
     for future in admin.create_topics([NewTopic(name, partitions, 1)]).values():
         future.result()
 
 
 def committed_end(cluster: cx.Cluster, topic: str, partitions: int = 1) -> int:
     """Sum of the last stable offsets: what a read_committed reader can see, transaction markers included."""
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    admin = admin_of(cluster.bootstrap_servers)
     asked = {TopicPartition(topic, p): OffsetSpec.latest() for p in range(partitions)}
     answers = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED)
     return sum(future.result().offset for future in answers.values())
