@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import warnings
 from collections.abc import Iterator
@@ -43,7 +44,10 @@ def database(folder: Path) -> Iterator[str]:
         yield uri
     finally:
         with uninterrupted():
+            sockets = server.get_postmaster_info().socket_dir
             server.cleanup()
+            if sockets is not None and sockets != data:  # elsewhere when the path of `data` is too long for a socket
+                shutil.rmtree(sockets, ignore_errors=True)
 
 
 def _end(data: Path) -> None:

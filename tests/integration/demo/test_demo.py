@@ -1,0 +1,141 @@
+"""The main job as a user runs it: in a process of its own, to its last line; and interrupted in the middle."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+KEYS = [
+    "rows_in",
+    "records",
+    "rows_out",
+    "lost",
+    "duplicated",
+    "kills",
+    "rebalances",
+    "fenced",
+    "failover_s",
+    "seconds",
+]
+ROWS = 60_000
+LIMIT_S = 170
+
+
+class Run:
+    """A demo in a process group of its own, its temporary files in `folder`; collects what it prints."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        self.report = folder / "report.html"
+        self.temporary = folder / "tmp"
+        self.temporary.mkdir()
+        code = "from connectx.cli import main; main()"
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", code, "demo", "--report", str(self.report), *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            env={**os.environ, "TMPDIR": str(self.temporary)},
+        )
+        self.lines: list[str] = []
+        self.family: dict[int, psutil.Process] = {}
+        self.errors: list[str] = []
+        self._readers = [
+            threading.Thread(target=self._read, args=(self.process.stdout, self.lines)),
+            threading.Thread(target=self._read, args=(self.process.stderr, self.errors)),
+        ]
+        self._seen = threading.Condition()
+        for reader in self._readers:
+            reader.start()
+
+    def _read(self, stream: Iterator[str], into: list[str]) -> None:
+        for line in stream:
+            with self._seen:
+                into.append(line.rstrip("\n"))
+                self._seen.notify_all()
+
+    def wait_for(self, text: str) -> None:
+        """Until a line with `text` was printed."""
+        with self._seen:
+            found = self._seen.wait_for(lambda: any(text in line for line in self.lines), LIMIT_S)
+        assert found, f"{text!r} did not come: {self.lines} {self.errors}"
+
+    def remember_children(self) -> None:
+        """Note every process that it has started so far."""
+        for child in psutil.Process(self.process.pid).children(recursive=True):
+            self.family[child.pid] = child
+
+    def end(self) -> int:
+        """Wait for its end; the exit code. Nothing that it started may be left."""
+        code = self.process.wait(LIMIT_S)
+        for reader in self._readers:
+            reader.join()
+        _, alive = psutil.wait_procs(self.family.values(), timeout=10)
+        assert [child.cmdline()[:3] for child in alive] == []
+        left = [path.name for path in self.temporary.iterdir() if path.name != ".lockfile"]
+        assert left == []
+        return code
+
+    def force(self) -> None:
+        """Clean up after a test that failed."""
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGINT)
+            try:
+                self.process.wait(60)
+            except subprocess.TimeoutExpired:
+                os.killpg(self.process.pid, signal.SIGKILL)
+
+
+@contextmanager
+def started(folder: Path, *arguments: str) -> Iterator[Run]:
+    run = Run(folder, *arguments)
+    try:
+        yield run
+    finally:
+        run.force()
+
+
+@pytest.mark.timeout(LIMIT_S + 60)
+def test_every_flight_arrives_once_although_workers_are_killed(tmp_path: Path) -> None:
+    with started(tmp_path, "--rows", str(ROWS)) as demo:
+        demo.wait_for("was killed at")
+        demo.remember_children()
+        assert demo.end() == 0, (demo.lines, demo.errors)
+    result = json.loads(demo.lines[-1])
+    assert list(result) == KEYS
+    assert [result[key] for key in ("rows_in", "records", "rows_out", "lost", "duplicated")] == [ROWS, ROWS, ROWS, 0, 0]
+    assert result["kills"] == 2
+    assert result["fenced"] >= 1
+    assert len(result["failover_s"]) == 2
+    text = "\n".join(demo.lines)
+    assert "scheduled.rebalance.max.delay.ms=3000" in text
+    assert "worker-4 was added and joined the group" in text
+    assert re.search(r"worker-\d was killed while it ran .*flights-in-0", text)
+    assert re.search(r"worker-\d was killed while it ran .*flights-out-\d", text)
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f]", text)
+    page = demo.report.read_text(encoding="utf-8")
+    assert "<script" not in page
+    assert "Nothing lost, nothing duplicated" in page
+    assert 'data-task="flights-in-0"' in page
+
+
+@pytest.mark.timeout(LIMIT_S + 60)
+@pytest.mark.parametrize("moment", ["Starting PostgreSQL", "Starting Kafka", "was killed at"])
+def test_ctrl_c_leaves_nothing_behind(tmp_path: Path, moment: str) -> None:
+    with started(tmp_path, "--rows", str(ROWS)) as demo:
+        demo.wait_for(moment)
+        demo.remember_children()
+        os.killpg(demo.process.pid, signal.SIGINT)  # as a terminal does: to the whole foreground group
+        assert demo.end() == 130, (demo.lines, demo.errors)
+    assert demo.errors[-1] == "Interrupted; everything that was started has been stopped."
