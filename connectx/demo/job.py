@@ -21,9 +21,10 @@ from connectx.demo.screen import Look, Screen
 from connectx.demo.verdict import Kill, Outcome, judge
 from connectx.demo.watch import SINK, SOURCE, SOURCE_TASK, Watch
 from connectx.errors import ConnectxError, DemoError
+from connectx.history.failovers import failovers
 from connectx.history.report import report_page, save_page, write_report
 from connectx.history.stories import stories
-from connectx.history.words import first_line
+from connectx.history.words import duration, first_line
 
 if TYPE_CHECKING:
     from connectx.cluster import Cluster
@@ -150,6 +151,12 @@ class _Flow:
     watched: Watch = field(default_factory=Watch)
     rows_out: int = 0
     added: bool = False
+    told: set[tuple[str, int]] = field(default_factory=set)
+
+    @property
+    def slice_bytes(self) -> int:
+        """So many that a run has about 60 slices: enough to kill somebody between two of them."""
+        return max(self.path.stat().st_size // 60, 64 * 1024)
 
     def create(self) -> None:
         """Create both connectors and wait until they run."""
@@ -166,7 +173,7 @@ class _Flow:
                 "topic": TOPIC,
                 "topic.creation.default.partitions": "4",
                 "topic.creation.default.replication.factor": "1",
-                "slice.bytes": str(max(self.path.stat().st_size // 60, 64 * 1024)),
+                "slice.bytes": str(self.slice_bytes),
                 **_JSON,
             },
         )
@@ -196,6 +203,7 @@ class _Flow:
                         next_step="What led to it is in the report; everything that was started is stopped.",
                     )
                 self._look()
+                self._tell_moves()
                 self._break()
                 now = time.monotonic()
                 if before != (self.rows_out, self.watched.records):
@@ -220,7 +228,20 @@ class _Flow:
     def _look(self) -> None:
         self.rows_out = self._count()
         watched = self.watched
-        self.screen.show(Look(self.file.rows, watched.slices, watched.records, self.rows_out, watched.facts()))
+        size, slice_bytes = self.path.stat().st_size, self.slice_bytes
+        slices_in, slices = (-(-position // slice_bytes) for position in (size, watched.position))
+        look = Look(self.file.rows, slices_in, slices, watched.records, self.rows_out, watched.facts())
+        self.screen.show(look)
+
+    def _tell_moves(self) -> None:
+        for failover in failovers(self.watched.events):
+            for move in failover.moves:
+                if (move.task, move.time_ms) not in self.told:
+                    self.told.add((move.task, move.time_ms))
+                    took = duration(move.time_ms - failover.time_ms)
+                    self.screen.say(
+                        f"{move.task} moved from {move.from_worker} to {move.to_worker}, {took} after the kill"
+                    )
 
     def _count(self) -> int:
         return int(query(self.uri, f"SELECT count(*) FROM {TABLE}")[0][0])

@@ -27,9 +27,10 @@ _LINE_EVERY = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One look at the flow: counts of rows, and the cluster's state."""
+    """One look at the flow: slices of the file that are committed, counts of rows, and the cluster's state."""
 
     rows_in: int
+    slices_in: int
     slices: int
     records: int
     rows_out: int
@@ -140,15 +141,16 @@ class RichScreen:
         self._console = console or Console(highlight=False)
         self._begin = time.monotonic()
         self._bars = Bars(
-            TextColumn("{task.description:<22}"),
-            BarColumn(bar_width=40),
+            TextColumn("{task.description:<18}"),
+            BarColumn(bar_width=40, complete_style="cyan", finished_style="green"),
             TaskProgressColumn(),
             MofNCompleteColumn(),
             console=self._console,
         )
-        self._tasks = {
-            name: self._bars.add_task(name, total=None) for name in ("records in the topic", "rows in the table")
-        }
+        self._slices, self._records, self._rows = (
+            self._bars.add_task(name, total=None)
+            for name in ("slices of the file", "records in topic", "rows in table")
+        )
         self._live = Live(console=self._console, refresh_per_second=8, transient=True)
 
     def say(self, text: str) -> None:
@@ -168,23 +170,29 @@ class RichScreen:
         """Redraw."""
         from rich.console import Group
 
-        topic, table = self._tasks.values()
-        self._bars.update(topic, completed=min(look.records, look.rows_in), total=look.rows_in)
-        self._bars.update(table, completed=min(look.rows_out, look.rows_in), total=look.rows_in)
+        for bar, done, total in (
+            (self._slices, look.slices, look.slices_in),
+            (self._records, look.records, look.rows_in),
+            (self._rows, look.rows_out, look.rows_in),
+        ):
+            self._bars.update(bar, completed=min(done, total), total=total)
         facts = (
-            f"{plural(look.slices, 'slice')} committed · lag {look.lag:,} records · generation {look.facts.generation}"
+            f"lag {look.lag:,} records · generation {look.facts.generation}"
             f" · leader {look.facts.leader or 'none'} · {plural(look.facts.rebalances, 'rebalance')}"
         )
         self._live.update(Group("", self._bars, facts, _workers(look.facts.workers)))
 
     def finish(self, verdict: Verdict, stories: Sequence[Story], start_ms: int) -> None:
         """Table, stories, sentence."""
+        from rich.table import Table as RichTable
         from rich.text import Text
 
         self._console.print(_table(verdict.table))
+        told = RichTable.grid(padding=(0, 2, 0, 0))
         for story in stories:
-            line = Text(f"{(story.time_ms - start_ms) / 1000:5.1f} s  ", style="dim")
-            self._console.print(line.append(Text(f"{story.sentence}.", style="default")))
+            when = f"{(story.time_ms - start_ms) / 1000:5.1f} s"
+            told.add_row(Text(when, style="dim"), Text(f"{story.sentence}."))
+        self._console.print(told)
         sign, style = ("✓", "bold green") if verdict.is_good else ("✕", "bold red")
         self._console.print(Text(f"\n{sign} {verdict.sentence}", style=style))
 

@@ -17,7 +17,7 @@ VERDICT = Verdict(True, "Nothing lost.", Table(("measure", "file", "same"), [("r
 
 
 def look(rows_out: int) -> Look:
-    return Look(1000, rows_out // 10, min(rows_out + 50, 1000), rows_out, facts(kill_of_source().events))
+    return Look(1000, 100, rows_out // 10, min(rows_out + 50, 1000), rows_out, facts(kill_of_source().events))
 
 
 def test_plain_output_is_a_few_lines_of_printable_text() -> None:
@@ -51,9 +51,9 @@ def test_looks_that_skip_quarters_make_one_line() -> None:
 
 
 def test_lag_and_share_never_leave_their_bounds() -> None:
-    early = Look(0, 0, 0, 5, facts([]))
+    early = Look(0, 0, 0, 0, 5, facts([]))
     assert (early.lag, early.share) == (0, 0.0)
-    assert Look(10, 0, 0, 12, facts([])).share == 1.0
+    assert Look(10, 0, 0, 0, 12, facts([])).share == 1.0
 
 
 def test_the_picture_shows_bars_facts_and_who_runs_what() -> None:
@@ -68,7 +68,8 @@ def test_the_picture_shows_bars_facts_and_who_runs_what() -> None:
     assert "[which ran x] was killed" in text
     assert "450/1000" in text
     assert "400/1000" in text
-    assert "40 slices committed · lag 50 records · generation 4 · leader worker-1 · 4 rebalances" in text
+    assert "40/100" in text
+    assert "lag 50 records · generation 4 · leader worker-1 · 4 rebalances" in text
     assert re.search(r"worker-3\s+up\s+flights-in-0, flights-out-0\s+flights-out", text)
     assert re.search(r"✕\s+worker-2\s+killed", text)
     assert "✓ Nothing lost." in text
