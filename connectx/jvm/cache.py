@@ -12,6 +12,7 @@ import fcntl
 import os
 import shutil
 import tempfile
+import weakref
 from pathlib import Path
 
 from filelock import FileLock
@@ -62,15 +63,19 @@ class OwnedDir:
         with FileLock(base / ".lock"):
             _remove_dead(base)
             self.path = Path(tempfile.mkdtemp(prefix=f"{kind}-", dir=base))
-            self._owner_fd = os.open(self.path / "owner", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC)
-            fcntl.flock(self._owner_fd, fcntl.LOCK_EX)
+            owner_fd = os.open(self.path / "owner", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC)
+            fcntl.flock(owner_fd, fcntl.LOCK_EX)
+        self._removal = weakref.finalize(self, _remove_own, self.path, owner_fd, os.getpid())
 
     def remove(self) -> None:
-        """Remove the folder and all in it. A second call does nothing."""
-        if self._owner_fd >= 0:
-            shutil.rmtree(self.path, ignore_errors=True)
-            os.close(self._owner_fd)
-            self._owner_fd = -1
+        """Remove the folder and all in it; also happens when the interpreter ends. A second call does nothing."""
+        self._removal()
+
+
+def _remove_own(path: Path, owner_fd: int, owner_pid: int) -> None:
+    if os.getpid() == owner_pid:  # not in a forked copy of the owner
+        shutil.rmtree(path, ignore_errors=True)
+        os.close(owner_fd)
 
 
 def _remove_dead(base: Path) -> None:

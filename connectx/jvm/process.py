@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -54,6 +55,7 @@ class ChildProcess:
         )  # fmt: skip
         assert self._shell.stdout is not None
         self.pid = int(self._shell.stdout.readline())
+        self._end = weakref.finalize(self, _end, self._shell, self.pid, os.getpid())
 
     def poll(self) -> int | None:
         """The exit code, 128 + signal number when a signal ended it, or None while it runs."""
@@ -73,10 +75,8 @@ class ChildProcess:
                 os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """End it at once with SIGKILL and wait until it is gone."""
-        self.signal(signal.SIGKILL)
-        self._shell.wait()
-        self._close_pipes()
+        """End it at once with SIGKILL and wait until it is gone; also happens when the interpreter ends."""
+        self._end()
 
     def stop(self, grace_s: float) -> None:
         """Ask it to end with SIGTERM, then SIGKILL after `grace_s` seconds."""
@@ -88,10 +88,17 @@ class ChildProcess:
         """The end of its log, for error messages."""
         return log_tail(self.log)
 
-    def _close_pipes(self) -> None:
-        for pipe in (self._shell.stdin, self._shell.stdout):
-            if pipe is not None:
-                pipe.close()
+
+def _end(shell: subprocess.Popen[bytes], pid: int, owner_pid: int) -> None:
+    if os.getpid() != owner_pid:  # a forked copy of the owner
+        return
+    if shell.poll() is None:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    shell.wait()
+    for pipe in (shell.stdin, shell.stdout):
+        if pipe is not None:
+            pipe.close()
 
 
 def log_tail(log: Path, limit_bytes: int = LOG_TAIL_BYTES) -> str:

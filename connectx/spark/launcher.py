@@ -15,6 +15,7 @@ import struct
 import subprocess
 import sys
 import time
+import weakref
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -28,6 +29,7 @@ from connectx.jvm.progress import Progress, silent
 
 START_TIMEOUT_S = 90.0
 NEEDED_BYTES = 200 << 20
+EXIT_GRACE_S = 10.0
 
 _OPENED = (
     "java.base/java.lang", "java.base/java.lang.invoke", "java.base/java.lang.reflect", "java.base/java.io",
@@ -105,6 +107,7 @@ class SparkDriver:
         self._dir: OwnedDir | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._artifacts: Path | None = None
+        self._end: weakref.finalize[..., SparkDriver] | None = None
         self.port = 0
         self.secret = ""
 
@@ -133,20 +136,13 @@ class SparkDriver:
             raise
 
     def stop(self, *, grace_s: float = 10.0) -> None:
-        """End the JVM and remove its folders: in an orderly way, by SIGKILL after `grace_s` seconds."""
-        if self._process is not None:
-            assert self._process.stdin is not None
-            self._process.stdin.close()
-            try:
-                self._process.wait(grace_s)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-            self._process = None
-        if self._artifacts is not None:
-            with suppress(OSError):  # not there, or somebody else's and not empty
-                self._artifacts.rmdir()
-            self._artifacts = None
+        """End the JVM and remove its folders: in an orderly way, by SIGKILL after `grace_s` seconds.
+
+        Also happens when the interpreter ends. A second call does nothing.
+        """
+        if self._process is not None and self._end is not None and self._end.detach():
+            _end(self._process, self._artifacts, os.getpid(), grace_s)
+        self._process = None
         if self._dir is not None:
             self._dir.remove()
             self._dir = None
@@ -187,6 +183,7 @@ class SparkDriver:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=output, stderr=output, env=env, start_new_session=True
             )
+        self._end = weakref.finalize(self, _end, self._process, self._artifacts, os.getpid(), EXIT_GRACE_S)
 
     def _wait_connectable(self, connection: Path) -> None:
         assert self._process is not None
@@ -202,6 +199,21 @@ class SparkDriver:
                 raise SparkStartError(f"was not ready within {START_TIMEOUT_S:.0f} s", self.log_tail())
             time.sleep(0.02)
         self.port, self.secret = _read_connection(connection.read_bytes())
+
+
+def _end(process: subprocess.Popen[bytes], artifacts: Path | None, owner_pid: int, grace_s: float) -> None:
+    if os.getpid() != owner_pid:  # a forked copy of the owner
+        return
+    assert process.stdin is not None
+    process.stdin.close()  # what PythonGatewayServer waits for
+    try:
+        process.wait(grace_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    if artifacts is not None:
+        with suppress(OSError):  # not there, or somebody else's and not empty
+            artifacts.rmdir()
 
 
 def class_path(kafka_jars: list[Path]) -> list[Path]:

@@ -38,7 +38,7 @@ def test_a_folder_of_a_living_owner_stays_when_the_next_is_made(tmp_path: Path) 
 def test_a_folder_of_an_owner_that_was_killed_is_removed_when_the_next_is_made(tmp_path: Path) -> None:
     code = (
         "import sys, time, pathlib; from connectx.jvm.cache import OwnedDir;"
-        "print(OwnedDir('kafka', pathlib.Path(sys.argv[1])).path, flush=True); time.sleep(60)"
+        "owned = OwnedDir('kafka', pathlib.Path(sys.argv[1])); print(owned.path, flush=True); time.sleep(60)"
     )
     with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True) as owner:
         assert owner.stdout is not None

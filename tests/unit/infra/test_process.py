@@ -44,7 +44,8 @@ def test_ctrl_c_of_the_owners_terminal_does_not_reach_it(tmp_path: Path) -> None
 def test_it_dies_when_its_owner_is_killed(tmp_path: Path) -> None:
     code = (
         "import sys, time, pathlib; from connectx.jvm.process import ChildProcess;"
-        "print(ChildProcess(['sleep', '60'], pathlib.Path(sys.argv[1])).pid, flush=True); time.sleep(60)"
+        "child = ChildProcess(['sleep', '60'], pathlib.Path(sys.argv[1]));"
+        "print(child.pid, flush=True); time.sleep(60)"
     )
     command = [sys.executable, "-c", code, str(tmp_path / "log")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as owner:
@@ -52,6 +53,18 @@ def test_it_dies_when_its_owner_is_killed(tmp_path: Path) -> None:
         program = psutil.Process(int(owner.stdout.readline()))
         owner.send_signal(signal.SIGKILL)
     assert psutil.wait_procs([program], timeout=10)[1] == []
+
+
+def test_it_ends_with_an_interpreter_that_forgot_it(tmp_path: Path) -> None:
+    code = (
+        "import sys, pathlib; from connectx.jvm.cache import OwnedDir; from connectx.jvm.process import ChildProcess;"
+        "folder = OwnedDir('kafka', pathlib.Path(sys.argv[1]));"
+        "child = ChildProcess(['sleep', '60'], folder.path / 'log'); print(child.pid, folder.path)"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    pid, folder = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout.split()
+    assert not psutil.pid_exists(int(pid))
+    assert not Path(folder).exists()
 
 
 def test_it_outlives_the_thread_that_started_it(tmp_path: Path) -> None:

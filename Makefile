@@ -1,0 +1,58 @@
+# What a newcomer needs: Python 3.11 or later, and make. Everything else is set up by the first target that needs it.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.connectx-installed
+# Jars and class archives are kept per user, so this one always runs; when all is there it takes a quarter of a second.
+PREPARED := $(BIN)/python -m connectx.setup
+
+.PHONY: help setup demo test lab check bench clean
+
+help: ## show the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST)
+
+setup: $(INSTALLED) ## make .venv with all packages, fetch Kafka's jars, make Kafka and Spark start fast
+	@$(PREPARED)
+
+demo: setup ## run the main job: flights from CSV to PostgreSQL while workers are killed
+	@$(BIN)/connectx demo
+
+test: setup ## run all tests, with a real Kafka, Spark and PostgreSQL
+	@$(BIN)/python -m pytest
+
+lab: setup ## open JupyterLab on the notebooks
+	@$(BIN)/jupyter lab --notebook-dir=notebooks
+
+check: $(INSTALLED) ## lint, format, types and architecture
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/python -m pytest tests/unit/test_architecture.py
+
+bench: setup ## measure throughput, latency, failover and memory on this machine
+	@$(BIN)/python -m bench
+
+clean: ## remove .venv and what tests and tools left here; the user's cache of jars stays
+	@rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis test-artefacts
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(INSTALLED): pyproject.toml
+	@python=; \
+	for name in python3 python3.14 python3.13 python3.12 python3.11; do \
+	  if command -v $$name >/dev/null && $$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	    python=$$name; break; \
+	  fi; \
+	done; \
+	if [ -z "$$python" ]; then \
+	  echo "connectx needs Python 3.11 or later, and none of python3, python3.11 to python3.14 on PATH is one: install it and run make again." >&2; \
+	  exit 1; \
+	fi; \
+	if [ ! -x $(BIN)/python ] && ! $$python -m venv $(VENV); then \
+	  echo "$$python cannot make a virtual environment: install its venv package (python3-venv on Debian and Ubuntu) and run make again." >&2; \
+	  rm -rf $(VENV); exit 1; \
+	fi
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
