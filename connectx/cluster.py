@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from connectx.connector import Connector
 from connectx.connectors.plugins import Plugins
-from connectx.errors import ClusterClosedError, GroupInUseError, WaitTimeoutError
+from connectx.errors import ClusterClosedError, ConnectxError, GroupInUseError, WaitTimeoutError, WorkerFailedError
 from connectx.history.log import EventLog
 from connectx.jvm.progress import Progress
 from connectx.kafka.admin import describe_group, ensure_internal_topics
@@ -75,10 +75,12 @@ class Cluster:
         if workers < 1:
             raise ValueError(f"workers must be at least 1, not {workers}")
         given = dict(config or {})
+        bootstrap_servers = bootstrap_servers or given.get("bootstrap.servers")
         self.events = EventLog(clock=now_ms)
         self.workers = Workers()
         self._plugins = Plugins()
         self._closed = False
+        self._endings = contextlib.ExitStack()
         self._kafka: EmbeddedKafka | None = None
         profile = embedded_config(given) if bootstrap_servers is None else own_kafka_config(given)
         profile["bootstrap.servers"] = bootstrap_servers or "127.0.0.1:0"  # the embedded one's address comes later
@@ -88,11 +90,16 @@ class Cluster:
         atexit.register(self.close)
         try:
             with _shown(progress) as show:
+                self._endings.callback(self._spark.close)
                 self._spark.start()
                 if bootstrap_servers is None:
-                    self._kafka = EmbeddedKafka(gate=faults, progress=show).start()
+                    self._kafka = EmbeddedKafka(gate=faults, progress=show)
+                    self._endings.callback(self._kafka.stop)
+                    self._kafka.start()
                     profile["bootstrap.servers"] = self._kafka.bootstrap_servers
                     self._config = WorkerConfig.parse(profile)
+                self._endings.callback(self._client.close)
+                self._endings.callback(self._stop_workers)
                 self._start(workers, join)
         except BaseException:
             self.close()
@@ -235,19 +242,11 @@ class Cluster:
         if self._closed:
             return
         self._closed = True
-        running = [worker for worker in self.workers if worker.state != "killed"]
-        for worker in running:
-            if worker.state in ("paused", "stalled"):
-                worker.resume()
-        if running:
-            with ThreadPoolExecutor(len(running)) as pool:
-                list(pool.map(lambda worker: worker.stop(), running))
-        self._client.close()
-        self._spark.close()
-        if self._kafka is not None:
-            self._kafka.stop()
-        self.events.append(Transition(EventKind.CLUSTER_STOPPED))
-        atexit.unregister(self.close)
+        try:
+            self._endings.close()  # each of them, whatever the others raise
+        finally:
+            self.events.append(Transition(EventKind.CLUSTER_STOPPED))
+            atexit.unregister(self.close)
 
     def __enter__(self) -> Cluster:
         return self
@@ -268,9 +267,27 @@ class Cluster:
         self.events.append(Transition(EventKind.CLUSTER_STARTED, data=data))
         live = [self._new_worker() for _ in range(workers)]
         with ThreadPoolExecutor(workers) as pool:
-            for started in [pool.submit(worker.start) for worker in live]:
-                started.result()
+            starting = [pool.submit(worker.start) for worker in live]
+            try:
+                for started in starting:
+                    started.result()
+            except BaseException:
+                for worker in live:
+                    worker.kill()  # the pool waits for the others
+                raise
         self._wait_stable(list(self.workers), _STABLE_S)
+
+    def _stop_workers(self) -> None:
+        """No threads of its own: at the end of the interpreter none can be started."""
+        try:
+            for worker in self.workers:
+                worker.request_stop()
+            for worker in self.workers:
+                worker.stop()
+        except BaseException:
+            for worker in self.workers:
+                worker.kill()
+            raise
 
     def _new_worker(self) -> LiveWorker:
         through = self._kafka.worker_bootstrap_servers if self._kafka is not None else self._config.bootstrap_servers
@@ -285,7 +302,7 @@ class Cluster:
             views = [worker.view for worker in workers]
             failed = [worker for worker in workers if worker.state == "failed"]
             if failed:
-                raise ClusterClosedError(f"{failed[0].name} has failed: {failed[0].error}")
+                raise WorkerFailedError(failed[0].name, failed[0].error or "")
             states = {view.get("state") for view in views}
             return states == {"stable"} and len({view["generation"] for view in views}) == 1
 
@@ -321,13 +338,25 @@ class Cluster:
             "generation": self.generation,
             "leader": leader.name if leader else None,
             "exactly-once sources": self._config.exactly_once_source_support.value,
-            "spark": f"Spark {self._spark.get().version}" if self._spark.ready else "starting",
+            "spark": self._spark_fact(),
         }
+
+    def _spark_fact(self) -> str:
+        if not self._spark.ready:
+            return "starting"
+        try:
+            return f"Spark {self._spark.get().version}"
+        except ConnectxError as error:
+            return error.message
 
     def _connector_rows(self) -> list[dict[str, object]]:
         if self._closed or self.leader is None:
             return []
-        return [connector.row() for connector in self.connectors]
+        try:
+            names = self._client.impatient().connectors()
+        except ConnectxError:  # no worker answers just now; the table of workers tells
+            return []
+        return [self[name].row() for name in names]
 
     def __repr__(self) -> str:
         head = ", ".join(f"{key} {value}" for key, value in self._facts().items())

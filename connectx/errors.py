@@ -542,7 +542,19 @@ class GroupInUseError(ConnectxError):
     def __init__(self, group_id: str, members: int, protocol_type: str) -> None:
         super().__init__(
             f"The group {group_id!r} already has {members} member(s) of protocol type {protocol_type!r} on this Kafka.",
-            next_step="Set another `group.id` in config=, or pass join=True to add workers to that Connect cluster.",
+            next_step="Set another `group.id` in config=, or pass join=True to add workers to that Connect cluster; "
+            "members of a process that was killed leave after session.timeout.ms.",
+        )
+
+
+class WorkerFailedError(ConnectxError):
+    """A worker has failed while somebody waits for it."""
+
+    code = "worker_failed"
+
+    def __init__(self, worker: str, cause: str) -> None:
+        super().__init__(
+            f"{worker} has failed: {cause}", next_step="Repair the cause, then add a worker with cluster.add_worker()."
         )
 
 
@@ -610,6 +622,13 @@ class DatabaseError(ConnectxError):
     """A database does not accept what a sink asks for, and will not later."""
 
     code = "database"
+
+
+class DatabaseUnavailableError(ConnectxError):
+    """A database cannot be reached now, restarts, or cannot serve the request at the moment."""
+
+    code = "database-unavailable"
+    retriable = True
 
 
 class TableMissingError(DatabaseError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from connectx.errors import UnknownWorkerError
+from connectx.errors import UnknownWorkerError, WorkerStoppedError
 from connectx.model.events import EventKind, Transition
 from connectx.model.ids import TaskId
 
@@ -38,7 +38,7 @@ class Worker:
 
     @property
     def state(self) -> str:
-        """starting, running, paused, stalled, stopped, killed or failed."""
+        """starting, running, paused, stalled, stopping, stopped, killed or failed."""
         return self._live.state.value
 
     @property
@@ -89,7 +89,7 @@ class Worker:
     # --------------------------------------------------------------------------------------------------- faults
 
     def kill(self) -> None:
-        """End it at once: connections drop; no goodbye to the group, no commit, no abort."""
+        """End it at once: connections drop; no goodbye to the group, no commit, no abort. Nothing if it has ended."""
         if not self._live.alive:
             return
         self._injected("kill")
@@ -99,29 +99,55 @@ class Worker:
 
     def stop(self, timeout_s: float = 30.0) -> bool:
         """Stop it gracefully: its work stops and commits, then it leaves the group. False if work was left behind."""
-        if not self._live.alive:
-            return True
-        self._injected("stop")
+        self.request_stop()
         return self._live.stop(timeout_s)
 
+    def request_stop(self) -> None:
+        """Begin to stop it gracefully, without waiting. Nothing if it is ending or has ended."""
+        if self.state in ("paused", "stalled"):
+            self.resume()
+        if self.state in ("starting", "running"):
+            self._injected("stop")
+            self._live.request_stop()
+
     def pause(self) -> None:
-        """Freeze everything of it, connections included, as SIGSTOP would: wakes up as a zombie by `resume`."""
+        """Freeze everything of it, connections included, as SIGSTOP would: wakes up as a zombie by `resume`.
+
+        Raises:
+            WorkerStoppedError: it has ended.
+        """
+        self._check_alive()
+        if self.state == "paused":
+            return
         self._injected("pause")
         self._live.freeze(tasks=True)
         if self._gate is not None:
             self._gate.hold(self.name)
 
     def resume(self) -> None:
-        """End `pause` or `stall`."""
+        """End `pause` or `stall`; WorkerStoppedError if it has ended."""
+        self._check_alive()
+        if self.state not in ("paused", "stalled"):
+            return
         self._injected("resume")
         if self._gate is not None:
             self._gate.heal(self.name)
         self._live.thaw()
 
     def stall(self) -> None:
-        """Freeze only what talks to the group: heartbeats stop, tasks go on producing (the zombie of KIP-618)."""
+        """Freeze only what talks to the group: heartbeats stop, tasks go on producing (the zombie of KIP-618).
+
+        Does nothing while it is paused. WorkerStoppedError if it has ended.
+        """
+        self._check_alive()
+        if self.state in ("paused", "stalled"):
+            return
         self._injected("stall")
         self._live.freeze(tasks=False)
+
+    def _check_alive(self) -> None:
+        if not self._live.alive:
+            raise WorkerStoppedError(self.name, f"it is {self.state}")
 
     def _injected(self, fault: str) -> None:
         tasks = [str(task) for task in self._live.facts()]

@@ -5,6 +5,8 @@ Decides nothing: what is tried again, and when, is the core's business.
 
 from __future__ import annotations
 
+import contextlib
+import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -22,6 +24,8 @@ from connectx.kafka.clients import ClientConfigs
 from connectx.kafka.fencing import ProducerFencer
 from connectx.model.config_records import SessionKeyRecord
 from connectx.rest.client import InternalClient
+
+_log = logging.getLogger(__name__)
 
 _THREADS = 4
 
@@ -48,49 +52,49 @@ class Calls:
     def send_task_configs(self, effect: SendTaskConfigs, key: SessionKeyRecord | None) -> None:
         """POST task configs to the leader."""
 
-        def send() -> Stimulus:
-            try:
-                self._leader.send_task_configs(effect.leader_url, effect.connector, effect.task_configs, key)
-            except ConnectxError as failure:
-                return TaskConfigsSent(effect.request_id, str(failure))
-            return TaskConfigsSent(effect.request_id)
+        def call() -> None:
+            self._leader.send_task_configs(effect.leader_url, effect.connector, effect.task_configs, key)
 
-        self._submit(send)
+        self._submit(call, lambda error, _: TaskConfigsSent(effect.request_id, error))
 
     def send_fence_request(self, effect: SendFenceRequest, key: SessionKeyRecord | None) -> None:
         """PUT a fencing request to the leader."""
 
-        def send() -> Stimulus:
-            try:
-                self._leader.fence(effect.leader_url, effect.connector, key)
-            except ConnectxError as failure:
-                return FenceRequestAnswered(effect.request_id, str(failure), failure.retriable)
-            return FenceRequestAnswered(effect.request_id)
+        def call() -> None:
+            self._leader.fence(effect.leader_url, effect.connector, key)
 
-        self._submit(send)
+        self._submit(call, lambda error, retriable: FenceRequestAnswered(effect.request_id, error, retriable))
 
     def fence_producers(self, effect: FenceProducers) -> None:
         """Fence producers in Kafka."""
 
-        def fence() -> Stimulus:
-            try:
-                self._fencer.fence(effect.connector, effect.config, effect.transactional_ids)
-            except ConnectxError as failure:
-                return ProducersFenced(effect.request_id, str(failure))
-            return ProducersFenced(effect.request_id)
+        def call() -> None:
+            self._fencer.fence(effect.connector, effect.config, effect.transactional_ids)
 
-        self._submit(fence)
+        self._submit(call, lambda error, _: ProducersFenced(effect.request_id, error))
 
-    def close(self, last_words: Callable[[], object] = bool) -> None:
-        """End what is under way and take nothing more; `last_words` still runs on one of the threads."""
+    def close(self) -> None:
+        """End what is under way and take nothing more. A second call does nothing."""
         if self._ended:
             return
         self._ended = True
         self._leader.close()
         self._fencer.abandon()
-        self._pool.submit(last_words)
-        self._pool.shutdown(wait=False)
+        self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _submit(self, call: Callable[[], Stimulus]) -> None:
-        if not self._ended:
-            self._pool.submit(lambda: self._post(call()))
+    def _submit(self, call: Callable[[], None], answer: Callable[[str | None, bool], Stimulus]) -> None:
+        """Call on another thread, then post the answer for its failure (and whether it may pass), None for success."""
+
+        def run() -> None:
+            try:
+                call()
+            except ConnectxError as failure:
+                self._post(answer(str(failure), failure.retriable))
+            except Exception as failure:  # whatever it is, the core must not wait for ever
+                _log.exception("a call of a worker failed in an unexpected way")
+                self._post(answer(f"{type(failure).__name__}: {failure}", False))
+            else:
+                self._post(answer(None, False))
+
+        with contextlib.suppress(RuntimeError):  # the worker has ended meanwhile
+            self._pool.submit(run)

@@ -104,12 +104,12 @@ class ConnectorHost:
         try:
             self._plugin = self._create(order.config)
             if order.target_state is TargetState.STARTED:
-                self._begin(order.config)
+                self._begin()
             self._state = order.target_state
-        except Exception as error:
+        except BaseException as error:  # whatever a plugin raises, the core must not wait for ever
             self._failed(error)
         else:
-            self._say(ConnectorStarted(order.connector, order.instance, order.target_state, self._version()))
+            self._say(ConnectorStarted(order.connector, order.instance, order.target_state, self._plugin.version))
         while True:
             effect = self._queue.get()
             if isinstance(effect, StopConnector):
@@ -124,27 +124,28 @@ class ConnectorHost:
                 self._generate(effect)
             else:
                 self._reach(effect.target_state)
-        except Exception as error:
+        except BaseException as error:
             self._failed(error)
 
     def _reach(self, target_state: TargetState) -> None:
         if target_state is TargetState.STARTED and self._state is not TargetState.STARTED:
-            self._begin(self._order.config)
+            self._begin()
         elif target_state is not TargetState.STARTED and self._state is TargetState.STARTED:
             self._end_plugin()
         self._state = target_state
         self._say(ConnectorStateReached(self._order.connector, self._order.instance, target_state))
 
-    def _begin(self, config: Mapping[str, str | None]) -> None:
-        assert self._plugin is not None
-        given = {key: value for key, value in config.items() if value is not None}
-        self._plugin.start(given, _Context(self._order, self._say))
+    def _begin(self) -> None:
+        """Start the plugin, which is not there yet when its first start failed."""
+        plugin = self._plugin = self._plugin or self._create(self._order.config)
+        given = {key: value for key, value in self._order.config.items() if value is not None}
+        plugin.start(given, _Context(self._order, self._say))
 
     def _generate(self, effect: GenerateTaskConfigs) -> None:
         assert self._plugin is not None
         try:
             configs = self._task_configs_of(self._plugin, effect.config)
-        except Exception as error:
+        except BaseException as error:
             self._say(TaskConfigsGenerated(effect.connector, effect.instance, error=trace_of(error)))
         else:
             self._say(TaskConfigsGenerated(effect.connector, effect.instance, configs))
@@ -154,14 +155,11 @@ class ConnectorHost:
             return
         try:
             self._plugin.stop()
-        except Exception:
+        except BaseException:
             _log.exception("connector %s failed to stop", self._order.connector)
 
-    def _failed(self, error: Exception) -> None:
+    def _failed(self, error: BaseException) -> None:
         self._say(ConnectorFailed(self._order.connector, self._order.instance, trace_of(error)))
-
-    def _version(self) -> str | None:
-        return None if self._plugin is None else self._plugin.version
 
     def _say(self, stimulus: Stimulus) -> None:
         if not self._dead:

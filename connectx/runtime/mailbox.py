@@ -109,6 +109,9 @@ class Mailbox:
                 if item is not None:
                     self._handler(item)
         except BaseException as error:
+            if self._dead:  # what the handler stood on was taken away from it
+                _log.debug("a killed worker's core ended with an error", exc_info=True)
+                return
             _log.exception("a worker's core has failed")
             self._on_crash(error)
 

@@ -54,6 +54,10 @@ class RestServices:
         self._view = view
         self._admin = Admin(clients.admin())
 
+    def close(self) -> None:
+        """Let Kafka go: the worker has ended."""
+        self._admin.close()
+
     def ready(self) -> bool:
         """True once the worker has joined the group for the first time."""
         return self._view().get("generation") is not None

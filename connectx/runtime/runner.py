@@ -200,6 +200,7 @@ class Runner:
                 self._world.release()
             self._ended = True
             self._answer_late()
+            self.services.ended(self.order.task, self.order.instance)
 
     def _prepare(self) -> bool:
         try:

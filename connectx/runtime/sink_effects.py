@@ -48,6 +48,7 @@ class SinkWorld:
         self._consumer = SinkConsumer(setup.consumer_config, self, checkpoint=runner.checkpoint)
         self._spark = TaskSpark(runner.services.spark, RecordsAtHand.SPARK_SETTINGS)
         self._records = RecordsAtHand(setup, self._spark)
+        self._started = False
         self._in_rebalance = False
         self._lag_at_s = 0.0
         self._facts: dict[str, object] = {"records": 0, "skipped": 0, "lag": None, "positions": {}, "retrying": None}
@@ -91,8 +92,14 @@ class SinkWorld:
                 log.warning("%s could not be interrupted", self._setup.task, exc_info=True)
 
     def release(self) -> None:
-        """Let go of the consumer as it is. Does nothing after LeaveGroup."""
+        """Let go of consumer and plugin as they are. Does nothing after an orderly end."""
         self._consumer.abandon()
+        if self._started:
+            self._started = False
+            try:
+                self._plugin.abandon()
+            except Exception:
+                log.warning("%s: abandon() failed", self._setup.task, exc_info=True)
 
     def facts(self) -> Mapping[str, object]:
         """records and skipped since the start, lag (records, None: not known), positions, retrying (why, or None)."""
@@ -164,6 +171,7 @@ class SinkWorld:
     # ------------------------------------------------------------------------------------------------ the plugin
 
     def _start_plugin(self, effect: m.StartPlugin) -> m.SinkStimulus:
+        self._started = True
         self._plugin.start(self._setup.task_config, self._context)
         return m.SinkStarted()
 
@@ -230,6 +238,7 @@ class SinkWorld:
         return m.Flushed()
 
     def _stop_plugin(self, effect: m.StopPlugin) -> None:
+        self._started = False
         try:
             self._plugin.stop()
         except Exception:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from connectx.connectors.api import SourceOffset, SourcePartition
 from connectx.core.messages import BeginTask, CancelTask, InitTaskProducer, SetTaskTargetState, Stimulus, StopTask
 from connectx.model.events import Transition
+from connectx.model.ids import TaskId
 from connectx.model.worker_config import WorkerConfig
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ class TaskServices:
         post: puts a stimulus into the worker's mailbox; never blocks.
         record: puts a transition into the history; never blocks.
         pulse: call between any two effects: waits while the worker is frozen, raises WorkerGone when it was killed.
+        ended: the last thing that a runner's thread calls, with task and instance: it uses nothing any more.
     """
 
     worker: str
@@ -59,6 +61,7 @@ class TaskServices:
     post: Callable[[Stimulus], None]
     record: Callable[[Transition], object]
     pulse: Callable[[], None]
+    ended: Callable[[TaskId, int], None]
 
 
 class TaskRunner(Protocol):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -48,9 +49,10 @@ class Work:
     def __init__(self, services: TaskServices, plugins: Plugins, is_gone: Callable[[], bool]) -> None:
         self._post = services.post
         self._record = services.record
-        self._services = replace(services, post=self._post_of_task)
+        self._services = replace(services, post=self._post_of_task, ended=self._on_ended)
         self._plugins = plugins
         self._is_gone = is_gone
+        self._end_reason = "stopped"
         self._hosts: dict[tuple[str, int], ConnectorHost] = {}
         self._runners: dict[_Instance, TaskRunner] = {}
 
@@ -59,13 +61,17 @@ class Work:
         host = ConnectorHost(effect, self._plugins.create_connector, self._plugins.task_configs, self._post)
         self._hosts[effect.connector, effect.instance] = host
         host.start()
+        if self._is_gone():  # `end` may have come before it was known
+            host.kill()
 
     def tell_connector(self, effect: SetConnectorTargetState | GenerateTaskConfigs | StopConnector) -> None:
-        """Pass an effect to a connector instance."""
+        """Pass an effect to a connector instance, if it is still there."""
         key = effect.connector, effect.instance
-        self._hosts[key].execute(effect)
+        host = self._hosts.get(key)
+        if host is not None:
+            host.execute(effect)
         if isinstance(effect, StopConnector):
-            del self._hosts[key]
+            self._hosts.pop(key, None)
 
     def prepare_task(self, effect: PrepareTask) -> None:
         """Make and start a task runner."""
@@ -74,6 +80,8 @@ class Work:
         runner: TaskRunner = make(effect, self._services, self._plugins)
         self._runners[_Instance(effect.task, effect.instance)] = runner
         runner.start()
+        if self._is_gone():
+            runner.kill()
 
     def tell_task(self, effect: TaskEffect) -> None:
         """Pass an effect to a task runner, if it is still there."""
@@ -85,31 +93,32 @@ class Work:
         """Live numbers of the tasks."""
         return {key.task: runner.facts() for key, runner in list(self._runners.items())}
 
-    def kill(self) -> None:
-        """End everything at once."""
+    def join(self, timeout_s: float) -> bool:
+        """Wait for the ends of all task threads, at most `timeout_s` in all; True when all have ended."""
+        deadline_s = time.monotonic() + timeout_s
+        runners = list(self._runners.values())
+        return all(runner.join(max(0.0, deadline_s - time.monotonic())) for runner in runners)
+
+    def end(self, reason: str) -> None:
+        """End at once what is left, once the worker is gone; the history is told of each task's end as it comes."""
+        self._end_reason = reason
         for runner in list(self._runners.values()):
             runner.kill()
         for host in list(self._hosts.values()):
             host.kill()
 
-    def join(self, timeout_s: float, reason: str) -> bool:
-        """Wait for the ends of all task threads and tell the history of each; True when all have ended."""
-        ended = True
-        for key, runner in list(self._runners.items()):
-            if runner.join(timeout_s):
-                self._ended(key, reason)
-            else:
-                ended = False
-        return ended
-
     def _post_of_task(self, stimulus: Stimulus) -> None:
-        """A stimulus of a runner. Its end is told to the history, also when the core has long forgotten it."""
+        """A stimulus of a runner. Its end is told to the history first, also when the core has long forgotten it."""
         if self._is_gone():
             return
         if isinstance(stimulus, TaskStopped | TaskFailed):
             reason = "failed" if isinstance(stimulus, TaskFailed) else "stopped"
             self._ended(_Instance(stimulus.task, stimulus.instance), reason)
         self._post(stimulus)
+
+    def _on_ended(self, task: TaskId, instance: int) -> None:
+        """The thread of a task has ended, whatever it said before."""
+        self._ended(_Instance(task, instance), self._end_reason)
 
     def _ended(self, key: _Instance, reason: str) -> None:
         if self._runners.pop(key, None) is not None:

@@ -27,6 +27,7 @@ from connectx.core.messages import (
     FindCoordinator,
     GenerateTaskConfigs,
     InitTaskProducer,
+    InternalTopicsFailed,
     PrepareTask,
     ReadConfigToEnd,
     Reply,
@@ -74,7 +75,6 @@ if TYPE_CHECKING:
     from connectx.spark.sessions import SparkProvider
 
 _JOIN_S = 2.0
-_ZOMBIE_S = 90.0
 _KEY_BITS = 256
 
 
@@ -85,9 +85,14 @@ class WorkerState(StrEnum):
     RUNNING = "running"
     PAUSED = "paused"
     STALLED = "stalled"
+    STOPPING = "stopping"
     STOPPED = "stopped"
     KILLED = "killed"
     FAILED = "failed"
+
+
+_JOINED = (WorkerState.RUNNING, WorkerState.PAUSED, WorkerState.STALLED)
+_ALIVE = (WorkerState.STARTING, *_JOINED, WorkerState.STOPPING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,18 +127,19 @@ class Worker:
         self.state = WorkerState.STARTING
         self.error: str | None = None
         self._given = surroundings
+        self._moving = threading.Lock()
         self._unfrozen = threading.Event()
         self._unfrozen.set()
-        self._gone = threading.Event()
-        self._shut_down = threading.Event()
+        self._gone = threading.Event()  # nothing that happens in it is heard any more
+        self._over = threading.Event()  # its core has shut down, or it was ended at once
         config = surroundings.config
         self._mailbox = Mailbox(f"{name}-core", self._handle, self._fail)
         self._clients = ClientConfigs(config, name, surroundings.bootstrap_servers)
         self._topics = InternalTopics(config, self._clients, self.post)
         self._group = GroupConnection(config, self._clients, self.post)
         self._calls = Calls(name, self._clients, config.inter_worker_signature_algorithm, self.post)
-        services = RestServices(config, self._clients, surroundings.plugins, self._topics, self.view)
-        self._rest = RestServer(self.ask, services, config, name=name)
+        self._services = RestServices(config, self._clients, surroundings.plugins, self._topics, self.view)
+        self._rest = RestServer(self.ask, self._services, config, name=name)
         self._work = Work(self._task_services(), surroundings.plugins, self._gone.is_set)
         self._core: WorkerCore | None = None
         self._view: Mapping[str, Any] = {}
@@ -148,81 +154,117 @@ class Worker:
 
         Raises:
             ConnectxError: a port is taken, Kafka cannot be reached, an internal topic is unusable.
+            WorkerStoppedError: it was ended meanwhile.
         """
-        url = self._rest.start()
-        self._core = WorkerCore(self._core_settings(url))
-        self._mailbox.start()
         try:
+            self._core = WorkerCore(self._core_settings(self._rest.start()))
+            self._mailbox.start()
             self._group.start()
             self._topics.start()
+            if not self._move(WorkerState.RUNNING, WorkerState.STARTING):
+                raise WorkerStoppedError(self.name, f"it was {self.state} before it had started")
         except BaseException as error:
             self._fail(error)
+            self._let_go()  # also of what was begun after another thread had ended this worker
             raise
-        self.state = WorkerState.RUNNING
         self.post(WorkerStarted())
+
+    def request_stop(self) -> None:
+        """Begin to stop, without waiting: REST takes nothing more, work ends. `stop` waits for the end."""
+        if self.state is WorkerState.STARTING:
+            self._end_at_once(WorkerState.STOPPED, "the worker was stopped before it had started")
+        elif self._move(WorkerState.STOPPING, *_JOINED, then=self._run_on):
+            self._rest.stop(timeout_s=0)
+            self.post(ShutdownRequested())
 
     def stop(self, timeout_s: float = 30.0) -> bool:
         """Stop all work, leave the group, close. Returns False when work had to be left behind."""
+        self.request_stop()
         if not self.alive:
             return True
-        self.thaw()
-        self.post(ShutdownRequested())
-        in_time = self._shut_down.wait(timeout_s)
-        self.state = WorkerState.STOPPED
-        in_time = self._work.join(_JOIN_S if in_time else 0.0, "its worker was stopped") and in_time
+        in_time = self._over.wait(timeout_s)
+        in_time = self._work.join(_JOIN_S if in_time else 0.0) and in_time
+        if not self._move(WorkerState.STOPPED, WorkerState.STOPPING):
+            return False  # it was killed, or failed
         self._gone.set()
-        self._work.kill()
+        self._work.end("its worker was stopped")
         self._group.close()
         self._topics.close()
         self._mailbox.close()
         self._mailbox.join(_JOIN_S)
         self._rest.stop()
+        self._services.close()
         self._calls.close()
         self._fail_replies("the worker was stopped")
         return in_time
 
     def kill(self) -> None:
         """A fault: everything of this worker ends at once, nothing is committed, aborted, closed or left politely."""
-        if self.alive:
-            self._end_at_once(WorkerState.KILLED, "the worker was killed")
+        self._end_at_once(WorkerState.KILLED, "the worker was killed")
 
-    def freeze(self, *, tasks: bool) -> None:
-        """A fault: the core stops, heartbeats with it; with `tasks` the tasks stop, too, at their next step."""
-        self._mailbox.freeze()
-        if tasks:
-            self._unfrozen.clear()
-        self.state = WorkerState.PAUSED if tasks else WorkerState.STALLED
+    def freeze(self, *, tasks: bool) -> bool:
+        """A fault: the core stops, heartbeats with it; with `tasks` the tasks stop, too, at their next step.
 
-    def thaw(self) -> None:
-        """End `freeze`: go on with what has come in meanwhile."""
-        self._unfrozen.set()
-        self._mailbox.thaw()
-        if self.state in (WorkerState.PAUSED, WorkerState.STALLED):
-            self.state = WorkerState.RUNNING
+        False when there is nothing to freeze.
+        """
+        frozen = WorkerState.PAUSED if tasks else WorkerState.STALLED
+
+        def stand_still() -> None:
+            self._mailbox.freeze()
+            if tasks:
+                self._unfrozen.clear()
+
+        return self._move(frozen, WorkerState.RUNNING, WorkerState.STALLED, then=stand_still)
+
+    def thaw(self) -> bool:
+        """End `freeze`: go on with what has come in meanwhile. False when it was not frozen."""
+        return self._move(WorkerState.RUNNING, WorkerState.PAUSED, WorkerState.STALLED, then=self._run_on)
 
     @property
     def alive(self) -> bool:
         """True while the worker can be asked."""
-        return self.state not in (WorkerState.STOPPED, WorkerState.KILLED, WorkerState.FAILED)
+        return self.state in _ALIVE
+
+    def _move(self, to: WorkerState, *sources: WorkerState, then: Callable[[], None] | None = None) -> bool:
+        """Change the state; False when another thread was faster. Whoever ends the worker cleans up after it."""
+        with self._moving:
+            if self.state not in sources:
+                return False
+            self.state = to
+            if then is not None:
+                then()
+            return True
+
+    def _run_on(self) -> None:
+        self._unfrozen.set()
+        self._mailbox.thaw()
 
     def _fail(self, error: BaseException) -> None:
         """It cannot start, or its core broke an invariant: nothing that it decides can be trusted any more."""
-        self.error = str(error) or type(error).__name__
-        data = {"error": self.error}
-        self._given.record(Transition(EventKind.WORKER_FAILED, cause=self.error, data=data), self.name)
-        self._end_at_once(WorkerState.FAILED, self.error)
+        cause = str(error) or type(error).__name__
+        if self._end_at_once(WorkerState.FAILED, cause):
+            self.error = cause
+            self._given.record(Transition(EventKind.WORKER_FAILED, cause=cause, data={"error": cause}), self.name)
 
-    def _end_at_once(self, state: WorkerState, reason: str) -> None:
-        self.state = state
+    def _end_at_once(self, state: WorkerState, reason: str) -> bool:
+        if not self._move(state, *_ALIVE):
+            return False
         self._gone.set()
         self._unfrozen.set()
         self._mailbox.kill()
-        self._work.kill()
+        self._work.end(reason)
+        self._let_go()
+        self._fail_replies(reason)
+        self._over.set()
+        return True
+
+    def _let_go(self) -> None:
+        """Drop everything that leads outside, as it is."""
         self._group.abandon()
         self._topics.abandon()
         self._rest.abandon()
-        self._calls.close(last_words=lambda: self._work.join(_ZOMBIE_S, reason))
-        self._fail_replies(reason)
+        self._services.close()
+        self._calls.close()
 
     # ------------------------------------------------------------------------------------------------- requests
 
@@ -256,23 +298,28 @@ class Worker:
 
     def _on_reply(self, effect: Reply) -> None:
         future = self._replies.pop(effect.request_id, None)
-        if future is not None:
+        if future is not None and future.set_running_or_notify_cancel():
             future.set_result(effect)
 
     def _fail_replies(self, reason: str) -> None:
         for request_id in list(self._replies):
             future = self._replies.pop(request_id, None)  # whoever pops it answers it
-            if future is not None:
+            if future is not None and future.set_running_or_notify_cancel():
                 future.set_exception(WorkerStoppedError(self.name, reason))
 
     # ------------------------------------------------------------------------------------------------- the core
 
     def _handle(self, stimulus: Stimulus) -> None:
         assert self._core is not None
+        if isinstance(stimulus, InternalTopicsFailed):
+            self._fail(WorkerStoppedError(self.name, f"its internal topics have failed ({stimulus.error})"))
+            return
         step = self._core.handle(stimulus, now_ms())
         for transition in step.transitions:
             self._given.record(transition, self.name)
         for effect in step.effects:
+            if self._gone.is_set():
+                return
             self._effects[type(effect)](effect)
         self._view = worker_view(self._core.context)
 
@@ -291,7 +338,7 @@ class Worker:
             FenceProducers: calls.fence_producers,
             CreateSessionKey: self._on_create_session_key,
             Reply: self._on_reply,
-            WorkerShutDown: lambda _: self._shut_down.set(),
+            WorkerShutDown: lambda _: self._over.set(),
         }
 
     def _core_settings(self, url: str) -> CoreSettings:
@@ -329,6 +376,7 @@ class Worker:
             post=self.post,
             record=lambda transition: self._given.record(transition, self.name),
             pulse=self._pulse,
+            ended=lambda task, instance: None,  # those who give the services on listen
         )
 
     def _pulse(self) -> None:

@@ -255,6 +255,7 @@ def sink_task(kafka: EmbeddedKafka, spark_provider: SparkProvider) -> Iterator[C
             post=lambda stimulus: made.stimuli.append(stimulus),  # noqa: PLW0108
             record=lambda transition: made.transitions.append(transition),  # noqa: PLW0108
             pulse=lambda: made.pulse(),  # noqa: PLW0108
+            ended=lambda task, instance: None,
         )
         made = Task(SinkRunner(order, services, plugins), order)
         made.unfrozen.set()

@@ -192,6 +192,7 @@ class Place:
             post=stimuli.append,
             record=transitions.append,
             pulse=unfrozen.wait,  # type: ignore[arg-type]
+            ended=lambda task, instance: None,
         )
         order = PrepareTask(
             TaskId(full["name"], 0),
