@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 
 from connectx.history.rebalances import Rebalance, rebalances
 from connectx.history.runs import Run, RunState, runs
@@ -99,9 +100,10 @@ def _failover(fault: Event, events: Sequence[Event], all_runs: Sequence[Run], ro
     moves = sorted(filter(None, (_move(run, fault, all_runs) for run in held)), key=lambda m: (m.time_ms, m.task))
     moved = {move.task for move in moves}
     kept = tuple(run.name for run in held if run.name not in moved and run.end_ms is None and _is_back(run))
-    names = {run.name for run in held}
-    rejections = tuple(event for event in after if event.kind in REJECTIONS and _task(event) in names)
-    aborted = [event for event in after if event.kind is EventKind.TRANSACTION_ABORTED and _task(event) in names]
+    until = {run.name: _next_begin(run, all_runs) for run in held}
+    own = [event for event in after if event.seq < until.get(_task(event), 0)]
+    rejections = tuple(event for event in own if event.kind in REJECTIONS)
+    aborted = [event for event in own if event.kind is EventKind.TRANSACTION_ABORTED]
     shut_out = {move.task for move in moves if move.shut_out} | {_task(event) for event in rejections}
     return Failover(
         worker=worker,
@@ -164,6 +166,12 @@ def _move(run: Run, fault: Event, all_runs: Sequence[Run]) -> Move | None:
                 to_epoch=other.producer_epoch,
             )
     return None
+
+
+def _next_begin(run: Run, all_runs: Sequence[Run]) -> float:
+    """Sequence number at which the same worker begins another instance of the task; later events are about that one."""
+    begun = [other.segments[0].seq for other in all_runs if other.worker == run.worker and other.name == run.name]
+    return min((seq for seq in begun if seq > run.segments[0].seq), default=inf)
 
 
 def _is_back(run: Run) -> bool:

@@ -7,6 +7,7 @@ Jupyter's theme variables, and `prefers-color-scheme` elsewhere; hatches are in 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -200,36 +201,42 @@ def _marks(row: Row, y: float, height: float, scale: _Scale) -> Iterator[str]:
         middle = y + height / 2
         if first.lane is not None:
             middle = y + _ROW_PAD + first.lane * _LANE + _LANE / 2
-        title = first.title if len(group) == 1 else f"{len(group)} times, the last: {group[-1].title}"
+        shown = next((mark for mark in group if mark.kind is MarkKind.FENCED), first)
         yield tag(
             "g",
-            tag("title", escape(title)) + shapes.mark(first.kind, x, middle),
+            tag("title", escape(_together(group))) + shapes.mark(shown.kind, x, middle),
             data_worker=row.worker,
             data_task=first.task,
             data_event=first.seq,
-            data_mark=first.kind.value,
+            data_mark=shown.kind.value,
         )
 
 
 def _near(marks: Sequence[Mark], scale: _Scale) -> Iterable[list[Mark]]:
-    """Marks of one kind in one lane that would cover each other, together. Faults are always shown one by one."""
+    """Marks in one lane that would cover each other, together: a fence and the abort that follows it are one sign.
+
+    Faults are always shown one by one.
+    """
     groups: list[list[Mark]] = []
     for mark in marks:
-        group = next(
-            (
-                group
-                for group in reversed(groups)
-                if group[0].kind is mark.kind is not MarkKind.FAULT
-                and (group[0].lane, group[0].task) == (mark.lane, mark.task)
-                and scale.x(mark.time_ms) - scale.x(group[0].time_ms) < 6
-            ),
-            None,
-        )
+        group = next((group for group in reversed(groups) if _belongs(mark, group[0], scale)), None)
         if group is None:
             groups.append([mark])
         else:
             group.append(mark)
     return groups
+
+
+def _belongs(mark: Mark, first: Mark, scale: _Scale) -> bool:
+    if MarkKind.FAULT in (mark.kind, first.kind) or (first.lane, first.task) != (mark.lane, mark.task):
+        return False
+    return scale.x(mark.time_ms) - scale.x(first.time_ms) < 6
+
+
+def _together(group: Sequence[Mark]) -> str:
+    """One sentence for each different one, with how often."""
+    counts = Counter(mark.title for mark in group)
+    return "; ".join(title if count == 1 else f"{title} ({count} times)" for title, count in counts.items())
 
 
 # ---------------------------------------------------------------------------------------------- bands and axis

@@ -137,6 +137,16 @@ def test_a_second_life_under_the_same_name_is_not_part_of_the_story() -> None:
     assert failovers(history.events)[0].rejections == ()
 
 
+def test_what_a_later_instance_on_the_same_worker_does_is_another_story() -> None:
+    history = pause_with_fence().at(24).start("worker-2", "flights-in-0", instance=3, epoch=2)
+    history.at(26).fault("stall", "worker-2").at(30).start("worker-3", "flights-in-0", instance=4, epoch=3)
+    history.at(31).fenced("worker-2", "flights-in-0")
+    first, second = failovers(history.events)
+    assert [len(failover.rejections) for failover in (first, second)] == [1, 1]
+    assert told(history)[0].count("rejected") == 1
+    assert told(history)[1].endswith("worker-2's write for flights-in-0 at epoch 2 was rejected")
+
+
 def test_a_newcomer_takes_over_in_a_second_round() -> None:
     history = small_cluster().at(20).started("worker-4").fault("add_worker", "worker-4")
     history.at(21).rebalance(3, leader="worker-1", work={"worker-1": ["flights-out-1"], "worker-2": [], "worker-4": []})

@@ -127,7 +127,19 @@ def test_a_short_bar_is_labelled_beside_itself() -> None:
 
 def test_marks_that_would_cover_each_other_are_one_with_a_count() -> None:
     titles = [mark.findtext(f"{SVG}title") or "" for mark in groups(drawn(crowded(seconds=60)), "data-mark")]
-    assert any(title.startswith("3 times, the last: orders-warehouse-replica-eu-0") for title in titles)
+    assert "orders-warehouse-replica-eu-0 on worker-1: a transaction was aborted (3 times)" in titles
+
+
+def test_a_fence_and_the_abort_that_follows_it_are_one_sign() -> None:
+    history = small_cluster().at(8).fenced("worker-2", "flights-in-0", epoch=0)
+    history.add(EventKind.TRANSACTION_ABORTED, "worker-2", "flights-in-0", records=9, reason="fenced").at(20)
+    history.add(EventKind.CLUSTER_STOPPED)
+    [mark] = groups(drawn(history), "data-mark")
+    assert mark.get("data-mark") == "fenced"
+    assert mark.findtext(f"{SVG}title") == (
+        "flights-in-0 on worker-2: its write at epoch 0 was rejected; "
+        "flights-in-0 on worker-2: a transaction was aborted (fenced)"
+    )
 
 
 def axis(history: History, **options: object) -> list[str]:
