@@ -120,7 +120,8 @@ def _infer_json(spark: SparkSession, lines: Sequence[str]) -> str:
     ddl = str(found[0])
     if not ddl.startswith("ARRAY<STRUCT<"):
         raise ConfigError(["Invalid value null for configuration schema: the file's lines are not JSON objects"])
-    return ddl.removeprefix("ARRAY<STRUCT<").removesuffix(">>")
+    inner = schema_of(spark, ddl.removeprefix("ARRAY<STRUCT<").removesuffix(">>"))
+    return ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in inner.fields)
 
 
 def _infer_csv(sample: DataFrame, line_format: LineFormat, names: Sequence[str]) -> str:
