@@ -5,6 +5,7 @@ Decides nothing; the rules for internal topics are in `connectx.kafka.admin`. It
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -27,6 +28,12 @@ from connectx.kafka.kafka_errors import is_permission_error, typed, worth_knowin
 from connectx.model.ids import TopicPartition
 
 CALL_S: Final = 30.0
+_AGAIN_S: Final = 0.1
+_COORDINATOR_MOVES: Final = (
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+)
 EndOffsets = dict[TopicPartition, int]
 
 
@@ -150,8 +157,9 @@ class Admin:
     def group_offsets(self, group: str, timeout_s: float = CALL_S) -> EndOffsets:
         """Committed offsets of a consumer group."""
         asked = [ConsumerGroupTopicPartitions(group)]
-        futures = self._rdkafka().list_consumer_group_offsets(asked, request_timeout=timeout_s)
-        answer, error = self._outcome(futures[group])
+        answer, error = self._ask_coordinator(
+            lambda left_s: self._rdkafka().list_consumer_group_offsets(asked, request_timeout=left_s)[group], timeout_s
+        )
         if error is not None:
             raise self._typed(error, f"read the offsets of group {group}")
         partitions = [p for p in answer.topic_partitions if p.offset >= 0]
@@ -161,18 +169,29 @@ class Admin:
         """Set offsets of a consumer group without members."""
         where = [Tp(p.topic, p.partition, offset) for p, offset in offsets.items()]
         asked = [ConsumerGroupTopicPartitions(group, where)]
-        futures = self._rdkafka().alter_consumer_group_offsets(asked, request_timeout=timeout_s)
-        answer, error = self._outcome(futures[group])
+        answer, error = self._ask_coordinator(
+            lambda left_s: self._rdkafka().alter_consumer_group_offsets(asked, request_timeout=left_s)[group], timeout_s
+        )
         refused = [p.error for p in answer.topic_partitions if p.error is not None] if error is None else [error]
         if refused:
             raise self._typed(refused[0], f"set offsets of group {group}")
 
     def delete_group(self, group: str, timeout_s: float = CALL_S) -> None:
         """Delete a consumer group without members, and its offsets; one that does not exist is fine."""
-        futures = self._rdkafka().delete_consumer_groups([group], request_timeout=timeout_s)
-        _, error = self._outcome(futures[group])
+        _, error = self._ask_coordinator(
+            lambda left_s: self._rdkafka().delete_consumer_groups([group], request_timeout=left_s)[group], timeout_s
+        )
         if error is not None and error.code() != KafkaError.GROUP_ID_NOT_FOUND:
             raise self._typed(error, f"delete group {group}")
+
+    def _ask_coordinator(self, call: Callable[[float], Future[Any]], timeout_s: float) -> tuple[Any, KafkaError | None]:
+        """A call to a group's coordinator, again while that one moves or loads: librdkafka does not wait for it."""
+        deadline_s = time.monotonic() + timeout_s
+        while True:
+            answer, error = self._outcome(call(max(1.0, deadline_s - time.monotonic())))
+            if error is None or error.code() not in _COORDINATOR_MOVES or time.monotonic() + _AGAIN_S >= deadline_s:
+                return answer, error
+            time.sleep(_AGAIN_S)
 
     # ------------------------------------------------------------------------------------------------------ life
 

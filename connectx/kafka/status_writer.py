@@ -12,7 +12,7 @@ import logging
 import queue
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, Producer
@@ -37,12 +37,13 @@ _PASSING: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _Write:
-    """`number` grows with every write."""
+    """`number` grows with every write; `again` when Kafka did not take it before."""
 
     number: int
     key: str
     value: bytes | None
     record: StatusRecord
+    again: bool = False
 
 
 class StatusWriter:
@@ -128,15 +129,15 @@ class StatusWriter:
         def delivered(error: KafkaError | None, message: Any) -> None:
             if error is not None and _is_passing(error) and self._is_still_true(write):
                 _log.info("the status %s was not written and is sent again: %s", write.key, error)
-                self._orders.put(write)
+                self._orders.put(replace(write, again=True))
                 return
             if error is not None:
                 _log.warning("the status %s was not written: %s", write.key, error)
             if self._newest.get(write.key) == write.number:
                 del self._newest[write.key]
 
-        if self._newest.get(write.key) != write.number:
-            return  # sent again, and outdated while it waited; or followed by a newer one already
+        if write.again and not self._is_still_true(write):
+            return
         while True:
             try:
                 producer.produce(self._topic, value=write.value, key=write.key, on_delivery=delivered)

@@ -1,0 +1,79 @@
+"""Fencing of real producers."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import KafkaException, Producer
+
+from connectx.errors import ClientClosedError, KafkaRequestError
+from connectx.kafka.admin_client import Admin
+from connectx.kafka.clients import ClientConfigs
+from connectx.kafka.embedded import EmbeddedKafka
+from connectx.kafka.fencing import ProducerFencer
+from connectx.model.ids import TaskId, TopicPartition
+from connectx.model.worker_config import WorkerConfig
+
+
+@pytest.fixture
+def clients(kafka: EmbeddedKafka, config: WorkerConfig) -> ClientConfigs:
+    return ClientConfigs(config, "w-fence", kafka.worker_bootstrap_servers)
+
+
+def producer_in_transaction(clients: ClientConfigs, number: int, topic: str) -> Producer:
+    producer = Producer(clients.source_task_producer(TaskId("c", number), {}, True))
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(topic, value=b"uncommitted")
+    producer.flush(30)
+    return producer
+
+
+def test_a_fenced_producer_cannot_commit_and_its_open_transaction_is_aborted(
+    clients: ClientConfigs, topic: Callable[..., str]
+) -> None:
+    name = topic()
+    producers = [producer_in_transaction(clients, number, name) for number in range(3)]
+    ids = [f"{clients.worker.group_id}-c-{number}" for number in range(4)]  # the last one was never used
+    ProducerFencer(clients).fence("c", {}, ids)
+    for producer in producers:
+        with pytest.raises(KafkaException) as raised:
+            producer.commit_transaction(30)
+        assert raised.value.args[0].fatal()
+    admin = Admin(clients.admin())
+    partition = [TopicPartition(name, 0)]
+    assert admin.end_offsets(partition, committed=True) == admin.end_offsets(partition)
+
+
+def test_fencing_again_fences_nobody_but_succeeds(clients: ClientConfigs) -> None:
+    ids = [f"{clients.worker.group_id}-again-{number}" for number in range(20)]
+    for _ in range(2):
+        ProducerFencer(clients).fence("again", {}, ids)
+
+
+def test_a_broker_that_cannot_be_reached_is_named_with_the_ids(clients: ClientConfigs) -> None:
+    override = {"admin.override.bootstrap.servers": "127.0.0.1:1"}
+    with pytest.raises(KafkaRequestError, match="id-0"):
+        ProducerFencer(clients, timeout_s=1).fence("c", override, ["id-0"])
+
+
+def test_a_killed_worker_gives_up_fencing(clients: ClientConfigs) -> None:
+    fencer = ProducerFencer(clients)
+    raised: list[BaseException] = []
+
+    def fence() -> None:
+        try:
+            fencer.fence("c", {"admin.override.bootstrap.servers": "127.0.0.1:1"}, ["id-0"])
+        except ClientClosedError as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=fence)
+    thread.start()
+    while not fencer._in_use:
+        time.sleep(0.01)
+    fencer.abandon()
+    thread.join(20)
+    assert len(raised) == 1
