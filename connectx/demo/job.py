@@ -24,7 +24,7 @@ from connectx.errors import ConnectxError, DemoError
 from connectx.history.failovers import failovers
 from connectx.history.report import report_page, save_page, write_report
 from connectx.history.stories import stories
-from connectx.history.words import duration, first_line
+from connectx.history.words import duration, gist
 
 if TYPE_CHECKING:
     from connectx.cluster import Cluster
@@ -33,12 +33,7 @@ WORKERS = 3
 _KILL_SOURCE_AT, _ADD_WORKER_AT, _KILL_SINK_AT = 0.20, 0.40, 0.55
 _STUCK_S = 60.0
 _LOOK_S = 0.2
-_JSON = {
-    "key.converter": "org.apache.kafka.connect.json.JsonConverter",
-    "key.converter.schemas.enable": "false",
-    "value.converter": "org.apache.kafka.connect.json.JsonConverter",
-    "value.converter.schemas.enable": "false",
-}
+_JSON = "org.apache.kafka.connect.json.JsonConverter"
 
 
 def run(screen: Screen, report: Path, rows: int | None = None) -> Outcome:
@@ -174,7 +169,8 @@ class _Flow:
                 "topic.creation.default.partitions": "4",
                 "topic.creation.default.replication.factor": "1",
                 "slice.bytes": str(self.slice_bytes),
-                **_JSON,
+                "key.converter": _JSON,
+                "key.converter.schemas.enable": "false",
             },
         )
         self.cluster.create(
@@ -186,7 +182,6 @@ class _Flow:
                 "connection.url": self.uri,
                 "table.name.format": TABLE,
                 "insert.mode": "insert",
-                **_JSON,
             },
         )
 
@@ -199,7 +194,7 @@ class _Flow:
                 self.watched.take(news.get(_LOOK_S))
                 if self.watched.failure is not None:
                     raise DemoError(
-                        f"The flow has ended: {first_line(self.watched.failure, 400)}.",
+                        f"The flow has ended: {gist(self.watched.failure, 400)}.",
                         next_step="What led to it is in the report; everything that was started is stopped.",
                     )
                 self._look()

@@ -12,7 +12,7 @@ from itertools import groupby, pairwise
 from connectx.history.failovers import REJECTIONS, Failover, Move, failovers
 from connectx.history.rebalances import Rebalance, rebalances
 from connectx.history.runs import Run, RunState, epoch_of, runs
-from connectx.history.words import duration, first_line, listing, plural
+from connectx.history.words import duration, gist, listing, plural
 from connectx.model.events import Event, EventKind
 
 
@@ -128,7 +128,7 @@ def _rejection(event: Event, epoch: int | None) -> str:
     """A write that was refused, by the broker (producer epoch) or by the sink's group or target."""
     owner = f"{event.worker}'s"
     if event.kind is EventKind.COMMIT_REFUSED:
-        reason = first_line(str(event.data.get("reason") or event.cause))
+        reason = gist(str(event.data.get("reason") or event.cause))
         return f"{owner} commit for {_task(event)} was refused" + (f" ({reason})" if reason else "")
     at = "" if epoch is None else f" at epoch {epoch}"
     return f"{owner} write for {_task(event)}{at} was rejected"
@@ -183,12 +183,12 @@ def _failures(events: Sequence[Event], all_runs: Sequence[Run]) -> Iterator[Stor
     for run in all_runs:
         for segment in run.segments:
             if segment.state is RunState.FAILED and run.fenced_ms is None and run.task is not None:
-                why = first_line(traces.get(segment.seq, "")) or "no reason was given"
+                why = gist(traces.get(segment.seq, "")) or "no reason was given"
                 sentence = f"{run.name} failed on {run.worker}: {why}"
                 yield Story(segment.start_ms, segment.seq, "task_failed", run.worker, sentence)
     for event in events:
         if event.kind is EventKind.WORKER_FAILED:
-            why = first_line(str(event.data.get("error") or event.cause)) or "no reason was given"
+            why = gist(str(event.data.get("error") or event.cause)) or "no reason was given"
             yield Story(event.time_ms, event.seq, "worker_failed", event.worker, f"{event.worker} failed: {why}")
 
 

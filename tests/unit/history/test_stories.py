@@ -9,6 +9,12 @@ from connectx.history.failovers import failovers
 from connectx.history.stories import stories
 from connectx.model.events import EventKind
 
+PYTHON_TRACE = """Traceback (most recent call last):
+  File "a.py", line 3, in put
+    write(rows)
+connectx.errors.TableMismatchError: No column x.
+"""
+
 
 def told(history: History) -> list[str]:
     return [story.sentence for story in stories(history.events)]
@@ -189,7 +195,11 @@ def test_another_leader() -> None:
 
 @pytest.mark.parametrize(
     ("trace", "why"),
-    [("\n  ValueError: no such column.\n  at poll", "ValueError: no such column"), ("", "no reason was given")],
+    [
+        ("\n  ValueError: no such column.\n  at poll", "ValueError: no such column"),
+        ("", "no reason was given"),
+        (PYTHON_TRACE, "connectx.errors.TableMismatchError: No column x"),
+    ],
 )
 def test_a_failed_task_says_why(trace: str, why: str) -> None:
     history = small_cluster().at(5).state("worker-3", "flights-out-0", "FAILED", trace=trace)
