@@ -233,6 +233,9 @@ class SinkTask:
     def cancel(self) -> None:
         """Called from another thread to end a blocked `put`: the task was cancelled or its worker killed."""
 
+    def abandon(self) -> None:
+        """In place of `close` and `stop` when the worker was killed: drop connections as they are, finish nothing."""
+
     def stop(self) -> None:
         """Release what `start` took."""
 

@@ -1,0 +1,230 @@
+"""One connection to PostgreSQL (ADBC), and what its errors mean.
+
+It decides whether an error is final, passes, or is about a row. It never decides what is written or committed.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlsplit
+
+from connectx.errors import (
+    ConnectxError,
+    DatabaseError,
+    DatabasePermissionError,
+    DatabaseUnavailableError,
+    TableMismatchError,
+    TableMissingError,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_LOCK_NOT_AVAILABLE = "55P03"
+_ROW = ("22", "23", "44", "P0001")  # data exceptions, constraints, check options, what triggers raise
+_PASSING = ("08", "40", "53", "57P", _LOCK_NOT_AVAILABLE, "25P03")
+_PERMISSION = ("28", "42501")
+_MISSING = ("42P01", "3F000")
+_MISMATCH = ("42703", "42804", "42P10")
+_REACHABLE_HINT = "Check that the server runs and that connection.url fits it; the task tries again."
+
+
+class RowRefusedError(DatabaseError):
+    """The database refuses at least one row of a batch. Never leaves the connector."""
+
+    code = "row-refused"
+
+
+class LockTimeoutError(DatabaseUnavailableError):
+    """A row is locked by another session for longer than lock.timeout.ms."""
+
+    code = "lock-timeout"
+
+
+class PostgresSession:
+    """A connection that is made when first used. A statement outside a transaction begins one.
+
+    After any error call `rollback`: it drops a connection that is broken, and the next statement makes another.
+
+    Args:
+        uri: libpq URI.
+        settings: run-time parameters, set after connecting (connection poolers do not pass them on at start).
+    """
+
+    def __init__(self, uri: str, settings: dict[str, str]) -> None:
+        self._uri = uri
+        self._settings = settings
+        self._connection: Any = None
+        self._in_transaction = False
+
+    def execute(self, sql: str) -> None:
+        """Run a statement within the transaction."""
+        with self._cursor() as cursor:
+            self._call(sql, cursor.execute, sql)
+
+    def query(self, sql: str) -> list[tuple[Any, ...]]:
+        """Rows of a query within the transaction."""
+        with self._cursor() as cursor:
+            self._call(sql, cursor.execute, sql)
+            rows: list[tuple[Any, ...]] = self._call(sql, cursor.fetchall)
+            return rows
+
+    def ingest(self, schema: str | None, table: str, rows: pa.Table) -> None:
+        """Append rows by COPY; without `schema` to a temporary table."""
+        where = {"temporary": True} if schema is None else {"db_schema_name": schema}
+        with self._cursor() as cursor:
+            self._call(f"COPY {table}", lambda: cursor.adbc_ingest(table, rows, mode="append", **where))
+
+    def commit(self) -> None:
+        """Commit the transaction. When this fails it may have been committed all the same."""
+        self.execute("COMMIT")
+        self._in_transaction = False
+
+    def rollback(self) -> None:
+        """End the transaction; a connection that cannot do that is dropped."""
+        if self._connection is None or not self._in_transaction:
+            return
+        try:
+            with self._connection.cursor() as cursor:
+                cursor.execute("ROLLBACK")
+            self._in_transaction = False
+        except Exception:
+            self.close()
+
+    def cancel(self) -> None:
+        """From another thread: end the statement that runs now."""
+        connection = self._connection
+        if connection is not None:
+            connection.adbc_cancel()
+
+    def close(self) -> None:
+        """Drop the connection; an open transaction is rolled back."""
+        connection, self._connection = self._connection, None
+        self._in_transaction = False
+        if connection is not None:
+            connection.close()
+
+    # ---------------------------------------------------------------------------------------------- inner parts
+
+    def _live(self) -> Any:
+        if self._connection is None:
+            from adbc_driver_postgresql import dbapi
+
+            try:
+                self._connection = dbapi.connect(self._uri, autocommit=True)
+            except dbapi.Error as error:
+                raise connect_error(str(error), self._uri) from error
+            with self._connection.cursor() as cursor:
+                for name, value in self._settings.items():
+                    self._call("SET", cursor.execute, f"SET {name} = {literal(value)}")
+        return self._connection
+
+    def _cursor(self) -> Any:
+        connection = self._live()
+        if not self._in_transaction:
+            self._in_transaction = True
+            with connection.cursor() as cursor:
+                self._call("BEGIN", cursor.execute, "BEGIN")
+        return connection.cursor()
+
+    def _call(self, what: str, function: Any, *arguments: Any) -> Any:
+        from adbc_driver_postgresql import dbapi
+
+        try:
+            return function(*arguments)
+        except dbapi.Error as error:
+            raise typed_error(error, what) from error
+
+
+def libpq_uri(url: str, user: str | None, password: str | None) -> str:
+    """A libpq URI out of connection.url (also a JDBC one), connection.user and connection.password."""
+    uri = url.removeprefix("jdbc:")
+    given = {"user": user, "password": password}
+    if "connect_timeout=" not in uri:
+        given["connect_timeout"] = "10"
+    added = "&".join(f"{name}={quote(value, safe='')}" for name, value in given.items() if value)
+    return f"{uri}{'&' if '?' in uri else '?'}{added}" if added else uri
+
+
+def shown_place(uri: str) -> str:
+    """Host, port and database of a URI, without anything secret."""
+    parts = urlsplit(uri)
+    socket = re.search(r"(?:^|&)host=([^&]*)", parts.query)
+    host = parts.netloc.rpartition("@")[2] or (socket[1] if socket else "the local socket")
+    return f"{host}{parts.path}"
+
+
+def connect_error(message: str, uri: str) -> ConnectxError:
+    """What a failed attempt to connect means; libpq tells it in text only."""
+    place = shown_place(uri)
+    fatal = message.partition("FATAL:")[2].strip().split("\n")[0]
+    if "does not exist" in fatal and fatal.startswith("database"):
+        return DatabaseError(
+            f"PostgreSQL at {place} has no such database: {fatal}.",
+            next_step="Create it, or correct connection.url, and restart the task.",
+        )
+    if re.search(r"starting up|shutting down|recovery|too many|connection slots", fatal):
+        return DatabaseUnavailableError(
+            f"PostgreSQL at {place} takes no connection: {fatal}.", next_step=_REACHABLE_HINT
+        )
+    if "connection to server" not in message and "translate host" not in message:
+        return DatabaseError(  # libpq repeats parts of a URI that it does not understand, secrets too
+            "connection.url is not a URI that libpq understands.",
+            next_step="Write it as postgresql://host:port/database, and restart the task.",
+        )
+    if fatal or re.search(r"password|SSL|certificate", message):
+        return DatabasePermissionError(
+            f"PostgreSQL at {place} refuses the login: {fatal or message.splitlines()[0]}.",
+            next_step="Correct connection.url, connection.user or connection.password, and restart the task.",
+        )
+    reason = message.splitlines()[0].rpartition("failed: ")[2]
+    return DatabaseUnavailableError(f"PostgreSQL at {place} cannot be reached: {reason}.", next_step=_REACHABLE_HINT)
+
+
+def typed_error(error: Any, what: str) -> ConnectxError:
+    """What an error of a statement means."""
+    state = _state(error)
+    details = {name: text.decode("utf-8", "replace") for name, text in error.details or ()}
+    told = details.get("PG_DIAG_MESSAGE_PRIMARY") or str(error).partition("ERROR:")[2].strip().split("\n")[0]
+    told = told or str(error).split("\n")[0]
+    more = details.get("PG_DIAG_MESSAGE_DETAIL", "")
+    message = f"{told}. {more}".rstrip()
+    if state.startswith(_ROW):
+        return RowRefusedError(message)
+    if state.startswith(_PASSING) or (not state and re.search(r"no connection|server closed|terminating", str(error))):
+        passing = LockTimeoutError if state == _LOCK_NOT_AVAILABLE else DatabaseUnavailableError
+        return passing(f"PostgreSQL could not do what was asked: {told}.", next_step=_REACHABLE_HINT)
+    if state.startswith(_PERMISSION):
+        return DatabasePermissionError(
+            f"PostgreSQL does not allow it: {told}.", next_step="Grant the privilege, and restart the task."
+        )
+    if state.startswith(_MISSING) or "does not exist" in told:
+        return TableMissingError(
+            f"PostgreSQL does not find what the sink writes to: {told}.",
+            next_step="Create it, or correct table.name.format, and restart the task.",
+        )
+    if state.startswith(_MISMATCH):
+        return TableMismatchError(
+            f"The table does not fit: {told}.", next_step="Correct the table or pk.fields, and restart the task."
+        )
+    return DatabaseError(
+        f"PostgreSQL refuses {what.split(maxsplit=1)[0]}: {message} (SQLSTATE {state or 'unknown'}).",
+        next_step="Correct the cause, and restart the task.",
+    )
+
+
+def literal(value: str | int | None) -> str:
+    """An SQL literal."""
+    if value is None:
+        return "NULL"
+    return str(value) if isinstance(value, int) else "'" + value.replace("'", "''") + "'"
+
+
+def identifier(name: str) -> str:
+    """A quoted SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _state(error: Any) -> str:
+    return error.sqlstate or ""
