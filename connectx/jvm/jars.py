@@ -32,6 +32,7 @@ from connectx.errors import ChecksumError, DiskFullError, JarDownloadError, NoNe
 from connectx.jvm.cache import cache_dir, is_disk_full, require_free, says_disk_full
 from connectx.jvm.java import JavaHome
 from connectx.jvm.progress import Progress, silent
+from connectx.jvm.trust import trust_options
 
 KAFKA = "kafka"
 SPARK_KAFKA = "spark-kafka"
@@ -144,7 +145,8 @@ def _retrieve(name: str, java: JavaHome, partial: Path, progress: Progress) -> N
     (partial / "ivy.xml").write_text(_ivy_module(name))
     ivy = sorted(spark_jars_dir().glob("ivy-*.jar"))[-1]
     command = [
-        str(java.java), *proxy_options(os.environ), f"-Divy.default.ivy.user.dir={partial / 'user'}",
+        str(java.java), *proxy_options(os.environ), *trust_options(java, partial),
+        f"-Divy.default.ivy.user.dir={partial / 'user'}",
         "-jar", str(ivy), "-verbose", "-settings", str(partial / "settings.xml"), "-cache", str(partial / "cache"),
         "-ivy", str(partial / "ivy.xml"), "-confs", "default",
         "-retrieve", str(partial / "jars" / _RETRIEVE_PATTERN),
@@ -161,7 +163,7 @@ def _retrieve(name: str, java: JavaHome, partial: Path, progress: Progress) -> N
                 done += 1
                 progress(label, done, total)
             elif any(word in line for word in ("ERROR", "WARN: Host", "[FAILED ")):
-                told = line[line.index(":") + 1 :].strip() if line.startswith("WARN") else line.strip()
+                told = line.strip().removeprefix("WARN:").removeprefix("ERROR:").strip()
             if "[FAILED " in line or "no ivy file nor artifact found" in line:
                 ivy_run.kill()  # one jar that is missing is enough; do not wait for the others to time out
                 break
