@@ -131,8 +131,8 @@ def _logical_type(schema: Mapping[str, Any]) -> DataType | None:
                 precision = min(int(parameters.get(_PRECISION, 38)), 38)
             except (KeyError, TypeError, ValueError):
                 raise ConversionError("A Decimal schema needs the parameter 'scale', a number.") from None
-            if not 0 <= scale <= 37:
-                raise ConversionError(f"A Decimal of scale {scale} cannot be read: Spark has 0 to 37 here.")
+            if not 0 <= scale <= 38:
+                raise ConversionError(f"A Decimal of scale {scale} cannot be read: Spark has scales from 0 to 38.")
             return t.DecimalType(max(precision, scale), scale)
         case "int32", "Date":
             return t.DateType()

@@ -87,6 +87,8 @@ class Converter:
     def from_bytes(self, column: Column, target: DataType | None) -> Column:
         """Expression of type STRUCT<value, error STRING> for a column of type BINARY.
 
+        `value` means something only where `error` is null: nulling it here would cost as much as reading it.
+
         Args:
             target: type of `value`, where records do not tell it themselves. None: as the record says.
         """

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from connectx.data.converter import Converter, Decoded
 from connectx.data.json_converter import JsonConverter
+from connectx.data.reading import frame_of, joined, read_columns, where
 from connectx.data.simple import (
     BooleanConverter,
     ByteArrayConverter,
@@ -26,7 +27,6 @@ from connectx.data.simple import (
     ShortConverter,
     StringConverter,
 )
-from connectx.data.reading import read_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -113,12 +113,8 @@ def decode(
     columns = {name: table[name] for name in table.column_names}
     if "timestamp" in columns:
         columns["timestamp"] = _passed_on("timestamp", columns["timestamp"])
-    columns |= {"key": _where(good, keys.value), "value": _where(good, values.value), "error": error}
+    columns |= {"key": where(good, keys.value), "value": where(good, values.value), "error": error}
     return pa.table(columns)
-
-
-def _where(good: pa.Array, values: pa.Array) -> pa.Array:
-    return values if pc.all(good).as_py() is not False else pc.if_else(good, values, pa.scalar(None, values.type))
 
 
 def _labelled(side: str, error: pa.Array) -> pa.Array:
@@ -152,8 +148,6 @@ def _groups_by_type(table: pa.Table, types: Mapping[str, DataType]) -> list[tupl
 def _read_groups(
     value: pa.Array, converter: Converter, groups: list[tuple[DataType | None, pa.Array | None]], spark: SparkGetter
 ) -> Decoded:
-    from connectx.data.reading import joined
-
     parts = [(rows, read_columns([(value.take(rows), converter, kind)], spark)[0]) for kind, rows in groups]
     return joined(parts)
 
@@ -166,8 +160,6 @@ def _with_value(table: pa.Table) -> pa.Table:
 
 
 def _encode_table(table: pa.Table, converters: Mapping[str, Converter], spark: SparkGetter) -> pa.Table:
-    from connectx.data.reading import frame_of
-
     sides = {side: converter for side, converter in converters.items() if side in table.column_names}
     heavy = [side for side, converter in sides.items() if converter.needs_spark(table.schema.field(side).type)]
     if heavy and table.num_rows:

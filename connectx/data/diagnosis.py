@@ -8,6 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
+NO_ENVELOPE: Final = (
+    'JsonConverter with schemas.enable requires "schema" and "payload" fields and may not contain additional fields. '
+    "If you are trying to deserialize plain JSON data, set schemas.enable=false in your converter configuration."
+)
 _BITS: Final = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 
 
@@ -21,7 +25,9 @@ def why_not(record: bytes, target: DataType, *, in_envelope: bool = False) -> st
         document = json.loads(text)
     except ValueError as error:
         return f"it is not JSON: {error}" if text.strip() else "it is empty"
-    value = document.get("payload") if in_envelope and isinstance(document, dict) else document
+    if in_envelope and not (isinstance(document, dict) and {"schema", "payload"} <= document.keys()):
+        return NO_ENVELOPE
+    value = document["payload"] if in_envelope else document
     return _mismatch(value, target, "the value") or f"it is not JSON of type {target.simpleString()}"
 
 

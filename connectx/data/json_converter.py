@@ -2,7 +2,8 @@
 
 Without schemas a record is read as the type that the sink wants, or, where it wants none, as text: a JSON string is its
 content, everything else its JSON. With schemas a record tells its own type. Stricter than Java: anything behind the
-document, numbers that do not fit, and values of another type than the schema's are errors and never cut or rounded.
+document, numbers that do not fit, and values of another type than the schema's are errors and never cut. Only digits
+behind a decimal's scale are rounded.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import pyarrow as pa
 
 from connectx.data import connect_schema
 from connectx.data.converter import CONVERTER_CONFIG, Converter
+from connectx.data.diagnosis import NO_ENVELOPE
 from connectx.data.json_reader import NOT_JSON, JsonReader
 from connectx.data.json_writer import to_json_text
 from connectx.errors import ConversionError
@@ -29,10 +31,7 @@ if TYPE_CHECKING:
 
 _SCHEMA_FIRST = re.compile(r'\s*\{\s*"schema"\s*:\s*')
 _NO_SCHEMA = '^\\s*\\{\\s*"schema"\\s*:\\s*null'
-_NO_ENVELOPE = (
-    'JsonConverter with schemas.enable requires "schema" and "payload" fields and may not contain additional fields. '
-    "If you are trying to deserialize plain JSON data, set schemas.enable=false in your converter configuration."
-)
+_BARE_PAYLOAD = r'(?s)^\s*\{\s*"schema"\s*:\s*null\s*,\s*"payload"\s*:\s*(.*)\}\s*$'
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,18 +121,21 @@ class JsonConverter(Converter):
 
     def from_bytes(self, column: Column, target: DataType | None) -> Column:
         """Without schemas: the document as `target`, or as text. Use `from_envelope` with schemas."""
-        from pyspark.sql.types import StringType
+        from pyspark.sql import functions as f
 
         if self.schemas_enabled:
             raise ConversionError("With schemas.enable=true a record's type is in the record: use from_envelope.")
-        kind = target or StringType()
         text = column.cast("string")
         reader = JsonReader(base64_decimals=self._base64_decimals, use_defaults=False)
 
         def outcome(parsed: Column) -> Column:
-            return self._outcome(reader, parsed, parsed.getField("v"), kind, text)
+            if target is None:
+                value, error = _as_text(text), _broken(reader, parsed, text)
+            else:
+                value, error = _outcome(reader, parsed, parsed["v"], target, text)
+            return f.struct(value.alias("value"), error.alias("error"))
 
-        return _bound(reader.parse(text, kind), outcome)
+        return _bound(reader.parse(text, target), outcome)
 
     def schema_of_record(self, record: bytes) -> RecordSchema | None:
         """Schema of a record with an envelope, looked up in the worker; None when the record has none."""
@@ -162,7 +164,8 @@ class JsonConverter(Converter):
     def from_envelope(self, column: Column, schema: RecordSchema, target: DataType | None) -> Column:
         """Records of one schema: STRUCT<value, error STRING, other STRING>.
 
-        `other` is the schema's text of a record that carries another one, which has neither value nor error here.
+        `other` is the schema's text of a record that carries another one; `value` means something only where both
+        `error` and `other` are null.
         """
         from pyspark.sql import functions as f
         from pyspark.sql.types import StringType, StructType
@@ -178,28 +181,45 @@ class JsonConverter(Converter):
             found = f.coalesce(parsed["v"]["schema"], f.when(text.rlike(_NO_SCHEMA), f.lit("null")))
             other = f.when(found != schema.text, found)
             payload = parsed["v"]["payload"]
-            read = self._outcome(reader, parsed, payload, kind, text)
+            good, bad = _outcome(reader, parsed, payload, kind, text)
             missing = f.when(payload.isNull(), f.lit("the value is required, and missing or null"))
             error = f.coalesce(
-                read["error"],
-                f.when(text.isNotNull() & found.isNull(), f.lit(_NO_ENVELOPE)),
+                bad,
+                f.when(text.isNotNull() & found.isNull(), f.lit(NO_ENVELOPE)),
                 f.when(text.isNotNull(), f.lit(schema.error)) if schema.error else f.lit(None),
                 f.when(text.isNotNull(), missing) if schema.required else f.lit(None),
             ).cast("string")
-            value = f.when(error.isNull() & other.isNull(), read["value"])
-            return f.struct(value.alias("value"), f.when(other.isNull(), error).alias("error"), other.alias("other"))
+            if schema.kind is None and target is None:
+                good = _as_text(f.regexp_extract(text, _BARE_PAYLOAD, 1))
+            return f.struct(good.alias("value"), f.when(other.isNull(), error).alias("error"), other.alias("other"))
 
         return _bound(reader.parse(text, envelope), outcome)
 
-    @staticmethod
-    def _outcome(reader: JsonReader, parsed: Column, value: Column, kind: DataType, text: Column) -> Column:
-        from pyspark.sql import functions as f
 
-        problem = reader.problem(value, kind, text)
-        error = f.when(reader.broken(parsed), f.lit(NOT_JSON))
-        error = error if problem is None else f.coalesce(error, problem)
-        good = f.when(error.isNull(), reader.value(value, kind))
-        return f.struct(good.alias("value"), error.alias("error"))
+def _broken(reader: JsonReader, parsed: Column, text: Column) -> Column:
+    from pyspark.sql import functions as f
+
+    return f.when(reader.broken(parsed, text), f.lit(NOT_JSON))
+
+
+def _outcome(reader: JsonReader, parsed: Column, value: Column, kind: DataType, text: Column) -> tuple[Column, Column]:
+    """Value and error of what was parsed as `kind`."""
+    from pyspark.sql import functions as f
+
+    error, problem = _broken(reader, parsed, text), reader.problem(value, kind, text)
+    return reader.value(value, kind), error if problem is None else f.coalesce(error, problem)
+
+
+def _as_text(document: Column) -> Column:
+    """A document without a type: the content of a JSON string, the exact text of anything else, null for null.
+
+    The parser's own text would have long numbers rounded.
+    """
+    from pyspark.sql import functions as f
+
+    exact = f.btrim(document, f.lit(" \t\r\n"))
+    content = f.get_json_object(f.concat(f.lit('{"v":'), document, f.lit("}")), "$.v")
+    return f.when(exact.startswith('"'), content).when(exact != "null", exact)
 
 
 def _bound(expression: Column, use: Callable[[Column], Column]) -> Column:

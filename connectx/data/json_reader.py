@@ -35,20 +35,22 @@ class JsonReader:
         self.base64_decimals = base64_decimals
         self.use_defaults = use_defaults
 
-    def parse(self, text: Column, target: DataType) -> Column:
-        """The parser's raw outcome: a struct to give to `value` and `error`."""
+    def parse(self, text: Column, target: DataType | None) -> Column:
+        """The parser's raw outcome: a struct with the document as `v`, if there is a target."""
         from pyspark.sql import functions as f
         from pyspark.sql.types import BooleanType, StringType, StructType
 
-        envelope = (
-            StructType().add("v", self._parsed_type(target)).add("end", BooleanType()).add(_CORRUPT, StringType())
-        )
+        document = StructType() if target is None else StructType().add("v", self._parsed_type(target))
+        envelope = document.add("end", BooleanType()).add(_CORRUPT, StringType())
         options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT, "allowSingleQuotes": "false"}
         return f.from_json(f.concat(f.lit('{"v":'), text, f.lit(',"end":true}')), envelope, options)
 
-    def broken(self, parsed: Column) -> Column:
-        """True when the parser refused the record; `parsed` is null for a tombstone."""
-        return parsed.isNotNull() & (parsed.getField(_CORRUPT).isNotNull() | parsed.getField("end").isNull())
+    def broken(self, parsed: Column, text: Column) -> Column:
+        """True when the parser refused the record, or would have had to guess its characters."""
+        from pyspark.sql import functions as f
+
+        unread = parsed.getField(_CORRUPT).isNotNull() | parsed.getField("end").isNull()
+        return text.isNotNull() & (unread | ~f.is_valid_utf8(text))
 
     def value(self, parsed: Column, target: DataType) -> Column:
         """Value of type `target` out of what was parsed for it."""
@@ -91,7 +93,7 @@ class JsonReader:
         if name in ("float", "double"):
             wrong = parsed.isin(float("inf"), float("-inf")) & ~text.rlike("Inf|INF")
         elif name in ("byte", "decimal", *_TEMPORAL):
-            wrong = parsed.isNotNull() & self.value(parsed, target).isNull()
+            wrong = ~_is_null(parsed, target) & self.value(parsed, target).isNull()
         return None if wrong is None else f.when(wrong, f.lit(f"{path} does not fit {target.simpleString()}"))
 
     def _field(self, parsed: Column, field: StructField) -> Column:
@@ -100,8 +102,9 @@ class JsonReader:
         value = self.value(parsed.getField(field.name), field.dataType)
         if not self._has_default(field):
             return value
-        default = default_value(field.dataType, field.metadata[DEFAULT])
-        return f.coalesce(value, f.lit(default).cast(field.dataType))
+        default = f.lit(default_value(field.dataType, field.metadata[DEFAULT])).cast(field.dataType)
+        # The condition is always met here; it keeps the field nullable, as the struct around it is.
+        return f.when(parsed.isNotNull(), f.coalesce(value, default))
 
     def _field_problem(self, parsed: Column, field: StructField, text: Column, path: str) -> Column | None:
         from pyspark.sql import functions as f
@@ -111,7 +114,7 @@ class JsonReader:
         inner = self.problem(child, field.dataType, text, name)
         if field.nullable or self._has_default(field):
             return inner
-        missing = f.when(child.isNull(), f.lit(f"{name} is required, and missing or null"))
+        missing = f.when(_is_null(child, field.dataType), f.lit(f"{name} is required, and missing or null"))
         return missing if inner is None else f.coalesce(missing, inner)
 
     def _element_problem(
@@ -121,7 +124,7 @@ class JsonReader:
 
         def one(element: Column) -> Column:
             inner = self.problem(element, kind, text, path)
-            missing = f.when(element.isNull(), f.lit(f"{path} must not be null"))
+            missing = f.when(_is_null(element, kind), f.lit(f"{path} must not be null"))
             found = [p for p in (None if nullable else missing, inner) if p is not None]
             return f.coalesce(*found)
 
@@ -167,6 +170,15 @@ class JsonReader:
         quoted = _from_unscaled(text, kind) if self.base64_decimals else text.try_cast(kind)
         is_text = f.schema_of_variant(parsed) == "STRING"
         return f.when(is_text, quoted).otherwise(f.try_variant_get(parsed, "$", kind.simpleString()))
+
+
+def _is_null(parsed: Column, target: DataType) -> Column:
+    """True for null and missing; a VARIANT, which stands for decimals, has a null of its own."""
+    from pyspark.sql import functions as f
+
+    if target.typeName() != "decimal":
+        return parsed.isNull()
+    return parsed.isNull() | f.coalesce(f.is_variant_null(parsed), f.lit(True))
 
 
 def _temporal(text: Column, name: str) -> Column:

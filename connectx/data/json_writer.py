@@ -105,10 +105,11 @@ def _unscaled_bytes(column: Column, kind: DecimalType) -> Column:
     """Two's complement of a decimal's unscaled value, big-endian, as short as possible (Connect's Decimal)."""
     from pyspark.sql import functions as f
 
-    if kind.scale > 37:
+    if kind.scale > 36:
         raise ConversionError(f"JsonConverter cannot write {kind.simpleString()}.", next_step="Use a smaller scale.")
     # Values between -1 and 1 may be spelled with an exponent: spell them one larger and put the zero back.
-    small = f.concat(f.lit("0"), f.substring((f.abs(column) + 1).cast("string"), 2, 60))
+    fraction = f.abs(column).try_cast(f"decimal({kind.scale + 1},{kind.scale})")
+    small = f.concat(f.lit("0"), f.substring((fraction + 1).cast("string"), 2, 60))
     digits = f.when(f.abs(column) < 1, small).otherwise(f.abs(column).cast("string"))
     sign = f.when(column < 0, f.lit("-")).otherwise(f.lit(""))
     unscaled = f.concat(sign, f.replace(digits, f.lit("."), f.lit("")))

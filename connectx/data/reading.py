@@ -51,8 +51,13 @@ def read_columns(tasks: Sequence[Task], spark: SparkGetter) -> list[Decoded]:
 
 
 def frame_of(table: pa.Table, spark: SparkSession) -> DataFrame:
-    """A table as a DataFrame with the same order of rows."""
-    return spark.createDataFrame(table)
+    """A table as a DataFrame with the same order of rows.
+
+    Timestamps without time zone stay without one, where Spark by itself would put them into the session's.
+    """
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return spark.createDataFrame(table, schema=from_arrow_schema(table.schema, prefer_timestamp_ntz=True))
 
 
 def joined(parts: Sequence[tuple[pa.Array, Decoded]]) -> Decoded:
@@ -63,8 +68,13 @@ def joined(parts: Sequence[tuple[pa.Array, Decoded]]) -> Decoded:
     """
     if len(parts) == 1:
         return parts[0][1]
-    tables = [pa.table({"row": rows, "value": part.value, "error": part.error}) for rows, part in parts]
-    kinds = {str(part.value.type) for _, part in parts}
+    good = [where(part.error.is_null(), part.value) for _, part in parts]
+    values = [pa.nulls(len(value)) if value.null_count == len(value) else value for value in good]
+    tables = [
+        pa.table({"row": rows, "value": value, "error": part.error})
+        for (rows, part), value in zip(parts, values, strict=True)
+    ]
+    kinds = {str(value.type) for value in values if not pa.types.is_null(value.type)}
     try:
         table = pa.concat_tables(tables, promote_options="permissive")
     except pa.ArrowException as cause:
@@ -75,6 +85,11 @@ def joined(parts: Sequence[tuple[pa.Array, Decoded]]) -> Decoded:
     table = table.sort_by("row").combine_chunks()
     value, error = (_one_chunk(table[name]) for name in ("value", "error"))
     return Decoded(value, error)
+
+
+def where(good: pa.Array, values: pa.Array) -> pa.Array:
+    """Values of good rows, null for others."""
+    return values if pc.all(good).as_py() is not False else pc.if_else(good, values, pa.scalar(None, values.type))
 
 
 def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
@@ -93,15 +108,10 @@ def _first_schema(records: pa.Array, converter: Converter) -> RecordSchema | Non
 
 
 def _expression(column: Column, task: Task, schema: RecordSchema | None) -> Column:
-    from pyspark.sql import functions as f
-
     _, converter, target = task
     if schema is not None and isinstance(converter, JsonConverter):
         return converter.from_envelope(column, schema, target)
-    read = converter.from_bytes(column, target)
-    return f.struct(
-        read["value"].alias("value"), read["error"].alias("error"), f.lit(None).cast("string").alias("other")
-    )
+    return converter.from_bytes(column, target)
 
 
 def _run(plans: dict[int, tuple[Task, RecordSchema | None]], spark: SparkSession) -> dict[int, pa.Table]:
@@ -114,7 +124,7 @@ def _run(plans: dict[int, tuple[Task, RecordSchema | None]], spark: SparkSession
     outcomes = {}
     for index in plans:
         array = _one_chunk(table[f"c{index}"])
-        fields = array.flatten()
+        fields = [*array.flatten(), pa.nulls(len(array), pa.string())][:3]
         outcomes[index] = pa.table(dict(zip(("value", "error", "other"), fields, strict=True)))
     return outcomes
 
