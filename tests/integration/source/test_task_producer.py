@@ -1,0 +1,99 @@
+"""The producer of a task against a real broker: partitions as Java chooses them, and what a table may name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from connectx.errors import ProducerError, RecordRefusedError
+from connectx.kafka.embedded import EmbeddedKafka
+from connectx.kafka.task_producer import TaskProducer
+from tests.integration.source.conftest import read_all
+
+# murmur2 of Java's client (org.apache.kafka.common.utils.UtilsTest)
+MURMUR2 = {
+    b"21": -973932308,
+    b"foobar": -790332482,
+    b"a-little-bit-long-string": -985981536,
+    b"a-little-bit-longer-string": -1486304829,
+    b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
+    b"abc": 479470107,
+}
+
+
+@pytest.fixture
+def producer(kafka: EmbeddedKafka) -> Any:
+    made = TaskProducer({"bootstrap.servers": kafka.bootstrap_servers, "acks": "all"}, checkpoint=lambda: None)
+    made.init()
+    yield made
+    made.close()
+
+
+def test_a_key_goes_to_the_partition_that_javas_client_chooses(
+    kafka: EmbeddedKafka, topic: Callable[..., str], producer: TaskProducer
+) -> None:
+    name = topic("keys", partitions=7)
+    producer.send(pa.table({"key": list(MURMUR2), "value": list(MURMUR2)}), name)
+    assert producer.flush(30)
+    found = {message.key(): message.partition() for message in read_all(kafka.bootstrap_servers, name)}
+    assert found == {key: (code & 0x7FFFFFFF) % 7 for key, code in MURMUR2.items()}
+
+
+def test_rows_can_name_topic_partition_timestamp_and_headers(
+    kafka: EmbeddedKafka, topic: Callable[..., str], producer: TaskProducer
+) -> None:
+    one, two = topic("one", partitions=3), topic("two")
+    rows = pa.table(
+        {
+            "value": [b"a", b"b", None],
+            "key": [None, b"k", b"k"],
+            "topic": [one, None, two],
+            "partition": pa.array([2, None, None], pa.int32()),
+            "timestamp": pa.array([1000, 2000, None], pa.int64()),
+            "headers": pa.array([[{"key": "h", "value": b"v"}], None, None]),
+        }
+    )
+    assert producer.send(rows, two) == 4
+    assert producer.flush(30)
+    (first,) = read_all(kafka.bootstrap_servers, one)
+    assert (first.value(), first.partition(), first.timestamp()[1], first.headers()) == (b"a", 2, 1000, [("h", b"v")])
+    second, third = read_all(kafka.bootstrap_servers, two)
+    assert (second.value(), second.timestamp()[1]) == (b"b", 2000)
+    assert (third.key(), third.value()) == (b"k", None)
+
+
+def test_explicit_partitions_are_kept_in_large_batches(
+    kafka: EmbeddedKafka, topic: Callable[..., str], producer: TaskProducer
+) -> None:
+    name = topic("parts", partitions=3)
+    numbers = list(range(25_000))
+    producer.send(
+        pa.table({"value": [b"%d" % n for n in numbers], "partition": pa.array([n % 3 for n in numbers], pa.int32())}),
+        name,
+    )
+    assert producer.flush(30)
+    found = [(int(message.value()), message.partition()) for message in read_all(kafka.bootstrap_servers, name)]
+    assert found == sorted(((n, n % 3) for n in numbers), key=lambda pair: (pair[1], pair[0]))
+
+
+def test_a_partition_that_the_topic_does_not_have_is_refused(topic: Callable[..., str], producer: TaskProducer) -> None:
+    name = topic("few")
+    rows = pa.table({"value": [b"a"], "partition": pa.array([9], pa.int32())})
+    producer.send(pa.table({"value": [b"a"]}), name)
+    assert producer.flush(30)
+    with pytest.raises(RecordRefusedError, match=name):
+        producer.send(rows, name)
+
+
+def test_settings_that_librdkafka_refuses_are_told() -> None:
+    with pytest.raises(ProducerError, match="cannot be created"):
+        TaskProducer({"bootstrap.servers": "x", "acks": "many"}, checkpoint=lambda: None).init()
+
+
+def test_a_closed_producer_says_so(producer: TaskProducer) -> None:
+    producer.close()
+    with pytest.raises(ProducerError, match="closed"):
+        producer.begin()
