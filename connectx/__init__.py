@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 from connectx.errors import ConnectxError
@@ -57,6 +58,9 @@ __all__ = [
     "__version__",
 ]
 __version__ = "0.1.0"
+
+# A library stays silent unless its user configures logging: nothing of ours may print from a background thread.
+logging.getLogger("connectx").addHandler(logging.NullHandler())
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,60 @@
+"""The tutorials say what they print: nbval runs each and compares, and is itself seen to notice a wrong output."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+
+ROOT = Path(__file__).parents[2]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+IGNORED = "# NBVAL_IGNORE_OUTPUT"
+
+
+def _nbval(notebook: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pytest", "--nbval", "--nbval-cell-timeout=120", "-p", "no:cacheprovider", "-q"]
+    return subprocess.run(
+        [*command, "--rootdir", str(notebook.parent), "-o", "addopts=", str(notebook)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def _code_cells(notebook: Path) -> list[nbformat.NotebookNode]:
+    return [cell for cell in nbformat.read(notebook, 4).cells if cell.cell_type == "code"]
+
+
+def test_there_are_notebooks() -> None:
+    assert NOTEBOOKS
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_every_cell_was_executed_or_nbval_would_compare_nothing(notebook: Path) -> None:
+    assert [cell.execution_count for cell in _code_cells(notebook)] == list(range(1, len(_code_cells(notebook)) + 1))
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_most_cells_are_compared(notebook: Path) -> None:
+    compared = [cell for cell in _code_cells(notebook) if IGNORED not in cell.source and cell.outputs]
+    assert len(compared) >= len(_code_cells(notebook)) / 2
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_the_notebook_prints_what_it_shows(notebook: Path) -> None:
+    done = _nbval(notebook)
+    assert done.returncode == 0, done.stdout[-4000:]
+
+
+def test_a_wrong_output_is_noticed(tmp_path: Path) -> None:
+    cell = nbformat.v4.new_code_cell("print(1 + 1)", execution_count=1)
+    cell.outputs = [nbformat.v4.new_output("stream", name="stdout", text="3\n")]
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    broken = nbformat.v4.new_notebook(cells=[cell], metadata={"kernelspec": kernel})
+    path = tmp_path / "broken.ipynb"
+    nbformat.write(broken, path)
+    assert _nbval(path).returncode == 1
