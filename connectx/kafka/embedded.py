@@ -234,9 +234,9 @@ class EmbeddedKafka:
         self._ended_on_purpose = self._saw_disk_full = False
         options: list[str] = []
         if self._archive_to is not None:
-            options += archive.make_options(self._archive_to)
+            options += archive.make_options(java, self._archive_to)
         elif self._use_archive:
-            options += archive.use_options(node.archive_path(java, class_path))
+            options += archive.use_options(java, node.archive_path(java, class_path))
         output = self._dir.path / "server.log"
         self._log_seen_bytes = output.stat().st_size if output.exists() else 0
         self._child = ChildProcess(

@@ -157,9 +157,9 @@ class SparkDriver:
         options = [f"-Xmx{self._heap}", *_JAVA_OPTIONS, f"-Djava.io.tmpdir={folder / 'tmp'}",
                    f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}"]  # fmt: skip
         if self._archive_to is not None:
-            options += archive.make_options(self._archive_to)
+            options += archive.make_options(java, self._archive_to)
         elif self._use_archive:
-            options += archive.use_options(archive_path(java, jar_files))
+            options += archive.use_options(java, archive_path(java, jar_files))
         settings = {**_SETTINGS, "spark.sql.warehouse.dir": str(folder / "warehouse"),
                     "spark.local.dir": str(folder / "tmp"), **self._settings}  # fmt: skip
         conf = [part for key, value in settings.items() for part in ("--conf", f"{key}={value}")]
