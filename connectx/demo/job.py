@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from connectx.demo.database import database
 from connectx.demo.flights import KEY, NULL_TEXT, SPARK_SCHEMA, TABLE, TOPIC, unpack
 from connectx.demo.interrupts import uninterrupted
-from connectx.demo.measures import Measures, measure_file, measure_table, measure_topic, query
+from connectx.demo.measures import Measures, Reader, measure_file, measure_table, measure_topic
 from connectx.demo.screen import Look, Screen
 from connectx.demo.verdict import Kill, Outcome, judge
 from connectx.demo.watch import SINK, SOURCE, SOURCE_TASK, Watch
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 WORKERS = 3
 _KILL_SOURCE_AT, _ADD_WORKER_AT, _KILL_SINK_AT = 0.20, 0.40, 0.55
 _STUCK_S = 60.0
-_LOOK_S = 0.2
+_LOOK_S = 0.5
 _JSON = "org.apache.kafka.connect.json.JsonConverter"
 
 
@@ -57,7 +57,7 @@ def run(screen: Screen, report: Path, rows: int | None = None) -> Outcome:
         uri = stack.enter_context(database(folder))
         cluster = stack.enter_context(_cluster(screen))
         screen.say(_settings(cluster))
-        flow = _Flow(cluster, screen, uri, path, in_file)
+        flow = _Flow(cluster, screen, uri, stack.enter_context(Reader(uri)), path, in_file)
         try:
             flow.create()
             flow.watch()
@@ -140,6 +140,7 @@ class _Flow:
     cluster: Cluster
     screen: Screen
     uri: str
+    reader: Reader
     path: Path
     file: Measures
     kills: list[Kill] = field(default_factory=list)
@@ -187,7 +188,7 @@ class _Flow:
 
     def watch(self) -> None:
         """Look, show and break things until every row has arrived, or nothing moves any more."""
-        moved_at = time.monotonic()
+        looked_at = moved_at = time.monotonic()
         with self.screen.live(), self.cluster.events.subscribe(since=0) as news:
             while not self._is_done():
                 before = (self.rows_out, self.watched.records)
@@ -197,10 +198,11 @@ class _Flow:
                         f"The flow has ended: {gist(self.watched.failure, 400)}.",
                         next_step="What led to it is in the report; everything that was started is stopped.",
                     )
-                self._look()
-                self._tell_moves()
                 self._break()
                 now = time.monotonic()
+                if now - looked_at >= _LOOK_S:
+                    looked_at = now
+                    self._look()
                 if before != (self.rows_out, self.watched.records):
                     moved_at = now
                 elif now - moved_at > _STUCK_S:
@@ -227,6 +229,7 @@ class _Flow:
         slices_in, slices = (-(-position // slice_bytes) for position in (size, watched.position))
         look = Look(self.file.rows, slices_in, slices, watched.records, self.rows_out, watched.facts())
         self.screen.show(look)
+        self._tell_moves()
 
     def _tell_moves(self) -> None:
         for failover in failovers(self.watched.events):
@@ -239,7 +242,7 @@ class _Flow:
                     )
 
     def _count(self) -> int:
-        return int(query(self.uri, f"SELECT count(*) FROM {TABLE}")[0][0])
+        return int(self.reader.query(f"SELECT count(*) FROM {TABLE}")[0][0])
 
     def _share(self) -> float:
         return min(max(self.watched.records, self.rows_out) / self.file.rows, 1.0)
@@ -269,6 +272,6 @@ class _Flow:
         """Kill a worker that says itself that it runs the task."""
         if task not in self.cluster.workers[worker].tasks:
             return
-        self.kills.append(Kill(worker, task, self.rows_out / self.file.rows))
+        self.kills.append(Kill(worker, task, self._share()))
         self.cluster.kill(worker)
         self.screen.say(f"{worker}, which ran {task}, was killed at {self.rows_out:,} rows")

@@ -10,7 +10,8 @@ import csv
 import hashlib
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -168,12 +169,37 @@ def measure_table(uri: str, table: str) -> Measures:
 
 def query(uri: str, sql: str) -> list[tuple[Any, ...]]:
     """Rows of a query, over a connection of its own. Raises DemoError."""
-    import adbc_driver_manager
-    from adbc_driver_postgresql import dbapi
+    with Reader(uri) as reader:
+        return reader.query(sql)
 
-    try:
-        with dbapi.connect(uri, autocommit=True) as connection, connection.cursor() as cursor:
+
+class Reader:
+    """A connection to PostgreSQL, for asking more than once: opening one takes longer than most questions."""
+
+    def __init__(self, uri: str) -> None:
+        from adbc_driver_postgresql import dbapi
+
+        with _told():
+            self._connection = dbapi.connect(uri, autocommit=True)
+
+    def query(self, sql: str) -> list[tuple[Any, ...]]:
+        """Rows of a query. Raises DemoError."""
+        with _told(), self._connection.cursor() as cursor:
             cursor.execute(sql)
             return list(cursor.fetchall()) if cursor.description else []
+
+    def __enter__(self) -> Reader:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._connection.close()
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    import adbc_driver_manager
+
+    try:
+        yield
     except adbc_driver_manager.Error as error:
         raise DemoError(f"PostgreSQL did not answer: {str(error).splitlines()[0]}.") from error
