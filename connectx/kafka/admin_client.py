@@ -29,6 +29,12 @@ from connectx.model.ids import TopicPartition
 
 CALL_S: Final = 30.0
 _AGAIN_S: Final = 0.1
+_STALE_LEADER: Final = (
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError._UNKNOWN_PARTITION,
+)
 _COORDINATOR_MOVES: Final = (
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
@@ -61,6 +67,7 @@ class Admin:
         self._config = config
         self._client: AdminClient | None = None
         self._connection_error: KafkaError | None = None
+        self._stale_topics: set[str] = set()
         self._closed = False
 
     # --------------------------------------------------------------------------------------------------- topics
@@ -110,6 +117,17 @@ class Admin:
         self, partitions: Iterable[TopicPartition], *, committed: bool = False, timeout_s: float = CALL_S
     ) -> EndOffsets:
         """End of each partition: offset of the next record, or with `committed` the last stable offset."""
+        wanted = tuple(partitions)
+        self.refresh_leaders(timeout_s)
+        try:
+            return self._end_offsets(wanted, committed, timeout_s)
+        except KafkaRequestError:
+            if not self._stale_topics:
+                raise
+        self.refresh_leaders(timeout_s)
+        return self._end_offsets(wanted, committed, timeout_s)
+
+    def _end_offsets(self, partitions: Sequence[TopicPartition], committed: bool, timeout_s: float) -> EndOffsets:
         waiting: Future[EndOffsets] = Future()
         self.request_end_offsets(
             partitions, waiting.set_result, waiting.set_exception, committed=committed, timeout_s=timeout_s
@@ -137,10 +155,13 @@ class Admin:
 
         def answered(where: Tp, future: Future[Any]) -> None:
             answer, error = self._outcome(future)
+            if error is None and answer.offset < 0:  # what librdkafka says when the connection broke meanwhile
+                error = KafkaError(KafkaError._TRANSPORT, "the connection broke before the answer")
             if error is None:
                 found[TopicPartition(where.topic, where.partition)] = answer.offset
             else:
                 failures.append(error)
+                self._stale_topics |= {where.topic} if error.code() in _STALE_LEADER else set()
             missing.remove(where)
             if missing or not _first(unsaid):
                 return
@@ -151,6 +172,19 @@ class Admin:
 
         for where, future in futures.items():
             future.add_done_callback(partial(answered, where))
+
+    def refresh_leaders(self, timeout_s: float = 1.0) -> None:
+        """Look up anew who leads partitions that were asked for in vain. Blocks; nothing if there are none.
+
+        librdkafka's admin client goes on using the leaders that it once learned, also after a broker's restart.
+        """
+        topics, self._stale_topics = self._stale_topics, set()
+        for topic in topics:
+            try:
+                self._rdkafka().list_topics(topic, timeout=timeout_s)
+            except KafkaException as failure:
+                self._stale_topics.add(topic)
+                raise self._typed(failure.args[0], f"ask for the leaders of topic {topic}") from failure
 
     # -------------------------------------------------------------------------------------------- consumer groups
 

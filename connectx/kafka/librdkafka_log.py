@@ -15,7 +15,7 @@ _log: Final = logging.getLogger("connectx.kafka.librdkafka")
 _EXPECTED: Final = frozenset(
     {
         *("FAIL", "ERROR", "REQTMOUT", "CONNECT", "GETPID", "BROKERUPDATE", "CONFWARN", "TERMINATE"),
-        *("ADDPARTS", "TXNERR", "FATAL", "ENDTXN", "TXNSTATE"),
+        *("ADDPARTS", "TXNERR", "FATAL", "ENDTXN", "TXNSTATE", "METADATAUPDATE"),
     }
 )
 

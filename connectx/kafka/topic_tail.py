@@ -207,7 +207,14 @@ class TopicTail:
                 topics = ", ".join(sorted({p.topic for p in read.partitions}))
                 self._finish(read_id, ReadToEndError(topics, read.timeout_s, self._explain(read)))
             elif read.ask_at_s is not None and now_s >= read.ask_at_s:
-                self._ask(read_id, read)
+                self._ask_again(read_id, read)
+
+    def _ask_again(self, read_id: int, read: _Read) -> None:
+        try:
+            self._admin.refresh_leaders()
+        except ConnectxError as error:
+            read.why = _without_stop(error)
+        self._ask(read_id, read)
 
     # ------------------------------------------------------------------------------------------------ on any thread
 
@@ -220,7 +227,7 @@ class TopicTail:
                 self._finish(read_id, None)
 
         def failed(error: Exception) -> None:
-            read.why = str(error)
+            read.why = _without_stop(error)
             read.ask_at_s = time.monotonic() + _ASK_AGAIN_S
 
         limit_s = _ASK_LIMIT_S
@@ -257,3 +264,8 @@ class TopicTail:
     def _on_connection_error(self, error: KafkaError) -> None:
         if worth_knowing(error):
             self._connection_error = error
+
+
+def _without_stop(error: Exception) -> str:
+    """What happened, as part of another sentence."""
+    return (error.message if isinstance(error, ConnectxError) else str(error)).rstrip(".")

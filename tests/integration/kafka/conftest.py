@@ -27,19 +27,32 @@ class Inbox:
 
     def __init__(self) -> None:
         self.queue: queue.SimpleQueue[Stimulus] = queue.SimpleQueue()
+        self._kept: list[Stimulus] = []
 
     def until(self, kind: type[T], accept: Callable[[T], bool] = lambda stimulus: True) -> tuple[T, list[Stimulus]]:
-        """The first stimulus of this kind that is accepted, and what came before it."""
-        before: list[Stimulus] = []
-        while True:
-            stimulus = self.queue.get(timeout=LIMIT_S)
-            if isinstance(stimulus, kind) and accept(stimulus):
-                return stimulus, before
-            before.append(stimulus)
+        """The first stimulus of this kind that is accepted, and what came before it, which is used up too."""
+        found, before = self._find(kind, accept)
+        self._kept = self._kept[len(before) :]
+        return found, before
 
     def answer(self, kind: type[T], request_id: int) -> T:
-        """The answer to a request."""
-        return self.until(kind, lambda stimulus: getattr(stimulus, "request_id", None) == request_id)[0]
+        """The answer to a request; what came before it stays for later."""
+        return self._find(kind, lambda stimulus: getattr(stimulus, "request_id", None) == request_id)[0]
+
+    def empty(self) -> bool:
+        """True when nothing is left."""
+        return not self._kept and self.queue.empty()
+
+    def _find(self, kind: type[T], accept: Callable[[T], bool]) -> tuple[T, list[Stimulus]]:
+        position = 0
+        while True:
+            if position == len(self._kept):
+                self._kept.append(self.queue.get(timeout=LIMIT_S))
+            stimulus = self._kept[position]
+            if isinstance(stimulus, kind) and accept(stimulus):
+                del self._kept[position]
+                return stimulus, self._kept[:position]
+            position += 1
 
 
 class Adapters:

@@ -171,7 +171,7 @@ def test_a_killed_member_says_nothing_and_is_dropped_when_its_session_ends(
     await_rebalance(leader)
     leader.joined(leader.send_join())
     assert describe_group(clients, group_id).members == (leader.id,)
-    assert follower.adapters.inbox.queue.empty()
+    assert follower.adapters.inbox.empty()
 
 
 def test_a_member_that_leaves_is_gone_when_close_returns(leader: Member, follower: Member) -> None:
