@@ -84,6 +84,10 @@ class Converter:
         """Values of binary records, in the worker."""
         raise ConversionError(f"{self.name} reads with Spark only.")
 
+    def try_from_bytes_arrow(self, records: pa.Array, target: DataType | None) -> Decoded | None:
+        """What `from_bytes` would give, read in the worker; None where only Spark can tell."""
+        return None
+
     def from_bytes(self, column: Column, target: DataType | None) -> Column:
         """Expression of type STRUCT<value, error STRING> for a column of type BINARY.
 

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from connectx.data import connect_schema
-from connectx.data.converter import CONVERTER_CONFIG, Converter
+from connectx.data.converter import CONVERTER_CONFIG, Converter, Decoded
 from connectx.data.diagnosis import NO_ENVELOPE
+from connectx.data.json_arrow import read_json
 from connectx.data.json_reader import NOT_JSON, JsonReader
 from connectx.data.json_writer import to_json_text
 from connectx.errors import ConversionError
@@ -136,6 +137,11 @@ class JsonConverter(Converter):
             return f.struct(value.alias("value"), error.alias("error"))
 
         return _bound(reader.parse(text, target), outcome)
+
+    def try_from_bytes_arrow(self, records: pa.Array, target: DataType | None) -> Decoded | None:
+        """Documents without schemas that are all well, as structs of plain fields."""
+        read = None if self.schemas_enabled else read_json(records, target)
+        return None if read is None else Decoded.of(read)
 
     def schema_of_record(self, record: bytes) -> RecordSchema | None:
         """Schema of a record with an envelope, looked up in the worker; None when the record has none."""

@@ -41,6 +41,8 @@ def read_columns(tasks: Sequence[Task], spark: SparkGetter) -> list[Decoded]:
             results[index] = converter.from_bytes_arrow(records)
         elif records.null_count == len(records):
             results[index] = Decoded.of(pa.nulls(len(records)))
+        elif (read := converter.try_from_bytes_arrow(records, task[2])) is not None:
+            results[index] = read
         else:
             plans[index] = (task, _first_schema(records, converter))
     if plans:
