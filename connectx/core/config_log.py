@@ -319,10 +319,12 @@ class ConfigLog:
     ) -> bool:
         """True when these task configs (see `raw_task_configs`) must be published.
 
-        That is when their number or one of them differs, or when the connector's configuration, resolved by `resolve`
-        (config providers), is not the one that was applied: converters and client overrides reach tasks that way
-        (KAFKA-9228).
+        That is when the last commit was incomplete, when their number or one of them differs, or when the connector's
+        configuration, resolved by `resolve` (config providers), is not the one that was applied: converters and client
+        overrides reach tasks that way (KAFKA-9228).
         """
+        if connector in self._inconsistent:
+            return True
         if len(raw_task_configs) != self.task_count(connector):
             return True
         if any(self._task_configs.get(TaskId(connector, n)) != dict(c) for n, c in enumerate(raw_task_configs)):

@@ -1,8 +1,8 @@
 """Writes to the config topic, one operation at a time: write, read back, then answer.
 
-Decides the records of an operation, their batches (one transaction each) and when it is done. The worker's own view
-changes only when a record is read back. Mirrors Kafka Connect's KafkaConfigBackingStore and the herder's privileged
-writes (KIP-618).
+Decides the records of an operation, their batches (one transaction each), whether it may still be done when its turn
+comes, and when it is over. The worker's own view changes only when a record is read back. Mirrors Kafka Connect's
+KafkaConfigBackingStore and the herder's privileged writes (KIP-618).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class WriteKind(StrEnum):
     """Operations on the config topic."""
 
     CREATE = "create"
-    UPDATE = "update"
+    PUT = "put"
     DELETE = "delete"
     TARGET_STATE = "target_state"
     STOP = "stop"
@@ -46,6 +46,25 @@ class WriteKind(StrEnum):
     TASK_COUNT = "task_count"
     SESSION_KEY = "session_key"
     RESTART = "restart"
+
+
+_DONE = {
+    WriteKind.CREATE: 201,
+    WriteKind.PUT: 200,  # 201 when the connector is new
+    WriteKind.TARGET_STATE: 202,
+    WriteKind.RESTART: 202,
+}
+"""HTTP status of a success, 204 for the others."""
+
+_WITHOUT_CONNECTOR = (WriteKind.CREATE, WriteKind.PUT, WriteKind.SESSION_KEY)
+
+
+class Claim(StrEnum):
+    """The right of the leader to write privileged records."""
+
+    NONE = "none"  # another worker leads: privileged operations are refused
+    PENDING = "pending"  # this worker leads and claims the config topic: they wait
+    HELD = "held"  # they are written
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +86,7 @@ class ConnectorOrigin:
 class FencingOrigin:
     """A fencing round writes its task count record."""
 
-    connector: str
+    round_id: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,60 +109,69 @@ class Batch:
 class ConfigWrite:
     """One operation: its batches, and how far it has come.
 
-    `expected_generation` (task count records only) is the task config generation that the record must still follow.
+    Conditions that are looked at again when its turn comes: `expected_config` (PUT only) is the configuration that it
+    replaces, `expected_generation` (task count records only) the task config generation that the record must follow.
     """
 
     kind: WriteKind
     origin: Origin
     connector: str
     batches: tuple[Batch, ...]
-    read_first: bool = False
+    read_due: bool = False
+    expected_config: Mapping[str, str | None] | None = None
     expected_generation: int | None = None
     next_batch: int = 0
+    is_new: bool = False
     request_id: int | None = None
+    """The write or read that it waits for."""
     reading: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class WriteOutcome:
-    """How an operation ended; `fenced` when another worker leads now."""
+    """How an operation ended, with an HTTP status; `fenced` when the right to write has to be claimed again."""
 
     kind: WriteKind
     origin: Origin
     connector: str
-    status: int = 200
+    status: int
     error: str | None = None
     fenced: bool = False
 
 
 @dataclass(slots=True)
 class ConfigWriter:
-    """Queue of operations. `outcomes` collects what ended until the worker's core takes it.
-
-    Privileged batches wait while `may_write` is False: a new leader claims the config topic first (KIP-618).
-    """
+    """Queue of operations. `outcomes` collects what ended until the worker's core takes it: one for each operation."""
 
     context: Context
-    may_write: bool = False
+    claim: Claim = Claim.NONE
     queue: list[ConfigWrite] = field(default_factory=list)
     outcomes: list[WriteOutcome] = field(default_factory=list)
 
     # ---------------------------------------------------------------------------------------------- operations
 
-    def put_connector(
-        self,
-        connector: str,
-        properties: Mapping[str, str | None],
-        initial_state: TargetState | None,
-        origin: Origin,
+    def create_connector(
+        self, connector: str, properties: Mapping[str, str | None], initial_state: TargetState | None, origin: Origin
     ) -> None:
-        """Create or update a connector; the initial state, if given, in the same transaction before it."""
+        """Create a connector; the initial state, if given, in the same transaction before it. 409 if there is one."""
         config = ConnectorConfigRecord(connector, dict(properties))
         records: tuple[ConfigRecord, ...] = (config,)
         if initial_state is not None:
             records = (TargetStateRecord(connector, initial_state), config)
-        kind = WriteKind.UPDATE if self.context.config.contains(connector) else WriteKind.CREATE
-        self._enqueue(ConfigWrite(kind, origin, connector, (Batch(records),)))
+        self._enqueue(ConfigWrite(WriteKind.CREATE, origin, connector, (Batch(records),)))
+
+    def put_connector(
+        self,
+        connector: str,
+        properties: Mapping[str, str | None],
+        expected: Mapping[str, str | None] | None,
+        origin: Origin,
+    ) -> None:
+        """Create or update a connector; 409 if `expected` is given and is not its configuration any more."""
+        config = ConnectorConfigRecord(connector, dict(properties))
+        write = ConfigWrite(WriteKind.PUT, origin, connector, (Batch((config,)),))
+        write.expected_config = None if expected is None else dict(expected)
+        self._enqueue(write)
 
     def delete_connector(self, connector: str, origin: Origin) -> None:
         """Tombstones for the configuration and the target state."""
@@ -173,12 +201,12 @@ class ConfigWriter:
         )
         commit = Batch((TaskCommitRecord(connector, len(tasks)),))
         batches = (Batch(tasks), commit) if tasks else (commit,)
-        self._enqueue(ConfigWrite(WriteKind.TASK_CONFIGS, origin, connector, batches, read_first=True))
+        self._enqueue(ConfigWrite(WriteKind.TASK_CONFIGS, origin, connector, batches, read_due=True))
 
     def put_task_count(self, connector: str, task_count: int, expected_generation: int | None, origin: Origin) -> None:
         """A task count record, unless newer task configs have come since the round began (KIP-618)."""
         batch = Batch((TaskCountRecord(connector, task_count),))
-        write = ConfigWrite(WriteKind.TASK_COUNT, origin, connector, (batch,), read_first=True)
+        write = ConfigWrite(WriteKind.TASK_COUNT, origin, connector, (batch,), read_due=True)
         write.expected_generation = expected_generation
         self._enqueue(write)
 
@@ -197,88 +225,113 @@ class ConfigWriter:
         write = self._current(stimulus.request_id)
         if write is None or write.reading:
             return
+        write.request_id = None
         if stimulus.error is not None:
-            hint = "another worker leads the group now" if stimulus.fenced else stimulus.error
-            message = f"Failed to write to the config topic: {hint}; the request can be retried"
+            message = f"Failed to write to the config topic: {stimulus.error}; the request can be retried"
             self._end(write, 500, message, fenced=stimulus.fenced)
-            return
-        write.next_batch += 1
-        self._read(write)
+        else:
+            write.next_batch += 1
+            write.read_due = True
+        self._proceed()
 
     def on_read(self, stimulus: ConfigReadToEnd) -> None:
         """The config topic was read to its end for the operation at the head of the queue."""
         write = self._current(stimulus.request_id)
         if write is None or not write.reading:
             return
+        write.request_id = None
+        write.reading = False
         if stimulus.error is not None:
             self._end(write, 500, f"Failed to read back the config topic: {stimulus.error}")
-        elif write.next_batch == len(write.batches):
-            self._end(write, 200, None)
-        else:
-            self._write_next(write)
+        self._proceed()
 
-    def allow(self) -> None:
-        """The config topic was claimed: write what waited for it."""
-        self.may_write = True
-        head = self.queue[0] if self.queue else None
-        if head is not None and head.request_id is None:
-            self._write_next(head)
+    # ------------------------------------------------------------------------------------------ rights, and the end
 
-    def abandon(self, error: str) -> None:
-        """Fail every operation that needs the leader's rights: this worker leads no more."""
-        self.may_write = False
-        for write in [w for w in self.queue if any(b.privileged for b in w.batches[w.next_batch :])]:
-            self._end(write, 409, error)
+    def set_claim(self, claim: Claim) -> None:
+        """The leader's rights have changed: privileged operations wait, go on, or are refused.
+
+        One that is being written ends as the answer says: only the answer can tell whether it was too late.
+        """
+        self.claim = claim
+        self._proceed()
+
+    def withdraw(self, origin: Origin) -> None:
+        """Forget an operation that nobody waits for, unless it is being written already."""
+        self.queue = [write for write in self.queue if write.origin != origin or self._is_begun(write)]
+        self._proceed()
+
+    def close(self, error: str) -> None:
+        """The worker ends. What has not begun can be retried elsewhere (503); of the rest nobody knows (500)."""
+        for write in list(self.queue):
+            self._end(write, 500 if self._is_begun(write) else 503, error)
 
     # ---------------------------------------------------------------------------------------------- inner moves
 
     def _enqueue(self, write: ConfigWrite) -> None:
         self.queue.append(write)
-        if len(self.queue) == 1:
-            self._begin(write)
+        self._proceed()
 
-    def _begin(self, write: ConfigWrite) -> None:
-        if write.read_first:
-            self._read(write)
-        else:
-            self._write_next(write)
+    def _proceed(self) -> None:
+        """Move the head of the queue on, until one waits for an answer or for the claim."""
+        while self.queue and self.queue[0].request_id is None:
+            write = self.queue[0]
+            if write.read_due:
+                write.read_due = False
+                write.reading = True
+                write.request_id = self.context.new_request_id()
+                self.context.emit(ReadConfigToEnd(write.request_id, _READ_BACK_TIMEOUT_MS))
+            elif write.next_batch == len(write.batches):
+                self._end(write, 201 if write.is_new else _DONE.get(write.kind, 204))
+            elif (refusal := self._refusal(write)) is not None:
+                self._end(write, *refusal)
+            elif self._changes_nothing(write):
+                self._end(write, 204)
+            elif write.batches[write.next_batch].privileged and self.claim is Claim.PENDING:
+                return
+            else:
+                self._write(write)
 
-    def _read(self, write: ConfigWrite) -> None:
+    def _write(self, write: ConfigWrite) -> None:
+        write.is_new = write.kind is WriteKind.PUT and not self.context.config.contains(write.connector)
         write.request_id = self.context.new_request_id()
-        write.reading = True
-        self.context.emit(ReadConfigToEnd(write.request_id, _READ_BACK_TIMEOUT_MS))
-
-    def _write_next(self, write: ConfigWrite) -> None:
-        if (refusal := self._refusal(write)) is not None:
-            self._end(write, *refusal)
-            return
         batch = write.batches[write.next_batch]
-        write.reading = False
-        if batch.privileged and not self.may_write:
-            write.request_id = None
-            return
-        write.request_id = self.context.new_request_id()
         self.context.emit(WriteConfigRecords(write.request_id, batch.records, batch.privileged))
 
     def _refusal(self, write: ConfigWrite) -> tuple[int, str] | None:
-        config = self.context.config
-        if write.kind is WriteKind.TASK_CONFIGS and not config.contains(write.connector):
-            return 404, f"Connector {write.connector} not found"
-        stopped = config.target_state(write.connector) is TargetState.STOPPED
+        """Why an operation may not be done any more, as an HTTP status and a message."""
+        config, connector = self.context.config, write.connector
+        exists = config.contains(connector)
+        if write.batches[write.next_batch].privileged and self.claim is Claim.NONE:
+            return 409, "This worker does not lead the group any more; the request can be retried"
+        if write.kind is WriteKind.CREATE and exists:
+            return 409, f"Connector {connector} already exists"
+        if write.kind not in _WITHOUT_CONNECTOR and not exists:
+            return 404, f"Connector {connector} not found"
+        if write.expected_config is not None and config.connector_config(connector) != write.expected_config:
+            return 409, f"The configuration of connector {connector} has changed meanwhile"
+        stopped = config.target_state(connector) is TargetState.STOPPED
         if write.kind is WriteKind.TASK_CONFIGS and stopped and len(write.batches) > 1:
-            return 400, f"Connector {write.connector} is stopped and takes no task configs"
-        expected = write.expected_generation
-        if expected is not None and config.task_config_generation(write.connector) != expected:
-            return 409, f"New task configs of connector {write.connector} came during the fencing round"
+            return 400, f"Connector {connector} is stopped and takes no task configs"
+        if write.kind is WriteKind.TASK_COUNT and config.task_config_generation(connector) != write.expected_generation:
+            return 409, f"New task configs of connector {connector} came during the fencing round"
         return None
 
-    def _end(self, write: ConfigWrite, status: int, error: str | None, *, fenced: bool = False) -> None:
-        was_head = self.queue[0] is write
-        self.queue.remove(write)
+    def _changes_nothing(self, write: ConfigWrite) -> bool:
+        """True for task configs that are there already: sent twice, because the first answer was lost or late."""
+        if write.kind is not WriteKind.TASK_CONFIGS or write.next_batch > 0:
+            return False
+        tasks = [record.properties for record in write.batches[0].records if isinstance(record, TaskConfigRecord)]
+        return not self.context.config.task_configs_changed(write.connector, tasks)
+
+    def _end(self, write: ConfigWrite, status: int, error: str | None = None, *, fenced: bool = False) -> None:
+        self.queue = [other for other in self.queue if other is not write]
         self.outcomes.append(WriteOutcome(write.kind, write.origin, write.connector, status, error, fenced))
-        if was_head and self.queue:
-            self._begin(self.queue[0])
 
     def _current(self, request_id: int) -> ConfigWrite | None:
         head = self.queue[0] if self.queue else None
         return head if head is not None and head.request_id == request_id else None
+
+    @staticmethod
+    def _is_begun(write: ConfigWrite) -> bool:
+        """True when a part of it may be in the config topic."""
+        return write.next_batch > 0 or (write.request_id is not None and not write.reading)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from connectx.core.config_writer import ConfigWriter, ConnectorOrigin
-from connectx.core.context import Context
+from connectx.core.context import Context, StartAgain, WorkerPhase
 from connectx.core.messages import (
     ConnectorFailed,
     ConnectorStarted,
@@ -32,15 +32,14 @@ from connectx.model.states import State, TargetState
 _STOP_MS = 5_000
 _RETRY_MS = 250
 _RETRY_MAX_MS = 60_000
-_TaskConfigs = tuple[Mapping[str, str | None], ...]
 
 
 class ConnectorPhase(StrEnum):
     """Where a connector instance is."""
 
     STARTING = "starting"  # ACTIVE or FAILED
-    ACTIVE = "active"  # running, paused or stopped by its user; FAILED on its own report
-    FAILED = "failed"  # until restarted, reconfigured or revoked
+    ACTIVE = "active"  # running, paused or stopped by its user: FAILED on its own report
+    FAILED = "failed"  # until restarted, reconfigured or revoked; ACTIVE when its user stops it
     STOPPING = "stopping"  # forgotten, or STARTING again
 
 
@@ -51,11 +50,16 @@ class ConnectorLife:
     connector: str
     instance: int
     phase: ConnectorPhase
+    asked: TargetState
+    """What it was last asked to be; `state` follows."""
+    cause: str
+    """Why it was started, moved or stopped last."""
     state: TargetState | None = None
     version: str | None = None
-    restart_cause: str | None = None
-    unsent: _TaskConfigs | None = None
+    again: StartAgain | None = None
+    """Set while stopping when it shall start again."""
     request_id: int | None = None
+    """Task configs that were sent to the leader."""
     attempts: int = 0
 
 
@@ -77,28 +81,33 @@ class Connectors:
     # ------------------------------------------------------------------------------------------------- orders
 
     def start(self, connector: str, cause: str) -> None:
-        """Start an assigned connector that is not there yet."""
-        context = self.context
+        """Start an assigned connector that is not there yet; one that is stopping starts when it has stopped."""
+        context, life = self.context, self.lives.get(connector)
+        if life is not None:
+            if life.phase is ConnectorPhase.STOPPING:
+                life.again = life.again or StartAgain(cause)
+            return
         config = context.config.connector_config(connector)
-        if connector in self.lives or config is None:
+        if context.phase is not WorkerPhase.RUNNING or config is None:
             return
-        life = ConnectorLife(connector, context.new_instance(), ConnectorPhase.STARTING)
+        life = ConnectorLife(
+            connector, context.new_instance(), ConnectorPhase.STARTING, context.target_state(connector), cause
+        )
         self.lives[connector] = life
-        context.emit(StartConnector(connector, life.instance, dict(config), context.target_state(connector)))
+        context.emit(StartConnector(connector, life.instance, config, life.asked))
 
-    def stop(self, connector: str, cause: str, *, restart: bool = False) -> None:
-        """Stop an instance, and start it again afterwards when `restart` is set."""
-        life = self.lives.get(connector)
-        if life is None:
-            return
-        life.restart_cause = cause if restart else None
-        if life.phase is ConnectorPhase.STOPPING:
-            return
-        life.phase = ConnectorPhase.STOPPING
-        life.unsent = None
-        life.request_id = None
-        self.context.emit(StopConnector(connector, life.instance))
-        self.context.set_timer(_stop_timer(life), _STOP_MS)
+    def stop(self, connector: str, cause: str) -> None:
+        """Stop an instance for good, whatever was to come after it."""
+        self._stop(connector, cause, None)
+
+    def restart(self, connector: str, cause: str) -> None:
+        """Stop an instance and start it again because a user asked for it."""
+        self._stop(connector, cause, StartAgain(cause, is_restart=True))
+
+    def reconfigure(self, connector: str) -> None:
+        """Stop an instance and start it again with its new configuration."""
+        cause = "its configuration has changed"
+        self._stop(connector, cause, StartAgain(cause))
 
     def set_target_state(self, connector: str) -> None:
         """Bring the instance to the target state. A failed one does not leave FAILED by pause or resume."""
@@ -108,7 +117,7 @@ class Connectors:
         target_state = self.context.target_state(connector)
         stops_failed = life.phase is ConnectorPhase.FAILED and target_state is TargetState.STOPPED
         if life.phase is ConnectorPhase.ACTIVE or stops_failed:
-            self.context.emit(SetConnectorTargetState(connector, life.instance, target_state))
+            self._ask(life, target_state)
 
     def running(self) -> tuple[str, ...]:
         """Connectors that occupy a place here, sorted."""
@@ -131,9 +140,11 @@ class Connectors:
         self._reached(life, stimulus.state)
 
     def on_state_reached(self, stimulus: ConnectorStateReached) -> None:
-        """The instance followed its target state."""
+        """The instance followed its target state; one that has failed meanwhile counts only when it is STOPPED."""
         life = self._life(stimulus.connector, stimulus.instance)
-        if life is None or life.phase is ConnectorPhase.STOPPING:
+        if life is None or life.phase in (ConnectorPhase.STARTING, ConnectorPhase.STOPPING):
+            return
+        if life.phase is ConnectorPhase.FAILED and stimulus.state is not TargetState.STOPPED:
             return
         life.phase = ConnectorPhase.ACTIVE
         self._reached(life, stimulus.state)
@@ -158,16 +169,6 @@ class Connectors:
             if str(life.instance) == instance_text and life.phase is ConnectorPhase.STOPPING:
                 self._forget(life)
 
-    def _forget(self, life: ConnectorLife) -> None:
-        del self.lives[life.connector]
-        self.context.timers.cancel(_stop_timer(life))
-        self.context.timers.cancel(_retry_timer(life))
-        self.context.report_connector(life.connector, State.UNASSIGNED, version=life.version)
-        assigned = life.connector in self.context.group.work.connectors
-        if life.restart_cause is not None and assigned and not self.context.stopping:
-            self.context.report_connector(life.connector, State.RESTARTING, cause=life.restart_cause)
-            self.start(life.connector, life.restart_cause)
-
     def on_reconfiguration_requested(self, stimulus: TaskReconfigurationRequested) -> None:
         """The plugin says that its task configs changed."""
         life = self._life(stimulus.connector, stimulus.instance)
@@ -179,13 +180,14 @@ class Connectors:
         life = self._life(stimulus.connector, stimulus.instance)
         if life is None or life.phase is not ConnectorPhase.ACTIVE or life.state is not TargetState.STARTED:
             return
+        config = self.context.config
+        task_configs = config.raw_task_configs(life.connector, stimulus.task_configs)
         if stimulus.error is not None:
+            # Kafka Connect logs it and asks again: a connector that looks RUNNING and never gets its tasks.
             life.phase = ConnectorPhase.FAILED
             self.context.report_connector(life.connector, State.FAILED, trace=stimulus.error, version=life.version)
-        elif self.context.config.task_configs_changed(life.connector, stimulus.task_configs):
-            life.unsent = stimulus.task_configs
-            life.attempts = 0
-            self._publish(life)
+        elif config.task_configs_changed(life.connector, task_configs):
+            self._publish(life, task_configs)
 
     def on_task_configs_sent(self, stimulus: TaskConfigsSent) -> None:
         """The leader took the task configs, or they must be sent again."""
@@ -197,45 +199,71 @@ class Connectors:
     def on_task_configs_written(self, origin: ConnectorOrigin, error: str | None) -> None:
         """This worker, as the leader, wrote the task configs, or failed to."""
         life = self._life(origin.connector, origin.instance)
-        if life is not None:
+        if life is not None and life.phase is ConnectorPhase.ACTIVE:
             self._published(life, error)
 
     def on_retry_timer(self, instance_text: str) -> None:
-        """Time to publish again what could not be published."""
+        """Time to publish what could not be published: ask anew, for the answer may be another one by now."""
         for life in self.lives.values():
-            if str(life.instance) == instance_text and life.unsent is not None and life.request_id is None:
-                self._publish(life)
+            if str(life.instance) == instance_text:
+                self._generate(life)
 
     # ---------------------------------------------------------------------------------------------- inner moves
 
+    def _stop(self, connector: str, cause: str, again: StartAgain | None) -> None:
+        life = self.lives.get(connector)
+        if life is None:
+            return
+        life.cause, life.again = cause, again
+        if life.phase is ConnectorPhase.STOPPING:
+            return
+        life.phase = ConnectorPhase.STOPPING
+        life.request_id = None
+        self.context.emit(StopConnector(connector, life.instance))
+        self.context.set_timer(_stop_timer(life), _STOP_MS)
+
+    def _forget(self, life: ConnectorLife) -> None:
+        del self.lives[life.connector]
+        self.context.timers.cancel(_stop_timer(life), _retry_timer(life))
+        self.context.report_connector(life.connector, State.UNASSIGNED, version=life.version, cause=life.cause)
+        again = life.again
+        if again is None or life.connector not in self.context.group.work.connectors:
+            return
+        if again.is_restart:
+            self.context.report_connector(life.connector, State.RESTARTING, cause=again.cause)
+        self.start(life.connector, again.cause)
+
+    def _ask(self, life: ConnectorLife, target_state: TargetState) -> None:
+        if life.asked is not target_state or life.phase is ConnectorPhase.FAILED:
+            life.asked = target_state
+            life.cause = f"its target state became {target_state}"
+            self.context.emit(SetConnectorTargetState(life.connector, life.instance, target_state))
+
     def _reached(self, life: ConnectorLife, state: TargetState) -> None:
         life.state = state
-        self.context.report_connector(life.connector, _REPORTED[state], version=life.version)
-        target_state = self.context.target_state(life.connector)
-        if target_state is not state:
-            self.context.emit(SetConnectorTargetState(life.connector, life.instance, target_state))
-        elif state is TargetState.STARTED:
+        self.context.report_connector(life.connector, _REPORTED[state], version=life.version, cause=life.cause)
+        self._ask(life, self.context.target_state(life.connector))
+        if life.asked is TargetState.STARTED:
             self._generate(life)
 
     def _generate(self, life: ConnectorLife) -> None:
         config = self.context.config.connector_config(life.connector)
         if life.phase is ConnectorPhase.ACTIVE and life.state is TargetState.STARTED and config is not None:
-            self.context.emit(GenerateTaskConfigs(life.connector, life.instance, dict(config)))
+            self.context.emit(GenerateTaskConfigs(life.connector, life.instance, config))
 
-    def _publish(self, life: ConnectorLife) -> None:
-        assert life.unsent is not None
+    def _publish(self, life: ConnectorLife, task_configs: tuple[Mapping[str, str | None], ...]) -> None:
         group = self.context.group
         if group.is_leader:
-            self.writer.put_task_configs(life.connector, life.unsent, ConnectorOrigin(life.connector, life.instance))
-        elif group.leader_url:
+            self.writer.put_task_configs(life.connector, task_configs, ConnectorOrigin(life.connector, life.instance))
+        elif self.context.may_ask_leader:
             life.request_id = self.context.new_request_id()
-            self.context.emit(SendTaskConfigs(life.request_id, group.leader_url, life.connector, life.unsent))
+            self.context.emit(SendTaskConfigs(life.request_id, group.leader_url, life.connector, task_configs))
         else:
-            self._published(life, "the leader is unknown")
+            self._published(life, "the leader or its session key is not known yet")
 
     def _published(self, life: ConnectorLife, error: str | None) -> None:
         if error is None:
-            life.unsent = None
+            life.attempts = 0
             return
         delay_ms = min(_RETRY_MAX_MS, _RETRY_MS * 2 ** min(life.attempts, 8))
         life.attempts += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -47,6 +48,8 @@ class CoreSettings:
     worker_unsync_backoff_ms: int = 300_000
     task_shutdown_graceful_timeout_ms: int = 5_000
     inter_worker_key_ttl_ms: int = 3_600_000
+    inter_worker_key_algorithm: str = "HmacSHA256"
+    inter_worker_key_bytes: int = 32
     topic_tracking_enable: bool = True
     topic_tracking_allow_reset: bool = True
 
@@ -55,6 +58,26 @@ class CoreSettings:
         """host:port of the advertised URL, as statuses carry it."""
         return urlsplit(self.url).netloc
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> CoreSettings:
+        return self  # nothing changes in it, and its functions are not the core's to copy
+
+
+class WorkerPhase(StrEnum):
+    """Where a worker is in its life."""
+
+    STARTING = "starting"  # the internal topics are read, changes of the past are not acted on: RUNNING or STOPPING
+    RUNNING = "running"  # a member of the group, or on its way there: STOPPING
+    STOPPING = "stopping"  # its work ends, nothing new is begun: STOPPED
+    STOPPED = "stopped"  # has left the group; only requests are answered, with a refusal
+
+
+@dataclass(frozen=True, slots=True)
+class StartAgain:
+    """What comes after an instance that stops: the same work once more. RESTARTING is shown if a user asked for it."""
+
+    cause: str
+    is_restart: bool = False
+
 
 @dataclass(slots=True)
 class GroupView:
@@ -62,6 +85,7 @@ class GroupView:
 
     `assignment` is None until the first one arrives and after this worker had to give everything up. `settled` is
     False from the first sign of a rebalance until its work was started: requests that need settled state are refused.
+    `leader_id` and `leader_url` are empty while the leader is unknown.
     """
 
     member_id: str = ""
@@ -92,8 +116,7 @@ class Context:
     status: StatusLog = field(default_factory=StatusLog)
     timers: Timers = field(default_factory=Timers)
     group: GroupView = field(default_factory=GroupView)
-    started: bool = False
-    stopping: bool = False
+    phase: WorkerPhase = WorkerPhase.STARTING
     now_ms: int = 0
     step: Step = field(default_factory=Step)
     last_request_id: int = 0
@@ -151,6 +174,12 @@ class Context:
         """Key that signs internal requests; None before the leader wrote one."""
         return self.config.session_key
 
+    @property
+    def may_ask_leader(self) -> bool:
+        """True when the leader is known, and so is the key that internal requests are signed with (KIP-507)."""
+        has_key = self.session_key is not None or self.group.protocol is not ProtocolVersion.SESSIONED
+        return bool(self.group.leader_url) and has_key
+
     def report_connector(
         self, connector: str, state: State, *, trace: str | None = None, version: str | None = None, cause: str = ""
     ) -> None:
@@ -179,5 +208,14 @@ class Context:
             self.emit(WriteStatus(TaskStatusRecord(task, status)))
 
     def _may_write(self, subject: str | TaskId, new: Status) -> bool:
-        """UNASSIGNED and FAILED are "safe" writes: they never hide what a later generation said elsewhere."""
-        return new.state not in (State.UNASSIGNED, State.FAILED) or self.status.may_write_safely(subject, new)
+        """UNASSIGNED and FAILED are "safe" writes: they never hide what a later generation said elsewhere.
+
+        Nothing is written of what the config topic no longer holds: the farewell of deleted work would come after the
+        leader's tombstone, and stay for ever. (Kafka Connect writes it, and cleans up in the next rebalance.)
+        """
+        if isinstance(subject, TaskId):
+            exists = subject in self.config.tasks(subject.connector)
+        else:
+            exists = self.config.contains(subject)
+        is_safe = new.state in (State.UNASSIGNED, State.FAILED)
+        return exists and (not is_safe or self.status.may_write_safely(subject, new))

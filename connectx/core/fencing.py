@@ -14,6 +14,10 @@ from connectx.core.context import Context
 from connectx.core.messages import ConfigReadToEnd, FenceProducers, ProducersFenced, ReadConfigToEnd
 from connectx.model.events import EventKind
 from connectx.model.ids import TaskId
+from connectx.model.states import ConnectorType
+
+_RETRY_MS = 250
+_RETRY_MAX_MS = 5_000
 
 
 class RoundPhase(StrEnum):
@@ -21,7 +25,7 @@ class RoundPhase(StrEnum):
 
     READING = "reading"  # reads the config topic to its end: done, RECORDING or FENCING
     FENCING = "fencing"  # producers are being fenced: RECORDING
-    RECORDING = "recording"  # the task count record is written and read back: done
+    RECORDING = "recording"  # the task count record is written and read back, again if that failed: done
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +60,13 @@ class FencingRound:
     """One connector's round; later requests join it and share the result."""
 
     connector: str
+    round_id: int
     phase: RoundPhase
     waiters: list[Waiter]
     request_id: int | None = None
     task_count: int = 0
     task_config_generation: int | None = None
+    attempts: int = 0
 
 
 @dataclass(slots=True)
@@ -79,7 +85,7 @@ class FencingRounds:
             active.waiters.append(waiter)
             return
         request_id = self.context.new_request_id()
-        self.rounds[connector] = FencingRound(connector, RoundPhase.READING, [waiter], request_id)
+        self.rounds[connector] = FencingRound(connector, request_id, RoundPhase.READING, [waiter], request_id)
         self.context.emit(ReadConfigToEnd(request_id, self.context.settings.worker_sync_timeout_ms))
 
     def on_read(self, stimulus: ConfigReadToEnd) -> None:
@@ -87,12 +93,16 @@ class FencingRounds:
         fencing = self._waiting(stimulus.request_id, RoundPhase.READING)
         if fencing is None:
             return
-        config = self.context.config
+        config, connector = self.context.config, fencing.connector
         if stimulus.error is not None:
-            self._end(fencing, 500, f"Failed to read the config topic to its end: {stimulus.error}")
+            # Kafka Connect answers 500, which fails the task. Nothing was tried yet, so it may be asked for again.
+            self._end(fencing, 503, f"Failed to read the config topic to its end: {stimulus.error}")
             return
-        if not config.contains(fencing.connector):
-            self._end(fencing, 404, f"Connector {fencing.connector} not found")
+        if not config.contains(connector):
+            self._end(fencing, 404, f"Connector {connector} not found")
+            return
+        if self.context.connector_type(connector) is not ConnectorType.SOURCE:
+            self._end(fencing, 400, f"Connector {connector} is not a source connector")
             return
         if not config.pending_fencing(fencing.connector):
             self._end(fencing, 200, None)
@@ -100,7 +110,7 @@ class FencingRounds:
         fencing.task_count = config.task_count(fencing.connector)
         fencing.task_config_generation = config.task_config_generation(fencing.connector)
         recorded = config.task_count_record(fencing.connector)
-        if recorded is None or recorded == fencing.task_count == 1:
+        if not recorded or recorded == fencing.task_count == 1:
             self._write_record(fencing)
         else:
             self._fence(fencing, recorded)
@@ -116,21 +126,36 @@ class FencingRounds:
             self._write_record(fencing)
 
     def on_record_written(self, outcome: WriteOutcome) -> None:
-        """The task count record can be read back, or was refused."""
-        fencing = self.rounds.get(outcome.connector)
-        if fencing is not None and fencing.phase is RoundPhase.RECORDING:
-            self._end(fencing, outcome.status, outcome.error)
+        """The task count record can be read back, was refused, or could not be written.
 
-    def cancel(self, connector: str, error: str) -> None:
-        """Newer task configs were seen, or this worker leads no more: end with 409 and write nothing."""
+        The producers are fenced by then, so the write is tried again for as long as the round makes sense (KIP-618).
+        """
+        fencing = next((r for r in self.rounds.values() if FencingOrigin(r.round_id) == outcome.origin), None)
+        if fencing is None:
+            return
+        if outcome.status < 500:
+            self._end(fencing, outcome.status, outcome.error)
+            return
+        self.context.set_timer(_retry_timer(fencing), min(_RETRY_MAX_MS, _RETRY_MS * 2 ** min(fencing.attempts, 5)))
+        fencing.attempts += 1
+
+    def on_retry_timer(self, round_text: str) -> None:
+        """Time to write the task count record again."""
+        for fencing in list(self.rounds.values()):
+            if str(fencing.round_id) == round_text:
+                self._write_record(fencing)
+
+    def cancel(self, connector: str, error: str, status: int = 409) -> None:
+        """Newer task configs were seen, or this worker may lead no more: end the round and write nothing."""
         fencing = self.rounds.get(connector)
         if fencing is not None:
-            self._end(fencing, 409, error)
+            self.writer.withdraw(FencingOrigin(fencing.round_id))
+            self._end(fencing, status, error)
 
-    def cancel_all(self, error: str) -> None:
-        """This worker leads no more."""
+    def cancel_all(self, error: str, status: int = 409) -> None:
+        """The same for all rounds."""
         for connector in sorted(self.rounds):
-            self.cancel(connector, error)
+            self.cancel(connector, error, status)
 
     # ---------------------------------------------------------------------------------------------- inner moves
 
@@ -156,11 +181,12 @@ class FencingRounds:
             fencing.connector,
             fencing.task_count,
             fencing.task_config_generation,
-            FencingOrigin(fencing.connector),
+            FencingOrigin(fencing.round_id),
         )
 
     def _end(self, fencing: FencingRound, status: int, error: str | None) -> None:
         del self.rounds[fencing.connector]
+        self.context.timers.cancel(_retry_timer(fencing))
         if error is not None:
             self.context.record(EventKind.FENCING_FAILED, fencing.connector, cause=error, error=error)
         elif fencing.phase is not RoundPhase.READING:
@@ -168,8 +194,9 @@ class FencingRounds:
         self.outcomes.extend(FencingOutcome(waiter, status, error) for waiter in fencing.waiters)
 
     def _waiting(self, request_id: int, phase: RoundPhase) -> FencingRound | None:
-        for connector in sorted(self.rounds):
-            fencing = self.rounds[connector]
-            if fencing.request_id == request_id and fencing.phase is phase:
-                return fencing
-        return None
+        rounds = self.rounds.values()
+        return next((r for r in rounds if r.request_id == request_id and r.phase is phase), None)
+
+
+def _retry_timer(fencing: FencingRound) -> str:
+    return f"fencing-record.{fencing.round_id}"

@@ -18,7 +18,7 @@ from connectx.core.assignor import (
     agree_on_offset,
     assignment_messages,
 )
-from connectx.core.config_writer import ConfigWriter
+from connectx.core.config_writer import Claim, ConfigWriter
 from connectx.core.context import Context
 from connectx.core.eager import assign_eagerly
 from connectx.core.membership import Elected
@@ -36,7 +36,7 @@ from connectx.model.ids import TaskId
 from connectx.model.status_records import ConnectorStatusRecord, TaskStatusRecord, TopicStatusRecord
 
 _RECLAIM_MS = 250
-_ALGORITHM = "HmacSHA256"
+_KEY_RETRY_MS = 250
 
 
 @dataclass(slots=True)
@@ -123,30 +123,29 @@ class Leadership:
 
     # ------------------------------------------------------------------------------------------ config topic
 
-    @property
-    def may_write(self) -> bool:
-        """True when privileged writes are possible now."""
-        return self.writer.may_write
-
     def take_over(self) -> None:
-        """This worker was named leader: clean up statuses and claim the config topic."""
+        """This worker was named leader: clean up statuses and claim the config topic, if that is not done yet."""
         self._remove_stale_statuses()
-        if not self.context.settings.exactly_once.leader_is_transactional:
-            self.writer.allow()
-        if self.may_write:
+        if self.writer.claim is Claim.HELD:
             self.check_session_key()
         elif self.claim_request is None:
             self._claim()
 
+    def suspend(self) -> None:
+        """This worker fell out of the group: another one may lead already, so lead no more until named again.
+
+        Kafka Connect goes on leading until the next assignment; then a zombie's new claim could fence its successor.
+        """
+        group = self.context.group
+        if group.is_leader:
+            group.leader_id = group.leader_url = ""
+            self._lose_rights()
+
     def step_down(self) -> None:
-        """Another worker leads. Its claim fences ours; nothing may be written with the old producer."""
-        self.writer.abandon("This worker does not lead the group any more; the request can be retried")
-        self.claim_request = None
-        self.key_request = None
+        """Another worker leads: forget everything that only a leader remembers."""
+        self._lose_rights()
         self.owners = {}
         self.memory = AssignorMemory()
-        self.context.timers.cancel("session-key")
-        self.context.timers.cancel("reclaim")
 
     def on_claimed(self, stimulus: ConfigWritesClaimed) -> None:
         """The transactional producer is initialised, which fenced the former leader, or it has to be tried again."""
@@ -154,65 +153,83 @@ class Leadership:
             return
         self.claim_request = None
         if stimulus.error is not None:
-            self.lost_claim(stimulus.error)
+            self.context.set_timer("reclaim", _RECLAIM_MS)
             return
-        self.writer.allow()
         self.context.record(
             EventKind.LEADERSHIP_CLAIMED,
             cause="the former leader's producer is fenced",
             transactional_id=f"connect-cluster-{self.context.settings.group_id}",
         )
-        self.check_session_key()
+        self._may_write()
 
     def lost_claim(self, error: str) -> None:
-        """A privileged write failed: claim again if this worker still leads, soon but without spinning."""
-        was_claimed, self.writer.may_write = self.may_write, False
-        if was_claimed:
-            self.context.record(EventKind.LEADERSHIP_FENCED, cause=error, error=error)
-        if self.context.group.is_leader:
-            self.context.set_timer("reclaim", _RECLAIM_MS)
+        """A privileged write failed, whatever the reason: claim again if this worker still leads, but never spin."""
+        if self.writer.claim is not Claim.HELD:
+            return
+        self.context.record(EventKind.LEADERSHIP_FENCED, cause=error, error=error)
+        self.writer.set_claim(Claim.PENDING)
+        self.context.set_timer("reclaim", _RECLAIM_MS)
 
     def on_reclaim_timer(self) -> None:
         """Try to claim again."""
-        if self.context.group.is_leader and not self.may_write and self.claim_request is None:
+        if self.writer.claim is Claim.PENDING and self.claim_request is None:
             self._claim()
 
     def _claim(self) -> None:
+        self.context.timers.cancel("reclaim")
+        if not self.context.settings.exactly_once.leader_is_transactional:
+            self._may_write()
+            return
+        self.writer.set_claim(Claim.PENDING)
         self.claim_request = self.context.new_request_id()
         self.context.emit(ClaimConfigWrites(self.claim_request))
+
+    def _may_write(self) -> None:
+        self.writer.set_claim(Claim.HELD)
+        self.check_session_key()
+
+    def _lose_rights(self) -> None:
+        self.writer.set_claim(Claim.NONE)
+        self.claim_request = None
+        self.key_request = None
+        self.context.timers.cancel("session-key", "reclaim")
 
     # -------------------------------------------------------------------------------------------- session key
 
     def check_session_key(self) -> None:
-        """Rotate the key when there is none or it has expired (KIP-507)."""
-        context = self.context
+        """Rotate the key when there is none, it has expired, or it is not one that this worker would make (KIP-507)."""
+        context, settings = self.context, self.context.settings
         if not context.group.is_leader or context.group.protocol is not ProtocolVersion.SESSIONED:
             return
-        if not self.may_write or self.key_request is not None:
+        if self.writer.claim is not Claim.HELD or self.key_request is not None:
             return
-        ttl_ms = context.settings.inter_worker_key_ttl_ms
-        key = context.session_key
-        if key is not None and key.algorithm == _ALGORITHM and ttl_ms == 0:
-            return
-        due_in_ms = 0 if key is None else key.creation_timestamp_ms + ttl_ms - context.now_ms
-        if key is not None and key.algorithm == _ALGORITHM and due_in_ms > 0:
-            context.set_timer("session-key", due_in_ms)
-            return
+        key, ttl_ms = context.session_key, settings.inter_worker_key_ttl_ms
+        made_like_ours = settings.inter_worker_key_algorithm, settings.inter_worker_key_bytes
+        if key is not None and (key.algorithm, len(key.key)) == made_like_ours:
+            due_in_ms = key.creation_timestamp_ms + ttl_ms - context.now_ms
+            if ttl_ms == 0:  # the first key is for ever
+                return
+            if due_in_ms > 0:
+                context.set_timer("session-key", due_in_ms)
+                return
         self.key_request = context.new_request_id()
-        context.emit(CreateSessionKey(self.key_request))
+        context.emit(CreateSessionKey(self.key_request, settings.inter_worker_key_bytes))
 
     def on_session_key(self, stimulus: SessionKeyCreated) -> None:
         """Write the new key."""
-        if stimulus.request_id == self.key_request and self.may_write:
-            self.writer.put_session_key(SessionKeyRecord(stimulus.key, _ALGORITHM, stimulus.creation_timestamp_ms))
-        else:
-            self.key_request = None
+        if stimulus.request_id == self.key_request:
+            algorithm = self.context.settings.inter_worker_key_algorithm
+            self.writer.put_session_key(SessionKeyRecord(stimulus.key, algorithm, stimulus.creation_timestamp_ms))
 
     def on_session_key_written(self, error: str | None) -> None:
-        """The key can be read back, or writing it failed and is tried again with the next claim."""
+        """The key can be read back; or writing it failed: try again soon."""
+        if self.key_request is None:
+            return
         self.key_request = None
         if error is None:
             self.check_session_key()
+        else:
+            self.context.set_timer("session-key", _KEY_RETRY_MS)
 
     # ----------------------------------------------------------------------------------------------- statuses
 

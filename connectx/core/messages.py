@@ -388,7 +388,7 @@ class BeginTask:
 
 @dataclass(frozen=True, slots=True)
 class SetTaskTargetState:
-    """Pause or resume a begun task; answered by TaskStateReached."""
+    """Pause or resume a task, maybe before it begins; answered by TaskStateReached once it has begun."""
 
     task: TaskId
     instance: int
@@ -490,6 +490,7 @@ class CreateSessionKey:
     """Draw a new random key; answered by SessionKeyCreated."""
 
     request_id: int
+    key_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -539,7 +540,12 @@ class ShutdownRequested:
 
 @dataclass(frozen=True, slots=True)
 class WorkerShutDown:
-    """Effect: nothing is left to do; the driver may close the worker's clients."""
+    """Effect: nothing is left to do; the driver may close the worker's clients.
+
+    `error` is None after ShutdownRequested; otherwise the worker ended by itself, and this is why.
+    """
+
+    error: str | None = None
 
 
 GroupEffect = FindCoordinator | SendJoinGroup | SendSyncGroup | SendHeartbeat | SendLeaveGroup

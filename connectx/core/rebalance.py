@@ -1,7 +1,7 @@
 """From an assignment to running work: revoke, catch up with the config topic, start, rejoin.
 
-Decides the order of these steps and when the group must be joined again. Never sends a group request itself: it talks
-to the membership. Mirrors Kafka Connect's DistributedHerder (handleRebalanceCompleted, RebalanceListener).
+Decides the order of these steps and when the group must be joined again or left. Never sends a group request itself: it
+talks to the membership. Mirrors Kafka Connect's DistributedHerder (handleRebalanceCompleted, RebalanceListener).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from connectx.core.connectors import Connectors
-from connectx.core.context import Context
+from connectx.core.context import Context, WorkerPhase
 from connectx.core.leadership import Leadership
 from connectx.core.membership import (
     AssignmentReceived,
@@ -27,16 +27,19 @@ from connectx.core.tasks import Tasks
 from connectx.model.events import EventKind
 from connectx.model.group import Assignment, MemberMetadata, ProtocolVersion, WorkSet
 
-_SYNC_TRIES = 5
+_READ_RETRIES = 5
+
+Output = GroupEffect | SetTimer | Signal
 
 
 class RebalancePhase(StrEnum):
-    """Where this worker is between two assignments."""
+    """Where this worker is between two assignments. A join that becomes due leads from any phase to STOPPING."""
 
     JOINING = "joining"  # waits for an assignment: REVOKING
-    PREPARING = "preparing"  # eager only: everything stops before the group is joined again: JOINING
-    REVOKING = "revoking"  # revoked work stops: SYNCING or SETTLED
-    SYNCING = "syncing"  # the config topic is read up to the leader's view: SETTLED, or JOINING again
+    STOPPING = "stopping"  # a join is due, `outgoing` work stops before it: JOINING
+    REVOKING = "revoking"  # `outgoing` work stops, for it was revoked: SYNCING
+    SYNCING = "syncing"  # the config topic is read up to the leader's view: SETTLED, JOINING or UNSYNCED
+    UNSYNCED = "unsynced"  # it cannot be read, the group was left; read again and again: JOINING
     SETTLED = "settled"  # work was started
 
 
@@ -51,16 +54,16 @@ class Rebalance:
     tasks: Tasks
     phase: RebalancePhase = RebalancePhase.JOINING
     assignment: Assignment | None = None
-    revoking: WorkSet = field(default_factory=WorkSet)
-    join_wanted: bool = False
+    """The last one, as the leader sent it."""
+    outgoing: WorkSet = field(default_factory=WorkSet)
     read_request: int | None = None
-    read_tries: int = 0
+    read_retries_left: int = _READ_RETRIES
     started_ms: int | None = None
     fatal_error: str | None = None
 
     # ------------------------------------------------------------------------------------------- what comes in
 
-    def take(self, outputs: list[GroupEffect | SetTimer | Signal]) -> None:
+    def take(self, outputs: list[Output]) -> None:
         """Pass the membership's effects on and act on its signals, until there are none."""
         waiting = list(outputs)
         while waiting:
@@ -74,17 +77,17 @@ class Rebalance:
                 case AssignmentReceived():
                     self._on_assignment(output)
                 case MembershipLost():
-                    self.context.record(EventKind.MEMBER_LOST, cause=output.reason, error=output.error)
+                    self._on_lost(output.reason, output.error)
                 case CoordinatorUnknown():
                     self._on_coordinator_unknown()
                 case FatalGroupError():
-                    self.fatal_error = output.error
-                    self.context.record(EventKind.WORKER_FAILED, cause=output.error, error=output.error)
+                    self.fatal_error = f"the group refuses this worker: {output.error}"
+                    self._on_lost(self.fatal_error, output.error)
                 case _:
                     self.context.emit(output)
 
     def request_rejoin(self, reason: str) -> None:
-        """Join the group again soon; an assignment that is being worked on is finished first."""
+        """Join the group again as soon as possible; what was assigned but not started yet is claimed all the same."""
         self.context.group.settled = False
         self.take(self.membership.request_rejoin(reason, self.context.now_ms))
 
@@ -93,58 +96,60 @@ class Rebalance:
         self.request_rejoin("the scheduled rebalance delay has passed")
 
     def on_config_read(self, stimulus: ConfigReadToEnd) -> None:
-        """The config topic was read for an assignment that was ahead of this worker."""
+        """The config topic was read for an assignment that was ahead of this worker, or before joining again."""
         if stimulus.request_id != self.read_request:
             return
         self.read_request = None
-        if stimulus.error is None:
-            self.read_tries = 0
-            self._after_read()
-        else:
+        if stimulus.error is not None:
             self._read_failed(stimulus.error)
+            return
+        self.read_retries_left = _READ_RETRIES
+        if self.phase is RebalancePhase.UNSYNCED:
+            self.phase = RebalancePhase.JOINING
+            self.take(self.membership.start(self.context.now_ms))
+        else:
+            self._after_read()
 
     def on_read_retry(self) -> None:
         """Time to read the config topic again."""
-        if self.phase is RebalancePhase.SYNCING:
+        if self.phase is RebalancePhase.UNSYNCED:
             self._read()
 
     def advance(self) -> None:
         """Called after every stimulus: go on when the work that had to stop has stopped."""
-        if self.phase is RebalancePhase.REVOKING and not self._occupied(self.revoking):
-            if self.join_wanted:
-                self._join()
-            else:
-                self._catch_up()
-        elif self.phase is RebalancePhase.PREPARING and not self._occupied(self.context.group.work):
-            self.context.group.assignment = WorkSet()
-            self._join()
+        if self.context.phase is not WorkerPhase.RUNNING or self._stops():
+            return
+        if self.phase is RebalancePhase.STOPPING:
+            self.take(self._prepared())
+        elif self.phase is RebalancePhase.REVOKING:
+            self._catch_up()
 
     # --------------------------------------------------------------------------------------------------- joining
 
-    def _on_join_preparing(self, signal: JoinPreparing) -> list[GroupEffect | SetTimer | Signal]:
+    def _on_join_preparing(self, signal: JoinPreparing) -> list[Output]:
         self.context.group.settled = False
         self.leadership.forget_owners()
+        if self.context.phase is not WorkerPhase.RUNNING:
+            return []  # it leaves the group soon, and wants nothing
         if self.started_ms is None:
             self.started_ms = self.context.now_ms
             self.context.record(EventKind.REBALANCE_STARTED, cause=signal.reason, reason=signal.reason)
-        eager = self.context.group.protocol is ProtocolVersion.EAGER
-        if eager and self.context.group.work:
-            self.phase = RebalancePhase.PREPARING
-            self._stop(self.context.group.work, "eager rebalancing stops everything first")
-            return []
-        if self.phase is RebalancePhase.REVOKING and self._occupied(self.revoking):
-            self.join_wanted = True
+        group = self.context.group
+        if group.protocol is ProtocolVersion.EAGER:
+            self._stop_everything("eager rebalancing stops everything first")
+            group.assignment = WorkSet()
+        elif group.assignment is None:  # nothing is claimed, so nothing may run any more
+            self._stop_everything("it is not assigned to this worker any more")
+        if self._stops():
+            self.phase = RebalancePhase.STOPPING
+            self._forget_read()
             return []
         return self._prepared()
 
-    def _join(self) -> None:
-        self.take(self._prepared())
-
-    def _prepared(self) -> list[GroupEffect | SetTimer | Signal]:
+    def _prepared(self) -> list[Output]:
         self.phase = RebalancePhase.JOINING
-        self.join_wanted = False
-        self.read_request = None
-        self.context.timers.cancel("config-read-retry")
+        self.outgoing = WorkSet()
+        self._forget_read()
         settings = self.context.settings
         protocols = tuple(
             MemberMetadata(version, settings.url, self.context.config.offset, self._allocation(version))
@@ -161,6 +166,8 @@ class Rebalance:
     # ------------------------------------------------------------------------------------------------ assignment
 
     def _on_assignment(self, signal: AssignmentReceived) -> None:
+        if self.context.phase is not WorkerPhase.RUNNING:
+            return
         group, assignment = self.context.group, signal.assignment
         group.member_id = signal.member_id
         group.generation = signal.generation
@@ -181,17 +188,17 @@ class Rebalance:
             self.leadership.step_down()
             self.tasks.fencing.cancel_all("this worker does not lead the group any more")
         self.phase = RebalancePhase.REVOKING
-        self.join_wanted = False
 
     def _adopt(self, assignment: Assignment) -> None:
+        """An increment with versions 1 and 2; with version 0 all there is, so what is not in it has to go."""
         group = self.context.group
         if assignment.version.is_cooperative:
-            self.revoking = assignment.revoked
+            self.outgoing = assignment.revoked
             group.assignment = group.work.minus(assignment.revoked).plus(assignment.assigned)
-            self._stop(assignment.revoked, "the leader revoked it")
-        elif assignment.error == 0:
-            self.revoking = WorkSet()
+        else:
+            self.outgoing = self._running().minus(assignment.assigned)
             group.assignment = assignment.assigned
+        self._stop(self.outgoing, "the leader revoked it")
 
     def _tell(self, assignment: Assignment) -> None:
         group = self.context.group
@@ -212,8 +219,9 @@ class Rebalance:
 
     def _catch_up(self) -> None:
         """Start work only with the very config that the leader assigned with."""
-        assert self.assignment is not None
+        assert self.assignment is not None, "an assignment is being carried out"
         self.phase = RebalancePhase.SYNCING
+        self.outgoing = WorkSet()
         behind = self.context.config.offset < self.assignment.config_offset
         mismatch = self.assignment.error != 0
         if behind or (mismatch and self.context.group.is_leader):
@@ -225,21 +233,34 @@ class Rebalance:
         self.read_request = self.context.new_request_id()
         self.context.emit(ReadConfigToEnd(self.read_request, self.context.settings.worker_sync_timeout_ms))
 
+    def _forget_read(self) -> None:
+        self.read_request = None
+        self.context.timers.cancel("config-read-retry")
+
     def _read_failed(self, error: str) -> None:
-        """Five tries, each a little later; then nothing may run on an old config (KAFKA-9849)."""
-        settings = self.context.settings
-        if not self.context.group.protocol.is_cooperative:
+        """Leave the group, so that others may have the work, and read again and again before joining.
+
+        What runs goes on, for it comes back with the claim; but not for ever on an old config (KAFKA-9849).
+        """
+        group, settings = self.context.group, self.context.settings
+        reason = f"the config topic cannot be read: {error}"
+        if self.phase is not RebalancePhase.UNSYNCED:
+            self._on_lost(reason, None)
+            self.take(self.membership.leave())
+            self.phase = RebalancePhase.UNSYNCED
+        if not group.protocol.is_cooperative:
             self.context.set_timer("config-read-retry", settings.worker_unsync_backoff_ms)
-            return
-        self.read_tries += 1
-        if self.read_tries >= _SYNC_TRIES:
-            self.read_tries = 0
-            self.give_up_work(f"the config topic cannot be read: {error}")
-        tries_left = _SYNC_TRIES - self.read_tries
-        self.context.set_timer("config-read-retry", settings.scheduled_rebalance_max_delay_ms // 10 // tries_left)
+        elif self.read_retries_left > 0:
+            delay_ms = settings.scheduled_rebalance_max_delay_ms // 10 // self.read_retries_left
+            self.context.set_timer("config-read-retry", delay_ms)
+            self.read_retries_left -= 1
+        else:
+            self.read_retries_left = _READ_RETRIES
+            self.give_up_work(reason)
+            self._read()
 
     def _after_read(self) -> None:
-        assert self.assignment is not None
+        assert self.assignment is not None, "an assignment is being carried out"
         if self.assignment.error != 0 or self.context.config.offset != self.assignment.config_offset:
             self.phase = RebalancePhase.JOINING
             self.request_rejoin("the config topic has moved on since the assignment")
@@ -257,14 +278,30 @@ class Rebalance:
 
     def give_up_work(self, reason: str) -> None:
         """Stop everything and forget the assignment, so that the next join claims nothing."""
-        self._stop(WorkSet(self.connectors.running(), self.tasks.running()), reason)
+        self._stop_everything(reason)
         self.context.group.assignment = None
+        self.context.group.settled = False
+
+    def _on_lost(self, reason: str, error: str | None) -> None:
+        """Not a member any more. Work goes on: it is claimed when joining again (KIP-415)."""
+        self.context.record(EventKind.MEMBER_LOST, cause=reason, error=error or reason)
+        self.context.group.settled = False
+        self.leadership.suspend()
+        self.tasks.fencing.cancel_all("this worker has lost its place in the group")
 
     def _on_coordinator_unknown(self) -> None:
+        """The group may think that this worker is gone: nothing of it may go on (KAFKA-9184)."""
+        reason = "the group coordinator cannot be reached"
         if self.context.group.assignment is not None:
-            reason = "the group coordinator cannot be reached"
-            self.context.record(EventKind.MEMBER_LOST, cause=reason, error=reason)
+            self._on_lost(reason, None)
             self.give_up_work(reason)
+        self.phase = RebalancePhase.JOINING
+        self._forget_read()
+        self.request_rejoin(reason)
+
+    def _stop_everything(self, cause: str) -> None:
+        self.outgoing = self._running()
+        self._stop(self.outgoing, cause)
 
     def _stop(self, work: WorkSet, cause: str) -> None:
         for task in work.tasks:
@@ -272,6 +309,11 @@ class Rebalance:
         for connector in work.connectors:
             self.connectors.stop(connector, cause)
 
-    def _occupied(self, work: WorkSet) -> bool:
-        running_connectors, running_tasks = self.connectors.running(), self.tasks.running()
-        return any(c in running_connectors for c in work.connectors) or any(t in running_tasks for t in work.tasks)
+    def _running(self) -> WorkSet:
+        return WorkSet(self.connectors.running(), self.tasks.running())
+
+    def _stops(self) -> bool:
+        """True while outgoing work is still here."""
+        return any(connector in self.connectors.lives for connector in self.outgoing.connectors) or any(
+            task in self.tasks.lives for task in self.outgoing.tasks
+        )

@@ -1,7 +1,8 @@
 """Requests of REST and of the worker's owner: answered from the snapshot, written to the config topic, or forwarded.
 
-Decides who has to answer a request and what is refused meanwhile. Mirrors the request half of Kafka Connect's
-DistributedHerder; verbs, arguments and replies are in `connectx.core.requests`.
+Decides who has to answer a request and what is refused meanwhile; every request gets exactly one reply, if only when
+the worker ends. Mirrors the request half of Kafka Connect's DistributedHerder; verbs, arguments and replies are in
+`connectx.core.requests`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 from connectx.core import rest_views
 from connectx.core.config_writer import ConfigWriter, RequestOrigin, WriteKind, WriteOutcome
 from connectx.core.connectors import Connectors
-from connectx.core.context import Context
+from connectx.core.context import Context, WorkerPhase
 from connectx.core.fencing import FencingOutcome, FencingRounds, RequestWaiter
 from connectx.core.leadership import Leadership
 from connectx.core.messages import ConfigReadToEnd, ReadConfigToEnd, Reply, Request, WriteStatus
@@ -22,21 +23,13 @@ from connectx.core.tasks import Tasks
 from connectx.model.config_records import RestartRecord
 from connectx.model.group import ProtocolVersion
 from connectx.model.ids import TaskId
-from connectx.model.states import ConnectorType, TargetState
+from connectx.model.states import TargetState
 from connectx.model.status_records import TopicStatusRecord
 
-_ANYWHERE = frozenset(
-    {
-        Verb.CONNECTOR_INFO,
-        Verb.CONNECTOR_STATUS,
-        Verb.TASKS,
-        Verb.TASK_STATUS,
-        Verb.PAUSE,
-        Verb.RESUME,
-        Verb.OFFSETS,
-    }
-)
-_OF_LEADER = frozenset({Verb.CREATE, Verb.PUT_CONFIG, Verb.DELETE, Verb.STOP, Verb.MODIFY_OFFSETS})
+_OF_CLUSTER = frozenset({Verb.LIST_CONNECTORS, Verb.TOPICS, Verb.TOPICS_RESET})
+_READS = frozenset({Verb.CONNECTOR_INFO, Verb.CONNECTOR_STATUS, Verb.TASKS, Verb.TASK_STATUS, Verb.OFFSETS})
+_ANYWHERE = _READS | {Verb.PAUSE, Verb.RESUME}
+_WHILE_STOPPING = _READS | {Verb.LIST_CONNECTORS, Verb.TOPICS}
 _READS_FIRST = frozenset({Verb.RESTART_CONNECTOR, Verb.RESTART_TASK, Verb.MODIFY_OFFSETS})
 _PENDING = (
     "Cannot complete request momentarily due to stale configuration (typically caused by a concurrent config change)"
@@ -57,17 +50,24 @@ class RequestHandler:
     """Requests by the id of the read that they wait for."""
     fencing_offsets: dict[int, Request] = field(default_factory=dict)
     """MODIFY_OFFSETS requests that wait for a fencing round, by request id."""
+    planned: dict[int, Any] = field(default_factory=dict)
+    """Replies to restart requests whose command is being written, by request id."""
 
     # ------------------------------------------------------------------------------------------- what comes in
 
     def on_request(self, request: Request) -> None:
         """Answer, forward, refuse, or begin what the request needs."""
         verb = Verb(request.verb)
-        if verb in (Verb.WORKER, Verb.LIST_CONNECTORS, Verb.TOPICS, Verb.TOPICS_RESET):
+        snapshot_config = verb is Verb.CONNECTOR_CONFIG and not request.args.get("leader")
+        if verb is Verb.WORKER:
+            self._reply(request, 200, rest_views.worker(self.context))
+        elif not self._is_up_for(verb):
+            self._reply(request, 503, f"This worker is {self.context.phase}; ask another one, or try again")
+        elif verb in _OF_CLUSTER:
             self._answer_without_connector(request, verb)
         elif verb in (Verb.PUT_TASK_CONFIGS, Verb.FENCE):
             self._on_internal(request, verb)
-        elif (verb is Verb.CONNECTOR_CONFIG and not request.args.get("leader")) or verb in _ANYWHERE:
+        elif snapshot_config or verb in _ANYWHERE:
             self._answer_from_snapshot(request, verb)
         elif not self.context.group.settled:
             self._reply(request, 409, _PENDING)
@@ -84,32 +84,29 @@ class RequestHandler:
         connector = request.connector or ""
         if stimulus.error is not None:
             self._reply(request, 500, f"Failed to read to the end of the config topic: {stimulus.error}")
-        elif not self.context.config.contains(connector):
-            self._reply(request, 404, f"Connector {connector} not found")
-        elif not self.context.group.settled:
-            self._reply(request, 409, _PENDING)
+        elif not self._is_still_possible(request):
+            return
         elif request.verb == Verb.RESTART_TASK:
             self._restart_task(request, TaskId(connector, int(request.args["task"])))
         elif request.verb == Verb.RESTART_CONNECTOR:
             self._restart_connector(request, connector)
+        elif not self._is_stopped(request, connector):
+            return
+        elif self.context.runs_exactly_once(connector):
+            self.fencing_offsets[request.request_id] = request
+            self.fencing.request(connector, RequestWaiter(request.request_id))
         else:
-            self._modify_offsets(request, connector)
+            self._permit_offsets(request, connector)
 
     def on_written(self, outcome: WriteOutcome, request_id: int) -> None:
         """The write of a request can be read back, or failed."""
-        connector, config = outcome.connector, self.context.config
+        plan = self.planned.pop(request_id, None)
         if outcome.error is not None:
             self._answer(request_id, outcome.status, outcome.error)
-        elif outcome.kind in (WriteKind.CREATE, WriteKind.UPDATE):
-            status = 201 if outcome.kind is WriteKind.CREATE else 200
-            self._answer(request_id, status, rest_views.connector_info(self.context, connector))
-        elif outcome.kind is WriteKind.TARGET_STATE:
-            self._answer(request_id, 202, None)
-        elif outcome.kind is WriteKind.RESTART:
-            body = rest_views.connector_status(self.context, connector) if config.contains(connector) else None
-            self._answer(request_id, 202, body)
+        elif outcome.kind in (WriteKind.CREATE, WriteKind.PUT):
+            self._answer(request_id, outcome.status, rest_views.connector_info(self.context, outcome.connector))
         else:
-            self._answer(request_id, 204, None)
+            self._answer(request_id, outcome.status, plan)
 
     def on_fenced(self, outcome: FencingOutcome, waiter: RequestWaiter) -> None:
         """A fencing round that a request waited for has ended."""
@@ -118,16 +115,24 @@ class RequestHandler:
             self._answer(waiter.request_id, outcome.status, outcome.error)
         elif request is None:
             self._answer(waiter.request_id, 204, None)
-        else:
+        elif self._is_still_possible(request) and self._is_stopped(request, request.connector or ""):
             self._permit_offsets(request, request.connector or "")
+
+    def close(self, error: str) -> None:
+        """The worker ends: refuse what waits for a read. Writes and fencing rounds end by themselves."""
+        for request in self.reading.values():
+            self._reply(request, 503, error)
+        self.reading = {}
+
+    def _is_up_for(self, verb: Verb) -> bool:
+        phase = self.context.phase
+        return phase is WorkerPhase.RUNNING or (phase is WorkerPhase.STOPPING and verb in _WHILE_STOPPING)
 
     # ----------------------------------------------------------------------------------------- from the snapshot
 
     def _answer_without_connector(self, request: Request, verb: Verb) -> None:
         settings = self.context.settings
-        if verb is Verb.WORKER:
-            self._reply(request, 200, rest_views.worker(self.context))
-        elif verb is Verb.LIST_CONNECTORS:
+        if verb is Verb.LIST_CONNECTORS:
             self._reply(request, 200, rest_views.connectors(self.context, request.args.get("expand") or ()))
         elif not settings.topic_tracking_enable:
             self._reply(request, 403, "Topic tracking is disabled.")
@@ -185,47 +190,30 @@ class RequestHandler:
     def _on_leader_verb(self, request: Request, verb: Verb) -> None:
         config, connector = self.context.config, request.connector or ""
         origin = RequestOrigin(request.request_id)
-        exists = config.contains(connector)
         if verb is Verb.CREATE:
-            if exists or self._is_being_created(connector):
-                self._reply(request, 409, f"Connector {connector} already exists")
-                return
-            self.writer.put_connector(connector, request.args["config"], request.args.get("initial_state"), origin)
+            state = request.args.get("initial_state")
+            self.writer.create_connector(connector, request.args["config"], state, origin)
         elif verb is Verb.PUT_CONFIG:
-            self._put_config(request, connector, origin)
-        elif not exists:
+            self.writer.put_connector(connector, request.args["config"], request.args.get("expected"), origin)
+        elif not config.contains(connector):
             self._reply(request, 404, f"Connector {connector} not found")
         elif verb is Verb.CONNECTOR_CONFIG:
             self._reply(request, 200, config.connector_config(connector))
         elif verb is Verb.DELETE:
             self.writer.delete_connector(connector, origin)
-        elif verb is Verb.STOP:
-            self.writer.stop_connector(connector, origin)
-
-    def _is_being_created(self, connector: str) -> bool:
-        return any(w.kind is WriteKind.CREATE and w.connector == connector for w in self.writer.queue)
-
-    def _put_config(self, request: Request, connector: str, origin: RequestOrigin) -> None:
-        expected = request.args.get("expected")
-        if expected is not None and self.context.config.connector_config(connector) != dict(expected):
-            self._reply(request, 409, f"The configuration of connector {connector} has changed meanwhile")
         else:
-            self.writer.put_connector(connector, request.args["config"], None, origin)
+            self.writer.stop_connector(connector, origin)
 
     # ------------------------------------------------------------------------------------------------ internal
 
     def _on_internal(self, request: Request, verb: Verb) -> None:
         if (refusal := self._signature_error(request.args)) is not None:
             self._reply(request, *refusal)
-        elif self._is_for_leader(request):
+        elif self._is_for_leader(request):  # also during a rebalance: the leader's rights are what counts
             connector = request.connector or ""
-            if not self.context.config.contains(connector):
-                self._reply(request, 404, f"Connector {connector} not found")
-            elif verb is Verb.PUT_TASK_CONFIGS:
+            if verb is Verb.PUT_TASK_CONFIGS:
                 origin = RequestOrigin(request.request_id)
                 self.writer.put_task_configs(connector, request.args["task_configs"], origin)
-            elif self.context.connector_type(connector) is not ConnectorType.SOURCE:
-                self._reply(request, 400, f"Connector {connector} is not a source connector")
             else:
                 self.fencing.request(connector, RequestWaiter(request.request_id))
 
@@ -239,15 +227,21 @@ class RequestHandler:
     # ------------------------------------------------------------------------------- restarts, offsets (read first)
 
     def _on_reading_verb(self, request: Request, verb: Verb) -> None:
-        flagged = bool(request.args.get("include_tasks") or request.args.get("only_failed"))
-        of_leader = verb is Verb.MODIFY_OFFSETS or (verb is Verb.RESTART_CONNECTOR and flagged)
-        if of_leader and not self._is_for_leader(request):
-            return
-        if not of_leader and not self._is_owned_here(request, verb):
-            return
-        request_id = self.context.new_request_id()
-        self.reading[request_id] = request
-        self.context.emit(ReadConfigToEnd(request_id, self.context.settings.worker_sync_timeout_ms))
+        if self._is_for_leader(request) if _is_of_leader(request) else self._is_owned_here(request, verb):
+            request_id = self.context.new_request_id()
+            self.reading[request_id] = request
+            self.context.emit(ReadConfigToEnd(request_id, self.context.settings.worker_sync_timeout_ms))
+
+    def _is_still_possible(self, request: Request) -> bool:
+        """True when nothing that the request needs has changed while it waited; otherwise it was answered."""
+        connector = request.connector or ""
+        if not self.context.config.contains(connector):
+            self._reply(request, 404, f"Connector {connector} not found")
+        elif not self.context.group.settled:
+            self._reply(request, 409, _PENDING)
+        else:
+            return not _is_of_leader(request) or self._is_for_leader(request)
+        return False
 
     def _is_owned_here(self, request: Request, verb: Verb) -> bool:
         """True when this worker runs what shall be restarted; otherwise the request was answered or forwarded."""
@@ -280,9 +274,17 @@ class RequestHandler:
     def _restart_connector(self, request: Request, connector: str) -> None:
         include_tasks = bool(request.args.get("include_tasks"))
         only_failed = bool(request.args.get("only_failed"))
-        if include_tasks or only_failed:
-            record = RestartRecord(connector, include_tasks, only_failed)
-            self.writer.put_restart(record, RequestOrigin(request.request_id))
+        if _is_of_leader(request):
+            plan = rest_views.restart_plan(
+                self.context, connector, include_tasks=include_tasks, only_failed=only_failed
+            )
+            if plan is None:
+                self._reply(request, 404, f"Status for connector {connector} not found")
+                return
+            self.planned[request.request_id] = plan
+            self.writer.put_restart(
+                RestartRecord(connector, include_tasks, only_failed), RequestOrigin(request.request_id)
+            )
         elif connector not in self.context.group.work.connectors:
             self._reply(request, 409, f"Connector {connector} is no longer assigned to this worker")
         else:
@@ -300,30 +302,26 @@ class RequestHandler:
                 self._restart(task)
 
     def _restart(self, work: str | TaskId) -> None:
+        """Restart what is assigned here. What a rebalance has not started yet, it starts soon, and then anew anyway."""
         cause = "its restart was requested"
         if isinstance(work, TaskId):
-            if work in self.tasks.running():
-                self.tasks.stop(work, cause, restart=True)
-            else:
+            if work in self.tasks.lives:
+                self.tasks.restart(work, cause)
+            elif self.context.group.settled:
                 self.tasks.start(work, cause)
-        elif work in self.connectors.running():
-            self.connectors.stop(work, cause, restart=True)
-        else:
+        elif work in self.connectors.lives:
+            self.connectors.restart(work, cause)
+        elif self.context.group.settled:
             self.connectors.start(work, cause)
 
-    def _modify_offsets(self, request: Request, connector: str) -> None:
+    def _is_stopped(self, request: Request, connector: str) -> bool:
+        """True when the connector is STOPPED and has no tasks; otherwise the request was answered."""
         config = self.context.config
-        if config.target_state(connector) is not TargetState.STOPPED or config.task_count(connector) != 0:
-            self._reply(
-                request,
-                400,
-                f"Connector {connector} must be stopped before its offsets can be modified: use the stop endpoint",
-            )
-        elif self.context.runs_exactly_once(connector):
-            self.fencing_offsets[request.request_id] = request
-            self.fencing.request(connector, RequestWaiter(request.request_id))
-        else:
-            self._permit_offsets(request, connector)
+        if config.target_state(connector) is TargetState.STOPPED and config.task_count(connector) == 0:
+            return True
+        reason = f"Connector {connector} must be stopped before its offsets can be modified: use the stop endpoint"
+        self._reply(request, 400, reason)
+        return False
 
     def _permit_offsets(self, request: Request, connector: str) -> None:
         body = {
@@ -339,3 +337,9 @@ class RequestHandler:
 
     def _answer(self, request_id: int, status: int, body: Any) -> None:
         self.context.emit(Reply(request_id, status, body))
+
+
+def _is_of_leader(request: Request) -> bool:
+    """True for offsets, and for restarts that go through the config topic (KIP-745); else the owner restarts."""
+    flagged = bool(request.args.get("include_tasks") or request.args.get("only_failed"))
+    return request.verb == Verb.MODIFY_OFFSETS or (request.verb == Verb.RESTART_CONNECTOR and flagged)

@@ -10,7 +10,9 @@ below; the answer is a `Reply`:
   Status and body then mean nothing. A leader or owner that is not known at the moment is a 409, not a forward.
 
 "where" below: *any* worker answers from its own snapshot; *leader* and *owner* (of the connector or task) forward.
-While a rebalance is wanted, verbs of leader and owner answer 409.
+While a rebalance is wanted, verbs of leader and owner answer 409. A worker that is not up yet, or ends, answers 503,
+but while it ends it still shows what it knows. A write that was under way at its end is a 500: nobody knows how it
+came out.
 
 | verb | where | args | reply |
 | --- | --- | --- | --- |
@@ -46,11 +48,11 @@ Configurations are mappings of string to string or None, validated before the re
 
 *worker*: {"url", "state", "member_id", "generation", "protocol", "leader", "leader_url", "connectors": [name],
 "tasks": [{"connector", "task"}], "config_offset"}. `state` is "starting" (internal topics are being read), "joining",
-"stable" or "stopping"; what is not known is None.
+"stable", "stopping" or "stopped"; what is not known is None.
 
 *signature* (KIP-507): `body` the exact bytes of the request, `signature` and `algorithm` the two headers as they came,
-or None. The core holds the key, so it verifies: 400 headers missing, not Base64 or an algorithm that is not allowed, 503
-no key yet, 403 wrong.
+or None. The core holds the key, so it verifies: 400 headers missing, not Base64 or an algorithm that is not allowed,
+503 no key yet, 403 wrong.
 
 Offsets are not the core's to read or write (KIP-875). OFFSETS says that the connector exists and what it is; the driver
 then reads. MODIFY_OFFSETS is the permission to write: the core has read the config topic to its end, the connector is

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from connectx.core.context import Context
+from connectx.core.context import Context, WorkerPhase
 from connectx.model.ids import TaskId
+from connectx.model.states import State
 from connectx.model.status_records import Status
 
 
@@ -32,6 +33,19 @@ def connector_status(context: Context, connector: str) -> dict[str, Any] | None:
         "tasks": [{"id": task.task, **_state(statuses[task])} for task in sorted(statuses)],
         "type": context.connector_type(connector).value,
     }
+
+
+def restart_plan(context: Context, connector: str, *, include_tasks: bool, only_failed: bool) -> dict[str, Any] | None:
+    """The status with RESTARTING for what a restart command will restart (Kafka Connect: RestartPlan, KIP-745)."""
+    shown = connector_status(context, connector)
+    if shown is None:
+        return None
+    chosen = [shown["connector"], *(shown["tasks"] if include_tasks else ())]
+    for part in chosen:
+        if not only_failed or part["state"] == State.FAILED:
+            part["state"] = State.RESTARTING.value
+            part.pop("trace", None)
+    return shown
 
 
 def task_status(context: Context, task: TaskId) -> dict[str, Any] | None:
@@ -66,11 +80,9 @@ def worker(context: Context) -> dict[str, Any]:
     """This worker's place in the group."""
     group = context.group
     known = group.generation >= 0
-    state = "stable" if group.settled else "joining"
-    if context.stopping:
-        state = "stopping"
-    elif not context.started:
-        state = "starting"
+    state = str(context.phase)
+    if context.phase is WorkerPhase.RUNNING:
+        state = "stable" if group.settled else "joining"
     return {
         "url": context.settings.url,
         "state": state,

@@ -6,10 +6,11 @@ Kafka or Spark. Mirrors Kafka Connect's Worker, WorkerTask and ExactlyOnceWorker
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from connectx.core.context import Context
+from connectx.core.context import Context, StartAgain, WorkerPhase
 from connectx.core.fencing import FencingRounds, LocalWaiter
 from connectx.core.messages import (
     BeginTask,
@@ -45,7 +46,7 @@ class TaskPhase(StrEnum):
     PREPARING = "preparing"  # plugins are made: FENCING for an exactly-once source, else STARTING
     FENCING = "fencing"  # the leader fences older producers: INITIALIZING
     INITIALIZING = "initializing"  # the producer's init fences an older instance of the same task: VERIFYING
-    VERIFYING = "verifying"  # config topic is read to its end: STARTING, or refused and forgotten
+    VERIFYING = "verifying"  # the config topic is read to its end: STARTING, or refused: STOPPING
     STARTING = "starting"  # the runner reads offsets and starts the plugin: ACTIVE
     ACTIVE = "active"  # running or paused
     FAILED = "failed"  # until it is restarted or revoked; its runner has ended
@@ -65,8 +66,8 @@ class TaskLife:
     request_id: int | None = None
     attempts: int = 0
     version: str | None = None
-    restart_cause: str | None = None
-    """Set while stopping when the task shall start again; the reason for the restart."""
+    again: StartAgain | None = None
+    """Set while stopping when the task shall start again."""
 
 
 @dataclass(slots=True)
@@ -80,62 +81,39 @@ class Tasks:
     # ------------------------------------------------------------------------------------------------- orders
 
     def start(self, task: TaskId, cause: str) -> None:
-        """Start an assigned task that is not there yet. A missing task config is never an empty one: refuse."""
-        context = self.context
-        connector_config = context.config.connector_config(task.connector)
-        task_config = context.config.task_config(task)
-        if task in self.lives or connector_config is None or task_config is None:
-            return
-        life = TaskLife(
-            task=task,
-            instance=context.new_instance(),
-            phase=TaskPhase.PREPARING,
-            exactly_once=context.runs_exactly_once(task.connector),
-            task_config_generation=context.config.task_config_generation(task.connector),
-            target_state=context.target_state(task.connector),
-        )
-        self.lives[task] = life
-        self._step(life, "prepare", cause)
-        context.emit(
-            PrepareTask(
-                task=task,
-                instance=life.instance,
-                connector_config=dict(connector_config),
-                task_config=dict(task_config),
-                target_state=life.target_state,
-                generation=context.group.generation,
-                exactly_once=life.exactly_once,
-            )
-        )
-
-    def stop(self, task: TaskId, cause: str, *, restart: bool = False) -> None:
-        """Stop a task, and start it again afterwards when `restart` is set."""
+        """Start an assigned task that is not there yet; one that is stopping starts when it has stopped."""
         life = self.lives.get(task)
-        if life is None:
+        if life is not None:
+            if life.phase is TaskPhase.STOPPING:
+                life.again = life.again or StartAgain(cause)
             return
-        restart_cause = cause if restart else None
-        if life.phase is TaskPhase.STOPPING:
-            life.restart_cause = restart_cause
+        config = self.context.config
+        if self.context.phase is not WorkerPhase.RUNNING or task not in config.tasks(task.connector):
             return
-        if life.phase is TaskPhase.FAILED:
-            del self.lives[task]
-            self._again(life, restart_cause)
+        connector_config, task_config = config.connector_config(task.connector), config.task_config(task)
+        if connector_config is None or task_config is None:  # never the same as an empty one (KAFKA-17719)
+            reason = "the config topic holds no configuration of this task"
+            self.context.record(EventKind.TASK_REFUSED, task.connector, task.task, reason, reason=reason)
             return
-        life.phase = TaskPhase.STOPPING
-        life.restart_cause = restart_cause
-        life.request_id = None
-        self.context.record(EventKind.TASK_STEP, task.connector, task.task, cause, step="stop", instance=life.instance)
-        self.context.emit(StopTask(task, life.instance))
-        self.context.set_timer(_stop_timer(life), self.context.settings.task_shutdown_graceful_timeout_ms)
+        self._prepare(task, cause, connector_config, task_config)
+
+    def stop(self, task: TaskId, cause: str) -> None:
+        """Stop a task for good, whatever was to come after it."""
+        self._stop(task, cause, None)
+
+    def restart(self, task: TaskId, cause: str) -> None:
+        """Stop a task and start it again because a user asked for it."""
+        self._stop(task, cause, StartAgain(cause, is_restart=True))
 
     def set_target_state(self, connector: str) -> None:
         """Pause or resume the connector's tasks here; STOPPED comes as an empty set of task configs."""
         target_state = self.context.target_state(connector)
+        if target_state is TargetState.STOPPED:
+            return
         for life in self._of(connector):
-            if life.target_state is target_state or target_state is TargetState.STOPPED:
-                continue
-            life.target_state = target_state
-            if life.phase in (TaskPhase.STARTING, TaskPhase.ACTIVE):
+            over = life.phase in (TaskPhase.FAILED, TaskPhase.STOPPING)
+            if life.target_state is not target_state and not over:
+                life.target_state = target_state
                 self.context.emit(SetTaskTargetState(life.task, life.instance, target_state))
 
     def running(self) -> tuple[TaskId, ...]:
@@ -161,10 +139,10 @@ class Tasks:
         else:
             self._begin(life)
 
-    def on_fence_timer(self, task_text: str) -> None:
+    def on_fence_timer(self, instance_text: str) -> None:
         """Time to ask for the fencing round again."""
         for life in list(self.lives.values()):
-            if str(life.instance) == task_text and life.phase is TaskPhase.FENCING:
+            if str(life.instance) == instance_text and life.phase is TaskPhase.FENCING:
                 self._ask_for_fencing(life)
 
     def on_fenced(self, waiter: LocalWaiter, error: str | None, *, retriable: bool = False) -> None:
@@ -209,6 +187,8 @@ class Tasks:
                 self._fail(life, f"Could not read the config topic before the start of {life.task}: {stimulus.error}")
             elif (reason := self._reason_to_refuse(life)) is not None:
                 self._refuse(life, reason)
+            elif self.context.config.pending_fencing(life.task.connector):
+                self._fail(life, "No task count record follows the latest task configs, though the leader wrote one")
             else:
                 self._begin(life)
 
@@ -241,46 +221,83 @@ class Tasks:
             self.context.report_task(life.task, life.instance, State.UNASSIGNED, version=life.version)
             self._forget(life)
 
-    def on_stop_timer(self, task_text: str) -> None:
+    def on_stop_timer(self, instance_text: str) -> None:
         """The graceful time is over: cancel. A cancelled instance reports nothing any more (it may be a zombie)."""
         for life in list(self.lives.values()):
-            if str(life.instance) == task_text and life.phase is TaskPhase.STOPPING:
-                self.context.record(
-                    EventKind.TASK_STEP,
-                    life.task.connector,
-                    life.task.task,
-                    "it did not stop within task.shutdown.graceful.timeout.ms",
-                    step="cancel",
-                    instance=life.instance,
-                )
+            if str(life.instance) == instance_text and life.phase is TaskPhase.STOPPING:
+                self._step(life, "cancel", "it did not stop within task.shutdown.graceful.timeout.ms")
                 self.context.emit(CancelTask(life.task, life.instance))
                 self._forget(life)
 
     # ---------------------------------------------------------------------------------------------- inner moves
+
+    def _prepare(
+        self,
+        task: TaskId,
+        cause: str,
+        connector_config: Mapping[str, str | None],
+        task_config: Mapping[str, str | None],
+    ) -> None:
+        context = self.context
+        life = TaskLife(
+            task=task,
+            instance=context.new_instance(),
+            phase=TaskPhase.PREPARING,
+            exactly_once=context.runs_exactly_once(task.connector),
+            task_config_generation=context.config.task_config_generation(task.connector),
+            target_state=context.target_state(task.connector),
+        )
+        self.lives[task] = life
+        self._step(life, "prepare", cause)
+        context.emit(
+            PrepareTask(
+                task=task,
+                instance=life.instance,
+                connector_config=dict(connector_config),
+                task_config=dict(task_config),
+                target_state=life.target_state,
+                generation=context.group.generation,
+                exactly_once=life.exactly_once,
+            )
+        )
+
+    def _stop(self, task: TaskId, cause: str, again: StartAgain | None) -> None:
+        life = self.lives.get(task)
+        if life is None:
+            return
+        life.again = again
+        if life.phase is TaskPhase.STOPPING:
+            return
+        if life.phase is TaskPhase.FAILED:  # its runner has ended
+            self._forget(life)
+            return
+        life.phase = TaskPhase.STOPPING
+        life.request_id = None
+        self._step(life, "stop", cause)
+        self.context.emit(StopTask(task, life.instance))
+        self.context.set_timer(_stop_timer(life), self.context.settings.task_shutdown_graceful_timeout_ms)
 
     def _ask_for_fencing(self, life: TaskLife) -> None:
         group = self.context.group
         self._step(life, "request_fencing", "")
         if group.is_leader:
             self.fencing.request(life.task.connector, LocalWaiter(life.task, life.instance))
-        elif group.leader_url:
+        elif self.context.may_ask_leader:
             life.request_id = self.context.new_request_id()
             self.context.emit(SendFenceRequest(life.request_id, group.leader_url, life.task.connector))
         else:
-            self._retry_fencing(life, "the leader is unknown")
+            self._retry_fencing(life, "the leader or its session key is not known yet")
 
     def _retry_fencing(self, life: TaskLife, error: str) -> None:
         self._step(life, "retry_fencing", error)
         delay_ms = min(_FENCE_RETRY_MAX_MS, _FENCE_RETRY_MS * 2 ** min(life.attempts, 5))
         life.attempts += 1
-        self.context.set_timer(f"task-fence.{life.instance}", delay_ms)
+        self.context.set_timer(_fence_timer(life), delay_ms)
 
     def _reason_to_refuse(self, life: TaskLife) -> str | None:
         config = self.context.config
         if config.task_config_generation(life.task.connector) != life.task_config_generation:
             return "newer task configs are in the config topic"
-        if config.pending_fencing(life.task.connector):
-            return "no task count record follows the latest task configs"
         if life.task not in self.context.group.work.tasks:
             return "the task is no longer assigned to this worker"
         return None
@@ -296,10 +313,6 @@ class Tasks:
         life.phase = TaskPhase.STARTING
         self._step(life, "begin", "")
         self.context.emit(BeginTask(life.task, life.instance))
-        target_state = self.context.target_state(life.task.connector)
-        if target_state is not life.target_state and target_state is not TargetState.STOPPED:
-            life.target_state = target_state
-            self.context.emit(SetTaskTargetState(life.task, life.instance, target_state))
 
     def _fail(self, life: TaskLife, trace: str, *, runner_ended: bool = False) -> None:
         life.phase = TaskPhase.FAILED
@@ -313,13 +326,13 @@ class Tasks:
 
     def _forget(self, life: TaskLife) -> None:
         del self.lives[life.task]
-        self.context.timers.cancel(_stop_timer(life))
-        self._again(life, life.restart_cause)
-
-    def _again(self, life: TaskLife, restart_cause: str | None) -> None:
-        if restart_cause is not None and life.task in self.context.group.work.tasks and not self.context.stopping:
-            self.context.report_task(life.task, life.instance, State.RESTARTING, cause=restart_cause)
-            self.start(life.task, restart_cause)
+        self.context.timers.cancel(_stop_timer(life), _fence_timer(life))
+        again = life.again
+        if again is None or life.task not in self.context.group.work.tasks:
+            return
+        if again.is_restart:
+            self.context.report_task(life.task, life.instance, State.RESTARTING, cause=again.cause)
+        self.start(life.task, again.cause)
 
     def _step(self, life: TaskLife, step: str, cause: str, producer_epoch: int | None = None) -> None:
         task = life.task
@@ -337,3 +350,7 @@ class Tasks:
 
 def _stop_timer(life: TaskLife) -> str:
     return f"task-stop.{life.instance}"
+
+
+def _fence_timer(life: TaskLife) -> str:
+    return f"task-fence.{life.instance}"

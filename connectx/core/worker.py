@@ -25,7 +25,7 @@ from connectx.core.config_writer import (
     WriteOutcome,
 )
 from connectx.core.connectors import Connectors
-from connectx.core.context import Context, CoreSettings
+from connectx.core.context import Context, CoreSettings, WorkerPhase
 from connectx.core.fencing import FencingOutcome, FencingRounds, LocalWaiter
 from connectx.core.leadership import Leadership
 from connectx.core.membership import Membership
@@ -92,8 +92,9 @@ class WorkerCore:
         """Take one fact, answer with what changed and what is to be done. `now_ms` never goes back."""
         self.context.now_ms = now_ms
         self.context.step = Step()
-        self._dispatch(stimulus)
-        self._settle()
+        if self.context.phase is not WorkerPhase.STOPPED or isinstance(stimulus, Request):
+            self._dispatch(stimulus)
+            self._settle()
         return self.context.step
 
     # ------------------------------------------------------------------------------------------------- dispatch
@@ -117,7 +118,7 @@ class WorkerCore:
             case WorkerStarted():
                 self._on_worker_started()
             case ShutdownRequested():
-                self._on_shutdown_requested()
+                self._begin_shutdown("the worker shuts down")
             case ConfigRecordsWritten():
                 self.writer.on_written(stimulus)
             case ConfigWritesClaimed():
@@ -161,35 +162,46 @@ class WorkerCore:
                 self._on_topic_used(stimulus)
 
     def _settle(self) -> None:
+        """Go on with what the stimulus has made possible."""
+        if self.rebalance.fatal_error is not None:
+            self._begin_shutdown(self.rebalance.fatal_error)
+        self._hand_on()
+        self.rebalance.advance()
+        if self.context.phase is WorkerPhase.STOPPING and not self.connectors.lives and not self.tasks.lives:
+            self._finish_shutdown()
+
+    def _hand_on(self) -> None:
         """Hand outcomes on until nothing moves: a finished write may end a round, a round may start a task."""
         while self.writer.outcomes or self.fencing.outcomes:
             while self.writer.outcomes:
                 self._on_written(self.writer.outcomes.pop(0))
             while self.fencing.outcomes:
                 self._on_fencing_outcome(self.fencing.outcomes.pop(0))
-        self.rebalance.advance()
-        if self.context.stopping and not self.connectors.lives and not self.tasks.lives:
-            self._finish_shutdown()
 
     # ----------------------------------------------------------------------------------------------- life cycle
 
     def _on_worker_started(self) -> None:
-        if not self.context.started:
-            self.context.started = True
+        if self.context.phase is WorkerPhase.STARTING:
+            self.context.phase = WorkerPhase.RUNNING
             self.context.record(EventKind.WORKER_STARTED, url=self.context.settings.url)
             self.rebalance.take(self.membership.start(self.context.now_ms))
 
-    def _on_shutdown_requested(self) -> None:
-        if not self.context.stopping:
-            self.context.stopping = True
-            self.rebalance.give_up_work("the worker shuts down")
+    def _begin_shutdown(self, reason: str) -> None:
+        if self.context.phase in (WorkerPhase.STARTING, WorkerPhase.RUNNING):
+            self.context.phase = WorkerPhase.STOPPING
+            self.rebalance.give_up_work(reason)
 
     def _finish_shutdown(self) -> None:
-        self.context.stopping = False
-        self.context.started = False
+        """Leave the group, and let nobody wait for an answer that will not come."""
+        error = "The worker has shut down"
+        self.requests.close(error)
+        self.fencing.cancel_all(error, status=503)
+        self.writer.close(error)
+        self._hand_on()
+        self.context.phase = WorkerPhase.STOPPED
         self.rebalance.take(self.membership.leave())
         self.context.record(EventKind.WORKER_STOPPED)
-        self.context.emit(WorkerShutDown())
+        self.context.emit(WorkerShutDown(self.rebalance.fatal_error))
 
     def _on_timer(self, stimulus: TimerFired) -> None:
         if stimulus.key.startswith("group."):
@@ -211,6 +223,8 @@ class WorkerCore:
                 self.tasks.on_fence_timer(rest)
             case "task-configs":
                 self.connectors.on_retry_timer(rest)
+            case "fencing-record":
+                self.fencing.on_retry_timer(rest)
             case "reclaim":
                 self.leadership.on_reclaim_timer()
             case "session-key":
@@ -227,7 +241,7 @@ class WorkerCore:
 
     def _on_config_record(self, stimulus: ConfigRecordRead) -> None:
         for change in self.context.config.apply(stimulus.log_offset, stimulus.record):
-            if self.context.started:
+            if self.context.phase is WorkerPhase.RUNNING:
                 self._on_change(change, stimulus.log_offset)
 
     def _on_change(self, change: ConfigChange, log_offset: int) -> None:
@@ -235,10 +249,9 @@ class WorkerCore:
         match change:
             case ConnectorConfigChanged(connector, is_new):
                 record(EventKind.CONNECTOR_CONFIGURED, connector, config_offset=log_offset + 1, is_new=is_new)
+                self.connectors.reconfigure(connector)  # also one that was deleted a moment ago and is still here
                 if is_new:
                     self.rebalance.request_rejoin(f"connector {connector} was created")
-                elif connector in self.connectors.lives:
-                    self.connectors.stop(connector, "its configuration has changed", restart=True)
             case ConnectorRemoved(connector):
                 record(EventKind.CONNECTOR_DELETED, connector)
                 self.rebalance.request_rejoin(f"connector {connector} was deleted")
@@ -288,9 +301,9 @@ class WorkerCore:
             self.requests.on_fenced(outcome, outcome.waiter)
 
     def _on_topic_used(self, stimulus: TopicUsed) -> None:
-        task = stimulus.task
-        known = stimulus.topic in self.context.status.topics(task.connector)
-        if self.context.settings.topic_tracking_enable and not known:
-            now_ms = self.context.now_ms
-            record = TopicStatusRecord(stimulus.topic, task.connector, task.task, now_ms)
-            self.context.emit(WriteStatus(record))
+        """Remember a topic once (KIP-558); not for a task that is gone, whose connector may be deleted."""
+        context, task = self.context, stimulus.task
+        known = stimulus.topic in context.status.topics(task.connector)
+        if context.settings.topic_tracking_enable and not known and task in self.tasks.lives:
+            record = TopicStatusRecord(stimulus.topic, task.connector, task.task, context.now_ms)
+            context.emit(WriteStatus(record))

@@ -338,7 +338,7 @@ class Worker:
             FenceProducers: calls.fence_producers,
             CreateSessionKey: self._on_create_session_key,
             Reply: self._on_reply,
-            WorkerShutDown: lambda _: self._over.set(),
+            WorkerShutDown: self._on_shut_down,
         }
 
     def _core_settings(self, url: str) -> CoreSettings:
@@ -362,6 +362,8 @@ class Worker:
             worker_unsync_backoff_ms=config.worker_unsync_backoff_ms,
             task_shutdown_graceful_timeout_ms=config.task_shutdown_graceful_timeout_ms,
             inter_worker_key_ttl_ms=config.inter_worker_key_ttl_ms,
+            inter_worker_key_algorithm=config.inter_worker_key_generation_algorithm,
+            inter_worker_key_bytes=(config.inter_worker_key_size or _KEY_BITS) // 8,
             topic_tracking_enable=config.topic_tracking_enable,
             topic_tracking_allow_reset=config.topic_tracking_allow_reset,
         )
@@ -389,5 +391,10 @@ class Worker:
         return self._core.context.session_key
 
     def _on_create_session_key(self, effect: CreateSessionKey) -> None:
-        size_bits = self._given.config.inter_worker_key_size or _KEY_BITS
-        self.post(SessionKeyCreated(effect.request_id, secrets.token_bytes(size_bits // 8), now_ms()))
+        self.post(SessionKeyCreated(effect.request_id, secrets.token_bytes(effect.key_bytes), now_ms()))
+
+    def _on_shut_down(self, effect: WorkerShutDown) -> None:
+        if effect.error is None:
+            self._over.set()
+        else:
+            self._fail(WorkerStoppedError(self.name, effect.error))
