@@ -125,7 +125,7 @@ def _shown(cluster: Cluster, outcome: Outcome) -> dict[str, str]:
         "kills": str(len(outcome.kills)),
         "failover": ", ".join("never" if seconds is None else f"{seconds:.1f} s" for seconds in outcome.failover_s),
         "rebalances": str(outcome.rebalances),
-        "shut out": str(outcome.fenced),
+        "old tasks shut out": str(outcome.fenced),
         "session.timeout.ms": str(config.session_timeout_ms),
         "scheduled.rebalance.max.delay.ms": str(config.scheduled_rebalance_max_delay_ms),
         "exactly.once.source.support": config.exactly_once_source_support.value,
@@ -151,8 +151,8 @@ class _Flow:
 
     @property
     def slice_bytes(self) -> int:
-        """So many that a run has about 60 slices: enough to kill somebody between two of them."""
-        return max(self.path.stat().st_size // 60, 64 * 1024)
+        """So many that a run has about 40 slices: enough to kill somebody between two of them."""
+        return max(self.path.stat().st_size // 40, 64 * 1024)
 
     def create(self) -> None:
         """Create both connectors and wait until they run."""

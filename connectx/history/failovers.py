@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
+from connectx.history.partitions import Handover, handovers
 from connectx.history.rebalances import Rebalance, rebalances
 from connectx.history.runs import Run, RunState, runs
 from connectx.model.events import Event, EventKind
@@ -49,6 +50,7 @@ class Failover:
         epochs: producer epochs of those of them that have one.
         noticed: the first round of the group without the worker, None when there was none.
         detected_ms: from the fault to the start of that round.
+        handovers: where partitions went that sink tasks of the worker held.
         moves: the next instances of `held`, in order of time.
         moved_ms: from the fault until all of `held` ran again; None while one does not, or when nothing was held.
         kept: names of tasks that went on with the same instance, because the worker was back in time.
@@ -67,6 +69,7 @@ class Failover:
     epochs: Mapping[str, int]
     noticed: Rebalance | None
     detected_ms: int | None
+    handovers: tuple[Handover, ...]
     moves: tuple[Move, ...]
     moved_ms: int | None
     kept: tuple[str, ...]
@@ -114,6 +117,7 @@ def _failover(fault: Event, events: Sequence[Event], all_runs: Sequence[Run], ro
         epochs={run.name: run.producer_epoch for run in held if run.producer_epoch is not None},
         noticed=noticed,
         detected_ms=None if noticed is None else max(noticed.start_ms - fault.time_ms, 0),
+        handovers=handovers(events, worker, fault.seq),
         moves=tuple(moves),
         moved_ms=max(move.time_ms for move in moves) - fault.time_ms if held and len(moves) == len(held) else None,
         kept=kept,

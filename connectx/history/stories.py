@@ -71,6 +71,7 @@ def failover_story(failover: Failover) -> str:
     held = listing(failover.held) if failover.held else "no task"
     parts = [f"{failover.worker} {_OPENINGS[failover.fault]} while it ran {held}"]
     parts.extend(_noticing(failover))
+    parts.extend(_handing_over(failover))
     parts.extend(_moving(failover))
     parts.extend(_aftermath(failover))
     return "; ".join(parts)
@@ -83,6 +84,13 @@ def _noticing(failover: Failover) -> Iterator[str]:
     yield f"the group went on without it after {duration(failover.detected_ms)}, generation {noticed.generation}"
     if noticed.delay_ms and noticed.lost:
         yield f"its work waited up to {duration(noticed.delay_ms)} for its return"
+
+
+def _handing_over(failover: Failover) -> Iterator[str]:
+    for handover in failover.handovers:
+        to_whom = "" if handover.to_task == handover.from_task else f"{handover.to_task} on "
+        took = duration(handover.time_ms - failover.time_ms)
+        yield f"{listing(handover.partitions)} went to {to_whom}{handover.to_worker} after {took}"
 
 
 def _moving(failover: Failover) -> Iterator[str]:

@@ -273,13 +273,14 @@ def _axis(timeline: Timeline, top: float, bottom: float, scale: _Scale, relative
     for number in range(count + 1):
         offset_ms = round(number * step_s * 1000)
         x = scale.x(timeline.end_ms - offset_ms if backwards else timeline.start_ms + offset_ms)
-        text = "now" if backwards and number == 0 else _offset(number * step_s, "−" if backwards else "")
+        text = "now" if backwards and number == 0 else _offset(number * step_s, step_s, "−" if backwards else "")
         anchor = "end" if x > scale.right - 16 else "middle"
         yield tag("path", "", d=f"M{num(x)} {num(top)}V{num(bottom)}", class_="grid")
         yield tag("text", text, x=num(x), y=num(bottom + 15), text_anchor=anchor, class_="dim")
 
 
-def _offset(seconds: float, sign: str) -> str:
-    if seconds >= 120 and seconds % 60 == 0:
-        return f"{sign}{seconds / 60:.0f} min"
+def _offset(seconds: float, step_s: float, sign: str) -> str:
+    """In the unit of the step, so that one axis has one unit."""
+    if step_s >= 60:
+        return f"{sign}{seconds / 60:g} min"
     return f"{sign}{seconds:g} s"

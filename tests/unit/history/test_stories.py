@@ -113,6 +113,30 @@ def test_a_sink_task_moves_without_epochs_and_its_zombies_commit_is_refused() ->
     assert failovers(history.events)[0].fenced == 1
 
 
+def test_partitions_of_a_killed_sink_task_go_to_another_task_first() -> None:
+    history = small_cluster().at(2)
+    for worker, task, partitions in [
+        ("worker-3", "flights-out-0", ["flights-0", "flights-1", "flights-2"]),
+        ("worker-1", "flights-out-1", ["flights-3"]),
+    ]:
+        history.add(EventKind.PARTITIONS_ASSIGNED, worker, task, partitions=partitions)
+    history.at(3).add(EventKind.PARTITIONS_REVOKED, "worker-3", "flights-out-0", partitions=["flights-2"])
+    history.add(EventKind.PARTITIONS_ASSIGNED, "worker-1", "flights-out-1", partitions=["flights-2"])
+    history.at(5).fault("kill", "worker-3")
+    everything = ["flights-0", "flights-1", "flights-2", "flights-3"]
+    history.at(8).add(EventKind.PARTITIONS_ASSIGNED, "worker-1", "flights-out-1", partitions=everything)
+    history.at(11).rebalance(3, leader="worker-1", work={"worker-1": [], "worker-2": ["flights-out-0"]})
+    history.start("worker-2", "flights-out-0", took=0)
+    history.at(12).add(EventKind.PARTITIONS_ASSIGNED, "worker-2", "flights-out-0", partitions=everything[:2])
+    assert told(history) == [
+        "worker-3 was killed while it ran flights-out-0; the group went on without it after 6.0 s, generation 3; "
+        "flights-0 and flights-1 went to flights-out-1 on worker-1 after 3.0 s; flights-out-0 moved to worker-2 "
+        "(generation 3), and ran 6.2 s after the kill"
+    ]
+    [handover] = failovers(history.events)[0].handovers
+    assert (handover.partitions, handover.from_task) == (("flights-0", "flights-1"), "flights-out-0")
+
+
 def test_tasks_that_move_to_different_workers_are_told_apart_and_together_count_the_last() -> None:
     history = small_cluster().at(2).start("worker-2", "audit-0").start("worker-2", "audit-1")
     history.at(5).fault("kill", "worker-2").ended("worker-2", "flights-in-0")
