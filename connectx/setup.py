@@ -75,7 +75,7 @@ def main() -> int:
         with terminal_progress() as progress:
             prepare(progress)
     except ConnectxError as error:
-        print(error, file=sys.stderr)
+        sys.stderr.write(f"{error}\n")
         return 1
     return 0
 

@@ -52,6 +52,7 @@ class Jar:
 
     @property
     def file(self) -> str:
+        """Name of its file."""
         return f"{self.module}-{self.revision}.jar"
 
 
