@@ -1,4 +1,4 @@
-"""JSON without schemas read by Arrow in the worker: the fast way, taken only where it gives what Spark would give.
+"""JSON read by Arrow in the worker: the fast way, taken only where it gives what Spark would give.
 
 Arrow's parser is as strict as the reader in `connectx.data.json_reader`, and a batch that it refuses for any reason, or
 that holds anything where the two could differ, is left to that reader, which also finds the records at fault.
@@ -6,24 +6,55 @@ that holds anything where the two could differ, is left to that reader, which al
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import json
+import re
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from connectx.data.connect_schema import DEFAULT
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 _SAME: Final = {
+    "byte": pa.int8(),
     "short": pa.int16(),
     "integer": pa.int32(),
     "long": pa.int64(),
+    "float": pa.float32(),
     "double": pa.float64(),
     "boolean": pa.bool_(),
     "string": pa.string(),
 }
 _FROM_NUMBER: Final = {"date": pa.date32(), "timestamp": pa.timestamp("us", "UTC"), "timestamp_ntz": pa.timestamp("us")}
 _LARGEST: Final = {"date": 3_000_000, "timestamp": 10**15, "timestamp_ntz": 10**15}  # as json_reader reads numbers
+_SCHEMA: Final = re.compile(r'\s*\{\s*"schema"\s*:\s*')
+_PAYLOAD: Final = re.compile(r'\s*,\s*"payload"\s*:')
+
+_Fields: TypeAlias = "dict[str, tuple[str, bool]]"  # by name: the type's name, and whether null is allowed
+
+
+def split_envelopes(records: pa.Array) -> tuple[str, pa.Array] | None:
+    """(text of the schema, payloads) of records that all begin with the same schema; None when they do not."""
+    documents = records.drop_null()
+    try:
+        text = documents[0].as_py().decode("utf-8")
+        schema = _SCHEMA.match(text)
+        if schema is None:
+            return None
+        _, end = json.JSONDecoder().raw_decode(text, schema.end())
+    except (IndexError, ValueError):
+        return None
+    payload = _PAYLOAD.match(text, end)
+    if payload is None:
+        return None
+    head = text[: payload.end()].encode()
+    alike = pc.and_(pc.starts_with(documents, head), pc.ends_with(documents, b"}"))
+    if not pc.all(alike).as_py():
+        return None
+    return text[schema.end() : end], pc.binary_slice(records, len(head), -1)
 
 
 def read_json(records: pa.Array, target: DataType | None) -> pa.Array | None:
@@ -34,15 +65,15 @@ def read_json(records: pa.Array, target: DataType | None) -> pa.Array | None:
         target: a struct of plain fields, otherwise the answer is None.
     """
     fields = _fields(target)
-    if fields is None:
+    values = None if fields is None else _parsed(records.drop_null(), fields)
+    if fields is None or values is None:
         return None
-    documents = records.drop_null()
-    values = _parsed(documents, fields)
-    if values is None:
-        return None
-    columns = [_column(values, name, kind) for name, kind in fields.items()]
-    if any(column is None for column in columns):
-        return None
+    columns = []
+    for name, (kind, may_be_null) in fields.items():
+        column = _column(values, name, kind)
+        if column is None or (column.null_count and not may_be_null):
+            return None
+        columns.append(column)
     read = pa.StructArray.from_arrays(columns, names=list(fields))
     if not records.null_count:
         return read
@@ -50,36 +81,32 @@ def read_json(records: pa.Array, target: DataType | None) -> pa.Array | None:
     return read.take(pc.if_else(records.is_valid(), rows, pa.scalar(None, pa.int64())))
 
 
-def _fields(target: DataType | None) -> dict[str, str] | None:
-    """Names of fields with their types' names; None where a type is not one that Arrow reads in the same way."""
+def _fields(target: DataType | None) -> _Fields | None:
+    """None where a type is not one that Arrow reads in the same way."""
     if target is None or target.typeName() != "struct":
         return None
     struct: StructType = target  # type: ignore[assignment]
-    kinds = {field.name: field.dataType.typeName() for field in struct.fields if field.nullable and not field.metadata}
-    plain = all(kind in _SAME or kind in _FROM_NUMBER for kind in kinds.values())
-    return kinds if plain and len(kinds) == len(struct.fields) else None
+    fields = {field.name: (field.dataType.typeName(), field.nullable) for field in struct.fields}
+    plain = all(kind in _SAME or kind in _FROM_NUMBER for kind, _ in fields.values())
+    unique = len(fields) == len(struct.fields) and not any(DEFAULT in field.metadata for field in struct.fields)
+    return fields if plain and unique else None
 
 
-def _parsed(documents: pa.Array, fields: dict[str, str]) -> pa.Array | None:
+def _parsed(documents: pa.Array, fields: _Fields) -> pa.Array | None:
     """Each document is put into an envelope: what is not exactly one document breaks it, or shows beside the value."""
-    from pyarrow import json
+    from pyarrow import json as arrow_json
 
+    kind = pa.struct([(name, _SAME.get(field, pa.int64())) for name, (field, _) in fields.items()])
     if not len(documents):
-        return pa.array([], pa.struct([(name, _parsed_type(kind)) for name, kind in fields.items()]))
-    head, tail = (pa.scalar(text, pa.large_binary()) for text in (b'{"v":', b"}\n"))
-    lines = pc.binary_join_element_wise(
-        head, documents.cast(pa.large_binary()), tail, pa.scalar(b"", pa.large_binary())
-    )
-    text = lines.buffers()[2]
-    kind = pa.struct([(name, _parsed_type(field)) for name, field in fields.items()])
+        return pa.array([], kind)
+    head, tail, between = (pa.scalar(part, pa.large_binary()) for part in (b'{"v":', b"}\n", b""))
+    lines = pc.binary_join_element_wise(head, documents.cast(pa.large_binary()), tail, between)
+    text = lines.buffers()[2].slice(0, pc.sum(pc.binary_length(lines)).as_py())
+    reading = arrow_json.ReadOptions(use_threads=False, block_size=text.size + 1)
+    schema = pa.schema([("v", kind)])
+    parsing = arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="infer")
     try:
-        table = json.read_json(
-            pa.BufferReader(text),
-            read_options=json.ReadOptions(use_threads=False, block_size=text.size + 1),
-            parse_options=json.ParseOptions(
-                explicit_schema=pa.schema([("v", kind)]), unexpected_field_behavior="infer"
-            ),
-        )
+        table = arrow_json.read_json(pa.BufferReader(text), read_options=reading, parse_options=parsing)
         table.validate(full=True)
     except pa.ArrowInvalid:
         return None
@@ -89,13 +116,9 @@ def _parsed(documents: pa.Array, fields: dict[str, str]) -> pa.Array | None:
     return values.chunk(0) if values.num_chunks == 1 else pa.concat_arrays(values.chunks)
 
 
-def _parsed_type(kind: str) -> pa.DataType:
-    return _SAME.get(kind, pa.int64())
-
-
 def _column(values: pa.StructArray, name: str, kind: str) -> pa.Array | None:
     column = values.field(values.type.get_field_index(name))
-    if kind == "double":
+    if kind in ("float", "double"):
         return column if pc.all(pc.is_finite(column)).as_py() is not False else None
     if kind not in _FROM_NUMBER:
         return column

@@ -19,7 +19,7 @@ import pyarrow as pa
 from connectx.data import connect_schema
 from connectx.data.converter import CONVERTER_CONFIG, Converter, Decoded
 from connectx.data.diagnosis import NO_ENVELOPE
-from connectx.data.json_arrow import read_json
+from connectx.data.json_arrow import read_json, split_envelopes
 from connectx.data.json_reader import NOT_JSON, JsonReader
 from connectx.data.json_writer import to_json_text
 from connectx.errors import ConversionError
@@ -139,8 +139,14 @@ class JsonConverter(Converter):
         return _bound(reader.parse(text, target), outcome)
 
     def try_from_bytes_arrow(self, records: pa.Array, target: DataType | None) -> Decoded | None:
-        """Documents without schemas that are all well, as structs of plain fields."""
-        read = None if self.schemas_enabled else read_json(records, target)
+        """Documents that are all well, as structs of plain fields; with schemas all of the same one."""
+        if self.schemas_enabled:
+            split = split_envelopes(records)
+            if split is None:
+                return None
+            schema = self.record_schema(split[0])
+            records, target = split[1], None if schema.error else schema.kind
+        read = read_json(records, target)
         return None if read is None else Decoded.of(read)
 
     def schema_of_record(self, record: bytes) -> RecordSchema | None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from connectx.data.json_arrow import read_json
 from connectx.data.json_converter import JsonConverter
+from connectx.data.reading import read_columns
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,9 +27,11 @@ def target() -> StructType:
     return t.StructType(
         [
             t.StructField("s", t.StringType()),
+            t.StructField("y", t.ByteType()),
             t.StructField("h", t.ShortType()),
             t.StructField("i", t.IntegerType()),
             t.StructField("l", t.LongType()),
+            t.StructField("f", t.FloatType()),
             t.StructField("d", t.DoubleType()),
             t.StructField("b", t.BooleanType()),
             t.StructField("date", t.DateType()),
@@ -55,7 +58,10 @@ GOOD = [
     b'{"s":"\\u00e9\\n\\"","unknown":{"deep":[1,2]},"d":1}',
     '{"s":"\u65e5\u672c \U0001f600"}'.encode(),
     b'{"d":1e-400,"s":null}',
-    b'{"date":-1,"ts":0}',
+    b'{"date":-1,"ts":0,"y":-128}',
+    b'{"f":0.1}',
+    b'{"f":16777217.0000001}',
+    b'{"f":1e-46}',
     b'{"d":123456789.123456789e-5}',
 ]
 DOUBTFUL = [
@@ -88,9 +94,62 @@ def test_types_that_arrow_reads_otherwise_are_left_to_spark() -> None:
     records = pa.array([b"{}"], pa.binary())
     assert read_json(records, None) is None
     assert read_json(records, t.StringType()) is None
-    for kind in (t.DecimalType(5, 2), t.FloatType(), t.BinaryType(), t.ArrayType(t.LongType()), t.ByteType()):
+    for kind in (t.DecimalType(5, 2), t.BinaryType(), t.ArrayType(t.LongType())):
         assert read_json(records, t.StructType([t.StructField("x", kind)])) is None
-    assert read_json(records, t.StructType([t.StructField("x", t.LongType(), nullable=False)])) is None
+    with_default = t.StructField("x", t.LongType(), metadata={"connect.default": 5})
+    assert read_json(records, t.StructType([with_default])) is None
+
+
+def test_a_missing_required_field_is_left_to_spark() -> None:
+    from pyspark.sql import types as t
+
+    required = t.StructType([t.StructField("x", t.LongType(), nullable=False)])
+    assert read_json(pa.array([b'{"x":1}', b"{}"], pa.binary()), required) is None
+    assert read_json(pa.array([b'{"x":1}'], pa.binary()), required).to_pylist() == [{"x": 1}]
+
+
+# ----------------------------------------------------------------------------------------------------- with schemas
+
+SCHEMA = (
+    b'{"type":"struct","optional":true,"fields":[{"field":"id","type":"int64","optional":false},'
+    b'{"field":"name","type":"string","optional":true},'
+    b'{"field":"at","type":"int64","optional":true,"name":"org.apache.kafka.connect.data.Timestamp","version":1}]}'
+)
+
+
+def enveloped(*payloads: bytes, schema: bytes = SCHEMA) -> list[bytes | None]:
+    return [b'{"schema":%s,"payload":%s}' % (schema, payload) for payload in payloads]
+
+
+def test_records_of_one_schema_are_what_spark_reads(spark: SparkSession) -> None:
+    converter = JsonConverter({})
+    records = [*enveloped(b'{"id":1,"name":"x","at":1357016400000}', b' {"id":2} '), None]
+    mine = converter.try_from_bytes_arrow(pa.array(records, pa.binary()), None)
+    assert mine is not None
+    doubtful = [*records, *enveloped(b'{"id":3}', schema=SCHEMA.replace(b"true", b" true"))]
+    theirs = read_columns([(pa.array(doubtful, pa.binary()), converter, None)], lambda: spark)[0]
+    assert converter.try_from_bytes_arrow(pa.array(doubtful, pa.binary()), None) is None
+    assert mine.value.type == theirs.value.type
+    assert mine.value.to_pylist() == theirs.value.to_pylist()[:3]
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        *enveloped(b"null", b'{"id":1},"x":5', b'{"id":1},"payload":{"id":2}', b'{"name":"no id"}', b'{"id":"1"}'),
+        b'{"schema":%s,"payload":{"id":1}} ' % SCHEMA,
+        b'{"payload":{"id":1},"schema":%s}' % SCHEMA,
+        b'{"schema":%s}' % SCHEMA,
+        b'{"schema":null,"payload":{"id":1}}',
+        b'{"id":1}',
+        b"5",
+        b"",
+    ],
+)
+def test_anything_else_with_schemas_is_left_to_spark(record: bytes) -> None:
+    converter = JsonConverter({})
+    for records in ([record], [*enveloped(b'{"id":1}'), record]):
+        assert converter.try_from_bytes_arrow(pa.array(records, pa.binary()), None) is None
 
 
 def test_sliced_and_empty_batches() -> None:
