@@ -160,9 +160,7 @@ class SinkWorld:
             log.warning("%s did not leave its group in order", self._setup.task, exc_info=True)
 
     def _query_ends(self, effect: m.QueryEnds) -> m.SinkStimulus:
-        """Spark is worth its cost only where the user wants it, or where it has to convert the records anyway."""
-        wanted = self._setup.backlog_always or self._spark.used
-        return m.EndsKnown(effect.epoch, self._consumer.stable_ends(effect.partitions) if wanted else {})
+        return m.EndsKnown(effect.epoch, self._consumer.stable_ends(effect.partitions))
 
     def _read_backlog(self, effect: m.ReadBacklog) -> m.SinkStimulus:
         self._records.read_backlog(effect.ranges)
