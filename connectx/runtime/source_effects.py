@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -151,6 +152,7 @@ class SourceWorld:
 
     def unblock(self) -> None:
         """From another thread: end what the task's thread waits for in Kafka or Spark."""
+        self._context.gone.set()
         self._producer.cancel()
         try:
             self._spark.interrupt()
@@ -314,13 +316,14 @@ class SourceWorld:
 
 
 class _Context:
-    """SourceTaskContext of one task. `until_ms` ends waiting early; None: never."""
+    """SourceTaskContext of one task. `until_ms` ends waiting early, None: never; `gone` ends the reading of offsets."""
 
     def __init__(self, task: TaskId, runner: Runner) -> None:
         self._task = task
         self._runner = runner
         self._offsets: dict[str, SourceOffset | None] = {}
         self.until_ms: int | None = None
+        self.gone = threading.Event()
 
     @property
     def task(self) -> TaskId:
@@ -329,7 +332,8 @@ class _Context:
     def offset(self, partition: SourcePartition) -> SourceOffset | None:
         key = json.dumps(dict(partition))
         if key not in self._offsets:
-            self._offsets[key] = self._runner.services.offsets.read(self._task.connector, [dict(partition)])[0]
+            read = self._runner.services.offsets.read
+            self._offsets[key] = read(self._task.connector, [dict(partition)], cancel=self.gone)[0]
         return self._offsets[key]
 
     def remember(self, partition: SourcePartition, offset: SourceOffset) -> None:

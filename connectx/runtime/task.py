@@ -6,6 +6,7 @@ it effects, which it takes without blocking; it answers with stimuli through `po
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -33,8 +34,13 @@ class WorkerGone(BaseException):
 class OffsetReader(Protocol):
     """Reads committed source offsets (the worker's offsets topic)."""
 
-    def read(self, connector: str, partitions: list[SourcePartition]) -> list[SourceOffset | None]:
-        """Read the offsets topic to its end (read_committed), then look up. Blocks; raises ConnectxError on failure."""
+    def read(
+        self, connector: str, partitions: list[SourcePartition], *, cancel: threading.Event | None = None
+    ) -> list[SourceOffset | None]:
+        """Read the offsets topic to its end (read_committed), then look up. Blocks until done or `cancel` is set.
+
+        Raises ConnectxError on failure.
+        """
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,7 +138,9 @@ class Offsets:
     def __init__(self, bootstrap_servers: str, topic: str) -> None:
         self._where = bootstrap_servers, topic
 
-    def read(self, connector: str, partitions: list[SourcePartition]) -> list[SourceOffset | None]:
+    def read(
+        self, connector: str, partitions: list[SourcePartition], *, cancel: threading.Event | None = None
+    ) -> list[SourceOffset | None]:
         newest = {record.key(): record.value() for record in read_all(*self._where)}
         found = [newest.get(encode_offset_key(connector, partition)) for partition in partitions]
         return [None if value is None else json.loads(value) for value in found]
