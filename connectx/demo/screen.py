@@ -151,7 +151,7 @@ class RichScreen:
             self._bars.add_task(name, total=None)
             for name in ("slices of the file", "records in topic", "rows in table")
         )
-        self._live = Live(console=self._console, refresh_per_second=8, transient=True)
+        self._live = Live(console=self._console, auto_refresh=False, transient=True)
 
     def say(self, text: str) -> None:
         """A line that stays, with the seconds since the start."""
@@ -180,7 +180,7 @@ class RichScreen:
             f"lag {look.lag:,} records · generation {look.facts.generation}"
             f" · leader {look.facts.leader or 'none'} · {plural(look.facts.rebalances, 'rebalance')}"
         )
-        self._live.update(Group("", self._bars, facts, _workers(look.facts.workers)))
+        self._live.update(Group("", self._bars, facts, _workers(look.facts.workers)), refresh=True)
 
     def finish(self, verdict: Verdict, stories: Sequence[Story], start_ms: int) -> None:
         """Table, stories, sentence."""

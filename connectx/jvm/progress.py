@@ -21,12 +21,16 @@ def terminal_progress() -> Iterator[Progress]:
     from rich.progress import Progress as Bars
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Bars(*columns, console=Console(stderr=True)) as bars:
-        tasks: dict[str, TaskID] = {}
+    bars = Bars(*columns, console=Console(stderr=True))
+    tasks: dict[str, TaskID] = {}
 
-        def show(label: str, done: int, total: int) -> None:
-            if label not in tasks:
-                tasks[label] = bars.add_task(label, total=total)
-            bars.update(tasks[label], completed=done, total=total)
+    def show(label: str, done: int, total: int) -> None:
+        if label not in tasks:
+            tasks[label] = bars.add_task(label, total=total)
+            bars.start()  # not before the first bar: without any, each refresh scrolls by an empty line
+        bars.update(tasks[label], completed=done, total=total)
 
+    try:
         yield show
+    finally:
+        bars.stop()
