@@ -176,7 +176,7 @@ def default_value(kind: DataType, default: Any) -> Any:
                 unscaled = default
                 if isinstance(default, str):
                     unscaled = int.from_bytes(base64.b64decode(default, validate=True), "big", signed=True)
-                    return Decimal(unscaled).scaleb(-kind.scale)  # type: ignore[attr-defined]
+                    return Decimal(f"{unscaled}E-{kind.scale}")  # type: ignore[attr-defined]
                 return Decimal(str(unscaled))
     except (ValueError, TypeError, OverflowError) as error:
         raise ConversionError(f"A schema's default {default!r} is no {kind.simpleString()}: {error}.") from error

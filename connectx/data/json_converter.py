@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,7 +19,7 @@ from connectx.data import connect_schema
 from connectx.data.converter import CONVERTER_CONFIG, Converter, Decoded
 from connectx.data.diagnosis import NO_ENVELOPE
 from connectx.data.json_arrow import read_json, split_envelopes
-from connectx.data.json_reader import NOT_JSON, JsonReader
+from connectx.data.json_reader import NOT_JSON, JsonReader, bound
 from connectx.data.json_writer import to_json_text
 from connectx.errors import ConversionError
 from connectx.model.configdef import ConfigDef
@@ -136,7 +135,7 @@ class JsonConverter(Converter):
                 value, error = _outcome(reader, parsed, parsed["v"], target, text)
             return f.struct(value.alias("value"), error.alias("error"))
 
-        return _bound(reader.parse(text, target), outcome)
+        return bound(reader.parse(text, target), outcome)
 
     def try_from_bytes_arrow(self, records: pa.Array, target: DataType | None) -> Decoded | None:
         """Documents that are all well, as structs of plain fields; with schemas all of the same one."""
@@ -205,7 +204,7 @@ class JsonConverter(Converter):
                 good = _as_text(f.regexp_extract(text, _BARE_PAYLOAD, 1))
             return f.struct(good.alias("value"), f.when(other.isNull(), error).alias("error"), other.alias("other"))
 
-        return _bound(reader.parse(text, envelope), outcome)
+        return bound(reader.parse(text, envelope), outcome)
 
 
 def _broken(reader: JsonReader, parsed: Column, text: Column) -> Column:
@@ -232,10 +231,3 @@ def _as_text(document: Column) -> Column:
     exact = f.btrim(document, f.lit(" \t\r\n"))
     content = f.get_json_object(f.concat(f.lit('{"v":'), document, f.lit("}")), "$.v")
     return f.when(exact.startswith('"'), content).when(exact != "null", exact)
-
-
-def _bound(expression: Column, use: Callable[[Column], Column]) -> Column:
-    """`use(expression)` with the expression evaluated once, however often `use` names it."""
-    from pyspark.sql import functions as f
-
-    return f.transform(f.array(expression), use).getItem(0)

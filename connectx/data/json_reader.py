@@ -8,6 +8,7 @@ text are both read as dates and timestamps.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from connectx.data.connect_schema import DEFAULT, default_value
@@ -168,8 +169,12 @@ class JsonReader:
 
         text = f.try_variant_get(parsed, "$", "string")
         quoted = _from_unscaled(text, kind) if self.base64_decimals else text.try_cast(kind)
-        is_text = f.schema_of_variant(parsed) == "STRING"
-        return f.when(is_text, quoted).otherwise(f.try_variant_get(parsed, "$", kind.simpleString()))
+        number = f.try_variant_get(parsed, "$", kind.simpleString())
+
+        def read(found: Column) -> Column:
+            return f.when(found == "STRING", quoted).when(found.rlike("^(BIGINT|DECIMAL|DOUBLE)"), number)
+
+        return bound(f.schema_of_variant(parsed), read)
 
 
 def _is_null(parsed: Column, target: DataType) -> Column:
@@ -202,17 +207,30 @@ def _from_unscaled(text: Column, kind: DecimalType) -> Column:
     """A decimal out of base64 of its unscaled bytes (Connect's Decimal); null when it is not one that fits."""
     from pyspark.sql import functions as f
 
-    unscaled = f.hex(f.try_to_binary(text, f.lit("base64")))
-    negative = unscaled.rlike("^[89A-F]")
-    fits = f.length(unscaled).between(2, 32)
-    padded = f.when(fits & negative, f.lpad(unscaled, 32, "F")).when(fits, f.lpad(unscaled, 32, "0"))
-    high, low = (f.conv(f.substring(padded, start, 16), 16, 10).cast("decimal(20,0)") for start in (1, 17))
-    two_to_64 = f.lit(str(1 << 64)).cast("decimal(20,0)")
-    signed_high = f.when(negative, high - two_to_64).otherwise(high).cast("decimal(20,0)")
-    number = f.try_add(f.try_multiply(signed_high, two_to_64), low).try_cast("decimal(38,0)")
-    digits = f.lpad(f.abs(number).cast("string"), kind.scale + 1, "0")
-    digits = f.when(f.length(f.abs(number).cast("string")) > kind.scale, f.abs(number).cast("string")).otherwise(digits)
-    sign = f.when(number < 0, f.lit("-")).otherwise(f.lit(""))
-    whole = f.length(digits) - kind.scale
-    point = f.concat(sign, f.substring(digits, f.lit(1), whole), f.lit("."), f.substring(digits, whole + 1, f.lit(40)))
-    return point.try_cast(kind)
+    one, two_to_64 = f.lit(1).cast("decimal(1,0)"), f.lit(str(1 << 64)).cast("decimal(20,0)")
+
+    def scaled(unscaled: Column) -> Column:
+        negative = unscaled.rlike("^[89A-F]")
+        positive = f.when(negative, complement(unscaled)).otherwise(unscaled)
+        digits = f.when(f.length(unscaled).between(2, 32), f.lpad(positive, 32, "0"))
+        high, low = (f.conv(f.substring(digits, start, 16), 16, 10).cast("decimal(20,0)") for start in (1, 17))
+        magnitude = f.try_add(f.try_multiply(high, two_to_64), low).try_cast("decimal(38,0)")
+        number = f.when(negative, f.concat(f.lit("-"), f.try_add(magnitude, one).cast("string")))
+        exponent = f.lit(f"E-{kind.scale}")
+        return f.concat(f.coalesce(number, magnitude.cast("string")), exponent).try_cast(kind)
+
+    return bound(f.hex(f.try_to_binary(text, f.lit("base64"))), scaled)
+
+
+def complement(digits: Column) -> Column:
+    """Hexadecimal digits with every bit turned."""
+    from pyspark.sql import functions as f
+
+    return f.translate(digits, "0123456789ABCDEF", "FEDCBA9876543210")
+
+
+def bound(expression: Column, use: Callable[[Column], Column]) -> Column:
+    """`use(expression)` with the expression evaluated once, however often `use` names it."""
+    from pyspark.sql import functions as f
+
+    return f.transform(f.array(expression), use).getItem(0)

@@ -7,8 +7,9 @@ their unscaled bytes unless `decimal.format` is NUMERIC.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from connectx.data.json_reader import bound, complement
 from connectx.errors import ConversionError
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, DecimalType
 
 _KEEP_NULLS = {"ignoreNullFields": "false"}
-_TWO_TO_64 = 1 << 64
 _DAY_MS = 86_400_000
 _SAME = ("string", "boolean", "byte", "short", "integer", "long", "float", "double", "binary", "void", "variant")
 
@@ -107,30 +107,43 @@ def _unscaled_bytes(column: Column, kind: DecimalType) -> Column:
 
     if kind.scale > 36:
         raise ConversionError(f"JsonConverter cannot write {kind.simpleString()}.", next_step="Use a smaller scale.")
-    # Values between -1 and 1 may be spelled with an exponent: spell them one larger and put the zero back.
-    fraction = f.abs(column).try_cast(f"decimal({kind.scale + 1},{kind.scale})")
-    small = f.concat(f.lit("0"), f.substring((fraction + 1).cast("string"), 2, 60))
-    digits = f.when(f.abs(column) < 1, small).otherwise(f.abs(column).cast("string"))
-    sign = f.when(column < 0, f.lit("-")).otherwise(f.lit(""))
-    unscaled = f.concat(sign, f.replace(digits, f.lit("."), f.lit("")))
-    if kind.precision <= 18:
-        whole = _hex64(unscaled.cast("bigint"))
-    else:
-        number = unscaled.cast("decimal(38,0)")
-        low = f.pmod(number, _exact(_TWO_TO_64))
-        high = ((number - low) / _exact(_TWO_TO_64)).cast("bigint")
-        whole = f.concat(_hex64(high), f.lpad(f.conv(low.cast("decimal(20,0)").cast("string"), 10, 16), 16, "0"))
+    text = column.cast("string")
+    # Small values may be spelled with an exponent: spell them one larger and put the zero back.
+    fraction = _magnitude(text).try_cast(f"decimal({kind.scale + 1},{kind.scale})") + f.lit(1).cast("decimal(1,0)")
+    sign = f.when(text.startswith("-"), f.lit("-0")).otherwise(f.lit("0"))
+    small = f.concat(sign, f.substring(fraction.cast("string"), 2, 60))
+    unscaled = f.replace(f.when(text.contains("E"), small).otherwise(text), f.lit("."), f.lit(""))
+    is_short = kind.precision <= 18
+    whole = _hex64(unscaled.cast("bigint")) if is_short else bound(unscaled, _hex128)
     without_zeros = f.regexp_replace(whole, "^(00)+(?=[0-7][0-9A-F])", "")
     return f.unhex(f.regexp_replace(without_zeros, "^(FF)+(?=[89A-F][0-9A-F])", ""))
+
+
+def _magnitude(text: Column) -> Column:
+    """A number's text without its sign. Spark's own abs of a decimal rounds to 34 digits."""
+    from pyspark.sql import functions as f
+
+    return f.regexp_replace(text, "^-", "")
+
+
+def _hex128(number: Column) -> Column:
+    """32 hexadecimal digits of decimal ones, in two's complement: of a negative number the complement of -n - 1."""
+    from pyspark.sql import functions as f
+
+    one, two_to_64 = f.lit(1).cast("decimal(1,0)"), f.lit(str(1 << 64)).cast("decimal(20,0)")
+
+    def digits(magnitude: Column) -> Column:
+        low = f.pmod(magnitude, two_to_64)
+        high = ((magnitude - low) / two_to_64).cast("bigint")
+        return f.concat(_hex64(high), f.lpad(f.conv(low.cast("decimal(20,0)").cast("string"), 10, 16), 16, "0"))
+
+    magnitude = _magnitude(number).cast("decimal(38,0)")
+    negative = number.startswith("-") & (magnitude > f.lit(0).cast("decimal(1,0)"))
+    found = bound(f.when(negative, magnitude - one).otherwise(magnitude), digits)
+    return f.when(negative, complement(found)).otherwise(found)
 
 
 def _hex64(number: Column) -> Column:
     from pyspark.sql import functions as f
 
     return f.lpad(f.hex(number), 16, "0")
-
-
-def _exact(number: int) -> Any:
-    from pyspark.sql import functions as f
-
-    return f.lit(str(number)).cast("decimal(20,0)")

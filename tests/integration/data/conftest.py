@@ -1,0 +1,50 @@
+"""Helpers for converters on a real Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from connectx.data.converters import decode
+from connectx.data.json_converter import JsonConverter
+from connectx.data.simple import StringConverter
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import DataType
+
+KEY = StringConverter(is_key=True)
+PLAIN = JsonConverter({"schemas.enable": "false"})
+WITH_SCHEMAS = JsonConverter()
+
+Read = Callable[..., tuple[list[Any], list[str | None]]]
+
+
+def envelope(schema: Any, payload: Any) -> bytes:
+    return json.dumps({"schema": schema, "payload": payload}, separators=(",", ":")).encode()
+
+
+@pytest.fixture
+def read(spark: SparkSession) -> Read:
+    """`read(records, converter, target=None)`: values, and errors without their common head."""
+
+    def run(
+        records: list[bytes | None], converter: JsonConverter, target: DataType | None = None
+    ) -> tuple[list[Any], list[str | None]]:
+        table = pa.table({
+            "key": pa.nulls(len(records), pa.binary()),
+            "value": pa.array(records, pa.binary()),
+            "topic": ["t"] * len(records),
+        })  # fmt: skip
+        types = None if target is None else {"t": target}
+        decoded = decode(table, KEY, converter, types, lambda: spark)
+        errors = [
+            e and e.removeprefix("Converting the value from bytes failed: ") for e in decoded["error"].to_pylist()
+        ]
+        return decoded["value"].to_pylist(), errors
+
+    return run

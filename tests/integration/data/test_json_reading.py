@@ -1,0 +1,363 @@
+"""JSON is read strictly: each record has its value or an error, and nothing is cut, wrapped or dropped silently."""
+
+from __future__ import annotations
+
+import base64
+import json
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import types as t
+
+from connectx.data.converters import decode, encode
+from connectx.data.diagnosis import NO_ENVELOPE
+from connectx.data.json_converter import JsonConverter
+from connectx.data.simple import StringConverter
+from connectx.errors import ConversionError
+
+from .conftest import KEY, PLAIN, WITH_SCHEMAS, Read, envelope
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROW = t.StructType([
+    t.StructField("id", t.IntegerType(), False),
+    t.StructField("tiny", t.ByteType()),
+    t.StructField("double", t.DoubleType()),
+    t.StructField("at", t.TimestampType()),
+    t.StructField("on", t.DateType()),
+    t.StructField("price", t.DecimalType(10, 2)),
+    t.StructField("text", t.StringType()),
+    t.StructField("flag", t.BooleanType()),
+    t.StructField("raw", t.BinaryType()),
+    t.StructField("list", t.ArrayType(t.StructType([t.StructField("x", t.ByteType(), False)]))),
+    t.StructField("map", t.MapType(t.StringType(), t.IntegerType())),
+])  # fmt: skip
+
+
+def given(values: list[Any]) -> list[Any]:
+    """Structs without their null fields."""
+    return [{k: v for k, v in value.items() if v is not None} if isinstance(value, dict) else value for value in values]
+
+
+@pytest.mark.parametrize(
+    ("record", "value"),
+    [
+        (b'{"id":1}', {"id": 1}),
+        (b' {"id" : 1 , "unknown": [1, {"a": 2}]} ', {"id": 1}),
+        (b'{"id":1,"tiny":-128,"double":2}', {"id": 1, "tiny": -128, "double": 2.0}),
+        (b'{"id":1,"double":"Infinity"}', {"id": 1, "double": float("inf")}),
+        (b'{"id":1,"at":1500}', {"id": 1, "at": datetime(1970, 1, 1, 0, 0, 1, 500_000, tzinfo=UTC)}),
+        (b'{"id":1,"at":"2024-01-02T03:04:05Z"}', {"id": 1, "at": datetime(2024, 1, 2, 3, 4, 5, tzinfo=UTC)}),
+        (b'{"id":1,"on":1}', {"id": 1, "on": date(1970, 1, 2)}),
+        (b'{"id":1,"on":"2024-01-02"}', {"id": 1, "on": date(2024, 1, 2)}),
+        (b'{"id":1,"price":1.5}', {"id": 1, "price": Decimal("1.50")}),
+        (b'{"id":1,"price":"AJY="}', {"id": 1, "price": Decimal("1.50")}),
+        (b'{"id":1,"price":null,"text":null}', {"id": 1}),
+        (b'{"id":1,"flag":true,"raw":"/wA="}', {"id": 1, "flag": True, "raw": b"\xff\x00"}),
+        (b'{"id":1,"list":[{"x":1}],"map":{"k":2}}', {"id": 1, "list": [{"x": 1}], "map": [("k", 2)]}),
+        ('{"id":1,"text":"é\\n😀"}'.encode(), {"id": 1, "text": "é\n😀"}),
+        (b"null", None),
+        (None, None),
+    ],
+)
+def test_a_good_record_is_read(read: Read, record: bytes | None, value: Any) -> None:
+    values, errors = read([record], PLAIN, ROW)
+    assert (given(values), errors) == ([value], [None])
+
+
+BAD = {
+    b"": "it is empty",
+    b"junk": "it is not JSON: Expecting value: line 1 column 1 (char 0)",
+    b'{"id":1': "it is not JSON: Expecting ',' delimiter: line 1 column 8 (char 7)",
+    b'{"id":1} {"id":2}': "it is not JSON: Extra data: line 1 column 10 (char 9)",
+    b'{"id":1}]': "it is not JSON: Extra data: line 1 column 9 (char 8)",
+    b'{"id":1}} x': "it is not JSON: Extra data: line 1 column 9 (char 8)",
+    b"{'id':1}": "it is not JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)",
+    b'{"id":1,"text":"\xff"}': "it is not UTF-8: invalid start byte at byte 16",
+    b'[{"id":1}]': "the value should be an object, found an array",
+    b"5": "the value should be an object, found an integer",
+    b"{}": "id is required, and missing or null",
+    b'{"id":null}': "id is required, and missing or null",
+    b'{"id":3000000000}': "id does not fit int",
+    b'{"id":1.5}': "id should be an integer, found a fraction",
+    b'{"id":"1"}': "id should be an integer, found text",
+    b'{"id":1,"tiny":200}': "tiny does not fit tinyint",
+    b'{"id":1,"double":1e999}': "double does not fit double",
+    b'{"id":1,"double":"many"}': "double should be a number, found text",
+    b'{"id":1,"at":"soon"}': "at does not fit timestamp",
+    b'{"id":1,"at":1.5}': "at does not fit timestamp",
+    b'{"id":1,"on":99999999}': "on does not fit date",
+    b'{"id":1,"price":123456789.5}': "price does not fit decimal(10,2)",
+    b'{"id":1,"price":"!"}': "price does not fit decimal(10,2)",
+    b'{"id":1,"price":true}': "price does not fit decimal(10,2)",
+    b'{"id":1,"flag":"true"}': "flag should be a boolean, found text",
+    b'{"id":1,"raw":"!"}': "it is not JSON of type struct<",
+    b'{"id":1,"list":{"x":1}}': "list should be an array, found an object",
+    b'{"id":1,"list":[{"x":1},{"x":null}]}': "list[].x is required, and missing or null",
+    b'{"id":1,"list":[{"x":300}]}': "list[].x does not fit tinyint",
+    b'{"id":1,"map":{"k":"v"}}': "map.k should be an integer, found text",
+}
+
+
+def test_each_bad_record_has_its_reason_and_no_value_and_its_neighbours_are_read(read: Read) -> None:
+    records: list[bytes | None] = []
+    for record in BAD:
+        records += [record, b'{"id":7}']
+    values, errors = read(records, PLAIN, ROW)
+    assert given(values[1::2]) == [{"id": 7}] * len(BAD)
+    assert errors[1::2] == [None] * len(BAD)
+    assert values[::2] == [None] * len(BAD)
+    told = dict(zip(BAD, errors[::2], strict=True))
+    assert {record: str(error)[: len(BAD[record])] for record, error in told.items()} == BAD
+
+
+def test_without_a_wanted_type_a_record_is_its_exact_text(read: Read) -> None:
+    records = [
+        b' {"a": 0.12345678901234567890, "b":1e999} ',
+        b'"te\\u0078t"',
+        b"1.50",
+        b"true",
+        b"null",
+        b"[]",
+        b"x",
+        None,
+    ]
+    values, errors = read(records, PLAIN)
+    assert values == ['{"a": 0.12345678901234567890, "b":1e999}', "text", "1.50", "true", None, "[]", None, None]
+    assert [error is None for error in errors] == [True] * 6 + [False, True]
+
+
+def test_random_documents_are_read_or_refused_as_by_another_parser(read: Read) -> None:
+    random = Random(7)
+
+    def document(depth: int) -> Any:
+        kinds = [None, True, random.randrange(-(10**6), 10**6), random.random(), 'aé"\\\n{}[]:,'[random.randrange(6) :]]
+        if depth and random.random() < 0.6:
+            inner = [document(depth - 1) for _ in range(random.randrange(4))]
+            return inner if random.random() < 0.5 else {f"k{i}": value for i, value in enumerate(inner)}
+        return random.choice(kinds)
+
+    records = []
+    for _ in range(600):
+        text = json.dumps(document(3), ensure_ascii=random.random() < 0.5)
+        if random.random() < 0.5:
+            at = random.randrange(len(text) + 1)
+            text = (
+                text[:at] + random.choice(['"', "{", "}", "]", ",", "1", " ", "x"]) + text[at + random.randrange(2) :]
+            )
+        records.append(text.encode())
+    values, errors = read(list(records), PLAIN)
+    for record, value, error in zip(records, values, errors, strict=True):
+        try:
+            expected = json.loads(record)
+        except ValueError:
+            assert error is not None, record
+            continue
+        assert error is None, (record, error)
+        if expected is None or isinstance(expected, str):
+            assert value == expected
+        else:
+            assert json.loads(value) == expected
+
+
+@pytest.mark.parametrize(("precision", "scale"), [(10, 2), (18, 0), (38, 10), (38, 36), (38, 38)])
+def test_decimals_of_connect_are_read_exactly(read: Read, precision: int, scale: int) -> None:
+    random = Random(precision + scale)
+    numbers = [0, 1, -1, 10**precision - 1, 1 - 10**precision]
+    numbers += [
+        random.randrange(1 - 10**precision, 10**precision) // 10 ** random.randrange(precision) for _ in range(200)
+    ]
+    sized = [number.to_bytes(number.bit_length() // 8 + 1, "big", signed=True) for number in numbers]
+    records: list[bytes | None] = [json.dumps(base64.b64encode(raw).decode()).encode() for raw in sized]
+    too_large = base64.b64encode((10**precision).to_bytes(17, "big")).decode()
+    values, errors = read([*records, json.dumps(too_large).encode()], PLAIN, t.DecimalType(precision, scale))
+    assert values.pop() is None
+    assert errors.pop() is not None
+    assert errors == [None] * len(numbers)
+    assert values == [Decimal(f"{number}E-{scale}") for number in numbers]
+
+
+def test_numeric_decimals_may_be_text(read: Read) -> None:
+    numeric = JsonConverter({"schemas.enable": "false", "decimal.format": "NUMERIC"})
+    values, errors = read([b'"12.5"', b"12.5", b'"AJY="'], numeric, t.DecimalType(10, 2))
+    assert values == [Decimal("12.50"), Decimal("12.50"), None]
+    assert [error is None for error in errors] == [True, True, False]
+
+
+def test_times_without_zone_are_read_as_they_are(spark: SparkSession) -> None:
+    session = spark.newSession()
+    session.conf.set("spark.sql.session.timeZone", "America/New_York")
+    records = pa.array([b"1710037800005", b'"2024-03-10T02:30:00"', b"-1"], pa.binary())
+    table = pa.table({"key": pa.nulls(3, pa.binary()), "value": records, "topic": ["t"] * 3})
+    decoded = decode(table, KEY, PLAIN, {"t": t.TimestampNTZType()}, lambda: session)
+    assert decoded["error"].null_count == 3
+    assert decoded["value"].to_pylist() == [
+        datetime(2024, 3, 10, 2, 30, 0, 5000),
+        datetime(2024, 3, 10, 2, 30),
+        datetime(1969, 12, 31, 23, 59, 59, 999_000),
+    ]
+
+
+# ------------------------------------------------------------------------------------------------- with schemas
+
+INT = {"type": "int32", "optional": False}
+PERSON = {
+    "type": "struct",
+    "optional": False,
+    "fields": [
+        {"type": "int32", "optional": False, "field": "id"},
+        {"type": "string", "optional": False, "default": "nobody", "field": "name"},
+    ],
+}
+OLDER_PERSON = {
+    "type": "struct",
+    "optional": False,
+    "fields": [
+        {"type": "int32", "optional": False, "field": "id"},
+        {"type": "int64", "optional": True, "field": "age"},
+    ],
+}
+
+
+def test_a_record_with_its_schema_tells_its_type(read: Read) -> None:
+    values, errors = read([envelope(INT, 5), None, envelope(INT, None), envelope(INT, "5")], WITH_SCHEMAS)
+    assert values == [5, None, None, None]
+    assert errors == [
+        None, None, "the value is required, and missing or null", "the value should be an integer, found text",
+    ]  # fmt: skip
+
+
+def test_a_default_stands_in_for_null_unless_that_is_switched_off(read: Read) -> None:
+    records: list[bytes | None] = [envelope(PERSON, {"id": 1}), envelope(PERSON, {"id": 2, "name": None}), None]
+    values, errors = read(records, WITH_SCHEMAS)
+    assert (values, errors) == ([{"id": 1, "name": "nobody"}, {"id": 2, "name": "nobody"}, None], [None] * 3)
+    values, errors = read(records, JsonConverter({"replace.null.with.default": "false"}))
+    assert values == [None] * 3
+    assert errors == ["name is required, and missing or null"] * 2 + [None]
+
+
+def test_several_schemas_in_one_batch_are_read_in_order_and_put_together(read: Read) -> None:
+    records = [
+        envelope(PERSON, {"id": 1, "name": "a"}),
+        envelope(OLDER_PERSON, {"id": 2, "age": 5}),
+        b"junk",
+        envelope(PERSON, {"id": 3, "name": "c"}),
+        envelope({"type": "strange"}, 1),
+        envelope(OLDER_PERSON, {"id": "x"}),
+        b'{"payload":1}',
+        json.dumps({"payload": {"id": 4, "name": "d"}, "schema": PERSON}).encode(),
+    ]
+    values, errors = read(records, WITH_SCHEMAS)
+    assert given(values) == [
+        {"id": 1, "name": "a"},
+        {"id": 2, "age": 5},
+        None,
+        {"id": 3, "name": "c"},
+        None,
+        None,
+        None,
+        {"id": 4, "name": "d"},
+    ]
+    assert errors == [
+        None,
+        None,
+        "it is not JSON: Expecting value: line 1 column 1 (char 0)",
+        None,
+        "Unknown schema type: strange.",
+        "id should be an integer, found text",
+        NO_ENVELOPE,
+        None,
+    ]
+
+
+def test_a_null_schema_means_a_value_without_one(read: Read) -> None:
+    values, errors = read([b'{"schema":null,"payload":{"a": 1.10}}', b'{"schema": null, "payload": "x"}'], WITH_SCHEMAS)
+    assert (values, errors) == (['{"a": 1.10}', "x"], [None, None])
+    values, errors = read([b'{"schema":null,"payload":{"id":1}}'], WITH_SCHEMAS, ROW)
+    assert (given(values), errors) == ([{"id": 1}], [None])
+
+
+def test_plain_json_is_not_taken_for_an_envelope(read: Read) -> None:
+    values, errors = read([b'{"id":1}', b"null", b"1"], WITH_SCHEMAS)
+    assert (values, errors) == ([None] * 3, [NO_ENVELOPE] * 3)
+
+
+def test_schemas_that_no_one_type_can_hold_are_told(read: Read) -> None:
+    with pytest.raises(ConversionError, match="int32 and string"):
+        read([envelope(INT, 1), envelope({"type": "string"}, "a")], WITH_SCHEMAS)
+
+
+def test_what_is_written_is_read_back(spark: SparkSession) -> None:
+    rows = pa.table({
+        "i8": pa.array([1, None], pa.int8()),
+        "i64": pa.array([2**53 + 1, None], pa.int64()),
+        "f32": pa.array([1.1, None], pa.float32()),
+        "text": ["é", None],
+        "raw": pa.array([b"\xff", None]),
+        "day": pa.array([date(2024, 1, 2), None]),
+        "at": pa.array([datetime(2024, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC), None], pa.timestamp("us", "UTC")),
+        "money": pa.array([Decimal("-12345678901234567890.1234"), None], pa.decimal128(30, 4)),
+        "list": pa.array([[date(2024, 1, 2), None], None], pa.list_(pa.date32())),
+        "map": pa.array([[("a", Decimal("1.5"))], None], pa.map_(pa.string(), pa.decimal128(5, 1))),
+        "inner": pa.array([{"x": 1}, None], pa.struct([("x", pa.int16())])),
+    })  # fmt: skip
+    records = encode(rows, KEY, WITH_SCHEMAS, lambda: spark)
+    decoded = decode(records, KEY, WITH_SCHEMAS, None, lambda: spark)
+    assert decoded["error"].null_count == 2
+    assert decoded["value"].to_pylist() == rows.to_pylist()
+    plain = encode(rows, KEY, PLAIN, lambda: spark).append_column("topic", pa.array(["t"] * 2))
+    kind = spark.createDataFrame(rows).schema
+    assert decode(plain, KEY, PLAIN, {"t": kind}, lambda: spark)["value"].to_pylist() == rows.to_pylist()
+
+
+# --------------------------------------------------------------------------------------------------- whole batches
+
+
+def test_keys_and_values_and_topics_have_their_own_types(spark: SparkSession) -> None:
+    records = pa.table({
+        "topic": ["a", "b", "a", "c"],
+        "partition": pa.array([0, 1, 2, 3], pa.int32()),
+        "offset": pa.array([10, 11, 12, 13], pa.int64()),
+        "timestamp": pa.array([1000, 2000, None, 4000], pa.timestamp("ms", "UTC")),
+        "key": pa.array([b'{"k":1}', b"null", None, b"?"], pa.binary()),
+        "value": pa.array([b'{"id":1}', b'{"name":"x"}', b"!", b'{"id":3}'], pa.binary()),
+    })  # fmt: skip
+    types = {"a": t.StructType().add("id", t.IntegerType()), "b": t.StructType().add("name", t.StringType())}
+    types["c"] = types["a"]
+    decoded = decode(records, PLAIN, PLAIN, types, lambda: spark)
+    assert decoded.column_names == ["topic", "partition", "offset", "timestamp", "key", "value", "error"]
+    assert decoded["timestamp"].to_pylist() == [1000, 2000, None, 4000]
+    assert decoded["offset"].to_pylist() == [10, 11, 12, 13]
+    assert decoded["key"].to_pylist() == ['{"k":1}', None, None, None]
+    assert given(decoded["value"].to_pylist()) == [{"id": 1}, {"name": "x"}, None, None]
+    assert decoded["error"].to_pylist() == [
+        None,
+        None,
+        "Converting the value from bytes failed: it is not JSON: Expecting value: line 1 column 1 (char 0)",
+        "Converting the key from bytes failed: it is not JSON: Expecting value: line 1 column 1 (char 0)",
+    ]
+
+
+def test_records_can_come_as_a_data_frame(spark: SparkSession) -> None:
+    frame = spark.sql(
+        "select cast(null as binary) as key, cast(concat('{\"id\":', id, '}') as binary) as value from range(50)"
+    )
+    decoded = decode(frame, StringConverter(is_key=True), PLAIN, None, lambda: spark)
+    assert decoded["value"].to_pylist() == [f'{{"id":{number}}}' for number in range(50)]
+
+
+def test_a_large_batch_keeps_its_order_and_finds_its_one_bad_record(spark: SparkSession) -> None:
+    values = [b'{"id":%d,"name":"n"}' % number for number in range(150_000)]
+    values[77_777] = b'{"id":"x"}'
+    table = pa.table({"key": pa.nulls(len(values), pa.binary()), "value": values, "topic": ["t"] * len(values)})
+    decoded = decode(table, KEY, PLAIN, {"t": t.StructType().add("id", t.LongType())}, lambda: spark)
+    bad = decoded.filter(decoded["error"].is_valid())
+    assert bad["error"].to_pylist() == ["Converting the value from bytes failed: id should be an integer, found text"]
+    assert decoded["value"][77_777].as_py() is None
+    ids = [None if value is None else value["id"] for value in decoded["value"].to_pylist()]
+    assert ids == [None if number == 77_777 else number for number in range(150_000)]

@@ -1,0 +1,212 @@
+"""What a name in a configuration stands for."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from connectx.connectors.api import SinkConnector, SinkTask, SourceConnector, SourceTask
+from connectx.connectors.plugins import Plugins, class_name, task_properties
+from connectx.data.json_converter import JsonConverter
+from connectx.data.simple import StringConverter
+from connectx.errors import ConfigError, PluginNotFoundError
+from connectx.model.configdef import ConfigDef
+from connectx.model.states import ConnectorType
+from connectx.model.worker_config import WorkerConfig, embedded_config
+
+WORKER = WorkerConfig.parse(embedded_config({"bootstrap.servers": "x:1"}))
+
+
+class Ticks(SourceConnector):
+    config = ConfigDef()
+
+    def task_configs(self, max_tasks: int) -> Sequence[Mapping[str, str]]:
+        return [{"number": "0"}, {"number": "1"}]
+
+    class Task(SourceTask):
+        pass
+
+
+class Drain(SinkConnector):
+    config = ConfigDef()
+
+    class Task(SinkTask):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("FileStreamSource", "FileStreamSource"),
+        ("FileStreamSourceConnector", "FileStreamSource"),
+        ("org.apache.kafka.connect.file.FileStreamSourceConnector", "FileStreamSource"),
+        (" org.apache.kafka.connect.file.FileStreamSinkConnector ", "FileStreamSink"),
+        ("connectx.connectors.generator.Generator", "Generator"),
+        ("connectx.connectors.generator:Generator", "Generator"),
+        ("FileSource", "FileSource"),
+        ("PostgresSink", "PostgresSink"),
+        ("DataSourceSource", "DataSourceSource"),
+    ],
+)
+def test_connectors_have_connects_aliases_java_names_and_python_paths(name: str, found: str) -> None:
+    assert Plugins().connector_class(name).__name__ == found
+
+
+@pytest.mark.parametrize(
+    "name", ["Nope", "no.such.module.Class", "json.JSONDecoder", "os:system", "", "a..b", "FileStream"]
+)
+def test_anything_else_is_refused_in_connects_words(name: str) -> None:
+    with pytest.raises(PluginNotFoundError) as caught:
+        Plugins().connector_class(name)
+    assert caught.value.message.startswith(
+        f"Failed to find any class that implements Connector and which name matches {name}, available connectors are: "
+        "DataSourceSource, FileSource, FileStreamSink, FileStreamSource, Generator, PostgresSink"
+    )
+
+
+def test_a_class_of_the_notebook_is_known_once_it_is_registered() -> None:
+    plugins = Plugins()
+    name = plugins.as_text(Ticks)
+    assert name == f"{__name__}.Ticks"
+    assert plugins.connector_class(name) is Ticks
+    assert plugins.connector_class("Ticks") is Ticks
+    with pytest.raises(PluginNotFoundError):
+        Plugins().connector_class("Ticks")
+
+
+def test_a_cell_that_is_run_again_replaces_its_class() -> None:
+    plugins = Plugins()
+
+    def cell() -> type[SourceConnector]:
+        class Again(SourceConnector):
+            config = ConfigDef()
+
+        return Again
+
+    first, second = cell(), cell()
+    assert plugins.register(first) == plugins.register(second)
+    assert plugins.connector_class(plugins.register(second)) is second
+
+
+def test_two_classes_of_one_simple_name_need_their_paths() -> None:
+    plugins = Plugins()
+    plugins.register(Ticks)
+    other = type("Ticks", (SourceConnector,), {"__module__": "elsewhere", "config": ConfigDef()})
+    plugins.register(other)
+    with pytest.raises(PluginNotFoundError, match="More than one connector matches alias Ticks"):
+        plugins.connector_class("Ticks")
+    assert plugins.connector_class("elsewhere.Ticks") is other
+
+
+def test_only_connectors_can_be_registered() -> None:
+    with pytest.raises(PluginNotFoundError, match=r"cannot be a connector\.class"):
+        Plugins().register(dict)  # type: ignore[arg-type]
+
+
+def test_values_of_configurations_become_text() -> None:
+    as_text = Plugins().as_text
+    assert [as_text(value) for value in (1, 2.5, True, ["a", "b"], ("c",), "x", None)] == [
+        "1", "2.5", "true", "a,b", "c", "x", None,
+    ]  # fmt: skip
+
+
+def test_the_type_of_an_unknown_class_is_unknown() -> None:
+    plugins = Plugins()
+    assert plugins.connector_type({"connector.class": "FileStreamSink"}) is ConnectorType.SINK
+    assert plugins.connector_type({"connector.class": "Generator"}) is ConnectorType.SOURCE
+    assert [plugins.connector_type(config) for config in (None, {}, {"connector.class": "Nope"})] == [
+        ConnectorType.UNKNOWN
+    ] * 3
+
+
+def test_task_properties_are_those_that_a_java_worker_writes() -> None:
+    plugins = Plugins()
+    source = {
+        "connector.class": "FileStreamSource",
+        "file": "/data/f1.txt",
+        "topic": "ft1",
+        "tasks.max": "1",
+        "name": "f1",
+    }
+    cls = plugins.connector_class("FileStreamSource")
+    assert task_properties(cls, source, source) == {
+        **source,
+        "task.class": "org.apache.kafka.connect.file.FileStreamSourceTask",
+    }
+    sink = {"connector.class": "FileStreamSink", "file": "/data/snk.txt", "topics": "ft1,ft2", "name": "snk"}
+    assert task_properties(plugins.connector_class("FileStreamSink"), sink, {"file": "/data/snk.txt"}) == {
+        "file": "/data/snk.txt",
+        "task.class": "org.apache.kafka.connect.file.FileStreamSinkTask",
+        "topics": "ft1,ft2",
+    }
+    assert task_properties(Drain, {"topics.regex": "a.*"}, {}) == {
+        "task.class": f"{__name__}.Drain.Task",
+        "topics.regex": "a.*",
+    }
+
+
+def test_more_tasks_than_allowed_are_an_error_unless_that_is_switched_off() -> None:
+    plugins = Plugins()
+    config = {"name": "t", "connector.class": plugins.register(Ticks), "tasks.max": "1"}
+    connector = plugins.create_connector(config)
+    with pytest.raises(ConfigError, match="The connector t has generated 2 tasks, which is greater than 1"):
+        plugins.task_configs(connector, config)
+    generated = plugins.task_configs(connector, {**config, "tasks.max.enforce": "false"})
+    assert [task["number"] for task in generated] == ["0", "1"]
+
+
+def test_a_connector_without_tasks_says_so() -> None:
+    plugins = Plugins()
+    lonely = type("Lonely", (SinkConnector,), {"config": ConfigDef()})
+    assert isinstance(plugins.create_task({"connector.class": plugins.register(Ticks)}), Ticks.Task)
+    with pytest.raises(PluginNotFoundError, match="has no task class"):
+        plugins.create_task({"connector.class": plugins.register(lonely)})
+
+
+@pytest.mark.parametrize("name", ["org.apache.kafka.connect.json.JsonConverter", "JsonConverter", "Json"])
+def test_converters_have_java_names_and_aliases(name: str) -> None:
+    assert Plugins().converter_class(name) is JsonConverter
+
+
+def test_an_unknown_converter_is_refused_in_connects_words() -> None:
+    with pytest.raises(
+        PluginNotFoundError, match="implements Converter and which name matches Avro, available converters"
+    ):
+        Plugins().converter_class("Avro")
+
+
+def test_a_connectors_own_converter_comes_with_its_own_settings_only() -> None:
+    plugins = Plugins()
+    assert isinstance(plugins.converter("key", {}, WORKER), StringConverter)
+    inherited = plugins.converter("value", {"value.converter.schemas.enable": "true"}, WORKER)
+    assert isinstance(inherited, JsonConverter)
+    assert not inherited.schemas_enabled
+    own = plugins.converter("value", {"value.converter": "Json"}, WORKER)
+    assert isinstance(own, JsonConverter)
+    assert own.schemas_enabled
+    with pytest.raises(ConfigError, match=r"schemas\.enable"):
+        plugins.converter("value", {"value.converter": "Json", "value.converter.schemas.enable": "yes"}, WORKER)
+
+
+def test_what_is_there_can_be_listed() -> None:
+    plugins = Plugins()
+    plugins.register(Ticks)
+    listed = {class_name(plugin): plugin.type for plugin in plugins.describe()}
+    assert listed["org.apache.kafka.connect.file.FileStreamSinkConnector"] == "sink"
+    assert listed["connectx.connectors.generator.Generator"] == "source"
+    assert listed[f"{__name__}.Ticks"] == "source"
+    everything = {class_name(plugin): plugin.type for plugin in plugins.describe(connectors_only=False)}
+    assert everything["org.apache.kafka.connect.storage.StringConverter"] == "converter"
+    assert listed.items() <= everything.items()
+
+
+def test_importing_plugins_and_validation_loads_neither_spark_nor_arrow() -> None:
+    code = (
+        "import sys, connectx.connectors.plugins, connectx.connectors.validation, connectx.model.worker_config\n"
+        "print([name for name in ('pyspark', 'pyarrow', 'pandas', 'numpy') if name in sys.modules])"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[]"

@@ -1,0 +1,251 @@
+"""What is wrong with a connector's configuration is told at once, in Kafka Connect's words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from connectx.connectors.api import SinkConnector, SourceConnector
+from connectx.connectors.plugins import Plugins
+from connectx.connectors.validation import ConfigInfos, validate_connector
+from connectx.errors import ConfigError, PluginNotFoundError
+from connectx.model.configdef import ConfigDef
+from connectx.model.validators import at_least
+from connectx.model.worker_config import WorkerConfig, embedded_config
+
+
+def worker(**settings: str) -> WorkerConfig:
+    given = {name.replace("_", "."): value for name, value in settings.items()}
+    return WorkerConfig.parse(embedded_config({"bootstrap.servers": "x:1", **given}))
+
+
+class Source(SourceConnector):
+    config = (
+        ConfigDef()
+        .define("speed", int, 1, validator=at_least(1), group="Own")
+        .define("token", str, "", secret=True)
+        .define("key.converter.note", str, None)
+    )
+
+    @classmethod
+    def validate(cls, config: Mapping[str, str | None]) -> Mapping[str, Sequence[str]]:
+        if config.get("speed") == "13":
+            raise ValueError("13 is bad luck")
+        return {"speed": ["too fast for this road"], "road": ["no road"]} if config.get("speed") == "99" else {}
+
+    @classmethod
+    def exactly_once_support(cls, config: Mapping[str, str | None]) -> bool | None:
+        return {"1": True, "2": False}.get(config.get("speed") or "")
+
+
+class Sink(SinkConnector):
+    """Has no keys of its own."""
+
+
+def check(
+    cls: type[SourceConnector] | type[SinkConnector], on: WorkerConfig | None = None, **config: Any
+) -> ConfigInfos:
+    plugins = Plugins()
+    given = {name.replace("_", "."): value for name, value in config.items()}
+    return validate_connector(plugins, {"name": "c", "connector.class": plugins.register(cls), **given}, on or worker())
+
+
+def value_of(infos: ConfigInfos, name: str) -> Mapping[str, Any]:
+    return next(info.value for info in infos.configs if info.value["name"] == name)
+
+
+def errors_of(infos: ConfigInfos) -> dict[str, list[str]]:
+    return {info.value["name"]: info.value["errors"] for info in infos.configs if info.value["errors"]}
+
+
+def test_a_good_configuration_has_no_errors_and_every_key() -> None:
+    infos = check(Source, speed="1")
+    assert infos.error_count == 0
+    names = [info.value["name"] for info in infos.configs]
+    assert {"name", "connector.class", "tasks.max", "transaction.boundary", "speed", "token"} <= set(names)
+    assert len(names) == len(set(names))
+    assert infos.groups == (
+        "Common", "Transforms", "Predicates", "Error Handling", "Topic Creation", "Exactly Once Support",
+        "offsets.topic", "Own",
+    )  # fmt: skip
+
+
+def test_errors_of_all_kinds_are_told_together() -> None:
+    infos = check(Source, name="", speed="0", tasks_max="zero", errors_tolerance="some", value_converter="Avro")
+    assert errors_of(infos) == {
+        "name": ["Invalid value  for configuration name: String may not be empty"],
+        "tasks.max": [
+            "Invalid value zero for configuration tasks.max: Not a number of type INT",
+            "Invalid value null for configuration tasks.max: Value must be non-null",
+        ],
+        "errors.tolerance": ["Invalid value some for configuration errors.tolerance: String must be one of: none, all"],
+        "speed": ["Invalid value 0 for configuration speed: Value must be at least 1"],
+        "value.converter": ["Invalid value Avro for configuration value.converter: Class Avro could not be found."],
+    }
+    assert infos.error_count == 6
+    assert infos.error_message() == (
+        "Connector configuration is invalid and contains the following 6 error(s):\n"
+        + "\n".join(infos.errors)
+        + "\nYou can also find the above list of errors at the endpoint "
+        "`/connector-plugins/{connectorType}/config/validate`"
+    )
+
+
+def test_the_class_has_to_be_named_and_known() -> None:
+    with pytest.raises(ConfigError, match="contains no connector type"):
+        validate_connector(Plugins(), {"name": "c", "db.password": "x"}, worker())
+    with pytest.raises(PluginNotFoundError, match="name matches Nope"):
+        validate_connector(Plugins(), {"connector.class": "Nope"}, worker())
+
+
+def test_a_missing_name_and_null_values_are_errors() -> None:
+    plugins = Plugins()
+    config = {"connector.class": plugins.register(Source), "speed": None, "other": None}
+    found = errors_of(validate_connector(plugins, config, worker()))
+    assert found == {
+        "name": ['Missing required configuration "name" which has no default value.'],
+        "speed": [
+            "Null value can not be supplied as the configuration value.",
+            "Invalid value null for configuration speed: Value must be non-null",
+        ],
+        "other": ["Null value can not be supplied as the configuration value."],
+    }
+
+
+def test_control_characters_may_not_be_in_a_name() -> None:
+    assert errors_of(check(Source, name="a\nb"))["name"] == [
+        "Invalid value a\nb for configuration name: String may not contain control sequences but had the following "
+        "ASCII chars: 10"
+    ]
+
+
+def test_the_connector_has_the_last_word_also_on_keys_that_nobody_defined() -> None:
+    infos = check(Source, speed="99", road="1")
+    assert errors_of(infos) == {"speed": ["too fast for this road"], "road": ["no road"]}
+    shown = infos.to_json()
+    road = next(config for config in shown["configs"] if config["value"]["name"] == "road")
+    assert road["definition"] is None
+    speed = next(config for config in shown["configs"] if config["value"]["name"] == "speed")
+    assert (speed["definition"]["type"], speed["value"]["value"]) == ("INT", "99")
+    assert shown["error_count"] == 2
+    assert errors_of(check(Source, speed="13"))["connector.class"] == [
+        "An unexpected error occurred during validation: 13 is bad luck"
+    ]
+
+
+def test_keys_of_the_converter_appear_with_its_prefix() -> None:
+    infos = check(Source, value_converter="Json", value_converter_schemas_enable="maybe", key_converter="String")
+    assert errors_of(infos) == {
+        "value.converter.schemas.enable": [
+            "Invalid value maybe for configuration schemas.enable: Expected value to be either true or false"
+        ]
+    }
+    definition = next(i.definition for i in infos.configs if i.value["name"] == "key.converter.converter.encoding")
+    assert definition is not None
+    assert definition["name"] == "key.converter.converter.encoding"
+
+
+def test_a_header_converter_has_to_exist() -> None:
+    assert errors_of(check(Source, header_converter="Simple")) == {}
+    assert list(errors_of(check(Source, header_converter="Avro"))) == ["header.converter"]
+
+
+def test_a_sink_consumes_either_topics_or_a_pattern() -> None:
+    one = "Must configure one of topics or topics.regex"
+    both = "topics and topics.regex are mutually exclusive options, but both are set."
+    assert errors_of(check(Sink)) == {"topics": [one], "topics.regex": [one]}
+    assert errors_of(check(Sink, topics="a", topics_regex="b.*")) == {"topics": [both], "topics.regex": [both]}
+    assert errors_of(check(Sink, topics="a")) == {}
+    assert errors_of(check(Sink, topics_regex="("))["topics.regex"][0].startswith("Invalid value ( for configuration")
+
+
+def test_a_sink_may_not_consume_its_dead_letters() -> None:
+    dead = {"errors_deadletterqueue_topic_name": "dlq"}
+    assert errors_of(check(Sink, topics="a,dlq", **dead))["topics"] == [
+        "The DLQ topic 'dlq' may not be included in the list of topics ('topics=[a, dlq]') consumed by the connector"
+    ]
+    assert errors_of(check(Sink, topics_regex="d.*", **dead))["topics.regex"] == [
+        "The DLQ topic 'dlq' may not be matched by the regex for the topics ('topics.regex=d.*') consumed by the "
+        "connector"
+    ]
+
+
+def test_a_sinks_group_may_not_be_the_workers() -> None:
+    assert errors_of(check(Sink, worker(group_id="connect-c"), topics="a"))["name"] == [
+        "Consumer group for sink connector named c conflicts with Connect worker group connect-c"
+    ]
+    clash = check(Sink, worker(group_id="g"), topics="a", consumer_override_group_id="g")
+    assert errors_of(clash)["consumer.override.group.id"] == ["Consumer group g conflicts with Connect worker group g"]
+    assert errors_of(check(Sink, worker(group_id="connect-c"), topics="a", consumer_override_group_id="x")) == {}
+
+
+def test_required_exactly_once_asks_the_worker_and_the_connector() -> None:
+    disabled = worker(exactly_once_source_support="disabled")
+    key = "exactly.once.support"
+    assert errors_of(check(Source, disabled, speed="1", exactly_once_support="Required"))[key] == [
+        "This worker does not have exactly-once source support enabled."
+    ]
+    assert errors_of(check(Source, speed="1", exactly_once_support="required")) == {}
+    assert errors_of(check(Source, speed="2", exactly_once_support="required"))[key] == [
+        "The connector does not support exactly-once semantics with the provided configuration."
+    ]
+    unknown = errors_of(check(Source, speed="3", exactly_once_support="required"))[key]
+    assert unknown[0].startswith("The connector does not implement the API required for preflight validation")
+    assert errors_of(check(Source, disabled, speed="2")) == {}
+
+
+def test_connector_defined_boundaries_are_refused() -> None:
+    assert list(errors_of(check(Source, transaction_boundary="connector"))) == ["transaction.boundary"]
+    assert list(errors_of(check(Source, transaction_boundary="sometimes"))) == ["transaction.boundary"]
+    assert errors_of(check(Source, transaction_boundary="interval", transaction_boundary_interval_ms="5")) == {}
+
+
+def test_transformations_are_refused_rather_than_ignored() -> None:
+    found = errors_of(check(Source, transforms="a,b", transforms_a_type="org.x.Y"))
+    assert found == {
+        "transforms.a.type": [
+            "Invalid value org.x.Y for configuration transforms.a.type: Class org.x.Y could not be found."
+        ],
+        "transforms.b.type": ['Missing required configuration "transforms.b.type" which has no default value.'],
+    }
+
+
+def test_topic_creation_needs_its_default_group() -> None:
+    groups = {"groups": "big", "big.include": "a(", "default.partitions": "0"}
+    found = errors_of(check(Source, **{f"topic.creation.{name}": value for name, value in groups.items()}))
+    assert list(found) == [
+        "topic.creation.default.partitions",
+        "topic.creation.default.replication.factor",
+        "topic.creation.big.include",
+    ]
+    assert errors_of(check(Source, worker(topic_creation_enable="false"), topic_creation_groups="big")) == {}
+
+
+@pytest.mark.parametrize(
+    ("policy", "refused"),
+    [
+        ("All", []),
+        ("None", ["producer.override.linger.ms", "producer.override.sasl.mechanism"]),
+        ("Principal", ["producer.override.linger.ms"]),
+        ("org.x.PrincipalConnectorClientConfigOverridePolicy", ["producer.override.linger.ms"]),
+        ("Allowlist", ["producer.override.sasl.mechanism"]),
+    ],
+)
+def test_client_overrides_follow_the_workers_policy(policy: str, refused: list[str]) -> None:
+    on = worker(connector_client_config_override_policy=policy, connector_client_config_override_allowlist="linger.ms")
+    infos = check(Source, on, **{"producer.override.linger.ms": "5", "producer.override.sasl.mechanism": "PLAIN"})
+    assert sorted(errors_of(infos)) == refused
+    if refused:
+        short = policy.rpartition(".")[2].removesuffix("ConnectorClientConfigOverridePolicy")
+        name = refused[0].removeprefix("producer.override.")
+        assert errors_of(infos)[refused[0]] == [
+            f"The '{short}' policy does not allow '{name}' to be overridden in the connector configuration."
+        ]
+
+
+def test_no_secret_is_in_the_answer() -> None:
+    infos = check(Source, token="hunter2", **{"producer.override.sasl.jaas.config": "hunter2"})
+    assert value_of(infos, "producer.override.sasl.jaas.config")["value"] == "[hidden]"
+    assert "hunter2" not in str(infos.to_json())
