@@ -13,15 +13,14 @@ from typing import Any
 from connectx.errors import ConnectorFailedError, ConnectorNotFoundError, ConnectxError, WaitTimeoutError
 from connectx.model.ids import TaskId
 from connectx.model.states import State
+from connectx.model.worker_config import masked, masked_text
 from connectx.rest.client import Config, RestClient
 from connectx.views import (
     html_card,
     html_details,
     html_facts,
     html_table,
-    shown_config,
     shown_state,
-    shown_text,
     text_facts,
     text_table,
 )
@@ -144,7 +143,7 @@ class Connector:
 
     def _failed(self, wanted: State, failures: list[_Failure]) -> ConnectorFailedError:
         who, worker_id, trace = failures[0]
-        cause = shown_text(_last_line(trace)) or "no trace"
+        cause = masked_text(_last_line(trace)) or "no trace"
         return ConnectorFailedError(
             f"Connector {self.name} is not {wanted}: {who} is FAILED on {self._worker_name(worker_id)}: {cause}",
             trace,
@@ -185,7 +184,7 @@ class Connector:
         head = f"Connector {self.name} ({status['type']}): {shown_state(status['connector']['state'])}"
         lines = [f"{head} on {worker}" if worker else head]
         if reason := _last_line(status["connector"].get("trace", "")):
-            lines.append(shown_text(reason))
+            lines.append(masked_text(reason))
         lines.append(text_table([task.row() for task in self._tasks(status)]) or "no tasks")
         return "\n".join(lines)
 
@@ -208,8 +207,8 @@ class Connector:
             f"Connector {self.name}",
             facts,
             html_table([task.row() for task in tasks]),
-            *(html_details(f"trace of {who}", shown_text(trace)) for who, trace in traces if trace),
-            html_details("configuration", text_facts(shown_config(config))),
+            *(html_details(f"trace of {who}", masked_text(trace)) for who, trace in traces if trace),
+            html_details("configuration", text_facts(masked(config))),
         )
 
 
@@ -229,16 +228,16 @@ class Task:
 
     def row(self) -> dict[str, object]:
         """One line of a table of tasks."""
-        why = shown_text(_last_line(self.trace))
+        why = masked_text(_last_line(self.trace))
         return {"task": self.id.task, "state": shown_state(self.state), "worker": self.worker, "why": why}
 
     def __repr__(self) -> str:
-        why = f": {shown_text(_last_line(self.trace))}" if self.trace else ""
+        why = f": {masked_text(_last_line(self.trace))}" if self.trace else ""
         place = f" on {self.worker}" if self.worker else ""
         return f"Task {self.id}: {shown_state(self.state)}{place}{why}"
 
     def _repr_html_(self) -> str:
-        details = html_details("trace", shown_text(self.trace)) if self.trace else ""
+        details = html_details("trace", masked_text(self.trace)) if self.trace else ""
         return html_card(f"Task {self.id}", {"state": shown_state(self.state), "worker": self.worker}, details)
 
 
@@ -272,10 +271,10 @@ class ConnectorConfig(Mapping[str, "str | None"]):
         return len(self._values)
 
     def __repr__(self) -> str:
-        return text_facts(shown_config(self._values))
+        return text_facts(masked(self._values))
 
     def _repr_html_(self) -> str:
-        return html_facts(shown_config(self._values))
+        return html_facts(masked(self._values))
 
 
 class ConnectorOffsets:

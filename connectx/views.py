@@ -1,17 +1,16 @@
-"""Text and HTML forms that the public objects share: tables, cards, states, configurations.
+"""Text and HTML forms that the public objects share: tables, cards, states.
 
 Pure functions of plain values. The HTML has no script and no style sheet, takes its colours from the page (light or
-dark) and stays readable where inline styles are dropped, as on GitHub. Everything is escaped, secrets are masked.
+dark) and stays readable where inline styles are dropped, as on GitHub. Everything is escaped; what may hold secrets
+comes masked (`connectx.model.worker_config`).
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
 from connectx.model.states import State
-from connectx.model.worker_config import masked
 
 Row = Mapping[str, object]
 
@@ -24,7 +23,6 @@ _SIGNS = {
     State.UNASSIGNED: "○",
     State.DESTROYED: "·",
 }
-_URL_PASSWORD = re.compile(r"(://[^/@:\s]*:)[^/@\s]+@")
 _CELL = "text-align:left;vertical-align:top;padding:2px 10px 2px 0"
 
 
@@ -32,16 +30,6 @@ def shown_state(state: str) -> str:
     """A state as a sign and its word, so that it can be told without colour."""
     sign = _SIGNS.get(State(state)) if state in State.__members__ else None
     return f"{sign} {state}" if sign else state
-
-
-def shown_text(text: str) -> str:
-    """Text, such as a trace, with passwords within URLs masked."""
-    return _URL_PASSWORD.sub(r"\1[hidden]@", text)
-
-
-def shown_config(config: Mapping[str, str | None]) -> dict[str, str | None]:
-    """A configuration fit to be shown: values of secret keys and passwords within URLs are masked."""
-    return {key: shown_text(value) if isinstance(value, str) else value for key, value in masked(config).items()}
 
 
 def text_table(rows: Sequence[Row]) -> str:

@@ -33,13 +33,13 @@ _REACHABLE_HINT = "Check that the server runs and that connection.url fits it; t
 class RowRefusedError(DatabaseError):
     """The database refuses at least one row of a batch. Never leaves the connector."""
 
-    code = "row-refused"
+    code = "row_refused"
 
 
 class LockTimeoutError(DatabaseUnavailableError):
     """A row is locked by another session for longer than lock.timeout.ms."""
 
-    code = "lock-timeout"
+    code = "lock_timeout"
 
 
 class PostgresSession:
@@ -114,7 +114,7 @@ class PostgresSession:
             try:
                 self._connection = dbapi.connect(self._uri, autocommit=True)
             except dbapi.Error as error:
-                raise connect_error(str(error), self._uri) from error
+                raise connect_error(str(error), self._uri) from None  # libpq's text may repeat the password
             with self._connection.cursor() as cursor:
                 for name, value in self._settings.items():
                     self._call("SET", cursor.execute, f"SET {name} = {literal(value)}")

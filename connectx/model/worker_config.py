@@ -23,6 +23,8 @@ _PREFIXES: Final = (
     *("listeners.https.", "admin.listeners.https.", "metrics.context.", "ssl.", "sasl.", "auto.include.jmx."),
 )
 _SECRET: Final = re.compile(r"password|secret|jaas|token|credential|keystore\.key|private\.key|user\.info|passphrase")
+_URL_PASSWORD: Final = re.compile(r"(://[^/@:\s]*:)[^/@\s]+@")
+_URL_QUERY_PASSWORD: Final = re.compile(r"([?&;](?:ssl)?password=)[^&;\s'\"]+", re.IGNORECASE)
 
 # Protocols that a member offers, by preference (Kafka Connect: ConnectProtocolCompatibility).
 _OFFERED: Final[Mapping[str, tuple[ProtocolVersion, ...]]] = {
@@ -146,8 +148,19 @@ def with_prefix(config: Mapping[str, Any], prefix: str) -> dict[str, Any]:
 
 
 def masked(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A configuration fit for logs and text forms: values of keys that look like secrets are `[hidden]`."""
-    return {name: "[hidden]" if value and _SECRET.search(name.lower()) else value for name, value in config.items()}
+    """A configuration fit for logs and text forms: secrets in values, and values of secret keys, are `[hidden]`."""
+
+    def shown(name: str, value: Any) -> Any:
+        if value and _SECRET.search(name.lower()):
+            return "[hidden]"
+        return masked_text(value) if isinstance(value, str) else value
+
+    return {name: shown(name, value) for name, value in config.items()}
+
+
+def masked_text(text: str) -> str:
+    """Text, such as a trace, with the passwords that stand in URLs `[hidden]`."""
+    return _URL_QUERY_PASSWORD.sub(r"\1[hidden]", _URL_PASSWORD.sub(r"\1[hidden]@", text))
 
 
 def _as_text(value: Any) -> str:

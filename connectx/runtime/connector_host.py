@@ -27,6 +27,7 @@ from connectx.core.messages import (
 )
 from connectx.errors import ConnectxError
 from connectx.model.states import TargetState
+from connectx.model.worker_config import masked_text
 
 _log = logging.getLogger(__name__)
 
@@ -35,9 +36,12 @@ TaskConfigsOf = Callable[[Connector, Mapping[str, str | None]], tuple[Mapping[st
 
 
 def trace_of(error: BaseException) -> str:
-    """What a status shows of an error: the sentence of a typed one first, then where it came from."""
+    """What a status shows of an error: the sentence of a typed one first, then where it came from.
+
+    Passwords in URLs are hidden here, before the trace goes to the status topic, to REST and into the history.
+    """
     shown = "".join(traceback.format_exception(error)).rstrip()
-    return f"{error}\n{shown}" if isinstance(error, ConnectxError) else shown
+    return masked_text(f"{error}\n{shown}" if isinstance(error, ConnectxError) else shown)
 
 
 class _Context:
