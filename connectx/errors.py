@@ -61,7 +61,7 @@ class ConversionError(ConnectxError):
 class NoJavaError(ConnectxError):
     """No Java 17 or later was found."""
 
-    code = "no-java"
+    code = "no_java"
 
     def __init__(self, found: str) -> None:
         super().__init__(
@@ -73,14 +73,14 @@ class NoJavaError(ConnectxError):
 class JarDownloadError(ConnectxError):
     """The jars of Kafka or Spark could not be fetched."""
 
-    code = "jar-download"
+    code = "jar_download"
     retriable = True
 
 
 class NoNetworkError(JarDownloadError):
     """The Maven repository cannot be reached at first use."""
 
-    code = "no-network"
+    code = "no_network"
 
     def __init__(self, jars: str, cause: str) -> None:
         super().__init__(
@@ -92,7 +92,7 @@ class NoNetworkError(JarDownloadError):
 class ChecksumError(JarDownloadError):
     """A fetched jar is not the one that connectx was made with."""
 
-    code = "jar-checksum"
+    code = "jar_checksum"
     retriable = False
 
     def __init__(self, jar: str, *, expected: str, found: str) -> None:
@@ -105,7 +105,7 @@ class ChecksumError(JarDownloadError):
 class DiskFullError(ConnectxError):
     """No room for the jars, for the embedded broker's log or for Spark's temporary files."""
 
-    code = "disk-full"
+    code = "disk_full"
     retriable = True
 
     def __init__(self, path: object, setting: str, cause: str) -> None:
@@ -118,7 +118,7 @@ class DiskFullError(ConnectxError):
 class PortTakenError(ConnectxError):
     """The port that the embedded broker was told to use belongs to another program."""
 
-    code = "port-taken"
+    code = "port_taken"
     retriable = True
 
     def __init__(self, port: int) -> None:
@@ -131,7 +131,7 @@ class PortTakenError(ConnectxError):
 class BrokerError(ConnectxError):
     """The embedded broker did not start, or died."""
 
-    code = "broker-died"
+    code = "broker_died"
     retriable = True
 
     def __init__(self, what: str, log_tail: str) -> None:
@@ -145,7 +145,7 @@ class BrokerError(ConnectxError):
 class SparkStartError(ConnectxError):
     """The local Spark driver did not start."""
 
-    code = "spark-start"
+    code = "spark_start"
     retriable = True
 
     def __init__(self, what: str, log_tail: str = "") -> None:
@@ -162,13 +162,13 @@ class SparkStartError(ConnectxError):
 class ClientSettingError(ConnectxError):
     """A setting of a Kafka client is wrong, or is one that connectx's clients cannot carry out."""
 
-    code = "client-setting"
+    code = "client_setting"
 
 
 class KafkaUnreachableError(ConnectxError):
     """No broker answered."""
 
-    code = "kafka-unreachable"
+    code = "kafka_unreachable"
     retriable = True
 
     def __init__(self, bootstrap_servers: str, what: str, cause: str) -> None:
@@ -181,7 +181,7 @@ class KafkaUnreachableError(ConnectxError):
 class KafkaLoginError(ConnectxError):
     """The brokers do not accept the credentials or the certificate of a client, or the client does not trust them."""
 
-    code = "kafka-login"
+    code = "kafka_login"
 
     def __init__(self, bootstrap_servers: str, cause: str) -> None:
         super().__init__(
@@ -193,7 +193,7 @@ class KafkaLoginError(ConnectxError):
 class KafkaPermissionError(ConnectxError):
     """The brokers know the client but do not let it do this."""
 
-    code = "kafka-permission"
+    code = "kafka_permission"
 
     def __init__(self, what: str, cause: str) -> None:
         super().__init__(
@@ -205,7 +205,7 @@ class KafkaPermissionError(ConnectxError):
 class KafkaRequestError(ConnectxError):
     """Kafka refused a request for another reason, which the message names."""
 
-    code = "kafka-request"
+    code = "kafka_request"
 
     def __init__(self, what: str, cause: str, *, next_step: str = "") -> None:
         super().__init__(f"Kafka did not let connectx {what} ({cause}).", next_step=next_step)
@@ -214,7 +214,7 @@ class KafkaRequestError(ConnectxError):
 class TopicMissingError(ConnectxError):
     """A topic does not exist and cannot be created."""
 
-    code = "topic-missing"
+    code = "topic_missing"
 
     def __init__(self, topic: str, why: str, *, next_step: str) -> None:
         super().__init__(f"The topic {topic} does not exist and was not created: {why}.", next_step=next_step)
@@ -223,7 +223,7 @@ class TopicMissingError(ConnectxError):
 class InternalTopicError(ConnectxError):
     """An internal topic exists, but is not one that workers can use."""
 
-    code = "internal-topic"
+    code = "internal_topic"
 
     def __init__(self, setting: str, topic: str, why: str, *, next_step: str) -> None:
         super().__init__(f"The topic {topic} of the setting {setting} cannot be used: {why}.", next_step=next_step)
@@ -232,7 +232,7 @@ class InternalTopicError(ConnectxError):
 class ReadToEndError(ConnectxError):
     """The end of a topic was not reached in time."""
 
-    code = "read-to-end"
+    code = "read_to_end"
     retriable = True
 
     def __init__(self, topic: str, timeout_s: float, why: str) -> None:
@@ -246,7 +246,7 @@ class ReadToEndError(ConnectxError):
 class ClientClosedError(ConnectxError):
     """The worker or the task was stopped while this call waited for Kafka."""
 
-    code = "client-closed"
+    code = "client_closed"
 
 
 # ------------------------------------------------------------------------------------------------ history
@@ -255,13 +255,13 @@ class ClientClosedError(ConnectxError):
 class EventLogError(ConnectxError):
     """A file of events cannot be read or written; for a broken line the message names it."""
 
-    code = "event-log"
+    code = "event_log"
 
 
 class EventTimeoutError(ConnectxError):
     """An event that somebody waited for did not come in time."""
 
-    code = "event-timeout"
+    code = "event_timeout"
     retriable = True
 
 
@@ -277,7 +277,7 @@ class ListenerError(ConnectxError):
 class ListenerTakenError(PortTakenError):
     """The port of the worker setting `listeners` belongs to another program."""
 
-    code = "listener-taken"
+    code = "listener_taken"
 
     def __init__(self, listener: str) -> None:
         ConnectxError.__init__(
@@ -304,19 +304,19 @@ class RestError(ConnectxError):
 class ConnectorNotFoundError(RestError):
     """The cluster has no connector, task or plugin of that name (404)."""
 
-    code = "not-found"
+    code = "not_found"
 
 
 class ConnectorExistsError(RestError):
     """A connector of that name is there already (409)."""
 
-    code = "connector-exists"
+    code = "connector_exists"
 
 
 class ConfigRejectedError(RestError):
     """The configuration of a connector is invalid (400). `problems` has every message."""
 
-    code = "config-rejected"
+    code = "config_rejected"
 
     def __init__(self, message: str, problems: Sequence[str], *, next_step: str = "") -> None:
         super().__init__(message, status=400, next_step=next_step)
@@ -326,42 +326,42 @@ class ConfigRejectedError(RestError):
 class RebalancePendingError(RestError):
     """The group is rebalancing, or its leader or the owner of the work is not known at the moment (409)."""
 
-    code = "rebalance-pending"
+    code = "rebalance_pending"
     retriable = True
 
 
 class SignatureRefusedError(RestError):
     """The signature of a request between workers is wrong (403): mostly the session key has just been changed."""
 
-    code = "signature-refused"
+    code = "signature_refused"
     retriable = True
 
 
 class WorkerNotReadyError(RestError):
     """The worker is starting, or has no session key yet (503)."""
 
-    code = "worker-not-ready"
+    code = "worker_not_ready"
     retriable = True
 
 
 class WorkersUnreachableError(ConnectxError):
     """No worker of the cluster answered."""
 
-    code = "workers-unreachable"
+    code = "workers_unreachable"
     retriable = True
 
 
 class WaitTimeoutError(ConnectxError, TimeoutError):
     """What somebody waited for was not reached in time."""
 
-    code = "wait-timeout"
+    code = "wait_timeout"
     retriable = True
 
 
 class ConnectorFailedError(ConnectxError):
     """A connector or one of its tasks is FAILED while somebody waits for another state. `trace` says why."""
 
-    code = "connector-failed"
+    code = "connector_failed"
 
     def __init__(self, message: str, trace: str, *, next_step: str = "") -> None:
         super().__init__(message, next_step=next_step)
@@ -374,7 +374,7 @@ class ConnectorFailedError(ConnectxError):
 class MalformedDataError(ConnectxError):
     """Bytes of the group protocol or of an internal topic, or what should become such bytes, have the wrong shape."""
 
-    code = "malformed-data"
+    code = "malformed_data"
 
     def __init__(self, what: str, why: str) -> None:
         super().__init__(
@@ -389,7 +389,7 @@ class MalformedDataError(ConnectxError):
 class ProducerFencedError(ConnectxError):
     """Another producer initialised the same transactional id: this one may not write any more (KIP-618)."""
 
-    code = "producer-fenced"
+    code = "producer_fenced"
 
     def __init__(self, transactional_id: str, cause: str) -> None:
         super().__init__(
@@ -401,7 +401,7 @@ class ProducerFencedError(ConnectxError):
 class TransactionExpiredError(ConnectxError):
     """A transaction was open for longer than the broker allows and was aborted by it."""
 
-    code = "transaction-expired"
+    code = "transaction_expired"
 
     def __init__(self, transactional_id: str, *, open_ms: int, timeout_ms: int, cause: str) -> None:
         super().__init__(
@@ -415,13 +415,13 @@ class TransactionExpiredError(ConnectxError):
 class RecordTooLargeError(ConnectxError):
     """A record is larger than the producer, the topic or the broker takes."""
 
-    code = "record-too-large"
+    code = "record_too_large"
 
 
 class RecordRefusedError(ConnectxError):
     """Kafka refused a record for good."""
 
-    code = "record-refused"
+    code = "record_refused"
 
 
 class ProducerError(ConnectxError):
@@ -433,13 +433,13 @@ class ProducerError(ConnectxError):
 class TopicNotCreatableError(ConnectxError):
     """A topic that a source task writes to is missing and could not be created (KIP-158)."""
 
-    code = "topic-not-creatable"
+    code = "topic_not_creatable"
 
 
 class OwnOffsetsTopicError(ConnectxError):
     """A source task produced to the topic that holds its own offsets."""
 
-    code = "own-offsets-topic"
+    code = "own_offsets_topic"
 
     def __init__(self, topic: str) -> None:
         super().__init__(
@@ -452,13 +452,13 @@ class OwnOffsetsTopicError(ConnectxError):
 class SourceFileError(ConnectxError):
     """A source file cannot be read on."""
 
-    code = "source-file"
+    code = "source_file"
 
 
 class SourceFileMissingError(SourceFileError):
     """The file of a source is not there."""
 
-    code = "source-file-missing"
+    code = "source_file_missing"
 
     def __init__(self, path: str) -> None:
         super().__init__(
@@ -470,7 +470,7 @@ class SourceFileMissingError(SourceFileError):
 class SourceFileUnreadableError(SourceFileError):
     """The file of a source may not be read, or is not a file."""
 
-    code = "source-file-unreadable"
+    code = "source_file_unreadable"
 
     def __init__(self, path: str, cause: str) -> None:
         super().__init__(
@@ -482,7 +482,7 @@ class SourceFileUnreadableError(SourceFileError):
 class SourceFileShrunkError(SourceFileError):
     """The file is shorter than what was already read: it was truncated or replaced."""
 
-    code = "source-file-shrunk"
+    code = "source_file_shrunk"
 
     def __init__(self, path: str, *, position: int, size: int) -> None:
         super().__init__(
@@ -495,7 +495,7 @@ class SourceFileShrunkError(SourceFileError):
 class MalformedLineError(SourceFileError):
     """A line does not fit the format and schema of a file source."""
 
-    code = "malformed-line"
+    code = "malformed_line"
 
     def __init__(self, path: str, *, line_number: int, text: str, cause: str) -> None:
         shown = text if len(text) <= 200 else f"{text[:200]}..."
@@ -509,7 +509,7 @@ class MalformedLineError(SourceFileError):
 class SparkJobError(ConnectxError):
     """A Spark job of a task failed."""
 
-    code = "spark-job"
+    code = "spark_job"
 
 
 # ----------------------------------------------------------------------------------------- clusters and workers
@@ -570,7 +570,7 @@ class ClusterClosedError(ConnectxError):
 class OffsetOutOfRangeError(ConnectxError):
     """The log of a partition does not have the offset that a sink task is to read next."""
 
-    code = "offset-out-of-range"
+    code = "offset_out_of_range"
 
     def __init__(self, partition: str, offset: int, cause: str) -> None:
         super().__init__(
@@ -584,7 +584,7 @@ class OffsetOutOfRangeError(ConnectxError):
 class RecordConversionError(ConnectxError):
     """A record that a converter cannot read, with errors.tolerance=none."""
 
-    code = "record-conversion"
+    code = "record_conversion"
 
     def __init__(self, partition: str, offset: int, cause: str) -> None:
         super().__init__(
@@ -596,7 +596,7 @@ class RecordConversionError(ConnectxError):
 class RecordRejectedError(ConnectxError):
     """The target refuses one record for good, with errors.tolerance=none."""
 
-    code = "record-rejected"
+    code = "record_rejected"
 
     def __init__(self, partition: str, offset: int, target: str, cause: str) -> None:
         super().__init__(
@@ -609,13 +609,13 @@ class RecordRejectedError(ConnectxError):
 class BacklogReadError(ConnectxError):
     """Spark could not read a range of offsets."""
 
-    code = "backlog-read"
+    code = "backlog_read"
 
 
 class SinkFileError(ConnectxError):
     """The file of a file sink cannot be written."""
 
-    code = "sink-file"
+    code = "sink_file"
 
 
 class DatabaseError(ConnectxError):
@@ -627,26 +627,26 @@ class DatabaseError(ConnectxError):
 class DatabaseUnavailableError(ConnectxError):
     """A database cannot be reached now, restarts, or cannot serve the request at the moment."""
 
-    code = "database-unavailable"
+    code = "database_unavailable"
     retriable = True
 
 
 class TableMissingError(DatabaseError):
     """A table that a sink writes to does not exist."""
 
-    code = "table-missing"
+    code = "table_missing"
 
 
 class TableMismatchError(DatabaseError):
     """A table's columns do not fit the records."""
 
-    code = "table-mismatch"
+    code = "table_mismatch"
 
 
 class DatabasePermissionError(DatabaseError):
     """The database refuses the login, or lacks a privilege for it."""
 
-    code = "database-permission"
+    code = "database_permission"
 
 
 # ------------------------------------------------------------------------------------------------ demo
@@ -661,4 +661,4 @@ class DemoError(ConnectxError):
 class DemoDataError(DemoError):
     """The demo's input is not there."""
 
-    code = "demo-data"
+    code = "demo_data"
