@@ -1,4 +1,4 @@
-"""Ctrl-C comes between two steps, never in the middle of starting or stopping something."""
+"""Ctrl-C and SIGTERM come between two steps, never in the middle of starting or stopping something."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from types import FrameType
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Hold Ctrl-C back until the end of the block, then let it through once. Does nothing outside the main thread."""
+    """Hold both back until the end of the block, then raise KeyboardInterrupt once; for the main thread only."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -20,11 +20,12 @@ def uninterrupted() -> Iterator[None]:
     def remember(number: int, frame: FrameType | None) -> None:
         pending.append(number)
 
-    before = signal.signal(signal.SIGINT, remember)
+    before = {number: signal.signal(number, remember) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
     if pending:
         raise KeyboardInterrupt
 

@@ -5,6 +5,7 @@ Everything it starts lives within one block and one temporary folder, and ends w
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
 from collections.abc import Iterator
@@ -48,6 +49,7 @@ def run(screen: Screen, report: Path, rows: int | None = None) -> Outcome:
         ConnectxError: something could not be started, or a task failed for another reason than the demo's faults.
     """
     begin = time.monotonic()
+    _require_writable(report)
     with ExitStack() as stack:
         folder = Path(stack.enter_context(_folder()))
         screen.say("Unpacking the flights and measuring the file")
@@ -82,6 +84,19 @@ def run(screen: Screen, report: Path, rows: int | None = None) -> Outcome:
         )
         save_page(page, report)
     return outcome
+
+
+def _require_writable(report: Path) -> None:
+    """Say now, not after everything was measured, that the report cannot be written."""
+    if (
+        not report.parent.is_dir()
+        or report.is_dir()
+        or not os.access(report if report.exists() else report.parent, os.W_OK)
+    ):
+        raise DemoError(
+            f"The report cannot be written to {report}.",
+            next_step="Name a file in a folder that you may write to with --report.",
+        )
 
 
 @contextmanager

@@ -50,6 +50,13 @@ def test_an_expected_failure_is_one_sentence_with_a_next_step(monkeypatch: pytes
     assert (done.exit_code, done.stderr) == (1, "It is Sunday. Come back on Monday.\n")
 
 
+def test_a_report_that_cannot_be_written_is_said_before_anything_is_started(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "no" / "report.html"):
+        done = RUNNER.invoke(app, ["demo", "--report", str(path)])
+        assert (done.exit_code, done.stdout) == (1, "")
+        assert "The report cannot be written to" in done.stderr
+
+
 def test_ctrl_c_has_an_exit_code_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*args: object) -> None:
         raise KeyboardInterrupt
@@ -76,20 +83,22 @@ def test_unpacking_imports_neither_the_package_nor_pandas() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_ctrl_c_waits_for_the_end_of_a_block() -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_waits_for_the_end_of_a_block(number: signal.Signals) -> None:
     reached: list[str] = []
+    before = signal.getsignal(number)
 
     def block() -> None:
         with uninterrupted():
-            os.kill(os.getpid(), signal.SIGINT)
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), number)
+            os.kill(os.getpid(), number)
             reached.append("inside")
         reached.append("behind")
 
     with pytest.raises(KeyboardInterrupt):
         block()
     assert reached == ["inside"]
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(number) is before
 
 
 def test_sigterm_cleans_up_like_ctrl_c() -> None:
