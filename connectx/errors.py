@@ -445,7 +445,7 @@ class OwnOffsetsTopicError(ConnectxError):
         super().__init__(
             f"The task writes records to {topic}, which is the topic that its own source offsets go to: its open "
             "transaction would block every reader of the offsets.",
-            next_step="Choose another topic, or another offsets.storage.topic for this connector.",
+            next_step="Choose another topic for the records, or another offset.storage.topic for the workers.",
         )
 
 

@@ -292,6 +292,6 @@ def _load(path: str) -> tuple[Any, str]:
         missing = error.name or ""
         outside = not (module == missing or module.startswith(f"{missing}."))
         return None, f" ({module} needs the module {missing}, which is not installed)" if outside else ""
-    except (ImportError, AttributeError, ValueError) as error:
-        return None, f" ({error})"
+    except Exception as error:  # a module runs its own code when it is imported, which may raise anything
+        return None, f" ({type(error).__name__}: {error})"
     return found, ""

@@ -168,6 +168,16 @@ class _Validation:
                 "configuration. Please reconfigure it to use a different transaction boundary definition.",
             )
 
+        self._check_offsets_topic()
+
+    def _check_offsets_topic(self) -> None:
+        """Offsets go to the worker's topic. The task would refuse another one, too, but only when it starts."""
+        own, workers = "offsets.storage.topic", self.worker.offset_topic.name
+        given = self.values[own].value
+        if self._good(own) and given not in (None, workers):
+            reason = f"Connectors have no offsets topic of their own here. Leave it out to use the worker's, {workers}."
+            self._say(own, invalid_value(own, given, reason))
+
     def _exactly_once_problems(self) -> list[str]:
         assert issubclass(self.cls, SourceConnector)
         try:
@@ -184,6 +194,14 @@ class _Validation:
     def _check_sink(self) -> None:
         for name, problems in sink_problems(self.config).items():
             self._say(name, *problems)
+        dead_letters = "errors.deadletterqueue.topic.name"
+        if self._good(dead_letters) and (topic := self.values[dead_letters].value):
+            # Refused rather than ignored: with errors.tolerance=all the records would be lost without a trace.
+            reason = (
+                "There is no dead letter queue here. Leave it out; with errors.log.enable=true the log tells what "
+                "errors.tolerance=all skips."
+            )
+            self._say(dead_letters, invalid_value(dead_letters, topic, reason))
         worker_group = self.worker.group_id
         override = "consumer.override.group.id"
         if override in self.config:
