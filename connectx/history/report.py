@@ -23,7 +23,7 @@ _STYLE = """
 body{font:15px/1.5 system-ui,sans-serif;color:var(--f);background:var(--b);max-width:1080px;margin:2rem auto;
 padding:0 1rem}
 h1{font-size:1.5rem;margin:0}h2{font-size:1.1rem;margin:2rem 0 .6rem}p.lead{color:var(--d);margin:.2rem 0 1rem}
-dl{display:grid;grid-template-columns:repeat(auto-fill,minmax(190px,1fr));gap:.6rem 1.2rem;margin:0}
+dl{display:grid;grid-template-columns:repeat(auto-fill,minmax(220px,1fr));gap:.6rem 1.2rem;margin:0}
 dt{color:var(--d);font-size:.8rem;overflow-wrap:anywhere}dd{margin:0;font-variant-numeric:tabular-nums;overflow-wrap:anywhere}
 .verdict{font-size:1.1rem;font-weight:600}.good{color:var(--good)}.bad{color:var(--bad)}
 .wide{overflow-x:auto}table{border-collapse:collapse;min-width:50%;font-variant-numeric:tabular-nums}
