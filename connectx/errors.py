@@ -115,6 +115,18 @@ class DiskFullError(ConnectxError):
         )
 
 
+class FolderNotOwnedError(ConnectxError):
+    """The folder for temporary files of this user was made by another user, or is a link."""
+
+    code = "folder_not_owned"
+
+    def __init__(self, path: object) -> None:
+        super().__init__(
+            f"The temporary folder {path} does not belong to the user who runs this program.",
+            next_step="Remove it, or point TMPDIR at a folder of your own.",
+        )
+
+
 class PortTakenError(ConnectxError):
     """The port that the embedded broker was told to use belongs to another program."""
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from filelock import FileLock
 from platformdirs import user_cache_path
 
-from connectx.errors import DiskFullError
+from connectx.errors import DiskFullError, FolderNotOwnedError
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -54,11 +54,17 @@ class OwnedDir:
     Args:
         kind: what it is for, part of its name.
         parent: where to make it, `connectx-<user id>` in the system's temporary folder (`TMPDIR`) by default.
+
+    Raises:
+        FolderNotOwnedError: the parent belongs to somebody else.
     """
 
     def __init__(self, kind: str, parent: Path | None = None) -> None:
         base = parent or Path(tempfile.gettempdir()) / f"connectx-{os.getuid()}"
         base.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Its name can be guessed: another user may have made it first, and could then put other files under ours.
+        if base.is_symlink() or base.stat().st_uid != os.getuid():
+            raise FolderNotOwnedError(base)
         # One lock around "remove what is dead" and "make and own", so that nobody sees a folder not owned yet.
         with FileLock(base / ".lock"):
             _remove_dead(base)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from connectx.errors import DiskFullError
+from connectx.errors import DiskFullError, FolderNotOwnedError
 from connectx.jvm.cache import OwnedDir, cache_dir, require_free
 
 
@@ -25,6 +25,14 @@ def test_an_owned_folder_goes_with_remove(tmp_path: Path) -> None:
     owned.remove()
     owned.remove()
     assert not owned.path.exists()
+
+
+def test_a_folder_that_somebody_else_put_there_is_not_used(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    with pytest.raises(FolderNotOwnedError, match="TMPDIR"):
+        OwnedDir("kafka", tmp_path / "link")
+    assert list((tmp_path / "real").iterdir()) == []
 
 
 def test_a_folder_of_a_living_owner_stays_when_the_next_is_made(tmp_path: Path) -> None:
