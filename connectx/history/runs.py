@@ -79,13 +79,6 @@ class Run:
         """Its state now, or the one it ended in."""
         return self.segments[-1].state
 
-    def state_at(self, time_ms: int) -> RunState | None:
-        """State at a time; None before its start and from its end on."""
-        for segment in reversed(self.segments):
-            if segment.start_ms <= time_ms:
-                return segment.state if segment.end_ms is None or time_ms < segment.end_ms else None
-        return None
-
     def covers(self, time_ms: int) -> bool:
         """True from its start up to its end, both included."""
         return self.start_ms <= time_ms and (self.end_ms is None or time_ms <= self.end_ms)

@@ -24,7 +24,6 @@ _DIGESTS = {
     "HmacSHA384": "sha384",
     "HmacSHA512": "sha512",
 }
-ALGORITHMS = tuple(_DIGESTS)  # as Java spells them
 
 
 def sign(key: bytes, body: bytes | None, algorithm: str = "HmacSHA256") -> str:

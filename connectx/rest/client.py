@@ -78,10 +78,6 @@ class RestClient:
         """Names of all connectors, sorted."""
         return sorted(self._call("GET", "/connectors"))
 
-    def expanded(self) -> dict[str, dict[str, Any]]:
-        """Status and info of every connector in one call: name to {"status", "info"}."""
-        return _map(self._call("GET", "/connectors?expand=status&expand=info"))
-
     def create(
         self, name: str, config: Config, *, initial_state: str | None = None, timeout_s: float | None = None
     ) -> dict[str, Any]:

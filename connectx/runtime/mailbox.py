@@ -10,19 +10,16 @@ import heapq
 import logging
 import queue
 import threading
-import time
 from collections.abc import Callable
 from typing import Protocol
 
 from connectx.core.messages import SetTimer, Stimulus, TimerFired
+from connectx.history.log import wall_clock
 
 _log = logging.getLogger(__name__)
-_WALL_AT_START_MS = time.time() * 1000 - time.monotonic() * 1000
 
-
-def now_ms() -> int:
-    """Milliseconds since 1970 that never go back: the wall clock at start plus the monotonic clock since."""
-    return int(_WALL_AT_START_MS + time.monotonic() * 1000)
+now_ms = wall_clock()
+"""The one clock of this process, for cores and for the history."""
 
 
 class Handler(Protocol):
@@ -76,11 +73,6 @@ class Mailbox:
     def thaw(self) -> None:
         """Go on handling."""
         self._running.set()
-
-    @property
-    def is_frozen(self) -> bool:
-        """True between `freeze` and `thaw`."""
-        return not self._running.is_set()
 
     def kill(self) -> None:
         """End the loop at once; what is queued is never handled."""

@@ -124,7 +124,6 @@ def test_answers_come_back_as_plain_values(serve: Serve, connect: Callable[..., 
     worker = serve(answers)
     client = connect(worker)
     assert client.connectors() == ["a", "b"]
-    assert client.expanded() == {"f1": {}}
     assert client.create("f1", {"k": "v"}, initial_state="STOPPED") == INFO
     assert worker.core.asked[-2][2]["initial_state"] is TargetState.STOPPED
     assert client.tasks(NAME) == [{"id": {"connector": "f1", "task": 0}, "config": {}}]

@@ -30,7 +30,6 @@ def test_every_client_id_begins_with_the_workers_name_and_ends_with_connects() -
     made = clients()
     assert [
         made.source_task_producer(TASK, {}, True)["client.id"],
-        made.dlq_producer(TASK, {})["client.id"],
         made.sink_consumer(TASK, {})["client.id"],
         made.admin("c", {})["client.id"],
         made.admin()["client.id"],
@@ -43,7 +42,6 @@ def test_every_client_id_begins_with_the_workers_name_and_ends_with_connects() -
         made.sink_consumer(TASK, {"consumer.override.client.id": "mine"})["client.id"],
     ] == [
         "worker-1/connector-producer-c-2",
-        "worker-1/connector-dlq-producer-c-2",
         "worker-1/connector-consumer-c-2",
         "worker-1/connector-adminclient-c",
         "worker-1/g-shared-admin",
