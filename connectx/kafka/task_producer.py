@@ -198,7 +198,7 @@ class TaskProducer:
             raise ProducerError("The producer is closed.", next_step="Restart the task.")
         return self._producer
 
-    def _call(self, what: str, call: Callable[[], None]) -> None:
+    def _call(self, what: str, call: Callable[[], object]) -> None:
         try:
             call()
         except KafkaException as error:
@@ -208,11 +208,15 @@ class TaskProducer:
         """librdkafka refuses single records of a batch when its queue is full, which would change their order."""
         self._checkpoint()
         producer = self._live()
-        producer.poll(0)
+        self._serve(0)
         while len(producer) > room:
             self._checkpoint()
-            producer.poll(0.01)
+            self._serve(0.01)
             self._raise_refusal()
+
+    def _serve(self, timeout_s: float) -> None:
+        """Let librdkafka report; a fatal error comes up here first when an idle producer was fenced."""
+        self._call("send records", lambda: self._live().poll(timeout_s))
 
     def _send_chunk(self, records: Records, start: int, count: int) -> None:
         producer = self._live()

@@ -28,12 +28,20 @@ class Forwarder:
         self._client: httpx.AsyncClient | None = None
 
     async def forward(self, request: Request, body: bytes, worker_url: str) -> Response:
-        """The answer of `worker_url`, unchanged; RestError 409 after two hops, 500 when that worker is away."""
+        """The answer of `worker_url`, unchanged.
+
+        Raises:
+            RestError: 409 after two hops, or when that worker cannot be reached; 500 when it gives no answer.
+        """
         target = httpx.URL(worker_url).copy_with(raw_path=self._path(request))
         headers = {"accept": "application/json", "user-agent": "kafka-connect"}
         headers |= {name: request.headers[name] for name in _PASSED_ON if name in request.headers}
         try:
             answer = await self._connected().request(request.method, target, content=body, headers=headers)
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            # Kafka Connect answers 500. This worker was not reached, so nothing was done and asking again is safe.
+            message = f"{worker_url} has to answer and cannot be reached; the group will replace it if it has ended"
+            raise RestError(message, status=409) from error
         except httpx.HTTPError as error:
             reason = str(error) or type(error).__name__
             message = f"IO Error trying to forward REST request to {worker_url}: {reason}"

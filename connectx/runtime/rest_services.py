@@ -6,13 +6,14 @@ the parts of Kafka Connect's Worker and AbstractHerder that serve GET, PATCH and
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from connectx.connectors.plugins import Plugins, class_name
 from connectx.connectors.validation import validate_connector
 from connectx.errors import ConfigError, ConnectxError, RestError
-from connectx.kafka.admin import delete_group_offsets
+from connectx.kafka.admin import delete_group_offsets, describe_group
 from connectx.kafka.admin_client import Admin
 from connectx.kafka.clients import ClientConfigs
 from connectx.kafka.internal_topics import InternalTopics
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 _VERSION = "4.3.0"
 """Version of Kafka Connect whose REST API this is; clients decide by it what they may ask."""
+
+_LEAVE_S = 5.0
+_LOOK_S = 0.1
 
 
 class RestServices:
@@ -119,10 +123,11 @@ class RestServices:
             pairs = [(dict(entry["partition"]), entry["offset"]) for entry in offsets]
             write_source_offsets(self._clients, self._config, connector, config, pairs)
         else:
-            group = self._sink_group(connector, config)
+            group = self._group_without_members(connector, config)
             wanted = {_kafka_partition(entry): _kafka_offset(entry) for entry in offsets}
             kept = {where: offset for where, offset in wanted.items() if offset is not None}
-            self._admin.alter_group_offsets(group, kept)
+            if kept:
+                self._admin.alter_group_offsets(group, kept)
             dropped = [where for where in wanted if where not in kept]
             if dropped:
                 delete_group_offsets(self._clients, group, dropped)
@@ -135,8 +140,25 @@ class RestServices:
             pairs = [(partition, None) for partition, _ in known]
             write_source_offsets(self._clients, self._config, connector, config, pairs)
         else:
-            self._admin.delete_group(self._sink_group(connector, config))
+            self._admin.delete_group(self._group_without_members(connector, config))
         return f"The offsets for connector {connector} have been reset successfully"
+
+    def _group_without_members(self, connector: str, config: Mapping[str, str | None]) -> str:
+        """A sink's group, once its tasks have left it: a stopped connector is STOPPED a moment before they have."""
+        group = self._sink_group(connector, config)
+        limit_s = self._config.task_shutdown_graceful_timeout_ms / 1000 + _LEAVE_S
+        deadline_s = time.monotonic() + limit_s
+        while members := describe_group(self._clients, group).members:
+            if time.monotonic() >= deadline_s:
+                raise RestError(
+                    f"The offsets of connector {connector} cannot be changed: its consumer group {group} still has "
+                    f"{len(members)} member(s) after {limit_s:g} s.",
+                    status=500,
+                    next_step="Try again when its tasks have ended (a killed one leaves after its session timeout), or "
+                    "find out who else uses the group.",
+                )
+            time.sleep(_LOOK_S)
+        return group
 
     def _sink_group(self, connector: str, config: Mapping[str, str | None]) -> str:
         return str(self._clients.sink_consumer(TaskId(connector, 0), config)["group.id"])

@@ -242,8 +242,8 @@ class Worker:
     def _fail(self, error: BaseException) -> None:
         """It cannot start, or its core broke an invariant: nothing that it decides can be trusted any more."""
         cause = str(error) or type(error).__name__
+        self.error = self.error or cause
         if self._end_at_once(WorkerState.FAILED, cause):
-            self.error = cause
             self._given.record(Transition(EventKind.WORKER_FAILED, cause=cause, data={"error": cause}), self.name)
 
     def _end_at_once(self, state: WorkerState, reason: str) -> bool:

@@ -1,0 +1,252 @@
+"""Workers are killed, stopped, paused and stalled while data flows; whoever reads the topic never notices."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import connectx as cx
+from connectx.errors import WorkerStoppedError
+from connectx.model.events import EventKind
+
+from .conftest import QUICK, WAIT_S, Lines, events, owner_of, until
+
+if TYPE_CHECKING:
+    from connectx.spark.sessions import SparkProvider
+
+MakeLines = Callable[..., Lines]
+
+SLOW_COMMITS = {"transaction_boundary": "interval", "transaction_boundary_interval_ms": "3600000"}
+"""Records are sent at once, and their transaction stays open until the task stops."""
+
+
+@pytest.fixture(scope="module")
+def group(spark_provider: SparkProvider) -> Iterator[cx.Cluster]:
+    """Three workers to break."""
+    with cx.Cluster(workers=3, config=QUICK) as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def three_workers(group: cx.Cluster) -> None:
+    """Before each test, three workers that run and agree, and nothing left to do."""
+    for worker in group.workers:
+        if worker.state in ("paused", "stalled"):
+            worker.resume()
+    for connector in group.connectors:
+        connector.delete()
+    for _ in range(3 - len([worker for worker in group.workers if worker.state == "running"])):
+        group.add_worker(WAIT_S)
+    group.wait_stable(WAIT_S)
+
+
+def ended_with_fence(cluster: cx.Cluster, worker: str, task: str, since: int) -> bool:
+    """True when a task's instance on a worker was fenced, and its thread has ended."""
+    connector, _, number = task.rpartition("-")
+    wanted = {"worker": worker, "connector": connector, "task": int(number)}
+    fenced = events(cluster, EventKind.PRODUCER_FENCED, since, **wanted)
+    return bool(fenced and events(cluster, EventKind.TASK_ENDED, since, **wanted))
+
+
+def test_a_newcomer_takes_its_share(group: cx.Cluster, make_lines: MakeLines) -> None:
+    flows = [make_lines(group) for _ in range(4)]
+    for lines in flows:
+        lines.start()
+        lines.append(20)
+    newcomer = group.add_worker(WAIT_S)
+    assert newcomer.state == "running"
+    until(lambda: newcomer.tasks or newcomer.connectors, "work of the newcomer")
+    group.wait_stable(WAIT_S)
+    for lines in flows:
+        lines.append(20)
+    for lines in flows:
+        lines.check_exactly_once()
+    loads = [len(w.tasks) + len(w.connectors) for w in group.workers if w.state == "running"]
+    until(lambda: max(loads) - min(loads) <= 2, "an even load", 1.0)
+    assert newcomer.stop()
+
+
+def test_a_stopped_worker_hands_over_without_a_duplicate(
+    group: cx.Cluster, make_lines: MakeLines, tmp_path: Path
+) -> None:
+    lines, out = make_lines(group, partitions=2), tmp_path / "out.txt"
+    lines.start()
+    sink = {"connector.class": "FileStreamSink", "file": str(out), "topics": lines.topic}
+    group.create(f"{lines.name}-out", sink).wait("RUNNING", WAIT_S)
+    lines.append(100)
+    until(lambda: out.exists() and len(out.read_text().splitlines()) == 100, "100 lines")
+    since = group.events.last_seq
+    for task in (lines.task, f"{lines.name}-out-0"):
+        owner = owner_of(group, task)
+        assert group.stop(owner.name), "nothing is left behind"
+        assert owner.state == "stopped"
+        assert owner.tasks == owner.connectors == []
+        lines.append(100)
+        lines.wait_committed()
+    until(lambda: len(out.read_text().splitlines()) >= 300, "300 lines")
+    lines.check_exactly_once()
+    assert sorted(out.read_text().splitlines(), key=lambda line: int(line.split()[1])) == lines.expected
+    assert not events(group, EventKind.PRODUCER_FENCED, since)
+    assert not events(group, EventKind.MEMBER_LOST, since)
+
+
+@pytest.mark.parametrize("role", ["source", "leader"])
+def test_a_killed_worker_loses_and_repeats_nothing(group: cx.Cluster, make_lines: MakeLines, role: str) -> None:
+    flows = [make_lines(group, partitions=2) for _ in range(3)]
+    for lines in flows:
+        lines.start()
+        lines.append(500)
+    flows[0].wait_committed()
+    leader = group.leader
+    assert leader is not None
+    victim = leader if role == "leader" else flows[0].owner()
+    since = group.events.last_seq
+    group.kill(victim.name)
+    for lines in flows:
+        lines.append(500)
+    for lines in flows:
+        lines.check_exactly_once()
+    assert victim.state == "killed"
+    assert victim.tasks == []
+    assert flows[0].owner().name != victim.name
+    until(lambda: group.leader is not None and group.leader.name != victim.name, "another leader")
+    for lines in flows:
+        lines.append(1)
+        lines.check_exactly_once()
+    until(lambda: not victim.facts, "the ends of its tasks")
+    for event in events(group, EventKind.FAULT_INJECTED, since, worker=victim.name):
+        for task in event.data["tasks"]:
+            assert events(group, EventKind.TASK_ENDED, since, worker=victim.name, connector=task.rpartition("-")[0])
+
+
+def test_a_killed_sink_worker_loses_nothing(group: cx.Cluster, make_lines: MakeLines, tmp_path: Path) -> None:
+    lines, out = make_lines(group, partitions=4), tmp_path / "out.txt"
+    lines.start()
+    sink = {"connector.class": "FileStreamSink", "file": str(out), "topics": lines.topic, "tasks.max": "2"}
+    group.create(f"{lines.name}-out", sink).wait("RUNNING", WAIT_S)
+    lines.append(1000)
+    until(lambda: out.exists() and len(set(out.read_text().splitlines())) == 1000, "1000 lines")
+    group.kill(owner_of(group, f"{lines.name}-out-1").name)
+    lines.append(1000)
+    until(lambda: set(out.read_text().splitlines()) == set(lines.expected), "2000 lines")
+    lines.check_exactly_once()
+
+
+def test_a_worker_killed_in_the_middle_of_a_transaction_leaves_nothing_of_it(
+    group: cx.Cluster, make_lines: MakeLines
+) -> None:
+    lines = make_lines(group, partitions=2)
+    connector = lines.start(**SLOW_COMMITS)
+    lines.append(50)
+    lines.wait_written(50)
+    assert lines.committed.values() == []
+    victim = lines.owner()
+    group.kill(victim.name)
+    lines.append(50)
+    lines.wait_written(150)  # 50 of them belong to the transaction that was aborted
+    assert lines.owner().name != victim.name
+    assert lines.committed.values() == []
+    connector.config.update({"transaction.boundary": "poll"})
+    lines.check_exactly_once()
+    assert len(lines.written.values()) == 150, "the first transaction was really written, and aborted"
+
+
+def test_a_paused_worker_wakes_up_as_a_zombie_that_is_fenced(group: cx.Cluster, make_lines: MakeLines) -> None:
+    lines = make_lines(group, partitions=2)
+    lines.start(**SLOW_COMMITS)
+    lines.append(50)
+    lines.wait_written(50)
+    zombie = lines.owner()
+    since = group.events.last_seq
+    zombie.pause()
+    assert zombie.state == "paused"
+    successor = lines.owner()
+    assert successor.name != zombie.name
+    lines.append(50)
+    lines.wait_written(150)
+    zombie.resume()
+    assert zombie.state == "running"
+    until(lambda: ended_with_fence(group, zombie.name, lines.task, since), "the zombie's fencing and end")
+    group.wait_stable(WAIT_S)
+    group[lines.name].config.update({"transaction.boundary": "poll"})
+    lines.append(50)
+    lines.check_exactly_once()
+    epochs = {
+        worker: {e.producer_epoch for e in events(group, EventKind.TRANSACTION_COMMITTED, since, worker=worker)}
+        for worker in (zombie.name, lines.owner().name)
+    }
+    assert None not in epochs[lines.owner().name]
+
+
+def test_a_stalled_worker_goes_on_producing_until_it_is_fenced(group: cx.Cluster, make_lines: MakeLines) -> None:
+    lines = make_lines(group, partitions=2)
+    lines.start()
+    lines.append(50)
+    lines.wait_committed()
+    zombie = lines.owner()
+    since = group.events.last_seq
+    zombie.stall()
+    assert zombie.state == "stalled"
+    lines.append(50)
+    until(
+        lambda: events(group, EventKind.TRANSACTION_COMMITTED, since, worker=zombie.name, connector=lines.name),
+        "a commit of the stalled worker",
+    )
+    successor = lines.owner()
+    assert successor.name != zombie.name
+    lines.append(50)
+    until(lambda: ended_with_fence(group, zombie.name, lines.task, since), "the zombie's fencing and end")
+    lines.append(50)
+    lines.check_exactly_once()
+    zombie.resume()
+    group.wait_stable(WAIT_S)
+    lines.append(50)
+    lines.check_exactly_once()
+    epochs = [e.producer_epoch for e in events(group, EventKind.TRANSACTION_COMMITTED, since, connector=lines.name)]
+    assert epochs == sorted(epochs, key=lambda epoch: epoch or 0), "no older epoch commits after a newer one"
+
+
+def test_a_worker_that_comes_back_before_it_is_missed_keeps_its_work(group: cx.Cluster, make_lines: MakeLines) -> None:
+    lines = make_lines(group)
+    lines.start()
+    lines.append(20)
+    lines.wait_committed()
+    owner, generation, since = lines.owner(), group.generation, group.events.last_seq
+    owner.pause()
+    owner.resume()
+    lines.append(20)
+    lines.check_exactly_once()
+    assert lines.owner().name == owner.name
+    assert group.generation == generation
+    assert not events(group, EventKind.PRODUCER_FENCED, since)
+
+
+def test_faults_of_a_worker_that_has_ended_are_refused_and_ends_are_final(group: cx.Cluster) -> None:
+    worker = group.workers[-1] if group.workers[-1].state == "running" else group.add_worker(WAIT_S)
+    worker.kill()
+    worker.kill()
+    assert worker.stop()
+    for verb in (worker.pause, worker.stall, worker.resume):
+        with pytest.raises(WorkerStoppedError, match=worker.name):
+            verb()
+    assert worker.state == "killed"
+    assert worker.view == {}
+    faults = events(group, EventKind.FAULT_INJECTED, worker=worker.name)
+    assert [event.data["fault"] for event in faults][-1] == "kill"
+
+
+def test_what_was_asked_of_a_worker_that_is_killed_meanwhile_is_answered_by_another(
+    group: cx.Cluster, make_lines: MakeLines
+) -> None:
+    lines = make_lines(group)
+    lines.start()
+    first = next(worker for worker in group.workers if worker.state == "running")
+    first.kill()
+    assert json.loads(json.dumps(group.status(lines.name)))["name"] == lines.name
+    group[lines.name].restart(include_tasks=True)
+    lines.append(10)
+    lines.check_exactly_once()
