@@ -1,1 +1,1 @@
-"""Converters, transforms and predicates as column expressions."""
+"""Converters: whole batches between Kafka's bytes and Arrow, in the worker or by Spark."""

@@ -29,6 +29,13 @@ def test_every_path_that_a_page_names_exists(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_test_that_a_page_names_exists(page: Path) -> None:
+    named = set(re.findall(r"`(test_\w+)`", page.read_text(encoding="utf-8")))
+    texts = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+    assert {name for name in named if f"def {name}(" not in texts} == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_every_make_command_that_a_page_names_exists(page: Path) -> None:
     named = set(re.findall(r"\bmake (\w+)\b *(?:#|`)", page.read_text(encoding="utf-8")))
     targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
