@@ -28,6 +28,7 @@ from connectx.core.messages import (
     TaskReconfigurationRequested,
 )
 from connectx.model.states import State, TargetState
+from connectx.model.status_records import Status
 
 _STOP_MS = 5_000
 _RETRY_MS = 250
@@ -56,6 +57,8 @@ class ConnectorLife:
     """Why it was started, moved or stopped last."""
     state: TargetState | None = None
     version: str | None = None
+    reported: Status | None = None
+    """What was last said of it in the status topic."""
     again: StartAgain | None = None
     """Set while stopping when it shall start again."""
     request_id: int | None = None
@@ -119,6 +122,12 @@ class Connectors:
         if life.phase is ConnectorPhase.ACTIVE or stops_failed:
             self._ask(life, target_state)
 
+    def remind(self, connector: str) -> None:
+        """Say again how it is, if it is here and the status topic says something else."""
+        life = self.lives.get(connector)
+        if life is not None and life.reported is not None and life.phase is not ConnectorPhase.STOPPING:
+            self.context.remind(connector, life.reported)
+
     def running(self) -> tuple[str, ...]:
         """Connectors that occupy a place here, sorted."""
         return tuple(sorted(self.lives))
@@ -154,8 +163,7 @@ class Connectors:
         life = self._life(stimulus.connector, stimulus.instance)
         if life is None or life.phase in (ConnectorPhase.STOPPING, ConnectorPhase.FAILED):
             return
-        life.phase = ConnectorPhase.FAILED
-        self.context.report_connector(life.connector, State.FAILED, trace=stimulus.trace, version=life.version)
+        self._failed(life, stimulus.trace)
 
     def on_stopped(self, stimulus: ConnectorStopped) -> None:
         """The instance ended in time."""
@@ -184,8 +192,7 @@ class Connectors:
         task_configs = config.raw_task_configs(life.connector, stimulus.task_configs)
         if stimulus.error is not None:
             # Kafka Connect logs it and asks again: a connector that looks RUNNING and never gets its tasks.
-            life.phase = ConnectorPhase.FAILED
-            self.context.report_connector(life.connector, State.FAILED, trace=stimulus.error, version=life.version)
+            self._failed(life, stimulus.error)
         elif config.task_configs_changed(life.connector, task_configs):
             self._publish(life, task_configs)
 
@@ -241,10 +248,16 @@ class Connectors:
 
     def _reached(self, life: ConnectorLife, state: TargetState) -> None:
         life.state = state
-        self.context.report_connector(life.connector, _REPORTED[state], version=life.version, cause=life.cause)
+        life.reported = self.context.report_connector(
+            life.connector, _REPORTED[state], version=life.version, cause=life.cause
+        )
         self._ask(life, self.context.target_state(life.connector))
         if life.asked is TargetState.STARTED:
             self._generate(life)
+
+    def _failed(self, life: ConnectorLife, trace: str) -> None:
+        life.phase = ConnectorPhase.FAILED
+        life.reported = self.context.report_connector(life.connector, State.FAILED, trace=trace, version=life.version)
 
     def _generate(self, life: ConnectorLife) -> None:
         config = self.context.config.connector_config(life.connector)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 from urllib.parse import urlsplit
@@ -182,12 +182,12 @@ class Context:
 
     def report_connector(
         self, connector: str, state: State, *, trace: str | None = None, version: str | None = None, cause: str = ""
-    ) -> None:
+    ) -> Status:
         """A connector reached a state: history and status topic (Kafka Connect: ConnectorStatus.Listener)."""
         self.record(EventKind.CONNECTOR_STATE, connector, cause=cause, state=state.value, trace=trace)
         status = Status(state, self.settings.worker_id, self.group.generation, trace, version)
-        if self._may_write(connector, status):
-            self.emit(WriteStatus(ConnectorStatusRecord(connector, status)))
+        self._write_status(connector, status)
+        return status
 
     def report_task(
         self,
@@ -198,24 +198,40 @@ class Context:
         trace: str | None = None,
         version: str | None = None,
         cause: str = "",
-    ) -> None:
+    ) -> Status:
         """A task reached a state: history and status topic (Kafka Connect: TaskStatus.Listener)."""
         self.record(
             EventKind.TASK_STATE, task.connector, task.task, cause, state=state.value, trace=trace, instance=instance
         )
         status = Status(state, self.settings.worker_id, self.group.generation, trace, version)
-        if self._may_write(task, status):
-            self.emit(WriteStatus(TaskStatusRecord(task, status)))
+        self._write_status(task, status)
+        return status
 
-    def _may_write(self, subject: str | TaskId, new: Status) -> bool:
-        """UNASSIGNED and FAILED are "safe" writes: they never hide what a later generation said elsewhere.
+    def remind(self, subject: str | TaskId, reported: Status) -> None:
+        """Write a status again if the status topic shows something else from an earlier generation.
 
-        Nothing is written of what the config topic no longer holds: the farewell of deleted work would come after the
-        leader's tombstone, and stay for ever. (Kafka Connect writes it, and cleans up in the next rebalance.)
+        A zombie may have written after this worker. Kafka Connect drops that for tasks when reading (KAFKA-12525).
         """
         if isinstance(subject, TaskId):
-            exists = subject in self.config.tasks(subject.connector)
+            shown = self.status.task_status(subject)
         else:
-            exists = self.config.contains(subject)
-        is_safe = new.state in (State.UNASSIGNED, State.FAILED)
-        return exists and (not is_safe or self.status.may_write_safely(subject, new))
+            shown = self.status.connector_status(subject)
+        is_right = shown is not None and (shown.state, shown.worker_id) == (reported.state, reported.worker_id)
+        if not is_right and (shown is None or shown.generation < self.group.generation):
+            self._write_status(subject, replace(reported, generation=self.group.generation))
+
+    def _write_status(self, subject: str | TaskId, status: Status) -> None:
+        """Write a status that may be written.
+
+        UNASSIGNED and FAILED are "safe" writes: they never hide what a later generation said elsewhere. Nothing is
+        written of what the config topic no longer holds: the farewell of deleted work would come after the leader's
+        tombstone, and stay for ever. (Kafka Connect writes it, and cleans up in the next rebalance.)
+        """
+        is_safe = status.state in (State.UNASSIGNED, State.FAILED)
+        if is_safe and not self.status.may_write_safely(subject, status):
+            return
+        if isinstance(subject, TaskId):
+            if subject in self.config.tasks(subject.connector):
+                self.emit(WriteStatus(TaskStatusRecord(subject, status)))
+        elif self.config.contains(subject):
+            self.emit(WriteStatus(ConnectorStatusRecord(subject, status)))

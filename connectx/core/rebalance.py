@@ -28,6 +28,7 @@ from connectx.model.events import EventKind
 from connectx.model.group import Assignment, MemberMetadata, ProtocolVersion, WorkSet
 
 _READ_RETRIES = 5
+_MISMATCH_MS = 100
 
 Output = GroupEffect | SetTimer | Signal
 
@@ -235,7 +236,7 @@ class Rebalance:
 
     def _forget_read(self) -> None:
         self.read_request = None
-        self.context.timers.cancel("config-read-retry")
+        self.context.timers.cancel("config-read-retry", "mismatch")
 
     def _read_failed(self, error: str) -> None:
         """Leave the group, so that others may have the work, and read again and again before joining.
@@ -261,18 +262,44 @@ class Rebalance:
 
     def _after_read(self) -> None:
         assert self.assignment is not None, "an assignment is being carried out"
-        if self.assignment.error != 0 or self.context.config.offset != self.assignment.config_offset:
+        config, group = self.context.config, self.context.group
+        if self.assignment.error != 0 and not group.is_leader:
+            # The leader is behind and reads. Kafka Connect joins at once and gets the same answer, again and again.
+            self.context.set_timer("mismatch", _MISMATCH_MS)
+        elif self.assignment.error != 0 or config.offset != self.assignment.config_offset:
             self.phase = RebalancePhase.JOINING
             self.request_rejoin("the config topic has moved on since the assignment")
-            return
+        else:
+            self._start_work()
+            if self.assignment.revoked:
+                self.request_rejoin("revoked work has stopped and can be assigned anew")
+
+    def on_mismatch_timer(self) -> None:
+        """Ask the leader for another assignment, unless there is one."""
+        if self.phase is RebalancePhase.SYNCING:
+            self.request_rejoin("the leader was behind the config topic")
+
+    def _start_work(self) -> None:
+        group = self.context.group
         self.phase = RebalancePhase.SETTLED
-        self.context.group.settled = True
-        for connector in self.context.group.work.connectors:
+        group.settled = True
+        self._drop_ghosts()
+        for connector in group.work.connectors:
             self.connectors.start(connector, "it was assigned to this worker")
-        for task in self.context.group.work.tasks:
+            self.connectors.remind(connector)
+        for task in group.work.tasks:
             self.tasks.start(task, "it was assigned to this worker")
-        if self.assignment.revoked:
-            self.request_rejoin("revoked work has stopped and can be assigned anew")
+            self.tasks.remind(task)
+
+    def _drop_ghosts(self) -> None:
+        """End work that was deleted and that no leader remembers to revoke; Kafka Connect keeps it for some rounds."""
+        config, group = self.context.config, self.context.group
+        ghosts = WorkSet(
+            tuple(connector for connector in group.work.connectors if not config.contains(connector)),
+            tuple(task for task in group.work.tasks if task not in config.tasks(task.connector)),
+        )
+        self._stop(ghosts, "it was deleted")
+        group.assignment = group.work.minus(ghosts)
 
     # -------------------------------------------------------------------------------------------------- stopping
 

@@ -32,6 +32,7 @@ from connectx.core.messages import (
 from connectx.model.events import EventKind
 from connectx.model.ids import TaskId
 from connectx.model.states import State, TargetState
+from connectx.model.status_records import Status
 
 _FENCE_RETRY_MS = 250
 _FENCE_RETRY_MAX_MS = 5_000
@@ -66,6 +67,8 @@ class TaskLife:
     request_id: int | None = None
     attempts: int = 0
     version: str | None = None
+    reported: Status | None = None
+    """What was last said of it in the status topic."""
     again: StartAgain | None = None
     """Set while stopping when the task shall start again."""
 
@@ -115,6 +118,12 @@ class Tasks:
             if life.target_state is not target_state and not over:
                 life.target_state = target_state
                 self.context.emit(SetTaskTargetState(life.task, life.instance, target_state))
+
+    def remind(self, task: TaskId) -> None:
+        """Say again how it is, if it is here and the status topic says something else."""
+        life = self.lives.get(task)
+        if life is not None and life.reported is not None and life.phase is not TaskPhase.STOPPING:
+            self.context.remind(task, life.reported)
 
     def running(self) -> tuple[TaskId, ...]:
         """Tasks that occupy a place here, failed and stopping ones included, sorted."""
@@ -201,7 +210,7 @@ class Tasks:
             return
         life.phase = TaskPhase.ACTIVE
         state = State.PAUSED if stimulus.paused else State.RUNNING
-        self.context.report_task(life.task, life.instance, state, version=life.version)
+        life.reported = self.context.report_task(life.task, life.instance, state, version=life.version)
 
     def on_failed(self, stimulus: TaskFailed) -> None:
         """The runner failed and has ended."""
@@ -322,7 +331,9 @@ class Tasks:
         self._report_failure(life, trace)
 
     def _report_failure(self, life: TaskLife, trace: str) -> None:
-        self.context.report_task(life.task, life.instance, State.FAILED, trace=trace, version=life.version)
+        life.reported = self.context.report_task(
+            life.task, life.instance, State.FAILED, trace=trace, version=life.version
+        )
 
     def _forget(self, life: TaskLife) -> None:
         del self.lives[life.task]

@@ -69,7 +69,7 @@ from connectx.core.rebalance import Rebalance
 from connectx.core.request_handler import RequestHandler
 from connectx.core.tasks import Tasks
 from connectx.model.events import EventKind
-from connectx.model.status_records import TopicStatusRecord
+from connectx.model.status_records import ConnectorStatusRecord, StatusRecord, TaskStatusRecord, TopicStatusRecord
 
 
 class WorkerCore:
@@ -104,7 +104,7 @@ class WorkerCore:
             case ConfigRecordRead():
                 self._on_config_record(stimulus)
             case StatusRecordRead():
-                self.context.status.apply(stimulus.record)
+                self._on_status_record(stimulus.record)
             case ConfigReadToEnd():
                 self._on_config_read(stimulus)
             case TimerFired():
@@ -213,6 +213,8 @@ class WorkerCore:
         match key:
             case "rebalance-delay":
                 self.rebalance.on_delay_over()
+            case "mismatch":
+                self.rebalance.on_mismatch_timer()
             case "config-read-retry":
                 self.rebalance.on_read_retry()
             case "task-stop":
@@ -299,6 +301,13 @@ class WorkerCore:
             self.tasks.on_fenced(outcome.waiter, outcome.error, retriable=outcome.status in (409, 503))
         else:
             self.requests.on_fenced(outcome, outcome.waiter)
+
+    def _on_status_record(self, record: StatusRecord) -> None:
+        self.context.status.apply(record)
+        if isinstance(record, TaskStatusRecord):
+            self.tasks.remind(record.task)
+        elif isinstance(record, ConnectorStatusRecord):
+            self.connectors.remind(record.connector)
 
     def _on_topic_used(self, stimulus: TopicUsed) -> None:
         """Remember a topic once (KIP-558); not for a task that is gone, whose connector may be deleted."""

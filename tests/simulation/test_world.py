@@ -13,16 +13,8 @@ SOURCE = {"connector.class": "Source", "tasks.max": "2"}
 
 
 def _create(world: World, name: str = "c", **config: str) -> None:
-    reply = world.leader.ask(Verb.CREATE, name, config={**SOURCE, "name": name, **config})
+    reply = world.ask(Verb.CREATE, name, config={**SOURCE, "name": name, **config})
     assert reply.status == 201, (reply, world.story())
-
-
-def _owners(world: World) -> dict[TaskId, list[str]]:
-    owners: dict[TaskId, list[str]] = {}
-    for worker in world.workers.values():
-        for task in worker.running:
-            owners.setdefault(task, []).append(worker.name)
-    return owners
 
 
 def test_three_workers_agree_on_one_leader_and_generation() -> None:
@@ -36,7 +28,7 @@ def test_a_created_connector_runs_each_task_once() -> None:
     world.settle()
     _create(world)
     world.settle()
-    assert {task: len(owners) for task, owners in _owners(world).items()} == {TaskId("c", 0): 1, TaskId("c", 1): 1}
+    assert {task: len(owners) for task, owners in world.owners().items()} == {TaskId("c", 0): 1, TaskId("c", 1): 1}
 
 
 def test_a_task_count_record_follows_the_latest_task_configs_before_a_source_task_begins() -> None:
@@ -44,7 +36,7 @@ def test_a_task_count_record_follows_the_latest_task_configs_before_a_source_tas
     world.settle()
     _create(world)
     world.settle()
-    kinds = [type(record) for record in world.config_log]
+    kinds = [type(record) for _, record in world.broker.config_log]
     assert kinds.index(TaskCountRecord) > kinds.index(TaskCommitRecord)
 
 
@@ -53,10 +45,10 @@ def test_a_reduced_task_count_fences_all_older_producers() -> None:
     world.settle()
     _create(world)
     world.settle()
-    assert world.leader.ask(Verb.PUT_CONFIG, "c", config={**SOURCE, "name": "c", "tasks.max": "1"}).status == 200
-    world.run_until(lambda: len(world.fenced) == 1 and world.is_settled())
+    assert world.ask(Verb.PUT_CONFIG, "c", config={**SOURCE, "name": "c", "tasks.max": "1"}).status == 200
+    world.run_until(lambda: len(world.fenced) == 1 and world.unsettled() is None)
     assert world.fenced == [("g-c-0", "g-c-1")]
-    assert sorted(_owners(world)) == [TaskId("c", 0)]
+    assert sorted(world.owners()) == [TaskId("c", 0)]
 
 
 def test_work_of_a_killed_worker_moves_after_the_delay() -> None:
@@ -69,7 +61,7 @@ def test_work_of_a_killed_worker_moves_after_the_delay() -> None:
     killed_ms = world.now_ms
     world.run_until(lambda: victim.core.context.group.generation < world.leader.core.context.group.generation)
     world.settle()
-    assert {task: len(owners) for task, owners in _owners(world).items()} == {TaskId("c", n): 1 for n in range(3)}
+    assert {task: len(owners) for task, owners in world.owners().items()} == {TaskId("c", n): 1 for n in range(3)}
     assert world.now_ms - killed_ms >= 3_000
 
 
@@ -81,7 +73,7 @@ def test_a_killed_leader_is_replaced_and_its_successor_claims_the_config_topic()
     world.kill(world.leader.name)
     world.run_until(lambda: any(w.core.context.group.is_leader for w in world.workers.values() if w.alive))
     world.settle()
-    assert world.leader.ask(Verb.PUT_CONFIG, "c", config={**SOURCE, "name": "c", "x": "1"}).status == 200
+    assert world.ask(Verb.PUT_CONFIG, "c", config={**SOURCE, "name": "c", "x": "1"}).status == 200
 
 
 def test_a_newcomer_takes_its_share() -> None:
@@ -90,7 +82,7 @@ def test_a_newcomer_takes_its_share() -> None:
     _create(world, **{"tasks.max": "6"})
     world.settle()
     newcomer = world.add_worker()
-    world.run_until(lambda: len(newcomer.running) == 2 and world.is_settled())
+    world.run_until(lambda: len(newcomer.running) == 2 and world.unsettled() is None)
     assert sorted(len(w.running) for w in world.workers.values()) == [2, 2, 2]
 
 
@@ -111,14 +103,14 @@ def test_pause_resume_stop_and_delete() -> None:
     world.settle()
     _create(world)
     world.settle()
-    assert world.leader.ask(Verb.PAUSE, "c").status == 202
+    assert world.ask(Verb.PAUSE, "c").status == 202
     world.run_until(lambda: _states(world) == {"PAUSED"})
-    assert world.leader.ask(Verb.RESUME, "c").status == 202
+    assert world.ask(Verb.RESUME, "c").status == 202
     world.run_until(lambda: _states(world) == {"RUNNING"})
-    assert world.leader.ask(Verb.STOP, "c").status == 204
-    world.run_until(lambda: _states(world) == {"STOPPED"} and world.is_settled())
-    assert world.leader.ask(Verb.DELETE, "c").status == 204
-    world.run_until(lambda: world.leader.core.context.config.connectors() == () and world.is_settled())
+    assert world.ask(Verb.STOP, "c").status == 204
+    world.run_until(lambda: _states(world) == {"STOPPED"} and world.unsettled() is None)
+    assert world.ask(Verb.DELETE, "c").status == 204
+    world.run_until(lambda: world.leader.core.context.config.connectors() == () and world.unsettled() is None)
     world.run_until(lambda: world.leader.core.context.status.connector_status("c") is None)
 
 
@@ -128,7 +120,7 @@ def test_restart_with_tasks_restarts_everything_once() -> None:
     _create(world)
     world.settle()
     before = {task: w.running[task] for w in world.workers.values() for task in w.running}
-    reply = world.leader.ask(Verb.RESTART_CONNECTOR, "c", include_tasks=True, only_failed=False)
+    reply = world.ask(Verb.RESTART_CONNECTOR, "c", include_tasks=True, only_failed=False)
     assert reply.status == 202
     world.run_for(1_000)
     after = {task: w.running[task] for w in world.workers.values() for task in w.running}
@@ -138,12 +130,10 @@ def test_restart_with_tasks_restarts_everything_once() -> None:
 
 def test_without_exactly_once_no_fencing_round_takes_place() -> None:
     world = World(2, exactly_once=ExactlyOnceSupport.DISABLED)
-    world.leader_epoch = 0
-    world.claims = {f"worker-{n}": 0 for n in range(1, 5)}
     world.settle()
     _create(world)
     world.settle()
-    assert not any(isinstance(record, TaskCountRecord) for record in world.config_log)
+    assert not any(isinstance(record, TaskCountRecord) for _, record in world.broker.config_log)
 
 
 def test_the_same_world_gives_the_same_history() -> None:
@@ -166,13 +156,13 @@ def test_a_paused_worker_that_wakes_as_a_zombie_gives_its_tasks_up() -> None:
     zombie.frozen = True
     others = [w for w in world.workers.values() if w is not zombie]
     world.run_until(lambda: sum(len(w.running) for w in others) == 3)
-    zombie.frozen = False
-    world.run_until(lambda: len(_owners(world)) == 3 and all(len(o) == 1 for o in _owners(world).values()))
+    zombie.wake()
+    world.run_until(lambda: len(world.owners()) == 3 and all(len(o) == 1 for o in world.owners().values()))
     world.settle()
     assert any(t.kind is EventKind.MEMBER_LOST for t in zombie.history)
 
 
 def _states(world: World) -> set[str]:
-    body = world.leader.ask(Verb.CONNECTOR_STATUS, "c").body
+    body = world.ask(Verb.CONNECTOR_STATUS, "c").body
     states = {body["connector"]["state"]} | {task["state"] for task in body["tasks"]}
     return states if states != {"STOPPED", "UNASSIGNED"} else {"UNASSIGNED"}

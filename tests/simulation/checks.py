@@ -1,0 +1,108 @@
+"""What must always hold (numbers as in ARCHITECTURE.md), looked at while a simulated cluster runs.
+
+Every check speaks of facts in the world: the config topic, producers, what runs where. A broken one stops the run.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from connectx.core.connectors import ConnectorPhase
+from connectx.core.messages import (
+    ConfigReadToEnd,
+    ConfigRecordsWritten,
+    ConfigWritesClaimed,
+    FenceRequestAnswered,
+    PrepareTask,
+    ProducersFenced,
+    SendSyncGroup,
+    SessionKeyCreated,
+    TaskConfigsSent,
+    TaskPrepared,
+    TaskProducerReady,
+    TaskStopped,
+)
+from connectx.core.tasks import TaskPhase
+from connectx.model.group import WorkSet
+
+if TYPE_CHECKING:
+    from tests.simulation.broker import Coordinator
+    from tests.simulation.sim_worker import SimTask, SimWorker
+    from tests.simulation.world import World
+
+ONCE = (
+    ConfigReadToEnd,
+    ConfigRecordsWritten,
+    ConfigWritesClaimed,
+    FenceRequestAnswered,
+    ProducersFenced,
+    SessionKeyCreated,
+    TaskConfigsSent,
+    TaskPrepared,
+    TaskProducerReady,
+    TaskStopped,
+)
+"""Answers that count once: whatever comes again later is of the past."""
+
+
+@dataclass
+class Checks:
+    """Invariants 1, 4, 5 and 6, and two of the core's own."""
+
+    world: World
+    leaders: dict[int, str] = field(default_factory=dict)
+
+    def on_assignments(self, sync: SendSyncGroup, coordinator: Coordinator) -> None:
+        """5: an assignment names nothing twice, and nothing that another member goes on running."""
+        if (coordinator.state, coordinator.leader) != ("COMPLETING", sync.member_id):
+            return  # it comes too late
+        result: Counter[object] = Counter()
+        if any(assignment.error for assignment in sync.assignments.values()):
+            return
+        for member_id, assignment in sync.assignments.items():
+            metadata = coordinator.metadata(coordinator.members[member_id])
+            claims = WorkSet() if metadata.allocation is None else metadata.allocation.assigned
+            kept = claims.minus(assignment.revoked).plus(assignment.assigned)
+            result.update(kept.connectors)
+            result.update(kept.tasks)
+        twice = sorted(str(item) for item, count in result.items() if count > 1)
+        assert not twice, f"assigned twice: {twice}"
+
+    def on_prepare(self, worker: SimWorker, effect: PrepareTask) -> None:
+        """6: a task starts only from a complete set of task configs."""
+        config = worker.core.context.config
+        siblings = config.all_task_configs(effect.task.connector)
+        sets = {(properties["set"], properties["of"]) for properties in siblings.values()}
+        assert len(sets) == 1, f"mixed sets of task configs: {siblings}"
+        assert effect.task_config == siblings[effect.task]
+        assert {properties["of"] for properties in siblings.values()} == {str(len(siblings))}
+
+    def on_begin(self, task: SimTask) -> None:
+        """1 and 4: nobody else can commit for this task, nor for an older set of tasks; the count is recorded."""
+        if not task.order.exactly_once or task.is_fenced:
+            return
+        connector, truth = task.order.task.connector, self.world.broker.config
+        assert not truth.pending_fencing(connector), "no task count record follows the latest task configs"
+        assert truth.task_config_generation(connector) == task.task_config_generation, "newer task configs exist"
+        for other in self.world.all_tasks():
+            same = other.order.task == task.order.task
+            older = other.task_config_generation != task.task_config_generation
+            if other is not task and other.order.task.connector == connector and (same or older):
+                assert not other.can_commit, f"{other.order.task} of {other.worker.name} can still commit"
+
+    def after_step(self, worker: SimWorker) -> None:
+        """5, and: only claimed work runs, and no outcome is left lying about."""
+        core = worker.core
+        group = core.context.group
+        if group.leader_id:
+            known = self.leaders.setdefault(group.generation, group.leader_id)
+            assert known == group.leader_id, f"two leaders in generation {group.generation}"
+        assert not core.writer.outcomes
+        assert not core.fencing.outcomes
+        for task, life in core.tasks.lives.items():
+            assert life.phase is TaskPhase.STOPPING or task in group.work.tasks, f"{task} runs unclaimed"
+        for connector, host in core.connectors.lives.items():
+            claimed = connector in group.work.connectors
+            assert host.phase is ConnectorPhase.STOPPING or claimed, f"{connector} runs unclaimed"
