@@ -77,7 +77,7 @@ class FileSource(SourceConnector):
         .define(
             "slice.bytes",
             int,
-            2 * 1024 * 1024,
+            4 * 1024 * 1024,
             importance="LOW",
             validator=between(1, 256 * 1024 * 1024),
             doc="About how many bytes of lines one slice takes when there is a backlog.",

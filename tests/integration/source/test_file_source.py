@@ -98,13 +98,22 @@ def test_a_malformed_line_fails_the_task_with_its_number_and_text_and_nothing_is
     again.stop()
 
 
+@pytest.mark.parametrize("bad", ["null", "[]", '{"id":"x"}', '{"id":1'])
+def test_a_line_that_is_no_object_of_the_schema_fails_the_task(place: Place, tmp_path: Path, bad: str) -> None:
+    path = tmp_path / "in.json"
+    path.write_text('{"id":1}\n' + bad + "\n")
+    failed = source(place, path, format="json", schema="id INT").begin_and_fail()
+    assert f"Line 2 of {path} does not fit the schema `id INT`" in failed.trace
+    assert bad in failed.trace
+
+
 def test_malformed_lines_can_be_skipped_and_are_counted(place: Place, tmp_path: Path) -> None:
     path = tmp_path / "in.json"
-    path.write_text('{"id":1}\nno json\n\n{"id":"x"}\n{"id":4}\n')
+    path.write_text('{"id":1}\nno json\n\n{"id":"x"}\nnull\n[{"id":5}]\n{"id":4}\n')
     task = source(place, path, format="json", schema="id INT", **{"on.malformed": "skip"}).begin()
     assert [record["id"] for record in records(place, 2)] == [1, 4]
     (skipped,) = until(lambda: task.recorded(EventKind.RECORDS_SKIPPED), "skipped records")
-    assert skipped.data == {"records": 2, "reason": "malformed"}
+    assert skipped.data == {"records": 4, "reason": "malformed"}
     task.stop()
 
 
