@@ -8,9 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -22,6 +20,7 @@ from connectx.errors import BrokerError, DiskFullError, PortTakenError
 from connectx.jvm.cache import OwnedDir
 from connectx.jvm.java import find_java
 from connectx.kafka.embedded import EmbeddedKafka
+from tests.integration.waiting import until
 
 
 @pytest.fixture
@@ -29,14 +28,6 @@ def broker() -> Iterator[EmbeddedKafka]:
     """A broker of the test's own, to be broken."""
     with EmbeddedKafka() as own:
         yield own
-
-
-def wait_until(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
-    waiting = threading.Event()
-    deadline_s = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline_s, "the condition did not become true"
-        waiting.wait(0.02)
 
 
 def make_topic(broker: EmbeddedKafka, name: str, **config: str) -> None:
@@ -136,7 +127,7 @@ def test_a_broker_that_died_says_so_with_the_end_of_its_log(broker: EmbeddedKafk
     assert broker.failure() is None
     assert broker.pid is not None
     os.kill(broker.pid, signal.SIGKILL)
-    wait_until(lambda: not broker.alive)
+    until(lambda: not broker.alive, "the broker's end")
     failure = broker.failure()
     assert isinstance(failure, BrokerError)
     assert "137" in failure.message
@@ -172,7 +163,7 @@ def test_a_full_disk_is_a_typed_error_that_names_the_setting(broker: EmbeddedKaf
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "message.timeout.ms": 20000, "log_level": 0})
     for _ in range(40):
         producer.produce("t", os.urandom(100_000))
-    wait_until(lambda: broker.failure() is not None)
+    until(lambda: broker.failure() is not None, "the broker's failure")
     failure = broker.failure()
     assert isinstance(failure, DiskFullError)
     assert "TMPDIR" in failure.next_step

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
@@ -12,6 +10,7 @@ from confluent_kafka import Consumer, Message, Producer
 
 from connectx.kafka.embedded import EmbeddedKafka
 from connectx.kafka.gate import Gate
+from tests.integration.waiting import until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,14 +46,6 @@ def end_offset(kafka: EmbeddedKafka, topic: str) -> int:
         return int(consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)[1])
     finally:
         consumer.close()
-
-
-def wait_until(condition: Callable[[], bool], timeout_s: float = 20.0) -> None:
-    waiting = threading.Event()
-    deadline_s = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline_s, "the condition did not become true"
-        waiting.wait(0.02)
 
 
 def send(producer: Producer, topic: str) -> list[Message]:
@@ -139,7 +130,7 @@ def test_a_cut_inwards_lets_writes_arrive_whose_answers_do_not(
     gate.cut("w-1", "in")
     reports = send(producer, name)
     producer.poll(0)
-    wait_until(lambda: end_offset(kafka, name) == 2)
+    until(lambda: end_offset(kafka, name) == 2, "both records")
     producer.poll(0.2)
     assert reports == []
     gate.heal("w-1")
@@ -197,7 +188,7 @@ def test_a_large_flow_passes_unchanged(kafka: EmbeddedKafka, gate: Gate, topic: 
         received.extend(message.value() for message in consumer.consume(10, 0.5) if message.error() is None)
         return len(received) == len(values)
 
-    wait_until(all_received, 60)
+    until(all_received, "all records", 60)
     consumer.close()
     assert received == values
 
