@@ -122,10 +122,14 @@ class ClosePartitions:
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """Convert and put the records of these partitions at hand; answered by PutDone, PutFailed or PutRefused."""
+    """Convert and put the records of these partitions; answered by PutDone, PutFailed or PutRefused.
+
+    `number` is that of the Fetched which brought them: later ones may have come and been thrown away.
+    """
 
     epoch: int
     ranges: Ranges
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,13 +262,14 @@ class Fetched:
     """Records came, or it is known that none lie below some offset.
 
     `ranges` holds partitions with records, `ends` those where only the position moved (transaction markers); `full`
-    tells that the batch reached its limit, so there may be a backlog.
+    tells that the batch reached its limit, so there may be a backlog. `number` is the driver's, for Put.
     """
 
     epoch: int
     ranges: Ranges
     ends: Offsets = field(default_factory=dict)
     full: bool = False
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)

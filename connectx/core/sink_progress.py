@@ -35,9 +35,13 @@ class SinkTaskSettings:
 
 @dataclass(slots=True)
 class Batch:
-    """Records of one topic at hand. `ranges` start at the position, so they lie without gaps behind what was put."""
+    """Records of one topic at hand. `ranges` start at the position, so they lie without gaps behind what was put.
+
+    `number` is that of the Fetched which brought them.
+    """
 
     ranges: dict[TopicPartition, tuple[int, int]]
+    number: int = 0
     attempts: int = 0
     retry_at_ms: int = 0
 
@@ -107,7 +111,7 @@ class Progress:
             if partition in self.positions and partition not in ranges:
                 self.reached[partition] = max(self.reached[partition], end)
         return [
-            Batch({p: (self.positions[p], end) for p, (_, end) in ranges.items() if p.topic == topic})
+            Batch({p: (self.positions[p], end) for p, (_, end) in ranges.items() if p.topic == topic}, fetched.number)
             for topic in sorted({partition.topic for partition in ranges})
         ]
 

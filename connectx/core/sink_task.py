@@ -138,6 +138,7 @@ class SinkTaskCore:
                 self._send_commit(step, now_ms)
             case m.FlushFailed(error):
                 self._on_flush_failed(error, step)
+                self._seek(self.progress.owned, step)
             case m.EffectFailed():
                 self.failure = self.failure or stimulus.error
             case _:
@@ -187,12 +188,11 @@ class SinkTaskCore:
         self._seek(tuple(sorted(batch.ranges)), step)
 
     def _on_flush_failed(self, error: str, step: SinkStep) -> None:
-        """Put everything again since the last commit."""
-        owned = self.progress.owned
-        self._record_refusal(step, f"flush failed: {error}", tuple(self.progress.uncommitted(owned)))
+        """What was put since the last commit may be lost, of all partitions: nothing of it may be committed."""
+        refused = tuple(self.progress.uncommitted(self.progress.owned))
+        self._record_refusal(step, f"flush failed: {error}", refused)
         self.progress.rewind()
         self.batches = []
-        self._seek(owned, step)
 
     def _seek(self, partitions: Partitions, step: SinkStep) -> None:
         if offsets := {p: self.progress.reached[p] for p in partitions if p in self.progress.reached}:
@@ -217,7 +217,7 @@ class SinkTaskCore:
             self._send_commit(step, now_ms)
         wait_ms = min(self.settings.poll_timeout_ms, self.commit_at_ms - now_ms)
         if self.batches and now_ms >= self.batches[0].retry_at_ms:
-            step.effects.append(m.Put(self.epoch, dict(self.batches[0].ranges)))
+            step.effects.append(m.Put(self.epoch, dict(self.batches[0].ranges), self.batches[0].number))
         elif self.batches:
             step.effects.append(m.Poll(self.epoch, min(wait_ms, self.batches[0].retry_at_ms - now_ms)))
         elif ranges:
@@ -338,8 +338,8 @@ class SinkTaskCore:
                 self._send_commit(step, now_ms)
                 return
             case m.FlushFailed(error):
-                refused = tuple(self.progress.uncommitted(self.giving_up or ()))
-                self._record_refusal(step, f"flush failed: {error}", refused)
+                self._on_flush_failed(error, step)
+                self._seek(tuple(p for p in self.progress.owned if p not in (self.giving_up or ())), step)
             case m.EffectFailed(error):
                 self.failure = self.failure or error
             case _:

@@ -139,10 +139,11 @@ class SinkWorld:
         self._tell_lag()
         if fetched is None:
             return m.FetchedNothing(effect.epoch)
-        self._records.fetched(fetched.rows)
+        number = self._records.fetched(fetched.rows)
         for topic in sorted({partition.topic for partition in fetched.ranges}):
             self._runner.topic_used(topic)
-        return m.Fetched(effect.epoch, fetched.ranges, fetched.ends, full=fetched.rows.num_rows * 2 >= limit)
+        full = fetched.rows.num_rows * 2 >= limit
+        return m.Fetched(effect.epoch, fetched.ranges, fetched.ends, full, number)
 
     def _commit(self, effect: m.CommitOffsets) -> m.SinkStimulus | None:
         if effect.wait:
@@ -163,8 +164,8 @@ class SinkWorld:
         return m.EndsKnown(effect.epoch, self._consumer.stable_ends(effect.partitions))
 
     def _read_backlog(self, effect: m.ReadBacklog) -> m.SinkStimulus:
-        self._records.read_backlog(effect.ranges)
-        return m.Fetched(effect.epoch, effect.ranges, full=True)
+        number = self._records.read_backlog(effect.ranges)
+        return m.Fetched(effect.epoch, effect.ranges, full=True, number=number)
 
     # ------------------------------------------------------------------------------------------------ the plugin
 
@@ -197,7 +198,7 @@ class SinkWorld:
             log.warning("%s: close() failed", self._setup.task, exc_info=True)
 
     def _put(self, effect: m.Put) -> m.SinkStimulus:
-        records = self._records.of(effect.ranges)
+        records = self._records.of(effect.number, effect.ranges)
         try:
             rows, unreadable = records.readable(self._plugin.value_type)
             self._context.skipped = 0

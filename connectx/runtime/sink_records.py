@@ -28,23 +28,31 @@ Ranges = Mapping[TopicPartition, tuple[int, int]]
 
 
 class RecordsAtHand:
-    """What the last fetch brought, by topic."""
+    """What was fetched and may still have to be put.
+
+    A fetch that comes while another is being put (its put is tried again) is kept beside it: the loop decides which
+    of the two counts.
+    """
 
     SPARK_SETTINGS: Final = SESSION_SETTINGS
 
     def __init__(self, setup: SinkSetup, spark: TaskSpark) -> None:
         self._setup = setup
         self._spark = spark
-        self._fetched: pa.Table | None = None
+        self._number = 0
+        self._put_number = 0
+        self._fetches: dict[int, pa.Table] = {}
         self._by_topic: dict[str, TopicRecords] = {}
 
-    def fetched(self, rows: pa.Table) -> None:
-        """The consumer brought these; what was there before is thrown away."""
-        self._fetched = rows
-        self._by_topic = {}
+    def fetched(self, rows: pa.Table) -> int:
+        """The consumer brought these; returns the number of the fetch."""
+        self._number += 1
+        kept = {number: rows for number, rows in self._fetches.items() if number == self._put_number}
+        self._fetches = {**kept, self._number: rows}
+        return self._number
 
-    def read_backlog(self, ranges: Ranges) -> None:
-        """Let Spark fetch these ranges.
+    def read_backlog(self, ranges: Ranges) -> int:
+        """Let Spark fetch these ranges; returns the number of the fetch.
 
         Raises:
             BacklogReadError: Spark could not, or the log does not have them any more.
@@ -55,15 +63,18 @@ class RecordsAtHand:
             if not is_spark_error(error):
                 raise
             raise backlog_error(error, ranges) from error
-        self.fetched(rows)
+        return self.fetched(rows)
 
-    def of(self, ranges: Ranges) -> TopicRecords:
-        """Records of one topic's partitions."""
-        assert self._fetched is not None, "fetched before they are put"
+    def of(self, number: int, ranges: Ranges) -> TopicRecords:
+        """Records of one topic's partitions, out of the fetch of that number."""
+        if number != self._put_number:
+            self._put_number = number
+            self._fetches = {number: self._fetches[number]}
+            self._by_topic = {}
         topic = next(iter(ranges)).topic
         known = self._by_topic.get(topic)
         if known is None or known.partitions != tuple(sorted(ranges)):
-            rows = _of_partitions(self._fetched, topic, sorted(partition.partition for partition in ranges))
+            rows = _of_partitions(self._fetches[number], topic, sorted(partition.partition for partition in ranges))
             known = TopicRecords(self._setup, self._spark, tuple(sorted(ranges)), rows)
             self._by_topic[topic] = known
         return known

@@ -262,6 +262,15 @@ def test_a_retriable_put_pauses_keeps_the_batch_polls_on_and_puts_again_with_gro
     assert run(core, PutDone(1, 5), now_ms=301).effects == [ResumePartitions((A0, A1)), Poll(1, 100)]
 
 
+def test_what_is_fetched_while_a_batch_waits_for_its_next_try_is_fetched_again_and_the_batch_kept() -> None:
+    core = polling(AT_LEAST_ONCE)
+    assert run(core, Fetched(1, {A0: (10, 15)}, number=4)).effects == [Put(1, {A0: (10, 15)}, number=4)]
+    run(core, PutFailed(1, True, "down"))
+    late = run(core, Fetched(1, {A1: (20, 21)}, {A0: 16}, number=5), now_ms=1)
+    assert late.effects == [Seek({A0: 10, A1: 20}), Poll(1, 99)]
+    assert run(core, FetchedNothing(1), now_ms=100).effects == [Put(1, {A0: (10, 15)}, number=4)]
+
+
 def test_the_wait_between_tries_has_a_limit() -> None:
     core = polling(dataclasses.replace(AT_LEAST_ONCE, offset_flush_interval_ms=10**9))
     run(core, Fetched(1, {A0: (10, 15)}))
@@ -400,8 +409,15 @@ def test_a_revocation_closes_without_commit_when_the_flush_fails() -> None:
             transition(EventKind.COMMIT_REFUSED, reason="flush failed: disk full", partitions=["a-0"]),
             transition(EventKind.PARTITIONS_REVOKED, partitions=["a-0"]),
         ],
-        [ClosePartitions((A0,))],
+        [Seek({A1: 20}), ClosePartitions((A0,))],
     )
+
+
+def test_what_stays_is_put_again_too_when_the_flush_of_a_revocation_fails() -> None:
+    core = with_put(AT_LEAST_ONCE)
+    run(core, Fetched(1, {A1: (20, 25)}), PutDone(1, 5), PartitionsRevoked((A0,)), FlushFailed("disk full"))
+    assert core.progress.positions == {A1: 20}
+    assert run(core, FetchedNothing(1), now_ms=1000).effects == [Poll(2, 100)]
 
 
 def test_a_revocation_drops_what_was_not_put() -> None:
