@@ -9,20 +9,15 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-import kafka.errors as kafka_errors
 from confluent_kafka import KafkaError
-from kafka.protocol.admin import DescribeGroupsRequest
-from kafka.protocol.consumer.group import OffsetDeleteRequest
-from kafka.protocol.metadata import CoordinatorType
 
-from connectx.errors import InternalTopicError, KafkaRequestError, KafkaUnreachableError, TopicMissingError
+from connectx.errors import InternalTopicError, TopicMissingError
 from connectx.kafka.admin_client import Admin, TopicSpec
 from connectx.kafka.clients import ClientConfigs
+from connectx.kafka.groups import GroupClient, GroupDescription
 from connectx.kafka.kafka_errors import is_permission_error, is_silence
-from connectx.kafka.net import KafkaNet, error_name
 from connectx.model.ids import TopicPartition
 from connectx.model.worker_config import StorageTopic, WorkerConfig
 
@@ -33,16 +28,6 @@ _TOO_FEW_BROKERS_S: Final = 15.0  # brokers that are still coming up
 _NOT_ALLOWED_S: Final = 10.0  # somebody else may be creating it
 _GROUP_CALL_S: Final = 10.0
 _SOON: Final = frozenset({KafkaError.TOPIC_ALREADY_EXISTS, KafkaError.NOT_CONTROLLER, KafkaError.LEADER_NOT_AVAILABLE})
-
-
-@dataclass(frozen=True, slots=True)
-class GroupDescription:
-    """A group as its coordinator sees it. `members` are member ids; a group that nobody knows is Dead."""
-
-    group_id: str
-    state: str
-    protocol_type: str
-    members: tuple[str, ...]
 
 
 def ensure_internal_topics(
@@ -160,79 +145,20 @@ def _check(admin: Admin, storages: Mapping[str, StorageTopic], counts: Mapping[s
         )
 
 
-# ------------------------------------------------------------------------- what librdkafka's admin cannot see or do
+# ------------------------------------------------------------------------------------------- groups, from outside
 
 
 def describe_group(clients: ClientConfigs, group_id: str, timeout_s: float = _GROUP_CALL_S) -> GroupDescription:
-    """A group of the classic protocol of any type, also `connect`.
-
-    Raises:
-        KafkaUnreachableError: no answer in time.
-        KafkaRequestError: Kafka refused.
-    """
-
-    async def ask(net: KafkaNet, node_id: int, remaining_ms: float) -> GroupDescription:
-        request = DescribeGroupsRequest(groups=[group_id], include_authorized_operations=False, max_version=5)
-        group = (await net.send(request, node_id, remaining_ms)).groups[0]
-        _raise_for(group.error_code)
-        members = tuple(sorted(member.member_id for member in group.members))
-        return GroupDescription(group_id, group.group_state, group.protocol_type, members)
-
-    found: GroupDescription = _ask_coordinator(clients, group_id, ask, f"describe group {group_id}", timeout_s)
-    return found
+    """A group of the classic protocol of any type, also `connect`. Raises as GroupClient does."""
+    return _group(clients, group_id, timeout_s).describe()
 
 
 def delete_group_offsets(
     clients: ClientConfigs, group_id: str, partitions: Sequence[TopicPartition], timeout_s: float = _GROUP_CALL_S
 ) -> None:
-    """Delete committed offsets of a consumer group for these partitions.
-
-    Raises:
-        KafkaUnreachableError: no answer in time.
-        KafkaRequestError: Kafka refused, for example because the group has members that use the topic.
-    """
-    topics: dict[str, list[int]] = {}
-    for partition in partitions:
-        topics.setdefault(partition.topic, []).append(partition.partition)
-
-    async def ask(net: KafkaNet, node_id: int, remaining_ms: float) -> None:
-        wanted = [(topic, [(number,) for number in numbers]) for topic, numbers in topics.items()]
-        reply = await net.send(OffsetDeleteRequest(group_id=group_id, topics=wanted), node_id, remaining_ms)
-        _raise_for(reply.error_code)
-        for topic in reply.topics:
-            for answered in topic.partitions:
-                _raise_for(answered.error_code)
-
-    _ask_coordinator(clients, group_id, ask, f"delete offsets of group {group_id}", timeout_s)
+    """Delete committed offsets of a consumer group for these partitions. Raises as GroupClient does."""
+    _group(clients, group_id, timeout_s).delete_offsets(partitions)
 
 
-def _raise_for(error_code: int) -> None:
-    if error_code != 0:
-        raise kafka_errors.for_code(error_code)(error_name(error_code))
-
-
-def _ask_coordinator(clients: ClientConfigs, group_id: str, ask: Any, what: str, timeout_s: float) -> Any:
-    """Put a question to the coordinator of a group, again while it moves or loads."""
-    net = KafkaNet(clients.kafka_python(f"{clients.worker.group_id}-group-admin"))
-    deadline_s = time.monotonic() + timeout_s
-
-    async def try_on() -> Any:
-        while True:
-            try:
-                found = await net.find_coordinator(CoordinatorType.GROUP, group_id, deadline_s)
-                await net.connect(found.node_id, deadline_s)
-                return await ask(net, found.node_id, max(1.0, (deadline_s - time.monotonic()) * 1000))
-            except kafka_errors.RetriableError:
-                if time.monotonic() + 0.1 >= deadline_s:
-                    raise
-                await net.sleep(0.1)
-
-    net.start()
-    try:
-        return net.run(try_on)
-    except kafka_errors.BrokerResponseError as error:
-        raise KafkaRequestError(what, f"{error}") from error
-    except kafka_errors.KafkaError as error:
-        raise KafkaUnreachableError(net.bootstrap_servers, what, f"{error}") from error
-    finally:
-        net.close()
+def _group(clients: ClientConfigs, group_id: str, timeout_s: float) -> GroupClient:
+    return GroupClient(clients.kafka_python(f"{clients.worker.group_id}-group-admin"), group_id, timeout_s)

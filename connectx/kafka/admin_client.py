@@ -1,11 +1,10 @@
-"""librdkafka's admin client, with typed errors: topics, offsets of partitions, offsets of consumer groups.
+"""Admin calls with typed errors: topics and offsets of partitions by librdkafka, groups by kafka-python.
 
 Decides nothing; the rules for internal topics are in `connectx.kafka.admin`. It never joins a group.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -13,7 +12,6 @@ from functools import partial
 from typing import Any, Final
 
 from confluent_kafka import (
-    ConsumerGroupTopicPartitions,
     IsolationLevel,
     KafkaError,
     KafkaException,
@@ -23,22 +21,17 @@ from confluent_kafka import TopicPartition as Tp
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec  # type: ignore[attr-defined]
 
 from connectx.errors import ClientClosedError, ClientSettingError, KafkaRequestError
-from connectx.kafka.clients import ClientConfig
+from connectx.kafka.clients import ClientConfig, kafka_python_config
+from connectx.kafka.groups import GroupClient
 from connectx.kafka.kafka_errors import is_permission_error, typed, worth_knowing
 from connectx.model.ids import TopicPartition
 
 CALL_S: Final = 30.0
-_AGAIN_S: Final = 0.1
 _STALE_LEADER: Final = (
     KafkaError.FENCED_LEADER_EPOCH,
     KafkaError.UNKNOWN_LEADER_EPOCH,
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError._UNKNOWN_PARTITION,
-)
-_COORDINATOR_MOVES: Final = (
-    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-    KafkaError.COORDINATOR_NOT_AVAILABLE,
-    KafkaError.NOT_COORDINATOR,
 )
 EndOffsets = dict[TopicPartition, int]
 
@@ -190,42 +183,18 @@ class Admin:
 
     def group_offsets(self, group: str, timeout_s: float = CALL_S) -> EndOffsets:
         """Committed offsets of a consumer group."""
-        asked = [ConsumerGroupTopicPartitions(group)]
-        answer, error = self._ask_coordinator(
-            lambda left_s: self._rdkafka().list_consumer_group_offsets(asked, request_timeout=left_s)[group], timeout_s
-        )
-        if error is not None:
-            raise self._typed(error, f"read the offsets of group {group}")
-        partitions = [p for p in answer.topic_partitions if p.offset >= 0]
-        return {TopicPartition(p.topic, p.partition): p.offset for p in sorted(partitions, key=_by_name)}
+        return self._group(group, timeout_s).offsets()
 
     def alter_group_offsets(self, group: str, offsets: Mapping[TopicPartition, int], timeout_s: float = CALL_S) -> None:
         """Set offsets of a consumer group without members."""
-        where = [Tp(p.topic, p.partition, offset) for p, offset in offsets.items()]
-        asked = [ConsumerGroupTopicPartitions(group, where)]
-        answer, error = self._ask_coordinator(
-            lambda left_s: self._rdkafka().alter_consumer_group_offsets(asked, request_timeout=left_s)[group], timeout_s
-        )
-        refused = [p.error for p in answer.topic_partitions if p.error is not None] if error is None else [error]
-        if refused:
-            raise self._typed(refused[0], f"set offsets of group {group}")
+        self._group(group, timeout_s).alter_offsets(offsets)
 
     def delete_group(self, group: str, timeout_s: float = CALL_S) -> None:
         """Delete a consumer group without members, and its offsets; one that does not exist is fine."""
-        _, error = self._ask_coordinator(
-            lambda left_s: self._rdkafka().delete_consumer_groups([group], request_timeout=left_s)[group], timeout_s
-        )
-        if error is not None and error.code() != KafkaError.GROUP_ID_NOT_FOUND:
-            raise self._typed(error, f"delete group {group}")
+        self._group(group, timeout_s).delete()
 
-    def _ask_coordinator(self, call: Callable[[float], Future[Any]], timeout_s: float) -> tuple[Any, KafkaError | None]:
-        """A call to a group's coordinator, again while that one moves or loads: librdkafka does not wait for it."""
-        deadline_s = time.monotonic() + timeout_s
-        while True:
-            answer, error = self._outcome(call(max(1.0, deadline_s - time.monotonic())))
-            if error is None or error.code() not in _COORDINATOR_MOVES or time.monotonic() + _AGAIN_S >= deadline_s:
-                return answer, error
-            time.sleep(_AGAIN_S)
+    def _group(self, group: str, timeout_s: float) -> GroupClient:
+        return GroupClient(kafka_python_config(self._config), group, timeout_s)
 
     # ------------------------------------------------------------------------------------------------------ life
 
@@ -276,10 +245,6 @@ class Admin:
         return (
             KafkaRequestError(what, error.str(), next_step=next_step) if isinstance(found, KafkaRequestError) else found
         )
-
-
-def _by_name(partition: Tp) -> tuple[str, int]:
-    return partition.topic, partition.partition
 
 
 def _first(tokens: list[bool]) -> bool:

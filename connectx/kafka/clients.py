@@ -165,18 +165,11 @@ class ClientConfigs:
         self, client_id: str, connector: str | None = None, connector_config: ConnectorConfig | None = None
     ) -> ClientConfig:
         """Keyword arguments of a kafka-python client with the settings of `admin`."""
-        config = self.admin(connector, connector_config, client_id)
-        return ClientConfig(
-            bootstrap_servers=str(config["bootstrap.servers"]).split(","),
-            client_id=config["client.id"],
+        return kafka_python_config(
+            self.admin(connector, connector_config, client_id),
             request_timeout_ms=self.worker.values["request.timeout.ms"],
-            reconnect_backoff_ms=int(config["reconnect.backoff.ms"]),
-            reconnect_backoff_max_ms=int(config["reconnect.backoff.max.ms"]),
             connections_max_idle_ms=self.worker.values["connections.max.idle.ms"],
             metadata_max_age_ms=self.worker.values["metadata.max.age.ms"],
-            max_in_flight_requests_per_connection=10_000,  # a request beyond the limit is refused, not queued
-            receive_message_max_bytes=100_000_000,
-            **for_kafka_python(config),
         )
 
     # ---------------------------------------------------------------------------------------------------- Spark
@@ -290,3 +283,21 @@ class ClientConfigs:
         if sentence not in self._warned:
             self._warned.add(sentence)
             _log.warning(sentence)
+
+
+def kafka_python_config(config: ClientConfig, **settings: int) -> ClientConfig:
+    """Keyword arguments of a kafka-python client from those of a librdkafka client, with further ones.
+
+    Raises:
+        ClientSettingError: a security setting is one that kafka-python does not have.
+    """
+    return ClientConfig(
+        bootstrap_servers=str(config["bootstrap.servers"]).split(","),
+        client_id=config["client.id"],
+        reconnect_backoff_ms=int(config["reconnect.backoff.ms"]),
+        reconnect_backoff_max_ms=int(config["reconnect.backoff.max.ms"]),
+        max_in_flight_requests_per_connection=10_000,  # a request beyond the limit is refused, not queued
+        receive_message_max_bytes=100_000_000,
+        **settings,
+        **for_kafka_python(config),
+    )

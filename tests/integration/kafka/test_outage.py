@@ -99,11 +99,10 @@ def test_a_status_that_has_become_untrue_is_not_sent_again(
     gate.heal("w1")
     late.topics.execute(WriteStatus(status(2, State.RUNNING, "w1:1", 7)))
     seen: list[Any] = []
-    while status(2, State.RUNNING, "w1:1", 7) not in seen:
+    while {status(task, State.RUNNING, "w1:1", 7) for task in (1, 2)} - set(seen):
         seen.append(other.inbox.until(StatusRecordRead)[0].record)
     assert status(0, State.FAILED, "w1:1", 5) not in seen
     assert status(1, State.UNASSIGNED, "w1:1", 5) not in seen
-    assert status(1, State.RUNNING, "w1:1", 7) in seen
 
 
 def test_a_worker_that_is_cut_off_alone_reads_on_when_the_cut_is_healed(

@@ -1,0 +1,176 @@
+"""Groups from outside: members, committed offsets, deletion. Through kafka-python's connections.
+
+librdkafka's admin client does not see groups of type `connect`, cannot delete single offsets, and its way to read
+offsets ends the process when the coordinator is moving (seen with 2.16: a null pointer for clients that are no
+consumers). It decides nothing and is a member of nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import kafka.errors as kafka_errors
+from kafka.protocol.admin import DeleteGroupsRequest, DescribeGroupsRequest
+from kafka.protocol.consumer.group import OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest
+from kafka.protocol.metadata import CoordinatorType
+
+from connectx.errors import KafkaPermissionError, KafkaRequestError, KafkaUnreachableError
+from connectx.kafka.net import KafkaNet, error_name
+from connectx.model.ids import TopicPartition
+
+_AGAIN_S: Final = 0.1
+_NEW_TOPIC_S: Final = 2.0  # until a topic that was just created is known to the coordinator
+_ID_NOT_FOUND: Final = 69
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """A group as its coordinator sees it. `members` are member ids; a group that nobody knows is Dead."""
+
+    group_id: str
+    state: str
+    protocol_type: str
+    members: tuple[str, ...]
+
+
+class GroupClient:
+    """Calls about one group. They block; each connects, asks and disconnects.
+
+    Every call may raise KafkaUnreachableError (no answer in time), KafkaPermissionError or KafkaRequestError.
+
+    Args:
+        config: keyword arguments of a kafka-python client.
+        group_id: the group.
+        timeout_s: limit of one call.
+    """
+
+    def __init__(self, config: Mapping[str, Any], group_id: str, timeout_s: float) -> None:
+        self._config = config
+        self._group_id = group_id
+        self._timeout_s = timeout_s
+
+    def describe(self) -> GroupDescription:
+        """State and members of a group of the classic protocol, of any type."""
+        request = DescribeGroupsRequest(groups=[self._group_id], include_authorized_operations=False, max_version=5)
+
+        def read(reply: Any) -> GroupDescription:
+            group = reply.groups[0]
+            _raise_for(group.error_code)
+            members = tuple(sorted(member.member_id for member in group.members))
+            return GroupDescription(self._group_id, group.group_state, group.protocol_type, members)
+
+        return self._ask(request, read, f"describe group {self._group_id}")
+
+    def offsets(self) -> dict[TopicPartition, int]:
+        """Committed offsets, sorted by topic and partition."""
+        request = OffsetFetchRequest(group_id=self._group_id, topics=None, min_version=2, max_version=7)
+
+        def read(reply: Any) -> dict[TopicPartition, int]:
+            _raise_for(reply.error_code)
+            found: dict[TopicPartition, int] = {}
+            for where, answer in _partitions(reply.topics):
+                _raise_for(answer.error_code)
+                if answer.committed_offset >= 0:
+                    found[where] = answer.committed_offset
+            return dict(sorted(found.items()))
+
+        return self._ask(request, read, f"read the offsets of group {self._group_id}")
+
+    def alter_offsets(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Set offsets of a group without members."""
+        request = OffsetCommitRequest(
+            group_id=self._group_id,
+            generation_id_or_member_epoch=-1,
+            member_id="",
+            group_instance_id=None,
+            topics=[
+                (topic, [(where.partition, offsets[where], -1, "") for where in partitions])
+                for topic, partitions in _by_topic(offsets).items()
+            ],
+            min_version=6,
+            max_version=8,
+        )
+        self._ask(request, _raise_for_partitions, f"set offsets of group {self._group_id}")
+
+    def delete_offsets(self, partitions: Sequence[TopicPartition]) -> None:
+        """Delete committed offsets; members of the group must not use the topics."""
+        request = OffsetDeleteRequest(
+            group_id=self._group_id,
+            topics=[(topic, [(p.partition,) for p in found]) for topic, found in _by_topic(partitions).items()],
+        )
+
+        def read(reply: Any) -> None:
+            _raise_for(reply.error_code)
+            _raise_for_partitions(reply)
+
+        self._ask(request, read, f"delete offsets of group {self._group_id}")
+
+    def delete(self) -> None:
+        """Delete a group without members, and its offsets; one that does not exist is fine."""
+
+        def read(reply: Any) -> None:
+            for result in reply.results:
+                _raise_for(0 if result.error_code == _ID_NOT_FOUND else result.error_code)
+
+        self._ask(DeleteGroupsRequest(groups_names=[self._group_id]), read, f"delete group {self._group_id}")
+
+    def _ask(self, request: Any, read: Callable[[Any], T], what: str) -> T:
+        """Send a request to the coordinator, again while that one moves or loads, and read its reply."""
+        net = KafkaNet(self._config)
+        deadline_s = time.monotonic() + self._timeout_s
+
+        async def once() -> T:
+            found = await net.find_coordinator(CoordinatorType.GROUP, self._group_id, deadline_s)
+            await net.connect(found.node_id, deadline_s)
+            return read(await net.send(request, found.node_id, max(1.0, (deadline_s - time.monotonic()) * 1000)))
+
+        net.start()
+        try:
+            answer: T = net.run(_until, once, net, deadline_s)
+            return answer
+        except kafka_errors.AuthorizationError as error:
+            raise KafkaPermissionError(what, f"{error}") from error
+        except kafka_errors.BrokerResponseError as error:
+            raise KafkaRequestError(what, f"{error}") from error
+        except kafka_errors.KafkaError as error:
+            raise KafkaUnreachableError(net.bootstrap_servers, what, f"{error}") from error
+        finally:
+            net.close()
+
+
+async def _until(once: Callable[[], Awaitable[T]], net: KafkaNet, deadline_s: float) -> T:
+    new_topic_until_s = min(deadline_s, time.monotonic() + _NEW_TOPIC_S)
+    while True:
+        try:
+            return await once()
+        except kafka_errors.RetriableError as error:
+            is_topic = isinstance(error, kafka_errors.UnknownTopicOrPartitionError)
+            if time.monotonic() + _AGAIN_S >= (new_topic_until_s if is_topic else deadline_s):
+                raise
+            await net.sleep(_AGAIN_S)
+
+
+def _raise_for(error_code: int) -> None:
+    if error_code != 0:
+        raise kafka_errors.for_code(error_code)(error_name(error_code))
+
+
+def _raise_for_partitions(reply: Any) -> None:
+    for _, answer in _partitions(reply.topics):
+        _raise_for(answer.error_code)
+
+
+def _partitions(topics: Iterable[Any]) -> list[tuple[TopicPartition, Any]]:
+    return [(TopicPartition(t.name, answer.partition_index), answer) for t in topics for answer in t.partitions]
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
+    found: dict[str, list[TopicPartition]] = {}
+    for partition in partitions:
+        found.setdefault(partition.topic, []).append(partition)
+    return found
