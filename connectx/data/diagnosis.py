@@ -18,17 +18,22 @@ _BITS: Final = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 def why_not(record: bytes, target: DataType, *, in_envelope: bool = False) -> str:
     """What is wrong, in one sentence without the data itself; `in_envelope`: the value is the field `payload`."""
     try:
-        text = record.decode("utf-8")
-    except UnicodeDecodeError as error:
-        return f"it is not UTF-8: {error.reason} at byte {error.start}"
-    try:
-        document = json.loads(text)
-    except ValueError as error:
-        return f"it is not JSON: {error}" if text.strip() else "it is empty"
+        document = json.loads(record.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        return why_no_json(record, error)
     if in_envelope and not (isinstance(document, dict) and {"schema", "payload"} <= document.keys()):
         return NO_ENVELOPE
     value = document["payload"] if in_envelope else document
     return _mismatch(value, target, "the value") or f"it is not JSON of type {target.simpleString()}"
+
+
+def why_no_json(record: bytes, error: Exception) -> str:
+    """What an error of Python's decoder or parser says about a record."""
+    if isinstance(error, UnicodeDecodeError):
+        return f"it is not UTF-8: {error.reason} at byte {error.start}"
+    if isinstance(error, RecursionError):
+        return "it is not JSON: it is nested too deeply"
+    return f"it is not JSON: {error}" if record.strip() else "it is empty"
 
 
 def _mismatch(found: Any, target: DataType, path: str) -> str | None:

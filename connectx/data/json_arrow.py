@@ -14,6 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectx.data.connect_schema import DEFAULT
+from connectx.data.converter import Decoded
+from connectx.data.diagnosis import why_no_json
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
@@ -79,6 +81,40 @@ def read_json(records: pa.Array, target: DataType | None) -> pa.Array | None:
         return read
     rows = pc.subtract(pc.cumulative_sum(records.is_valid().cast(pa.int64())), 1)
     return read.take(pc.if_else(records.is_valid(), rows, pa.scalar(None, pa.int64())))
+
+
+def read_text(records: pa.Array) -> Decoded:
+    """Documents as text: the content of a JSON string, the exact text of anything else, null for null."""
+    plain = r'^"[^"\\\x00-\x1f]*"$'
+    try:
+        texts = records.cast(pa.string())
+        if pc.all(pc.match_substring_regex(texts, plain)).as_py() is not False:
+            return Decoded.of(pc.utf8_slice_codeunits(texts, 1, -1))
+    except pa.ArrowInvalid:
+        pass  # some record is not UTF-8: one by one
+    values, errors = zip(*map(_one_text, records.to_pylist()), strict=True)
+    return Decoded(pa.array(values, pa.string()), pa.array(errors, pa.string()))
+
+
+def _one_text(record: bytes | None) -> tuple[str | None, str | None]:
+    """(text, None) or (None, why not)."""
+    if record is None:
+        return None, None
+    try:
+        text = record.decode("utf-8")
+        document = _STRICT.decode(text)
+        if isinstance(document, str):
+            return document.encode("utf-8", "replace").decode("utf-8"), None  # half a surrogate pair is ? in Java
+        return (None if document is None else text.strip(" \t\r\n")), None
+    except (ValueError, RecursionError) as error:
+        return None, why_no_json(record, error)
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not a JSON number")
+
+
+_STRICT: Final = json.JSONDecoder(parse_constant=_refuse, parse_int=str, parse_float=str)
 
 
 def _fields(target: DataType | None) -> _Fields | None:

@@ -18,7 +18,8 @@ import pyarrow as pa
 from connectx.data import connect_schema
 from connectx.data.converter import CONVERTER_CONFIG, Converter, Decoded
 from connectx.data.diagnosis import NO_ENVELOPE
-from connectx.data.json_arrow import read_json, split_envelopes
+from connectx.data.json_arrow import read_json, read_text, split_envelopes
+from connectx.data.json_arrow_writer import enclosed, json_text, writes
 from connectx.data.json_reader import NOT_JSON, JsonReader, bound
 from connectx.data.json_writer import to_json_text
 from connectx.errors import ConversionError
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
 _SCHEMA_FIRST = re.compile(r'\s*\{\s*"schema"\s*:\s*')
+_FEW_RECORDS = 20_000
 _NO_SCHEMA = '^\\s*\\{\\s*"schema"\\s*:\\s*null'
 _BARE_PAYLOAD = r'(?s)^\s*\{\s*"schema"\s*:\s*null\s*,\s*"payload"\s*:\s*(.*)\}\s*$'
 
@@ -95,14 +97,20 @@ class JsonConverter(Converter):
         return str(self.settings["decimal.format"]).upper() == "BASE64"
 
     def needs_spark(self, kind: pa.DataType) -> bool:
-        """Only nulls need nothing."""
-        return not pa.types.is_null(kind)
+        """Fractions, binary values, lists and maps, also inside of structs."""
+        return not writes(kind)
 
     def to_bytes_arrow(self, values: pa.Array) -> pa.Array:
-        """Nulls as tombstones."""
-        if not pa.types.is_null(values.type):
-            raise ConversionError("JsonConverter writes with Spark only.")
-        return values.cast(pa.binary())
+        """The same bytes as those of `to_bytes`."""
+        from pyspark.sql.pandas.types import from_arrow_type
+
+        if pa.types.is_null(values.type):
+            return values.cast(pa.binary())
+        text = json_text(values)
+        if self.schemas_enabled:
+            head = self._envelope_head(from_arrow_type(_plain(values.type), prefer_timestamp_ntz=True))
+            text = enclosed(head, text, "}")
+        return text.cast(pa.binary())
 
     def to_bytes(self, column: Column, kind: DataType) -> Column:
         """JSON in UTF-8, in Connect's envelope when schemas are enabled."""
@@ -110,10 +118,13 @@ class JsonConverter(Converter):
 
         text = to_json_text(column, kind, base64_decimals=self._base64_decimals)
         if self.schemas_enabled:
-            schema = connect_schema.schema_of(kind, optional=False)
-            head = json.dumps(schema, separators=(",", ":"), ensure_ascii=False)
-            text = f.concat(f.lit(f'{{"schema":{head},"payload":'), text, f.lit("}"))
+            text = f.concat(f.lit(self._envelope_head(kind)), text, f.lit("}"))
         return text.cast("binary")
+
+    @staticmethod
+    def _envelope_head(kind: DataType) -> str:
+        schema = json.dumps(connect_schema.schema_of(kind, optional=False), separators=(",", ":"), ensure_ascii=False)
+        return f'{{"schema":{schema},"payload":'
 
     def reads_arrow(self) -> bool:
         """JSON is read by Spark."""
@@ -138,7 +149,9 @@ class JsonConverter(Converter):
         return bound(reader.parse(text, target), outcome)
 
     def try_from_bytes_arrow(self, records: pa.Array, target: DataType | None) -> Decoded | None:
-        """Documents that are all well, as structs of plain fields; with schemas all of the same one."""
+        """Documents that are all well, as structs of plain fields; with schemas all of the same one. Or as text."""
+        if target is None and not self.schemas_enabled and len(records) <= _FEW_RECORDS:
+            return read_text(records)
         if self.schemas_enabled:
             split = split_envelopes(records)
             if split is None:
@@ -205,6 +218,15 @@ class JsonConverter(Converter):
             return f.struct(good.alias("value"), f.when(other.isNull(), error).alias("error"), other.alias("other"))
 
         return bound(reader.parse(text, envelope), outcome)
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """The type without dictionaries, of which Spark knows nothing."""
+    if pa.types.is_dictionary(kind):
+        return kind.value_type
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(field.name, _plain(field.type), field.nullable) for field in kind])
+    return pa.string() if pa.types.is_string_view(kind) else kind
 
 
 def _broken(reader: JsonReader, parsed: Column, text: Column) -> Column:
