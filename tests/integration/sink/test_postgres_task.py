@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from connectx.core.messages import BeginTask
+from connectx.kafka.embedded import EmbeddedKafka
 from connectx.model.events import EventKind
 
 from .conftest import Task, until
@@ -232,3 +233,25 @@ def test_a_restart_of_the_server_is_waited_for_and_every_row_is_there_once(
     server.run("-l", str(server._server.log), "-o", f'-h "" -k {database.uri.partition("host=")[2]}', "start")
     until(lambda: database.ids() == [1, 2, 3], 60.0)
     until(lambda: task.runner.facts()["retrying"] is None)
+
+
+def test_a_worker_cut_off_from_kafka_is_replaced_and_writes_nothing_twice_when_it_is_back(
+    database: Database, sink_task: Make, produce: Make, kafka: EmbeddedKafka
+) -> None:
+    assert kafka.gate is not None
+    through = {"consumer.override.bootstrap.servers": kafka.worker_bootstrap_servers}
+    settings = database.config() | through
+    cut_off: Task = sink_task("pg-9", settings, worker="worker-cut").begin()
+    produce(database.table, values(1, 2))
+    until(lambda: database.ids() == [1, 2], 60.0)
+    kafka.gate.cut("worker-cut")
+    successor: Task = sink_task("pg-9", settings, worker="worker-next").begin()
+    until(lambda: bool(successor.recorded(EventKind.PARTITIONS_ASSIGNED)), 60.0)
+    produce(database.table, values(3, 4))
+    until(lambda: database.ids() == [1, 2, 3, 4], 60.0)
+    kafka.gate.heal("worker-cut")
+    until(lambda: len(cut_off.recorded(EventKind.PARTITIONS_ASSIGNED)) == 2, 60.0)
+    for partition, number in ((0, 5), (1, 6)):
+        produce(database.table, values(number), partition=partition)
+    until(lambda: {5, 6} <= set(database.ids()), 60.0)
+    assert database.ids() == [1, 2, 3, 4, 5, 6]
