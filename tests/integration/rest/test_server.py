@@ -272,12 +272,12 @@ def test_two_workers_that_name_each_other_end_in_a_conflict(serve: Serve) -> Non
     assert httpx.put(one.url + "/connectors/f1/stop").status_code == 409
 
 
-def test_a_leader_that_is_gone_is_a_500_that_names_it(serve: Serve) -> None:
+def test_a_leader_that_cannot_be_reached_is_a_409_that_names_it_since_nothing_was_done(serve: Serve) -> None:
     gone = serve()
     gone.server.stop()
     follower = serve({Verb.STOP: Reply(1, 200, forward_to=gone.core.url)})
     answer = httpx.put(follower.url + "/connectors/f1/stop")
-    assert answer.status_code == 500
+    assert answer.status_code == 409
     assert gone.core.url in answer.json()["message"]
 
 
