@@ -161,7 +161,7 @@ def names() -> Iterator[int]:
 
 @pytest.fixture
 def make_lines(tmp_path: Path, names: Iterator[int]) -> Iterator[Callable[..., Lines]]:
-    """`make_lines(cluster, partitions=1)`: a new file, connector name and topic. The connector is deleted afterwards."""
+    """`make_lines(cluster, partitions=1)`: a file, connector name and topic of its own; deleted afterwards."""
     made: list[Lines] = []
 
     def make(cluster: cx.Cluster, partitions: int = 1) -> Lines:

@@ -33,9 +33,7 @@ def written(file: Path) -> list[str]:
     return file.read_text().splitlines() if file.exists() else []
 
 
-def test_a_line_goes_through_kafka_once_into_a_file(
-    cluster: cx.Cluster, make_lines: MakeLines, tmp_path: Path
-) -> None:
+def test_a_line_goes_through_kafka_once_into_a_file(cluster: cx.Cluster, make_lines: MakeLines, tmp_path: Path) -> None:
     lines, out = make_lines(cluster, partitions=3), tmp_path / "out.txt"
     lines.append(1000)
     lines.start()
@@ -180,9 +178,7 @@ def test_source_offsets_can_be_read_altered_and_reset(cluster: cx.Cluster, make_
     assert lines.committed.values()[5:] == lines.expected
 
 
-def test_sink_offsets_can_be_read_altered_and_reset(
-    cluster: cx.Cluster, make_lines: MakeLines, tmp_path: Path
-) -> None:
+def test_sink_offsets_can_be_read_altered_and_reset(cluster: cx.Cluster, make_lines: MakeLines, tmp_path: Path) -> None:
     lines, out = make_lines(cluster), tmp_path / "out.txt"
     lines.start()
     lines.append(4)
