@@ -209,22 +209,23 @@ class SourceWorld:
             self._runner.stay_alive()
             if not is_spark_error(error):
                 raise
-            raise self._explained(error) from error
+            if (explained := self._explained(error)) is not None:
+                raise explained from None  # Spark's trace would only bury it
+            raise spark_job_error(error, f"the rows that {setup.task} polled were evaluated") from error
         self._at_hand = (polled, records)
         skipped = 0 if polled.rows_read is None else polled.rows_read - records.num_rows
         if skipped:
             log.warning("%s skipped %d rows before %s", setup.task, skipped, dict(polled.offset))
         return self._polled(polled, records.num_rows, skipped, "malformed" if skipped else "")
 
-    def _explained(self, error: Exception) -> Exception:
-        """What the plugin says about a failed evaluation, or else what Spark says."""
+    def _explained(self, error: Exception) -> Exception | None:
+        """What the plugin says about a failed evaluation."""
         try:
-            explained = self._setup.plugin.explain(self._spark.lazy(), error)
+            return self._setup.plugin.explain(self._spark.lazy(), error)
         except Exception:
             self._runner.stay_alive()
             log.warning("%s: explain() failed", self._setup.task, exc_info=True)
-            explained = None
-        return explained or spark_job_error(error, f"the rows that {self._setup.task} polled were evaluated")
+            return None
 
     def _polled(self, polled: Slice, records: int, skipped: int, reason: str) -> Polled:
         self._slices += 1

@@ -6,6 +6,7 @@ another thread without touching other tasks.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from connectx.spark.sessions import SparkProvider
+
+_CAUSE = re.compile(r"(Caused by: )?[\w.$]*(Error|Exception): ")  # a line that begins with an exception's name
 
 
 class TaskSpark:
@@ -73,7 +76,8 @@ def is_spark_error(error: BaseException) -> bool:
 def spark_job_error(error: Exception, what: str) -> SparkJobError:
     """A Spark failure as the user should see it; `what` completes "A Spark job failed while ..."."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = next((line for line in lines if "Exception" in line or "Error" in line), lines[0] if lines else repr(error))
+    causes = [line for line in lines if _CAUSE.match(line)]
+    told = causes[-1] if causes else lines[0] if lines else repr(error)
     return SparkJobError(
         f"A Spark job failed while {what}: {told}.",
         next_step="Nothing of the slice was sent; correct the cause, which Spark's trace names, and restart the task.",

@@ -116,7 +116,7 @@ def test_a_spark_job_that_fails_fails_the_task_and_sends_nothing(place: Place) -
     task = source(place, Squares, step="10", last="10", broken="yes").begin()
     failed = task.said(TaskFailed)
     assert "A Spark job failed" in failed.trace
-    assert "the source is broken" in failed.trace
+    assert "evaluated: ValueError: the source is broken." in failed.trace
     assert place.values(f"{place.group}-t", "read_uncommitted") == []
 
 
