@@ -18,6 +18,7 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as Tp
 
@@ -144,7 +145,7 @@ class SinkConsumer:
             return None
         messages = [first, *consumer.consume(max_records - 1, 0)] if max_records > 1 else [first]
         ends: dict[TopicPartition, int] = {}
-        if any(message.error() is not None for message in messages):
+        if any(map(Message.error, messages)):
             ends = self._sort_out(messages)
             messages = [message for message in messages if message.error() is None]
         rows = table_of(messages)
@@ -331,28 +332,34 @@ class SinkConsumer:
 
 
 def table_of(messages: Sequence[Message]) -> pa.Table:
-    """Messages as the columns of FetchedRecords."""
-    stamps = [message.timestamp() for message in messages]
-    headers = [message.headers() for message in messages]
+    """Messages as the columns of FetchedRecords.
+
+    This is where a sink task spends most of its time. Tuples of time stamps are let go one by one: kept, they would
+    make Python's garbage collector run over all messages again and again.
+    """
+    stamps = pa.array([message.timestamp()[1] for message in messages], pa.int64())
+    headers = list(map(Message.headers, messages))
     return pa.table(
         {
-            "topic": pa.array([message.topic() for message in messages], pa.string()),
-            "partition": pa.array([message.partition() for message in messages], pa.int32()),
-            "offset": pa.array([message.offset() for message in messages], pa.int64()),
-            "timestamp": pa.array([stamp if kind else None for kind, stamp in stamps], pa.int64()),
-            "key": pa.array([message.key() for message in messages], pa.binary()),
-            "value": pa.array([message.value() for message in messages], pa.binary()),
+            "topic": pa.array(list(map(Message.topic, messages)), pa.string()),
+            "partition": pa.array(list(map(Message.partition, messages)), pa.int32()),
+            "offset": pa.array(list(map(Message.offset, messages)), pa.int64()),
+            "timestamp": pc.if_else(pc.equal(stamps, -1), None, stamps),
+            "key": pa.array(list(map(Message.key, messages)), pa.binary()),
+            "value": pa.array(list(map(Message.value, messages)), pa.binary()),
             "headers": pa.array(headers, HEADERS) if any(headers) else pa.nulls(len(headers), HEADERS),
         }
     )
 
 
 def _ranges(rows: pa.Table) -> dict[TopicPartition, tuple[int, int]]:
-    found = rows.group_by(["topic", "partition"]).aggregate([("offset", "min"), ("offset", "max")])
-    return {
-        TopicPartition(row["topic"], row["partition"]): (row["offset_min"], row["offset_max"] + 1)
-        for row in found.to_pylist()
-    }
+    found = {}
+    for topic in rows["topic"].unique().to_pylist():
+        mine = rows if pc.all(pc.equal(rows["topic"], topic)).as_py() else rows.filter(pc.equal(rows["topic"], topic))
+        ends = mine.group_by("partition").aggregate([("offset", "min"), ("offset", "max")])
+        for row in ends.to_pylist():
+            found[TopicPartition(topic, row["partition"])] = (row["offset_min"], row["offset_max"] + 1)
+    return found
 
 
 def _with_offsets(offsets: Mapping[TopicPartition, int]) -> list[Tp]:

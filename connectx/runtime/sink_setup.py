@@ -44,7 +44,7 @@ BACKLOG_CONFIG = (
 )
 """Keys of sink connectors that Kafka Connect does not have."""
 
-_MAX_POLL_RECORDS = 20_000
+_MAX_POLL_RECORDS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
