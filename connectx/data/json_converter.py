@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
 _SCHEMA_FIRST = re.compile(r'\s*\{\s*"schema"\s*:\s*')
-_FEW_RECORDS = 20_000
 _NO_SCHEMA = '^\\s*\\{\\s*"schema"\\s*:\\s*null'
 _BARE_PAYLOAD = r'(?s)^\s*\{\s*"schema"\s*:\s*null\s*,\s*"payload"\s*:\s*(.*)\}\s*$'
 
@@ -133,24 +132,23 @@ class JsonConverter(Converter):
     def from_bytes(self, column: Column, target: DataType | None) -> Column:
         """Without schemas: the document as `target`, or as text. Use `from_envelope` with schemas."""
         from pyspark.sql import functions as f
+        from pyspark.sql.types import StringType
 
         if self.schemas_enabled:
             raise ConversionError("With schemas.enable=true a record's type is in the record: use from_envelope.")
-        text = column.cast("string")
+        kind, text = target or StringType(), column.cast("string")
         reader = JsonReader(base64_decimals=self._base64_decimals, use_defaults=False)
 
         def outcome(parsed: Column) -> Column:
-            if target is None:
-                value, error = _as_text(text), _broken(reader, parsed, text)
-            else:
-                value, error = _outcome(reader, parsed, parsed["v"], target, text)
+            value, error = _outcome(reader, parsed, parsed["v"], kind, text)
+            value = _as_text(value, text) if target is None else value
             return f.struct(value.alias("value"), error.alias("error"))
 
-        return bound(reader.parse(text, target), outcome)
+        return bound(reader.parse(text, kind), outcome)
 
     def try_from_bytes_arrow(self, records: pa.Array, target: DataType | None) -> Decoded | None:
         """Documents that are all well, as structs of plain fields; with schemas all of the same one. Or as text."""
-        if target is None and not self.schemas_enabled and len(records) <= _FEW_RECORDS:
+        if target is None and not self.schemas_enabled:
             return read_text(records)
         if self.schemas_enabled:
             split = split_envelopes(records)
@@ -214,7 +212,7 @@ class JsonConverter(Converter):
                 f.when(text.isNotNull(), missing) if schema.required else f.lit(None),
             ).cast("string")
             if schema.kind is None and target is None:
-                good = _as_text(f.regexp_extract(text, _BARE_PAYLOAD, 1))
+                good = _as_text(good, f.regexp_extract(text, _BARE_PAYLOAD, 1))
             return f.struct(good.alias("value"), f.when(other.isNull(), error).alias("error"), other.alias("other"))
 
         return bound(reader.parse(text, envelope), outcome)
@@ -229,21 +227,15 @@ def _plain(kind: pa.DataType) -> pa.DataType:
     return pa.string() if pa.types.is_string_view(kind) else kind
 
 
-def _broken(reader: JsonReader, parsed: Column, text: Column) -> Column:
-    from pyspark.sql import functions as f
-
-    return f.when(reader.broken(parsed, text), f.lit(NOT_JSON))
-
-
 def _outcome(reader: JsonReader, parsed: Column, value: Column, kind: DataType, text: Column) -> tuple[Column, Column]:
     """Value and error of what was parsed as `kind`."""
     from pyspark.sql import functions as f
 
-    error, problem = _broken(reader, parsed, text), reader.problem(value, kind, text)
+    error, problem = f.when(reader.broken(parsed, text), f.lit(NOT_JSON)), reader.problem(value, kind, text)
     return reader.value(value, kind), error if problem is None else f.coalesce(error, problem)
 
 
-def _as_text(document: Column) -> Column:
+def _as_text(parsed: Column, document: Column) -> Column:
     """A document without a type: the content of a JSON string, the exact text of anything else, null for null.
 
     The parser's own text would have long numbers rounded.
@@ -251,5 +243,4 @@ def _as_text(document: Column) -> Column:
     from pyspark.sql import functions as f
 
     exact = f.btrim(document, f.lit(" \t\r\n"))
-    content = f.get_json_object(f.concat(f.lit('{"v":'), document, f.lit("}")), "$.v")
-    return f.when(exact.startswith('"'), content).when(exact != "null", exact)
+    return f.when(parsed.isNotNull(), f.when(exact.startswith('"'), parsed).otherwise(exact))

@@ -36,12 +36,12 @@ class JsonReader:
         self.base64_decimals = base64_decimals
         self.use_defaults = use_defaults
 
-    def parse(self, text: Column, target: DataType | None) -> Column:
-        """The parser's raw outcome: a struct with the document as `v`, if there is a target."""
+    def parse(self, text: Column, target: DataType) -> Column:
+        """The parser's raw outcome: a struct with the document as `v`, to give to `value` and `problem`."""
         from pyspark.sql import functions as f
         from pyspark.sql.types import BooleanType, StringType, StructType
 
-        document = StructType() if target is None else StructType().add("v", self._parsed_type(target))
+        document = StructType().add("v", self._parsed_type(target))
         envelope = document.add("end", BooleanType()).add(_CORRUPT, StringType())
         options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT, "allowSingleQuotes": "false"}
         return f.from_json(f.concat(f.lit('{"v":'), text, f.lit(',"end":true}')), envelope, options)

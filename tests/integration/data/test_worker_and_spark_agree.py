@@ -136,10 +136,6 @@ def test_json_as_text_is_read_or_refused_alike(spark: SparkSession) -> None:
             assert value == by_spark["value"], record
 
 
-def test_a_large_batch_of_text_is_left_to_spark() -> None:
-    assert PLAIN.try_from_bytes_arrow(pa.array([b"{}"] * 20_001, pa.binary()), None) is None
-
-
 def test_lines_in_json_go_through_without_spark() -> None:
     here = PLAIN.try_from_bytes_arrow(pa.array([b'"one"', '"zw\u00f6lf 😀"'.encode(), None, b'""'], pa.binary()), None)
     assert here is not None
