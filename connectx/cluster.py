@@ -278,14 +278,18 @@ class Cluster:
         self._wait_stable(list(self.workers), _STABLE_S)
 
     def _stop_workers(self) -> None:
-        """No threads of its own: at the end of the interpreter none can be started."""
+        workers = list(self.workers)
         try:
-            for worker in self.workers:
+            for worker in workers:
                 worker.request_stop()
-            for worker in self.workers:
-                worker.stop()
+            try:
+                with ThreadPoolExecutor(max(1, len(workers))) as pool:
+                    list(pool.map(Worker.stop, workers))
+            except RuntimeError:  # at the end of the interpreter no thread can be started
+                for worker in workers:
+                    worker.stop()
         except BaseException:
-            for worker in self.workers:
+            for worker in workers:
                 worker.kill()
             raise
 
@@ -333,13 +337,18 @@ class Cluster:
     def _facts(self) -> dict[str, object]:
         leader = self.leader
         return {
-            "kafka": self.bootstrap_servers + (" (embedded)" if self._kafka is not None else ""),
+            "kafka": self._kafka_fact(),
             "group": self._config.group_id,
             "generation": self.generation,
             "leader": leader.name if leader else None,
             "exactly-once sources": self._config.exactly_once_source_support.value,
             "spark": self._spark_fact(),
         }
+
+    def _kafka_fact(self) -> str:
+        if self._kafka is None:
+            return self.bootstrap_servers
+        return f"{self.bootstrap_servers} (embedded{'' if self._kafka.alive else ', not running'})"
 
     def _spark_fact(self) -> str:
         if not self._spark.ready:
@@ -350,8 +359,6 @@ class Cluster:
             return error.message
 
     def _connector_rows(self) -> list[dict[str, object]]:
-        if self._closed or self.leader is None:
-            return []
         try:
             names = self._client.impatient().connectors()
         except ConnectxError:  # no worker answers just now; the table of workers tells

@@ -171,9 +171,10 @@ class Worker:
 
 def worker_row(worker: Worker) -> dict[str, object]:
     """One line of a table of workers."""
+    in_group = worker.view.get("state", "stable")
     return {
         "worker": worker.name + (" (leader)" if worker.is_leader else ""),
-        "state": worker.state,
+        "state": worker.state if in_group == "stable" else f"{worker.state}, {in_group}",
         "generation": worker.generation,
         "connectors": ", ".join(worker.connectors),
         "tasks": ", ".join(worker.tasks),

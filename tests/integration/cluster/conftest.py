@@ -129,9 +129,14 @@ def _number(value: str) -> int:
 
 def owner_of(cluster: cx.Cluster, task: str) -> Worker:
     """The running worker that runs a task, once the task is RUNNING there."""
+    connector, _, number = task.rpartition("-")
+
+    def runs_on(worker: Worker) -> bool:
+        told = events(cluster, EventKind.TASK_STATE, worker=worker.name, connector=connector, task=int(number))
+        return worker.state == "running" and task in worker.tasks and bool(told) and told[-1].data["state"] == "RUNNING"
 
     def found() -> Worker | None:
-        candidates = [w for w in cluster.workers if w.state == "running" and task in w.facts and task in w.tasks]
+        candidates = [worker for worker in cluster.workers if runs_on(worker)]
         return candidates[0] if len(candidates) == 1 else None
 
     return until(found, f"an owner of {task}")
@@ -161,7 +166,7 @@ def names() -> Iterator[int]:
 
 @pytest.fixture
 def make_lines(tmp_path: Path, names: Iterator[int]) -> Iterator[Callable[..., Lines]]:
-    """`make_lines(cluster, partitions=1)`: a file, connector name and topic of its own; deleted afterwards."""
+    """`make_lines(cluster, partitions=1)`: a new file, connector name and topic."""
     made: list[Lines] = []
 
     def make(cluster: cx.Cluster, partitions: int = 1) -> Lines:
