@@ -83,11 +83,7 @@ def test_two_tasks_share_the_partitions_and_lines_of_one_file(
     settings = config(name, out)
     tasks = [sink_task("two-1", settings, task=number).begin() for number in range(2)]
 
-    def owned(task: Task) -> int:
-        taken = sum(len(t.data["partitions"]) for t in task.recorded(EventKind.PARTITIONS_ASSIGNED))
-        return taken - sum(len(t.data["partitions"]) for t in task.recorded(EventKind.PARTITIONS_REVOKED))
-
-    until(lambda: [owned(task) for task in tasks] == [2, 2])
+    until(lambda: [len(task.runner.facts()["positions"]) for task in tasks] == [2, 2])
     for partition in range(4):
         produce(name, [f"{partition}-{row}".encode() for row in range(1000)], partition=partition)
     until(lambda: len(lines_of(out)) == 4000)
