@@ -33,6 +33,7 @@ from connectx.model.status_records import Status
 _STOP_MS = 5_000
 _RETRY_MS = 250
 _RETRY_MAX_MS = 60_000
+_TaskConfigs = tuple[Mapping[str, str | None], ...]
 
 
 class ConnectorPhase(StrEnum):
@@ -61,6 +62,8 @@ class ConnectorLife:
     """What was last said of it in the status topic."""
     again: StartAgain | None = None
     """Set while stopping when it shall start again."""
+    generated: _TaskConfigs | None = None
+    """The task configs that it wanted last, as they go to the config topic."""
     request_id: int | None = None
     """Task configs that were sent to the leader."""
     attempts: int = 0
@@ -186,15 +189,23 @@ class Connectors:
     def on_task_configs(self, stimulus: TaskConfigsGenerated) -> None:
         """Publish the task configs if they changed: write them as the leader, or send them to the leader."""
         life = self._life(stimulus.connector, stimulus.instance)
-        if life is None or life.phase is not ConnectorPhase.ACTIVE or life.state is not TargetState.STARTED:
+        if life is None or not self._is_started(life):
             return
-        config = self.context.config
-        task_configs = config.raw_task_configs(life.connector, stimulus.task_configs)
         if stimulus.error is not None:
             # Kafka Connect logs it and asks again: a connector that looks RUNNING and never gets its tasks.
             self._failed(life, stimulus.error)
-        elif config.task_configs_changed(life.connector, task_configs):
-            self._publish(life, task_configs)
+        else:
+            life.generated = self.context.config.raw_task_configs(life.connector, stimulus.task_configs)
+            self._publish(life, life.generated)
+
+    def on_tasks_committed(self, connector: str) -> None:
+        """Publish again what others overwrote: configs of an older instance may be written behind those of a newer one.
+
+        Kafka Connect does not notice.
+        """
+        life = self.lives.get(connector)
+        if life is not None and life.generated is not None and self._is_started(life):
+            self._publish(life, life.generated)
 
     def on_task_configs_sent(self, stimulus: TaskConfigsSent) -> None:
         """The leader took the task configs, or they must be sent again."""
@@ -261,10 +272,12 @@ class Connectors:
 
     def _generate(self, life: ConnectorLife) -> None:
         config = self.context.config.connector_config(life.connector)
-        if life.phase is ConnectorPhase.ACTIVE and life.state is TargetState.STARTED and config is not None:
+        if self._is_started(life) and config is not None:
             self.context.emit(GenerateTaskConfigs(life.connector, life.instance, config))
 
-    def _publish(self, life: ConnectorLife, task_configs: tuple[Mapping[str, str | None], ...]) -> None:
+    def _publish(self, life: ConnectorLife, task_configs: _TaskConfigs) -> None:
+        if not self.context.config.task_configs_changed(life.connector, task_configs):
+            return
         group = self.context.group
         if group.is_leader:
             self.writer.put_task_configs(life.connector, task_configs, ConnectorOrigin(life.connector, life.instance))
@@ -281,6 +294,10 @@ class Connectors:
         delay_ms = min(_RETRY_MAX_MS, _RETRY_MS * 2 ** min(life.attempts, 8))
         life.attempts += 1
         self.context.set_timer(_retry_timer(life), delay_ms)
+
+    @staticmethod
+    def _is_started(life: ConnectorLife) -> bool:
+        return life.phase is ConnectorPhase.ACTIVE and life.state is TargetState.STARTED
 
     def _life(self, connector: str, instance: int) -> ConnectorLife | None:
         life = self.lives.get(connector)

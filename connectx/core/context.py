@@ -221,17 +221,11 @@ class Context:
             self._write_status(subject, replace(reported, generation=self.group.generation))
 
     def _write_status(self, subject: str | TaskId, status: Status) -> None:
-        """Write a status that may be written.
-
-        UNASSIGNED and FAILED are "safe" writes: they never hide what a later generation said elsewhere. Nothing is
-        written of what the config topic no longer holds: the farewell of deleted work would come after the leader's
-        tombstone, and stay for ever. (Kafka Connect writes it, and cleans up in the next rebalance.)
-        """
+        """UNASSIGNED and FAILED are "safe" writes: they never hide what a later generation said elsewhere."""
         is_safe = status.state in (State.UNASSIGNED, State.FAILED)
         if is_safe and not self.status.may_write_safely(subject, status):
             return
         if isinstance(subject, TaskId):
-            if subject in self.config.tasks(subject.connector):
-                self.emit(WriteStatus(TaskStatusRecord(subject, status)))
-        elif self.config.contains(subject):
+            self.emit(WriteStatus(TaskStatusRecord(subject, status)))
+        else:
             self.emit(WriteStatus(ConnectorStatusRecord(subject, status)))

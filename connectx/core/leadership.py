@@ -33,7 +33,13 @@ from connectx.model.config_records import SessionKeyRecord
 from connectx.model.events import EventKind
 from connectx.model.group import Assignment, MemberMetadata, ProtocolVersion, WorkSet
 from connectx.model.ids import TaskId
-from connectx.model.status_records import ConnectorStatusRecord, TaskStatusRecord, TopicStatusRecord
+from connectx.model.status_records import (
+    ConnectorStatusRecord,
+    Status,
+    StatusRecord,
+    TaskStatusRecord,
+    TopicStatusRecord,
+)
 
 _RECLAIM_MS = 250
 _KEY_RETRY_MS = 250
@@ -233,19 +239,35 @@ class Leadership:
 
     # ----------------------------------------------------------------------------------------------- statuses
 
+    def on_status(self, record: StatusRecord) -> None:
+        """A status was read: the leader removes it again if it came too late, after its work was deleted.
+
+        Kafka Connect does so in the next rebalance only.
+        """
+        if self.context.group.is_leader:
+            self._remove_if_stale(record)
+
     def _remove_stale_statuses(self) -> None:
-        """Tombstones for deleted connectors and for tasks beyond the present number."""
-        config, status = self.context.config, self.context.status
+        """Tombstones for deleted connectors, for tasks beyond the present number, and for topics of the deleted."""
+        status = self.context.status
         for connector in status.connectors():
-            if not config.contains(connector):
-                self.context.emit(WriteStatus(ConnectorStatusRecord(connector, None)))
-            for task in status.task_statuses(connector):
-                if task not in config.tasks(connector):
-                    self.context.emit(WriteStatus(TaskStatusRecord(task, None)))
+            if (shown := status.connector_status(connector)) is not None:
+                self._remove_if_stale(ConnectorStatusRecord(connector, shown))
+            for task, task_status in status.task_statuses(connector).items():
+                self._remove_if_stale(TaskStatusRecord(task, task_status))
         for connector in status.topic_connectors():
-            if not config.contains(connector):
-                for topic in status.topics(connector):
-                    self.context.emit(WriteStatus(TopicStatusRecord(topic, connector, None)))
+            for topic in status.topics(connector):
+                self._remove_if_stale(TopicStatusRecord(topic, connector, 0))
+
+    def _remove_if_stale(self, record: StatusRecord) -> None:
+        config, emit = self.context.config, self.context.emit
+        match record:
+            case ConnectorStatusRecord(connector, Status()) if not config.contains(connector):
+                emit(WriteStatus(ConnectorStatusRecord(connector, None)))
+            case TaskStatusRecord(task, Status()) if task not in config.tasks(task.connector):
+                emit(WriteStatus(TaskStatusRecord(task, None)))
+            case TopicStatusRecord(topic, connector, int()) if not config.contains(connector):
+                emit(WriteStatus(TopicStatusRecord(topic, connector, None)))
 
 
 def _claims(metadata: MemberMetadata) -> WorkSet:

@@ -222,7 +222,6 @@ class Rebalance:
         """Start work only with the very config that the leader assigned with."""
         assert self.assignment is not None, "an assignment is being carried out"
         self.phase = RebalancePhase.SYNCING
-        self.outgoing = WorkSet()
         behind = self.context.config.offset < self.assignment.config_offset
         mismatch = self.assignment.error != 0
         if behind or (mismatch and self.context.group.is_leader):

@@ -94,11 +94,8 @@ class Tasks:
         if self.context.phase is not WorkerPhase.RUNNING or task not in config.tasks(task.connector):
             return
         connector_config, task_config = config.connector_config(task.connector), config.task_config(task)
-        if connector_config is None or task_config is None:  # never the same as an empty one (KAFKA-17719)
-            reason = "the config topic holds no configuration of this task"
-            self.context.record(EventKind.TASK_REFUSED, task.connector, task.task, reason, reason=reason)
-            return
-        self._prepare(task, cause, connector_config, task_config)
+        if connector_config is not None and task_config is not None:  # missing is not empty (KAFKA-17719)
+            self._prepare(task, cause, connector_config, task_config)
 
     def stop(self, task: TaskId, cause: str) -> None:
         """Stop a task for good, whatever was to come after it."""

@@ -69,7 +69,13 @@ from connectx.core.rebalance import Rebalance
 from connectx.core.request_handler import RequestHandler
 from connectx.core.tasks import Tasks
 from connectx.model.events import EventKind
-from connectx.model.status_records import ConnectorStatusRecord, StatusRecord, TaskStatusRecord, TopicStatusRecord
+from connectx.model.status_records import (
+    ConnectorStatusRecord,
+    Status,
+    StatusRecord,
+    TaskStatusRecord,
+    TopicStatusRecord,
+)
 
 
 class WorkerCore:
@@ -279,6 +285,7 @@ class WorkerCore:
         self.fencing.cancel(connector, f"new task configs of connector {connector} came during the fencing round")
         for task in [task for task in self.tasks.running() if task.connector == connector]:
             self.tasks.stop(task, "its connector has new task configs")
+        self.connectors.on_tasks_committed(connector)
         self.rebalance.request_rejoin(f"connector {connector} has new task configs")
 
     # ------------------------------------------------------------------------------------------------- outcomes
@@ -304,10 +311,12 @@ class WorkerCore:
 
     def _on_status_record(self, record: StatusRecord) -> None:
         self.context.status.apply(record)
-        if isinstance(record, TaskStatusRecord):
-            self.tasks.remind(record.task)
-        elif isinstance(record, ConnectorStatusRecord):
-            self.connectors.remind(record.connector)
+        match record:
+            case TaskStatusRecord(task, Status()):
+                self.tasks.remind(task)
+            case ConnectorStatusRecord(connector, Status()):
+                self.connectors.remind(connector)
+        self.leadership.on_status(record)
 
     def _on_topic_used(self, stimulus: TopicUsed) -> None:
         """Remember a topic once (KIP-558); not for a task that is gone, whose connector may be deleted."""

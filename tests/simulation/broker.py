@@ -27,15 +27,18 @@ Answer = Callable[[GroupStimulus], None]
 
 @dataclass
 class Member:
-    """One member as the coordinator sees it; `join` and `sync` are requests that wait for the others."""
+    """One member as the coordinator sees it; `joins` and `syncs` are its requests that wait for the others.
+
+    A broker answers only the last of them, and a client repeats after a time-out; answering all is the short form.
+    """
 
     member_id: str
     protocols: tuple[MemberMetadata, ...]
     session_timeout_ms: int
     rebalance_timeout_ms: int
     last_seen_ms: int
-    join: tuple[SendJoinGroup, Answer] | None = None
-    sync: tuple[SendSyncGroup, Answer] | None = None
+    joins: list[tuple[SendJoinGroup, Answer]] = field(default_factory=list)
+    syncs: list[tuple[SendSyncGroup, Answer]] = field(default_factory=list)
 
 
 @dataclass
@@ -64,14 +67,13 @@ class Coordinator:
             return
         self.promised_ids.discard(member_id)
         timeouts = request.session_timeout_ms, request.rebalance_timeout_ms
-        known = self.members.get(member_id)
-        member = Member(member_id, request.protocols, *timeouts, self.now_ms)
-        if known is not None and known.protocols == request.protocols and self._is_unchanged(known):
-            known.last_seen_ms = self.now_ms
-            answer(self._joined(request, known))
+        member = self.members.setdefault(member_id, Member(member_id, (), *timeouts, self.now_ms))
+        member.last_seen_ms = self.now_ms
+        if member.protocols == request.protocols and self._is_unchanged(member):
+            answer(self._joined(request, member))
             return
-        member.join = request, answer
-        self.members[member_id] = member
+        member.protocols = request.protocols
+        member.joins.append((request, answer))
         self._prepare()
         self._complete_join()
 
@@ -82,16 +84,12 @@ class Coordinator:
         if error is not None:
             answer(SyncGroupReplied(request.request_id, error, None))
             return
-        self.members[request.member_id].sync = request, answer
+        self.members[request.member_id].syncs.append((request, answer))
         if self.state == "COMPLETING" and request.member_id == self.leader:
             self.assignments = request.assignments
             self.state = "STABLE"
         if self.state == "STABLE":
-            for member in self.members.values():
-                if member.sync is not None:
-                    waiting, to = member.sync
-                    member.sync = None
-                    to(SyncGroupReplied(waiting.request_id, None, self.assignments.get(member.member_id)))
+            self._answer_syncs(None)
 
     def heartbeat(self, request: SendHeartbeat, answer: Answer) -> None:
         error = self._check(request.member_id, request.generation)
@@ -110,7 +108,7 @@ class Coordinator:
         for member in list(self.members.values()):
             silent = self.now_ms - member.last_seen_ms > member.session_timeout_ms
             late = self.state == "PREPARING" and self.now_ms > self.join_deadline_ms
-            if member.join is None and (silent or late):
+            if not member.joins and (silent or late):
                 self.leave(member.member_id)
 
     def _is_unchanged(self, member: Member) -> bool:
@@ -127,17 +125,20 @@ class Coordinator:
             self.state = "PREPARING"
             timeouts_ms = [member.rebalance_timeout_ms for member in self.members.values()]
             self.join_deadline_ms = self.now_ms + max(timeouts_ms, default=0)
+        self._answer_syncs("REBALANCE_IN_PROGRESS")
+
+    def _answer_syncs(self, error: str | None) -> None:
         for member in self.members.values():
-            if member.sync is not None:
-                waiting, to = member.sync
-                member.sync = None
-                to(SyncGroupReplied(waiting.request_id, "REBALANCE_IN_PROGRESS", None))
+            assignment = None if error is not None else self.assignments.get(member.member_id)
+            for request, answer in member.syncs:
+                answer(SyncGroupReplied(request.request_id, error, assignment))
+            member.syncs = []
 
     def _complete_join(self) -> None:
         if not self.members:
             self.state = "EMPTY"
             return
-        if any(member.join is None for member in self.members.values()):
+        if any(not member.joins for member in self.members.values()):
             return
         self.generation += 1
         self.state = "COMPLETING"
@@ -148,10 +149,9 @@ class Coordinator:
         wanted = self.members[self.leader].protocols
         self.protocol = next(m.version.wire_name for m in wanted if m.version.wire_name in common)
         for member in self.members.values():
-            assert member.join is not None
-            request, answer = member.join
-            member.join, member.last_seen_ms = None, self.now_ms
-            answer(self._joined(request, member))
+            joins, member.joins, member.last_seen_ms = member.joins, [], self.now_ms
+            for request, answer in joins:
+                answer(self._joined(request, member))
 
     def _joined(self, request: SendJoinGroup, member: Member) -> JoinGroupReplied:
         members = {}

@@ -42,22 +42,24 @@ class Chaos:
             scheduled_rebalance_max_delay_ms=random.choice((0, 3_000)),
             worker_unsync_backoff_ms=5_000,
         )
-        faults = (self.kill, self.stall, self.cut_off, self.stop, self.unread, self.outage, self.fail_work)
+        faults = (self.add, self.kill, self.stall, self.cut_off, self.stop, self.unread, self.outage, self.fail_work)
         self.faults = random.sample(faults, random.randint(0, 4))
+        self.world.slow_stops = random.choice((0.0, 0.3, 0.8))
         self.world.slow = random.choice((0.0, 0.03, 0.2))
         self.world.lossy = random.choice((0.0, 0.005, 0.05))
         self.replies: list[Reply] = []
         self.asked = 0
 
-    def run(self, actions: int = 25) -> None:
+    def run(self, actions: int = 40) -> None:
         """Do so many things, then wait for peace."""
         for _ in range(actions):
-            self.world.run_for(self.random.choice((1, 5, 30, 200, 1_000, 4_000)))
-            action = self.random.choice((self.request, self.request, *self.faults, self.add))
+            self.world.run_for(self.random.choice((1, 3, 5, 30, 200, 600, 3_000)))
+            is_fault = self.faults and self.random.random() < 0.3
+            action = self.random.choice(self.faults) if is_fault else self.request
             action()
         self.heal()
         self.world.settle(CALM_MS)
-        assert len(self.replies) == self.asked, "a request was never answered"
+        self.world.run_until(lambda: len(self.replies) == self.asked)
 
     def heal(self) -> None:
         """End all faults; what has failed is restarted by its user."""
@@ -154,8 +156,10 @@ class Chaos:
             return
         running = sorted(key for key, task in worker.tasks.items() if task.running and not task.stopping)
         if running and self.random.random() < 0.6:
-            worker.end_task(self.random.choice(running), "failed by itself")
+            worker.end_task(self.random.choice(running), "fails in this test")
         elif worker.connectors:
             key = self.random.choice(sorted(worker.connectors))
             fails = self.random.random() < 0.5
-            worker.deliver(ConnectorFailed(*key, "failed") if fails else TaskReconfigurationRequested(*key), key)
+            worker.deliver(
+                ConnectorFailed(*key, "fails in this test") if fails else TaskReconfigurationRequested(*key), key
+            )

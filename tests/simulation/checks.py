@@ -25,6 +25,7 @@ from connectx.core.messages import (
     TaskStopped,
 )
 from connectx.core.tasks import TaskPhase
+from connectx.model.events import Transition
 from connectx.model.group import WorkSet
 
 if TYPE_CHECKING:
@@ -45,6 +46,9 @@ ONCE = (
     TaskStopped,
 )
 """Answers that count once: whatever comes again later is of the past."""
+
+EXPECTED = ("fails in this test", "fenced by another", "not found", "is not a source connector")
+"""Traces of failures that are right."""
 
 
 @dataclass
@@ -91,6 +95,11 @@ class Checks:
             older = other.task_config_generation != task.task_config_generation
             if other is not task and other.order.task.connector == connector and (same or older):
                 assert not other.can_commit, f"{other.order.task} of {other.worker.name} can still commit"
+
+    def on_transition(self, transition: Transition) -> None:
+        """Nothing fails for good but what a test made fail, or what lost its connector."""
+        trace = transition.data.get("trace")
+        assert trace is None or any(reason in trace for reason in EXPECTED), f"failed for good: {trace}"
 
     def after_step(self, worker: SimWorker) -> None:
         """5, and: only claimed work runs, and no outcome is left lying about."""

@@ -101,7 +101,7 @@ class SimTask:
     def try_to_commit(self) -> None:
         """A task whose producer was fenced fails as soon as it wants to commit."""
         if self.order.exactly_once and self.running and self.is_fenced and not self.stopping:
-            self.worker.end_task((self.order.task, self.order.instance), "fenced")
+            self.worker.end_task((self.order.task, self.order.instance), "fenced by another")
 
 
 class SimWorker:
@@ -148,6 +148,7 @@ class SimWorker:
         step = self.core.handle(stimulus, self.world.now_ms)
         for transition in step.transitions:
             self.history.append(transition)
+            self.world.checks.on_transition(transition)
             self.world.history.append((self.world.now_ms, self.name, transition))
         for effect in step.effects:
             self.execute(effect)
@@ -317,7 +318,7 @@ class SimWorker:
         if isinstance(effect, StartConnector):
             self.connectors[key] = effect
             if effect.config.get("connector.class") == "Broken":
-                self.deliver(ConnectorFailed(*key, "broken"), key)
+                self.deliver(ConnectorFailed(*key, "fails in this test"), key)
             else:
                 self.deliver(ConnectorStarted(*key, effect.target_state, "1"), key)
             return

@@ -34,7 +34,7 @@ from tests.simulation.sim_worker import SimTask, SimWorker
 
 LATENCY_MS = 2
 START_MS = 1_000_000
-STOP_MS = (2, 2, 50, 400, 3_000, 7_000)  # the last one is longer than any graceful time
+STOP_MS = (50, 400, 3_000, 7_000)  # the last one is longer than any graceful time
 
 SHOWN = {
     TargetState.STARTED: (State.RUNNING, State.RUNNING),
@@ -58,6 +58,7 @@ class World:
         self.calm = random is None
         self.slow = 0.0  # share of messages that take longer
         self.lossy = 0.0  # share of answers that are lost
+        self.slow_stops = 0.0  # share of connectors and tasks that take longer to stop
         self.broker = Broker()
         self.broker_down = False
         self.checks = Checks(self)
@@ -81,7 +82,9 @@ class World:
         return self.random.choice((20, 200, 1_500))
 
     def stop_ms(self) -> int:
-        return LATENCY_MS if self.calm or self.random is None else self.random.choice(STOP_MS)
+        if self.calm or self.random is None or self.random.random() >= self.slow_stops:
+            return LATENCY_MS
+        return self.random.choice(STOP_MS)
 
     def loses_reply(self) -> bool:
         return not self.calm and self.random is not None and self.random.random() < self.lossy
@@ -237,14 +240,28 @@ class World:
             return f"tasks do not run as configured: {self.owners()}"
         if sorted(c for view in views for c in view.group.work.connectors) != list(truth.connectors()):
             return "connectors are not assigned once each"
-        return self.wrong_status()
+        return self.wrong_tasks() or self.wrong_status()
+
+    def wrong_tasks(self) -> str | None:
+        """Tasks that were not made from their connector's configuration, or do not run with theirs."""
+        truth = self.broker.config
+        for connector in truth.connectors():
+            config = truth.connector_config(connector) or {}
+            made_from = {properties["set"] for properties in truth.all_task_configs(connector).values()}
+            if truth.target_state(connector) is TargetState.STARTED and made_from != {str(config)}:
+                return f"{connector} has tasks of an older configuration"
+        for task in self.all_tasks():
+            if task.running and not task.stopping and task.order.task_config != truth.task_config(task.order.task):
+                return f"{task.order.task} runs with an older configuration"
+        return None
 
     def wrong_status(self) -> str | None:
         """A status that is missing, wrong or left over, None when all are right; for worlds where nothing fails."""
         truth, statuses = self.broker.config, StatusLog()
         for record in self.broker.status_log:
             statuses.apply(record)
-        if (left_over := sorted(set(statuses.connectors()) - set(truth.connectors()))) != []:
+        shown_connectors = {*statuses.connectors(), *statuses.topic_connectors()}
+        if (left_over := sorted(shown_connectors - set(truth.connectors()))) != []:
             return f"statuses are left over: {left_over}"
         for connector in truth.connectors():
             of_connector, of_task = SHOWN[truth.target_state(connector) or TargetState.STARTED]
