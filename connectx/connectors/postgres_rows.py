@@ -20,6 +20,8 @@ from connectx.model.ids import TopicPartition
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
+_LONGEST_PENALTY_BATCHES = 64
+
 Report = Callable[[TopicPartition, int, Exception], None]
 
 
@@ -34,6 +36,14 @@ class TargetSettings:
     auto_create: bool
 
 
+@dataclass(slots=True)
+class _Tries:
+    """What is known of copying straight into a table that is upserted."""
+
+    batches_to_skip: int = 0
+    penalty_batches: int = 1
+
+
 class PostgresRows:
     """Writes rows within the session's transaction.
 
@@ -46,6 +56,7 @@ class PostgresRows:
         self._target = target
         self._report = report
         self._tables: dict[str, Table] = {}
+        self._tries: dict[str, _Tries] = {}
 
     def value_type(self, topic: str) -> DataType | None:
         """The columns of the topic's table that values are to have; None when the table is yet to be created.
@@ -171,19 +182,53 @@ class PostgresRows:
             fitted = table.fit(self._columns(rows))
         except pa.ArrowInvalid as error:
             raise RowRefusedError(str(error)) from error
-        if not (self._target.upsert or any(table.columns[name].arrow is None for name in fitted.column_names)):
-            self._session.ingest(table.schema, table.name, fitted)
-            return
+        if self._target.upsert:
+            fitted = self._last_of_each_key(fitted)
+        if all(table.columns[name].arrow is not None for name in fitted.column_names):
+            if not self._target.upsert:
+                self._session.ingest(table.schema, table.name, fitted)
+                return
+            if not part and self._all_new(table, fitted):
+                return
         stage = f"connectx_{table.schema}_{table.name}"[:63]
         types = ", ".join(
             f"{identifier(column.name)} {column.type if column.arrow is not None else 'text'}"
             for column in table.columns.values()
         )
         self._session.execute(f"CREATE TEMP TABLE IF NOT EXISTS {identifier(stage)} ({types}) ON COMMIT DELETE ROWS")
-        self._session.ingest(None, stage, self._last_of_each_key(fitted) if self._target.upsert else fitted)
+        self._session.ingest(None, stage, fitted)
         self._session.execute(self._insert_statement(table, stage, fitted.column_names))
         if part:
             self._session.execute(f"DELETE FROM {identifier(stage)}")
+
+    def _all_new(self, table: Table, rows: pa.Table) -> bool:
+        """Rows with new keys can be copied straight into the table, twice as fast; try, and learn from failures.
+
+        False when a row has a key that is there, or is refused for another reason. After each failure in a row twice
+        as many batches go by before the next try, since what was copied until then is left behind as dead rows.
+        """
+        known = self._tries.get(table.quoted)
+        if known is None:
+            known = self._tries[table.quoted] = _Tries()
+            key = ", ".join(map(identifier, self._target.key_columns))
+            self._session.execute(  # refuses a key that no unique index has: COPY would not notice
+                f"INSERT INTO {table.quoted} ({key}) SELECT {key} FROM {table.quoted} WHERE false "
+                f"ON CONFLICT ({key}) DO NOTHING"
+            )
+        if known.batches_to_skip:
+            known.batches_to_skip -= 1
+            return False
+        self._session.execute("SAVEPOINT connectx_new")
+        try:
+            self._session.ingest(table.schema, table.name, rows)
+        except RowRefusedError:
+            self._session.execute("ROLLBACK TO SAVEPOINT connectx_new")
+            known.batches_to_skip = known.penalty_batches
+            known.penalty_batches = min(_LONGEST_PENALTY_BATCHES, known.penalty_batches * 2)
+            return False
+        self._session.execute("RELEASE SAVEPOINT connectx_new")
+        known.penalty_batches = 1
+        return True
 
     def _insert_statement(self, table: Table, stage: str, names: Sequence[str]) -> str:
         listed = ", ".join(map(identifier, names))

@@ -45,6 +45,7 @@ BACKLOG_CONFIG = (
 """Keys of sink connectors that Kafka Connect does not have."""
 
 _MAX_POLL_RECORDS = 10_000
+_MAX_POLL_KEY = "consumer.override.max.poll.records"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +94,10 @@ def set_up(order: PrepareTask, services: TaskServices, plugins: Plugins) -> Sink
         backlog_records=None if backlog["backlog.records"] < 0 else backlog["backlog.records"],
         backlog_slice_records=backlog["backlog.slice.records"],
     )
-    consumer_config = services.clients.sink_consumer(task, config)
+    for_client = {key: value for key, value in config.items() if key != _MAX_POLL_KEY}  # librdkafka does not have it
+    consumer_config = services.clients.sink_consumer(task, for_client)
     isolation = str(consumer_config.get("isolation.level", "read_committed"))
-    max_records = settings.consumer_override.get("max.poll.records") or worker.originals.get(
-        "consumer.max.poll.records"
-    )
+    max_records = config.get(_MAX_POLL_KEY) or worker.originals.get("consumer.max.poll.records")
     return SinkSetup(
         task=task,
         plugin=plugin,

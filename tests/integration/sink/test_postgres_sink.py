@@ -256,6 +256,19 @@ def test_upsert_replaces_rows_and_of_several_in_a_batch_the_last_wins(target: Ta
     assert target.rows() == [(1, "flight 1"), (2, "newest"), (3, "new")]
 
 
+def test_new_and_known_keys_may_change_from_batch_to_batch(target: Target) -> None:
+    target.create()
+    task = target.task(insert_mode="upsert", pk_mode="record_value", pk_fields="id")
+    task.open([target.partition])
+    batches = [(1, 2), (2, 3), (4, 5), (5,), (6,), (7,), (1, 7, 8), (9,), (2, 9)]
+    for number, ids in enumerate(batches):
+        values = [{"id": identity, "name": f"{identity} of batch {number}"} for identity in ids]
+        task.put(target.batch(10 * number, values, end=10 * number + 10))
+    latest = {identity: number for number, ids in enumerate(batches) for identity in ids}
+    assert target.rows() == [(identity, f"{identity} of batch {latest[identity]}") for identity in sorted(latest)]
+    assert target.offset() == 90
+
+
 def test_upsert_with_the_key_of_the_record(target: Target) -> None:
     target.create()
     task = target.task(insert_mode="upsert", pk_mode="record_key", pk_fields="id")
