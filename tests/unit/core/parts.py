@@ -1,0 +1,107 @@
+"""What tests of the core's parts share: a context in the middle of its life, and ways to say what it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from connectx.core.context import Context, CoreSettings, WorkerPhase
+from connectx.core.membership import MembershipSettings
+from connectx.core.messages import Effect
+from connectx.model.config_records import (
+    ConfigRecord,
+    ConnectorConfigRecord,
+    SessionKeyRecord,
+    TargetStateRecord,
+    TaskCommitRecord,
+    TaskConfigRecord,
+    TaskCountRecord,
+)
+from connectx.model.events import Transition
+from connectx.model.group import WorkSet
+from connectx.model.ids import TaskId
+from connectx.model.states import ConnectorType, ExactlyOnceSupport, State, TargetState
+from connectx.model.status_records import ConnectorStatusRecord, Status, TaskStatusRecord
+
+ME, LEADER_URL = "127.0.0.1:8083", "http://127.0.0.1:9999/"
+C0, C1 = TaskId("c", 0), TaskId("c", 1)
+SOURCE: dict[str, str | None] = {"connector.class": "Source"}
+KEY = SessionKeyRecord(b"k" * 32, "HmacSHA256", 1_000)
+
+
+def type_of(config: Mapping[str, str | None]) -> ConnectorType:
+    return ConnectorType.SINK if config.get("connector.class") == "Sink" else ConnectorType.SOURCE
+
+
+def settings(**changes: Any) -> CoreSettings:
+    given: dict[str, Any] = {
+        "url": f"http://{ME}/",
+        "group_id": "g",
+        "membership": MembershipSettings(),
+        "connector_type_of": type_of,
+        "check_signature": lambda key, body, signature, algorithm: None,
+        "exactly_once": ExactlyOnceSupport.ENABLED,
+    }
+    return CoreSettings(**(given | changes))
+
+
+def a_context(*, leads: bool = True, **changes: Any) -> Context:
+    """A settled member of generation 3 at 1,000 ms; connector c is configured, it and its two tasks are assigned."""
+    context = Context(settings(**changes), phase=WorkerPhase.RUNNING, now_ms=1_000)
+    group = context.group
+    group.member_id, group.generation, group.settled = "me", 3, True
+    group.leader_id, group.leader_url = ("me", context.settings.url) if leads else ("other", LEADER_URL)
+    group.assignment = WorkSet(("c",), (C0, C1))
+    configure(context)
+    return context
+
+
+def task_config(number: int, of: str = "1") -> dict[str, str | None]:
+    return {"task.class": "T", "number": str(number), "of": of}
+
+
+def read(context: Context, *records: ConfigRecord) -> None:
+    """The records were read from the config topic, behind what is there."""
+    for record in records:
+        context.config.apply(context.config.offset, record)
+
+
+def configure(context: Context, connector: str = "c", tasks: int = 2, of: str = "1", **config: str | None) -> None:
+    """The connector and a complete set of task configs, with its task count record, and a session key."""
+    read(context, ConnectorConfigRecord(connector, SOURCE | config))
+    commit(context, connector, tasks, of)
+    read(context, TaskCountRecord(connector, tasks), KEY)
+
+
+def commit(context: Context, connector: str = "c", tasks: int = 2, of: str = "2") -> None:
+    """A new complete set of task configs."""
+    read(context, *(TaskConfigRecord(TaskId(connector, n), task_config(n, of)) for n in range(tasks)))
+    read(context, TaskCommitRecord(connector, tasks))
+
+
+def target(context: Context, state: TargetState, connector: str = "c") -> None:
+    read(context, TargetStateRecord(connector, state))
+
+
+def shown(context: Context, subject: str | TaskId, state: State, worker_id: str = ME, generation: int = 3) -> None:
+    """The status topic says this."""
+    status = Status(state, worker_id, generation)
+    is_task = isinstance(subject, TaskId)
+    context.status.apply(TaskStatusRecord(subject, status) if is_task else ConnectorStatusRecord(subject, status))
+
+
+def effects(context: Context) -> list[Effect]:
+    """What was ordered since the last call."""
+    ordered, context.step.effects = context.step.effects, []
+    return ordered
+
+
+def transitions(context: Context) -> list[Transition]:
+    """What was told since the last call."""
+    told, context.step.transitions = context.step.transitions, []
+    return told
+
+
+def both(context: Context) -> tuple[list[Transition], list[Effect]]:
+    """What was told and ordered since the last call."""
+    return transitions(context), effects(context)
