@@ -31,7 +31,7 @@ def lines_file(folder: Path, count: int) -> Path:
 @cache
 def admin_of(bootstrap_servers: str) -> AdminClient:
     """One admin client per cluster: a client for each question would cost more than what is measured."""
-    return AdminClient({"bootstrap.servers": bootstrap_servers})
+    return AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
 
 
 def create_topic(cluster: cx.Cluster, name: str, partitions: int = 1) -> None:
