@@ -29,7 +29,7 @@ from connectx.model.status_records import TopicStatusRecord
 _OF_CLUSTER = frozenset({Verb.LIST_CONNECTORS, Verb.TOPICS, Verb.TOPICS_RESET})
 _READS = frozenset({Verb.CONNECTOR_INFO, Verb.CONNECTOR_STATUS, Verb.TASKS, Verb.TASK_STATUS, Verb.OFFSETS})
 _ANYWHERE = _READS | {Verb.PAUSE, Verb.RESUME}
-_WHILE_STOPPING = _READS | {Verb.LIST_CONNECTORS, Verb.TOPICS}
+_WHILE_STOPPING = _READS | {Verb.CONNECTOR_CONFIG, Verb.LIST_CONNECTORS, Verb.TOPICS}
 _READS_FIRST = frozenset({Verb.RESTART_CONNECTOR, Verb.RESTART_TASK, Verb.MODIFY_OFFSETS})
 _PENDING = (
     "Cannot complete request momentarily due to stale configuration (typically caused by a concurrent config change)"

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
+from connectx.core.config_writer import Claim
 from connectx.core.context import Context, CoreSettings, WorkerPhase
-from connectx.core.membership import MembershipSettings
+from connectx.core.membership import MembershipSettings, MembershipState
 from connectx.core.messages import Effect
+from connectx.core.rebalance import RebalancePhase
+from connectx.core.worker import WorkerCore
 from connectx.model.config_records import (
     ConfigRecord,
     ConnectorConfigRecord,
@@ -56,6 +60,20 @@ def a_context(*, leads: bool = True, **changes: Any) -> Context:
     return context
 
 
+def a_core(*, leads: bool = True, **changes: Any) -> WorkerCore:
+    """A worker's core around `a_context`; its membership is that of a settled member, with the request -5 next."""
+    given = a_context(leads=leads, **changes)
+    core = WorkerCore(given.settings)
+    for item in fields(Context):
+        setattr(core.context, item.name, getattr(given, item.name))
+    core.writer.claim = Claim.HELD if leads else Claim.NONE
+    core.rebalance.phase = RebalancePhase.SETTLED
+    member = core.membership
+    member.state, member.member_id, member.generation = MembershipState.STABLE, "me", 3
+    member.leader_id, member.protocol, member.last_request_id = given.group.leader_id, given.group.protocol, -4
+    return core
+
+
 def task_config(number: int, of: str = "1") -> dict[str, str | None]:
     return {"task.class": "T", "number": str(number), "of": of}
 
@@ -63,7 +81,7 @@ def task_config(number: int, of: str = "1") -> dict[str, str | None]:
 def read(context: Context, *records: ConfigRecord) -> None:
     """The records were read from the config topic, behind what is there."""
     for record in records:
-        context.config.apply(context.config.offset, record)
+        context.config.apply(max(0, context.config.offset), record)
 
 
 def configure(context: Context, connector: str = "c", tasks: int = 2, of: str = "1", **config: str | None) -> None:
