@@ -87,7 +87,6 @@ class Cluster:
         self._config = WorkerConfig.parse(profile)  # before anything is started
         self._spark = SparkProvider(spark)
         self._client = RestClient(self._urls)
-        atexit.register(self.close)
         try:
             with _shown(progress) as show:
                 self._endings.callback(self._spark.close)
@@ -104,6 +103,7 @@ class Cluster:
         except BaseException:
             self.close()
             raise
+        atexit.register(self.close)  # behind those of Kafka's and Spark's processes, so that it runs before them
 
     # ------------------------------------------------------------------------------------------------- connectors
 

@@ -7,6 +7,7 @@ Connect sessions share, except to make a task's session (`newSession` in classic
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import os
 import sys
@@ -225,10 +226,12 @@ def _connect_to(port: int, secret: str) -> SparkSession:
 
 def _disconnect() -> None:
     """Stop the session and forget its gateway, so that a later driver of this process can be connected to."""
+    from py4j.protocol import Py4JError
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    SparkSession.builder.getOrCreate().stop()
+    with contextlib.suppress(Py4JError, OSError):  # at the interpreter's end the driver may be gone already
+        SparkSession.builder.getOrCreate().stop()
     gateway = SparkContext._gateway
     SparkContext._gateway = None
     SparkContext._jvm = None
