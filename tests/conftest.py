@@ -11,12 +11,17 @@ from typing import TYPE_CHECKING
 
 import psutil
 import pytest
+from hypothesis import settings
 
 from connectx.kafka.embedded import EmbeddedKafka
 from connectx.spark.sessions import SparkProvider
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# The same examples in every run: a failure is one of the change at hand, and can be repeated.
+settings.register_profile("repeatable", derandomize=True, deadline=None)
+settings.load_profile("repeatable")
 
 
 @pytest.fixture(scope="session", autouse=True)
