@@ -107,13 +107,27 @@ def facts(events: Iterable[Event]) -> Facts:
 
 def worker_states(events: Iterable[Event]) -> dict[str, WorkerState]:
     """Worker name to its state after the last event, sorted by name, worker-2 before worker-10."""
-    states: dict[str, WorkerState] = {}
+    fold = WorkerStateFold()
     for event in events:
-        if event.worker is None:
-            continue
-        before = states.setdefault(event.worker, WorkerState.STARTING)
-        states[event.worker] = _next_state(before, event)
-    return {name: states[name] for name in sorted(states, key=_natural)}
+        fold.take(event)
+    return fold.states()
+
+
+class WorkerStateFold:
+    """Takes events one by one, in order, and knows the state of every worker."""
+
+    def __init__(self) -> None:
+        self._states: dict[str, WorkerState] = {}
+
+    def take(self, event: Event) -> None:
+        """Add the next event."""
+        if event.worker is not None:
+            before = self._states.get(event.worker, WorkerState.STARTING)
+            self._states[event.worker] = _next_state(before, event)
+
+    def states(self) -> dict[str, WorkerState]:
+        """Worker name to its state up to now, worker-2 before worker-10."""
+        return {name: self._states[name] for name in sorted(self._states, key=_natural)}
 
 
 def _natural(name: str) -> tuple[tuple[int, str], ...]:

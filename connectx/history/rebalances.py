@@ -5,7 +5,7 @@ Each worker tells of its own join and its own assignment (KIP-415: JoinGroup, Sy
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from connectx.model.events import Event, EventKind
@@ -37,49 +37,71 @@ class Rebalance:
     delay_ms: int
 
 
-def worker_urls(events: Iterable[Event]) -> dict[str, str]:
-    """URL to worker name, as the workers told when they started."""
-    return {
-        str(event.data["url"]): event.worker
-        for event in events
-        if event.kind is EventKind.WORKER_STARTED and event.worker and event.data.get("url")
-    }
-
-
 @dataclass(slots=True)
 class _Draft:
     start_ms: int
     end_ms: int
     seq: int
     cause: str
-    leader: str | None = None
+    leader_url: str | None = None
     members: set[str] = field(default_factory=set)
     delay_ms: int = 0
 
 
 def rebalances(events: Iterable[Event]) -> tuple[Rebalance, ...]:
     """All rounds in order of generation; at the end one without generation when workers are joining right now."""
-    listed = list(events)
-    names = worker_urls(listed)
-    joining: dict[str, Event] = {}
-    drafts: dict[int, _Draft] = {}
-    lost: dict[int, tuple[str, ...]] = {}
-    for event in listed:
+    fold = RebalanceFold()
+    for event in events:
+        fold.take(event)
+    return fold.rebalances()
+
+
+class RebalanceFold:
+    """Takes events one by one, in order, and knows the rounds that they show."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, str] = {}
+        self._joining: dict[str, Event] = {}
+        self._drafts: dict[int, _Draft] = {}
+        self._lost: dict[int, tuple[str, ...]] = {}
+
+    def take(self, event: Event) -> None:
+        """Add the next event."""
         worker = event.worker or ""
-        if event.kind is EventKind.REBALANCE_STARTED:
-            joining.setdefault(worker, event)
+        if event.kind is EventKind.WORKER_STARTED and event.data.get("url"):
+            self._names[str(event.data["url"])] = worker
+        elif event.kind is EventKind.REBALANCE_STARTED:
+            self._joining.setdefault(worker, event)
         elif event.kind in (EventKind.WORKER_STOPPED, EventKind.WORKER_FAILED) or _is_kill(event):
-            joining.pop(worker, None)
+            self._joining.pop(worker, None)
         elif event.kind is EventKind.ASSIGNMENT_COMPUTED and (generation := generation_of(event)) is not None:
-            lost[generation] = _names(event.data.get("lost"))
+            self._lost[generation] = _names(event.data.get("lost"))
         elif event.kind is EventKind.REBALANCE_COMPLETED and event.generation is not None:
-            _complete(drafts, event, joining.pop(worker, None), names)
-    done = tuple(_freeze(generation, drafts[generation], lost) for generation in sorted(drafts))
-    if not joining:
-        return done
-    first = min(joining.values(), key=lambda event: event.seq)
-    cause = first.cause or str(first.data.get("reason", ""))
-    return (*done, Rebalance(None, first.time_ms, None, first.seq, cause, None, tuple(sorted(joining)), (), 0))
+            _complete(self._drafts, event, self._joining.pop(worker, None))
+
+    def rebalances(self) -> tuple[Rebalance, ...]:
+        """All rounds up to now."""
+        done = tuple(self._freeze(generation) for generation in sorted(self._drafts))
+        if not self._joining:
+            return done
+        first = min(self._joining.values(), key=lambda event: event.seq)
+        cause = first.cause or str(first.data.get("reason", ""))
+        members = tuple(sorted(self._joining))
+        return (*done, Rebalance(None, first.time_ms, None, first.seq, cause, None, members, (), 0))
+
+    def _freeze(self, generation: int) -> Rebalance:
+        draft = self._drafts[generation]
+        return Rebalance(
+            generation,
+            draft.start_ms,
+            draft.end_ms,
+            draft.seq,
+            draft.cause,
+            None if draft.leader_url is None else self._names.get(draft.leader_url, draft.leader_url),
+            tuple(sorted(draft.members)),
+            self._lost.get(generation, ()),
+            draft.delay_ms,
+        )
 
 
 def generation_of(event: Event) -> int | None:
@@ -88,7 +110,7 @@ def generation_of(event: Event) -> int | None:
     return told if isinstance(told, int) else None
 
 
-def _complete(drafts: dict[int, _Draft], event: Event, started: Event | None, names: Mapping[str, str]) -> None:
+def _complete(drafts: dict[int, _Draft], event: Event, started: Event | None) -> None:
     assert event.generation is not None
     began = started or event
     cause = began.cause or str(began.data.get("reason", ""))
@@ -99,26 +121,11 @@ def _complete(drafts: dict[int, _Draft], event: Event, started: Event | None, na
         draft.start_ms, draft.cause = began.time_ms, cause
     draft.end_ms = max(draft.end_ms, event.time_ms)
     draft.members.add(event.worker or "")
-    url = event.data.get("leader_url")
-    if url:
-        draft.leader = names.get(str(url), str(url))
+    if event.data.get("leader_url"):
+        draft.leader_url = str(event.data["leader_url"])
     delay_ms = event.data.get("delay_ms")
     if isinstance(delay_ms, int):
         draft.delay_ms = max(draft.delay_ms, delay_ms)
-
-
-def _freeze(generation: int, draft: _Draft, lost: Mapping[int, tuple[str, ...]]) -> Rebalance:
-    return Rebalance(
-        generation,
-        draft.start_ms,
-        draft.end_ms,
-        draft.seq,
-        draft.cause,
-        draft.leader,
-        tuple(sorted(draft.members)),
-        lost.get(generation, ()),
-        draft.delay_ms,
-    )
 
 
 def _is_kill(event: Event) -> bool:

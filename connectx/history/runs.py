@@ -101,10 +101,10 @@ _GONE_STATES = (State.UNASSIGNED, State.RESTARTING, State.DESTROYED, State.STOPP
 
 def runs(events: Iterable[Event]) -> tuple[Run, ...]:
     """All runs that the events show, in the order of their first event."""
-    fold = _Fold()
+    fold = RunFold()
     for event in events:
         fold.take(event)
-    return tuple(draft.freeze() for draft in fold.drafts)
+    return fold.runs()
 
 
 @dataclass(slots=True)
@@ -158,16 +158,23 @@ class _Draft:
         )
 
 
-class _Fold:
+class RunFold:
+    """Takes events one by one, in order, and knows the runs that they show."""
+
     def __init__(self) -> None:
         self.drafts: list[_Draft] = []
         self.current: dict[str, list[_Draft]] = {}  # per worker, those that an event may still concern
         self.urls: dict[str, str] = {}
 
     def take(self, event: Event) -> None:
+        """Add the next event."""
         handler = _HANDLERS.get(event.kind)
         if handler is not None:
             handler(self, event)
+
+    def runs(self) -> tuple[Run, ...]:
+        """All runs up to now, in the order of their first event."""
+        return tuple(draft.freeze() for draft in self.drafts)
 
     # ------------------------------------------------------------------------------------------------ look-up
 
@@ -344,19 +351,19 @@ class _Fold:
 
 
 _HANDLERS: Mapping[EventKind, Any] = {
-    EventKind.TASK_STEP: _Fold.step,
-    EventKind.TASK_STATE: _Fold.state,
-    EventKind.CONNECTOR_STATE: _Fold.state,
-    EventKind.TASK_ENDED: _Fold.ended,
-    EventKind.PRODUCER_FENCED: _Fold.fenced,
-    EventKind.TRANSACTION_COMMITTED: _Fold.committed,
-    EventKind.WORKER_STARTED: _Fold.worker_started,
-    EventKind.WORKER_STOPPED: _Fold.worker_stopped,
-    EventKind.WORKER_FAILED: _Fold.worker_stopped,
-    EventKind.CLUSTER_STOPPED: _Fold.cluster_stopped,
-    EventKind.FAULT_INJECTED: _Fold.fault,
-    EventKind.MEMBER_LOST: _Fold.member_lost,
-    EventKind.ASSIGNMENT_COMPUTED: _Fold.assigned,
-    EventKind.REBALANCE_COMPLETED: _Fold.rebalanced,
-    EventKind.CONNECTOR_DELETED: _Fold.deleted,
+    EventKind.TASK_STEP: RunFold.step,
+    EventKind.TASK_STATE: RunFold.state,
+    EventKind.CONNECTOR_STATE: RunFold.state,
+    EventKind.TASK_ENDED: RunFold.ended,
+    EventKind.PRODUCER_FENCED: RunFold.fenced,
+    EventKind.TRANSACTION_COMMITTED: RunFold.committed,
+    EventKind.WORKER_STARTED: RunFold.worker_started,
+    EventKind.WORKER_STOPPED: RunFold.worker_stopped,
+    EventKind.WORKER_FAILED: RunFold.worker_stopped,
+    EventKind.CLUSTER_STOPPED: RunFold.cluster_stopped,
+    EventKind.FAULT_INJECTED: RunFold.fault,
+    EventKind.MEMBER_LOST: RunFold.member_lost,
+    EventKind.ASSIGNMENT_COMPUTED: RunFold.assigned,
+    EventKind.REBALANCE_COMPLETED: RunFold.rebalanced,
+    EventKind.CONNECTOR_DELETED: RunFold.deleted,
 }

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from connectx.history.facts import WorkerState, worker_states
-from connectx.history.rebalances import Rebalance, rebalances
-from connectx.history.runs import Run, RunState, Segment, epoch_of, runs
+from connectx.history.facts import WorkerState, WorkerStateFold
+from connectx.history.rebalances import Rebalance, RebalanceFold
+from connectx.history.runs import Run, RunFold, RunState, Segment, epoch_of
 from connectx.history.words import duration, listing
 from connectx.model.events import Event, EventKind
 
@@ -105,33 +105,60 @@ def timeline(events: Iterable[Event], *, now_ms: int | None = None, window_ms: i
         now_ms: end of the window; open bars reach to it. Default: the last event.
         window_ms: length of the window; default: from the first event on.
     """
-    listed = list(events)
-    end_ms = now_ms if now_ms is not None else (listed[-1].time_ms if listed else 0)
-    start_ms = end_ms - window_ms if window_ms is not None else (listed[0].time_ms if listed else 0)
-    window = _Window(min(start_ms, end_ms), end_ms)
-    all_runs = runs(listed)
-    rounds = rebalances(listed)
-    states = worker_states(listed)
-    leader = next((round_.leader for round_ in reversed(rounds) if round_.generation is not None), None)
-    marks = [event for event in listed if _mark_kind(event) is not None and window.holds(event.time_ms)]
-    rows = [
-        _row(
-            worker,
-            state,
-            worker == leader and not state.is_gone,
-            [run for run in all_runs if run.worker == worker],
-            [event for event in marks if event.worker == worker],
-            window,
-        )
-        for worker, state in states.items()
-    ]
-    bands = [_band(round_, window) for round_ in rounds if window.meets(round_.start_ms, round_.end_ms)]
-    return Timeline(window.start_ms, window.end_ms, tuple(rows), tuple(bands), connectors_in_order(listed))
+    fold = TimelineFold()
+    for event in events:
+        fold.take(event)
+    return fold.timeline(now_ms=now_ms, window_ms=window_ms)
 
 
-def connectors_in_order(events: Iterable[Event]) -> tuple[str, ...]:
-    """Connectors by first appearance; a newcomer never changes the place of another."""
-    return tuple(dict.fromkeys(event.connector for event in events if event.connector is not None))
+class TimelineFold:
+    """Takes events one by one, in order, and lays out at any time what they show: for views that follow a cluster."""
+
+    def __init__(self) -> None:
+        self._runs = RunFold()
+        self._rebalances = RebalanceFold()
+        self._states = WorkerStateFold()
+        self._marks: list[Event] = []
+        self._connectors: dict[str, None] = {}
+        self._first_ms = 0
+        self._last_ms = 0
+        self._taken = 0
+
+    def take(self, event: Event) -> None:
+        """Add the next event."""
+        for fold in (self._runs, self._rebalances, self._states):
+            fold.take(event)
+        if _mark_kind(event) is not None:
+            self._marks.append(event)
+        if event.connector is not None:
+            self._connectors.setdefault(event.connector)
+        if not self._taken:
+            self._first_ms = event.time_ms
+        self._last_ms = event.time_ms
+        self._taken += 1
+
+    def timeline(self, *, now_ms: int | None = None, window_ms: int | None = None) -> Timeline:
+        """Lay out what was taken; arguments as those of `timeline`."""
+        end_ms = self._last_ms if now_ms is None else now_ms
+        start_ms = self._first_ms if window_ms is None else end_ms - window_ms
+        window = _Window(min(start_ms, end_ms), end_ms)
+        all_runs = self._runs.runs()
+        rounds = self._rebalances.rebalances()
+        leader = next((round_.leader for round_ in reversed(rounds) if round_.generation is not None), None)
+        marks = [event for event in self._marks if window.holds(event.time_ms)]
+        rows = [
+            _row(
+                worker,
+                state,
+                worker == leader and not state.is_gone,
+                [run for run in all_runs if run.worker == worker],
+                [event for event in marks if event.worker == worker],
+                window,
+            )
+            for worker, state in self._states.states().items()
+        ]
+        bands = [_band(round_, window) for round_ in rounds if window.meets(round_.start_ms, round_.end_ms)]
+        return Timeline(window.start_ms, window.end_ms, tuple(rows), tuple(bands), tuple(self._connectors))
 
 
 @dataclass(frozen=True, slots=True)
