@@ -96,7 +96,7 @@ class SourceTaskCore:
     """State of the loop; `handle` is the only method that changes it.
 
     `pending` holds, by source partition, the offsets behind records that were sent and are not committed yet;
-    `pending_records` counts those records. `committed_ms` is the time of the last commit, or of the begin.
+    `pending_records` counts those records. `committed` holds the offsets that the next commit starts at. `committed_ms` is the time of the last commit, or of the begin.
     """
 
     settings: SourceTaskSettings
@@ -114,6 +114,7 @@ class SourceTaskCore:
     transaction_began_ms: int = 0
     pending: dict[str, PartitionOffset] = field(default_factory=dict)
     pending_records: int = 0
+    committed: dict[str, Mapping[str, Any] | None] = field(default_factory=dict)
     committed_ms: int = 0
     failure: EffectFailed | None = None
 
@@ -145,6 +146,7 @@ class SourceTaskCore:
                 step.effects.append(ReadOffsets(partition))
             case OffsetsRead(offset):
                 self.position = offset
+                self.committed[json.dumps(self.partition)] = offset
                 self.started = True
                 self.phase = Phase.WORKING
                 self.committed_ms = now_ms
@@ -294,8 +296,9 @@ class SourceTaskCore:
             step.effects.append(FlushAndCommitOffsets(offsets, self.settings.offset_flush_timeout_ms))
 
     def _on_committed(self, kind: EventKind, step: SourceStep, now_ms: int) -> None:
-        offsets = [{"partition": dict(p.partition), "offset": dict(p.offset)} for p in self.pending.values()]
+        offsets = [self._slice(key, pending) for key, pending in self.pending.items()]
         self._record(step, kind, records=self.pending_records, offsets=offsets)
+        self.committed |= {key: pending.offset for key, pending in self.pending.items()}
         own = self.pending.get(json.dumps(self.partition))
         self.pending = {}
         self.pending_records = 0
@@ -306,6 +309,11 @@ class SourceTaskCore:
             self._end(step)
         else:
             self._go_on(step, now_ms)
+
+    def _slice(self, key: str, pending: PartitionOffset) -> dict[str, Any]:
+        """What a commit covers of a source partition; `from` is missing where nobody knows what was committed before."""
+        start = {"from": self.committed[key]} if key in self.committed else {}
+        return {"partition": dict(pending.partition), **start, "offset": dict(pending.offset)}
 
     def _on_flush_failed(self, step: SourceStep, now_ms: int) -> None:
         """Offsets stay pending; a task that stops or pauses does not try twice: it repeats records at worst."""

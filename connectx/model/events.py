@@ -46,10 +46,10 @@ class EventKind(StrEnum):
     TASK_REFUSED = "task_refused"  # reason: start-up aborted (newer task configs, no task count record, not assigned)
     TASK_ENDED = "task_ended"  # instance, reason: its thread really ended (a zombie ends here)
     # data
-    TRANSACTION_COMMITTED = "transaction_committed"  # records, offsets
+    TRANSACTION_COMMITTED = "transaction_committed"  # records, offsets: [{partition, from, offset}]
     TRANSACTION_ABORTED = "transaction_aborted"  # records, reason
     PRODUCER_FENCED = "producer_fenced"  # transactional_id, error, open_ms
-    OFFSETS_COMMITTED = "offsets_committed"  # records, offsets (source offsets, or sink partition offsets)
+    OFFSETS_COMMITTED = "offsets_committed"  # records, offsets (of a source as above; of a sink partition to offset)
     COMMIT_REFUSED = "commit_refused"  # reason, partitions (sink: not owner, or the target's row was ahead)
     PARTITIONS_ASSIGNED = "partitions_assigned"  # partitions
     PARTITIONS_REVOKED = "partitions_revoked"  # partitions

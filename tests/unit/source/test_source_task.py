@@ -122,10 +122,28 @@ def test_exactly_once_commits_records_and_offsets_in_one_transaction_per_poll() 
     assert run(core, SliceSent(1)) == [WriteOffsets((AT_5,))]
     assert run(core, OffsetsWritten()) == [CommitTransaction()]
     step = core.handle(TransactionCommitted(), 7)
-    assert step.transitions == [
-        transition(EventKind.TRANSACTION_COMMITTED, records=2, offsets=[{"partition": FILE, "offset": {"position": 5}}])
-    ]
+    covered = [{"partition": FILE, "from": None, "offset": {"position": 5}}]
+    assert step.transitions == [transition(EventKind.TRANSACTION_COMMITTED, records=2, offsets=covered)]
     assert step.effects == [NotifyCommitted({"position": 5}), Poll({"position": 5})]
+
+
+def test_each_commit_says_where_it_starts_the_last_one_or_what_was_read_at_the_start() -> None:
+    core = SourceTaskCore(exactly_once())
+    run(core, ProducerReady(3), Begin(), PluginStarted(FILE), OffsetsRead({"position": 5}))
+    run(core, Polled(1, 2, {"position": 9}), TransactionBegun(), SliceSent(1), OffsetsWritten())
+    first = core.handle(TransactionCommitted(), 7).transitions[0].data["offsets"]
+    run(core, Polled(2, 0, {"position": 11}), Polled(3, 1, {"position": 12}), TransactionBegun(), SliceSent(3))
+    run(core, OffsetsWritten())
+    second = core.handle(TransactionCommitted(), 8).transitions[0].data["offsets"]
+    assert first == [{"partition": FILE, "from": {"position": 5}, "offset": {"position": 9}}]
+    assert second == [{"partition": FILE, "from": {"position": 9}, "offset": {"position": 12}}]
+
+
+def test_the_first_commit_of_another_source_partition_does_not_say_where_it_starts() -> None:
+    core = working(exactly_once())
+    run(core, Polled(1, 2, {"n": 1}, {"shard": 2}), TransactionBegun(), SliceSent(1), OffsetsWritten())
+    first = core.handle(TransactionCommitted(), 7).transitions[0].data["offsets"]
+    assert first == [{"partition": {"shard": 2}, "offset": {"n": 1}}]
 
 
 def test_an_undecided_commit_is_asked_again_and_nothing_else() -> None:
@@ -271,9 +289,8 @@ def test_at_least_once_sends_slices_and_commits_their_offsets_at_the_flush_inter
     run(core, Polled(2, 3, AT_9.offset), now_ms=900)
     assert run(core, SliceSent(2), now_ms=1000) == [FlushAndCommitOffsets((AT_9,), timeout_ms=500)]
     step = core.handle(OffsetsFlushed(), 1020)
-    assert step.transitions == [
-        transition(EventKind.OFFSETS_COMMITTED, records=5, offsets=[{"partition": FILE, "offset": {"position": 9}}])
-    ]
+    covered = [{"partition": FILE, "from": None, "offset": {"position": 9}}]
+    assert step.transitions == [transition(EventKind.OFFSETS_COMMITTED, records=5, offsets=covered)]
     assert step.effects == [NotifyCommitted(AT_9.offset), Poll(AT_9.offset)]
 
 
