@@ -96,7 +96,8 @@ class SourceTaskCore:
     """State of the loop; `handle` is the only method that changes it.
 
     `pending` holds, by source partition, the offsets behind records that were sent and are not committed yet;
-    `pending_records` counts those records. `committed` holds the offsets that the next commit starts at. `committed_ms` is the time of the last commit, or of the begin.
+    `pending_records` counts those records. `committed` holds, in the same way, the offsets that the next commit starts
+    at, `committed_ms` is the time of the last commit, or of the begin.
     """
 
     settings: SourceTaskSettings
@@ -311,7 +312,7 @@ class SourceTaskCore:
             self._go_on(step, now_ms)
 
     def _slice(self, key: str, pending: PartitionOffset) -> dict[str, Any]:
-        """What a commit covers of a source partition; `from` is missing where nobody knows what was committed before."""
+        """What a commit covers of a source partition; without `from` where nobody knows what was committed before."""
         start = {"from": self.committed[key]} if key in self.committed else {}
         return {"partition": dict(pending.partition), **start, "offset": dict(pending.offset)}
 
