@@ -77,7 +77,7 @@ class TaskProducer:
         if self.transactional_id is None:
             options["on_delivery"] = self._on_refused
         try:
-            self._producer = Producer(options, logger=log)
+            self._producer = Producer(options)
         except KafkaException as error:
             raise ProducerError(
                 f"The producer cannot be created: {error.args[0].str()}.",

@@ -1,17 +1,14 @@
-"""Carries out the effects of a source task's loop: plugin calls, conversion, producer, offsets.
+"""Carries out the effects of a source task's loop: plugin calls, producer, offsets.
 
 It decides only what a failure is (fenced, expired, refused, fatal); what follows from it is the core's decision.
 """
 
 from __future__ import annotations
 
-import json
 import logging
-import threading
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from connectx.connectors.api import RetriableError, Slice, SourceOffset, SourcePartition
 from connectx.core.source_messages import (
     AbortTransaction,
     AwaitCommand,
@@ -23,7 +20,6 @@ from connectx.core.source_messages import (
     FailureKind,
     FlushAndCommitOffsets,
     Idle,
-    Idled,
     NotifyCommitted,
     OffsetsFlushed,
     OffsetsFlushFailed,
@@ -33,8 +29,6 @@ from connectx.core.source_messages import (
     PluginStarted,
     Poll,
     Polled,
-    PolledNothing,
-    PollFailed,
     ReadOffsets,
     SendSlice,
     SliceSent,
@@ -47,9 +41,8 @@ from connectx.core.source_messages import (
     TransactionCommitted,
     WriteOffsets,
 )
-from connectx.data.converters import SESSION_SETTINGS, encode
+from connectx.data.converters import SESSION_SETTINGS
 from connectx.errors import (
-    ConversionError,
     ProducerFencedError,
     RecordRefusedError,
     RecordTooLargeError,
@@ -58,17 +51,15 @@ from connectx.errors import (
 from connectx.kafka.admin_client import Admin
 from connectx.kafka.producer_epochs import producer_epoch
 from connectx.kafka.task_producer import TaskProducer
-from connectx.model.ids import TaskId
 from connectx.protocol.offsets_topic import encode_offset_key, encode_offset_value
 from connectx.runtime.connector_host import trace_of
 from connectx.runtime.mailbox import now_ms
 from connectx.runtime.runner import Runner, TaskCancelled
+from connectx.runtime.source_context import SourceContext
+from connectx.runtime.source_polling import SourcePoller, topics_of
 from connectx.runtime.source_setup import SourceSetup
 from connectx.runtime.source_topics import SourceTopics
-from connectx.spark.slices import TaskSpark, is_spark_error, spark_job_error
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from connectx.spark.slices import TaskSpark
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +86,8 @@ class SourceWorld:
         self._setup = setup
         self._runner = runner
         self._spark = TaskSpark(runner.services.spark, SESSION_SETTINGS)
-        self._context = _Context(setup.task, runner)
+        self._context = SourceContext(setup.task, runner)
+        self._poller = SourcePoller(setup, runner, self._spark, self._context)
         self._producer = TaskProducer(
             setup.producer_config,
             checkpoint=runner.checkpoint,
@@ -109,15 +101,13 @@ class SourceWorld:
             checkpoint=runner.checkpoint,
             used=runner.topic_used,
         )
-        self._at_hand: tuple[Slice, pa.Table] | None = None
-        self._slices = 0
         self._facts: Mapping[str, Any] = {"records": 0, "bytes": 0, "slices": 0, "commits": 0, "source_offset": None}
         self._handlers: dict[type, Callable[[Any], SourceStimulus | None]] = {
             AwaitCommand: lambda effect: None,
             StartPlugin: self._start_plugin,
             ReadOffsets: self._read_offsets,
             Poll: self._poll,
-            Idle: self._idle,
+            Idle: self._poller.idle,
             BeginTransaction: self._begin_transaction,
             SendSlice: self._send_slice,
             WriteOffsets: self._write_offsets,
@@ -178,65 +168,11 @@ class SourceWorld:
         return OffsetsRead(None if offset is None else dict(offset))
 
     def _poll(self, effect: Poll) -> SourceStimulus:
-        plugin = self._setup.plugin
         began_ms = now_ms()
-        try:
-            polled = plugin.poll(self._spark.lazy(), effect.offset)
-        except RetriableError as error:
-            log.info("%s will poll again: %s", self._setup.task, error)
-            return PollFailed(str(error), retriable=True)
-        except Exception as error:
-            self._runner.stay_alive()
-            shown = spark_job_error(error, f"{self._setup.task} polled") if is_spark_error(error) else error
-            shown.__cause__ = shown.__cause__ or (error if shown is not error else None)
-            return PollFailed(trace_of(shown), retriable=False)
-        if polled is None:
-            return PolledNothing()
-        found = self._convert(polled)
-        self._tell(poll_ms=now_ms() - began_ms)
+        found = self._poller.poll(effect)
+        if isinstance(found, Polled):
+            self._tell(poll_ms=now_ms() - began_ms)
         return found
-
-    def _convert(self, polled: Slice) -> SourceStimulus:
-        setup = self._setup
-        try:
-            records = encode(polled.rows, setup.key_converter, setup.value_converter, self._spark.session)
-        except ConversionError as error:
-            if not setup.settings.errors.tolerate_all:
-                raise
-            log.warning("A slice of %s was skipped: %s", setup.task, error)
-            return self._polled(polled, 0, polled.rows_read or _count(polled), str(error))
-        except Exception as error:
-            self._runner.stay_alive()
-            if not is_spark_error(error):
-                raise
-            if (explained := self._explained(error)) is not None:
-                raise explained from None  # Spark's trace would only bury it
-            raise spark_job_error(error, f"the rows that {setup.task} polled were evaluated") from error
-        self._at_hand = (polled, records)
-        skipped = 0 if polled.rows_read is None else polled.rows_read - records.num_rows
-        if skipped:
-            log.warning("%s skipped %d rows before %s", setup.task, skipped, dict(polled.offset))
-        return self._polled(polled, records.num_rows, skipped, "malformed" if skipped else "")
-
-    def _explained(self, error: Exception) -> Exception | None:
-        """What the plugin says about a failed evaluation."""
-        try:
-            return self._setup.plugin.explain(self._spark.lazy(), error)
-        except Exception:
-            self._runner.stay_alive()
-            log.warning("%s: explain() failed", self._setup.task, exc_info=True)
-            return None
-
-    def _polled(self, polled: Slice, records: int, skipped: int, reason: str) -> Polled:
-        self._slices += 1
-        partition = None if polled.partition is None else dict(polled.partition)
-        self._context.remember(self._setup.plugin.partition if partition is None else partition, polled.offset)
-        return Polled(self._slices, records, dict(polled.offset), partition, skipped, reason)
-
-    def _idle(self, effect: Idle) -> SourceStimulus:
-        self._context.until_ms = effect.until_ms
-        self._setup.plugin.idle(effect.offset)
-        return Idled()
 
     def _notify_committed(self, effect: NotifyCommitted) -> None:
         try:
@@ -257,10 +193,8 @@ class SourceWorld:
         return TransactionBegun()
 
     def _send_slice(self, effect: SendSlice) -> SourceStimulus:
-        assert self._at_hand is not None, "a slice was polled before it is sent"
-        polled, records = self._at_hand
-        self._at_hand = None
-        self._topics.ensure(_topics_of(polled, records))
+        polled, records = self._poller.take()
+        self._topics.ensure(topics_of(polled, records))
         sent_bytes = self._producer.send(records, polled.topic)
         self._tell(
             records=self._facts["records"] + records.num_rows,
@@ -314,47 +248,3 @@ class SourceWorld:
 
     def _tell(self, **facts: object) -> None:
         self._facts = {**self._facts, **facts}
-
-
-class _Context:
-    """SourceTaskContext of one task. `until_ms` ends waiting early, None: never; `gone` ends the reading of offsets."""
-
-    def __init__(self, task: TaskId, runner: Runner) -> None:
-        self._task = task
-        self._runner = runner
-        self._offsets: dict[str, SourceOffset | None] = {}
-        self.until_ms: int | None = None
-        self.gone = threading.Event()
-
-    @property
-    def task(self) -> TaskId:
-        return self._task
-
-    def offset(self, partition: SourcePartition) -> SourceOffset | None:
-        key = json.dumps(dict(partition))
-        if key not in self._offsets:
-            read = self._runner.services.offsets.read
-            self._offsets[key] = read(self._task.connector, [dict(partition)], cancel=self.gone)[0]
-        return self._offsets[key]
-
-    def remember(self, partition: SourcePartition, offset: SourceOffset) -> None:
-        self._offsets[json.dumps(dict(partition))] = offset
-
-    def wait(self, timeout_ms: int) -> bool:
-        left_ms = timeout_ms if self.until_ms is None else min(timeout_ms, self.until_ms - now_ms())
-        return (
-            left_ms <= 0
-            or self._runner.wait(left_ms / 1000)
-            or (self.until_ms is not None and now_ms() >= self.until_ms)
-        )
-
-
-def _topics_of(polled: Slice, records: pa.Table) -> list[str]:
-    """Topics that the records go to, in the order of their names."""
-    named = records.column("topic").unique().to_pylist() if "topic" in records.column_names else [None]
-    return sorted({str(topic or polled.topic) for topic in named if topic or polled.topic})
-
-
-def _count(polled: Slice) -> int:
-    count: Any = getattr(polled.rows, "num_rows", None)
-    return int(polled.rows.count() if count is None else count)
