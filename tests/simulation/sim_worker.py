@@ -26,6 +26,7 @@ from connectx.core.messages import (
     FindCoordinator,
     GenerateTaskConfigs,
     GroupRequestFailed,
+    GroupStimulus,
     InitTaskProducer,
     PrepareTask,
     ProducersFenced,
@@ -64,6 +65,7 @@ from connectx.core.worker import WorkerCore
 from connectx.model.events import Transition
 from connectx.model.ids import TaskId
 from connectx.model.states import TargetState
+from tests.simulation.broker import CONFIG_TOPIC
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -119,6 +121,8 @@ class SimWorker:
         self.held: list[Stimulus] = []
         self.read = 0
         self.claim: int | None = None
+        self.node = 0  # that it takes for the group's coordinator
+        self.lost_replies: set[int] = set()
         self.history: list[Transition] = []
         self.waiting: dict[int, Callable[[Reply], None]] = {}
         self.tasks: dict[tuple[TaskId, int], SimTask] = {}
@@ -201,38 +205,42 @@ class SimWorker:
                 self.run_task(effect)
 
     def ask_coordinator(self, effect: Any) -> None:
-        if not self.alive:
+        says_goodbye = self.shut_down and isinstance(effect, SendLeaveGroup)
+        if not self.alive and not says_goodbye:
             return
         coordinator = self.world.broker.coordinator
-        coordinator.now_ms = self.world.now_ms
+        self.world.broker.set_time(self.world.now_ms)
         if self.cut_off or self.world.broker_down:
             if not isinstance(effect, SendLeaveGroup):
                 self.deliver(GroupRequestFailed(effect.request_id, "cut off"), "group")
             return
-        lost = self.world.loses_reply()
-
-        def answer(stimulus: Stimulus) -> None:
-            self.deliver(GroupRequestFailed(effect.request_id, "lost") if lost else stimulus, "group")
-
+        if self.world.loses_reply():
+            self.lost_replies.add(effect.request_id)
         match effect:
             case FindCoordinator():
-                answer(CoordinatorFound(effect.request_id))
+                self.node = coordinator.find()
+                self.hear(CoordinatorFound(effect.request_id))
             case SendJoinGroup():
-                coordinator.join(self.name, effect, answer)
+                self.world.hand_out(coordinator.join(self.name, effect, self.node))
             case SendSyncGroup():
                 self.world.checks.on_assignments(effect, coordinator)
-                coordinator.sync(effect, answer)
+                self.world.hand_out(coordinator.sync(self.name, effect, self.node))
             case SendHeartbeat():
-                coordinator.heartbeat(effect, answer)
+                self.world.hand_out(coordinator.heartbeat(self.name, effect, self.node))
             case SendLeaveGroup():
-                coordinator.leave(effect.member_id)
+                self.world.hand_out(coordinator.leave(effect.member_id, self.node))
+
+    def hear(self, reply: GroupStimulus) -> None:
+        """The coordinator's reply is on its way, unless it gets lost."""
+        lost = reply.request_id in self.lost_replies
+        self.deliver(GroupRequestFailed(reply.request_id, "lost") if lost else reply, "group")
 
     def catch_up(self) -> None:
         """Read what is in the config topic now."""
-        log = self.world.broker.config_log
-        while self.read < len(log) and not self.unreadable:
-            log_offset, record = log[self.read]
-            self.read += 1
+        if self.unreadable:
+            return
+        for log_offset, record in self.world.broker.read(CONFIG_TOPIC, 0, self.read):
+            self.read = log_offset + 1
             self.handle(ConfigRecordRead(log_offset, record))
 
     def read_to_end(self, effect: ReadConfigToEnd) -> None:

@@ -29,6 +29,7 @@ from connectx.model.ids import TaskId
 from connectx.model.states import ConnectorType, ExactlyOnceSupport, State, TargetState
 from connectx.model.status_records import StatusRecord
 from tests.simulation.broker import Broker
+from tests.simulation.broker_coordinator import Answers
 from tests.simulation.checks import ONCE, Checks
 from tests.simulation.sim_worker import SimTask, SimWorker
 
@@ -169,6 +170,11 @@ class World:
 
         worker.ask(verb, connector, args, hop(0))
 
+    def hand_out(self, answers: Answers) -> None:
+        """The coordinator's replies go to those who asked."""
+        for name, reply in answers:
+            self.workers[name].hear(reply)
+
     # ---------------------------------------------------------------------------------------------------- topics
 
     def publish_config(self, records: tuple[ConfigRecord, ...], *, transactional: bool) -> None:
@@ -283,9 +289,8 @@ class World:
         return "\n".join([*lines, f"now {self.now_ms - START_MS}: {self.unsettled()}"])
 
     def _tick(self) -> None:
-        coordinator = self.broker.coordinator
-        coordinator.now_ms = self.now_ms
-        coordinator.expire()
+        self.broker.expire_transactions(self.now_ms)
+        self.hand_out(self.broker.coordinator.expire())
         for task in self.all_tasks():
             task.try_to_commit()
         self.at(100, self._tick)
