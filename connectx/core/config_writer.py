@@ -32,6 +32,7 @@ from connectx.model.ids import TaskId
 from connectx.model.states import TargetState
 
 _READ_BACK_TIMEOUT_MS = 30_000
+_RETRY = "this may be due to a transient error and the request can be safely retried"
 
 
 class WriteKind(StrEnum):
@@ -227,7 +228,7 @@ class ConfigWriter:
             return
         write.request_id = None
         if stimulus.error is not None:
-            message = f"Failed to write to the config topic: {stimulus.error}; the request can be retried"
+            message = f"Failed to write to the config topic: {stimulus.error}; {_RETRY}"
             self._end(write, 500, message, fenced=stimulus.fenced)
         else:
             write.next_batch += 1

@@ -28,6 +28,7 @@ SignatureCheck = Callable[[SessionKeyRecord | None, bytes, str | None, str | Non
 class CoreSettings:
     """Settings of one worker's core. Times are in milliseconds; `url` is the advertised URL with a trailing slash.
 
+    `config_transactional_id` is the leader's for the config topic,
     `connector_type_of` tells a connector's direction from its configuration, `check_signature` an HTTP status and a
     message for a wrong signature of an internal request (key, body, signature, algorithm): both pure functions.
     """
@@ -43,6 +44,7 @@ class CoreSettings:
         ProtocolVersion.EAGER,
     )
     exactly_once: ExactlyOnceSupport = ExactlyOnceSupport.DISABLED
+    config_transactional_id: str = ""
     scheduled_rebalance_max_delay_ms: int = 300_000
     worker_sync_timeout_ms: int = 3_000
     worker_unsync_backoff_ms: int = 300_000

@@ -164,7 +164,7 @@ class Leadership:
         self.context.record(
             EventKind.LEADERSHIP_CLAIMED,
             cause="the former leader's producer is fenced",
-            transactional_id=f"connect-cluster-{self.context.settings.group_id}",
+            transactional_id=self.context.settings.config_transactional_id,
         )
         self._may_write()
 
@@ -176,10 +176,17 @@ class Leadership:
         self.writer.set_claim(Claim.PENDING)
         self.context.set_timer("reclaim", _RECLAIM_MS)
 
-    def on_reclaim_timer(self) -> None:
-        """Try to claim again."""
-        if self.writer.claim is Claim.PENDING and self.claim_request is None:
+    def on_reclaim_timer(self, *, is_member: bool) -> None:
+        """Try to claim again, once the group has said that this worker is a member: a zombie would fence the leader.
+
+        Kafka Connect goes by what it last heard of the group.
+        """
+        if self.writer.claim is not Claim.PENDING or self.claim_request is not None:
+            return
+        if is_member:
             self._claim()
+        else:
+            self.context.set_timer("reclaim", _RECLAIM_MS)
 
     def _claim(self) -> None:
         self.context.timers.cancel("reclaim")

@@ -51,13 +51,11 @@ class MembershipState(StrEnum):
 
     # Not a member. Answers nothing; goes to FINDING by start().
     STOPPED = "stopped"
-    # The coordinator is unknown: asked for, or waiting for RETRY. No heartbeats, but a generation is kept. Goes to
-    # STABLE (found, was stable, no rejoin wanted) or PREPARING (found otherwise).
+    # The coordinator is unknown: asked for, or waiting for RETRY; no heartbeats. Goes to STABLE, PREPARING (to rejoin).
     FINDING = "finding"
     # JoinPreparing was signalled; heartbeats go on. Goes to JOINING by prepared(), or FINDING.
     PREPARING = "preparing"
-    # JoinGroup is in flight; no heartbeats, the coordinator does not expire a joining member.
-    # Goes to ELECTED, SYNCING, WAITING (retriable error), PREPARING (id reset), FINDING, FAILED; stays for a member id.
+    # JoinGroup is in flight, no heartbeats. Goes to ELECTED, SYNCING, WAITING, PREPARING (id reset), FINDING, FAILED.
     JOINING = "joining"
     # A retriable error was answered; heartbeats go on. Goes to PREPARING when RETRY fires, FINDING.
     WAITING = "waiting"
@@ -164,9 +162,9 @@ class Membership:
     timers: Timers = field(default_factory=Timers)
 
     @property
-    def is_stable(self) -> bool:
-        """True while the member holds the assignment of the current generation and no join is under way."""
-        return self.state is MembershipState.STABLE
+    def is_confirmed(self) -> bool:
+        """True when the group was not asked since it last said that this is a member."""
+        return self.state is not MembershipState.FINDING and self.heartbeat_request_id is None
 
     # ---------------------------------------------------------------------------------------- the herder's calls
 
@@ -188,6 +186,10 @@ class Membership:
         if self.state not in (MembershipState.STOPPED, MembershipState.FAILED):
             self.rejoin_reason = self.rejoin_reason or reason
         return []
+
+    def confirm(self, now_ms: int) -> list[Output]:
+        """Ask at once, not with the next heartbeat, whether this is still a member."""
+        return self._send_heartbeat(now_ms) if self.state is MembershipState.STABLE else []
 
     def prepared(self, protocols: tuple[MemberMetadata, ...], now_ms: int) -> list[Output]:
         """Answer to JoinPreparing: metadata by preference. Nothing in another state (the join was called off)."""

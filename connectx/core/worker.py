@@ -234,7 +234,7 @@ class WorkerCore:
             case "fencing-record":
                 self.fencing.on_retry_timer(rest)
             case "reclaim":
-                self.leadership.on_reclaim_timer()
+                self.leadership.on_reclaim_timer(is_member=self.membership.is_confirmed)
             case "session-key":
                 self.leadership.check_session_key()
 
@@ -293,6 +293,7 @@ class WorkerCore:
     def _on_written(self, outcome: WriteOutcome) -> None:
         if outcome.fenced:
             self.leadership.lost_claim(outcome.error or "fenced by a newer leader")
+            self.rebalance.take(self.membership.confirm(self.context.now_ms))
         match outcome.origin:
             case RequestOrigin(request_id):
                 self.requests.on_written(outcome, request_id)

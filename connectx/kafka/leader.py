@@ -18,6 +18,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from connectx.errors import ConnectxError
 from connectx.kafka.clients import ClientConfig
+from connectx.kafka.producer_errors import FENCED
 
 _log = logging.getLogger(__name__)
 
@@ -99,7 +100,7 @@ class LeaderProducer:
             action()
         except KafkaException as failure:
             self._producer = None  # no wait: an open transaction is aborted by the next claim, or by its time-out
-            error = failure.args[0].str()
+            error = _words(failure.args[0])
         except (ConnectxError, _NotClaimedError) as failure:
             error = str(failure)
         if not self._ending:
@@ -132,6 +133,12 @@ class LeaderProducer:
                 if not error.retriable() or self._ending or time.monotonic() >= deadline_s:
                     raise
                 time.sleep(0.01)  # an error that comes back at once must not spin
+
+
+def _words(error: KafkaError) -> str:
+    """What happened, and Kafka's own text for it."""
+    text = error.str()
+    return f"another worker took over as leader and fenced this one ({text})" if error.code() in FENCED else text
 
 
 class _NotClaimedError(Exception):

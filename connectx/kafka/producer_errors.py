@@ -20,7 +20,7 @@ from connectx.errors import (
 )
 
 _TOO_LARGE = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE)
-_FENCED = (
+FENCED = (
     KafkaError._FENCED,
     KafkaError._FATAL,
     KafkaError.PRODUCER_FENCED,
@@ -41,13 +41,13 @@ class Circumstances:
 
 def producer_error(error: KafkaError, what: str, now: Circumstances) -> ConnectxError:
     """The typed error for a failed call; `what` completes "Kafka did not let the task ..."."""
-    ended = error.fatal() or error.txn_requires_abort() or error.code() in _FENCED
+    ended = error.fatal() or error.txn_requires_abort() or error.code() in FENCED
     if now.transactional_id is not None and ended:
         if now.open_ms is not None and now.open_ms >= now.transaction_timeout_ms:
             return TransactionExpiredError(
                 now.transactional_id, open_ms=now.open_ms, timeout_ms=now.transaction_timeout_ms, cause=error.str()
             )
-        if error.code() in _FENCED:
+        if error.code() in FENCED:
             return ProducerFencedError(now.transactional_id, error.str())
     if error.code() in _TOO_LARGE:
         return _too_large("A record", "a topic of the task", now)
@@ -64,7 +64,7 @@ def producer_error(error: KafkaError, what: str, now: Circumstances) -> Connectx
 
 def refusal(error: KafkaError, topic: str, size_bytes: int, now: Circumstances) -> ConnectxError:
     """The typed error for one record that Kafka does not take."""
-    if error.fatal() or error.code() in _FENCED:
+    if error.fatal() or error.code() in FENCED:
         return producer_error(error, f"send records to {topic}", now)
     if error.code() in _TOO_LARGE:
         return _too_large(f"A record of {size_bytes} bytes", f"topic {topic}", now)

@@ -126,8 +126,8 @@ class WorkerConfig:
 
     @property
     def config_transactional_id(self) -> str:
-        """Transactional id of the leader's producer for the config topic."""
-        return f"connect-cluster-{self.group_id}"
+        """Transactional id of the leader's producer for the config topic: Kafka Connect's, unless one is given."""
+        return self.values["transactional.id"] or f"connect-cluster-{self.group_id}"
 
     def task_transactional_id(self, connector: str, task: int) -> str:
         """Transactional id of an exactly-once source task's producer."""
@@ -202,6 +202,11 @@ def _warnings(originals: Mapping[str, str]) -> tuple[str, ...]:
             found.append("config.storage.partitions has no effect: the config topic always has one partition.")
         elif name in [f"{storage}.storage.cleanup.policy" for storage in STORAGES]:
             found.append(f"{name} has no effect: internal topics are always compacted.")
+        elif name == "transactional.id":
+            found.append(
+                "transactional.id names the leader's producer (KIP-618): give it to every worker of the group, and do "
+                "not change it while one runs; Kafka Connect's own workers always use connect-cluster-<group.id>."
+            )
         elif name not in WORKER_CONFIG and not name.startswith(_PREFIXES):
             found.append(f"{name} is not a key of a Kafka Connect worker and has no effect.")
     return tuple(found)

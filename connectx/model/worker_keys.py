@@ -73,6 +73,7 @@ def _group_keys(definition: ConfigDef) -> ConfigDef:
             importance="HIGH",
             validator=one_of("DISABLED", "ENABLED", "PREPARING", ignore_case=True),
         )
+        .define("transactional.id", str, None, importance="LOW")  # KIP-618's own way to name the leader's producer
         .define(
             "connect.protocol",
             str,

@@ -16,8 +16,6 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from connectx.connectors.plugins import Plugins
-from connectx.core.context import CoreSettings
-from connectx.core.membership import MembershipSettings
 from connectx.core.messages import (
     BeginTask,
     CancelTask,
@@ -63,9 +61,9 @@ from connectx.model.config_records import SessionKeyRecord
 from connectx.model.events import EventKind, Transition
 from connectx.model.ids import TaskId
 from connectx.model.worker_config import WorkerConfig
-from connectx.protocol.signing import signature_error
 from connectx.rest.server import RestServer
 from connectx.runtime.calls import Calls
+from connectx.runtime.core_settings import core_settings
 from connectx.runtime.mailbox import Mailbox, now_ms
 from connectx.runtime.rest_services import RestServices
 from connectx.runtime.task import TaskServices, WorkerGone
@@ -75,7 +73,6 @@ if TYPE_CHECKING:
     from connectx.spark.sessions import SparkProvider
 
 _JOIN_S = 2.0
-_KEY_BITS = 256
 
 
 class WorkerState(StrEnum):
@@ -156,8 +153,9 @@ class Worker:
             ConnectxError: a port is taken, Kafka cannot be reached, an internal topic is unusable.
             WorkerStoppedError: it was ended meanwhile.
         """
+        config, plugins = self._given.config, self._given.plugins
         try:
-            self._core = WorkerCore(self._core_settings(self._rest.start()))
+            self._core = WorkerCore(core_settings(config, plugins, self._rest.start()))
             self._mailbox.start()
             self._group.start()
             self._topics.start()
@@ -340,33 +338,6 @@ class Worker:
             Reply: self._on_reply,
             WorkerShutDown: self._on_shut_down,
         }
-
-    def _core_settings(self, url: str) -> CoreSettings:
-        config, plugins = self._given.config, self._given.plugins
-        return CoreSettings(
-            url=url,
-            group_id=config.group_id,
-            membership=MembershipSettings(
-                session_timeout_ms=config.session_timeout_ms,
-                heartbeat_interval_ms=config.heartbeat_interval_ms,
-                rebalance_timeout_ms=config.rebalance_timeout_ms,
-            ),
-            connector_type_of=plugins.connector_type,
-            check_signature=lambda key, body, signature, algorithm: signature_error(
-                key, body, signature, algorithm, config.inter_worker_verification_algorithms
-            ),
-            offered=config.connect_protocol,
-            exactly_once=config.exactly_once_source_support,
-            scheduled_rebalance_max_delay_ms=config.scheduled_rebalance_max_delay_ms,
-            worker_sync_timeout_ms=config.worker_sync_timeout_ms,
-            worker_unsync_backoff_ms=config.worker_unsync_backoff_ms,
-            task_shutdown_graceful_timeout_ms=config.task_shutdown_graceful_timeout_ms,
-            inter_worker_key_ttl_ms=config.inter_worker_key_ttl_ms,
-            inter_worker_key_algorithm=config.inter_worker_key_generation_algorithm,
-            inter_worker_key_bytes=(config.inter_worker_key_size or _KEY_BITS) // 8,
-            topic_tracking_enable=config.topic_tracking_enable,
-            topic_tracking_allow_reset=config.topic_tracking_allow_reset,
-        )
 
     def _task_services(self) -> TaskServices:
         return TaskServices(

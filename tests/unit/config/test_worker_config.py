@@ -130,6 +130,14 @@ def test_typed_values_and_prefixes() -> None:
     assert config.task_transactional_id("c", 0) == "g-c-0"
 
 
+def test_the_leaders_transactional_id_is_kafka_connects_unless_the_setting_of_kip_618_names_another() -> None:
+    assert WorkerConfig.parse(MINIMAL).config_transactional_id == "connect-cluster-g"
+    config = WorkerConfig.parse({**MINIMAL, "transactional.id": "g"})
+    assert config.config_transactional_id == "g"
+    (warning,) = config.warnings
+    assert "connect-cluster-<group.id>" in warning, "whoever mixes workers must know"
+
+
 def test_what_has_no_effect_is_told() -> None:
     config = WorkerConfig.parse(
         {**MINIMAL, "foo": "1", "rest.port": "8083", "config.storage.partitions": "3", "ssl.x": "y"}

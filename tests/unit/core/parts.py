@@ -45,6 +45,7 @@ def settings(**changes: Any) -> CoreSettings:
         "connector_type_of": type_of,
         "check_signature": lambda key, body, signature, algorithm: None,
         "exactly_once": ExactlyOnceSupport.ENABLED,
+        "config_transactional_id": "connect-cluster-g",
     }
     return CoreSettings(**(given | changes))
 

@@ -262,7 +262,10 @@ def test_a_write_that_fails_can_be_retried_and_the_next_goes_on() -> None:
     pause(writer)
     effects(context)
     writer.on_written(ConfigRecordsWritten(1, "timed out", fenced=True))
-    message = "Failed to write to the config topic: timed out; the request can be retried"
+    message = (
+        "Failed to write to the config topic: timed out; "
+        "this may be due to a transient error and the request can be safely retried"
+    )
     assert writer.outcomes == [WriteOutcome(WriteKind.DELETE, ORIGIN, "c", 500, message, fenced=True)]
     assert effects(context) == [WriteConfigRecords(2, (TargetStateRecord("c", TargetState.PAUSED),), privileged=False)]
 

@@ -82,7 +82,7 @@ def test_a_claim_that_fails_is_tried_again_after_250_ms() -> None:
     effects(context)
     leadership.on_claimed(ConfigWritesClaimed(1, "timed out"))
     assert both(context) == ([], [SetTimer("reclaim", 1, 1_250)])
-    leadership.on_reclaim_timer()
+    leadership.on_reclaim_timer(is_member=True)
     assert effects(context) == [ClaimConfigWrites(2)]
 
 
@@ -92,7 +92,17 @@ def test_a_fenced_leader_claims_again_and_its_writes_wait() -> None:
     fenced = Transition(EventKind.LEADERSHIP_FENCED, generation=3, cause="fenced", data={"error": "fenced"})
     assert both(context) == ([fenced], [SetTimer("reclaim", 1, 1_250)])
     assert leadership.writer.claim is Claim.PENDING
-    leadership.on_reclaim_timer()
+    leadership.on_reclaim_timer(is_member=True)
+    assert effects(context) == [ClaimConfigWrites(1)]
+
+
+def test_a_fenced_leader_does_not_claim_again_before_the_group_has_said_that_it_is_a_member() -> None:
+    context, leadership = a_leader(Claim.HELD)
+    leadership.lost_claim("fenced")
+    both(context)
+    leadership.on_reclaim_timer(is_member=False)
+    assert effects(context) == [SetTimer("reclaim", 2, 1_250)]
+    leadership.on_reclaim_timer(is_member=True)
     assert effects(context) == [ClaimConfigWrites(1)]
 
 
@@ -118,7 +128,7 @@ def test_a_worker_that_falls_out_of_the_group_leads_no_more_until_it_is_named_ag
     both(context)
     memory = leadership.memory
     leadership.suspend()
-    leadership.on_reclaim_timer()
+    leadership.on_reclaim_timer(is_member=True)
     assert both(context) == ([], [])
     assert not context.timers.is_set("reclaim")
     assert (leadership.writer.claim, context.group.is_leader, context.group.leader_url) == (Claim.NONE, False, "")

@@ -134,11 +134,11 @@ def test_a_leader_computes_then_syncs_with_assignments() -> None:
 
 def test_an_answered_sync_makes_the_member_stable() -> None:
     member = syncing()
-    assert not member.is_stable
+    assert member.state is MembershipState.SYNCING
     assert member.handle(SyncGroupReplied(-3, None, ASSIGNMENT), 60) == [
         AssignmentReceived(3, "m1", "m0", ProtocolVersion.SESSIONED, ASSIGNMENT)
     ]
-    assert member.is_stable
+    assert member.state is MembershipState.STABLE
 
 
 def test_assignments_of_a_generation_that_was_given_up_are_not_sent() -> None:
@@ -277,10 +277,10 @@ def test_a_stable_member_goes_on_as_it_was_when_the_coordinator_is_found_in_time
     member = stable()
     member.handle(fire(member, HEARTBEAT), 3_000)
     assert member.handle(stimulus, 3_010) == [SetTimer(UNKNOWN, 5, 6_010), SetTimer(RETRY, 6, 3_110)]
-    assert (member.state, member.generation, member.is_stable) == (MembershipState.FINDING, 3, False)
+    assert (member.state, member.generation, member.is_confirmed) == (MembershipState.FINDING, 3, False)
     assert member.handle(fire(member, RETRY), 3_110) == [FindCoordinator(-5)]
     assert member.handle(CoordinatorFound(-5), 3_120) == [SendHeartbeat(-6, 3, "m1"), SetTimer(HEARTBEAT, 7, 6_120)]
-    assert member.is_stable
+    assert member.state is MembershipState.STABLE
     assert list(member.timers.awaited) == [SESSION, HEARTBEAT]
 
 
@@ -540,3 +540,14 @@ def test_a_repeated_answer_changes_nothing() -> None:
         assert member.handle(stimulus, 1) == []
         assert member == before
         member.prepared(PROTOCOLS, 0)
+
+
+def test_a_member_may_ask_before_its_next_heartbeat_is_due_whether_it_still_is_one() -> None:
+    member = stable()
+    assert member.is_confirmed
+    assert member.confirm(100) == [SendHeartbeat(-4, 3, "m1"), SetTimer(HEARTBEAT, 4, 3_100)]
+    assert not member.is_confirmed
+    assert [type(effect) for effect in member.confirm(110)] == [SetTimer], "one unanswered heartbeat is enough"
+    member.handle(HeartbeatReplied(-4, None), 120)
+    assert member.is_confirmed
+    assert preparing().confirm(100) == [], "a join under way tells by its own answers"

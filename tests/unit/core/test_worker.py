@@ -6,6 +6,7 @@ import copy
 
 import pytest
 
+from connectx.core.config_writer import Claim
 from connectx.core.context import CoreSettings, WorkerPhase
 from connectx.core.messages import (
     ClaimConfigWrites,
@@ -17,10 +18,12 @@ from connectx.core.messages import (
     Effect,
     FenceRequestAnswered,
     FindCoordinator,
+    HeartbeatReplied,
     PrepareTask,
     ProducersFenced,
     ReadConfigToEnd,
     Request,
+    SendHeartbeat,
     SendJoinGroup,
     SendLeaveGroup,
     SessionKeyCreated,
@@ -228,8 +231,24 @@ def test_a_lost_claim_is_claimed_again_and_the_request_is_told_that_it_may_try_a
     step = core.handle(ConfigRecordsWritten(1, "fenced", fenced=True), 1_000)
     assert kinds(step) == [EventKind.LEADERSHIP_FENCED]
     assert [effect.status for effect in step.effects if type(effect).__name__ == "Reply"] == [500]  # type: ignore[union-attr]
-    (timer,) = [effect for effect in step.effects if isinstance(effect, SetTimer)]
-    assert core.handle(TimerFired("reclaim", timer.token), 1_250).effects == [ClaimConfigWrites(2)]
+    timer = next(e for e in step.effects if isinstance(e, SetTimer) and e.key == "reclaim")
+    assert SendHeartbeat(-5, 3, "me") in step.effects, "the group is asked who leads"
+    (again,) = core.handle(TimerFired("reclaim", timer.token), 1_250).effects
+    assert isinstance(again, SetTimer), "a zombie must not fence its successor"
+    core.handle(HeartbeatReplied(-5, None), 1_260)
+    assert core.handle(TimerFired("reclaim", again.token), 1_500).effects == [ClaimConfigWrites(2)]
+
+
+def test_a_fenced_leader_that_the_group_has_dropped_joins_again_and_claims_nothing() -> None:
+    core = a_core()
+    core.handle(Request(7, Verb.DELETE, "c"), 1_000)
+    step = core.handle(ConfigRecordsWritten(1, "fenced", fenced=True), 1_000)
+    timer = next(e for e in step.effects if isinstance(e, SetTimer) and e.key == "reclaim")
+    dropped = core.handle(HeartbeatReplied(-5, "UNKNOWN_MEMBER_ID"), 1_010)
+    assert kinds(dropped) == [EventKind.MEMBER_LOST, EventKind.REBALANCE_STARTED]
+    assert [type(effect).__name__ for effect in dropped.effects] == ["SendJoinGroup"]
+    assert core.handle(TimerFired("reclaim", timer.token), 1_250).effects == []
+    assert core.writer.claim is Claim.NONE
 
 
 def test_a_round_of_the_leader_starts_its_own_tasks_in_the_same_step() -> None:
