@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import time
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from connectx.connector import Connector
 from connectx.connectors.plugins import Plugins
-from connectx.errors import ClusterClosedError, ConnectxError, GroupInUseError, WaitTimeoutError, WorkerFailedError
+from connectx.errors import ClusterClosedError, ConnectxError, GroupInUseError
 from connectx.history.log import EventLog
 from connectx.jvm.progress import Progress
 from connectx.kafka.admin import describe_group, ensure_internal_topics
@@ -28,8 +26,9 @@ from connectx.model.worker_config import WorkerConfig, embedded_config, own_kafk
 from connectx.rest.client import RestClient
 from connectx.runtime.mailbox import now_ms
 from connectx.runtime.worker import Surroundings
-from connectx.runtime.worker import Worker as LiveWorker
+from connectx.runtime.worker import Worker as ThreadWorker
 from connectx.spark.sessions import SparkProvider
+from connectx.supervisor import STABLE_S, Supervisor
 from connectx.views import html_card, html_table, text_table
 from connectx.workers import Worker, Workers, worker_row
 
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
     from pyspark.sql import SparkSession
 
-_STABLE_S = 60.0
+    from connectx.runtime.live import LiveWorker
 
 
 class Cluster:
@@ -80,6 +79,7 @@ class Cluster:
         self.workers = Workers()
         self._plugins = Plugins()
         self._closed = False
+        self._supervisor: Supervisor | None = None
         self._endings = contextlib.ExitStack()
         self._kafka: EmbeddedKafka | None = None
         profile = embedded_config(given) if bootstrap_servers is None else own_kafka_config(given)
@@ -161,7 +161,7 @@ class Cluster:
     def add_worker(self, timeout: float = 30.0) -> Worker:
         """Start one more worker; it joins the group, which rebalances."""
         self._check_open()
-        live = self._new_worker()
+        live = self._running().new_worker()
         transition = Transition(EventKind.FAULT_INJECTED, cause="a newcomer", data={"fault": "add_worker"})
         self.events.append(transition, live.name)
         live.start()
@@ -199,9 +199,9 @@ class Cluster:
         known = [worker.generation for worker in self.workers if worker.generation is not None]
         return max(known, default=None)
 
-    def wait_stable(self, timeout: float = _STABLE_S) -> None:
+    def wait_stable(self, timeout: float = STABLE_S) -> None:
         """Wait until all running workers agree on one generation and have started their work."""
-        self._wait_stable([worker for worker in self.workers if worker.state == "running"], timeout)
+        self._running().wait_stable([worker for worker in self.workers if worker.state == "running"], timeout)
 
     # ------------------------------------------------------------------------------------------------- everything
 
@@ -265,61 +265,22 @@ class Cluster:
         ensure_internal_topics(clients, self._config)
         data = {"bootstrap_servers": self._config.bootstrap_servers, "group_id": self._config.group_id}
         self.events.append(Transition(EventKind.CLUSTER_STARTED, data=data))
-        live = [self._new_worker() for _ in range(workers)]
-        with ThreadPoolExecutor(workers) as pool:
-            starting = [pool.submit(worker.start) for worker in live]
-            try:
-                for started in starting:
-                    started.result()
-            except BaseException:
-                for worker in live:
-                    worker.kill()  # the pool waits for the others
-                raise
-        self._wait_stable(list(self.workers), _STABLE_S)
+        self._supervisor = self._supervise()
+        self._supervisor.start(workers)
 
-    def _stop_workers(self) -> None:
-        workers = list(self.workers)
-        try:
-            for worker in workers:
-                worker.request_stop()
-            try:
-                with ThreadPoolExecutor(max(1, len(workers))) as pool:
-                    list(pool.map(Worker.stop, workers))
-            except RuntimeError:  # at the end of the interpreter no thread can be started
-                for worker in workers:
-                    worker.stop()
-        except BaseException:
-            for worker in workers:
-                worker.kill()
-            raise
-
-    def _new_worker(self) -> LiveWorker:
+    def _supervise(self) -> Supervisor:
         through = self._kafka.worker_bootstrap_servers if self._kafka is not None else self._config.bootstrap_servers
         surroundings = Surroundings(self._config, through, self._plugins, self._spark, self.events.append)
-        live = LiveWorker(f"worker-{len(self.workers) + 1}", surroundings)
         gate = self._kafka.gate if self._kafka is not None else None
-        self.workers.add(Worker(live, gate, self.events.append))
-        return live
 
-    def _wait_stable(self, workers: list[Worker], timeout_s: float) -> None:
-        def settled() -> bool:
-            views = [worker.view for worker in workers]
-            failed = [worker for worker in workers if worker.state == "failed"]
-            if failed:
-                raise WorkerFailedError(failed[0].name, failed[0].error or "")
-            states = {view.get("state") for view in views}
-            return states == {"stable"} and len({view["generation"] for view in views}) == 1
+        def make(name: str) -> LiveWorker:
+            return ThreadWorker(name, surroundings)
 
-        deadline = time.monotonic() + timeout_s
-        with self.events.subscribe() as news:
-            while not settled():
-                left_s = deadline - time.monotonic()
-                if left_s <= 0:
-                    raise WaitTimeoutError(
-                        f"The group {self._config.group_id!r} did not become stable within {timeout_s:g} s.",
-                        next_step="See cluster.events for what the workers wait for.",
-                    )
-                news.get(min(left_s, 0.05))
+        return Supervisor(self.workers, make, gate, self.events, self._config.group_id)
+
+    def _stop_workers(self) -> None:
+        if self._supervisor is not None:
+            self._supervisor.stop()
 
     def _urls(self) -> list[str]:
         self._check_open()
@@ -327,6 +288,11 @@ class Cluster:
         if not urls:
             raise ClusterClosedError("No worker is running.", next_step="Add one with cluster.add_worker().")
         return urls
+
+    def _running(self) -> Supervisor:
+        self._check_open()
+        assert self._supervisor is not None
+        return self._supervisor
 
     def _check_open(self) -> None:
         if self._closed:

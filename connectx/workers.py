@@ -11,7 +11,7 @@ from connectx.model.ids import TaskId
 
 if TYPE_CHECKING:
     from connectx.kafka.gate import Gate
-    from connectx.runtime.worker import Worker as LiveWorker
+    from connectx.runtime.live import LiveWorker
 
 Direction = Literal["both", "in", "out"]
 
@@ -27,6 +27,8 @@ class Worker:
     def __init__(self, live: LiveWorker, gate: Gate | None, record: Callable[[Transition, str | None], object]) -> None:
         self._live = live
         self._gate = gate
+        # Threads cannot freeze or drop the sockets of client libraries: the gate does it for them.
+        self._holds_sockets = gate if live.isolation == "thread" else None
         self._record = record
 
     # ---------------------------------------------------------------------------------------------------- facts
@@ -92,10 +94,13 @@ class Worker:
         """End it at once: connections drop; no goodbye to the group, no commit, no abort. Nothing if it has ended."""
         if not self._live.alive:
             return
-        self._injected("kill")
-        if self._gate is not None:
-            self._gate.cut(self.name)
-        self._live.kill()
+
+        def hit() -> None:
+            self._injected("kill")
+            if self._holds_sockets is not None:
+                self._holds_sockets.cut(self.name)
+
+        self._live.kill(hit)
 
     def stop(self, timeout_s: float = 30.0) -> bool:
         """Stop it gracefully: its work stops and commits, then it leaves the group. False if work was left behind."""
@@ -119,10 +124,8 @@ class Worker:
         self._check_alive()
         if self.state == "paused":
             return
-        self._injected("pause")
-        self._live.freeze(tasks=True)
-        if self._gate is not None:
-            self._gate.hold(self.name)
+        if self._live.freeze(tasks=True, told=lambda: self._injected("pause")) and self._holds_sockets is not None:
+            self._holds_sockets.hold(self.name)
 
     def resume(self) -> None:
         """End `pause` or `stall`; WorkerStoppedError if it has ended."""
@@ -130,8 +133,8 @@ class Worker:
         if self.state not in ("paused", "stalled"):
             return
         self._injected("resume")
-        if self._gate is not None:
-            self._gate.heal(self.name)
+        if self._holds_sockets is not None:
+            self._holds_sockets.heal(self.name)
         self._live.thaw()
 
     def stall(self) -> None:
@@ -142,8 +145,7 @@ class Worker:
         self._check_alive()
         if self.state in ("paused", "stalled"):
             return
-        self._injected("stall")
-        self._live.freeze(tasks=False)
+        self._live.freeze(tasks=False, told=lambda: self._injected("stall"))
 
     def _check_alive(self) -> None:
         if not self._live.alive:

@@ -12,8 +12,7 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from connectx.connectors.plugins import Plugins
 from connectx.core.messages import (
@@ -64,6 +63,7 @@ from connectx.model.worker_config import WorkerConfig
 from connectx.rest.server import RestServer
 from connectx.runtime.calls import Calls
 from connectx.runtime.core_settings import core_settings
+from connectx.runtime.live import ALIVE, JOINED, Isolation, Told, WorkerState, untold
 from connectx.runtime.mailbox import Mailbox, now_ms
 from connectx.runtime.rest_services import RestServices
 from connectx.runtime.task import TaskServices, WorkerGone
@@ -73,23 +73,6 @@ if TYPE_CHECKING:
     from connectx.spark.sessions import SparkProvider
 
 _JOIN_S = 2.0
-
-
-class WorkerState(StrEnum):
-    """A worker as its owner sees it. What it says of itself to the group is another matter."""
-
-    STARTING = "starting"
-    RUNNING = "running"
-    PAUSED = "paused"
-    STALLED = "stalled"
-    STOPPING = "stopping"
-    STOPPED = "stopped"
-    KILLED = "killed"
-    FAILED = "failed"
-
-
-_JOINED = (WorkerState.RUNNING, WorkerState.PAUSED, WorkerState.STALLED)
-_ALIVE = (WorkerState.STARTING, *_JOINED, WorkerState.STOPPING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +101,8 @@ class Worker:
         name: unique in the process for all time; client ids start with it and a slash.
         surroundings: what it is given.
     """
+
+    isolation: Final[Isolation] = "thread"
 
     def __init__(self, name: str, surroundings: Surroundings) -> None:
         self.name = name
@@ -171,7 +156,7 @@ class Worker:
         """Begin to stop, without waiting: REST takes nothing more, work ends. `stop` waits for the end."""
         if self.state is WorkerState.STARTING:
             self._end_at_once(WorkerState.STOPPED, "the worker was stopped before it had started")
-        elif self._move(WorkerState.STOPPING, *_JOINED, then=self._run_on):
+        elif self._move(WorkerState.STOPPING, *JOINED, then=self._run_on):
             self._rest.stop(timeout_s=0)
             self.post(ShutdownRequested())
 
@@ -196,16 +181,20 @@ class Worker:
         self._fail_replies("the worker was stopped")
         return in_time
 
-    def kill(self) -> None:
+    def kill(self, told: Told = untold) -> None:
         """A fault: everything of this worker ends at once, nothing is committed, aborted, closed or left politely."""
+        if self.alive:
+            told()
         self._end_at_once(WorkerState.KILLED, "the worker was killed")
 
-    def freeze(self, *, tasks: bool) -> bool:
+    def freeze(self, *, tasks: bool, told: Told = untold) -> bool:
         """A fault: the core stops, heartbeats with it; with `tasks` the tasks stop, too, at their next step.
 
         False when there is nothing to freeze.
         """
         frozen = WorkerState.PAUSED if tasks else WorkerState.STALLED
+        if self.state in (WorkerState.RUNNING, WorkerState.STALLED):
+            told()
 
         def stand_still() -> None:
             self._mailbox.freeze()
@@ -221,7 +210,7 @@ class Worker:
     @property
     def alive(self) -> bool:
         """True while the worker can be asked."""
-        return self.state in _ALIVE
+        return self.state in ALIVE
 
     def _move(self, to: WorkerState, *sources: WorkerState, then: Callable[[], None] | None = None) -> bool:
         """Change the state; False when another thread was faster. Whoever ends the worker cleans up after it."""
@@ -245,7 +234,7 @@ class Worker:
             self._given.record(Transition(EventKind.WORKER_FAILED, cause=cause, data={"error": cause}), self.name)
 
     def _end_at_once(self, state: WorkerState, reason: str) -> bool:
-        if not self._move(state, *_ALIVE):
+        if not self._move(state, *ALIVE):
             return False
         self._gone.set()
         self._unfrozen.set()

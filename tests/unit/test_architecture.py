@@ -35,7 +35,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "history": {"protocol", "connectors", "data"},
     "runtime": {"core", "protocol", "data", "jvm", "connectors", "rest", "kafka", "spark", "history"},
 }
-API = {"__init__", "cli", "cluster", "connector", "demo", "setup", "workers"}  # may import everything
+API = {"__init__", "cli", "cluster", "connector", "demo", "setup", "supervisor", "workers"}  # may import everything
 
 PURE = ("core", "protocol", "model", "views")
 PURE_MODULES = {

@@ -1,0 +1,90 @@
+"""What a cluster expects of a worker that runs, whether in threads of this process or in a process of its own.
+
+Decides nothing. `connectx.runtime.worker.Worker` and `connectx.runtime.process_worker.ProcessWorker` have this face.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Any, Literal, Protocol
+
+from connectx.model.ids import TaskId
+
+Isolation = Literal["thread", "process"]
+
+
+class WorkerState(StrEnum):
+    """A worker as its owner sees it. What it says of itself to the group is another matter."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    PAUSED = "paused"
+    STALLED = "stalled"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+    KILLED = "killed"
+    FAILED = "failed"
+
+
+JOINED = (WorkerState.RUNNING, WorkerState.PAUSED, WorkerState.STALLED)
+ALIVE = (WorkerState.STARTING, *JOINED, WorkerState.STOPPING)
+
+Told = Callable[[], None]
+"""Called when a fault hits: everything that the worker did before has been told, and nothing that it does after."""
+
+
+def untold() -> None:
+    """Nobody wants to hear of the fault."""
+
+
+class LiveWorker(Protocol):
+    """A worker as `Cluster` and `Workers` use it."""
+
+    @property
+    def name(self) -> str:
+        """Unique in the cluster for all time; client ids start with it and a slash."""
+
+    @property
+    def isolation(self) -> Isolation:
+        """thread, or process: then its sockets freeze and close with it, without a gate."""
+
+    @property
+    def state(self) -> WorkerState:
+        """Where it is in its life."""
+
+    @property
+    def error(self) -> str | None:
+        """Why it failed, if it did."""
+
+    @property
+    def url(self) -> str:
+        """Advertised URL, with a trailing slash; empty until it is known."""
+
+    @property
+    def alive(self) -> bool:
+        """True while the worker can be asked."""
+
+    def view(self) -> Mapping[str, Any]:
+        """Its place in the group as its core last said; never blocks. Shape: `connectx.core.requests`, *worker*."""
+
+    def facts(self) -> dict[TaskId, Mapping[str, object]]:
+        """Live numbers of the tasks that run there; never blocks."""
+
+    def start(self) -> None:
+        """Start it and wait until it may join the group; raises ConnectxError if it cannot."""
+
+    def request_stop(self) -> None:
+        """Begin to stop gracefully, without waiting."""
+
+    def stop(self, timeout_s: float = 30.0) -> bool:
+        """Stop gracefully; False when work had to be left behind."""
+
+    def kill(self, told: Told = untold) -> None:
+        """A fault: end at once. Nothing, and `told` is not called, if it has ended."""
+
+    def freeze(self, *, tasks: bool, told: Told = untold) -> bool:
+        """A fault: stand still, with the tasks or without them. False when there is nothing to freeze."""
+
+    def thaw(self) -> bool:
+        """End `freeze`; False when it was not frozen."""
