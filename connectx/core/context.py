@@ -200,12 +200,17 @@ class Context:
         trace: str | None = None,
         version: str | None = None,
         cause: str = "",
+        generation: int | None = None,
     ) -> Status:
-        """A task reached a state: history and status topic (Kafka Connect: TaskStatus.Listener)."""
+        """A task reached a state: history and status topic (Kafka Connect: TaskStatus.Listener).
+
+        `generation` is the present one unless given: a zombie speaks for the generation that it was started under.
+        """
         self.record(
             EventKind.TASK_STATE, task.connector, task.task, cause, state=state.value, trace=trace, instance=instance
         )
-        status = Status(state, self.settings.worker_id, self.group.generation, trace, version)
+        written_under = self.group.generation if generation is None else generation
+        status = Status(state, self.settings.worker_id, written_under, trace, version)
         self._write_status(task, status)
         return status
 

@@ -213,9 +213,10 @@ class WriteStatus:
 
 @dataclass(frozen=True, slots=True)
 class StatusRecordRead:
-    """One record of the status topic."""
+    """One record of the status topic, and when it was written (Unix time)."""
 
     record: StatusRecord
+    timestamp_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -422,12 +423,13 @@ class TaskStateReached:
 
 @dataclass(frozen=True, slots=True)
 class TaskFailed:
-    """The task failed, for good until restarted. `fenced` when its producer was fenced by another."""
+    """The task failed, for good until restarted. `fenced` when its producer was fenced by another, of `newer_epoch`."""
 
     task: TaskId
     instance: int
     trace: str
     fenced: bool = False
+    newer_epoch: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -460,11 +462,15 @@ class SendFenceRequest:
 
 @dataclass(frozen=True, slots=True)
 class FenceRequestAnswered:
-    """Answer to SendFenceRequest; `retriable` when the leader was away, moving or rebalancing."""
+    """Answer to SendFenceRequest.
+
+    `retriable` when the leader was away, moving or rebalancing; `refused` when it did not take the signature (403).
+    """
 
     request_id: int
     error: str | None = None
     retriable: bool = False
+    refused: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -227,32 +227,35 @@ class RequestHandler:
     # ------------------------------------------------------------------------------- restarts, offsets (read first)
 
     def _on_reading_verb(self, request: Request, verb: Verb) -> None:
-        if self._is_for_leader(request) if _is_of_leader(request) else self._is_owned_here(request, verb):
+        if _is_of_leader(request):
+            is_mine = self._is_for_leader(request)
+        else:  # what this worker does not know may be in what it has not read yet
+            is_mine = not self._is_known(request) or self._is_owned_here(request)
+        if is_mine:
             request_id = self.context.new_request_id()
             self.reading[request_id] = request
             self.context.emit(ReadConfigToEnd(request_id, self.context.settings.worker_sync_timeout_ms))
 
     def _is_still_possible(self, request: Request) -> bool:
         """True when nothing that the request needs has changed while it waited; otherwise it was answered."""
-        connector = request.connector or ""
-        if not self.context.config.contains(connector):
-            self._reply(request, 404, f"Connector {connector} not found")
+        if not self._is_known(request):
+            work = _work_of(request)
+            self._reply(request, 404, f"{'Task' if isinstance(work, TaskId) else 'Connector'} {work} not found")
         elif not self.context.group.settled:
             self._reply(request, 409, _PENDING)
         else:
             return not _is_of_leader(request) or self._is_for_leader(request)
         return False
 
-    def _is_owned_here(self, request: Request, verb: Verb) -> bool:
+    def _is_known(self, request: Request) -> bool:
+        work = _work_of(request)
+        if isinstance(work, TaskId):
+            return work in self.context.config.tasks(work.connector)
+        return self.context.config.contains(work)
+
+    def _is_owned_here(self, request: Request) -> bool:
         """True when this worker runs what shall be restarted; otherwise the request was answered or forwarded."""
-        group, connector = self.context.group, request.connector or ""
-        work: str | TaskId = connector
-        if verb is Verb.RESTART_TASK:
-            work = TaskId(connector, int(request.args["task"]))
-        known = self.context.config.contains(connector)
-        if not known or (isinstance(work, TaskId) and work not in self.context.config.tasks(connector)):
-            self._reply(request, 404, f"{'Task' if isinstance(work, TaskId) else 'Connector'} {work} not found")
-            return False
+        group, work = self.context.group, _work_of(request)
         if work in group.work.connectors or work in group.work.tasks:
             return True
         url = self.leadership.owner_url(work) if group.is_leader else group.leader_url
@@ -263,9 +266,7 @@ class RequestHandler:
         return False
 
     def _restart_task(self, request: Request, task: TaskId) -> None:
-        if task not in self.context.config.tasks(task.connector):
-            self._reply(request, 404, f"Task {task} not found")
-        elif task not in self.context.group.work.tasks:
+        if task not in self.context.group.work.tasks:
             self._reply(request, 409, f"Task {task} is no longer assigned to this worker")
         else:
             self._restart(task)
@@ -343,3 +344,9 @@ def _is_of_leader(request: Request) -> bool:
     """True for offsets, and for restarts that go through the config topic (KIP-745); else the owner restarts."""
     flagged = bool(request.args.get("include_tasks") or request.args.get("only_failed"))
     return request.verb == Verb.MODIFY_OFFSETS or (request.verb == Verb.RESTART_CONNECTOR and flagged)
+
+
+def _work_of(request: Request) -> str | TaskId:
+    """The task or the connector that a request is about."""
+    connector = request.connector or ""
+    return TaskId(connector, int(request.args["task"])) if request.verb == Verb.RESTART_TASK else connector

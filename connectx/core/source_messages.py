@@ -137,6 +137,7 @@ class ReportFailed:
 
     error: str
     fenced: bool = False
+    newer_epoch: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,6 +288,8 @@ class EffectFailed:
 
     error: str
     kind: FailureKind = FailureKind.FATAL
+    newer_epoch: int | None = None
+    """Of the producer that fenced this one, if Kafka tells it."""
 
 
 @dataclass(frozen=True, slots=True)

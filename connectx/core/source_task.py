@@ -89,6 +89,7 @@ class SourceTaskSettings:
     boundary_interval_ms: int = 60_000
     offset_flush_interval_ms: int = 60_000
     offset_flush_timeout_ms: int = 5_000
+    instance: int = 0
 
 
 @dataclass(slots=True)
@@ -144,6 +145,7 @@ class SourceTaskCore:
                 self._start_or_wait(step)
             case PluginStarted(partition):
                 self.partition = partition
+                self._record(step, EventKind.TASK_STEP, step="read_offsets", instance=self.settings.instance)
                 step.effects.append(ReadOffsets(partition))
             case OffsetsRead(offset):
                 self.position = offset
@@ -152,6 +154,7 @@ class SourceTaskCore:
                 self.phase = Phase.WORKING
                 self.committed_ms = now_ms
                 if not self._must_rest():
+                    self._record(step, EventKind.TASK_STEP, step="poll", instance=self.settings.instance)
                     step.effects.append(ReportState(paused=False))
                 self._go_on(step, now_ms)
             case EffectFailed():
@@ -342,6 +345,7 @@ class SourceTaskCore:
                     transactional_id=self.settings.transactional_id,
                     error=failed.error,
                     open_ms=now_ms - self.transaction_began_ms if self.transaction_open else 0,
+                    newer_epoch=failed.newer_epoch,
                 )
             if self.transaction_open:
                 self._on_aborted(None, step)
@@ -371,7 +375,8 @@ class SourceTaskCore:
             return
         step.effects.append(CloseProducer())
         if self.failure is not None:
-            step.effects.append(ReportFailed(self.failure.error, self.failure.kind is FailureKind.FENCED))
+            fenced = self.failure.kind is FailureKind.FENCED
+            step.effects.append(ReportFailed(self.failure.error, fenced, self.failure.newer_epoch))
         else:
             step.effects.append(ReportStopped())
 
@@ -381,7 +386,7 @@ class SourceTaskCore:
         if refused:
             self._record(step, EventKind.RECORDS_SKIPPED, records=refused, reason="refused by Kafka")
 
-    def _record(self, step: SourceStep, kind: EventKind, **data: Any) -> None:
+    def _record(self, step: SourceStep, kind: EventKind, /, **data: Any) -> None:
         task = self.settings.task
         step.transitions.append(
             Transition(kind, task.connector, task.task, producer_epoch=self.producer_epoch, data=data)

@@ -26,14 +26,15 @@ class StatusLog:
     _connectors: dict[str, Status] = field(default_factory=dict)
     _tasks: dict[TaskId, Status] = field(default_factory=dict)
     _topics: dict[str, dict[str, TopicStatusRecord]] = field(default_factory=dict)  # by connector, then topic
+    _task_since_ms: dict[TaskId, int] = field(default_factory=dict)
 
-    def apply(self, record: StatusRecord) -> bool:
-        """Take in a record; True when the state changed."""
+    def apply(self, record: StatusRecord, timestamp_ms: int | None = None) -> bool:
+        """Take in a record that was written at `timestamp_ms` (Unix time); True when the state changed."""
         match record:
             case ConnectorStatusRecord(connector, status):
                 return self._apply_connector(connector, status)
             case TaskStatusRecord(task, status):
-                return self._apply_task(task, status)
+                return self._apply_task(task, status, timestamp_ms)
             case TopicStatusRecord(topic, connector, task):
                 topics = self._topics.setdefault(connector, {})
                 before = topics.pop(topic, None)
@@ -52,17 +53,23 @@ class StatusLog:
         orphans = [task for task in self._tasks if task.connector == connector]  # they go with their connector
         for task in orphans:
             del self._tasks[task]
+            self._task_since_ms.pop(task, None)
         return before is not None or bool(orphans)
 
-    def _apply_task(self, task: TaskId, status: Status | None) -> bool:
+    def _apply_task(self, task: TaskId, status: Status | None, timestamp_ms: int | None) -> bool:
         before = self._tasks.get(task)
         if status is None:
+            self._task_since_ms.pop(task, None)
             return self._tasks.pop(task, None) is not None
         # KAFKA-12525: the former owner's farewell may be written after the new owner's start.
         runs_under = before.generation if before is not None and before.state is State.RUNNING else None
         if status.state is State.UNASSIGNED and runs_under is not None and runs_under >= status.generation:
             return False
         self._tasks[task] = status
+        if before is None or (before.state, before.worker_id) != (status.state, status.worker_id):
+            self._task_since_ms.pop(task, None)
+            if timestamp_ms is not None:
+                self._task_since_ms[task] = timestamp_ms
         return before != status
 
     def may_write_safely(self, subject: str | TaskId, status: Status) -> bool:
@@ -85,6 +92,10 @@ class StatusLog:
     def task_status(self, task: TaskId) -> Status | None:
         """Latest status of a task."""
         return self._tasks.get(task)
+
+    def task_since_ms(self, task: TaskId) -> int | None:
+        """Since when the task is in its latest state on its worker (Unix time), None where that was not told."""
+        return self._task_since_ms.get(task)
 
     def task_statuses(self, connector: str) -> dict[TaskId, Status]:
         """Latest statuses of the connector's tasks, in order of task number."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from connectx.core.context import Context, StartAgain, WorkerPhase
 from connectx.core.fencing import FencingRounds, LocalWaiter
@@ -29,48 +28,18 @@ from connectx.core.messages import (
     TaskStateReached,
     TaskStopped,
 )
+from connectx.core.takeovers import Fenced, find_takeover, record_takeover
+from connectx.core.task_life import BEFORE_ITS_START, TaskLife, TaskPhase
 from connectx.model.events import EventKind
 from connectx.model.ids import TaskId
 from connectx.model.states import State, TargetState
-from connectx.model.status_records import Status
 
 _FENCE_RETRY_MS = 250
 _FENCE_RETRY_MAX_MS = 5_000
-
-
-class TaskPhase(StrEnum):
-    """Where a task instance is. Each line says what comes next.
-
-    A failure in any phase but STOPPING leads to FAILED, a stop to STOPPING.
-    """
-
-    PREPARING = "preparing"  # plugins are made: FENCING for an exactly-once source, else STARTING
-    FENCING = "fencing"  # the leader fences older producers: INITIALIZING
-    INITIALIZING = "initializing"  # the producer's init fences an older instance of the same task: VERIFYING
-    VERIFYING = "verifying"  # the config topic is read to its end: STARTING, or refused: STOPPING
-    STARTING = "starting"  # the runner reads offsets and starts the plugin: ACTIVE
-    ACTIVE = "active"  # running or paused
-    FAILED = "failed"  # until it is restarted or revoked; its runner has ended
-    STOPPING = "stopping"  # until the runner ends or the graceful time is over: forgotten, or PREPARING again
-
-
-@dataclass(slots=True)
-class TaskLife:
-    """One task instance of this worker."""
-
-    task: TaskId
-    instance: int
-    phase: TaskPhase
-    exactly_once: bool
-    task_config_generation: int | None
-    target_state: TargetState
-    request_id: int | None = None
-    attempts: int = 0
-    version: str | None = None
-    reported: Status | None = None
-    """What was last said of it in the status topic."""
-    again: StartAgain | None = None
-    """Set while stopping when the task shall start again."""
+_KEY_ROTATION_MS = 60_000
+"""How long a leader may refuse signatures: Kafka Connect takes that for a session key on its way for a minute, too."""
+_NEWER_CONFIGS = "newer task configs are in the config topic"
+_NO_RECORD = "no task count record follows the latest task configs; the next rebalance tries again"
 
 
 @dataclass(slots=True)
@@ -104,6 +73,25 @@ class Tasks:
     def restart(self, task: TaskId, cause: str) -> None:
         """Stop a task and start it again because a user asked for it."""
         self._stop(task, cause, StartAgain(cause, is_restart=True))
+
+    def on_new_task_configs(self, connector: str) -> None:
+        """Newer task configs were read: what runs with older ones stops, what is about to start does not (KIP-618)."""
+        for life in self._of(connector):
+            self.explain_fencing(life.task)
+            if life.exactly_once and life.phase in BEFORE_ITS_START:
+                self._refuse(life, _NEWER_CONFIGS)
+            else:
+                self.stop(life.task, "its connector has new task configs")
+
+    def explain_fencing(self, task: TaskId) -> None:
+        """Say who fenced a task's producer, if that was not known before and has just been read."""
+        life = self.lives.get(task)
+        if life is None or life.fenced is None:
+            return
+        takeover = find_takeover(self.context, life.fenced)
+        if takeover.known:
+            record_takeover(self.context, life.fenced, takeover)
+            life.fenced = None
 
     def set_target_state(self, connector: str) -> None:
         """Pause or resume the connector's tasks here; STOPPED comes as an empty set of task configs."""
@@ -170,8 +158,8 @@ class Tasks:
         """The leader answered PUT /connectors/{c}/fence."""
         for life in list(self.lives.values()):
             if life.request_id == stimulus.request_id and life.phase is TaskPhase.FENCING:
-                waiter = LocalWaiter(life.task, life.instance)
-                self.on_fenced(waiter, stimulus.error, retriable=stimulus.retriable)
+                retriable = stimulus.retriable and not self._is_refused_for_good(life, stimulus)
+                self.on_fenced(LocalWaiter(life.task, life.instance), stimulus.error, retriable=retriable)
 
     def on_producer_ready(self, stimulus: TaskProducerReady) -> None:
         """Transactions are initialised; now make sure that this worker did not miss newer task configs."""
@@ -193,8 +181,6 @@ class Tasks:
                 self._fail(life, f"Could not read the config topic before the start of {life.task}: {stimulus.error}")
             elif (reason := self._reason_to_refuse(life)) is not None:
                 self._refuse(life, reason)
-            elif self.context.config.pending_fencing(life.task.connector):
-                self._fail(life, "No task count record follows the latest task configs, though the leader wrote one")
             else:
                 self._begin(life)
 
@@ -212,13 +198,35 @@ class Tasks:
     def on_failed(self, stimulus: TaskFailed) -> None:
         """The runner failed and has ended."""
         life = self.lives.get(stimulus.task)
-        if life is None or life.instance != stimulus.instance or life.phase is TaskPhase.FAILED:
+        if life is None or life.instance != stimulus.instance:
+            self._explain_zombie(stimulus, life)
             return
+        if life.phase is TaskPhase.FAILED:
+            return
+        trace = self._explained(life, stimulus) if stimulus.fenced else stimulus.trace
         if life.phase is TaskPhase.STOPPING:
-            self._report_failure(life, stimulus.trace)
+            self._report_failure(life, trace, fenced=stimulus.fenced)
             self._forget(life)
         else:
-            self._fail(life, stimulus.trace, runner_ended=True)
+            self._fail(life, trace, runner_ended=True, fenced=stimulus.fenced)
+
+    def _explained(self, life: TaskLife, stimulus: TaskFailed) -> str:
+        """The trace of a task whose producer was fenced, with who did it and since when."""
+        fenced = Fenced(life.task, life.instance, life.generation, life.task_config_generation, stimulus.newer_epoch)
+        takeover = find_takeover(self.context, fenced)
+        record_takeover(self.context, fenced, takeover)
+        life.fenced = fenced
+        if takeover.known:
+            life.fenced = None
+        return f"{stimulus.trace.rstrip()}\n{life.task} was fenced: {takeover.sentence}"
+
+    def _explain_zombie(self, stimulus: TaskFailed, successor: TaskLife | None) -> None:
+        """An instance that was cancelled shows no status any more; the history is told who fenced it all the same."""
+        if stimulus.fenced:
+            generation = self.context.config.task_config_generation(stimulus.task.connector)
+            fenced = Fenced(stimulus.task, stimulus.instance, -1, generation, stimulus.newer_epoch)
+            restarted_as = successor.instance if successor is not None else None
+            record_takeover(self.context, fenced, find_takeover(self.context, fenced, restarted_as))
 
     def on_stopped(self, stimulus: TaskStopped) -> None:
         """The runner ended in time."""
@@ -250,6 +258,7 @@ class Tasks:
             instance=context.new_instance(),
             phase=TaskPhase.PREPARING,
             exactly_once=context.runs_exactly_once(task.connector),
+            generation=context.group.generation,
             task_config_generation=context.config.task_config_generation(task.connector),
             target_state=context.target_state(task.connector),
         )
@@ -303,10 +312,21 @@ class Tasks:
     def _reason_to_refuse(self, life: TaskLife) -> str | None:
         config = self.context.config
         if config.task_config_generation(life.task.connector) != life.task_config_generation:
-            return "newer task configs are in the config topic"
+            return _NEWER_CONFIGS
         if life.task not in self.context.group.work.tasks:
             return "the task is no longer assigned to this worker"
+        if config.pending_fencing(life.task.connector):
+            return _NO_RECORD
         return None
+
+    def _is_refused_for_good(self, life: TaskLife, stimulus: FenceRequestAnswered) -> bool:
+        """A signature is refused while a new session key is on its way, but not for ever."""
+        if not stimulus.refused:
+            life.refused_since_ms = None
+            return False
+        now_ms = self.context.now_ms
+        life.refused_since_ms = now_ms if life.refused_since_ms is None else life.refused_since_ms
+        return now_ms - life.refused_since_ms >= _KEY_ROTATION_MS
 
     def _refuse(self, life: TaskLife, reason: str) -> None:
         """Abort the start (KIP-618): the next rebalance starts the task where it belongs."""
@@ -320,17 +340,20 @@ class Tasks:
         self._step(life, "begin", "")
         self.context.emit(BeginTask(life.task, life.instance))
 
-    def _fail(self, life: TaskLife, trace: str, *, runner_ended: bool = False) -> None:
+    def _fail(self, life: TaskLife, trace: str, *, runner_ended: bool = False, fenced: bool = False) -> None:
         life.phase = TaskPhase.FAILED
         life.request_id = None
         if not runner_ended:
             self.context.emit(StopTask(life.task, life.instance))
-        self._report_failure(life, trace)
+        self._report_failure(life, trace, fenced=fenced)
 
-    def _report_failure(self, life: TaskLife, trace: str) -> None:
-        life.reported = self.context.report_task(
-            life.task, life.instance, State.FAILED, trace=trace, version=life.version
+    def _report_failure(self, life: TaskLife, trace: str, *, fenced: bool = False) -> None:
+        """A zombie says so under the generation of its start, and once: it must not hide its successor's status."""
+        generation = life.generation if fenced else None
+        status = self.context.report_task(
+            life.task, life.instance, State.FAILED, trace=trace, version=life.version, generation=generation
         )
+        life.reported = None if fenced else status
 
     def _forget(self, life: TaskLife) -> None:
         del self.lives[life.task]

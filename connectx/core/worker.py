@@ -72,7 +72,6 @@ from connectx.model.events import EventKind
 from connectx.model.status_records import (
     ConnectorStatusRecord,
     Status,
-    StatusRecord,
     TaskStatusRecord,
     TopicStatusRecord,
 )
@@ -110,7 +109,7 @@ class WorkerCore:
             case ConfigRecordRead():
                 self._on_config_record(stimulus)
             case StatusRecordRead():
-                self._on_status_record(stimulus.record)
+                self._on_status_record(stimulus)
             case ConfigReadToEnd():
                 self._on_config_read(stimulus)
             case TimerFired():
@@ -283,8 +282,7 @@ class WorkerCore:
         kind = EventKind.TASKS_CONFIGURED if change.complete else EventKind.TASKS_INCONSISTENT
         self.context.record(kind, connector, tasks=len(change.tasks), task_config_generation=generation)
         self.fencing.cancel(connector, f"new task configs of connector {connector} came during the fencing round")
-        for task in [task for task in self.tasks.running() if task.connector == connector]:
-            self.tasks.stop(task, "its connector has new task configs")
+        self.tasks.on_new_task_configs(connector)
         self.connectors.on_tasks_committed(connector)
         self.rebalance.request_rejoin(f"connector {connector} has new task configs")
 
@@ -310,10 +308,12 @@ class WorkerCore:
         else:
             self.requests.on_fenced(outcome, outcome.waiter)
 
-    def _on_status_record(self, record: StatusRecord) -> None:
-        self.context.status.apply(record)
+    def _on_status_record(self, stimulus: StatusRecordRead) -> None:
+        record = stimulus.record
+        self.context.status.apply(record, stimulus.timestamp_ms)
         match record:
             case TaskStatusRecord(task, Status()):
+                self.tasks.explain_fencing(task)
                 self.tasks.remind(task)
             case ConnectorStatusRecord(connector, Status()):
                 self.connectors.remind(connector)

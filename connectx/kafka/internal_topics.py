@@ -210,7 +210,7 @@ class InternalTopics:
             return
         if not isinstance(record, TopicStatusRecord):
             self._statuses.saw((_bytes(message.key()) or b"").decode(errors="replace"), record.status)
-        self._tell(StatusRecordRead(record))
+        self._tell(StatusRecordRead(record, int(message.timestamp()[1])))
 
     def _on_offset_record(self, message: Message) -> None:
         self._offsets.apply(_bytes(message.key()), _bytes(message.value()))

@@ -42,13 +42,14 @@ class EventKind(StrEnum):
     # connectors and tasks: where they are in their life
     CONNECTOR_STATE = "connector_state"  # state, trace
     TASK_STATE = "task_state"  # state, trace, instance
-    TASK_STEP = "task_step"  # step (one of the start-up steps of an exactly-once source task), instance
+    TASK_STEP = "task_step"  # step (of a task's start, such as init_producer; or stop, cancel), instance
     TASK_REFUSED = "task_refused"  # reason: start-up aborted (newer task configs, no task count record, not assigned)
     TASK_ENDED = "task_ended"  # instance, reason: its thread really ended (a zombie ends here)
     # data
     TRANSACTION_COMMITTED = "transaction_committed"  # records, offsets: [{partition, from, offset}]
     TRANSACTION_ABORTED = "transaction_aborted"  # records, reason
-    PRODUCER_FENCED = "producer_fenced"  # transactional_id, error, open_ms
+    PRODUCER_FENCED = "producer_fenced"  # transactional_id, error, open_ms, newer_epoch
+    FENCED_BY = "fenced_by"  # instance, known, by, by_generation, newer_epoch, state, since_ms; cause: in a sentence
     OFFSETS_COMMITTED = "offsets_committed"  # records, offsets (of a source as above; of a sink partition to offset)
     COMMIT_REFUSED = "commit_refused"  # reason, partitions (sink: not owner, or the target's row was ahead)
     PARTITIONS_ASSIGNED = "partitions_assigned"  # partitions

@@ -19,7 +19,13 @@ from weakref import WeakSet
 
 import httpx
 
-from connectx.errors import ConnectorExistsError, ConnectorNotFoundError, RestError, WorkersUnreachableError
+from connectx.errors import (
+    ConnectorExistsError,
+    ConnectorNotFoundError,
+    RestError,
+    WorkerNotReadyError,
+    WorkersUnreachableError,
+)
 from connectx.model.config_records import SessionKeyRecord
 from connectx.protocol.signing import signature_headers
 from connectx.rest.exchange import SilenceError, exchange, http_client
@@ -267,8 +273,19 @@ class InternalClient:
         self._signed("POST", leader_url, _path(connector, "tasks"), _json([dict(c) for c in task_configs]), key)
 
     def fence(self, leader_url: str, connector: str, key: SessionKeyRecord | None) -> None:
-        """Have the older producers of a connector's tasks fenced (KIP-618)."""
-        self._signed("PUT", leader_url, _path(connector, "fence"), None, key)
+        """Have the older producers of a connector's tasks fenced (KIP-618).
+
+        A leader that tries without end to write the task count record answers 500 when the time of a request is over:
+        WorkerNotReadyError, for the round can be joined again.
+        """
+        try:
+            self._signed("PUT", leader_url, _path(connector, "fence"), None, key)
+        except RestError as error:
+            if error.status == 500 and error.message.startswith("Request timed out"):
+                raise WorkerNotReadyError(
+                    error.message, status=500, next_step="The round goes on: ask again."
+                ) from error
+            raise
 
     def close(self) -> None:
         """End calls that are waiting, and close the connections."""

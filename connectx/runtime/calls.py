@@ -19,7 +19,7 @@ from connectx.core.messages import (
     Stimulus,
     TaskConfigsSent,
 )
-from connectx.errors import ConnectxError
+from connectx.errors import ConnectxError, SignatureRefusedError
 from connectx.kafka.clients import ClientConfigs
 from connectx.kafka.fencing import ProducerFencer
 from connectx.model.config_records import SessionKeyRecord
@@ -55,7 +55,7 @@ class Calls:
         def call() -> None:
             self._leader.send_task_configs(effect.leader_url, effect.connector, effect.task_configs, key)
 
-        self._submit(call, lambda error, _: TaskConfigsSent(effect.request_id, error))
+        self._submit(call, lambda failure: TaskConfigsSent(effect.request_id, _text(failure)))
 
     def send_fence_request(self, effect: SendFenceRequest, key: SessionKeyRecord | None) -> None:
         """PUT a fencing request to the leader."""
@@ -63,7 +63,12 @@ class Calls:
         def call() -> None:
             self._leader.fence(effect.leader_url, effect.connector, key)
 
-        self._submit(call, lambda error, retriable: FenceRequestAnswered(effect.request_id, error, retriable))
+        def answer(failure: Exception | None) -> Stimulus:
+            retriable = isinstance(failure, ConnectxError) and failure.retriable
+            refused = isinstance(failure, SignatureRefusedError)
+            return FenceRequestAnswered(effect.request_id, _text(failure), retriable, refused)
+
+        self._submit(call, answer)
 
     def fence_producers(self, effect: FenceProducers) -> None:
         """Fence producers in Kafka."""
@@ -71,7 +76,7 @@ class Calls:
         def call() -> None:
             self._fencer.fence(effect.connector, effect.config, effect.transactional_ids)
 
-        self._submit(call, lambda error, _: ProducersFenced(effect.request_id, error))
+        self._submit(call, lambda failure: ProducersFenced(effect.request_id, _text(failure)))
 
     def close(self) -> None:
         """End what is under way and take nothing more. A second call does nothing."""
@@ -82,19 +87,25 @@ class Calls:
         self._fencer.abandon()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _submit(self, call: Callable[[], None], answer: Callable[[str | None, bool], Stimulus]) -> None:
-        """Call on another thread, then post the answer for its failure (and whether it may pass), None for success."""
+    def _submit(self, call: Callable[[], None], answer: Callable[[Exception | None], Stimulus]) -> None:
+        """Call on another thread, then post the answer for its failure, None for success."""
 
         def run() -> None:
+            failure: Exception | None = None
             try:
                 call()
-            except ConnectxError as failure:
-                self._post(answer(str(failure), failure.retriable))
-            except Exception as failure:  # whatever it is, the core must not wait for ever
+            except ConnectxError as error:
+                failure = error
+            except Exception as error:  # whatever it is, the core must not wait for ever
                 _log.exception("a call of a worker failed in an unexpected way")
-                self._post(answer(f"{type(failure).__name__}: {failure}", False))
-            else:
-                self._post(answer(None, False))
+                failure = error
+            self._post(answer(failure))
 
         with contextlib.suppress(RuntimeError):  # the worker has ended meanwhile
             self._pool.submit(run)
+
+
+def _text(failure: Exception | None) -> str | None:
+    if failure is None:
+        return None
+    return str(failure) if isinstance(failure, ConnectxError) else f"{type(failure).__name__}: {failure}"

@@ -259,8 +259,8 @@ class Runner:
         match effect:
             case ReportState(paused):
                 self.services.post(TaskStateReached(order.task, order.instance, paused))
-            case ReportFailed(error, fenced):
-                self.post_failure(error, fenced=fenced)
+            case ReportFailed(error, fenced, newer_epoch):
+                self.post_failure(error, fenced=fenced, newer_epoch=newer_epoch)
             case ReportStopped():
                 self.services.post(TaskStopped(order.task, order.instance))
             case _:
@@ -299,9 +299,9 @@ class Runner:
             if isinstance(command, StopTask | CancelTask) and not self._killed:
                 self.services.post(TaskStopped(self.order.task, self.order.instance))
 
-    def post_failure(self, trace: str, *, fenced: bool = False) -> None:
+    def post_failure(self, trace: str, *, fenced: bool = False, newer_epoch: int | None = None) -> None:
         """Tell the worker that the task failed."""
-        self.services.post(TaskFailed(self.order.task, self.order.instance, trace, fenced))
+        self.services.post(TaskFailed(self.order.task, self.order.instance, trace, fenced, newer_epoch))
 
 
 def _request_of(command: TaskEffect) -> Any:

@@ -122,8 +122,7 @@ class SourceWorld:
     def init_producer(self) -> int | None:
         """Initialise transactions, which fences older producers; returns the producer epoch if Kafka tells it."""
         self._producer.init()
-        setup = self._setup
-        return None if setup.epoch_config is None else producer_epoch(setup.epoch_config, setup.loop.transactional_id)
+        return self._epoch()
 
     def carry_out(self, effect: SourceEffect) -> SourceStimulus | None:
         """Do it; what failed comes back as EffectFailed. WorkerGone passes through."""
@@ -134,7 +133,7 @@ class SourceWorld:
         except Exception as error:
             self._runner.stay_alive()
             kind = next((kind for cls, kind in _KINDS if isinstance(error, cls)), FailureKind.FATAL)
-            return EffectFailed(trace_of(error), kind)
+            return EffectFailed(trace_of(error), kind, self._epoch() if kind is FailureKind.FENCED else None)
 
     def facts(self) -> Mapping[str, object]:
         """Records, bytes and slices sent, commits, source offset, how long the last poll took."""
@@ -245,6 +244,11 @@ class SourceWorld:
             log.warning("%s: the producer could not be closed", self._setup.task, exc_info=True)
 
     # --------------------------------------------------------------------------------------------------- helpers
+
+    def _epoch(self) -> int | None:
+        """Epoch of the newest producer with this task's transactional id: its own, or of the one that fenced it."""
+        setup = self._setup
+        return None if setup.epoch_config is None else producer_epoch(setup.epoch_config, setup.loop.transactional_id)
 
     def _tell(self, **facts: object) -> None:
         self._facts = {**self._facts, **facts}

@@ -76,6 +76,7 @@ def set_up(order: PrepareTask, services: TaskServices, plugins: Plugins) -> Sour
     loop = SourceTaskSettings(
         task=task,
         exactly_once=order.exactly_once,
+        instance=order.instance,
         transactional_id=worker.task_transactional_id(task.connector, task.task) if order.exactly_once else "",
         boundary=settings.boundary,
         boundary_interval_ms=settings.boundary_interval_ms,

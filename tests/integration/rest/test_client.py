@@ -330,6 +330,7 @@ def test_without_a_key_internal_calls_are_not_signed(serve: Serve, internal: Int
         (503, "no session key yet", WorkerNotReadyError, True),
         (404, "Connector f1 not found", ConnectorNotFoundError, False),
         (500, "fencing failed", RestError, False),
+        (500, "Request timed out. The worker is currently busy", WorkerNotReadyError, True),  # the round goes on
     ],
 )
 def test_internal_refusals_tell_whether_trying_again_may_help_and_are_tried_once(

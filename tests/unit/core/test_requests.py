@@ -50,6 +50,8 @@ from tests.unit.core.parts import (
     ME,
     SOURCE,
     a_core,
+    commit,
+    configure,
     read,
     shown,
     target,
@@ -181,14 +183,11 @@ def test_what_has_no_status_yet_is_not_found_and_not_listed_with_one() -> None:
     "verb",
     [
         *(Verb.CONNECTOR_INFO, Verb.CONNECTOR_CONFIG, Verb.CONNECTOR_STATUS, Verb.TASKS, Verb.TASK_STATUS),
-        *(Verb.PAUSE, Verb.RESUME, Verb.STOP, Verb.DELETE, Verb.OFFSETS, Verb.RESTART_CONNECTOR, Verb.RESTART_TASK),
+        *(Verb.PAUSE, Verb.RESUME, Verb.STOP, Verb.DELETE, Verb.OFFSETS),
     ],
 )
 def test_an_unknown_connector_is_not_found(verb: Verb) -> None:
-    assert ask(a_core(), verb, "nope", task=0) in (
-        replied(404, "Connector nope not found"),
-        replied(404, "Task nope-0 not found"),
-    )
+    assert ask(a_core(), verb, "nope", task=0) == replied(404, "Connector nope not found")
 
 
 def test_topics_are_shown_and_reset_by_any_worker_if_that_is_allowed() -> None:
@@ -464,9 +463,12 @@ def test_a_restart_command_does_not_start_what_a_rebalance_has_not_started_yet()
 # ------------------------------------------------------------------------------------------- while a request waits
 
 
-def test_a_read_that_fails_is_a_500() -> None:
+@pytest.mark.parametrize(
+    ("verb", "args"), [(Verb.RESTART_CONNECTOR, {"include_tasks": True}), (Verb.MODIFY_OFFSETS, {}), *OF_OWNER]
+)
+def test_a_read_that_fails_is_a_500(verb: Verb, args: dict[str, Any]) -> None:
     core = a_core()
-    ask(core, Verb.RESTART_CONNECTOR)
+    assert ask(core, verb, **args) == [ReadConfigToEnd(1, 3_000)]
     assert core.handle(ConfigReadToEnd(1, "timed out"), 1_000).effects == replied(
         500, "Failed to read to the end of the config topic: timed out"
     )
@@ -479,7 +481,8 @@ def test_what_changed_while_the_config_topic_was_read_counts(verb: Verb, args: d
     core = a_core()
     ask(core, verb, **args)
     read(core.context, ConnectorConfigRecord("c", None))
-    assert core.handle(ConfigReadToEnd(1), 1_000).effects == replied(404, "Connector c not found")
+    gone = "Task c-0 not found" if verb is Verb.RESTART_TASK else "Connector c not found"
+    assert core.handle(ConfigReadToEnd(1), 1_000).effects == replied(404, gone)
     core = a_core()
     ask(core, verb, **args)
     core.context.group.settled = False
@@ -491,6 +494,27 @@ def test_what_changed_while_the_config_topic_was_read_counts(verb: Verb, args: d
     (reply,) = replies(core.handle(ConfigReadToEnd(1), 1_000).effects)
     assert isinstance(reply, Reply)
     assert reply.forward_to == LEADER_URL if (verb, args) not in OF_OWNER else reply.status == 409
+
+
+@pytest.mark.parametrize("verb", [Verb.RESTART_CONNECTOR, Verb.RESTART_TASK])
+def test_what_is_unknown_here_may_be_in_what_was_not_read_yet(verb: Verb) -> None:
+    core = a_core(leads=False)
+    assert ask(core, verb, "new", task=0) == [ReadConfigToEnd(1, 3_000)]
+    missing = "Task new-0 not found" if verb is Verb.RESTART_TASK else "Connector new not found"
+    assert core.handle(ConfigReadToEnd(1), 1_000).effects == replied(404, missing)
+    core = a_core(leads=False)
+    ask(core, verb, "new", task=0)
+    configure(core.context, "new")
+    core.context.group.settled = False  # as reading a new connector does
+    assert core.handle(ConfigReadToEnd(1), 1_000).effects == replied(409, PENDING)
+
+
+def test_a_task_that_a_smaller_task_count_took_away_is_not_found_although_a_rebalance_is_due() -> None:
+    core = a_core()
+    ask(core, Verb.RESTART_TASK, task=1)
+    commit(core.context, tasks=1)
+    core.context.group.settled = False
+    assert core.handle(ConfigReadToEnd(1), 1_000).effects == replied(404, "Task c-1 not found")
 
 
 # ------------------------------------------------------------------------------------------------------- offsets

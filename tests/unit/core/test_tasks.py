@@ -66,6 +66,10 @@ def step(name: str, cause: str = "", instance: int = 1, producer_epoch: int | No
     return Transition(EventKind.TASK_STEP, "c", 0, 3, producer_epoch, cause, data)
 
 
+def refused(reason: str) -> Transition:
+    return Transition(EventKind.TASK_REFUSED, "c", 0, 3, None, reason, {"reason": reason, "instance": 1})
+
+
 def state(value: State, instance: int = 1, cause: str = "", trace: str | None = None) -> Transition:
     data = {"state": value.value, "trace": trace, "instance": instance}
     return Transition(EventKind.TASK_STATE, "c", 0, 3, None, cause, data)
@@ -208,6 +212,29 @@ def test_a_leader_that_is_away_is_asked_again_later_and_later() -> None:
     assert delays_ms == [250, 500, 1_000, 2_000, 4_000, 5_000, 5_000]
 
 
+def test_a_signature_that_is_refused_is_tried_with_the_next_key_but_not_for_ever() -> None:
+    context, tasks = at(TaskPhase.FENCING, leads=False)
+
+    def ask_again(now_ms: int, *, is_refused: bool = True) -> None:
+        context.now_ms = now_ms
+        request_id = tasks.lives[C0].request_id or 0
+        tasks.on_fence_request_answered(FenceRequestAnswered(request_id, "no", retriable=True, refused=is_refused))
+        if tasks.lives[C0].phase is TaskPhase.FENCING:
+            tasks.on_fence_timer("1")
+
+    ask_again(1_000)
+    ask_again(60_000)
+    ask_again(60_500, is_refused=False)  # the leader moved: what counts is how long this one refuses
+    ask_again(60_600)
+    ask_again(120_599)
+    assert not tasks.is_failed(C0)
+    both(context)
+    ask_again(120_600)
+    assert tasks.is_failed(C0)
+    (told,) = transitions(context)
+    assert "Fencing of older producers of c failed: no" in told.data["trace"]
+
+
 def test_a_real_fencing_error_fails_the_task() -> None:
     context, tasks = at(TaskPhase.FENCING, leads=False)
     tasks.on_fence_request_answered(FenceRequestAnswered(tasks.lives[C0].request_id or 0, "not authorised"))
@@ -235,9 +262,8 @@ def test_newer_task_configs_end_the_start() -> None:
     commit(context)
     tasks.on_config_read(ConfigReadToEnd(tasks.lives[C0].request_id or 0))
     reason = "newer task configs are in the config topic"
-    refused = Transition(EventKind.TASK_REFUSED, "c", 0, 3, None, reason, {"reason": reason, "instance": 1})
     assert both(context) == (
-        [refused, step("stop", reason)],
+        [refused(reason), step("stop", reason)],
         [StopTask(C0, 1), SetTimer("task-stop.1", 1, 1_000 + GRACE_MS)],
     )
 
@@ -249,13 +275,37 @@ def test_a_task_that_is_no_longer_assigned_does_not_begin() -> None:
     assert effects(context) == [StopTask(C0, 1), SetTimer("task-stop.1", 1, 1_000 + GRACE_MS)]
 
 
-def test_no_source_task_begins_without_a_task_count_record() -> None:
+def test_without_a_task_count_record_behind_the_latest_task_configs_a_task_is_refused_until_a_rebalance() -> None:
     context, tasks = at(TaskPhase.VERIFYING)
     read(context, TaskCommitRecord("c", 0), TaskCommitRecord("c", 2))  # of no generation that counts
     tasks.lives[C0].task_config_generation = context.config.task_config_generation("c")
     tasks.on_config_read(ConfigReadToEnd(tasks.lives[C0].request_id or 0))
-    assert BeginTask(C0, 1) not in effects(context)
-    assert tasks.is_failed(C0)
+    reason = "no task count record follows the latest task configs; the next rebalance tries again"
+    assert both(context) == (
+        [refused(reason), step("stop", reason)],
+        [StopTask(C0, 1), SetTimer("task-stop.1", 1, 1_000 + GRACE_MS)],
+    )
+    tasks.on_stopped(TaskStopped(C0, 1))
+    assert tasks.running() == (), "it has not failed, and waits for nothing of this worker"
+    commit(context)
+    tasks.start(C0, "it was assigned to this worker")  # what the next rebalance does
+    assert tasks.lives[C0].phase is TaskPhase.PREPARING
+
+
+@pytest.mark.parametrize("phase", [TaskPhase.PREPARING, TaskPhase.FENCING, TaskPhase.INITIALIZING, TaskPhase.VERIFYING])
+def test_newer_task_configs_refuse_a_start_as_soon_as_they_are_read(phase: TaskPhase) -> None:
+    context, tasks = at(phase)
+    tasks.on_new_task_configs("c")
+    reason = "newer task configs are in the config topic"
+    assert transitions(context) == [refused(reason), step("stop", reason)]
+    assert tasks.lives[C0].phase is TaskPhase.STOPPING
+
+
+@pytest.mark.parametrize("phase", [TaskPhase.STARTING, TaskPhase.ACTIVE])
+def test_newer_task_configs_stop_what_runs(phase: TaskPhase) -> None:
+    context, tasks = at(phase)
+    tasks.on_new_task_configs("c")
+    assert transitions(context) == [step("stop", "its connector has new task configs")]
 
 
 def test_a_config_topic_that_cannot_be_read_fails_the_start() -> None:
@@ -342,8 +392,8 @@ def test_a_failure_while_stopping_is_shown_and_ends_the_wait() -> None:
 def test_unassigned_and_failed_do_not_hide_what_a_later_generation_says_elsewhere() -> None:
     context, tasks = at(TaskPhase.ACTIVE)
     shown(context, C0, State.RUNNING, "other:1", generation=4)
-    tasks.on_failed(TaskFailed(C0, 1, "fenced", fenced=True))
-    assert both(context) == ([state(State.FAILED, trace="fenced")], [])
+    tasks.on_failed(TaskFailed(C0, 1, "oops"))
+    assert both(context) == ([state(State.FAILED, trace="oops")], [])
 
 
 def test_a_status_from_an_earlier_generation_is_written_over() -> None:

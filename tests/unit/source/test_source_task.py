@@ -104,6 +104,13 @@ def test_begin_starts_the_plugin_then_reads_its_offsets_then_reports_and_polls()
     assert run(core, OffsetsRead({"position": 5})) == [ReportState(paused=False), Poll({"position": 5})]
 
 
+def test_the_last_steps_of_a_start_are_in_the_history() -> None:
+    core = SourceTaskCore(exactly_once())
+    run(core, ProducerReady(3), Begin())
+    told = [*core.handle(PluginStarted(FILE), 0).transitions, *core.handle(OffsetsRead(None), 0).transitions]
+    assert told == [transition(EventKind.TASK_STEP, step=name, instance=0) for name in ("read_offsets", "poll")]
+
+
 def test_a_paused_task_waits_before_its_plugin_starts() -> None:
     core = SourceTaskCore(exactly_once())
     assert run(core, Begin(paused=True)) == [ReportState(paused=True), AwaitCommand()]
@@ -228,20 +235,21 @@ def test_stop_while_paused_ends_at_once() -> None:
 
 def test_a_fenced_commit_fails_the_task_and_names_the_transactional_id() -> None:
     core = at_commit(working(exactly_once()), now_ms=100)
-    step = core.handle(EffectFailed("fenced by a newer producer", FailureKind.FENCED), 350)
+    step = core.handle(EffectFailed("fenced by a newer producer", FailureKind.FENCED, newer_epoch=4), 350)
     assert step.transitions == [
         transition(
             EventKind.PRODUCER_FENCED,
             transactional_id="g-lines-0",
             error="fenced by a newer producer",
             open_ms=250,
+            newer_epoch=4,
         ),
         transition(EventKind.TRANSACTION_ABORTED, records=2, reason="fenced"),
     ]
     assert step.effects == [
         StopPlugin(),
         CloseProducer(),
-        ReportFailed("fenced by a newer producer", fenced=True),
+        ReportFailed("fenced by a newer producer", fenced=True, newer_epoch=4),
     ]
 
 
