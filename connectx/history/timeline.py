@@ -26,13 +26,26 @@ class MarkKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BarPart:
-    """A span of one state within a bar, clipped to the window; `title` is its sentence."""
+    """A span of one state within a bar, clipped to the window.
+
+    `began_ms` and `lasted_ms` are not clipped. `what` and `why` are the sentence around the duration, so that a live
+    view can let that grow.
+    """
 
     state: RunState
     start_ms: int
     end_ms: int
     seq: int
-    title: str
+    began_ms: int
+    lasted_ms: int
+    is_open: bool
+    what: str
+    why: str
+
+    @property
+    def title(self) -> str:
+        """The sentence that is said on hover or focus."""
+        return f"{self.what}, {'for' if self.is_open else 'lasted'} {duration(self.lasted_ms)}{self.why}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +232,11 @@ def _bar(run: Run, lane: int, marks: Sequence[Event], window: _Window) -> Bar:
             window.clip(segment.start_ms),
             window.clip(segment.end_ms),
             segment.seq,
-            _part_title(run, segment, marks, window),
+            segment.start_ms,
+            max((window.end_ms if segment.end_ms is None else segment.end_ms) - segment.start_ms, 0),
+            segment.end_ms is None,
+            _what(run, segment),
+            _why(run, segment, marks),
         )
         for segment in run.segments
         if window.meets(segment.start_ms, segment.end_ms)
@@ -228,21 +245,21 @@ def _bar(run: Run, lane: int, marks: Sequence[Event], window: _Window) -> Bar:
     return Bar(run.connector, run.task, run.name, lane, start_ms, end_ms, run.end_ms is None, parts)
 
 
-def _part_title(run: Run, segment: Segment, marks: Sequence[Event], window: _Window) -> str:
+def _what(run: Run, segment: Segment) -> str:
     facts = [f"{run.name} on {run.worker}: {segment.state.value}"]
     if run.generation is not None:
         facts.append(f"generation {run.generation}")
     if run.producer_epoch is not None:
         facts.append(f"epoch {run.producer_epoch}")
-    end_ms = window.end_ms if segment.end_ms is None else segment.end_ms
-    facts.append(f"{'for' if segment.end_ms is None else 'lasted'} {duration(max(end_ms - segment.start_ms, 0))}")
-    sentence = ", ".join(facts)
-    if segment.cause:
-        sentence += f"; {segment.cause}"
+    return ", ".join(facts)
+
+
+def _why(run: Run, segment: Segment, marks: Sequence[Event]) -> str:
+    reasons = [segment.cause] if segment.cause else []
     rejected = [event for event in marks if _is_about(event, run) and _mark_kind(event) is MarkKind.FENCED]
     if segment is run.segments[-1] and rejected:
-        sentence += f"; {_rejection(rejected[-1], run)}"
-    return sentence
+        reasons.append(_rejection(rejected[-1], run))
+    return "".join(f"; {reason}" for reason in reasons)
 
 
 def _is_about(event: Event, run: Run) -> bool:
