@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from connectx.cluster_forms import html_form, in_kernel, kafka_fact, shown, spark_fact, text_form
 from connectx.connector import Connector
 from connectx.connectors.plugins import Plugins
 from connectx.errors import ClusterClosedError, ConnectxError, GroupInUseError
@@ -29,7 +30,7 @@ from connectx.runtime.worker import Surroundings
 from connectx.runtime.worker import Worker as ThreadWorker
 from connectx.spark.sessions import SparkProvider
 from connectx.supervisor import STABLE_S, Supervisor
-from connectx.views import html_card, html_table, text_table
+from connectx.views import Row
 from connectx.workers import Worker, Workers, worker_row
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ class Cluster:
         self._plugins = Plugins()
         self._closed = False
         self._supervisor: Supervisor | None = None
+        self._panel: Any = None
         self._endings = contextlib.ExitStack()
         self._kafka: EmbeddedKafka | None = None
         profile = embedded_config(given) if bootstrap_servers is None else own_kafka_config(given)
@@ -88,7 +90,7 @@ class Cluster:
         self._spark = SparkProvider(spark)
         self._client = RestClient(self._urls)
         try:
-            with _shown(progress) as show:
+            with shown(progress) as show:
                 self._endings.callback(self._spark.close)
                 self._spark.start()
                 if bootstrap_servers is None:
@@ -126,6 +128,10 @@ class Cluster:
     def validate(self, config: Mapping[str, Any]) -> Mapping[str, Any]:
         """Check a configuration without creating anything; the shape is that of Kafka Connect's REST."""
         return self._client.validate(self._as_text(config))
+
+    def plugins(self) -> list[dict[str, Any]]:
+        """Connector classes that can be used: class, type and version, in the shape of Kafka Connect's REST."""
+        return self._client.plugins()
 
     def __getitem__(self, name: str) -> Connector:
         return Connector(name, self._client, worker_name=self._worker_name)
@@ -225,6 +231,32 @@ class Cluster:
         """The Spark session that tasks derive theirs from; waits until it is up."""
         return self._spark.get()
 
+    def facts(self) -> dict[str, object]:
+        """The cluster in a few words: kafka, group, generation, leader, exactly-once sources, spark."""
+        leader = self.leader
+        return {
+            "kafka": kafka_fact(self._kafka, self.bootstrap_servers),
+            "group": self._config.group_id,
+            "generation": self.generation,
+            "leader": leader.name if leader else None,
+            "exactly-once sources": self._config.exactly_once_source_support.value,
+            "spark": spark_fact(self._spark),
+        }
+
+    def panel(self) -> Any:
+        """The live panel, an ipywidget: also shown by the cluster as the last line of a cell. There is one a cluster.
+
+        Raises:
+            ClusterClosedError: this cluster is closed.
+            ImportError: anywidget is not installed.
+        """
+        self._check_open()
+        if self._panel is None:
+            from connectx_widgets import panel
+
+            self._panel = panel(self)
+        return self._panel
+
     def timeline(self) -> Figure:
         """Tasks over workers as a plotly figure to explore."""
         from connectx.history.figure import timeline_figure
@@ -246,6 +278,8 @@ class Cluster:
             self._endings.close()  # each of them, whatever the others raise
         finally:
             self.events.append(Transition(EventKind.CLUSTER_STOPPED))
+            if self._panel is not None:
+                self._panel.stop()
             atexit.unregister(self.close)
 
     def __enter__(self) -> Cluster:
@@ -300,64 +334,32 @@ class Cluster:
 
     # ------------------------------------------------------------------------------------------------------- forms
 
-    def _facts(self) -> dict[str, object]:
-        leader = self.leader
-        return {
-            "kafka": self._kafka_fact(),
-            "group": self._config.group_id,
-            "generation": self.generation,
-            "leader": leader.name if leader else None,
-            "exactly-once sources": self._config.exactly_once_source_support.value,
-            "spark": self._spark_fact(),
-        }
-
-    def _kafka_fact(self) -> str:
-        if self._kafka is None:
-            return self.bootstrap_servers
-        return f"{self.bootstrap_servers} (embedded{'' if self._kafka.alive else ', not running'})"
-
-    def _spark_fact(self) -> str:
-        if not self._spark.ready:
-            return "starting"
-        try:
-            return f"Spark {self._spark.get().version}"
-        except ConnectxError as error:
-            return error.message
-
-    def _connector_rows(self) -> list[dict[str, object]]:
+    def _connector_rows(self) -> list[Row]:
         try:
             names = self._client.impatient().connectors()
         except ConnectxError:  # no worker answers just now; the table of workers tells
             return []
         return [self[name].row() for name in names]
 
+    def _worker_rows(self) -> list[Row]:
+        return [worker_row(worker) for worker in self.workers]
+
+    def _shown_facts(self) -> dict[str, object] | None:
+        return None if self._closed else self.facts()
+
     def __repr__(self) -> str:
-        head = ", ".join(f"{key} {value}" for key, value in self._facts().items())
-        parts = [f"Cluster: {'closed' if self._closed else head}"]
-        if not self._closed:
-            parts.append(text_table([worker_row(worker) for worker in self.workers]))
-            rows = self._connector_rows()
-            parts.append(text_table(rows) if rows else "no connectors")
-        return "\n".join(parts)
+        facts = self._shown_facts()
+        return text_form(facts, self._worker_rows(), [] if facts is None else self._connector_rows())
 
     def _repr_html_(self) -> str:
-        if self._closed:
-            return html_card("Cluster (closed)", {})
-        tables = [html_table([worker_row(worker) for worker in self.workers]), html_table(self._connector_rows())]
-        return html_card("Cluster", self._facts(), *tables)
+        facts = self._shown_facts()
+        connectors = [] if facts is None else self._connector_rows()
+        return html_form(facts, self._worker_rows(), connectors, self.events, None if self._closed else now_ms())
 
-
-@contextlib.contextmanager
-def _shown(progress: Progress | None) -> Iterator[Progress]:
-    """The given progress, or a bar when stderr is a terminal."""
-    import sys
-
-    from connectx.jvm.progress import silent, terminal_progress
-
-    if progress is not None:
-        yield progress
-    elif sys.stderr.isatty():
-        with terminal_progress() as show:
-            yield show
-    else:
-        yield silent
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
+        """The live panel where a kernel can show one, and the forms without it for everybody else."""
+        forms: dict[str, Any] = {"text/plain": repr(self), "text/html": self._repr_html_()}
+        if not self._closed and in_kernel():
+            with contextlib.suppress(ImportError):
+                forms |= self.panel()._repr_mimebundle_()[0]
+        return forms

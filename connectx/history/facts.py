@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from connectx.history.rebalances import rebalances
-from connectx.history.runs import Run, RunState, runs
+from connectx.history.rebalances import RebalanceFold
+from connectx.history.runs import Run, RunFold, RunState
 from connectx.model.events import Event, EventKind
 
 
@@ -82,27 +82,56 @@ _BY_FAULT = {
     "heal": WorkerState.UP,
 }
 _REJECTIONS = (EventKind.PRODUCER_FENCED, EventKind.COMMIT_REFUSED)
+_EXISTENCE = (EventKind.CONNECTOR_CONFIGURED, EventKind.CONNECTOR_DELETED)
 
 
 def facts(events: Iterable[Event]) -> Facts:
     """How things stand after the last event."""
-    listed = list(events)
-    all_runs = runs(listed)
-    rounds = [round_ for round_ in rebalances(listed) if round_.generation is not None]
-    states = worker_states(listed)
-    leader = rounds[-1].leader if rounds else None
-    if leader is not None and states.get(leader, WorkerState.UP).is_gone:
-        leader = None
-    return Facts(
-        generation=rounds[-1].generation if rounds else None,
-        leader=leader,
-        workers=tuple(_worker(name, states[name], leader, all_runs) for name in states),
-        connectors=_work([run for run in all_runs if run.task is None]),
-        tasks=_work([run for run in all_runs if run.task is not None]),
-        rebalances=len(rounds),
-        faults=sum(event.kind is EventKind.FAULT_INJECTED for event in listed),
-        fenced=sum(event.kind in _REJECTIONS for event in listed),
-    )
+    fold = FactsFold()
+    for event in events:
+        fold.take(event)
+    return fold.facts()
+
+
+class FactsFold:
+    """Takes events one by one, in order, and knows how things stand. Deleted connectors are left out."""
+
+    def __init__(self) -> None:
+        self._runs = RunFold()
+        self._rebalances = RebalanceFold()
+        self._states = WorkerStateFold()
+        self._deleted: dict[str, bool] = {}
+        self._faults = 0
+        self._fenced = 0
+
+    def take(self, event: Event) -> None:
+        """Add the next event."""
+        for fold in (self._runs, self._rebalances, self._states):
+            fold.take(event)
+        if event.connector is not None and event.kind in _EXISTENCE:
+            self._deleted[event.connector] = event.kind is EventKind.CONNECTOR_DELETED
+        self._faults += event.kind is EventKind.FAULT_INJECTED
+        self._fenced += event.kind in _REJECTIONS
+
+    def facts(self) -> Facts:
+        """How things stand now."""
+        all_runs = self._runs.runs()
+        rounds = [round_ for round_ in self._rebalances.rebalances() if round_.generation is not None]
+        states = self._states.states()
+        leader = rounds[-1].leader if rounds else None
+        if leader is not None and states.get(leader, WorkerState.UP).is_gone:
+            leader = None
+        existing = [run for run in all_runs if not self._deleted.get(run.connector, False)]
+        return Facts(
+            generation=rounds[-1].generation if rounds else None,
+            leader=leader,
+            workers=tuple(_worker(name, states[name], leader, all_runs) for name in states),
+            connectors=_work([run for run in existing if run.task is None]),
+            tasks=_work([run for run in existing if run.task is not None]),
+            rebalances=len(rounds),
+            faults=self._faults,
+            fenced=self._fenced,
+        )
 
 
 def worker_states(events: Iterable[Event]) -> dict[str, WorkerState]:

@@ -162,9 +162,9 @@ class RunFold:
     """Takes events one by one, in order, and knows the runs that they show."""
 
     def __init__(self) -> None:
-        self.drafts: list[_Draft] = []
-        self.current: dict[str, list[_Draft]] = {}  # per worker, those that an event may still concern
-        self.urls: dict[str, str] = {}
+        self._drafts: list[_Draft] = []
+        self._current: dict[str, list[_Draft]] = {}  # per worker, those that an event may still concern
+        self._urls: dict[str, str] = {}
 
     def take(self, event: Event) -> None:
         """Add the next event."""
@@ -174,12 +174,12 @@ class RunFold:
 
     def runs(self) -> tuple[Run, ...]:
         """All runs up to now, in the order of their first event."""
-        return tuple(draft.freeze() for draft in self.drafts)
+        return tuple(draft.freeze() for draft in self._drafts)
 
     # ------------------------------------------------------------------------------------------------ look-up
 
     def _of_worker(self, worker: str | None) -> list[_Draft]:
-        return self.current.get(worker or "", [])
+        return self._current.get(worker or "", [])
 
     def _open(self, worker: str | None) -> list[_Draft]:
         return [draft for draft in self._of_worker(worker) if draft.open]
@@ -203,14 +203,14 @@ class RunFold:
         assert event.connector is not None
         draft = _Draft(event.worker or "", event.connector, event.task, event.data.get("instance"), event.generation)
         draft.enter(state, event)
-        self.drafts.append(draft)
-        self.current.setdefault(draft.worker, []).append(draft)
+        self._drafts.append(draft)
+        self._current.setdefault(draft.worker, []).append(draft)
         self._supersede(draft, event)
         return draft
 
     def _supersede(self, new: _Draft, event: Event) -> None:
         """Another instance of the same work begins: a failed one is over, any other becomes a zombie."""
-        for worker in sorted(self.current):
+        for worker in sorted(self._current):
             for draft in self._open(worker):
                 if draft is new or (draft.connector, draft.task) != (new.connector, new.task):
                     continue
@@ -221,7 +221,7 @@ class RunFold:
 
     # ----------------------------------------------------------------------------------------------- handlers
 
-    def step(self, event: Event) -> None:
+    def _step(self, event: Event) -> None:
         if event.connector is None or event.task is None:
             return
         draft = self._find(event)
@@ -233,7 +233,7 @@ class RunFold:
         if event.producer_epoch is not None and draft.open:
             draft.producer_epoch = event.producer_epoch
 
-    def state(self, event: Event) -> None:
+    def _state(self, event: Event) -> None:
         if event.connector is None:
             return
         state = State(str(event.data.get("state")))
@@ -254,7 +254,7 @@ class RunFold:
         if event.producer_epoch is not None:
             draft.producer_epoch = event.producer_epoch
 
-    def ended(self, event: Event) -> None:
+    def _ended(self, event: Event) -> None:
         draft = self._find(event)
         if draft is None:
             return
@@ -264,7 +264,7 @@ class RunFold:
         elif draft.state is not RunState.FAILED:
             draft.end(event.time_ms)
 
-    def fenced(self, event: Event) -> None:
+    def _fenced(self, event: Event) -> None:
         draft = self._find(event)
         if draft is None:
             return
@@ -272,22 +272,22 @@ class RunFold:
         if draft.open and draft.state is RunState.ZOMBIE:
             draft.end(event.time_ms)
 
-    def committed(self, event: Event) -> None:
+    def _committed(self, event: Event) -> None:
         draft = self._find(event)
         if draft is not None and event.producer_epoch is not None and draft.producer_epoch is None:
             draft.producer_epoch = event.producer_epoch
 
-    def worker_started(self, event: Event) -> None:
+    def _worker_started(self, event: Event) -> None:
         self._end_all(event, zombies=True)
-        self.current.pop(event.worker or "", None)
+        self._current.pop(event.worker or "", None)
         if event.worker is not None and event.data.get("url"):
-            self.urls[event.worker] = str(event.data["url"])
+            self._urls[event.worker] = str(event.data["url"])
 
-    def worker_stopped(self, event: Event) -> None:
+    def _worker_stopped(self, event: Event) -> None:
         self._end_all(event, zombies=False)
 
-    def cluster_stopped(self, event: Event) -> None:
-        for draft in self.drafts:
+    def _cluster_stopped(self, event: Event) -> None:
+        for draft in self._drafts:
             draft.end(event.time_ms)
 
     def _end_all(self, event: Event, *, zombies: bool) -> None:
@@ -295,14 +295,14 @@ class RunFold:
             if zombies or draft.state is not RunState.ZOMBIE:
                 draft.end(event.time_ms)
 
-    def fault(self, event: Event) -> None:
+    def _fault(self, event: Event) -> None:
         if event.data.get("fault") == "kill":
             for draft in self._open(event.worker):
                 if draft.task is None:
                     draft.end(event.time_ms)
             self._bereave(event.worker, event, "its worker was killed")
 
-    def member_lost(self, event: Event) -> None:
+    def _member_lost(self, event: Event) -> None:
         self._bereave(event.worker, event, event.cause or "its worker lost its membership")
 
     def _bereave(self, worker: str | None, event: Event, cause: str) -> None:
@@ -313,16 +313,16 @@ class RunFold:
             else:
                 draft.enter(RunState.ZOMBIE, event, cause)
 
-    def assigned(self, event: Event) -> None:
+    def _assigned(self, event: Event) -> None:
         """A leader divided work among members: whoever is not one of them has lost his."""
         members = event.data.get("members")
         if not isinstance(members, Mapping):
             return
-        for worker in sorted(self.urls):
-            if self.urls[worker] not in members and worker != event.worker:
+        for worker in sorted(self._urls):
+            if self._urls[worker] not in members and worker != event.worker:
                 self._bereave(worker, event, "the group went on without its worker")
 
-    def rebalanced(self, event: Event) -> None:
+    def _rebalanced(self, event: Event) -> None:
         """A worker knows its work: what is not on the list and failed is gone, a zombie on the list is back."""
         tasks, connectors = event.data.get("tasks"), event.data.get("connectors")
         if not isinstance(tasks, (list, tuple)) or not isinstance(connectors, (list, tuple)):
@@ -339,31 +339,31 @@ class RunFold:
     def _runs_elsewhere(self, draft: _Draft) -> bool:
         return any(
             other is not draft and (other.connector, other.task) == (draft.connector, draft.task)
-            for worker in sorted(self.current)
+            for worker in sorted(self._current)
             for other in self._open(worker)
         )
 
-    def deleted(self, event: Event) -> None:
-        for worker in sorted(self.current):
+    def _deleted(self, event: Event) -> None:
+        for worker in sorted(self._current):
             for draft in self._open(worker):
                 if draft.connector == event.connector and draft.state is RunState.FAILED:
                     draft.end(event.time_ms)
 
 
 _HANDLERS: Mapping[EventKind, Any] = {
-    EventKind.TASK_STEP: RunFold.step,
-    EventKind.TASK_STATE: RunFold.state,
-    EventKind.CONNECTOR_STATE: RunFold.state,
-    EventKind.TASK_ENDED: RunFold.ended,
-    EventKind.PRODUCER_FENCED: RunFold.fenced,
-    EventKind.TRANSACTION_COMMITTED: RunFold.committed,
-    EventKind.WORKER_STARTED: RunFold.worker_started,
-    EventKind.WORKER_STOPPED: RunFold.worker_stopped,
-    EventKind.WORKER_FAILED: RunFold.worker_stopped,
-    EventKind.CLUSTER_STOPPED: RunFold.cluster_stopped,
-    EventKind.FAULT_INJECTED: RunFold.fault,
-    EventKind.MEMBER_LOST: RunFold.member_lost,
-    EventKind.ASSIGNMENT_COMPUTED: RunFold.assigned,
-    EventKind.REBALANCE_COMPLETED: RunFold.rebalanced,
-    EventKind.CONNECTOR_DELETED: RunFold.deleted,
+    EventKind.TASK_STEP: RunFold._step,
+    EventKind.TASK_STATE: RunFold._state,
+    EventKind.CONNECTOR_STATE: RunFold._state,
+    EventKind.TASK_ENDED: RunFold._ended,
+    EventKind.PRODUCER_FENCED: RunFold._fenced,
+    EventKind.TRANSACTION_COMMITTED: RunFold._committed,
+    EventKind.WORKER_STARTED: RunFold._worker_started,
+    EventKind.WORKER_STOPPED: RunFold._worker_stopped,
+    EventKind.WORKER_FAILED: RunFold._worker_stopped,
+    EventKind.CLUSTER_STOPPED: RunFold._cluster_stopped,
+    EventKind.FAULT_INJECTED: RunFold._fault,
+    EventKind.MEMBER_LOST: RunFold._member_lost,
+    EventKind.ASSIGNMENT_COMPUTED: RunFold._assigned,
+    EventKind.REBALANCE_COMPLETED: RunFold._rebalanced,
+    EventKind.CONNECTOR_DELETED: RunFold._deleted,
 }

@@ -29,7 +29,7 @@ _RIGHT = 14
 _GUTTER_LEAST, _GUTTER_MOST = 92, 190
 _STEPS_S = (0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 86400)
 
-_SIGNS = {
+SIGNS = {
     WorkerState.STARTING: "◌",
     WorkerState.UP: "●",
     WorkerState.PAUSED: "‖",
@@ -112,7 +112,7 @@ def _gutter(row: Row, y: float, height: float, gutter: float) -> str:
     return tag(
         "g",
         tag("title", escape(f"{row.worker}: {state}"))
-        + tag("text", _SIGNS[row.state], x=10, y=num(middle - 2))
+        + tag("text", SIGNS[row.state], x=10, y=num(middle - 2))
         + tag("text", escape(shorten(row.worker, limit)), x=24, y=num(middle - 2), class_="b")
         + tag("text", escape(state), x=24, y=num(middle + 12), class_="dim"),
         data_worker=row.worker,

@@ -1,0 +1,77 @@
+"""How a cluster shows itself: text, HTML without a script; and whether a panel or a progress bar can be shown."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from connectx.errors import ConnectxError
+from connectx.jvm.progress import Progress, silent, terminal_progress
+from connectx.views import Row, html_card, html_table, text_table
+
+if TYPE_CHECKING:
+    from connectx.kafka.embedded import EmbeddedKafka
+    from connectx.model.events import Event
+    from connectx.spark.sessions import SparkProvider
+
+
+def text_form(facts: Mapping[str, object] | None, workers: list[Row], connectors: list[Row]) -> str:
+    """Facts and tables; None for facts: the cluster is closed."""
+    if facts is None:
+        return "Cluster: closed"
+    head = ", ".join(f"{key} {value}" for key, value in facts.items())
+    return "\n".join([f"Cluster: {head}", text_table(workers), text_table(connectors) or "no connectors"])
+
+
+def html_form(
+    facts: Mapping[str, object] | None,
+    workers: list[Row],
+    connectors: list[Row],
+    events: Iterable[Event],
+    now_ms: int | None,
+) -> str:
+    """The panel's static twin: facts, timeline and tables; None for facts: the cluster is closed."""
+    from connectx.history.svg import timeline_svg
+    from connectx.history.timeline import timeline
+
+    drawing = timeline_svg(timeline(events, now_ms=now_ms))
+    if facts is None:
+        return html_card("Cluster (closed)", {}, drawing)
+    return html_card("Cluster", facts, drawing, html_table(workers), html_table(connectors))
+
+
+def kafka_fact(kafka: EmbeddedKafka | None, bootstrap_servers: str) -> str:
+    """Where Kafka is, and whose it is."""
+    if kafka is None:
+        return bootstrap_servers
+    return f"{bootstrap_servers} (embedded{'' if kafka.alive else ', not running'})"
+
+
+def spark_fact(spark: SparkProvider) -> str:
+    """Spark's version, or what keeps it from running; never waits for it."""
+    if not spark.ready:
+        return "starting"
+    try:
+        return f"Spark {spark.get().version}"
+    except ConnectxError as error:
+        return error.message
+
+
+def in_kernel() -> bool:
+    """Whether this runs in a Jupyter kernel, which alone can show widgets."""
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    return getattr(shell, "kernel", None) is not None
+
+
+@contextlib.contextmanager
+def shown(progress: Progress | None) -> Iterator[Progress]:
+    """The given progress, or a bar when stderr is a terminal."""
+    if progress is not None:
+        yield progress
+    elif sys.stderr.isatty():
+        with terminal_progress() as show:
+            yield show
+    else:
+        yield silent

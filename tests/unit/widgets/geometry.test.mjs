@@ -1,0 +1,100 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { clock, duration, emptyStore, layout, sentence, shorten, take, takeSnapshot, windowOf } from "../../../widgets/connectx_widgets/static/geometry.mjs";
+import { configOf, fieldsOf } from "../../../widgets/connectx_widgets/static/form.mjs";
+import { svgText } from "../../../widgets/connectx_widgets/static/draw.mjs";
+import { workerVerbs } from "../../../widgets/connectx_widgets/static/parts.mjs";
+
+const part = (state, from, to, seq = from) => ({ state, from, to, seq, what: `t on w: ${state}`, why: "" });
+const bar = (label, parts, worker = "w") => ({ kind: "bar", worker, label, lane: 0, thin: false, colour: "#e69f00", text: "#000", parts });
+const row = (worker = "w") => ({ kind: "row", order: 0, worker, state: "up", sign: "●", leader: false, gone: false, task_lanes: 1, connector_lanes: 0 });
+
+function store(elements) {
+  const made = emptyStore();
+  take(made, { kind: "all", seq: 1, first: true, last: true, set: elements, now: 10_000 }, 10_000);
+  return made;
+}
+
+test("a change that follows is taken, one that skips asks for everything, one that comes twice changes nothing", () => {
+  const known = store({ a: row() });
+  assert.equal(take(known, { kind: "change", base: 1, seq: 2, set: { b: bar("t", [part("running", 0, null)]) }, drop: ["a"] }, 0), "taken");
+  assert.deepEqual([...known.elements.keys()], ["b"]);
+  assert.equal(take(known, { kind: "change", base: 1, seq: 2, set: { c: row() }, drop: [] }, 0), "taken");
+  assert.deepEqual([...known.elements.keys()], ["b"]);
+  assert.equal(take(known, { kind: "change", base: 5, seq: 6, set: {}, drop: [] }, 0), "resync");
+});
+
+test("a snapshot that holds only the newest asks for the rest", () => {
+  assert.equal(takeSnapshot(emptyStore(), { seq: 3, now: 5, whole: false, elements: {} }, 0), "resync");
+  assert.equal(takeSnapshot(emptyStore(), { seq: 3, now: 5, whole: true, elements: {} }, 0), "taken");
+});
+
+test("the clock runs while something goes on and the kernel is heard, and stands still when it is silent", () => {
+  const known = store({ r: row(), b: bar("t", [part("running", 0, null)]) });
+  assert.deepEqual(clock(known, 11_000), { now: 11_000, still: false, silent: 0 });
+  assert.deepEqual(clock(known, 30_000), { now: 10_000, still: true, silent: 20_000 });
+  const over = store({ r: row(), b: bar("t", [part("running", 0, 5)]) });
+  assert.equal(clock(over, 11_000).still, true);
+});
+
+test("an old picture does not run before the kernel was heard", () => {
+  const known = emptyStore();
+  takeSnapshot(known, { seq: 1, now: 500, whole: true, elements: { b: bar("t", [part("running", 0, null)]) } }, 99_000);
+  assert.deepEqual(clock(known, 100_000), { now: 500, still: true, silent: 0 });
+});
+
+test("an open bar reaches to now and says how long it lasts", () => {
+  const open = part("running", 4_000, null);
+  const drawn = layout(store({ r: row(), b: bar("t", [open]) }), { from: 0, to: 10_000 }, 1000, 10_000);
+  assert.deepEqual([drawn.bars[0].x, drawn.bars[0].width], [400, 600]);
+  assert.equal(sentence(open, 10_000), "t on w: running, for 6.0 s");
+  assert.equal(sentence(part("running", 0, 70_000), 0), "t on w: running, lasted 1 min 10 s");
+});
+
+test("two tasks at a time take two lanes, and a successor takes its own again", () => {
+  const elements = { r: row(), a: bar("a", [part("running", 0, 5)]), b: bar("b", [part("running", 2, null)]), c: bar("a", [part("running", 6, null)]) };
+  const drawn = layout(store(elements), { from: 0, to: 10 }, 100, 10);
+  const tops = new Map(drawn.bars.map((shown) => [shown.key, shown.y]));
+  assert.equal(tops.get("w:0:a"), tops.get("w:6:a"));
+  assert.notEqual(tops.get("w:0:a"), tops.get("w:2:b"));
+});
+
+test("a window in the past cuts what is outside of it", () => {
+  const elements = { r: row(), a: bar("a", [part("running", 0, 5_000)]), b: bar("b", [part("running", 50_000, null)]) };
+  const known = store(elements);
+  const shown = windowOf(known, { span: 20_000, end: 20_000 }, 60_000);
+  assert.deepEqual([shown.from, shown.to, shown.first], [0, 20_000, 0]);
+  assert.deepEqual(layout(known, shown, 100, 60_000).bars.map((one) => one.task), ["a"]);
+});
+
+test("a fence and its abort in one place are one sign, a fault keeps its own", () => {
+  const mark = (kind, at, seq) => ({ kind: "mark", worker: "w", mark: kind, at, lane: null, task: null, seq, title: kind });
+  const elements = { r: row(), a: mark("aborted", 100, 1), f: mark("fenced", 101, 2), x: mark("fault", 101, 3) };
+  const drawn = layout(store(elements), { from: 0, to: 1000 }, 1000, 1000);
+  assert.deepEqual(drawn.marks.map((shown) => shown.mark), ["fenced", "fault"]);
+  assert.equal(drawn.marks[0].title, "aborted; fenced");
+});
+
+test("text of others is never markup", () => {
+  const drawn = layout(store({ r: row(), b: bar("<b>", [part("running", 0, null)]) }), { from: 0, to: 10 }, 1000, 10);
+  assert.ok(!svgText(drawn, "k").includes("<b>"));
+});
+
+test("words are those of the history", () => {
+  assert.deepEqual([40, 3_000, 59_960, 125_000].map(duration), ["40 ms", "3.0 s", "1 min", "2 min 5 s"]);
+  assert.equal(shorten("a-long-connector-12", 10), "a-long…-12");
+});
+
+test("a worker offers what makes sense in its state", () => {
+  assert.ok(workerVerbs("up").includes("kill"));
+  assert.deepEqual(workerVerbs("paused"), ["resume", "kill"]);
+  assert.deepEqual(workerVerbs("killed"), []);
+});
+
+test("a form gives what was set and leaves defaults out", () => {
+  const definition = (name, value) => ({ name, type: "STRING", required: false, importance: "HIGH", group: null, documentation: "", display_name: name, default_value: value });
+  const validation = { configs: ["topic", "rate"].map((name) => ({ definition: definition(name, "1"), value: { recommended_values: [], errors: [] } })) };
+  const fields = fieldsOf(validation, {});
+  assert.deepEqual(configOf(fields, { topic: "t", rate: "1", extra: "x", empty: "" }), { topic: "t", extra: "x" });
+});

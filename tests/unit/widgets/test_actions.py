@@ -1,0 +1,86 @@
+"""What a panel can do: exactly the calls of its tables, said as a reader would type them, secrets kept and hidden."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from connectx_widgets.actions import CONNECTOR_VERBS, WORKER_VERBS, UnknownActionError, parse
+from connectx_widgets.questions import difference, with_secrets
+
+
+class Recorder:
+    """Stands where a cluster is, and writes down what is called on it."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+
+    def __getattr__(self, verb: str) -> Any:
+        return lambda *args, **named: self.calls.append((verb, *args, *named.items()))
+
+    def __getitem__(self, name: str) -> Recorder:
+        part = Recorder()
+        part.calls = self.calls
+        self.calls.append(("connector", name))
+        return part
+
+
+@pytest.mark.parametrize("verb", WORKER_VERBS)
+def test_a_workers_button_makes_the_call_that_it_says(verb: str) -> None:
+    cluster = Recorder()
+    call = parse(cluster, {"verb": verb, "worker": "worker-1"})  # type: ignore[arg-type]
+    call.run()
+    assert (call.text, cluster.calls) == (f'cluster.{verb}("worker-1")', [(verb, "worker-1")])
+
+
+@pytest.mark.parametrize("verb", CONNECTOR_VERBS)
+def test_a_connectors_button_makes_the_call_that_it_says(verb: str) -> None:
+    cluster = Recorder()
+    call = parse(cluster, {"verb": verb, "connector": "lines"})  # type: ignore[arg-type]
+    call.run()
+    assert (call.text, cluster.calls) == (f'cluster["lines"].{verb}()', [("connector", "lines"), (verb,)])
+
+
+def test_restart_of_what_failed_leaves_the_rest_alone() -> None:
+    cluster = Recorder()
+    call = parse(cluster, {"verb": "restart", "connector": "lines", "failed": True})  # type: ignore[arg-type]
+    call.run()
+    assert call.text == 'cluster["lines"].restart(include_tasks=True, only_failed=True)'
+    assert cluster.calls[-1] == ("restart", ("include_tasks", True), ("only_failed", True))
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"verb": "close"},
+        {"verb": "__class__", "worker": "worker-1"},
+        {"verb": "events", "connector": "lines"},
+        {"verb": "kill", "worker": 1},
+        {"verb": "restart", "connector": "lines"},
+        {},
+    ],
+)
+def test_nothing_else_can_be_called(message: dict[str, Any]) -> None:
+    cluster = Recorder()
+    with pytest.raises(UnknownActionError):
+        parse(cluster, message)  # type: ignore[arg-type]
+    assert cluster.calls == []
+
+
+def test_a_secret_that_was_shown_hidden_and_not_touched_stays_what_it_is() -> None:
+    running = {"connection.password": "s3cret", "topic": "a"}
+    assert with_secrets(running, {"connection.password": "[hidden]", "topic": "b"}) == {
+        "connection.password": "s3cret",
+        "topic": "b",
+    }
+    assert with_secrets(running, {"connection.password": "new"}) == {"connection.password": "new"}
+
+
+def test_a_difference_names_keys_and_hides_secrets() -> None:
+    running = {"connection.password": "s3cret", "topic": "a", "gone": "1"}
+    proposed = {"connection.password": "other", "topic": "a", "new": "2"}
+    assert difference(running, proposed) == [
+        {"key": "connection.password", "before": "[hidden]", "after": "[hidden]"},
+        {"key": "gone", "before": "1", "after": None},
+        {"key": "new", "before": None, "after": "2"},
+    ]

@@ -1,0 +1,102 @@
+"""What a panel is told: elements that change only when something happened, and no more of them than needed."""
+
+from __future__ import annotations
+
+import json
+
+from connectx_widgets.elements import (
+    Elements,
+    changes,
+    chunks,
+    connector_elements,
+    has_open_bars,
+    newest,
+    timeline_elements,
+)
+from histories import START_MS, History, crowded, kill_of_source, small_cluster
+
+from connectx.history.facts import FactsFold, facts
+from connectx.history.timeline import TimelineFold
+
+
+def elements(history: History, now_ms: int | None = None) -> Elements:
+    fold = TimelineFold()
+    for event in history.events:
+        fold.take(event)
+    return timeline_elements(fold.timeline(now_ms=now_ms))
+
+
+def test_time_that_passes_changes_no_element() -> None:
+    history = small_cluster()
+    assert elements(history, START_MS + 10_000) == elements(history, START_MS + 90_000)
+
+
+def test_what_happens_to_one_task_changes_its_bar_and_no_other() -> None:
+    before = elements(small_cluster())
+    after = elements(small_cluster().at(9).state("worker-2", "flights-in-0", "PAUSED"))
+    changed, dropped = changes(before, after)
+    assert ([element["label"] for element in changed.values()], dropped) == (["flights-in-0"], [])
+
+
+def test_changes_turn_one_picture_into_the_other() -> None:
+    before, after = elements(small_cluster()), elements(kill_of_source())
+    changed, dropped = changes(before, after)
+    assert {key: value for key, value in {**before, **changed}.items() if key not in dropped} == after
+
+
+def test_a_killed_workers_bar_ends_and_its_mark_says_why() -> None:
+    drawn = elements(kill_of_source())
+    [fault] = [element for element in drawn.values() if element["kind"] == "mark" and element["mark"] == "fault"]
+    assert (fault["worker"], fault["title"]) == ("worker-2", "fault: kill worker-2")
+    states = [part["state"] for part in next(
+        element["parts"] for element in drawn.values()
+        if element["kind"] == "bar" and element["worker"] == "worker-2" and element["label"] == "flights-in-0"
+    )]  # fmt: skip
+    assert "zombie" in states
+
+
+def test_a_snapshot_keeps_what_is_newest_and_says_when_something_is_missing() -> None:
+    drawn = elements(crowded())
+    size = len(json.dumps(drawn))
+    assert newest(drawn, 2 * size) == (drawn, True)
+    kept, whole = newest(drawn, size // 2)
+    assert not whole
+    assert len(json.dumps(kept)) <= size // 2
+    assert {key for key, element in drawn.items() if element["kind"] == "row"} <= set(kept)
+    open_bars = {
+        key for key, element in drawn.items() if element["kind"] == "bar" and element["parts"][-1]["to"] is None
+    }
+    assert open_bars & set(kept)
+
+
+def test_large_pictures_go_in_several_messages() -> None:
+    drawn = elements(crowded())
+    parts = list(chunks(drawn, 2_000))
+    assert len(parts) > 1
+    assert {key: value for part in parts for key, value in part.items()} == drawn
+    assert all(len(json.dumps(part)) <= 2_100 or len(part) == 1 for part in parts)
+
+
+def test_nothing_is_open_when_everything_has_ended() -> None:
+    history = small_cluster()
+    assert has_open_bars(elements(history))
+    from connectx.model.events import EventKind
+
+    assert not has_open_bars(elements(history.at(60).add(EventKind.CLUSTER_STOPPED)))
+
+
+def test_connectors_have_their_tasks_counted_by_state_and_failed_ones_named() -> None:
+    history = small_cluster().at(9).state("worker-1", "flights-out-1", "FAILED", trace="ValueError: no")
+    shown = connector_elements(facts(history.events), {"flights-out": {"rate": 7, "lag": 3}})
+    sink = shown["connector:flights-out"]
+    assert (sink["tasks"], sink["failed"]) == ({"FAILED": 1, "RUNNING": 1}, ["flights-out-1"])
+    assert (sink["rate"], sink["lag"]) == (7, 3)
+
+
+def test_a_deleted_connector_is_shown_no_more() -> None:
+    from connectx.model.events import EventKind
+
+    fold = FactsFold()
+    for event in small_cluster().at(9).add(EventKind.CONNECTOR_DELETED, "worker-1", "flights-out").events:
+        fold.take(event)
+    assert list(connector_elements(fold.facts(), {})) == ["connector:flights-in"]

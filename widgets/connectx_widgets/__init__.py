@@ -1,0 +1,32 @@
+"""Live panels for notebooks. They import only connectx's public API and its history."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from connectx.cluster import Cluster
+    from connectx_widgets.panel import ClusterPanel
+
+__all__ = ["panel"]
+
+_shown: list[ClusterPanel] = []
+"""Panels on some page. Those of closed clusters keep their last picture until the next panel is made: so a cell that is
+run again and again leaves nothing behind."""
+
+
+def panel(cluster: Cluster) -> ClusterPanel:
+    """A live panel of a cluster, which follows it from now on until it is closed.
+
+    Raises:
+        ImportError: anywidget or ipywidgets are not installed.
+    """
+    from connectx_widgets.panel import ClusterPanel
+
+    for old in [old for old in _shown if old.stopped]:
+        _shown.remove(old)
+        old.close()
+    made = ClusterPanel(cluster)
+    made.start()
+    _shown.append(made)
+    return made

@@ -1,0 +1,69 @@
+"""What a panel may do: each action is one public call, named by the page and written out for the reader. Pure to parse.
+
+Nothing else can be called from a page: what is not in these tables is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from connectx.errors import ConnectxError
+from connectx_widgets.questions import with_secrets
+
+if TYPE_CHECKING:
+    from connectx.cluster import Cluster
+
+WORKER_VERBS = ("stop", "kill", "pause", "resume", "stall", "partition", "heal")
+CONNECTOR_VERBS = ("pause", "resume", "stop", "delete")
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call: as a reader would type it, and what makes it."""
+
+    text: str
+    run: Callable[[], object]
+
+
+class UnknownActionError(ConnectxError):
+    """A page asked for something that panels do not do."""
+
+    code = "unknown_action"
+    retriable = False
+
+
+def parse(cluster: Cluster, message: Mapping[str, Any]) -> Call:
+    """The call that a page's message asks for: `{"verb": ..., "worker" | "connector": name, ...}`.
+
+    Raises:
+        UnknownActionError: there is no such action; nothing was done.
+    """
+    match message:
+        case {"verb": "add_worker"}:
+            return Call("cluster.add_worker()", cluster.add_worker)
+        case {"verb": str(verb), "worker": str(worker)} if verb in WORKER_VERBS:
+            return Call(f'cluster.{verb}("{worker}")', partial(getattr(cluster, verb), worker))
+        case {"verb": "restart", "connector": str(name), "failed": bool(failed)}:
+            arguments = "include_tasks=True, only_failed=True" if failed else "include_tasks=True"
+            return Call(
+                f'cluster["{name}"].restart({arguments})',
+                partial(cluster[name].restart, include_tasks=True, only_failed=failed),
+            )
+        case {"verb": "update", "connector": str(name), "config": dict(config)}:
+            return Call(f'cluster["{name}"].config.replace(config)', partial(_replace, cluster, name, config))
+        case {"verb": "create", "connector": str(name), "config": dict(config)}:
+            return Call(f'cluster.create("{name}", config)', partial(cluster.create, name, config))
+        case {"verb": str(verb), "connector": str(name)} if verb in CONNECTOR_VERBS:
+            return Call(f'cluster["{name}"].{verb}()', getattr(cluster[name], verb))
+    raise UnknownActionError(
+        f"The panel asked for {message.get('verb')!r}, which panels cannot do.",
+        next_step="Run the cell that shows the panel again.",
+    )
+
+
+def _replace(cluster: Cluster, name: str, config: Mapping[str, str | None]) -> None:
+    running = cluster[name].config
+    running.replace(with_secrets(running, config))

@@ -1,0 +1,175 @@
+"""What a panel shows, as flat elements with ids: plain JSON that the page keeps and draws. Pure.
+
+An element holds no duration and no age, only moments: what lasts is drawn by the page's own clock. So an element
+changes only when something happened, and only changed elements are sent.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from connectx.history.facts import Facts, WorkFacts
+from connectx.history.palette import colour, text_on
+from connectx.history.svg import SIGNS
+from connectx.history.timeline import Band, Bar, BarPart, Mark, Row, Timeline
+
+Element = dict[str, Any]
+Elements = dict[str, Element]
+
+NUMBERS = 10
+"""How many failed tasks a connector's element names; the rest is counted."""
+
+
+def timeline_elements(timeline: Timeline) -> Elements:
+    """Rows, bars, marks and bands of a whole history.
+
+    Ids: `row:<worker>`, `bar:<worker>:<first sequence number>`, `mark:<sequence number>`, `band:<generation>`.
+    """
+    places = {connector: place for place, connector in enumerate(timeline.connectors)}
+    elements: Elements = {}
+    for order, row in enumerate(timeline.rows):
+        elements[f"row:{row.worker}"] = _row(row, order)
+        for bar in row.bars:
+            elements[f"bar:{row.worker}:{bar.parts[0].seq}"] = _bar(row, bar, places[bar.connector], thin=False)
+        for bar in row.connector_bars:
+            elements[f"bar:{row.worker}:{bar.parts[0].seq}"] = _bar(row, bar, places[bar.connector], thin=True)
+        for mark in row.marks:
+            elements[f"mark:{mark.seq}"] = _mark(row, mark)
+    for band in timeline.bands:
+        elements[f"band:{'next' if band.generation is None else band.generation}"] = _band(band, timeline)
+    return elements
+
+
+def _row(row: Row, order: int) -> Element:
+    return {
+        "kind": "row",
+        "order": order,
+        "worker": row.worker,
+        "state": row.state.value,
+        "sign": SIGNS[row.state],
+        "leader": row.is_leader,
+        "gone": row.state.is_gone,
+        "task_lanes": row.task_lanes,
+        "connector_lanes": row.connector_lanes,
+    }
+
+
+def _bar(row: Row, bar: Bar, place: int, *, thin: bool) -> Element:
+    return {
+        "kind": "bar",
+        "worker": row.worker,
+        "label": bar.label,
+        "lane": bar.lane,
+        "thin": thin,
+        "colour": colour(place),
+        "text": text_on(colour(place)),
+        "parts": [_part(part) for part in bar.parts],
+    }
+
+
+def _part(part: BarPart) -> Element:
+    return {
+        "state": part.state.value,
+        "from": part.began_ms,
+        "to": None if part.is_open else part.end_ms,
+        "seq": part.seq,
+        "what": part.what,
+        "why": part.why,
+    }
+
+
+def _mark(row: Row, mark: Mark) -> Element:
+    shown = {"kind": "mark", "worker": row.worker, "mark": mark.kind.value, "at": mark.time_ms, "lane": mark.lane}
+    return {**shown, "task": mark.task, "seq": mark.seq, "title": mark.title}
+
+
+def _band(band: Band, timeline: Timeline) -> Element:
+    is_open = band.generation is None
+    end = None if is_open else band.end_ms
+    title = "rebalance under way" if is_open else band.title
+    return {"kind": "band", "generation": band.generation, "from": band.start_ms, "to": end, "title": title}
+
+
+def connector_elements(facts: Facts, numbers: Mapping[str, Mapping[str, Any]]) -> Elements:
+    """One element per connector: its state, its tasks, and live `numbers` by connector. Id `connector:<name>`."""
+    return {
+        f"connector:{connector.connector}": _connector(connector, facts.tasks, numbers.get(connector.connector, {}))
+        for connector in facts.connectors
+    }
+
+
+def _connector(connector: WorkFacts, tasks: Iterable[WorkFacts], numbers: Mapping[str, Any]) -> Element:
+    mine = [task for task in tasks if task.connector == connector.connector]
+    failed = [task for task in mine if task.state == "FAILED"]
+    return {
+        "kind": "connector",
+        "name": connector.connector,
+        "state": connector.state,
+        "worker": connector.worker,
+        "since": connector.since_ms,
+        "tasks": {state: sum(task.state == state for task in mine) for state in sorted({t.state for t in mine})},
+        "failed": [f"{task.connector}-{task.task}" for task in failed[:NUMBERS]],
+        **numbers,
+    }
+
+
+def changes(before: Elements, after: Elements) -> tuple[Elements, list[str]]:
+    """What to set and what to drop, so that a page that shows `before` shows `after`."""
+    changed = {key: element for key, element in after.items() if before.get(key) != element}
+    return changed, [key for key in before if key not in after]
+
+
+def newest(elements: Elements, limit_bytes: int) -> tuple[Elements, bool]:
+    """As many elements as fit into `limit_bytes` of JSON, newest of the timeline last to go; and whether all fit."""
+    fixed = {key: element for key, element in elements.items() if _moment(element) is None}
+    rest = sorted((key for key in elements if key not in fixed), key=lambda key: -(_moment(elements[key]) or 0))
+    left = limit_bytes - _size(fixed.items())
+    for number, key in enumerate(rest):
+        left -= _size([(key, elements[key])])
+        if left < 0:
+            return {**fixed, **{name: elements[name] for name in rest[:number]}}, False
+    return dict(elements), True
+
+
+def _moment(element: Element) -> int | None:
+    """When a timeline element was last true; None for what is no part of the timeline."""
+    match element["kind"]:
+        case "bar":
+            last = element["parts"][-1]
+            return 1 << 62 if last["to"] is None else int(last["to"])
+        case "mark":
+            return int(element["at"])
+        case "band":
+            return 1 << 62 if element["to"] is None else int(element["to"])
+        case _:
+            return None
+
+
+def _size(items: Iterable[tuple[str, Element]]) -> int:
+    return sum(len(key) + len(json.dumps(element)) + 6 for key, element in items)
+
+
+def has_open_bars(elements: Elements) -> bool:
+    """Whether anything goes on as time passes."""
+    return any(_open(element) for element in elements.values())
+
+
+def _open(element: Element) -> bool:
+    return element["kind"] == "bar" and element["parts"][-1]["to"] is None
+
+
+def chunks(elements: Elements, limit_bytes: int) -> Iterator[Elements]:
+    """The elements in messages of at most `limit_bytes` each (or one element)."""
+    part: Elements = {}
+    size = 0
+    for key, element in elements.items():
+        own = _size([(key, element)])
+        if part and size + own > limit_bytes:
+            yield part
+            part, size = {}, 0
+        part[key] = element
+        size += own
+    if part:
+        yield part

@@ -1,0 +1,250 @@
+"""The panel of a cluster: header, timeline, workers and connectors with their actions, in one widget.
+
+One thread per panel, the pump, follows the history and sends what changed, at most ten times a second and nothing while
+nothing changes. Calls run on threads of their own, so that a slow one (stopping a worker) holds nothing up. Numbers
+(records, lag) are read once a second at most.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from importlib import resources
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+import anywidget
+import traitlets
+
+from connectx.errors import ConnectxError
+from connectx.history.facts import FactsFold
+from connectx.history.timeline import TimelineFold
+from connectx_widgets.actions import parse
+from connectx_widgets.elements import (
+    Elements,
+    changes,
+    chunks,
+    connector_elements,
+    has_open_bars,
+    newest,
+    timeline_elements,
+)
+from connectx_widgets.numbers import Numbers
+from connectx_widgets.questions import answer
+
+if TYPE_CHECKING:
+    from connectx.cluster import Cluster
+
+BEAT_S = 5.0
+TICK_S = 0.1
+NUMBERS_S = 1.0
+SNAPSHOT_S = 1.0
+SNAPSHOT_BYTES = 64_000
+MESSAGE_BYTES = 256_000
+_CALLS = 4
+
+
+def _static(*names: str) -> str:
+    """Front-end files as one module: they import each other only by name, so imports and exports go."""
+    folder = resources.files("connectx_widgets") / "static"
+    texts = [(folder / name).read_text(encoding="utf-8") for name in names]
+    lines = [line for text in texts for line in text.splitlines() if not line.startswith("import ")]
+    return "\n".join(line.removeprefix("export ") if not line.startswith("export default") else line for line in lines)
+
+
+class ClusterPanel(anywidget.AnyWidget):
+    """The live panel of a `Cluster`; get it by `cluster.panel()`, or show the cluster as the last line of a cell.
+
+    Args:
+        cluster: what it shows and acts on. The panel ends with it.
+    """
+
+    _esm = _static("geometry.mjs", "draw.mjs", "parts.mjs", "form.mjs", "panel.mjs")
+    _css = _static("panel.css")
+    _ipython_display_ = None  # ipywidgets 7 would hide the HTML twin behind it
+
+    snapshot = traitlets.Dict().tag(sync=True)
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__()
+        self._cluster = cluster
+        self._timeline = TimelineFold()
+        self._facts = FactsFold()
+        self._numbers = Numbers(cluster)
+        self._elements: Elements = {}
+        self._seq = 0
+        self._inbox: SimpleQueue[Mapping[str, Any]] = SimpleQueue()
+        self._news = cluster.events.subscribe(0)
+        self._calls = ThreadPoolExecutor(_CALLS, thread_name_prefix="connectx-panel-call")
+        self._thread = threading.Thread(target=self._pump, name="connectx-panel", daemon=True)
+        self._ended = threading.Event()
+
+    def start(self) -> None:
+        """Show what there is and begin to follow the cluster."""
+        self._follow(0.0)
+        self._update()
+        self._take_snapshot()
+        _answer_everywhere(self.comm)
+        self.on_msg(self._on_message)
+        self._thread.start()
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it follows its cluster no more."""
+        return self._ended.is_set()
+
+    def stop(self) -> None:
+        """Stop following; what was shown last stays on the page."""
+        self._ended.set()
+        self._news.close()
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join(2.0)
+        self._calls.shutdown(wait=False, cancel_futures=True)
+
+    def close(self) -> None:
+        """Stop, and take the panel off the page."""
+        self.stop()
+        layout = self.layout
+        super().close()
+        if layout is not None:
+            layout.close()
+
+    # ------------------------------------------------------------------------------------------------ the pump
+
+    def _pump(self) -> None:
+        beat_s = numbers_s = snapshot_s = time.monotonic()
+        behind = False
+        while not self._ended.is_set():
+            happened = self._follow(TICK_S)
+            now_s = time.monotonic()
+            if now_s - numbers_s >= NUMBERS_S:
+                happened |= self._numbers.read()
+                numbers_s = now_s
+            if happened and self._update():
+                beat_s, behind = now_s, True
+            if behind and now_s - snapshot_s >= SNAPSHOT_S:
+                self._take_snapshot()
+                snapshot_s, behind = now_s, False
+            if now_s - beat_s >= BEAT_S and has_open_bars(self._elements):
+                self._tell({"kind": "beat"})
+                beat_s = now_s
+            self._answer()
+        self._update()
+        self._take_snapshot()
+        self._tell({"kind": "ended"})
+
+    def _follow(self, timeout_s: float) -> bool:
+        """Take what has happened; after something has, wait for what comes with it, so that it is sent together."""
+        began_s = time.monotonic()
+        events = self._news.get(timeout_s)
+        for event in events:
+            self._timeline.take(event)
+            self._facts.take(event)
+        if events and timeout_s:
+            self._ended.wait(max(0.0, timeout_s - (time.monotonic() - began_s)))
+        return bool(events)
+
+    def _update(self) -> bool:
+        """Send what differs from what the page has; False when nothing does."""
+        facts = self._facts.facts()
+        after: Elements = {
+            "head": {"kind": "head", "facts": {key: _shown(value) for key, value in self._cluster.facts().items()}},
+            **timeline_elements(self._timeline.timeline()),
+            **connector_elements(facts, self._numbers.by_connector),
+        }
+        changed, dropped = changes(self._elements, after)
+        self._elements = after
+        if not changed and not dropped:
+            return False
+        parts = list(chunks(changed, MESSAGE_BYTES)) or [{}]
+        for number, part in enumerate(parts):
+            base, self._seq = self._seq, self._seq + 1
+            drop = dropped if number == 0 else []
+            self._tell({"kind": "change", "base": base, "seq": self._seq, "set": part, "drop": drop})
+        return True
+
+    def _take_snapshot(self) -> None:
+        shown, whole = newest(self._elements, SNAPSHOT_BYTES)
+        self.snapshot = {"seq": self._seq, "now": _now_ms(), "whole": whole, "elements": shown}
+
+    def _tell(self, message: dict[str, Any]) -> None:
+        self.send({**message, "now": _now_ms()})
+
+    # --------------------------------------------------------------------------------------------- from the page
+
+    def _on_message(self, _: object, content: Mapping[str, Any], __: object) -> None:
+        """Called by the kernel, on whatever thread it likes: leave it to the pump."""
+        self._inbox.put(content)
+
+    def _answer(self) -> None:
+        while True:
+            try:
+                message = self._inbox.get_nowait()
+            except Empty:
+                return
+            match message.get("kind"):
+                case "hello":
+                    self._tell({"kind": "beat"})
+                case "resync":
+                    self._send_all()
+                case "call":
+                    self._call(message)
+                case "ask":
+                    self._calls.submit(self._run_question, dict(message))
+
+    def _send_all(self) -> None:
+        parts = list(chunks(self._elements, MESSAGE_BYTES)) or [{}]
+        for number, part in enumerate(parts):
+            last = number == len(parts) - 1
+            self._tell({"kind": "all", "seq": self._seq, "first": number == 0, "last": last, "set": part})
+
+    def _call(self, message: Mapping[str, Any]) -> None:
+        try:
+            call = parse(self._cluster, message)
+        except ConnectxError as error:
+            self._result(message, "", 0.0, error)
+            return
+        self._tell({"kind": "called", "id": message.get("id"), "text": call.text})
+        self._calls.submit(self._run_call, dict(message), call.text, call.run)
+
+    def _run_call(self, message: Mapping[str, Any], text: str, run: Any) -> None:
+        began_s = time.monotonic()
+        try:
+            run()
+        except Exception as error:  # whatever it is, the page must say it
+            self._result(message, text, time.monotonic() - began_s, error)
+        else:
+            self._result(message, text, time.monotonic() - began_s, None)
+
+    def _run_question(self, message: Mapping[str, Any]) -> None:
+        try:
+            self._tell({"kind": "answer", "id": message.get("id"), "value": answer(self._cluster, message)})
+        except Exception as error:
+            self._result(message, "", 0.0, error)
+
+    def _result(self, message: Mapping[str, Any], text: str, took_s: float, error: Exception | None) -> None:
+        told: dict[str, Any] = {"kind": "result", "id": message.get("id"), "text": text, "took_ms": round(took_s * 1e3)}
+        if error is not None:
+            told["error"] = error.message if isinstance(error, ConnectxError) else f"{type(error).__name__}: {error}"
+            told["next"] = error.next_step if isinstance(error, ConnectxError) else ""
+        self._tell(told)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _shown(value: object) -> str:
+    return "" if value is None else str(value)
+
+
+def _answer_everywhere(comm: Any) -> None:
+    """Let a click be served while a cell runs.
+
+    ipykernel 7.4 sends a page's messages to the loop that last published on their comm; as the pump publishes under the
+    cell that made it, clicks would wait until no cell runs. The default route is the comm's own subshell.
+    """
+    if hasattr(comm, "_reply_subshell_for"):
+        comm._reply_subshell_for = lambda data, default: default

@@ -1,0 +1,61 @@
+"""What a page may ask: configurations, traces, connector classes and their fields, checks. Answers are plain JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from connectx.model.worker_config import masked, masked_text
+
+if TYPE_CHECKING:
+    from connectx.cluster import Cluster
+
+Config = Mapping[str, str | None]
+
+
+HIDDEN = "[hidden]"
+
+
+def with_secrets(running: Config, proposed: Config) -> dict[str, str | None]:
+    """What a form sends back, with the secrets that it was shown as hidden and that nobody changed."""
+    hidden = masked(running)
+    return {key: running[key] if HIDDEN in str(value) and hidden.get(key) == value else value
+            for key, value in proposed.items()}  # fmt: skip
+
+
+def difference(running: Config, proposed: Config) -> list[dict[str, str | None]]:
+    """Keys whose value would change: `key`, `before`, `after`, None for missing; secrets hidden."""
+    before, after = masked(running), masked(proposed)
+    changed = [key for key in sorted({*running, *proposed}) if running.get(key) != proposed.get(key)]
+    return [{"key": key, "before": before.get(key), "after": after.get(key)} for key in changed]
+
+
+def answer(cluster: Cluster, message: Mapping[str, Any]) -> Any:
+    """The answer to `{"question": ..., ...}`; raises what the public call behind it raises, KeyError for others."""
+    match message:
+        case {"question": "classes"}:
+            return _short_names(cluster.plugins())
+        case {"question": "validate", "connector": str(name), "config": dict(config), "editing": bool(editing)}:
+            running = dict(cluster[name].config) if editing else {}
+            proposed = with_secrets(running, config)
+            result = cluster.validate({**proposed, "name": name or "unnamed"})
+            return {"validation": result, "diff": difference(running, {**proposed, "name": name}) if editing else []}
+        case {"question": "details", "connector": str(name)}:
+            status = cluster.status(name)
+            traces = [("connector", status["connector"].get("trace"))]
+            traces += [(f"task {task['id']}", task.get("trace")) for task in status["tasks"]]
+            return {
+                "config": masked(cluster[name].config),
+                "traces": [{"who": who, "trace": masked_text(trace)} for who, trace in traces if trace],
+            }
+    raise KeyError(f"panels do not ask {message.get('question')!r}")
+
+
+def _short_names(plugins: list[dict[str, Any]]) -> list[dict[str, str]]:
+    """Class and type, the class by its simple name where that is enough to find it."""
+    simple = [plugin["class"].rpartition(".")[2] for plugin in plugins]
+    named = zip(simple, plugins, strict=True)
+    return [
+        {"class": short if simple.count(short) == 1 else plugin["class"], "type": plugin["type"]}
+        for short, plugin in named
+    ]

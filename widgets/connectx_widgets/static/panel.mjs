@@ -1,0 +1,333 @@
+import { clock, duration, emptyStore, layout, ofKind, take, takeSnapshot, TOP, windowOf } from "./geometry.mjs";
+import { escapeText, legendText, svgText } from "./draw.mjs";
+import { configOf, fieldsOf, formText } from "./form.mjs";
+import { connectorsText, detailsText, gutterText, headText } from "./parts.mjs";
+
+// One view of the panel: draws what the store knows, and tells the kernel what was clicked.
+
+const SPANS = [["30 s", 30_000], ["2 min", 120_000], ["10 min", 600_000], ["all", null]];
+const FRAME_MS = 100, QUEUED_MS = 1000, SURE_MS = 3000, TYPED_MS = 350;
+
+const SHELL = `
+  <div class="cxp-head" role="group" aria-label="cluster"></div>
+  <div class="cxp-tools" role="toolbar" aria-label="timeline">
+    ${SPANS.map(([text, span]) => `<button type="button" data-span="${span}">${text}</button>`).join("")}
+    <input type="range" min="0" max="1000" value="1000" aria-label="go back in time">
+    <button type="button" data-live>live</button>
+    <button type="button" data-verb="add_worker">add worker</button>
+    <button type="button" data-form="new">new connector</button>
+    <span class="cxp-still" role="status"></span>
+  </div>
+  <div class="cxp-legends" aria-hidden="true"></div>
+  <div class="cxp-plot"><div class="cxp-gutter"></div><div class="cxp-svg" tabindex="0" role="group" aria-label="timeline; arrow keys go from bar to bar"></div></div>
+  <table class="cxp-connectors"><thead><tr><th>connector</th><th>state</th><th>worker</th><th>tasks</th><th class="num">records</th><th>lag or offset</th><th></th></tr></thead><tbody></tbody></table>
+  <div class="cxp-details" hidden></div>
+  <div class="cxp-form" hidden></div>
+  <div class="cxp-error" role="alert" hidden><span></span><button type="button" data-dismiss aria-label="dismiss">✕</button></div>
+  <div class="cxp-call" role="status" aria-live="polite"></div>
+  <div class="cxp-tip" role="tooltip" hidden></div>`;
+
+function makeView(store, model, el, viewKey) {
+  const root = document.createElement("div");
+  root.className = "cxp";
+  root.innerHTML = SHELL;
+  el.appendChild(root);
+  const find = (selector) => root.querySelector(selector);
+  const view = { span: 120_000, end: null };
+  const written = new Map();
+  let open = null, details = null, chosen = null, seen = true, timer = null, calls = 0, pending = new Map();
+  let form = null, typed = null;
+  find(".cxp-legends").innerHTML = legendText(viewKey + "l");
+
+  /** Write HTML only where it changed, so that focus and selection survive. */
+  function write(selector, text) {
+    if (written.get(selector) === text) return;
+    written.set(selector, text);
+    const target = find(selector), focused = target.contains(document.activeElement) ? document.activeElement : null;
+    const label = focused?.getAttribute("aria-label");
+    target.innerHTML = text;
+    if (label) [...target.querySelectorAll("[aria-label]")].find((node) => node.getAttribute("aria-label") === label)?.focus();
+  }
+
+  function draw() {
+    const time = clock(store, Date.now());
+    const shown = windowOf(store, view, time.now);
+    const width = Math.max(find(".cxp-svg").clientWidth, 200);
+    const drawn = layout(store, shown, width, time.now);
+    const head = ofKind(store, "head")[0];
+    write(".cxp-head", headText(head ? head.facts : {}));
+    write(".cxp-gutter", gutterText(drawn.rows, TOP));
+    write(".cxp-svg", `<svg class="cxt" width="${width}" height="${drawn.height}">${svgText(drawn, viewKey)}</svg>`);
+    write(".cxp-connectors tbody", connectorsText(ofKind(store, "connector").sort((a, b) => (a.name < b.name ? -1 : 1)), open));
+    drawTools(time, shown);
+    mark();
+  }
+
+  function drawTools(time, shown) {
+    for (const button of root.querySelectorAll("[data-span]")) {
+      button.setAttribute("aria-pressed", String(button.dataset.span === String(view.span)));
+    }
+    find("[data-live]").setAttribute("aria-pressed", String(view.end === null));
+    const slider = find("input[type=range]");
+    if (document.activeElement !== slider || view.end === null) {
+      slider.value = String(Math.round((1000 * (shown.to - shown.first)) / Math.max(time.now - shown.first, 1)));
+    }
+    const silence = time.silent ? `no word from the kernel for ${duration(time.silent)}: this picture stands still` : "";
+    const waiting = store.live ? silence : "waiting for the kernel: this picture is an old one";
+    write(".cxp-still", store.ended ? "the cluster is closed" : waiting);
+  }
+
+  /** Frames only while something moves and somebody can see it. */
+  function schedule() {
+    if (timer !== null || !seen || document.hidden) return;
+    timer = setTimeout(() => {
+      timer = null;
+      if (!root.isConnected) return;
+      draw();
+      const time = clock(store, Date.now());
+      if (!time.still && view.end === null) schedule();
+      else if (!store.ended && time.silent) setTimeout(schedule, 1000);
+    }, FRAME_MS);
+  }
+
+  // ------------------------------------------------------------------------------------------------- sentences
+
+  function mark() {
+    const tip = find(".cxp-tip");
+    const hot = chosen && root.querySelector(`.cxp-svg [data-key="${CSS.escape(chosen)}"]`);
+    if (!hot) { tip.hidden = true; return; }
+    hot.classList.add("chosen");
+    tip.textContent = hot.dataset.say;
+    tip.hidden = false;
+    const box = hot.getBoundingClientRect(), frame = root.getBoundingClientRect();
+    const left = Math.min(Math.max(box.left - frame.left, 4), frame.width - tip.offsetWidth - 4);
+    const below = box.bottom - frame.top + 6;
+    const fits = below + tip.offsetHeight < frame.height;
+    tip.style.left = `${Math.max(left, 4)}px`;
+    tip.style.top = `${fits ? below : Math.max(box.top - frame.top - tip.offsetHeight - 6, 2)}px`;
+  }
+
+  function choose(key) {
+    chosen = key;
+    root.querySelectorAll(".cxp-svg .chosen").forEach((node) => node.classList.remove("chosen"));
+    mark();
+  }
+
+  function move(step) {
+    const hot = [...root.querySelectorAll(".cxp-svg [data-key]")];
+    if (!hot.length) return;
+    const at = hot.findIndex((node) => node.dataset.key === chosen);
+    choose(hot[(at + step + hot.length) % hot.length].dataset.key);
+  }
+
+  // ---------------------------------------------------------------------------------------------------- calls
+
+  function send(message) {
+    const id = `${viewKey}-${++calls}`;
+    pending.set(id, { ...message, since: Date.now() });
+    model.send({ ...message, id });
+    setTimeout(() => {
+      if (pending.has(id) && !pending.get(id).heard) {
+        tellCall("the click waits: the kernel is busy with a cell and takes it when that ends");
+      }
+    }, QUEUED_MS);
+  }
+
+  function call(data, button) {
+    const message = { kind: "call", verb: data.verb };
+    if (data.worker) message.worker = data.worker;
+    if (data.connector) message.connector = data.connector;
+    if (data.verb === "restart" || data.verb === "restart-failed") {
+      message.verb = "restart";
+      message.failed = data.verb === "restart-failed";
+    }
+    if (data.verb === "delete" && !button.classList.contains("sure")) {
+      button.classList.add("sure");
+      button.textContent = "really delete?";
+      setTimeout(() => { written.delete(".cxp-connectors tbody"); schedule(); }, SURE_MS);
+      return;
+    }
+    send(message);
+  }
+
+  function tellCall(text, code = "") {
+    find(".cxp-call").innerHTML = (code ? `<code>${escapeText(code)}</code> ` : "") + escapeText(text);
+  }
+
+  function onMessage(message) {
+    if (take(store, message, Date.now()) === "resync") model.send({ kind: "resync" });
+    const asked = message.id === undefined ? undefined : pending.get(message.id);
+    if (message.kind === "called" && asked) {
+      asked.heard = true;
+      tellCall("…", message.text);
+    }
+    if (message.kind === "result" && asked) {
+      pending.delete(message.id);
+      if (message.error && asked.kind === "ask" && form) form.busy = false;
+      if (message.error) {
+        find(".cxp-error span").textContent = message.next ? `${message.error} ${message.next}` : message.error;
+        find(".cxp-error").hidden = false;
+        tellCall(`failed after ${duration(message.took_ms)}`, message.text);
+      } else {
+        if (asked.verb === "delete" && asked.connector === open) { open = null; showDetails(); }
+        find(".cxp-error").hidden = true;
+        if (open) send({ kind: "ask", question: "details", connector: open });
+        tellCall(`done in ${duration(message.took_ms)}, at ${new Date().toLocaleTimeString()}`, message.text);
+      }
+    }
+    if (message.kind === "answer" && asked) {
+      pending.delete(message.id);
+      if (asked.question === "classes" && form) { form.classes = message.value; showForm(); }
+      if (asked.question === "validate" && form && asked.number === form.number) checked(asked, message.value);
+      if (asked.question === "details" && asked.connector === open) { details = message.value; showDetails(); }
+    }
+    schedule();
+  }
+
+  function showDetails() {
+    find(".cxp-details").hidden = open === null;
+    if (open !== null) write(".cxp-details", detailsText(open, details));
+  }
+
+  function toggle(name) {
+    open = open === name ? null : name;
+    details = null;
+    if (open) send({ kind: "ask", question: "details", connector: open });
+    showDetails();
+    draw();
+  }
+
+  // ------------------------------------------------------------------------------------------------- the form
+
+  function openForm(name, config) {
+    const { "connector.class": picked = "", name: _, ...values } = config;
+    form = { name, class: picked, values, editing: name !== "", fields: [], classes: [], diff: [], errors: 0, busy: false, number: 0, more: new Set() };
+    send({ kind: "ask", question: "classes" });
+    check();
+    showForm();
+  }
+
+  function check() {
+    if (!form || !form.class) return;
+    form.busy = true;
+    form.number += 1;
+    const config = { ...configOf(form.fields, form.values), "connector.class": form.class };
+    send({ kind: "ask", question: "validate", connector: form.name, config, editing: form.editing, number: form.number });
+  }
+
+  function checked(asked, answer) {
+    form.busy = false;
+    form.fields = fieldsOf(answer.validation, form.values);
+    form.errors = form.fields.reduce((count, field) => count + field.errors.length, 0);
+    form.diff = answer.diff;
+    showForm();
+  }
+
+  function showForm() {
+    const target = find(".cxp-form");
+    target.hidden = form === null;
+    if (form === null) return;
+    const focused = target.contains(document.activeElement) ? document.activeElement : null;
+    const field = focused?.dataset.field, at = focused?.selectionStart, scrolled = target.querySelector(".cxp-form-body>div")?.scrollTop ?? 0;
+    target.innerHTML = formText(form);
+    target.querySelector(".cxp-form-body>div").scrollTop = scrolled;
+    const again = field && target.querySelector(`[data-field="${CSS.escape(field)}"]`);
+    if (again) { again.focus({ preventScroll: true }); if (at != null && again.setSelectionRange) again.setSelectionRange(at, at); }
+  }
+
+  function onField(event) {
+    const name = event.target.dataset.field;
+    if (!form || !name) return;
+    if (name === "name") form.name = event.target.value.trim();
+    else if (name === "connector.class") form.class = event.target.value;
+    else form.values[name] = event.target.value;
+    clearTimeout(typed);
+    typed = setTimeout(() => { check(); showForm(); }, TYPED_MS);
+  }
+
+  function onForm(action) {
+    if (action === "new") openForm("", {});
+    if (action === "close") form = null;
+    if (action === "send") {
+      const config = { ...configOf(form.fields, form.values), "connector.class": form.class };
+      send({ kind: "call", verb: form.editing ? "update" : "create", connector: form.name, config });
+      form = null;
+    }
+    showForm();
+  }
+
+  find(".cxp-form").addEventListener("input", onField);
+  find(".cxp-form").addEventListener("toggle", (event) => {
+    const name = event.target.dataset.more;
+    if (form && name !== undefined) form.more[event.target.open ? "add" : "delete"](name);
+  }, true);
+
+  // --------------------------------------------------------------------------------------------------- events
+
+  root.addEventListener("click", (event) => {
+    const button = event.target.closest("button");
+    if (!button) return;
+    if (button.dataset.verb) call(button.dataset, button);
+    else if (button.dataset.open) toggle(button.dataset.open);
+    else if (button.dataset.form) onForm(button.dataset.form);
+    else if (button.dataset.edit) openForm(button.dataset.edit, details.config);
+    else if ("dismiss" in button.dataset) find(".cxp-error").hidden = true;
+    else if ("live" in button.dataset) view.end = null;
+    else if (button.dataset.span) view.span = button.dataset.span === "null" ? null : Number(button.dataset.span);
+    draw();
+    schedule();
+  });
+  find("input[type=range]").addEventListener("input", (event) => {
+    const time = clock(store, Date.now()), shown = windowOf(store, view, time.now), share = Number(event.target.value) / 1000;
+    view.end = share >= 1 ? null : shown.first + share * (time.now - shown.first);
+    draw();
+    schedule();
+  });
+  find(".cxp-svg").addEventListener("mouseover", (event) => choose(event.target.closest?.("[data-key]")?.dataset.key ?? null));
+  find(".cxp-svg").addEventListener("mouseleave", () => choose(null));
+  find(".cxp-svg").addEventListener("keydown", (event) => {
+    const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+    if (step) { event.preventDefault(); move(step); }
+    if (event.key === "Escape") choose(null);
+  });
+  const resized = new ResizeObserver(() => schedule());
+  resized.observe(root);
+  const visible = new IntersectionObserver((entries) => { seen = entries.at(-1).isIntersecting; schedule(); });
+  visible.observe(root);
+  document.addEventListener("visibilitychange", schedule);
+  draw();
+  schedule();
+  return {
+    onMessage,
+    draw: schedule,
+    close() {
+      resized.disconnect();
+      visible.disconnect();
+      document.removeEventListener("visibilitychange", schedule);
+      clearTimeout(timer);
+      root.remove();
+    },
+  };
+}
+
+export default () => {
+  const store = emptyStore();
+  let views = 0;
+  return {
+    initialize({ model }) {
+      const known = takeSnapshot(store, model.get("snapshot"), Date.now());
+      model.send({ kind: known === "resync" ? "resync" : "hello" });
+    },
+    render({ model, el }) {
+      const view = makeView(store, model, el, `cx${Math.random().toString(36).slice(2, 8)}${++views}`);
+      const hear = (message) => view.onMessage(message);
+      const see = () => {
+        if (takeSnapshot(store, model.get("snapshot"), Date.now()) === "resync") model.send({ kind: "resync" });
+        view.draw();
+      };
+      model.on("msg:custom", hear);
+      model.on("change:snapshot", see);
+      return () => { model.off("msg:custom", hear); model.off("change:snapshot", see); view.close(); };
+    },
+  };
+};
