@@ -8,24 +8,27 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from connectx.aftermath import Aftermath
 from connectx.cluster_forms import html_form, in_kernel, kafka_fact, shown, spark_fact, text_form
 from connectx.connector import Connector
-from connectx.connectors.plugins import Plugins
-from connectx.errors import ClusterClosedError, ConnectxError, GroupInUseError
+from connectx.connectors.plugins import Plugins, is_importable
+from connectx.errors import ClassNotImportableError, ClusterClosedError, ConnectxError, GroupInUseError
 from connectx.history.log import EventLog
 from connectx.jvm.progress import Progress
 from connectx.kafka.admin import describe_group, ensure_internal_topics
 from connectx.kafka.clients import ClientConfigs
 from connectx.kafka.embedded import EmbeddedKafka
 from connectx.model.events import EventKind, Transition
-from connectx.model.worker_config import WorkerConfig, embedded_config, own_kafka_config
+from connectx.model.worker_config import NO_DELAY, WorkerConfig, embedded_config, own_kafka_config
 from connectx.rest.client import RestClient
 from connectx.runtime.mailbox import now_ms
+from connectx.runtime.process_worker import ProcessSurroundings, ProcessWorker
 from connectx.runtime.worker import Surroundings
 from connectx.runtime.worker import Worker as ThreadWorker
 from connectx.spark.sessions import SparkProvider
@@ -37,17 +40,22 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
     from pyspark.sql import SparkSession
 
-    from connectx.runtime.live import LiveWorker
+    from connectx.runtime.live import Isolation, LiveWorker
 
 
 class Cluster:
-    """A Kafka Connect cluster in this process.
+    """A Kafka Connect cluster of this process.
 
     Args:
         workers: how many workers to start.
         config: worker settings by Kafka Connect's keys; they override the profile.
         bootstrap_servers: your own Kafka; by default one is started for this cluster and stopped with it.
         spark: your own session; by default a local one is started when a task first needs it.
+        isolation: "thread": workers are threads of this process; "process": each is a process of its own, killed by
+            SIGKILL and paused by SIGSTOP, and all share one Spark Connect server.
+        fast_failover: with "process": when a worker's process has ended, tell its groups at once that it left, instead
+            of waiting for its session timeout; sets scheduled.rebalance.max.delay.ms to 0 unless `config` has it. Off
+            by default, because Kafka Connect cannot do it: without it, you see what your own cluster would do.
         faults: put a gate before the embedded Kafka, so that workers can be cut off honestly (costs some throughput).
         join: allow joining a group that already has members (with `bootstrap_servers`).
         progress: told of long work: (what, done, total). By default a bar on a terminal, nothing elsewhere.
@@ -59,6 +67,7 @@ class Cluster:
         ConfigError: settings are wrong, all problems at once.
         NoJavaError, JarDownloadError, PortTakenError, DiskFullError, BrokerError: Kafka could not be started.
         GroupInUseError: another cluster uses the same `group.id`.
+        SparkNotSharedError: `spark` is a classic session, and isolation is "process".
     """
 
     def __init__(
@@ -68,16 +77,24 @@ class Cluster:
         config: Mapping[str, Any] | None = None,
         bootstrap_servers: str | None = None,
         spark: SparkSession | None = None,
+        isolation: Isolation = "thread",
+        fast_failover: bool = False,
         faults: bool = True,
         join: bool = False,
         progress: Progress | None = None,
     ) -> None:
         if workers < 1:
             raise ValueError(f"workers must be at least 1, not {workers}")
-        given = dict(config or {})
+        if isolation not in ("thread", "process"):
+            raise ValueError(f'isolation must be "thread" or "process", not {isolation!r}')
+        if fast_failover and isolation == "thread":
+            raise ValueError('fast_failover needs isolation="process": the end of a thread is never certain')
+        given = {**(NO_DELAY if fast_failover else {}), **(config or {})}
         bootstrap_servers = bootstrap_servers or given.get("bootstrap.servers")
         self.events = EventLog(clock=now_ms)
         self.workers = Workers()
+        self._isolation: Isolation = isolation
+        self._fast_failover = fast_failover
         self._plugins = Plugins()
         self._closed = False
         self._supervisor: Supervisor | None = None
@@ -87,7 +104,7 @@ class Cluster:
         profile = embedded_config(given) if bootstrap_servers is None else own_kafka_config(given)
         profile["bootstrap.servers"] = bootstrap_servers or "127.0.0.1:0"  # the embedded one's address comes later
         self._config = WorkerConfig.parse(profile)  # before anything is started
-        self._spark = SparkProvider(spark)
+        self._spark = SparkProvider(spark, serve=isolation == "process")
         self._client = RestClient(self._urls)
         try:
             with shown(progress) as show:
@@ -116,6 +133,7 @@ class Cluster:
 
         Raises:
             PluginNotFoundError: there is no such connector class.
+            ClassNotImportableError: a class of a notebook, and workers that are processes of their own.
             ConfigRejectedError: the configuration is invalid; has all messages.
             ConnectorExistsError: there is one of that name.
         """
@@ -160,6 +178,9 @@ class Cluster:
         self[name].wait(state, timeout)
 
     def _as_text(self, config: Mapping[str, Any]) -> dict[str, str | None]:
+        for value in config.values():
+            if self._isolation == "process" and isinstance(value, type) and not is_importable(value):
+                raise ClassNotImportableError(f"{value.__module__}.{value.__qualname__}")
         return {key: self._plugins.as_text(value) for key, value in config.items()}
 
     # ---------------------------------------------------------------------------------------------------- workers
@@ -304,13 +325,18 @@ class Cluster:
 
     def _supervise(self) -> Supervisor:
         through = self._kafka.worker_bootstrap_servers if self._kafka is not None else self._config.bootstrap_servers
-        surroundings = Surroundings(self._config, through, self._plugins, self._spark, self.events.append)
         gate = self._kafka.gate if self._kafka is not None else None
-
-        def make(name: str) -> LiveWorker:
-            return ThreadWorker(name, surroundings)
-
-        return Supervisor(self.workers, make, gate, self.events, self._config.group_id)
+        config, record = self._config, self.events.append
+        make: Callable[[str], LiveWorker]
+        if self._isolation == "process":
+            url, fast = self._spark.connect_url, self._fast_failover
+            aftermath = Aftermath(config, self._client, self._plugins, url, record, fast)
+            given = ProcessSurroundings(config, through, url, record, aftermath.settle)
+            make = partial(ProcessWorker, surroundings=given)
+        else:
+            shared = Surroundings(config, through, self._plugins, self._spark, record)
+            make = partial(ThreadWorker, surroundings=shared)
+        return Supervisor(self.workers, make, gate, self.events, config.group_id)
 
     def _stop_workers(self) -> None:
         if self._supervisor is not None:

@@ -168,6 +168,20 @@ class SparkStartError(ConnectxError):
         self.log_tail = log_tail
 
 
+class SparkNotSharedError(ConnectxError):
+    """Workers in processes of their own cannot use a classic Spark session, which lives in one process."""
+
+    code = "spark_not_shared"
+
+    def __init__(self) -> None:
+        super().__init__(
+            'Workers with isolation="process" cannot share this Spark session: it is a classic one, which other '
+            "processes cannot reach, or a Spark Connect session that was not made from an address.",
+            next_step='Leave out spark= and stop the session, pass SparkSession.builder.remote("sc://...").create(), '
+            'or use isolation="thread".',
+        )
+
+
 # ------------------------------------------------------------------------------ Kafka: clients, topics, offsets
 
 
@@ -556,6 +570,19 @@ class GroupInUseError(ConnectxError):
             f"The group {group_id!r} already has {members} member(s) of protocol type {protocol_type!r} on this Kafka.",
             next_step="Set another `group.id` in config=, or pass join=True to add workers to that Connect cluster; "
             "members of a process that was killed leave after session.timeout.ms.",
+        )
+
+
+class ClassNotImportableError(ConnectxError):
+    """A connector class that workers in processes of their own cannot import."""
+
+    code = "class_not_importable"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f'Workers with isolation="process" cannot import {name}: it is defined in a notebook, a script or a '
+            "function, which only this process has.",
+            next_step='Put the class into a module file and import it from there, or use isolation="thread".',
         )
 
 

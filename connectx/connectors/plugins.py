@@ -224,6 +224,11 @@ class Plugins:
         return sorted(described, key=class_name)
 
 
+def is_importable(cls: type) -> bool:
+    """Whether another process finds this class by its name: not one of a notebook, a script or a function."""
+    return cls.__module__ != "__main__" and _load(_path_of(cls))[0] is cls
+
+
 def type_of(cls: type[Connector]) -> ConnectorType:
     """Source or sink."""
     return ConnectorType.SOURCE if issubclass(cls, SourceConnector) else ConnectorType.SINK

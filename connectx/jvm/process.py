@@ -39,19 +39,25 @@ class ChildProcess:
         log: the file that gets its standard output and error, appended.
         env: its environment, this process's by default.
         cwd: its working directory.
+        pass_fds: open file descriptors, from 10 on, that it inherits.
 
     Raises:
         OSError: the program cannot be started.
     """
 
     def __init__(
-        self, command: Sequence[str], log: Path, env: Mapping[str, str] | None = None, cwd: Path | None = None
+        self,
+        command: Sequence[str],
+        log: Path,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        pass_fds: Sequence[int] = (),
     ) -> None:
         self.log = log
         self._shell = subprocess.Popen(
             ["/bin/sh", "-c", _WATCH, "sh", str(log), *command],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-            env=env, cwd=cwd, start_new_session=True,
+            env=env, cwd=cwd, start_new_session=True, pass_fds=pass_fds,
         )  # fmt: skip
         assert self._shell.stdout is not None
         self.pid = int(self._shell.stdout.readline())

@@ -160,5 +160,12 @@ def delete_group_offsets(
     _group(clients, group_id, timeout_s).delete_offsets(partitions)
 
 
+def remove_members(
+    clients: ClientConfigs, group_id: str, members: Sequence[str], reason: str, timeout_s: float = _GROUP_CALL_S
+) -> None:
+    """Tell a group that members are gone which are dead for certain. Errors: see `GroupClient`."""
+    _group(clients, group_id, timeout_s).remove(members, reason)
+
+
 def _group(clients: ClientConfigs, group_id: str, timeout_s: float) -> GroupClient:
     return GroupClient(clients.kafka_python(f"{clients.worker.group_id}-group-admin"), group_id, timeout_s)

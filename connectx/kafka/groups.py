@@ -14,7 +14,12 @@ from typing import Any, Final, TypeVar
 
 import kafka.errors as kafka_errors
 from kafka.protocol.admin import DeleteGroupsRequest, DescribeGroupsRequest
-from kafka.protocol.consumer.group import OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest
+from kafka.protocol.consumer.group import (
+    LeaveGroupRequest,
+    OffsetCommitRequest,
+    OffsetDeleteRequest,
+    OffsetFetchRequest,
+)
 from kafka.protocol.metadata import CoordinatorType
 
 from connectx.errors import KafkaPermissionError, KafkaRequestError, KafkaUnreachableError
@@ -24,18 +29,23 @@ from connectx.model.ids import TopicPartition
 _AGAIN_S: Final = 0.1
 _NEW_TOPIC_S: Final = 2.0  # until a topic that was just created is known to the coordinator
 _ID_NOT_FOUND: Final = 69
+_UNKNOWN_MEMBER: Final = 25
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """A group as its coordinator sees it. `members` are member ids; a group that nobody knows is Dead."""
+    """A group as its coordinator sees it. `members` are member ids; a group that nobody knows is Dead.
+
+    `client_ids` are those of the members, in the same order.
+    """
 
     group_id: str
     state: str
     protocol_type: str
     members: tuple[str, ...]
+    client_ids: tuple[str, ...] = ()
 
 
 class GroupClient:
@@ -61,10 +71,28 @@ class GroupClient:
         def read(reply: Any) -> GroupDescription:
             group = reply.groups[0]
             _raise_for(group.error_code)
-            members = tuple(sorted(member.member_id for member in group.members))
-            return GroupDescription(self._group_id, group.group_state, group.protocol_type, members)
+            found = sorted((member.member_id, member.client_id) for member in group.members)
+            members, client_ids = tuple(member for member, _ in found), tuple(client for _, client in found)
+            return GroupDescription(self._group_id, group.group_state, group.protocol_type, members, client_ids)
 
         return self._ask(request, read, f"describe group {self._group_id}")
+
+    def remove(self, members: Sequence[str], reason: str) -> None:
+        """Say for members that are dead for certain that they leave (LeaveGroup); one that is gone already is fine.
+
+        The coordinator begins a rebalance at once. A member that lives would find itself fenced, and rejoin.
+        """
+        request = LeaveGroupRequest(
+            group_id=self._group_id,
+            members=[LeaveGroupRequest.MemberIdentity(member, None, reason) for member in members],
+            min_version=3,  # several members in one request, sent by somebody else
+        )
+
+        def read(reply: Any) -> None:
+            for error_code in [reply.error_code, *(member.error_code for member in reply.members)]:
+                _raise_for(0 if error_code == _UNKNOWN_MEMBER else error_code)
+
+        self._ask(request, read, f"remove members from group {self._group_id}")
 
     def offsets(self) -> dict[TopicPartition, int]:
         """Committed offsets, sorted by topic and partition."""

@@ -23,6 +23,7 @@ class EventKind(StrEnum):
     REBALANCE_COMPLETED = "rebalance_completed"  # leader, leader_url, protocol, connectors, tasks, delay_ms
     ASSIGNMENT_COMPUTED = "assignment_computed"  # members: {url: work}, lost, delay_ms
     REBALANCE_DELAYED = "rebalance_delayed"  # delay_ms, lost
+    MEMBER_REMOVED = "member_removed"  # group, members: said goodbye for a worker whose process has ended
     MEMBER_LOST = "member_lost"  # error: this member was dropped by the coordinator or lost it
     LEADERSHIP_CLAIMED = "leadership_claimed"  # transactional_id
     LEADERSHIP_FENCED = "leadership_fenced"  # error

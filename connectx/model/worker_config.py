@@ -240,6 +240,10 @@ EMBEDDED_REASONS: Final[Mapping[str, str]] = {name: reason for name, _, reason i
 """Why, by key."""
 
 
+NO_DELAY: Final[Mapping[str, str]] = {"scheduled.rebalance.max.delay.ms": "0"}
+"""What fast failover sets where the user does not: a worker that is dead for certain does not come back."""
+
+
 def embedded_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """`config` over EMBEDDED_PROFILE, with the internal topics named after the group (`<group.id>-configs`, ...)."""
     return _with_topics({**EMBEDDED_PROFILE, **config})

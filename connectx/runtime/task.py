@@ -19,7 +19,7 @@ from connectx.model.worker_config import WorkerConfig
 
 if TYPE_CHECKING:
     from connectx.kafka.clients import ClientConfigs
-    from connectx.spark.sessions import SparkProvider
+    from connectx.spark.slices import SparkSessions
 
 TaskEffect = InitTaskProducer | BeginTask | SetTaskTargetState | StopTask | CancelTask
 
@@ -62,7 +62,7 @@ class TaskServices:
     worker: str
     config: WorkerConfig
     clients: ClientConfigs
-    spark: SparkProvider
+    spark: SparkSessions
     offsets: OffsetReader
     post: Callable[[Stimulus], None]
     record: Callable[[Transition], object]

@@ -70,7 +70,7 @@ from connectx.runtime.task import TaskServices, WorkerGone
 from connectx.runtime.work import Work
 
 if TYPE_CHECKING:
-    from connectx.spark.sessions import SparkProvider
+    from connectx.spark.slices import SparkSessions
 
 _JOIN_S = 2.0
 
@@ -85,13 +85,15 @@ class Surroundings:
         plugins: connector and converter classes.
         spark: starts or borrows Spark.
         record: puts a transition of a worker into the history.
+        viewed: told what a worker's core says of its place in the group, after every step; never blocks.
     """
 
     config: WorkerConfig
     bootstrap_servers: str
     plugins: Plugins
-    spark: SparkProvider
+    spark: SparkSessions
     record: Callable[[Transition, str | None], object]
+    viewed: Callable[[Mapping[str, Any]], object] = lambda view: None
 
 
 class Worker:
@@ -309,6 +311,7 @@ class Worker:
                 return
             self._effects[type(effect)](effect)
         self._view = worker_view(self._core.context)
+        self._given.viewed(self._view)
 
     def _effect_table(self) -> dict[type, Callable[[Any], None]]:
         group, topics, work, calls = self._group.execute, self._topics.execute, self._work, self._calls

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import os
+import secrets
 import sys
 import threading
 from collections.abc import Callable, Mapping
@@ -17,12 +18,14 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
-from connectx.errors import SparkStartError
+from connectx.errors import SparkNotSharedError, SparkStartError
 from connectx.jvm import archive, jars
 from connectx.jvm.java import JavaHome
 from connectx.jvm.progress import Progress, silent
 from connectx.spark.launcher import SparkDriver, archive_path, class_path
+from connectx.spark.remote import with_params
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,6 +41,7 @@ class _LocalDriver:
         self._lock = threading.Lock()
         self._driver: SparkDriver | None = None
         self._users = 0
+        self._connect_url: str | None = None
 
     def acquire(self, make: Callable[[], SparkDriver]) -> tuple[SparkSession, bool]:
         """The process's session, started with `make` when there is none; and whether it must be released."""
@@ -61,11 +65,21 @@ class _LocalDriver:
             self._users += 1
             return session, True
 
+    def serve(self) -> str:
+        """Address of the driver's Spark Connect server, which the first call starts."""
+        with self._lock:
+            if self._connect_url is None:
+                from pyspark.sql import SparkSession
+
+                self._connect_url = _serve(SparkSession.builder.getOrCreate())
+            return self._connect_url
+
     def release(self) -> None:
         """The last user that releases it stops the driver."""
         with self._lock:
             self._users -= 1
             if self._users == 0 and self._driver is not None:
+                self._connect_url = None
                 _disconnect()
                 self._driver.stop()
                 self._driver = None
@@ -78,10 +92,12 @@ class SparkProvider:
     """The Spark session of a cluster.
 
     It is borrowed when `spark` is given or a session is active in this process already, and then left as it is.
-    Otherwise it is the local driver of this process, which ends with the last provider that uses it.
+    Otherwise it is the local driver of this process, which ends with the last provider that uses it. With `serve` that
+    driver also runs a Spark Connect server on loopback, and a borrowed session must be a Spark Connect one.
 
     Args:
         spark: the user's session, classic or Spark Connect.
+        serve: other processes need Spark, too: `connect_url` will be known.
         java: the Java of the local driver; `find_java()` by default.
         settings: Spark settings of the local driver; they count for the provider that starts it.
         master: Spark's master of the local driver.
@@ -92,16 +108,21 @@ class SparkProvider:
         self,
         spark: SparkSession | None = None,
         *,
+        serve: bool = False,
         java: JavaHome | None = None,
         settings: Mapping[str, str] | None = None,
         master: str = "local[*]",
         progress: Progress = silent,
     ) -> None:
+        self.connect_url: Future[str] = Future()
+        self._serves = serve
         self._make = partial(SparkDriver, java=java, settings=settings, master=master, progress=progress)
         self._session: Future[SparkSession] = Future()
         self._thread: threading.Thread | None = None
         self._owned = False
         if spark is not None:
+            if serve:
+                self.connect_url.set_result(url_of(spark))
             self._session.set_result(spark)
 
     @property
@@ -157,8 +178,12 @@ class SparkProvider:
     def _acquire(self) -> None:
         try:
             session, self._owned = _local_driver.acquire(self._make)
+            if self._serves:
+                self.connect_url.set_result(_local_driver.serve() if self._owned else url_of(session))
         except BaseException as error:
             self._session.set_exception(error)
+            if not self.connect_url.done():
+                self.connect_url.set_exception(error)
         else:
             self._session.set_result(session)
 
@@ -191,6 +216,41 @@ def make_archive(java: JavaHome, use: Callable[[SparkSession], None]) -> bool:
 def is_connect(session: SparkSession) -> bool:
     """Whether `session` is a Spark Connect session. Imports nothing."""
     return type(session).__module__.startswith("pyspark.sql.connect")
+
+
+def url_of(session: SparkSession) -> str:
+    """Address of the Spark Connect server of a session, for other processes.
+
+    Raises:
+        SparkNotSharedError: a classic session, or one whose channel was not made from an address.
+    """
+    connect: Any = session
+    builder = connect.client._builder if is_connect(session) else None
+    parsed = getattr(builder, "url", None)
+    if builder is None or parsed is None:
+        raise SparkNotSharedError()
+    params = dict(builder._params)
+    if connect.client._user_id is not None:
+        params["user_id"] = connect.client._user_id
+    params.pop("session_id", None)
+    return with_params(f"sc://{parsed.netloc}", **{name: quote(str(value)) for name, value in params.items()})
+
+
+def _serve(session: SparkSession) -> str:
+    """Start the Spark Connect server inside the driver of a classic session: on loopback, behind a secret.
+
+    Its settings go into the driver that runs, so that the secret stands on no command line.
+    """
+    secret = secrets.token_hex(16)
+    jvm: Any = session.sparkContext._jvm
+    settings = jvm.org.apache.spark.SparkEnv.get().conf()
+    settings.set("spark.connect.grpc.binding.address", "127.0.0.1")
+    settings.set("spark.connect.grpc.binding.port", "0")
+    settings.set("spark.connect.authenticate.token", secret)
+    service = getattr(getattr(jvm, "org.apache.spark.sql.connect.service.SparkConnectService$"), "MODULE$")
+    service.start(session.sparkContext._jsc.sc())
+    # By name: only then the client sends a secret without TLS. It resolves to loopback, the server listens on IPv4.
+    return with_params(f"sc://localhost:{service.localPort()}", token=secret, user_id="connectx")
 
 
 def _new_connect_session(session: SparkSession) -> SparkSession:

@@ -8,16 +8,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from connectx.errors import SparkJobError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from connectx.spark.sessions import SparkProvider
-
 _CAUSE = re.compile(r"(Caused by: )?[\w.$]*(Error|Exception): ")  # a line that begins with an exception's name
+
+
+class SparkSessions(Protocol):
+    """Where tasks get their sessions from: Spark of this process, or a Spark Connect server."""
+
+    def task_session(self) -> SparkSession:
+        """A new session, so that one task can be interrupted without the others; waits for Spark's start."""
+
+    def interrupt(self, session: SparkSession) -> None:
+        """End everything that runs in `session`, from any thread."""
 
 
 class TaskSpark:
@@ -28,7 +36,7 @@ class TaskSpark:
         settings: Spark settings of the task's session; a setting that the session does not allow is left alone.
     """
 
-    def __init__(self, provider: SparkProvider, settings: Mapping[str, str]) -> None:
+    def __init__(self, provider: SparkSessions, settings: Mapping[str, str]) -> None:
         self._provider = provider
         self._settings = dict(settings)
         self._session: SparkSession | None = None

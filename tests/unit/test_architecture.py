@@ -36,7 +36,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "runtime": {"core", "protocol", "data", "jvm", "connectors", "rest", "kafka", "spark", "history"},
 }
 # May import everything.
-API = {"__init__", "cli", "cluster", "cluster_forms", "connector", "demo", "setup", "supervisor", "workers"}
+API = {
+    *("__init__", "aftermath", "cli", "cluster", "cluster_forms", "connector", "demo", "setup", "supervisor"),
+    "workers",
+}
 
 PURE = ("core", "protocol", "model", "views")
 PURE_MODULES = {

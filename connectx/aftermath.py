@@ -1,0 +1,97 @@
+"""What is done for a worker whose process has ended: its Spark jobs are ended, and with fast failover its groups told.
+
+A process that has ended can do nothing more, so nobody has to wait until a session timeout proves it. Moving its work
+at once is as safe as moving it late: whoever takes a task over fences the older producer first (KIP-618), and an
+exactly-once sink locks its offsets in the target. Kafka Connect has nothing like it, because no worker knows for
+certain that another one is dead.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from connectx.errors import ConnectxError
+from connectx.kafka.admin import describe_group, remove_members
+from connectx.kafka.clients import ClientConfigs
+from connectx.model.events import EventKind, Transition
+from connectx.model.ids import TaskId
+from connectx.model.states import ConnectorType
+from connectx.runtime.live import WorkerState
+from connectx.spark.remote import release_sessions
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from connectx.connectors.plugins import Plugins
+    from connectx.model.worker_config import WorkerConfig
+    from connectx.rest.client import RestClient
+    from connectx.runtime.process_worker import ProcessWorker
+
+_CALL_S = 5.0
+_log = logging.getLogger(__name__)
+
+
+class Aftermath:
+    """Settles what workers leave behind.
+
+    Args:
+        config: settings of the workers.
+        client: asks the workers that are left.
+        plugins: tells sinks from sources.
+        spark_url: address of the Spark Connect server, once it is up.
+        record: puts a transition of a worker into the history.
+        fast_failover: say goodbye to the groups for a worker that could not.
+    """
+
+    def __init__(
+        self,
+        config: WorkerConfig,
+        client: RestClient,
+        plugins: Plugins,
+        spark_url: Future[str],
+        record: Callable[[Transition, str | None], object],
+        fast_failover: bool,
+    ) -> None:
+        self._config = config
+        self._client = client
+        self._plugins = plugins
+        self._spark_url = spark_url
+        self._record = record
+        self._fast_failover = fast_failover
+        self._kafka = ClientConfigs(config, "cluster", config.bootstrap_servers)
+
+    def settle(self, worker: ProcessWorker) -> None:
+        """The process of `worker` has ended. Blocks on Kafka and Spark for some seconds at most; never raises."""
+        if self._fast_failover and worker.state is not WorkerState.STOPPED:
+            try:
+                self._say_goodbye(worker)
+            except ConnectxError as error:  # then its sessions run out, as they do without fast failover
+                _log.warning("could not say goodbye for %s: %s", worker.name, error)
+        if worker.spark_sessions and self._spark_url.done() and self._spark_url.exception() is None:
+            release_sessions(self._spark_url.result(), worker.spark_sessions)
+
+    def _say_goodbye(self, worker: ProcessWorker) -> None:
+        view = worker.view()
+        if view.get("member_id"):
+            self._remove(worker.name, self._config.group_id, [view["member_id"]])
+        tasks = [TaskId(task["connector"], task["task"]) for task in view.get("tasks", [])]
+        for connector in sorted({task.connector for task in tasks}):
+            settings = self._client.impatient().config(connector)
+            if self._plugins.connector_type(settings) is ConnectorType.SINK:
+                self._leave_sink_group(worker.name, connector, settings)
+
+    def _leave_sink_group(self, worker: str, connector: str, settings: Mapping[str, str | None]) -> None:
+        group_id = str(self._kafka.sink_consumer(TaskId(connector, 0), settings)["group.id"])
+        group = describe_group(self._kafka, group_id, _CALL_S)
+        pairs = zip(group.members, group.client_ids, strict=True)
+        dead = [member for member, client_id in pairs if client_id.startswith(f"{worker}/")]
+        if dead:
+            self._remove(worker, group_id, dead)
+
+    def _remove(self, worker: str, group_id: str, members: list[str]) -> None:
+        remove_members(self._kafka, group_id, members, "its process has ended", _CALL_S)
+        cause = "its process has ended for certain"
+        data = {"group": group_id, "members": members}
+        self._record(Transition(EventKind.MEMBER_REMOVED, cause=cause, data=data), worker)

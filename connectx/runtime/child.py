@@ -1,0 +1,175 @@
+"""One worker in a process of its own: `python -m connectx.runtime.child FD`, started by `process_worker`.
+
+Decides nothing: it makes the same `Worker` that threads use, carries out its owner's orders and tells him what happens.
+The whole configuration comes over the inherited socket, so that no secret stands on a command line. When the socket
+closes, the owner is gone, and the process ends at once; if it is frozen then, the watcher that started it ends it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from queue import Empty, SimpleQueue
+from typing import Any, Final
+
+from connectx.connectors.plugins import Plugins
+from connectx.errors import ConnectxError
+from connectx.model.events import EventKind, Transition
+from connectx.model.ids import TaskId
+from connectx.model.worker_config import WorkerConfig
+from connectx.runtime.process_lines import Line, Lines, News, Order, encode, facts_content, transition_content
+from connectx.runtime.worker import Surroundings, Worker
+from connectx.spark.remote import RemoteSpark
+
+_FACTS_S: Final = 0.25
+_FLUSH_S: Final = 5.0
+_log = logging.getLogger(__name__)
+
+
+class _Teller:
+    """Sends lines to the owner on a thread of its own, so that telling never makes the core or a task wait."""
+
+    def __init__(self, link: socket.socket, facts: Callable[[], Mapping[TaskId, Mapping[str, object]]]) -> None:
+        self._link = link
+        self._facts = facts
+        self._told_facts: list[list[Any]] = []
+        self._lines: SimpleQueue[bytes | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="connectx-teller", daemon=True)
+
+    def start(self) -> None:
+        """Begin to send."""
+        self._thread.start()
+
+    def tell(self, kind: News, **content: Any) -> None:
+        """Queue a line; never blocks."""
+        self._lines.put(encode(kind, **content))
+
+    def end(self) -> None:
+        """Send what is queued, then no more."""
+        self._lines.put(None)
+        if threading.current_thread() is not self._thread:
+            self._thread.join(_FLUSH_S)
+
+    def _run(self) -> None:
+        due_s = time.monotonic() + _FACTS_S
+        while True:
+            try:
+                line = self._lines.get(timeout=max(0.0, due_s - time.monotonic()))
+            except Empty:
+                due_s = time.monotonic() + _FACTS_S
+                line = self._news_of_tasks()
+            if line is None:
+                return
+            try:
+                self._link.sendall(line)
+            except OSError:
+                os._exit(1)  # the owner is gone
+
+    def _news_of_tasks(self) -> bytes:
+        facts = facts_content(self._facts())
+        if facts == self._told_facts:
+            return b""
+        self._told_facts = facts
+        return encode(News.FACTS, facts=facts)
+
+
+class Child:
+    """The process of one worker, from its owner's first order to its end.
+
+    Args:
+        link: the socket to the owner.
+    """
+
+    def __init__(self, link: socket.socket) -> None:
+        self._link = link
+        self._teller = _Teller(link, lambda: self._worker.facts() if self._worker is not None else {})
+        self._spark = RemoteSpark(lambda session_id: self._teller.tell(News.SPARK_SESSION, session_id=session_id))
+        self._worker: Worker | None = None
+        self._started = False
+        self._view: Mapping[str, Any] = {}
+
+    def run(self) -> None:
+        """Carry out orders until the owner is gone; never returns before."""
+        self._teller.start()
+        lines = Lines()
+        while data := self._link.recv(1 << 16):
+            for line in lines.feed(data):
+                self._carry_out(line)
+
+    def _carry_out(self, order: Line) -> None:
+        kind = Order(order["kind"])
+        if kind is Order.START:
+            threading.Thread(target=self._start, args=(order,), name="connectx-start", daemon=True).start()
+            return
+        if kind is Order.SPARK:
+            if "url" in order:
+                self._spark.connect(order["url"])
+            else:
+                self._spark.fail(order["error"])
+            return
+        worker = self._worker
+        assert worker is not None, "an owner orders nothing before the start is done"
+        if kind is Order.STALL:
+            self._done(order, worker.freeze(tasks=False))
+        elif kind is Order.THAW:
+            self._done(order, worker.thaw())
+        elif kind is Order.REQUEST_STOP:
+            worker.request_stop()
+        elif kind is Order.STOP:
+            in_time = worker.stop(order["timeout_s"])
+            self._teller.tell(News.STOPPED, in_time=in_time)
+            self._end(0)
+
+    def _start(self, order: Line) -> None:
+        try:
+            surroundings = Surroundings(
+                WorkerConfig.parse(order["config"]), order["bootstrap_servers"], Plugins(), self._spark,
+                self._record, self._on_view,
+            )  # fmt: skip
+            self._worker = Worker(order["name"], surroundings)
+            self._worker.start()
+        except Exception as error:  # whatever it is, the owner waits for it
+            _log.exception("the worker could not start")
+            shown = error.message if isinstance(error, ConnectxError) else f"{type(error).__name__}: {error}"
+            self._teller.tell(News.DONE, id=order["id"], error=shown)
+            self._end(1)
+        self._started = True
+        self._done(order, self._worker.url if self._worker is not None else "")
+
+    def _done(self, order: Line, result: object) -> None:
+        self._teller.tell(News.DONE, id=order["id"], result=result)
+
+    def _record(self, transition: Transition, worker: str | None) -> None:
+        self._teller.tell(News.EVENT, transition=transition_content(transition))
+        if transition.kind is EventKind.WORKER_FAILED and self._started:
+            self._end(1)
+
+    def _on_view(self, view: Mapping[str, Any]) -> None:
+        if view != self._view:
+            self._view = view
+            self._teller.tell(News.VIEW, view=view)
+
+    def _end(self, code: int) -> None:
+        """End the process; what it has told before is sent. Nothing is left to close politely."""
+        self._teller.end()
+        logging.shutdown()
+        os._exit(code)
+
+
+def main() -> None:
+    """Run the worker that the owner at the other end of the inherited socket orders."""
+    logging.basicConfig(
+        level=logging.WARNING, format="%(asctime)s [%(threadName)s] %(levelname)s %(name)s: %(message)s"
+    )
+    with socket.socket(fileno=int(sys.argv[1])) as link:
+        Child(link).run()
+    os._exit(1)  # the owner is gone; so are his Kafka and Spark
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""What a worker's process and its owner say to each other: one JSON object a line, over a socket pair.
+
+To the process go orders, to the owner what came of them, the history, the worker's view and its live numbers. Pure but
+for the bytes: no clock, no thread. The last line of a process that was killed may be torn; it is never completed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+from connectx.history.plain import plain
+from connectx.model.events import EventKind, Transition
+from connectx.model.ids import TaskId
+
+Line = Mapping[str, Any]
+
+
+class Order(StrEnum):
+    """What an owner orders; each has an `id` that its answer brings back."""
+
+    START = "start"  # name, config, bootstrap_servers
+    SPARK = "spark"  # url, or error; no answer
+    STALL = "stall"
+    THAW = "thaw"
+    REQUEST_STOP = "request_stop"
+    STOP = "stop"  # timeout_s
+
+
+class News(StrEnum):
+    """What a process tells."""
+
+    DONE = "done"  # id, and result or error
+    EVENT = "event"  # transition
+    VIEW = "view"  # view
+    FACTS = "facts"  # facts: [[connector, task, numbers]]
+    SPARK_SESSION = "spark_session"  # session_id
+    STOPPED = "stopped"  # in_time
+
+
+def encode(kind: Order | News, **content: Any) -> bytes:
+    """One line."""
+    return json.dumps({"kind": kind, **content}, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+
+class Lines:
+    """Puts lines together from what a socket gives; a last line without its end stays inside."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, data: bytes) -> list[dict[str, Any]]:
+        """The lines that are complete with `data`."""
+        *whole, self._rest = (self._rest + data).split(b"\n")
+        return [json.loads(line) for line in whole if line]
+
+
+def transition_content(transition: Transition) -> dict[str, Any]:
+    """A transition as JSON values."""
+    return {
+        "kind": transition.kind,
+        "connector": transition.connector,
+        "task": transition.task,
+        "generation": transition.generation,
+        "producer_epoch": transition.producer_epoch,
+        "cause": transition.cause,
+        "data": plain(transition.data),
+    }
+
+
+def transition_of(content: Mapping[str, Any]) -> Transition:
+    """Inverse of `transition_content`, up to what `plain` makes of data."""
+    return Transition(**{**content, "kind": EventKind(content["kind"])})
+
+
+def facts_content(facts: Mapping[TaskId, Mapping[str, object]]) -> list[list[Any]]:
+    """Live numbers of tasks as JSON values."""
+    return [[task.connector, task.task, plain(numbers)] for task, numbers in sorted(facts.items())]
+
+
+def facts_of(content: list[list[Any]]) -> dict[TaskId, Mapping[str, object]]:
+    """Inverse of `facts_content`."""
+    return {TaskId(connector, task): numbers for connector, task, numbers in content}

@@ -1,0 +1,342 @@
+"""A worker in a process of its own, as its owner holds it: the same face as `connectx.runtime.worker.Worker`.
+
+Faults are the system's own: kill is SIGKILL, pause is SIGSTOP, resume is SIGCONT; only stall and stop are orders to the
+process. What the process did before a fault stands in the history before the fault. Decides nothing about the group.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import itertools
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+from connectx.errors import ConnectxError, WorkerFailedError, WorkerStoppedError
+from connectx.jvm.cache import OwnedDir
+from connectx.jvm.process import ChildProcess, log_tail
+from connectx.model.events import EventKind, Transition
+from connectx.model.ids import TaskId
+from connectx.model.states import State
+from connectx.model.worker_config import WorkerConfig
+from connectx.runtime.live import ALIVE, JOINED, Isolation, Told, WorkerState, untold
+from connectx.runtime.process_lines import Line, Lines, News, Order, encode, facts_of, transition_of
+
+_ANSWER_S: Final = 10.0
+_FIRST_FD: Final = 10  # the shell that watches over the process uses lower numbers itself
+_LOG_SHOWN_BYTES: Final = 2000
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessSurroundings:
+    """What a worker in a process is given.
+
+    Attributes:
+        config: settings, the same for all workers of a cluster.
+        bootstrap_servers: where this worker's clients connect, through the gate if there is one.
+        spark_url: address of the Spark Connect server, once it is up.
+        record: puts a transition of a worker into the history.
+        ended: told when a process has ended, whatever ended it; on a thread that may wait.
+    """
+
+    config: WorkerConfig
+    bootstrap_servers: str
+    spark_url: Future[str]
+    record: Callable[[Transition, str | None], object]
+    ended: Callable[[ProcessWorker], None]
+
+
+class ProcessWorker:
+    """A worker of the group, in a process of its own.
+
+    Args:
+        name: unique in the cluster for all time; client ids start with it and a slash.
+        surroundings: what it is given.
+    """
+
+    isolation: Final[Isolation] = "process"
+
+    def __init__(self, name: str, surroundings: ProcessSurroundings) -> None:
+        self.name = name
+        self.state = WorkerState.STARTING
+        self.error: str | None = None
+        self.url = ""
+        self.spark_sessions: list[str] = []
+        self._given = surroundings
+        self._moving = threading.Lock()
+        self._pumping = threading.Lock()  # the listener and a fault both take in what has come, one at a time
+        self._over = threading.Event()
+        self._dir: OwnedDir | None = None
+        self._child: ChildProcess | None = None
+        self._link: socket.socket | None = None
+        self._lines = Lines()
+        self._answers: dict[int, Future[Any]] = {}
+        self._ids = itertools.count(1)
+        self._view: Mapping[str, Any] = {}
+        self._instances: dict[TaskId, int] = {}  # tasks that run there
+        self._facts: dict[TaskId, Mapping[str, object]] = {}
+        self._in_time = True
+        self._killed_told: Told = untold
+
+    @property
+    def pid(self) -> int | None:
+        """Its process id, None before start."""
+        return self._child.pid if self._child is not None else None
+
+    @property
+    def alive(self) -> bool:
+        """True while the worker can be asked."""
+        return self.state in ALIVE
+
+    def view(self) -> Mapping[str, Any]:
+        """Its place in the group as its core last said, also when it has ended; never blocks."""
+        return self._view
+
+    def facts(self) -> dict[TaskId, Mapping[str, object]]:
+        """Live numbers of the tasks that run there, at most half a second old."""
+        return {task: self._facts.get(task, {}) for task in sorted(self._instances)}
+
+    # ----------------------------------------------------------------------------------------------- life cycle
+
+    def start(self) -> None:
+        """Start the process and wait until the worker may join the group.
+
+        Raises:
+            WorkerFailedError: it could not start: a port is taken, Kafka cannot be reached, ...
+            WorkerStoppedError: it was ended meanwhile.
+        """
+        with self._moving:
+            if self.state is not WorkerState.STARTING:
+                raise WorkerStoppedError(self.name, f"it was {self.state} before it had started")
+            self._spawn()
+        threading.Thread(target=self._listen, name=f"{self.name}-listener", daemon=True).start()
+        given = self._given
+        config, servers = dict(given.config.originals), given.bootstrap_servers
+        started = self._order(Order.START, name=self.name, config=config, bootstrap_servers=servers)
+        self.url = str(started.result())
+        if not self._move(WorkerState.RUNNING, WorkerState.STARTING):
+            raise WorkerStoppedError(self.name, f"it was {self.state} before it had started")
+        given.spark_url.add_done_callback(self._tell_spark)
+
+    def request_stop(self) -> None:
+        """Begin to stop, without waiting. `stop` waits for the end."""
+        if self.state is WorkerState.STARTING:
+            if self._move(WorkerState.STOPPED, WorkerState.STARTING):
+                self._end_process()
+        elif self._move(WorkerState.STOPPING, *JOINED):
+            self._send(encode(Order.REQUEST_STOP))
+
+    def stop(self, timeout_s: float = 30.0) -> bool:
+        """Stop all work, leave the group, end the process. Returns False when work had to be left behind."""
+        self.request_stop()
+        if not self.alive:
+            self._over.wait(_ANSWER_S)
+            return True
+        self._send(encode(Order.STOP, timeout_s=timeout_s))
+        if not self._over.wait(timeout_s + _ANSWER_S):
+            self._move(WorkerState.STOPPED, WorkerState.STOPPING)
+            self._end_process()
+            return False
+        return self.state is WorkerState.STOPPED and self._in_time
+
+    def kill(self, told: Told = untold) -> None:
+        """A fault: SIGKILL. Returns when the process is gone, and all that it has told is in the history."""
+        with self._moving:
+            if self.state not in ALIVE:
+                return
+            self.state = WorkerState.KILLED
+            self._killed_told = told
+        self._end_process()
+
+    def freeze(self, *, tasks: bool, told: Told = untold) -> bool:
+        """A fault: SIGSTOP, or without the tasks an order to the core alone. False when there is nothing to freeze."""
+        if not tasks:
+            if self.state is not WorkerState.RUNNING:
+                return False
+            told()
+            return bool(self._ask(Order.STALL)) and self._move(WorkerState.STALLED, WorkerState.RUNNING)
+        with self._moving:
+            if self._child is None or self.state not in (WorkerState.RUNNING, WorkerState.STALLED):
+                return False
+            self._child.signal(signal.SIGSTOP)
+            self._pump()
+            self.state = WorkerState.PAUSED
+        told()
+        return True
+
+    def thaw(self) -> bool:
+        """End `freeze`: SIGCONT, and an order to the core. False when it was not frozen."""
+        if self._child is None or self.state not in (WorkerState.PAUSED, WorkerState.STALLED):
+            return False
+        was_stalled = self.state is WorkerState.STALLED
+        self._child.signal(signal.SIGCONT)
+        if was_stalled:
+            self._ask(Order.THAW)
+        else:
+            self._send(encode(Order.THAW, id=0))  # in case it was stalled before; it has much to catch up with
+        return self._move(WorkerState.RUNNING, WorkerState.PAUSED, WorkerState.STALLED)
+
+    def _move(self, to: WorkerState, *sources: WorkerState) -> bool:
+        with self._moving:
+            if self.state not in sources:
+                return False
+            self.state = to
+            return True
+
+    # ------------------------------------------------------------------------------------------------ the process
+
+    def _spawn(self) -> None:
+        self._dir = OwnedDir("worker")
+        self._link, theirs = socket.socketpair()
+        fd = fcntl.fcntl(theirs, fcntl.F_DUPFD, _FIRST_FD)
+        env = {name: value for name, value in os.environ.items() if name != "SPARK_REMOTE"}
+        env["PYTHONPATH"] = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
+        command = [sys.executable, "-P", "-m", "connectx.runtime.child", str(fd)]
+        try:
+            self._child = ChildProcess(command, log=self._dir.path / "worker.log", env=env, pass_fds=[fd])
+        finally:
+            os.close(fd)
+            theirs.close()
+
+    def _end_process(self) -> None:
+        """SIGKILL, and wait until its end is in the history."""
+        if self._child is None:
+            self._killed_told()
+            self._over.set()
+            return
+        self._child.kill()
+        self._over.wait(_ANSWER_S)
+
+    def _send(self, line: bytes) -> None:
+        if self._link is not None:
+            with suppress(OSError):  # it has ended; the listener finds out
+                self._link.sendall(line)
+
+    def _order(self, order: Order, **content: Any) -> Future[Any]:
+        answer: Future[Any] = Future()
+        number = next(self._ids)
+        self._answers[number] = answer
+        self._send(encode(order, id=number, **content))
+        if self._over.is_set():
+            self._fail_answers()
+        return answer
+
+    def _ask(self, order: Order) -> Any:
+        try:
+            return self._order(order).result(_ANSWER_S)
+        except FutureTimeoutError:
+            return None
+
+    def _tell_spark(self, url: Future[str]) -> None:
+        error = url.exception()
+        if error is None:
+            self._send(encode(Order.SPARK, url=url.result()))
+        else:
+            self._send(encode(Order.SPARK, error=error.message if isinstance(error, ConnectxError) else str(error)))
+
+    # ------------------------------------------------------------------------------------------------- what it says
+
+    def _listen(self) -> None:
+        """The listener's thread: takes in what comes, until the process has ended."""
+        assert self._link is not None
+        with suppress(OSError):
+            while self._link.recv(1, socket.MSG_PEEK):
+                self._pump()
+        self._on_end()
+
+    def _pump(self) -> None:
+        """Take in all that has come up to now."""
+        assert self._link is not None
+        with self._pumping:
+            while True:
+                try:
+                    data = self._link.recv(1 << 16, socket.MSG_DONTWAIT)
+                except OSError:
+                    return
+                if not data:
+                    return
+                for line in self._lines.feed(data):
+                    self._take(line)
+
+    def _take(self, news: Line) -> None:
+        kind = News(news["kind"])
+        if kind is News.EVENT:
+            self._on_event(transition_of(news["transition"]))
+        elif kind is News.VIEW:
+            self._view = news["view"]
+        elif kind is News.FACTS:
+            self._facts = facts_of(news["facts"])
+        elif kind is News.SPARK_SESSION:
+            self.spark_sessions.append(news["session_id"])
+        elif kind is News.STOPPED:
+            self._in_time = news["in_time"]
+            self._move(WorkerState.STOPPED, WorkerState.STOPPING)
+        elif (answer := self._answers.pop(news["id"], None)) is not None:
+            if "error" in news:
+                answer.set_exception(WorkerFailedError(self.name, news["error"]))
+            else:
+                answer.set_result(news["result"])
+
+    def _on_event(self, transition: Transition) -> None:
+        task = None if transition.task is None else TaskId(transition.connector or "", transition.task)
+        instance = transition.data.get("instance")
+        if transition.kind is EventKind.WORKER_FAILED:
+            self._fail(str(transition.data.get("error", transition.cause)))
+        elif task is not None and transition.kind is EventKind.TASK_ENDED and self._instances.get(task) == instance:
+            del self._instances[task]
+        elif task is not None and isinstance(instance, int) and _begins(transition):
+            self._instances[task] = max(instance, self._instances.get(task, instance))
+        self._given.record(transition, self.name)
+
+    def _fail(self, cause: str) -> bool:
+        self.error = self.error or cause
+        return self._move(WorkerState.FAILED, *ALIVE)
+
+    def _on_end(self) -> None:
+        """The process is gone, and nothing more comes from it."""
+        assert self._child is not None
+        assert self._link is not None
+        assert self._dir is not None
+        code = self._child.wait(_ANSWER_S)
+        self._killed_told()
+        if self.alive:
+            cause = f"its process ended with exit code {code}"
+            _log.warning("%s: %s\n%s", self.name, cause, log_tail(self._child.log, _LOG_SHOWN_BYTES))
+            if self._fail(cause):
+                failed = Transition(EventKind.WORKER_FAILED, cause=cause, data={"error": cause})
+                self._given.record(failed, self.name)
+        for task in sorted(self._instances):
+            data = {"instance": self._instances[task], "reason": "its worker's process has ended"}
+            self._given.record(Transition(EventKind.TASK_ENDED, task.connector, task.task, data=data), self.name)
+        self._instances = {}
+        self._over.set()
+        self._fail_answers()
+        try:
+            self._given.ended(self)
+        finally:
+            self._link.close()
+            self._dir.remove()
+
+    def _fail_answers(self) -> None:
+        for number in list(self._answers):
+            answer = self._answers.pop(number, None)
+            if answer is not None:
+                reason = self.error or f"it is {self.state}"
+                answer.set_exception(WorkerStoppedError(self.name, reason))
+
+
+def _begins(transition: Transition) -> bool:
+    """True for what only a task says that has a thread."""
+    if transition.kind is EventKind.TASK_STEP:
+        return transition.data.get("step") not in ("stop", "cancel")
+    return transition.kind is EventKind.TASK_STATE and transition.data.get("state") in (State.RUNNING, State.PAUSED)

@@ -1,0 +1,95 @@
+"""Spark Connect: sessions of a worker in a process of its own, and the end of those that a killed worker left behind.
+
+A session's id is told before the session is made: a client that is killed leaves its jobs running, and only who knows
+the id can end them. Decides nothing about tasks, and never starts or stops a server.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, cast
+
+from connectx.errors import SparkStartError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_WAIT_S = 120.0
+_CALL_S = 5.0
+
+
+class RemoteSpark:
+    """Sessions on a Spark Connect server whose address comes later.
+
+    Args:
+        told: gets the id of every session before it is made.
+    """
+
+    def __init__(self, told: Callable[[str], object]) -> None:
+        self._told = told
+        self._url: Future[str] = Future()
+
+    def connect(self, url: str) -> None:
+        """Spark is up: `sc://host:port/;name=value`."""
+        self._url.set_result(url)
+
+    def fail(self, reason: str) -> None:
+        """Spark cannot be had."""
+        self._url.set_exception(SparkStartError(reason))
+
+    def task_session(self) -> SparkSession:
+        """A new session; waits for the server's start.
+
+        Raises:
+            SparkStartError: there is no server, or not in time.
+        """
+        from pyspark.sql import SparkSession
+
+        try:
+            url = self._url.result(_WAIT_S)
+        except FutureTimeoutError:
+            raise SparkStartError(f"was not ready within {_WAIT_S:.0f} s") from None
+        session_id = str(uuid.uuid4())
+        self._told(session_id)
+        made: SparkSession = SparkSession.builder.remote(with_params(url, session_id=session_id)).create()
+        return made
+
+    def interrupt(self, session: SparkSession) -> None:
+        """End everything that runs in `session`."""
+        session.interruptAll()
+
+
+def with_params(url: str, **params: str) -> str:
+    """A Spark Connect address with further parameters; those that it has stay."""
+    base, _, given = url.partition("/;")
+    own = [part for part in given.split(";") if part]
+    named = {part.partition("=")[0] for part in own}
+    added = [f"{name}={value}" for name, value in params.items() if name not in named]
+    return f"{base.rstrip('/')}/;{';'.join([*own, *added])}"
+
+
+def release_sessions(url: str, session_ids: Iterable[str]) -> None:
+    """End sessions whose client is gone, and what runs in them. A server that is gone, too, is no error."""
+    import grpc
+    import pyspark.sql.connect.proto as pb2
+    import pyspark.sql.connect.proto.base_pb2_grpc as services
+    from pyspark.sql.connect.client.core import DefaultChannelBuilder
+
+    builder = DefaultChannelBuilder(url)
+    channel = builder.toChannel()
+    stub = cast(Any, services).SparkConnectServiceStub(channel)
+    user, metadata = pb2.UserContext(user_id=builder.userId or ""), builder.metadata()
+    everything = pb2.InterruptRequest.InterruptType.INTERRUPT_TYPE_ALL
+    try:
+        with suppress(grpc.RpcError):
+            for session_id in session_ids:
+                end = pb2.InterruptRequest(session_id=session_id, user_context=user, interrupt_type=everything)
+                stub.Interrupt(end, timeout=_CALL_S, metadata=metadata)
+                forget = pb2.ReleaseSessionRequest(session_id=session_id, user_context=user)
+                stub.ReleaseSession(forget, timeout=_CALL_S, metadata=metadata)
+    finally:
+        channel.close()
