@@ -1,0 +1,125 @@
+"""The verbs on the model broker."""
+
+from __future__ import annotations
+
+from connectx.core.messages import GroupStimulus, SendHeartbeat, SendJoinGroup
+from tests.conformance.groups import Groups, Request
+from tests.conformance.producers import Producers
+from tests.simulation.broker import Broker
+from tests.simulation.broker_coordinator import Answers
+
+START_MS = 1_000_000
+STEP_MS = 100
+LIMIT_MS = 20_000
+TOPIC = "t"
+
+
+class GroupsOnModel(Groups):
+    """Time passes only in `expires`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.broker = Broker()
+        self.group = self.broker.group("g")
+        self.now_ms = START_MS
+        self.broker.set_time(self.now_ms)
+        self.node = self.group.find()
+        self.inboxes: dict[str, list[GroupStimulus]] = {}
+
+    def send(self, who: str, request: Request) -> None:
+        if isinstance(request, SendJoinGroup):
+            self._hand_out(self.group.join(who, request, self.node))
+        elif isinstance(request, SendHeartbeat):
+            self._hand_out(self.group.heartbeat(who, request, self.node))
+        else:
+            self._hand_out(self.group.sync(who, request, self.node))
+
+    def receive(self, who: str) -> GroupStimulus:
+        return self.inboxes[who].pop(0)
+
+    def leaves(self, who: str) -> None:
+        self._hand_out(self.group.leave(self.clients[who].member_id, self.node))
+
+    def expires(self, who: str) -> None:
+        end_ms = self.now_ms + LIMIT_MS
+        member_id = self.clients[who].member_id
+        while member_id in self.group.members or member_id in self.group.promised:
+            self.now_ms += STEP_MS
+            assert self.now_ms <= end_ms, f"{who} does not expire"
+            self.broker.set_time(self.now_ms)
+            self._hand_out(self.group.expire())
+
+    def moves(self, who: str) -> None:
+        self.broker.move_coordinator("g")
+        self.inboxes.clear()
+        self.node = self.group.find()
+
+    def commit(self, member_id: str, generation: int, offset: int) -> str:
+        return self.group.commit_offsets(member_id, generation, {(TOPIC, 0): offset}, self.node).value
+
+    def offset(self) -> int | None:
+        return self.group.committed(TOPIC, 0)
+
+    def _hand_out(self, answers: Answers) -> None:
+        for name, reply in answers:
+            self.inboxes.setdefault(name, []).append(reply)
+
+
+class ProducersOnModel(Producers):
+    """Time passes only in `expires`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.broker = Broker()
+        self.now_ms = START_MS
+        self.broker.set_time(self.now_ms)
+        self.epochs: dict[str, int] = {}
+
+    def init(self, who: str, transactional_id: str, timeout_ms: int) -> str:
+        self.epochs[who] = self.broker.init_transactions(transactional_id, timeout_ms)
+        return f"epoch {self.epochs[who]}"
+
+    def begins(self, who: str) -> str:
+        return self.broker.begin(*self._key(who)).value
+
+    def send(self, who: str, partition: int, values: list[str]) -> str:
+        return self.broker.send(*self._key(who), TOPIC, partition, values).value
+
+    def commits(self, who: str) -> str:
+        return self.broker.commit(*self._key(who)).value
+
+    def aborts(self, who: str) -> str:
+        return self.broker.abort(*self._key(who)).value
+
+    def epoch(self, transactional_id: str) -> int:
+        return self.broker.epochs[transactional_id]
+
+    def fence(self, transactional_id: str) -> None:
+        self.broker.init_transactions(transactional_id)
+
+    def expires(self, who: str) -> None:
+        end_ms = self.now_ms + LIMIT_MS
+        while who not in self.broker.expire_transactions(self.now_ms):
+            self.now_ms += STEP_MS
+            assert self.now_ms <= end_ms, f"{who} does not expire"
+
+    def send_plain(self, partition: int, values: list[str]) -> None:
+        self.broker.send_plain(TOPIC, partition, values)
+
+    def read(self, partition: int, *, committed: bool) -> list[tuple[int, str]]:
+        return self.broker.read(TOPIC, partition, 0, committed)
+
+    def ends_of(self, partition: int) -> tuple[int, int]:
+        return self.broker.last_stable(TOPIC, partition), self.broker.end(TOPIC, partition)
+
+    def rolls(self, who: str, value: str) -> None:
+        self.send_plain(0, [value])
+
+    def await_cleaner(self) -> None:
+        self.broker.compact(TOPIC, lambda value: value.split("=")[0])
+
+    def moves(self, who: str) -> None:
+        """Nothing of a transactional id is lost, nor does anybody wait."""
+
+    def _key(self, who: str) -> tuple[str, int]:
+        return self.ids[who], self.epochs[who]
