@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         SourceConnector,
         SourceTask,
     )
+    from connectx.data.transforms.api import Predicate, Transform
     from connectx.history.log import EventLog
     from connectx.model.configdef import ConfigDef
 
@@ -36,9 +37,11 @@ _HOMES = {
     "SinkBatch": "connectx.connectors.api",
     "SinkConnector": "connectx.connectors.api",
     "SinkTask": "connectx.connectors.api",
+    "Predicate": "connectx.data.transforms.api",
     "Slice": "connectx.connectors.api",
     "SourceConnector": "connectx.connectors.api",
     "SourceTask": "connectx.connectors.api",
+    "Transform": "connectx.data.transforms.api",
 }
 
 __all__ = [
@@ -48,6 +51,7 @@ __all__ = [
     "Connector",
     "ConnectxError",
     "EventLog",
+    "Predicate",
     "RetriableError",
     "SinkBatch",
     "SinkConnector",
@@ -55,6 +59,7 @@ __all__ = [
     "Slice",
     "SourceConnector",
     "SourceTask",
+    "Transform",
     "__version__",
 ]
 __version__ = "0.1.0"

@@ -55,6 +55,12 @@ class ConversionError(ConnectxError):
     code = "conversion"
 
 
+class TransformError(ConnectxError):
+    """A transformation or predicate cannot take a record."""
+
+    code = "transform"
+
+
 # Embedded Kafka and local Spark: Java, jars, processes
 
 

@@ -72,9 +72,10 @@ class SinkBatch:
     """Converted records of one put.
 
     `rows` is an Arrow table with the columns `topic`, `partition`, `offset`, `timestamp` (ms since 1970, int64, may be
-    null), `key` and `value` as the converters made them (a struct, string, binary, ...). `ranges` gives per partition
-    the first offset of the batch and the offset behind its last one; offsets of skipped records and of transaction
-    markers lie within.
+    null), `key` and `value` as converters and transformations made them (a struct, string, binary, ...), and `headers`.
+    All come from one topic, but a transformation may have put other names into `topic`. `ranges` gives per partition
+    the first offset of the batch and the offset behind its last one; offsets of skipped and filtered records and of
+    transaction markers lie within.
     """
 
     rows: pa.Table

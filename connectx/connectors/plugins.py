@@ -21,13 +21,16 @@ from connectx.connectors.api import (
     SourceTask,
 )
 from connectx.connectors.connector_config import COMMON_CONFIG
+from connectx.connectors.transforms import PREDICATES, TRANSFORMS, Kind, chain_of, plugin_class, provided
 from connectx.errors import ConfigError, ConnectxError, PluginNotFoundError
-from connectx.model.configdef import to_text
+from connectx.model.configdef import ConfigDef, to_text
 from connectx.model.states import ConnectorType
 from connectx.model.worker_config import WorkerConfig, with_prefix
 
 if TYPE_CHECKING:
     from connectx.data.converter import Converter
+    from connectx.data.transforms.api import Predicate, Transform
+    from connectx.data.transforms.chain import Chain
 
 _JAVA_FILE: Final = "org.apache.kafka.connect.file."
 _PROVIDED: Final[Mapping[str, str]] = {
@@ -54,15 +57,22 @@ class Plugins:
 
     def __init__(self) -> None:
         self._registered: dict[str, type[Connector]] = {}
+        self._registered_others: dict[str, type] = {}
 
-    def register(self, cls: type[Connector]) -> str:
-        """Make a connector class known, under its module's and its own name, and return that name.
+    def register(self, cls: type) -> str:
+        """Make a connector, transformation or predicate known, under its module's and its own name; returns that name.
 
         A class of the same name replaces the former one, as when a notebook's cell is run again.
 
         Raises:
-            PluginNotFoundError: not a connector.
+            PluginNotFoundError: none of these.
         """
+        from connectx.data.transforms.api import Predicate, Transform
+
+        if isinstance(cls, type) and issubclass(cls, (Transform, Predicate)):
+            name = cls.java_class or _path_of(cls)
+            self._registered_others[name] = cls
+            return name
         if not (isinstance(cls, type) and issubclass(cls, (SourceConnector, SinkConnector))):
             raise PluginNotFoundError(
                 f"{cls!r} cannot be a connector.class.",
@@ -73,7 +83,7 @@ class Plugins:
         return name
 
     def as_text(self, value: Any) -> str | None:
-        """A configuration value as text: connector classes are registered, lists joined, None stays None."""
+        """A configuration value as text: classes of plugins are registered, lists joined, None stays None."""
         if isinstance(value, type):
             return self.register(value)
         return to_text(list(value) if isinstance(value, tuple) else value)
@@ -199,7 +209,39 @@ class Plugins:
         except PluginNotFoundError:
             return False
 
+    # ------------------------------------------------------------------------------------------- transformations
+
+    def transform_class(self, kind: Kind, name: str) -> type[Transform] | type[Predicate]:
+        """Class for a value of `transforms.<alias>.type` or `predicates.<alias>.type`.
+
+        Raises:
+            PluginNotFoundError: there is none, or it cannot be used.
+        """
+        return plugin_class(kind, name, self._registered_others, _load)
+
+    def chain(self, connector_config: Mapping[str, str | None]) -> Chain:
+        """The transformations of a connector.
+
+        Raises:
+            PluginNotFoundError: an unknown class.
+            ConfigError: wrong settings.
+        """
+        return chain_of(connector_config, self.transform_class)
+
     # ------------------------------------------------------------------------------------------------- what is there
+
+    def config_of(self, name: str) -> ConfigDef:
+        """Keys of a plugin: a connector, or a transformation or predicate by its class or simple name.
+
+        Raises:
+            PluginNotFoundError: there is none.
+        """
+        for kind in (TRANSFORMS, PREDICATES):
+            try:
+                return self.transform_class(kind, name).config
+            except PluginNotFoundError:
+                continue
+        return self.connector_class(name).config
 
     def describe(self, *, connectors_only: bool = True) -> list[PluginDescription]:
         """Plugins that can be named without a path, sorted by class name."""
@@ -221,6 +263,11 @@ class Plugins:
                 PluginDescription(cls, cls.java_class, "converter", None, (cls.__name__.removesuffix("Converter"),))
                 for cls in CONVERTERS
             ]
+            for kind in (TRANSFORMS, PREDICATES):
+                described += [
+                    PluginDescription(cls, java_name, kind.base.lower(), None, (java_name.rpartition(".")[2],))
+                    for java_name, cls in provided(kind).items()
+                ]
         return sorted(described, key=class_name)
 
 

@@ -70,20 +70,24 @@ class PostgresRows:
         return table.value_type(self._target.key_columns if self._target.key_from_record_key else ())
 
     def write(self, rows: pa.Table, *, carefully: bool) -> None:
-        """Write the rows of one topic. With `carefully` refused rows are found and reported, and the others written.
+        """Write rows of any topics. With `carefully` refused rows are found and reported, and the others written.
 
         Raises:
             RowRefusedError: not carefully, and a row is refused: roll back, and begin again with care.
             RecordRejectedError: a row is refused, with errors.tolerance=none.
             TableMissingError, TableMismatchError
         """
-        if not carefully:
-            self._load(self._table_for(rows), rows, part=False)
-            return
-        rows = self._without_tombstones(rows)
-        if rows.num_rows:
-            self._session.execute("SET CONSTRAINTS ALL IMMEDIATE")
-            self._write_parts(self._table_for(rows), rows)
+        if carefully:
+            rows = self._without_tombstones(rows)
+            if rows.num_rows:
+                self._session.execute("SET CONSTRAINTS ALL IMMEDIATE")
+        topics = rows["topic"].unique().to_pylist()  # several only where transformations route records
+        for topic in topics:
+            mine = rows if len(topics) == 1 else rows.filter(pc.equal(rows["topic"], topic))
+            if carefully:
+                self._write_parts(self._table_for(mine), mine)
+            else:
+                self._load(self._table_for(mine), mine, part=False)
 
     # ------------------------------------------------------------------------------------------- refused records
 

@@ -8,7 +8,7 @@ AbstractHerder.validateConnectorConfig and DistributedHerder's preflight checks 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,6 +16,15 @@ from connectx.connectors.api import Connector, SourceConnector
 from connectx.connectors.connector_config import SINK_CONFIG, SOURCE_CONFIG, topic_creation_config
 from connectx.connectors.plugins import Plugins, type_of
 from connectx.connectors.settings import sink_problems
+from connectx.connectors.transforms import (
+    PREDICATES,
+    TRANSFORMS,
+    Kind,
+    alias_problems,
+    own_definition,
+    settings_of,
+    type_definition,
+)
 from connectx.errors import ConfigError, PluginNotFoundError
 from connectx.model.configdef import ConfigDef, ConfigKey, ConfigValue, invalid_value
 from connectx.model.states import ConnectorType
@@ -119,7 +128,8 @@ class _Validation:
         for side in ("key", "value"):
             self._check_converter(side)
         self._check_header_converter()
-        self._check_transforms()
+        for kind in (TRANSFORMS, PREDICATES):
+            self._check_transforms(kind)
         self._check_overrides(is_source)
         infos = [
             ConfigInfo(self._definition(name), _shown(value, name in self.keys)) for name, value in self.values.items()
@@ -245,17 +255,30 @@ class _Validation:
                 "header.converter", invalid_value("header.converter", given, f"Class {given} could not be found.")
             )
 
-    def _check_transforms(self) -> None:
-        """None are provided: every transformation and predicate is an unknown class, rather than being ignored."""
-        for kind in ("transforms", "predicates"):
-            aliases: Sequence[str] = self.values[kind].value or ()
-            for alias in aliases:
-                name = f"{kind}.{alias}.type"
-                given = self.config.get(name)
-                if given is None:
-                    self._say(name, f'Missing required configuration "{name}" which has no default value.')
-                else:
-                    self._say(name, invalid_value(name, given, f"Class {given} could not be found."))
+    def _check_transforms(self, kind: Kind) -> None:
+        aliases = dict.fromkeys(alias for alias in self.values[kind.key].value or () if alias)
+        for alias in aliases:
+            prefix = f"{kind.key}.{alias}."
+            name, given = f"{prefix}type", self.config.get(f"{prefix}type")
+            self._take(type_definition(kind, alias))
+            if given is None:
+                continue
+            try:
+                cls = self.plugins.transform_class(kind, given)
+            except PluginNotFoundError as error:
+                self._say(name, invalid_value(name, given, error.message))
+                continue
+            self._take(own_definition(kind, alias, cls))
+            problems = alias_problems(self.config, alias) if kind is TRANSFORMS else {}
+            for key, problem in problems.items():
+                self._say(key, problem)
+            if all(self._good(f"{prefix}{key}") for key in cls.config.keys):
+                try:
+                    cls(settings_of(kind, alias, self.config))
+                except ConfigError as error:
+                    self._say(name, *error.problems)
+                except Exception as error:
+                    self._say(name, invalid_value(name, given, _unexpected(error)))
 
     # ------------------------------------------------------------------------------------------ client overrides
 

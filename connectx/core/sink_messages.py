@@ -289,12 +289,16 @@ class EndsKnown:
 
 @dataclass(frozen=True, slots=True)
 class PutDone:
-    """The plugin took the batch: `records` put, `skipped` dropped because of `skip_reason` (errors.tolerance)."""
+    """The plugin took the batch: `records` put, `skipped` dropped because of `skip_reason` (errors.tolerance).
+
+    `filtered` counts records that a transformation dropped on purpose.
+    """
 
     epoch: int
     records: int
     skipped: int = 0
     skip_reason: str = ""
+    filtered: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,6 +159,8 @@ class SinkTaskCore:
             case m.EndsKnown(_, ends):
                 self.ends = {p: ends[p] for p in self.progress.owned if p in ends}
             case m.PutDone():
+                if answer.filtered:
+                    self._record(step, EventKind.RECORDS_FILTERED, records=answer.filtered)
                 if answer.skipped:
                     self._record(step, EventKind.RECORDS_SKIPPED, records=answer.skipped, reason=answer.skip_reason)
                 self._put_done(answer.records, step)

@@ -201,7 +201,8 @@ class Polled:
     """A slice was polled and converted.
 
     `partition` is None for the task's own, `offset` the position behind the slice, `records` what is left to send,
-    `skipped` how many were dropped and `skip_reason` why.
+    `skipped` how many were dropped because of errors and `skip_reason` why, `filtered` how many a transformation
+    dropped on purpose.
     """
 
     slice_number: int
@@ -210,6 +211,7 @@ class Polled:
     partition: Mapping[str, Any] | None = None
     skipped: int = 0
     skip_reason: str = ""
+    filtered: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -235,6 +235,8 @@ class SourceTaskCore:
                 raise AssertionError(f"{type(stimulus).__name__} in phase {self.phase} of {self.settings.task}")
 
     def _on_polled(self, polled: Polled, step: SourceStep, now_ms: int) -> None:
+        if polled.filtered:
+            self._record(step, EventKind.RECORDS_FILTERED, records=polled.filtered)
         if polled.skipped:
             self._record(step, EventKind.RECORDS_SKIPPED, records=polled.skipped, reason=polled.skip_reason)
         if polled.records == 0:

@@ -45,6 +45,8 @@ class Converter:
         settings: the converter's keys without prefix, such as `schemas.enable`.
         is_key: True when it converts keys.
 
+    `infers_fields` asks for structs where records have fields and neither a schema nor a wanted type.
+
     Raises:
         ConfigError: a setting is wrong.
     """
@@ -55,6 +57,7 @@ class Converter:
     def __init__(self, settings: Mapping[str, str] | None = None, *, is_key: bool = False) -> None:
         self.settings: dict[str, Any] = self.config.parse(settings or {})
         self.is_key = is_key
+        self.infers_fields = False
 
     def needs_spark(self, kind: pa.DataType) -> bool:
         """True when values of this Arrow type are written by `to_bytes`, False when by `to_bytes_arrow`."""

@@ -70,12 +70,12 @@ def encode(rows: Rows, key_converter: Converter, value_converter: Converter, spa
     """
     converters = {"key": key_converter, "value": value_converter}
     if isinstance(rows, pa.Table):
-        table = _encode_table(_with_value(rows), converters, spark)
+        table = _encode_table(with_value(rows), converters, spark)
     else:
         table = _encode_frame(rows, converters)
     key = table["key"] if "key" in table.column_names else pa.nulls(table.num_rows, pa.binary())
     columns: dict[str, Any] = {"key": key, "value": table["value"]}
-    columns |= {name: _passed_on(name, table[name]) for name in _PASSED_ON if name in table.column_names}
+    columns |= {name: passed_on(name, table[name]) for name in _PASSED_ON if name in table.column_names}
     return pa.table(columns)
 
 
@@ -112,7 +112,7 @@ def decode(
     good = error.is_null()
     columns = {name: table[name] for name in table.column_names}
     if "timestamp" in columns:
-        columns["timestamp"] = _passed_on("timestamp", columns["timestamp"])
+        columns["timestamp"] = passed_on("timestamp", columns["timestamp"])
     columns |= {"key": where(good, keys.value), "value": where(good, values.value), "error": error}
     return pa.table(columns)
 
@@ -152,7 +152,8 @@ def _read_groups(
     return joined(parts)
 
 
-def _with_value(table: pa.Table) -> pa.Table:
+def with_value(table: pa.Table) -> pa.Table:
+    """Rows as values: without a column `value` a row is the value, as a struct."""
     if "value" in table.column_names:
         return table
     batch = table.combine_chunks().to_struct_array()
@@ -205,7 +206,8 @@ def _replaced(table: pa.Table, name: str, column: Any) -> pa.Table:
     return table.set_column(table.column_names.index(name), name, column)
 
 
-def _passed_on(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
+def passed_on(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A column beside key and value in the type that it has in records."""
     if name == "timestamp" and pa.types.is_timestamp(column.type):
         return column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
     wanted = {"topic": pa.string(), "partition": pa.int32(), "timestamp": pa.int64()}.get(name)

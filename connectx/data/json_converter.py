@@ -20,6 +20,7 @@ from connectx.data.converter import CONVERTER_CONFIG, Converter, Decoded
 from connectx.data.diagnosis import NO_ENVELOPE
 from connectx.data.json_arrow import read_json, read_text, split_envelopes
 from connectx.data.json_arrow_writer import enclosed, json_text, writes
+from connectx.data.json_inference import read_documents
 from connectx.data.json_reader import NOT_JSON, JsonReader, bound
 from connectx.data.json_writer import to_json_text
 from connectx.errors import ConversionError
@@ -149,7 +150,7 @@ class JsonConverter(Converter):
     def try_from_bytes_arrow(self, records: pa.Array, target: DataType | None) -> Decoded | None:
         """Documents that are all well, as structs of plain fields; with schemas all of the same one. Or as text."""
         if target is None and not self.schemas_enabled:
-            return read_text(records)
+            return read_documents(records) if self.infers_fields else read_text(records)
         if self.schemas_enabled:
             split = split_envelopes(records)
             if split is None:

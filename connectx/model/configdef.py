@@ -7,7 +7,7 @@ a placeholder. Mirrors Kafka's ConfigDef; the texts of errors are Kafka's, since
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
@@ -216,6 +216,13 @@ class ConfigDef:
             recommended=tuple(recommended),
         )
         return self
+
+    @classmethod
+    def of(cls, keys: Iterable[ConfigKey]) -> ConfigDef:
+        """A definition of these keys."""
+        made = cls()
+        made._keys = {key.name: key for key in keys}
+        return made
 
     @property
     def keys(self) -> Mapping[str, ConfigKey]:

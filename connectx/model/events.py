@@ -57,6 +57,7 @@ class EventKind(StrEnum):
     PARTITIONS_REVOKED = "partitions_revoked"  # partitions
     PARTITIONS_LOST = "partitions_lost"  # partitions
     RECORDS_SKIPPED = "records_skipped"  # records, reason
+    RECORDS_FILTERED = "records_filtered"  # records: dropped on purpose by a transformation
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,12 +85,12 @@ class RestServices:
         ]
 
     def plugin_config(self, plugin: str) -> Sequence[Mapping[str, Any]]:
-        """Key definitions of a connector class."""
+        """Key definitions of a plugin."""
         try:
-            cls = self._plugins.connector_class(plugin)
+            definition = self._plugins.config_of(plugin)
         except ConnectxError as error:
             raise RestError(error.message, status=404, next_step=error.next_step) from error
-        return [key.to_json() for key in cls.config.keys.values()]
+        return [key.to_json() for key in definition.keys.values()]
 
     def validate(self, config: Mapping[str, str | None]) -> Mapping[str, Any]:
         """Every key with its errors."""

@@ -217,7 +217,7 @@ class SinkWorld:
             retrying=None,
         )
         reason = records.reason or self._context.reason if skipped else ""
-        return m.PutDone(effect.epoch, rows.num_rows - self._context.skipped, skipped, reason)
+        return m.PutDone(effect.epoch, rows.num_rows - self._context.skipped, skipped, reason, records.filtered)
 
     def _put_failed(self, effect: m.Put, error: Exception) -> m.SinkStimulus:
         self._runner.stay_alive()

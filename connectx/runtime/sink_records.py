@@ -13,9 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectx.data.converters import SESSION_SETTINGS, decode
+from connectx.data.transforms.chain import in_order
 from connectx.errors import RecordConversionError
 from connectx.model.ids import TopicPartition
-from connectx.runtime.sink_setup import SinkSetup
+from connectx.runtime.sink_setup import SinkSetup, keeps_values
 from connectx.spark.backlog import backlog_error, backlog_frame
 from connectx.spark.slices import TaskSpark, is_spark_error, spark_job_error
 
@@ -86,6 +87,7 @@ class TopicRecords:
     Attributes:
         partitions: where they come from, sorted.
         count: how many there are.
+        filtered: how many a transformation dropped on purpose; known once they are read.
         reason: why the first one that cannot be read cannot be read; empty when all can.
     """
 
@@ -98,25 +100,26 @@ class TopicRecords:
         self._readable: pa.Table | None = None
         self.partitions = partitions
         self.count: int = rows.num_rows
+        self.filtered = 0
         self.reason = ""
 
     def readable(self, value_type: Callable[[str], DataType | None]) -> tuple[pa.Table, int]:
-        """Converted rows without column `error`, and how many were left out because they cannot be read.
+        """Converted and transformed rows, and how many were left out because they cannot be read or transformed.
 
         Raises:
             RecordConversionError: a record cannot be read, with errors.tolerance=none.
             SparkJobError: a Spark job failed.
-            ConversionError: one type cannot hold all values.
+            ConversionError, TransformError: one type cannot hold all values.
         """
         if self._readable is None:
             self._readable = self._convert(value_type)
             self._raw = None
-        return self._readable, self.count - self._readable.num_rows
+        return self._readable, self.count - self.filtered - self._readable.num_rows
 
     def _convert(self, value_type: Callable[[str], DataType | None]) -> pa.Table:
         assert self._raw is not None, "converted once"
         setup, topic = self._setup, self.partitions[0].topic
-        kind = value_type(topic)
+        kind = value_type(topic) if keeps_values(setup.chain) else None
         types = {} if kind is None else {topic: kind}
         try:
             table = decode(self._raw, setup.key_converter, setup.value_converter, types, self._spark.session)
@@ -125,10 +128,19 @@ class TopicRecords:
                 raise
             raise spark_job_error(error, f"records for {setup.task} were converted") from error
         good = table.drop_columns("error")
-        if table["error"].null_count == table.num_rows:
-            return good
-        self._judge(table.filter(pc.is_valid(table["error"])))
-        return good.filter(pc.is_null(table["error"]))
+        if table["error"].null_count < table.num_rows:
+            self._judge(table.filter(pc.is_valid(table["error"])))
+            good = good.filter(pc.is_null(table["error"]))
+        return self._transformed(good) if setup.chain else good
+
+    def _transformed(self, rows: pa.Table) -> pa.Table:
+        made = self._setup.chain.apply(rows)
+        self.filtered = made.filtered
+        if made.failures:
+            bad = rows.take([failure.row for failure in made.failures])
+            causes = pa.array([failure.message for failure in made.failures], pa.string())
+            self._judge(bad.append_column("error", causes))
+        return in_order(made.parts) if made.parts else rows.slice(0, 0)
 
     def _judge(self, bad: pa.Table) -> None:
         """Fail at the first bad record, or note why it is skipped."""
@@ -138,7 +150,7 @@ class TopicRecords:
         error = RecordConversionError(str(partition), first["offset"], first["error"])
         if not errors.tolerate_all:
             raise error
-        self.reason = error.message
+        self.reason = self.reason or error.message
         if errors.log_enable:
             log.warning("%s skips %d records, the first: %s", self._setup.task, bad.num_rows, error)
 

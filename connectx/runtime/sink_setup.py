@@ -22,6 +22,7 @@ from connectx.runtime.task import TaskServices
 if TYPE_CHECKING:
     from connectx.connectors.plugins import Plugins
     from connectx.data.converter import Converter
+    from connectx.data.transforms.chain import Chain
 
 BACKLOG_CONFIG = (
     ConfigDef()
@@ -66,6 +67,7 @@ class SinkSetup:
     task_config: Mapping[str, str]
     key_converter: Converter
     value_converter: Converter
+    chain: Chain
     settings: SinkSettings
     loop: SinkTaskSettings
     consumer_config: ClientConfig
@@ -84,6 +86,7 @@ def set_up(order: PrepareTask, services: TaskServices, plugins: Plugins) -> Sink
     task, config, worker = order.task, order.connector_config, services.config
     settings = sink_connector_settings(config)
     backlog = BACKLOG_CONFIG.parse(config)
+    chain = plugins.chain(config)
     plugin = plugins.create_task(config)
     assert isinstance(plugin, SinkTask), "only sink connectors are given to a sink runner"
     loop = SinkTaskSettings(
@@ -103,8 +106,9 @@ def set_up(order: PrepareTask, services: TaskServices, plugins: Plugins) -> Sink
         plugin=plugin,
         version=plugins.connector_class(config.get("connector.class") or "").version,
         task_config={key: value for key, value in order.task_config.items() if value is not None},
-        key_converter=plugins.converter("key", config, worker),
-        value_converter=plugins.converter("value", config, worker),
+        key_converter=_reading(plugins.converter("key", config, worker), fields=chain.reads("key")),
+        value_converter=_reading(plugins.converter("value", config, worker), fields=not keeps_values(chain)),
+        chain=chain,
         settings=settings,
         loop=loop,
         consumer_config=consumer_config,
@@ -115,6 +119,17 @@ def set_up(order: PrepareTask, services: TaskServices, plugins: Plugins) -> Sink
         },
         max_poll_records=int(max_records or _MAX_POLL_RECORDS),
     )
+
+
+def keeps_values(chain: Chain) -> bool:
+    """True when values have the types that the sink wants of their topic: no transformation changes either."""
+    return not (chain.reads("value") or chain.reads("topic"))
+
+
+def _reading(converter: Converter, *, fields: bool) -> Converter:
+    """With `fields` JSON without schemas is read as structs of what is in it: transformations need fields."""
+    converter.infers_fields = fields
+    return converter
 
 
 def _whole_name(regex: str) -> str:

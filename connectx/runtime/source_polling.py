@@ -1,6 +1,6 @@
 """Polls a source task's plugin and makes records of what it yields, ready for the producer.
 
-Decides only which rows are records: what is malformed or refused by a converter is left out and counted. What follows
+Decides only which rows are records: what is malformed, filtered or refused is left out and counted. What follows
 from it is the core's decision. Mirrors the poll, transform and convert part of Kafka Connect's
 AbstractWorkerSourceTask.
 """
@@ -8,12 +8,13 @@ AbstractWorkerSourceTask.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from connectx.connectors.api import RetriableError, Slice
 from connectx.core.source_messages import Idle, Idled, Poll, Polled, PolledNothing, PollFailed, SourceStimulus
-from connectx.data.converters import encode
-from connectx.errors import ConversionError
+from connectx.data.transforms.encoding import transform_and_encode
+from connectx.errors import ConversionError, TransformError
 from connectx.runtime.connector_host import trace_of
 from connectx.runtime.runner import Runner
 from connectx.runtime.source_context import SourceContext
@@ -22,6 +23,8 @@ from connectx.spark.slices import TaskSpark, is_spark_error, spark_job_error
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from connectx.data.transforms.chain import Failure
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +79,9 @@ class SourcePoller:
     def _convert(self, polled: Slice) -> SourceStimulus:
         setup = self._setup
         try:
-            records = encode(polled.rows, setup.key_converter, setup.value_converter, self._spark.session)
+            made = transform_and_encode(
+                polled.rows, polled.topic, setup.chain, setup.key_converter, setup.value_converter, self._spark.session
+            )
         except ConversionError as error:
             if not setup.settings.errors.tolerate_all:
                 raise
@@ -89,11 +94,25 @@ class SourcePoller:
             if (explained := self._explained(error)) is not None:
                 raise explained from None  # Spark's trace would only bury it
             raise spark_job_error(error, f"the rows that {setup.task} polled were evaluated") from error
-        self._at_hand = (polled, records)
-        skipped = 0 if polled.rows_read is None else polled.rows_read - records.num_rows
+        self._at_hand = (polled, made.records)
+        skipped = 0 if polled.rows_read is None else polled.rows_read - made.rows
+        reason = "malformed" if skipped else ""
+        if made.failures:
+            reason = self._judge(made.failures)
+            skipped += len(made.failures)
         if skipped:
-            log.warning("%s skipped %d rows before %s", setup.task, skipped, dict(polled.offset))
-        return self._polled(polled, records.num_rows, skipped, "malformed" if skipped else "")
+            log.warning("%s skipped %d rows before %s: %s", setup.task, skipped, dict(polled.offset), reason)
+        return self._polled(polled, made.records.num_rows, skipped, reason, made.filtered)
+
+    def _judge(self, failures: Sequence[Failure]) -> str:
+        """Fail at the first row that a transformation could not take, or say why such rows are skipped."""
+        first = failures[0]
+        if not self._setup.settings.errors.tolerate_all:
+            raise TransformError(
+                f"{first.message} (row {first.row + 1} of the slice).",
+                next_step="Correct the transformation or the data, or set errors.tolerance=all, and restart the task.",
+            ) from first.error
+        return first.message
 
     def _explained(self, error: Exception) -> Exception | None:
         """What the plugin says about a failed evaluation."""
@@ -104,11 +123,11 @@ class SourcePoller:
             log.warning("%s: explain() failed", self._setup.task, exc_info=True)
             return None
 
-    def _polled(self, polled: Slice, records: int, skipped: int, reason: str) -> Polled:
+    def _polled(self, polled: Slice, records: int, skipped: int, reason: str, filtered: int = 0) -> Polled:
         self._slices += 1
         partition = None if polled.partition is None else dict(polled.partition)
         self._context.remember(self._setup.plugin.partition if partition is None else partition, polled.offset)
-        return Polled(self._slices, records, dict(polled.offset), partition, skipped, reason)
+        return Polled(self._slices, records, dict(polled.offset), partition, skipped, reason, filtered)
 
 
 def topics_of(polled: Slice, records: pa.Table) -> list[str]:

@@ -237,6 +237,15 @@ def test_a_failed_flush_commits_nothing_and_puts_everything_again_since_the_last
     assert core.progress.positions == {A0: 10, A1: 20}
 
 
+def test_positions_advance_past_filtered_records() -> None:
+    core = polling(AT_LEAST_ONCE)
+    run(core, Fetched(1, {A0: (10, 15)}))
+    assert run(core, PutDone(1, 0, filtered=5)) == SinkStep(
+        [transition(EventKind.RECORDS_FILTERED, records=5)], [Poll(1, 100)]
+    )
+    assert core.progress.positions[A0] == 15
+
+
 def test_skipped_records_are_told_and_count_as_put() -> None:
     core = polling(AT_LEAST_ONCE)
     run(core, Fetched(1, {A0: (10, 15)}))

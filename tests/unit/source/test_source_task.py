@@ -340,6 +340,14 @@ def test_after_a_refused_record_no_offset_is_committed() -> None:
     ]
 
 
+def test_filtered_records_are_told_apart_from_skipped_ones_and_commit_nothing_by_themselves() -> None:
+    core = working(exactly_once())
+    step = core.handle(Polled(1, 0, AT_5.offset, filtered=4), 0)
+    assert step.transitions == [transition(EventKind.RECORDS_FILTERED, records=4)]
+    assert step.effects == [Poll(AT_5.offset)]
+    assert run(core, Polled(2, 1, AT_9.offset), TransactionBegun(), SliceSent(2)) == [WriteOffsets((AT_9,))]
+
+
 def test_records_that_kafka_refused_and_tolerance_lets_go_are_counted() -> None:
     core = working(AT_LEAST_ONCE)
     run(core, Polled(1, 2, AT_5.offset))

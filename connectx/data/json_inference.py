@@ -1,0 +1,79 @@
+"""JSON without schemas as structs, for transformations: fields and types are what the documents of a batch hold.
+
+Stands for the Map that Kafka Connect's JsonConverter gives without schemas, where a field that a document does not have
+is null. Whole numbers are int64, others double; text stays text.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from connectx.data.converter import Decoded
+from connectx.data.json_arrow import read_text
+from connectx.errors import ConversionError
+
+
+def read_documents(records: pa.Array) -> Decoded:
+    """Documents as structs of one type; as text where not all are objects.
+
+    Raises:
+        ConversionError: the same field is of several types.
+    """
+    errors = pa.nulls(len(records), pa.string())
+    documents = records.drop_null()
+    values = _parsed(documents) if _are_objects(documents) else None
+    if values is None:
+        texts = read_text(records)
+        errors = texts.error
+        documents = records.filter(pc.and_(errors.is_null(), records.is_valid()))
+        if not _are_objects(documents):
+            return texts
+        values = _parsed(documents)
+        if values is None:
+            raise ConversionError(
+                "Documents of one batch hold different types in the same field, so that their fields cannot be read.",
+                next_step="Give the field one type, use schemas, or lower consumer.override.max.poll.records.",
+            )
+    there = pc.and_(errors.is_null(), records.is_valid())
+    rows = pc.subtract(pc.cumulative_sum(there.cast(pa.int64())), 1)
+    return Decoded(values.take(pc.if_else(there, rows, pa.scalar(None, pa.int64()))), errors)
+
+
+def _are_objects(documents: pa.Array) -> bool:
+    return len(documents) > 0 and bool(pc.all(pc.match_substring_regex(documents, r"^[ \t\r\n]*\{")).as_py())
+
+
+def _parsed(documents: pa.Array) -> pa.Array | None:
+    """None when the parser refuses one of them, or they do not fit together."""
+    from pyarrow import json as arrow_json
+
+    head, tail, between = (pa.scalar(part, pa.large_binary()) for part in (b'{"v":', b"}\n", b""))
+    lines = pc.binary_join_element_wise(head, documents.cast(pa.large_binary()), tail, between)
+    text = lines.buffers()[2].slice(0, pc.sum(pc.binary_length(lines)).as_py())
+    reading = arrow_json.ReadOptions(use_threads=False, block_size=text.size + 1)
+
+    def read(schema: pa.Schema | None) -> pa.Table:
+        parsing = arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="infer")
+        return arrow_json.read_json(pa.BufferReader(text), read_options=reading, parse_options=parsing)
+
+    try:
+        table = read(None)
+        kind = table.schema.field("v").type
+        if table.column_names == ["v"] and kind != _without_times(kind):
+            table = read(pa.schema([("v", _without_times(kind))]))
+        table.validate(full=True)
+    except pa.ArrowInvalid:
+        return None
+    if table.column_names != ["v"] or table.num_rows != len(documents) or table["v"].null_count:
+        return None
+    return table["v"].chunk(0) if table["v"].num_chunks == 1 else pa.concat_arrays(table["v"].chunks)
+
+
+def _without_times(kind: pa.DataType) -> pa.DataType:
+    """The parser takes text that looks like a time for one; JSON has no times."""
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_without_times(field.type)) for field in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(_without_times(kind.value_type))
+    return pa.string() if pa.types.is_timestamp(kind) else kind

@@ -1,0 +1,1 @@
+"""Transformations and predicates: functions over tables of records, between connector and converters."""

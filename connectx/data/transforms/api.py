@@ -1,0 +1,73 @@
+"""What a transformation and a predicate are: the classes that their authors extend.
+
+Mirrors Kafka Connect's Transformation and Predicate, on whole tables of records in place of one record at a time. They
+run in the worker, for small and large slices alike, and never see converters, Kafka or Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from connectx.model.configdef import ConfigDef
+
+
+class Transform:
+    """Base of transformations.
+
+    A table of records has the columns `topic` (string), `partition` (int32), `offset` (int64, sinks only), `timestamp`
+    (int64, ms since 1970), `key` and `value` (any type: a struct where records have fields) and `headers` (list of
+    struct key: string, value: binary, the text of the header in UTF-8).
+
+    Args:
+        settings: the transformation's keys without prefix, as text.
+
+    Raises:
+        ConfigError: a setting is wrong.
+    """
+
+    config: ClassVar[ConfigDef] = ConfigDef()
+    java_class: ClassVar[str | None] = None
+    version: ClassVar[str | None] = None
+    reads: ClassVar[tuple[str, ...]] = ("key", "value", "topic")
+    """Columns that it reads or changes. Where that is neither value nor topic, a sink's values keep their own types."""
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        self.settings: dict[str, Any] = self.config.parse(settings)
+        self.configure()
+
+    def configure(self) -> None:
+        """Check and prepare what `settings` holds; raise ConfigError for what the keys alone cannot tell."""
+
+    def apply(self, table: pa.Table) -> pa.Table:
+        """The records changed; rows left out are dropped records. Columns that it does not know have to stay.
+
+        An exception is the failure of a record: the rows at fault are found by trying smaller tables.
+        """
+        raise TypeError(f"{type(self).__name__} must define apply")
+
+
+class Predicate:
+    """Base of predicates: which records a transformation is for.
+
+    Args:
+        settings: the predicate's keys without prefix, as text.
+
+    Raises:
+        ConfigError: a setting is wrong.
+    """
+
+    config: ClassVar[ConfigDef] = ConfigDef()
+    java_class: ClassVar[str | None] = None
+    version: ClassVar[str | None] = None
+    reads: ClassVar[tuple[str, ...]] = ("key", "value")
+    """Columns whose content it reads, as in Transform."""
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        self.settings: dict[str, Any] = self.config.parse(settings)
+
+    def test(self, table: pa.Table) -> pa.Array:
+        """True or false for each row."""
+        raise TypeError(f"{type(self).__name__} must define test")

@@ -1,0 +1,159 @@
+"""The transformations of one connector, in order, over tables of records.
+
+Mirrors Kafka Connect's TransformationChain and PredicatedTransformation. A table may part where a predicate holds for
+some records only, or where records end up with different fields; parts are put together again where their columns are
+alike. Rows are numbered, so that their order and what became of each stays known. It decides nothing about errors: it
+finds the rows at fault and leaves them out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from connectx.data.transforms.api import Predicate, Transform
+from connectx.data.transforms.columns import one
+from connectx.errors import ConnectxError, TransformError
+
+ROW = "connectx_row"
+"""Column with the number of the row in the table that came in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One transformation with its alias, and the predicate that says which records it is for (None: all)."""
+
+    alias: str
+    transform: Transform
+    predicate: Predicate | None = None
+    negate: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A row that a transformation could not take."""
+
+    row: int
+    alias: str
+    transform: type
+    error: Exception
+
+    @property
+    def message(self) -> str:
+        """The cause, with the transformation's alias and class."""
+        cause = self.error.message if isinstance(self.error, ConnectxError) else repr(self.error)
+        return f"Transformation {self.alias} ({self.transform.__qualname__}) failed: {cause}"
+
+
+@dataclass(frozen=True, slots=True)
+class Transformed:
+    """What became of a table: parts with different columns, how many rows were dropped on purpose, and failures."""
+
+    parts: tuple[pa.Table, ...]
+    filtered: int
+    failures: tuple[Failure, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Transformations in order; none at all is an empty chain."""
+
+    steps: tuple[Step, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.steps)
+
+    def reads(self, column: str) -> bool:
+        """True when a step reads or changes that column: key, value, topic or headers."""
+        return any(
+            column in step.transform.reads or (step.predicate is not None and column in step.predicate.reads)
+            for step in self.steps
+        )
+
+    def apply(self, table: pa.Table) -> Transformed:
+        """Take all rows through the chain."""
+        rows = pa.array(range(table.num_rows), pa.int64())
+        parts = [table.append_column(ROW, rows)] if table.num_rows else []
+        failures: list[Failure] = []
+        filtered = 0
+        for step in self.steps:
+            count = sum(part.num_rows for part in parts)
+            failed_before = len(failures)
+            parts = _merged([made for part in parts for made in _step(step, part, failures)])
+            left = sum(part.num_rows for part in parts)
+            filtered += count - left - (len(failures) - failed_before)
+        return Transformed(tuple(parts), filtered, tuple(sorted(failures, key=lambda failure: failure.row)))
+
+
+def in_order(parts: Sequence[pa.Table]) -> pa.Table:
+    """Parts with columns that fit together as one table in the order of rows, without their numbers.
+
+    Raises:
+        TransformError: no one type holds the values of all parts.
+    """
+    try:
+        table = parts[0] if len(parts) == 1 else pa.concat_tables(parts, promote_options="permissive").sort_by(ROW)
+    except pa.ArrowException as error:
+        raise TransformError(
+            f"The records of one batch have fields of different types after the transformations: {error}.",
+            next_step="Give all records of a topic the same fields, or lower consumer.override.max.poll.records to 1.",
+        ) from error
+    return table.drop_columns(ROW)
+
+
+def _step(step: Step, table: pa.Table, failures: list[Failure]) -> list[pa.Table]:
+    if step.predicate is None:
+        return _applied(step, table, failures)
+    try:
+        chosen = step.predicate.test(table)
+    except Exception as error:
+        failures += [Failure(row, step.alias, type(step.predicate), error) for row in one(table[ROW]).to_pylist()]
+        return []
+    chosen = pc.invert(chosen) if step.negate else chosen
+    count = pc.sum(chosen).as_py() or 0
+    if count == table.num_rows:
+        return _applied(step, table, failures)
+    if not count:
+        return [table]
+    return [*_applied(step, table.filter(chosen), failures), table.filter(pc.invert(chosen))]
+
+
+def _applied(step: Step, table: pa.Table, failures: list[Failure]) -> list[pa.Table]:
+    """The rows transformed; those at fault are found by halves, unless even no row at all is refused."""
+    try:
+        return [_checked(step, step.transform.apply(table))]
+    except Exception as error:
+        if table.num_rows == 1 or _refuses_all(step, table):
+            failures += [Failure(row, step.alias, type(step.transform), error) for row in one(table[ROW]).to_pylist()]
+            return []
+        half = table.num_rows // 2
+        return [*_applied(step, table.slice(0, half), failures), *_applied(step, table.slice(half), failures)]
+
+
+def _refuses_all(step: Step, table: pa.Table) -> bool:
+    try:
+        step.transform.apply(table.slice(0, 0))
+    except Exception:
+        return True
+    return False
+
+
+def _checked(step: Step, table: pa.Table) -> pa.Table:
+    if not isinstance(table, pa.Table) or ROW not in table.column_names:
+        raise TransformError(
+            f"{type(step.transform).__qualname__}.apply did not give back its table with all of its columns.",
+            next_step="Change columns with set_column and drop rows with filter, and leave the other columns alone.",
+        )
+    return table
+
+
+def _merged(parts: Sequence[pa.Table]) -> list[pa.Table]:
+    """Parts with the same columns as one, in the order of rows; empty ones are left out."""
+    alike: dict[str, list[pa.Table]] = {}
+    for part in parts:
+        if part.num_rows:
+            alike.setdefault(part.schema.to_string(show_schema_metadata=False), []).append(part)
+    return [same[0] if len(same) == 1 else pa.concat_tables(same).sort_by(ROW) for same in alike.values()]

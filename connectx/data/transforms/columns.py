@@ -1,0 +1,100 @@
+"""Columns of a table of records, and the fields inside of a key or value.
+
+Null keys and values are left out of what a transformation sees and put back in their places: a tombstone has no fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from connectx.errors import TransformError
+
+HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+TIMESTAMP: Final = pa.timestamp("us", "UTC")
+
+Column: TypeAlias = tuple[pa.Field, pa.Array]
+
+
+def one(column: pa.ChunkedArray) -> pa.Array:
+    """A column in one piece."""
+    combined = column.combine_chunks()
+    return combined.combine_chunks() if isinstance(combined, pa.ChunkedArray) else combined
+
+
+def replaced(table: pa.Table, name: str, values: pa.Array) -> pa.Table:
+    """The table with another column of that name."""
+    return table.set_column(table.column_names.index(name), name, values)
+
+
+def spread(values: pa.Array, valid: pa.Array | None) -> pa.Array:
+    """Values of valid rows, with nulls put between them."""
+    if valid is None:
+        return values
+    rows = pc.subtract(pc.cumulative_sum(valid.cast(pa.int64())), 1)
+    return values.take(pc.if_else(valid, rows, pa.scalar(None, pa.int64())))
+
+
+class Fields:
+    """Fields of the keys or values of a table that are there, `columns` by name, in order.
+
+    Raises:
+        TransformError: keys or values are of a type without fields.
+    """
+
+    def __init__(self, table: pa.Table, side: str, purpose: str) -> None:
+        self._table = table
+        self._side = side
+        array = one(table[side])
+        self.valid: pa.Array | None = array.is_valid() if array.null_count else None
+        if pa.types.is_null(array.type):
+            array = pa.array([], pa.struct([]))
+        if not pa.types.is_struct(array.type):
+            raise TransformError(f"Only Struct objects supported for [{purpose}], found: {array.type}")
+        kept = array if self.valid is None else array.drop_null()
+        self.count: int = len(kept)
+        self.columns: dict[str, Column] = {
+            field.name: (field, values) for field, values in zip(array.type, kept.flatten(), strict=True)
+        }
+
+    @property
+    def empty(self) -> bool:
+        """True when no row has a key or value."""
+        return self.valid is not None and self.count == 0
+
+    def beside(self, name: str) -> pa.Array:
+        """Another column of the table, for the rows that have fields."""
+        values = one(self._table[name])
+        return values if self.valid is None else values.filter(self.valid)
+
+    def struct(self, columns: Sequence[Column]) -> pa.Array:
+        """Columns as one struct per row of the table.
+
+        Raises:
+            TransformError: two fields have the same name, or a required field is null.
+        """
+        names = [field.name for field, _ in columns]
+        for name in names:
+            if names.count(name) > 1:
+                raise TransformError(f"Cannot create field because of field name duplication {name}")
+        for field, values in columns:
+            if not field.nullable and values.null_count:
+                raise TransformError(f"The field {field.name} is required, and null")
+        if columns:
+            made = pa.StructArray.from_arrays([v for _, v in columns], fields=[f for f, _ in columns])
+        else:
+            made = pa.array([{}] * self.count, pa.struct([]))
+        return spread(made, self.valid)
+
+    def back(self, columns: Sequence[Column]) -> pa.Table:
+        """The table with these fields in the place of the former ones."""
+        return replaced(self._table, self._side, self.struct(columns))
+
+
+def require_all(fields: Fields, purpose: str) -> None:
+    """Raise where Java would for a record without key or value."""
+    if fields.valid is not None:
+        raise TransformError(f"Only Map objects supported in absence of schema for [{purpose}], found: null")

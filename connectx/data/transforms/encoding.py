@@ -1,0 +1,81 @@
+"""Rows of a source's slice through its transformations and converters.
+
+Small and large slices take the same way: a DataFrame is evaluated once, its rows come to the worker, and the chain runs
+there. Mirrors the transform and convert part of Kafka Connect's AbstractWorkerSourceTask.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from connectx.data.converters import Rows, SparkGetter, encode, passed_on, with_value
+from connectx.data.transforms.chain import ROW, Chain, Failure
+from connectx.data.transforms.columns import HEADERS
+
+if TYPE_CHECKING:
+    from connectx.data.converter import Converter
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """Records as `encode` gives them; of `rows` that came in, `filtered` were dropped on purpose and others failed."""
+
+    records: pa.Table
+    rows: int
+    filtered: int = 0
+    failures: tuple[Failure, ...] = ()
+
+
+def transform_and_encode(
+    rows: Rows,
+    topic: str | None,
+    chain: Chain,
+    key_converter: Converter,
+    value_converter: Converter,
+    spark: SparkGetter,
+) -> Encoded:
+    """Records of a slice's rows; rows that a transformation cannot take are left out and told.
+
+    Args:
+        topic: where rows go that name no topic.
+
+    Raises:
+        ConversionError: a converter does not take a column's type.
+    """
+    if not chain:
+        records = encode(rows, key_converter, value_converter, spark)
+        return Encoded(records, records.num_rows)
+    table = record_table(rows if isinstance(rows, pa.Table) else rows.toArrow(), topic)
+    made = chain.apply(table)
+    encoded = [encode(part, key_converter, value_converter, spark).append_column(ROW, part[ROW]) for part in made.parts]
+    if not encoded:
+        records = pa.table({"key": pa.array([], pa.binary()), "value": pa.array([], pa.binary())})
+    elif len(encoded) == 1:
+        records = encoded[0].drop_columns(ROW)
+    else:
+        records = pa.concat_tables(encoded, promote_options="permissive").sort_by(ROW).drop_columns(ROW)
+    return Encoded(records, table.num_rows, made.filtered, made.failures)
+
+
+def record_table(rows: pa.Table, topic: str | None) -> pa.Table:
+    """A slice's rows with all columns that a record has (see `connectx.data.transforms.api.Transform`)."""
+    table = with_value(rows)
+    count = table.num_rows
+    given = {name: table[name] for name in table.column_names}
+    topics = passed_on("topic", given["topic"]).fill_null(topic) if "topic" in given and topic else given.get("topic")
+
+    def beside(name: str, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
+        return passed_on(name, given[name]) if name in given else pa.nulls(count, kind)
+
+    columns = {
+        "topic": pa.array([topic] * count, pa.string()) if topics is None else passed_on("topic", topics),
+        "partition": beside("partition", pa.int32()),
+        "timestamp": beside("timestamp", pa.int64()),
+        "key": given.get("key", pa.nulls(count)),
+        "value": given["value"],
+        "headers": given["headers"].cast(HEADERS) if "headers" in given else pa.nulls(count, HEADERS),
+    }
+    return pa.table(columns)

@@ -1,0 +1,297 @@
+"""Transformations of the fields of keys and values.
+
+Mirror InsertField, ReplaceField, MaskField, ExtractField, HoistField, Flatten and ValueToKey of
+org.apache.kafka.connect.transforms. A struct stands for Connect's Struct and for its Map without schema.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from decimal import Decimal, InvalidOperation
+from typing import Any, ClassVar, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from connectx.data.transforms.api import Transform
+from connectx.data.transforms.columns import TIMESTAMP, Column, Fields, one, replaced, require_all
+from connectx.errors import ConfigError, TransformError
+from connectx.model.configdef import ConfigDef, Validator, invalid_value
+from connectx.model.validators import non_empty, one_of
+
+_OPTIONALITY: Final = "Suffix with '!' to make this a required field, or '?' to keep it optional (the default)."
+_NULLS: Final = "Whether null fields that have a default in the schema get it; fields have no defaults here."
+NOT_EMPTY: Final = Validator(lambda value: None if value else "Empty list", "non-empty list")
+
+
+class SideTransform(Transform):
+    """Base of transformations with a $Key and a $Value variant; `side` is the column that they change."""
+
+    side: ClassVar[str] = "value"
+
+    def fields(self, table: pa.Table, purpose: str) -> Fields:
+        """Fields of this variant's side."""
+        return Fields(table, self.side, purpose)
+
+
+class InsertField(SideTransform):
+    """Adds attributes of the record, or a fixed text, as fields."""
+
+    config = (
+        ConfigDef()
+        .define("topic.field", str, None, doc=f"Field for the topic. {_OPTIONALITY}")
+        .define("partition.field", str, None, doc=f"Field for the partition. {_OPTIONALITY}")
+        .define("offset.field", str, None, doc=f"Field for the offset, sinks only. {_OPTIONALITY}")
+        .define("timestamp.field", str, None, doc=f"Field for the record's timestamp. {_OPTIONALITY}")
+        .define("static.field", str, None, doc=f"Field for a fixed text. {_OPTIONALITY}")
+        .define("static.value", str, None, doc="That text.")
+        .define("replace.null.with.default", bool, True, doc=_NULLS)
+    )
+
+    def configure(self) -> None:
+        """Something has to be inserted."""
+        given = {
+            name: self.settings[f"{name}.field"] for name in ("topic", "partition", "offset", "timestamp", "static")
+        }
+        self._wanted = {name: spec for name, spec in given.items() if spec is not None}
+        if not self._wanted:
+            raise ConfigError(["No field insertion configured"])
+        if "static" in self._wanted and self.settings["static.value"] is None:
+            reason = f"No value specified for static field: {self._wanted['static'].rstrip('?!')}"
+            raise ConfigError([invalid_value("static.value", None, reason)])
+
+    def apply(self, table: pa.Table) -> pa.Table:
+        """Fields at the end, in the order of the keys."""
+        fields = self.fields(table, "field insertion")
+        if fields.empty:
+            return table
+        added = [self._column(fields, name, spec, table) for name, spec in self._wanted.items()]
+        return fields.back([*fields.columns.values(), *added])
+
+    def _column(self, fields: Fields, name: str, spec: str, table: pa.Table) -> Column:
+        if name == "static":
+            values = pa.array([self.settings["static.value"]] * fields.count, pa.string())
+        elif name not in table.column_names:
+            raise TransformError("Offset insertion is only supported for sink connectors")
+        else:
+            values = fields.beside(name)
+            if name == "timestamp":
+                values = values.cast(pa.timestamp("ms", "UTC")).cast(TIMESTAMP)
+        label = spec[:-1] if spec[-1:] in ("?", "!") else spec
+        return pa.field(label, values.type, nullable=not spec.endswith("!")), values
+
+
+def _pairs_problem(value: Any) -> str | None:
+    wrong = [mapping for mapping in value or () if len(mapping.split(":")) != 2]
+    return f"Invalid rename mapping: {wrong[0]}" if wrong else None
+
+
+class ReplaceField(SideTransform):
+    """Leaves fields out or renames them."""
+
+    config = (
+        ConfigDef()
+        .define("exclude", list, [], doc="Fields to leave out; goes before include.")
+        .define("include", list, [], doc="The only fields to keep, when given.")
+        .define(
+            "renames",
+            list,
+            [],
+            doc="Pairs of names, as in foo:bar,abc:xyz.",
+            validator=Validator(_pairs_problem, "list of colon-delimited pairs, e.g. foo:bar,abc:xyz"),
+        )
+        .define("replace.null.with.default", bool, True, doc=_NULLS)
+    )
+
+    def configure(self) -> None:
+        """Take the names apart."""
+        self._renames = dict(mapping.split(":") for mapping in self.settings["renames"])
+
+    def apply(self, table: pa.Table) -> pa.Table:
+        """Fields in their order."""
+        fields = self.fields(table, "field replacement")
+        if fields.empty:
+            return table
+        exclude, include = self.settings["exclude"], self.settings["include"]
+        return fields.back(
+            [
+                (field.with_name(self._renames.get(name, name)), values)
+                for name, (field, values) in fields.columns.items()
+                if name not in exclude and (not include or name in include)
+            ]
+        )
+
+
+class MaskField(SideTransform):
+    """Puts the empty value of its type, or a replacement, in the place of what a field holds."""
+
+    config = (
+        ConfigDef()
+        .define("fields", list, importance="HIGH", doc="Fields to mask.", validator=NOT_EMPTY)
+        .define(
+            "replacement",
+            str,
+            None,
+            importance="LOW",
+            doc="What to put in their place: numbers, or text that is not empty.",
+            validator=non_empty(),
+        )
+        .define("replace.null.with.default", bool, True, importance="LOW", doc=_NULLS)
+    )
+
+    def apply(self, table: pa.Table) -> pa.Table:
+        """Nulls stay."""
+        fields = self.fields(table, "mask fields")
+        require_all(fields, "mask fields")
+        masked = self.settings["fields"]
+        return fields.back(
+            [self._masked(column) if name in masked else column for name, column in fields.columns.items()]
+        )
+
+    def _masked(self, column: Column) -> Column:
+        field, values = column
+        if values.null_count == len(values):
+            return column
+        filling = _empty(field.type) if self.settings["replacement"] is None else self._replacement(field.type)
+        if not values.null_count:
+            return field, pa.repeat(filling, len(values))
+        rows = pc.if_else(values.is_valid(), pa.scalar(0, pa.int64()), pa.scalar(None, pa.int64()))
+        return field, pa.repeat(filling, 1).take(rows)
+
+    def _replacement(self, kind: pa.DataType) -> pa.Scalar:
+        text, types = self.settings["replacement"], pa.types
+        try:
+            if types.is_integer(kind):
+                return pa.scalar(int(text), kind)
+            if types.is_floating(kind):
+                return pa.scalar(float(text), kind)
+            if types.is_decimal(kind):
+                return pa.scalar(Decimal(text), kind)
+        except (ValueError, OverflowError, InvalidOperation, pa.ArrowInvalid):
+            raise TransformError(f"Unable to convert {text} (class java.lang.String) to number") from None
+        if types.is_string(kind) or types.is_large_string(kind):
+            return pa.scalar(text, kind)
+        raise TransformError(f"Cannot mask value of type {kind} with custom replacement.")
+
+
+def _empty(kind: pa.DataType) -> pa.Scalar:
+    types = pa.types
+    if types.is_integer(kind) or types.is_floating(kind):
+        return pa.scalar(0, kind)
+    if types.is_boolean(kind):
+        return pa.scalar(False, kind)
+    if types.is_string(kind) or types.is_large_string(kind):
+        return pa.scalar("", kind)
+    if types.is_decimal(kind):
+        return pa.scalar(Decimal(0), kind)
+    if types.is_date(kind) or types.is_timestamp(kind):
+        return pa.scalar(0, pa.int32() if types.is_date32(kind) else pa.int64()).cast(kind)
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_map(kind):
+        return pa.scalar([], kind)
+    raise TransformError(f"Cannot mask value of type: {kind}")
+
+
+class ValueToKey(Transform):
+    """Makes a key of fields of the value."""
+
+    reads = ("key", "value")
+    config = (
+        ConfigDef()
+        .define("fields", list, importance="HIGH", doc="Fields of the value that make the key.", validator=NOT_EMPTY)
+        .define("replace.null.with.default", bool, True, doc=_NULLS)
+    )
+
+    def apply(self, table: pa.Table) -> pa.Table:
+        """The key is a struct, also of one field."""
+        purpose = "copying fields from value to key"
+        fields = Fields(table, "value", purpose)
+        require_all(fields, purpose)
+        for name in self.settings["fields"]:
+            if name not in fields.columns:
+                raise TransformError(f"Field does not exist: {name}")
+        return replaced(table, "key", fields.struct([fields.columns[name] for name in self.settings["fields"]]))
+
+
+class ExtractField(SideTransform):
+    """Puts one field in the place of the whole."""
+
+    config = (
+        ConfigDef()
+        .define("field", str, doc="Field to take.")
+        .define(
+            "field.syntax.version",
+            str,
+            "V1",
+            importance="HIGH",
+            doc="V1: the field's name. V2: a path, names with dots in backticks (KIP-821).",
+            validator=one_of("V1", "V2", ignore_case=True),
+        )
+        .define("replace.null.with.default", bool, True, doc=_NULLS)
+    )
+
+    def configure(self) -> None:
+        """Take the path apart."""
+        field = self.settings["field"]
+        self._path = [field] if self.settings["field.syntax.version"].upper() == "V1" else _path(field)
+
+    def apply(self, table: pa.Table) -> pa.Table:
+        """Null where there is no key or value, or no such parent."""
+        values = one(table[self.side])
+        if values.null_count == len(values):
+            return table
+        for name in self._path:
+            if not pa.types.is_struct(values.type):
+                raise TransformError(f"Only Struct objects supported for [field extraction], found: {values.type}")
+            index = values.type.get_field_index(name)
+            if index < 0:
+                raise TransformError(f"Unknown field: {self.settings['field']}")
+            values = values.flatten()[index]
+        return replaced(table, self.side, values)
+
+
+def _path(text: str) -> list[str]:
+    steps = re.compile(r"`([^`]*)`(?=\.|$)|([^.`][^.]*)")
+    found = [match.group(1) if match.group(1) is not None else match.group(2) for match in steps.finditer(text)]
+    if not found or text.count("`") % 2:
+        raise ConfigError([f"Incomplete backtick pair in path: [{text}], consider adding a backslash before it"])
+    return found
+
+
+class HoistField(SideTransform):
+    """Makes the whole the only field of a struct."""
+
+    config = ConfigDef().define("field", str, doc="Name of the field.")
+
+    def apply(self, table: pa.Table) -> pa.Table:
+        """Also around null."""
+        values = one(table[self.side])
+        field = pa.field(self.settings["field"], values.type, nullable=bool(values.null_count))
+        return replaced(table, self.side, pa.StructArray.from_arrays([values], fields=[field]))
+
+
+class Flatten(SideTransform):
+    """Puts the fields of nested structs beside the others, under joined names."""
+
+    config = ConfigDef().define("delimiter", str, ".", doc="What to put between names.")
+
+    def apply(self, table: pa.Table) -> pa.Table:
+        """Arrays stay as they are."""
+        fields = self.fields(table, "flattening")
+        return table if fields.empty else fields.back(self._flat(fields.columns, "", optional=False))
+
+    def _flat(self, columns: Mapping[str, Column], prefix: str, *, optional: bool) -> list[Column]:
+        flat: list[Column] = []
+        for name, (field, values) in columns.items():
+            label = f"{prefix}{self.settings['delimiter']}{name}" if prefix else name
+            nullable = optional or field.nullable
+            if pa.types.is_map(field.type):
+                raise TransformError(
+                    f"Flatten transformation does not support MAP for record with schemas (for field {label})."
+                )
+            if pa.types.is_struct(field.type):
+                inner = {part.name: (part, array) for part, array in zip(field.type, values.flatten(), strict=True)}
+                flat += self._flat(inner, label, optional=nullable)
+            else:
+                flat.append((pa.field(label, field.type, nullable), values))
+        return flat

@@ -1,0 +1,152 @@
+"""Transformations of record headers, and the predicates.
+
+Mirror HeaderFrom, InsertHeader and DropHeaders of org.apache.kafka.connect.transforms and
+org.apache.kafka.connect.transforms.predicates. A header's value is its text.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from connectx.data.transforms.api import Predicate, Transform
+from connectx.data.transforms.columns import HEADERS, one, replaced, require_all, spread
+from connectx.data.transforms.fields import NOT_EMPTY, SideTransform
+from connectx.data.transforms.texts import as_text
+from connectx.errors import ConfigError, TransformError
+from connectx.model.configdef import ConfigDef
+from connectx.model.validators import non_empty, one_of, valid_regex
+
+
+class HeaderFrom(SideTransform):
+    """Copies or moves fields to headers."""
+
+    config = (
+        ConfigDef()
+        .define("fields", list, importance="HIGH", doc="Fields to copy or move.", validator=NOT_EMPTY)
+        .define(
+            "headers", list, importance="HIGH", doc="Names of headers, in the order of fields.", validator=NOT_EMPTY
+        )
+        .define(
+            "operation",
+            str,
+            importance="HIGH",
+            doc="move takes the fields out of the key or value, copy leaves them there.",
+            validator=one_of("move", "copy"),
+        )
+        .define(
+            "replace.null.with.default",
+            bool,
+            True,
+            doc="Whether null fields that have a default in the schema get it; fields have no defaults here.",
+        )
+    )
+
+    def configure(self) -> None:
+        """As many headers as fields."""
+        if len(self.settings["fields"]) != len(self.settings["headers"]):
+            raise ConfigError(["'fields' config must have the same number of elements as 'headers' config."])
+
+    def apply(self, table: pa.Table) -> pa.Table:
+        """Headers at the end, in order."""
+        purpose = f"header {self.settings['operation']}"
+        fields = self.fields(table, purpose)
+        require_all(fields, purpose)
+        for header, name in zip(self.settings["headers"], self.settings["fields"], strict=True):
+            if name not in fields.columns:
+                raise TransformError(f"Field does not exist: {name}")
+            text = as_text(fields.columns[name][1], purpose)
+            table = with_header(table, header, spread(text, fields.valid).cast(pa.binary()))
+        if self.settings["operation"] == "copy":
+            return table
+        left = [column for name, column in fields.columns.items() if name not in self.settings["fields"]]
+        return replaced(table, self.side, fields.struct(left))
+
+
+class InsertHeader(Transform):
+    """Adds a header with a fixed value."""
+
+    reads = ("headers",)
+    config = (
+        ConfigDef()
+        .define("header", str, importance="HIGH", doc="Name of the header.")
+        .define("value.literal", str, importance="HIGH", doc="Its value.")
+    )
+
+    def apply(self, table: pa.Table) -> pa.Table:
+        """Every record gets it."""
+        text = self.settings["value.literal"].encode()
+        return with_header(table, self.settings["header"], pa.array([text] * table.num_rows, pa.binary()))
+
+
+class DropHeaders(Transform):
+    """Takes headers away by name."""
+
+    reads = ("headers",)
+    config = ConfigDef().define(
+        "headers", list, importance="HIGH", doc="Names of headers to take away.", validator=NOT_EMPTY
+    )
+
+    def apply(self, table: pa.Table) -> pa.Table:
+        """All of these names."""
+        headers = one(table["headers"])
+        if headers.null_count == len(headers):
+            return table
+        dropped = set(self.settings["headers"])
+        kept = [
+            None if row is None else [header for header in row if header["key"] not in dropped]
+            for row in headers.to_pylist()
+        ]
+        return replaced(table, "headers", pa.array(kept, HEADERS))
+
+
+def with_header(table: pa.Table, name: str, values: pa.Array) -> pa.Table:
+    """The table with one more header for each record."""
+    added = pa.StructArray.from_arrays(
+        [pa.array([name] * len(values), pa.string()), values], fields=list(HEADERS.value_type)
+    )
+    present = one(table["headers"])
+    if present.null_count == len(present):
+        offsets = pa.array(range(len(added) + 1), pa.int32())
+        return replaced(table, "headers", pa.ListArray.from_arrays(offsets, added, type=HEADERS))
+    rows = [[*(before or ()), header] for before, header in zip(present.to_pylist(), added.to_pylist(), strict=True)]
+    return replaced(table, "headers", pa.array(rows, HEADERS))
+
+
+class TopicNameMatches(Predicate):
+    """True for records of topics that a regular expression matches as a whole."""
+
+    reads = ()
+    config = ConfigDef().define("pattern", str, doc="What the topic has to match.", validator=valid_regex())
+
+    def test(self, table: pa.Table) -> pa.Array:
+        """Each topic is looked at once."""
+        distinct = one(table["topic"]).dictionary_encode()
+        matches = [bool(re.fullmatch(self.settings["pattern"], topic)) for topic in distinct.dictionary.to_pylist()]
+        return pc.fill_null(pc.take(pa.array(matches, pa.bool_()), distinct.indices), False)
+
+
+class HasHeaderKey(Predicate):
+    """True for records that have a header of that name."""
+
+    reads = ()
+    config = ConfigDef().define("name", str, doc="Name of the header.", validator=non_empty())
+
+    def test(self, table: pa.Table) -> pa.Array:
+        """Once or several times."""
+        name = self.settings["name"]
+        found: list[Any] = one(table["headers"]).to_pylist()
+        return pa.array([any(header["key"] == name for header in row or ()) for row in found], pa.bool_())
+
+
+class RecordIsTombstone(Predicate):
+    """True for records without a value."""
+
+    reads = ()
+
+    def test(self, table: pa.Table) -> pa.Array:
+        """Null values."""
+        return one(table["value"]).is_null()

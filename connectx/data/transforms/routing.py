@@ -1,0 +1,231 @@
+"""Transformations of topics and times, and the one that drops records.
+
+Mirror Filter, RegexRouter, TimestampRouter and TimestampConverter of org.apache.kafka.connect.transforms.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from connectx.data.transforms.api import Transform
+from connectx.data.transforms.columns import TIMESTAMP, one, replaced
+from connectx.data.transforms.date_format import DateFormat
+from connectx.data.transforms.fields import SideTransform
+from connectx.errors import ConfigError, TransformError
+from connectx.model.configdef import ConfigDef, Validator
+from connectx.model.validators import one_of, valid_regex
+
+_PER_MS: Final = {
+    "seconds": (1000, 1),
+    "milliseconds": (1, 1),
+    "microseconds": (1, 1000),
+    "nanoseconds": (1, 1_000_000),
+}
+_GROUP: Final = re.compile(r"\\(.)|\$(\d+)|\$\{(\w+)\}|([\\$])")
+
+
+class Filter(Transform):
+    """Drops every record that it is applied to; its predicate says which."""
+
+    reads = ()
+
+    def apply(self, table: pa.Table) -> pa.Table:
+        """Nothing is left."""
+        return table.slice(0, 0)
+
+
+class RegexRouter(Transform):
+    """Renames topics that a regular expression matches as a whole."""
+
+    reads = ("topic",)
+    config = (
+        ConfigDef()
+        .define("regex", str, importance="HIGH", doc="What a topic has to match.", validator=valid_regex())
+        .define("replacement", str, importance="HIGH", doc="The new name, with $1 for the first group.")
+    )
+
+    def configure(self) -> None:
+        """Compile both."""
+        self._regex = re.compile(self.settings["regex"])
+        self._replacement = _template(self.settings["replacement"], self._regex)
+
+    def apply(self, table: pa.Table) -> pa.Table:
+        """Each topic is looked at once."""
+        return replaced(table, "topic", mapped(one(table["topic"]), self._route))
+
+    def _route(self, topic: str) -> str:
+        if not self._regex.fullmatch(topic):
+            return topic
+        return self._regex.sub(self._replacement, topic, count=1)
+
+
+def mapped(texts: pa.Array, change: Callable[[str], str]) -> pa.Array:
+    """Each different text changed once; null stays."""
+    distinct = texts.dictionary_encode()
+    changed = pa.array([change(text) for text in distinct.dictionary.to_pylist()], pa.string())
+    return pc.take(changed, distinct.indices)
+
+
+def _template(replacement: str, regex: re.Pattern[str]) -> str:
+    """Java's replacement as Python's: $1, ${name}, and a backslash before what is meant as it stands."""
+
+    def part(found: re.Match[str]) -> str:
+        literal, number, name, wrong = found.groups()
+        if literal is not None:
+            return literal.replace("\\", r"\\")
+        if name is not None:
+            return rf"\g<{name}>"
+        if wrong is not None:
+            raise ConfigError([f"Invalid value {replacement} for configuration replacement: Illegal group reference"])
+        digits = number
+        while len(digits) > 1 and int(digits) > regex.groups:
+            digits = digits[:-1]
+        if int(digits) > regex.groups:
+            raise ConfigError([f"Invalid value {replacement} for configuration replacement: No group {digits}"])
+        return rf"\g<{digits}>{number[len(digits) :]}"
+
+    return _GROUP.sub(part, replacement)
+
+
+def _date_format_problem(value: Any) -> str | None:
+    try:
+        DateFormat(value or "")
+    except ValueError as error:
+        return f"A SimpleDateFormat of numbers is expected: {error}"
+    return None
+
+
+_DATE_FORMAT: Final = Validator(_date_format_problem, "SimpleDateFormat of numbers")
+
+
+class TimestampRouter(Transform):
+    """Puts the time of a record into the name of its topic."""
+
+    reads = ("topic",)
+    config = (
+        ConfigDef()
+        .define(
+            "topic.format",
+            str,
+            "${topic}-${timestamp}",
+            importance="HIGH",
+            doc="The new name, with ${topic} and ${timestamp} for the topic and time of the record.",
+        )
+        .define(
+            "timestamp.format",
+            str,
+            "yyyyMMdd",
+            importance="HIGH",
+            doc="How the time is written, in UTC (java.text.SimpleDateFormat).",
+            validator=_DATE_FORMAT,
+        )
+    )
+
+    def configure(self) -> None:
+        """Take the format apart."""
+        self._format = DateFormat(self.settings["timestamp.format"])
+
+    def apply(self, table: pa.Table) -> pa.Table:
+        """Every record needs a timestamp."""
+        stamps = one(table["timestamp"])
+        if stamps.null_count:
+            raise TransformError("Timestamp missing on record")
+        times = self._format.format(stamps.cast(pa.int64())).cast(pa.string())
+        named = pa.array([self.settings["topic.format"]] * table.num_rows, pa.string())
+        for placeholder, texts in (("${topic}", one(table["topic"])), ("${timestamp}", times)):
+            pieces = pc.split_pattern(named, placeholder)
+            named = pc.binary_join(pieces, texts)
+        return replaced(table, "topic", named)
+
+
+class TimestampConverter(SideTransform):
+    """Converts times between text, numbers and Connect's Date and Timestamp."""
+
+    config = (
+        ConfigDef()
+        .define("field", str, "", importance="HIGH", doc="The field with the time; empty when the whole is a time.")
+        .define(
+            "target.type",
+            str,
+            importance="HIGH",
+            doc="string, unix, Date or Timestamp. Time is not provided: there is no type for it here.",
+            validator=one_of("string", "unix", "Date", "Timestamp"),
+        )
+        .define(
+            "format", str, "", doc="How text is written and read (java.text.SimpleDateFormat).", validator=_DATE_FORMAT
+        )
+        .define(
+            "unix.precision",
+            str,
+            "milliseconds",
+            importance="LOW",
+            doc="Unit of numbers: seconds, milliseconds, microseconds or nanoseconds.",
+            validator=one_of("nanoseconds", "microseconds", "milliseconds", "seconds"),
+        )
+        .define(
+            "replace.null.with.default",
+            bool,
+            True,
+            doc="Whether null fields that have a default in the schema get it; fields have no defaults here.",
+        )
+    )
+
+    def configure(self) -> None:
+        """Text needs a format."""
+        if self.settings["target.type"] == "string" and not self.settings["format"].strip():
+            raise ConfigError(
+                ["TimestampConverter requires format option to be specified when using string timestamps"]
+            )
+        self._format = DateFormat(self.settings["format"]) if self.settings["format"].strip() else None
+
+    def apply(self, table: pa.Table) -> pa.Table:
+        """Nulls stay. A field that is not there changes nothing."""
+        name = self.settings["field"]
+        if not name:
+            return replaced(table, self.side, self._converted(one(table[self.side])))
+        fields = self.fields(table, "converting timestamp formats")
+        if fields.empty:
+            return table
+        columns = dict(fields.columns)
+        if name in columns:
+            field, values = columns[name]
+            values = self._converted(values)
+            columns[name] = (field.with_type(values.type), values)
+        return fields.back(list(columns.values()))
+
+    def _converted(self, values: pa.Array) -> pa.Array:
+        return values if pa.types.is_null(values.type) else self._written(self._read(values))
+
+    def _read(self, values: pa.Array) -> pa.Array:
+        """Milliseconds since 1970."""
+        kind, types = values.type, pa.types
+        if types.is_timestamp(kind):
+            return pc.floor_temporal(values, unit="millisecond").cast(pa.timestamp("ms", kind.tz)).cast(pa.int64())
+        if types.is_date32(kind):
+            return pc.multiply(values.cast(pa.int32()).cast(pa.int64()), 86_400_000)
+        if types.is_string(kind) or types.is_large_string(kind):
+            if self._format is None:
+                raise TransformError("Text cannot be read as a time without the setting format")
+            return self._format.parse(values)
+        if types.is_int64(kind):
+            times, per_ms = _PER_MS[self.settings["unix.precision"]]
+            return pc.multiply(values, times) if per_ms == 1 else pc.divide(values, per_ms)
+        raise TransformError(f"Schema of type {kind} does not correspond to a known timestamp type format")
+
+    def _written(self, stamps_ms: pa.Array) -> pa.Array:
+        match self.settings["target.type"]:
+            case "string":
+                assert self._format is not None, "checked"
+                return self._format.format(stamps_ms).cast(pa.string())
+            case "unix":
+                times, per_ms = _PER_MS[self.settings["unix.precision"]]
+                return pc.multiply(stamps_ms, per_ms) if times == 1 else pc.divide(stamps_ms, times)
+            case "Date":
+                day = pc.floor_temporal(stamps_ms.cast(pa.timestamp("ms")), unit="day")
+                return day.cast(pa.date32())
+        return stamps_ms.cast(pa.timestamp("ms", "UTC")).cast(TIMESTAMP)

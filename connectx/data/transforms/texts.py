@@ -1,0 +1,91 @@
+"""Text of values as Java's toString and Connect's Values.convertToString spell it."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from connectx.errors import TransformError
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def as_text(values: pa.Array, what: str) -> pa.Array:
+    """Each value as string, null as null; `what` names the purpose in errors.
+
+    Raises:
+        TransformError: the type has no text.
+    """
+    kind, types = values.type, pa.types
+    if types.is_dictionary(kind):
+        return as_text(values.cast(kind.value_type), what)
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_integer(kind) or types.is_boolean(kind):
+        return values.cast(pa.string())
+    if types.is_null(kind):
+        return pa.nulls(len(values), pa.string())
+    spell: Callable[[Any], str] | None = None
+    if types.is_float64(kind):
+        spell = java_double
+    elif types.is_float32(kind):
+        spell = _java_float
+    elif types.is_binary(kind) or types.is_large_binary(kind):
+        spell = _base64
+    elif types.is_decimal(kind):
+        spell = str
+    elif types.is_date(kind) or types.is_timestamp(kind):
+        spell = _java_date
+        values = values.cast(pa.timestamp("ms", "UTC") if types.is_timestamp(kind) else kind, safe=False)
+    if spell is None:
+        raise TransformError(f"Values of type {kind} cannot be used for [{what}]")
+    distinct = values.dictionary_encode()
+    spelled = pa.array([spell(value) for value in distinct.dictionary.to_pylist()], pa.string())
+    return pc.take(spelled, distinct.indices)
+
+
+def java_double(value: float) -> str:
+    """Double.toString: the shortest digits, with an exponent below 0.001 and from ten millions on."""
+    return _spelled(repr(value))
+
+
+def _java_float(value: float) -> str:
+    import numpy as np
+
+    return _spelled(str(np.float32(value)))
+
+
+def _spelled(text: str) -> str:
+    if text in ("nan", "inf", "-inf"):
+        return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[text]
+    sign, digits, exponent = Decimal(text).as_tuple()
+    assert isinstance(exponent, int), "finite"
+    shown = "".join(map(str, digits)).rstrip("0")
+    minus = "-" if sign else ""
+    if not shown:
+        return f"{minus}0.0"
+    point = len(digits) + exponent  # digits before the decimal point
+    if -3 < point <= 7:
+        if point <= 0:
+            return f"{minus}0.{'0' * -point}{shown}"
+        whole = shown.ljust(point, "0")
+        return f"{minus}{whole[:point]}.{whole[point:] or '0'}"
+    return f"{minus}{shown[0]}.{shown[1:] or '0'}E{point - 1}"
+
+
+def _base64(value: bytes) -> str:
+    return base64.b64encode(value).decode("ascii")
+
+
+def _java_date(value: date | datetime) -> str:
+    """Values.dateFormatFor: within the first day of 1970 a time, at midnight a date, otherwise both."""
+    moment = value if isinstance(value, datetime) else datetime(value.year, value.month, value.day, tzinfo=UTC)
+    clock = f"{moment:%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
+    if moment < _EPOCH + timedelta(days=1):
+        return clock
+    day = f"{moment.year:04d}-{moment:%m-%d}"
+    return day if clock == "00:00:00.000Z" else f"{day}T{clock}"

@@ -1,0 +1,47 @@
+"""JSON without schemas as structs, for transformations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from connectx.data.json_converter import JsonConverter
+from connectx.errors import ConversionError
+
+
+def read(*documents: bytes | None) -> tuple[Any, list[str | None], pa.DataType]:
+    converter = JsonConverter({"schemas.enable": "false"})
+    converter.infers_fields = True
+    found = converter.try_from_bytes_arrow(pa.array(documents, pa.binary()), None)
+    assert found is not None
+    return found.value.to_pylist(), found.error.to_pylist(), found.value.type
+
+
+def test_documents_are_structs_of_all_fields_of_the_batch() -> None:
+    values, errors, kind = read(b'{"a":1}', None, b' {"b":{"c":1.5},"a":null}')
+    assert values == [{"a": 1, "b": None}, None, {"a": None, "b": {"c": 1.5}}]
+    assert errors == [None] * 3
+    assert kind == pa.struct([("a", pa.int64()), ("b", pa.struct([("c", pa.float64())]))])
+
+
+def test_text_that_looks_like_a_time_stays_text() -> None:
+    values, _, kind = read(b'{"at":"2026-11-21T10:00:00Z","l":["2026-11-21"]}')
+    assert values == [{"at": "2026-11-21T10:00:00Z", "l": ["2026-11-21"]}]
+    assert kind == pa.struct([("at", pa.string()), ("l", pa.list_(pa.string()))])
+
+
+def test_a_document_that_is_no_json_is_an_error_of_its_own() -> None:
+    values, errors, _ = read(b'{"a":1}', b'{"a":', b'{"a":2}')
+    assert values == [{"a": 1}, None, {"a": 2}]
+    assert [error is None for error in errors] == [True, False, True]
+
+
+def test_what_is_not_all_objects_is_text() -> None:
+    assert read(b'"x"', b'{"a":1}')[0] == ["x", '{"a":1}']
+
+
+def test_one_field_of_two_types_is_refused() -> None:
+    with pytest.raises(ConversionError, match="different types in the same field"):
+        read(b'{"a":1}', b'{"a":"x"}')
