@@ -25,12 +25,17 @@ from connectx.core.messages import (
     TaskStopped,
 )
 from connectx.core.tasks import TaskPhase
+from connectx.model.config_records import TaskCommitRecord
 from connectx.model.events import Transition
 from connectx.model.group import WorkSet
+from tests.simulation.broker_coordinator import Coordinator
+from tests.simulation.data_checks import SinkChecks, SourceChecks
+from tests.simulation.invariants import broken
+from tests.simulation.sim_source import SimSource
+from tests.simulation.sim_task import SimTask
 
 if TYPE_CHECKING:
-    from tests.simulation.broker import Coordinator
-    from tests.simulation.sim_worker import SimTask, SimWorker
+    from tests.simulation.sim_worker import SimWorker
     from tests.simulation.world import World
 
 ONCE = (
@@ -47,16 +52,21 @@ ONCE = (
 )
 """Answers that count once: whatever comes again later is of the past."""
 
-EXPECTED = ("fails in this test", "fenced by another", "not found", "is not a source connector")
+EXPECTED = ("in this test", "not found", "is not a source connector")
 """Traces of failures that are right."""
 
 
 @dataclass
 class Checks:
-    """Invariants 1, 4, 5 and 6, and two of the core's own."""
+    """Invariants 1, 4, 5 and 6, and two of the core's own; `data` and `sinks` look at 1, 2, 3 and 8."""
 
     world: World
     leaders: dict[int, str] = field(default_factory=dict)
+    data: SourceChecks = field(init=False)
+    sinks: SinkChecks = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.data, self.sinks = SourceChecks(self.world), SinkChecks(self.world)
 
     def on_assignments(self, sync: SendSyncGroup, coordinator: Coordinator) -> None:
         """5: an assignment names nothing twice, and nothing that another member goes on running."""
@@ -72,34 +82,46 @@ class Checks:
             result.update(kept.connectors)
             result.update(kept.tasks)
         twice = sorted(str(item) for item, count in result.items() if count > 1)
-        assert not twice, f"assigned twice: {twice}"
+        if twice:
+            broken(5, f"assigned twice: {twice}")
 
     def on_prepare(self, worker: SimWorker, effect: PrepareTask) -> None:
         """6: a task starts only from a complete set of task configs."""
         config = worker.core.context.config
         siblings = config.all_task_configs(effect.task.connector)
         sets = {(properties["set"], properties["of"]) for properties in siblings.values()}
-        assert len(sets) == 1, f"mixed sets of task configs: {siblings}"
-        assert effect.task_config == siblings[effect.task]
-        assert {properties["of"] for properties in siblings.values()} == {str(len(siblings))}
+        if len(sets) != 1 or {of for _, of in sets} != {str(len(siblings))}:
+            broken(6, f"{effect.task} starts from a mixed set of task configs: {siblings}")
+        if effect.task_config != siblings[effect.task]:
+            broken(6, f"{effect.task} starts with another config than {siblings[effect.task]}")
 
     def on_begin(self, task: SimTask) -> None:
         """1 and 4: nobody else can commit for this task, nor for an older set of tasks; the count is recorded."""
-        if not task.order.exactly_once or task.is_fenced:
+        if not isinstance(task, SimSource) or not task.order.exactly_once or task.is_fenced:
             return
         connector, truth = task.order.task.connector, self.world.broker.config
-        assert not truth.pending_fencing(connector), "no task count record follows the latest task configs"
-        assert truth.task_config_generation(connector) == task.task_config_generation, "newer task configs exist"
+        if truth.pending_fencing(connector):
+            broken(4, f"{task.order.task} begins, and no task count record follows the latest task configs")
+        if self.task_set(connector) != task.task_set:
+            broken(4, f"{task.order.task} begins with older task configs than there are")
         for other in self.world.all_tasks():
             same = other.order.task == task.order.task
-            older = other.task_config_generation != task.task_config_generation
-            if other is not task and other.order.task.connector == connector and (same or older):
-                assert not other.can_commit, f"{other.order.task} of {other.worker.name} can still commit"
+            older = other.task_set != task.task_set
+            if other is not task and other.order.task.connector == connector and (same or older) and other.can_commit:
+                broken(1, f"{task.order.task} begins, and {other.order.task} of {other.worker.name} can still commit")
+        self.data.on_begin(task)
+
+    def task_set(self, connector: str) -> int:
+        """The log offset of the newest commit record of a connector."""
+        records = self.world.broker.config_log
+        commits = (at for at, record in records if record == TaskCommitRecord(connector, getattr(record, "tasks", -1)))
+        return max(commits, default=-1)
 
     def on_transition(self, transition: Transition) -> None:
         """Nothing fails for good but what a test made fail, or what lost its connector."""
         trace = transition.data.get("trace")
-        assert trace is None or any(reason in trace for reason in EXPECTED), f"failed for good: {trace}"
+        if trace is not None and not any(reason in trace for reason in EXPECTED):
+            broken(9, f"failed for good: {trace}")
 
     def after_step(self, worker: SimWorker) -> None:
         """5, and: only claimed work runs, and no outcome is left lying about."""
@@ -107,7 +129,8 @@ class Checks:
         group = core.context.group
         if group.leader_id:
             known = self.leaders.setdefault(group.generation, group.leader_id)
-            assert known == group.leader_id, f"two leaders in generation {group.generation}"
+            if known != group.leader_id:
+                broken(5, f"two leaders in generation {group.generation}: {known} and {group.leader_id}")
         assert not core.writer.outcomes
         assert not core.fencing.outcomes
         for task, life in core.tasks.lives.items():

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from connectx.core.context import CoreSettings
 from connectx.core.messages import (
-    BeginTask,
-    CancelTask,
     ClaimConfigWrites,
     ConfigReadToEnd,
     ConfigRecordRead,
@@ -27,7 +24,6 @@ from connectx.core.messages import (
     GenerateTaskConfigs,
     GroupRequestFailed,
     GroupStimulus,
-    InitTaskProducer,
     PrepareTask,
     ProducersFenced,
     ReadConfigToEnd,
@@ -41,7 +37,6 @@ from connectx.core.messages import (
     SendTaskConfigs,
     SessionKeyCreated,
     SetConnectorTargetState,
-    SetTaskTargetState,
     SetTimer,
     StartConnector,
     Stimulus,
@@ -49,61 +44,31 @@ from connectx.core.messages import (
     StopTask,
     TaskConfigsGenerated,
     TaskConfigsSent,
-    TaskFailed,
-    TaskPrepared,
-    TaskProducerReady,
-    TaskStateReached,
     TaskStopped,
     TimerFired,
-    TopicUsed,
     WorkerShutDown,
     WriteConfigRecords,
     WriteStatus,
 )
 from connectx.core.requests import Verb
 from connectx.core.worker import WorkerCore
+from connectx.model.config_records import TaskCommitRecord
 from connectx.model.events import Transition
 from connectx.model.ids import TaskId
-from connectx.model.states import TargetState
+from connectx.model.states import ExactlyOnceSupport
 from tests.simulation.broker import CONFIG_TOPIC
+from tests.simulation.broker_logs import Outcome
+from tests.simulation.sim_sink import SimSink
+from tests.simulation.sim_source import PARTITIONS, SimSource
+from tests.simulation.sim_task import SimTask
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
 RETRIABLE = (403, 409, 503)
 CALL_TIMEOUT_MS = 10_000
-
-
-@dataclass
-class SimTask:
-    """A task runner; it exists until its thread ends, cancelled or not."""
-
-    worker: SimWorker
-    order: PrepareTask
-    task_config_generation: int | None
-    producer_epoch: int | None = None
-    running: bool = False
-    paused: bool = False
-    stopping: bool = False
-
-    @property
-    def transactional_id(self) -> str:
-        return f"g-{self.order.task}"
-
-    @property
-    def is_fenced(self) -> bool:
-        """True when a newer producer has its transactional id."""
-        return self.producer_epoch != self.worker.world.broker.epochs.get(self.transactional_id)
-
-    @property
-    def can_commit(self) -> bool:
-        """True for an exactly-once task in its loop that nobody has fenced."""
-        return self.order.exactly_once and self.running and not self.is_fenced
-
-    def try_to_commit(self) -> None:
-        """A task whose producer was fenced fails as soon as it wants to commit."""
-        if self.order.exactly_once and self.running and self.is_fenced and not self.stopping:
-            self.worker.end_task((self.order.task, self.order.instance), "fenced by another")
+READ_MS = 100  # between two looks at a topic that is to be read to its end
+CLUSTER_ID = "connect-cluster-g"  # the leader's transactional id
 
 
 class SimWorker:
@@ -114,12 +79,14 @@ class SimWorker:
         self.name = name
         self.core = WorkerCore(settings)
         self.alive = True
-        self.frozen = False
+        self.frozen = False  # the core and the worker's heartbeats stand still; tasks go on
+        self.tasks_frozen = False
         self.shut_down = False
         self.unreadable = False  # its reads of the config topic time out
-        self.cut_off = False  # its group requests fail
+        self.sends = self.receives = True  # its links to Kafka, by direction
         self.held: list[Stimulus] = []
-        self.read = 0
+        self.read = 0  # the next log offset of the config topic
+        self.task_sets: dict[str, int] = {}  # log offsets of the commit records that it has read
         self.claim: int | None = None
         self.node = 0  # that it takes for the group's coordinator
         self.lost_replies: set[int] = set()
@@ -149,20 +116,28 @@ class SimWorker:
         if self.frozen:
             self.held.append(stimulus)
             return
+        match stimulus:
+            case ConfigRecordRead(log_offset, TaskCommitRecord(connector)):
+                self.task_sets[connector] = log_offset
         step = self.core.handle(stimulus, self.world.now_ms)
         for transition in step.transitions:
-            self.history.append(transition)
-            self.world.checks.on_transition(transition)
-            self.world.history.append((self.world.now_ms, self.name, transition))
+            self.world.note(self, transition)
         for effect in step.effects:
             self.execute(effect)
         self.world.after_step(self, stimulus)
 
     def wake(self) -> None:
-        self.frozen = False
+        """Go on after a freeze or a stall, with what came meanwhile."""
+        self.frozen = self.tasks_frozen = False
         held, self.held = self.held, []
         for stimulus in held:
             self.handle(stimulus)
+        for task in list(self.tasks.values()):
+            task.thaw()
+
+    def freeze(self) -> None:
+        """As an operating system that stops the process: nothing moves, and nothing is lost."""
+        self.frozen = self.tasks_frozen = True
 
     def ask(self, verb: Verb, connector: str | None, args: Mapping[str, Any], answer: Callable[[Reply], None]) -> None:
         """Put a request to the core, after a latency; `answer` is called once, unless the worker is killed."""
@@ -176,8 +151,10 @@ class SimWorker:
         world = self.world
         match effect:
             case SetTimer():
-                delay_ms = max(0, effect.at_ms - world.now_ms)
-                world.at(delay_ms, lambda: self.handle(TimerFired(effect.key, effect.token)))
+                world.at(
+                    world.timer_ms(effect.at_ms - world.now_ms),
+                    lambda: self.handle(TimerFired(effect.key, effect.token)),
+                )
             case FindCoordinator() | SendJoinGroup() | SendSyncGroup() | SendHeartbeat() | SendLeaveGroup():
                 world.at(world.latency_ms(), lambda: self.ask_coordinator(effect))
             case ReadConfigToEnd():
@@ -210,11 +187,11 @@ class SimWorker:
             return
         coordinator = self.world.broker.coordinator
         self.world.broker.set_time(self.world.now_ms)
-        if self.cut_off or self.world.broker_down:
+        if not self.sends or self.world.broker_down:
             if not isinstance(effect, SendLeaveGroup):
                 self.deliver(GroupRequestFailed(effect.request_id, "cut off"), "group")
             return
-        if self.world.loses_reply():
+        if self.world.loses_reply() or not self.receives:
             self.lost_replies.add(effect.request_id)
         match effect:
             case FindCoordinator():
@@ -232,58 +209,106 @@ class SimWorker:
 
     def hear(self, reply: GroupStimulus) -> None:
         """The coordinator's reply is on its way, unless it gets lost."""
-        lost = reply.request_id in self.lost_replies
+        lost = reply.request_id in self.lost_replies or not self.receives or self.world.broker_down
         self.deliver(GroupRequestFailed(reply.request_id, "lost") if lost else reply, "group")
+
+    @property
+    def reads(self) -> bool:
+        """True while the config topic can be read from here."""
+        return self.sends and self.receives and not self.unreadable and not self.world.broker_down
 
     def catch_up(self) -> None:
         """Read what is in the config topic now."""
-        if self.unreadable:
+        broker = self.world.broker
+        stable = broker.last_stable(CONFIG_TOPIC, 0)
+        if self.read == stable or not self.alive or not self.reads:
             return
-        for log_offset, record in self.world.broker.read(CONFIG_TOPIC, 0, self.read):
-            self.read = log_offset + 1
+        records = broker.read(CONFIG_TOPIC, 0, self.read)
+        self.read = stable
+        for log_offset, record in records:
             self.handle(ConfigRecordRead(log_offset, record))
 
-    def read_to_end(self, effect: ReadConfigToEnd) -> None:
-        if not self.alive or not (self.unreadable or self.world.broker_down):
-            self.catch_up()
-            self.handle(ConfigReadToEnd(effect.request_id))
-        elif effect.timeout_ms is None:
-            self.world.at(200, lambda: self.read_to_end(effect))
-        else:
-            self.deliver(ConfigReadToEnd(effect.request_id, "timed out"), delay_ms=effect.timeout_ms)
-
-    def take_claim(self, effect: ClaimConfigWrites) -> None:
-        if self.alive and self.world.broker_down:
-            self.deliver(ConfigWritesClaimed(effect.request_id, "broker is down"), "leader", 500)
-        elif self.alive:
-            self.claim = self.world.broker.init_transactions("connect-cluster-g")
-            self.deliver(ConfigWritesClaimed(effect.request_id), "leader")
-
-    def write(self, effect: WriteConfigRecords) -> None:
+    def read_to_end(self, effect: ReadConfigToEnd, end: int | None = None, waited_ms: int = 0) -> None:
+        """Take the end now, and wait until all below it is read: a transaction that is open there holds that up."""
         if not self.alive:
             return
-        world, transactional = self.world, effect.privileged and self.core.context.settings.exactly_once != "disabled"
-        error, lost = None, world.loses_reply()
-        if world.broker_down:
-            error = "broker is down"
-        elif transactional and self.claim != world.broker.epochs.get("connect-cluster-g"):
-            error = "fenced"
+        if self.reads:
+            end = self.world.broker.end(CONFIG_TOPIC, 0) if end is None else end
+            self.catch_up()
+            if self.read >= end:
+                self.handle(ConfigReadToEnd(effect.request_id))
+                return
+        if effect.timeout_ms is not None and waited_ms >= effect.timeout_ms:
+            self.handle(ConfigReadToEnd(effect.request_id, "timed out"))
         else:
-            world.publish_config(effect.records, transactional=transactional)
-            error = "the answer was lost" if lost else None
+            self.world.at(READ_MS, lambda: self.read_to_end(effect, end, waited_ms + READ_MS))
+
+    def take_claim(self, effect: ClaimConfigWrites) -> None:
+        if not self.alive:
+            return
+        error: str | None = "broker is down"
+        if self.sends and not self.world.broker_down:
+            self.claim = self.world.broker.init_transactions(CLUSTER_ID)
+            self.world.config_moved()
+            error = None if self.receives else "no answer"
+        self.deliver(ConfigWritesClaimed(effect.request_id, error), "leader", 500 if error else None)
+
+    def write(self, effect: WriteConfigRecords) -> None:
+        """Ordinary records are there at once; those of a transaction when it is committed, a moment later."""
+        if not self.alive and not self.world.lands():
+            return
+        world, transactional = self.world, self.world.settings["exactly_once"] != ExactlyOnceSupport.DISABLED
+        if not self.sends or world.broker_down:
+            self.written(effect, "broker is down")
+        elif not (transactional and effect.privileged):
+            records = effect.records[: world.torn(len(effect.records))]
+            world.publish_config(records)
+            self.written(effect, None if records == effect.records else "the broker went away")
+        elif self.claim is None:
+            self.written(effect, "nothing was claimed")
+        else:
+            epoch = self.claim
+            outcome = world.broker.begin(CLUSTER_ID, epoch)
+            if outcome is Outcome.OK:
+                outcome = world.broker.send(CLUSTER_ID, epoch, CONFIG_TOPIC, 0, effect.records)
+            if outcome is Outcome.OK:
+                world.at(world.reply_ms(), lambda: self.commit_write(effect, epoch))
+            else:
+                self.written(effect, f"refused: {outcome.value}")
+
+    def commit_write(self, effect: WriteConfigRecords, epoch: int) -> None:
+        """The transaction ends, unless another leader has fenced this one meanwhile."""
+        if not self.alive and not self.world.lands():
+            return
+        if not self.sends or self.world.broker_down:
+            self.written(effect, "broker is down")
+            return
+        outcome = self.world.broker.commit(CLUSTER_ID, epoch)
+        self.world.config_moved()
+        self.written(effect, None if outcome is Outcome.OK else f"refused: {outcome.value}")
+
+    def written(self, effect: WriteConfigRecords, error: str | None) -> None:
+        """What the core hears; after an error the leader's producer is not used again."""
+        if error is None and (self.world.loses_reply() or not self.receives):
+            error = "the answer was lost"
+        transactional = self.world.settings["exactly_once"] != ExactlyOnceSupport.DISABLED and effect.privileged
         if error is not None and transactional:
             self.claim = None
-        failed = error is not None and transactional
-        self.deliver(ConfigRecordsWritten(effect.request_id, error, fenced=failed), "leader" if transactional else "w")
+        fenced = error is not None and transactional
+        self.deliver(ConfigRecordsWritten(effect.request_id, error, fenced=fenced), "leader" if transactional else "w")
 
     def fence(self, effect: FenceProducers) -> None:
-        if self.world.broker_down:
-            self.world.at(500, lambda: self.fence(effect))
-        elif self.alive:
+        """Asked again until it is answered; fencing twice does no harm."""
+        if not self.alive:
+            return
+        if self.sends and not self.world.broker_down:
             for transactional_id in effect.transactional_ids:
                 self.world.broker.init_transactions(transactional_id)
             self.world.fenced.append(effect.transactional_ids)
-            self.deliver(ProducersFenced(effect.request_id))
+            if self.receives and not self.world.loses_reply():
+                self.deliver(ProducersFenced(effect.request_id))
+                return
+        self.world.at(500, lambda: self.fence(effect))
 
     def ask_leader(self, effect: SendFenceRequest | SendTaskConfigs) -> None:
         """Over REST: the answer may get lost, or never come; the caller is told once."""
@@ -339,45 +364,22 @@ class SimWorker:
                 self.deliver(ConnectorStateReached(*key, effect.target_state), key)
             case GenerateTaskConfigs():
                 count, unique = int(effect.config.get("tasks.max") or 1), str(effect.config)
-                configs = tuple({"set": unique, "of": str(count), "n": str(n)} for n in range(count))
+                configs = tuple(task_config(unique, n, count) for n in range(count))
                 self.deliver(TaskConfigsGenerated(*key, configs), key)
 
     def run_task(self, effect: Any) -> None:
         key = effect.task, effect.instance
         if isinstance(effect, PrepareTask):
             self.world.checks.on_prepare(self, effect)
-            generation = self.core.context.config.task_config_generation(effect.task.connector)
-            self.tasks[key] = SimTask(self, effect, generation, paused=effect.target_state is TargetState.PAUSED)
-            self.deliver(TaskPrepared(*key, "1"), key)
-            return
-        task = self.tasks.get(key)
-        if task is None:  # its thread has ended
-            if isinstance(effect, StopTask):
-                self.deliver(TaskStopped(*key), key)
-            return
-        match effect:
-            case InitTaskProducer():
-                self.init_producer(task, key)
-            case BeginTask():
-                self.world.checks.on_begin(task)
-                task.running = True
-                self.deliver(TaskStateReached(*key, task.paused), key)
-                self.deliver(TopicUsed(effect.task, f"topic-of-{effect.task.connector}"), key)
-            case SetTaskTargetState():
-                task.paused = effect.target_state is TargetState.PAUSED
-                if task.running:
-                    self.deliver(TaskStateReached(*key, task.paused), key)
-            case StopTask():
-                task.stopping = True
-                self.world.at(self.world.stop_ms(), lambda: self.end_task(key))
-            case CancelTask():
-                self.world.at(self.world.stop_ms(), lambda: self.end_task(key))
+            kind = SimSink if self.world.is_sink(effect.connector_config) else SimSource
+            self.tasks[key] = kind(self, effect, self.task_sets[effect.task.connector])
+        elif key in self.tasks:
+            self.tasks[key].execute(effect)
+        elif isinstance(effect, StopTask):  # its thread has ended
+            self.deliver(TaskStopped(*key), key)
 
-    def init_producer(self, task: SimTask, key: tuple[TaskId, int]) -> None:
-        task.producer_epoch = self.world.broker.init_transactions(task.transactional_id)
-        self.deliver(TaskProducerReady(*key, task.producer_epoch), key)
 
-    def end_task(self, key: tuple[TaskId, int], trace: str | None = None) -> None:
-        """The thread of a task ends; the core may have forgotten it long ago."""
-        if self.tasks.pop(key, None) is not None:
-            self.deliver(TaskStopped(*key) if trace is None else TaskFailed(*key, trace), key)
+def task_config(unique: str, number: int, count: int) -> dict[str, str | None]:
+    """One of `count` task configs made from a connector configuration: its share of the source partitions."""
+    share = ",".join(str(partition) for partition in range(PARTITIONS) if partition % count == number)
+    return {"set": unique, "of": str(count), "n": str(number), "partitions": share}

@@ -1,4 +1,4 @@
-"""Random faults and requests by seed: invariants hold all the time, and peace follows (see `chaos`)."""
+"""Faults and requests by seed: invariants hold all the time, and peace follows (see `chaos`)."""
 
 from __future__ import annotations
 

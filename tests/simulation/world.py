@@ -1,7 +1,7 @@
 """Whole clusters of pure cores in virtual time: workers, a model broker, latencies and faults.
 
 Everything happens in the order of virtual time; ties go by the order of scheduling, so a run is the same every time.
-Without a `random` generator there are no faults but those that a test asks for, and every message takes 2 ms.
+Without a chooser there are no faults but those that a test asks for, and every message takes 2 ms.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import heapq
 from collections.abc import Callable, Mapping
-from random import Random
 from typing import Any
 
 from connectx.core.context import CoreSettings
@@ -24,17 +23,24 @@ from connectx.core.messages import (
 from connectx.core.requests import Verb
 from connectx.core.status_log import StatusLog
 from connectx.model.config_records import ConfigRecord
-from connectx.model.events import Transition
+from connectx.model.events import EventKind, Transition
 from connectx.model.ids import TaskId
 from connectx.model.states import ConnectorType, ExactlyOnceSupport, State, TargetState
 from connectx.model.status_records import StatusRecord
 from tests.simulation.broker import Broker
 from tests.simulation.broker_coordinator import Answers
 from tests.simulation.checks import ONCE, Checks
-from tests.simulation.sim_worker import SimTask, SimWorker
+from tests.simulation.chooser import Chooser, Replay, happens, one_of
+from tests.simulation.invariants import broken
+from tests.simulation.sim_consumer import SimConsumer
+from tests.simulation.sim_sink import FEED, TOPICS, Target
+from tests.simulation.sim_source import PARTITIONS
+from tests.simulation.sim_task import SimTask
+from tests.simulation.sim_worker import SimWorker
 
 LATENCY_MS = 2
 START_MS = 1_000_000
+NAMES = ("a", "b-1", "c")  # connectors that there may be
 STOP_MS = (50, 400, 3_000, 7_000)  # the last one is longer than any graceful time
 
 SHOWN = {
@@ -51,20 +57,30 @@ def connector_type_of(config: Mapping[str, str | None]) -> ConnectorType:
 
 
 class World:
-    """N workers and a broker in virtual time, starting at 1,000,000 ms."""
+    """N workers and a broker in virtual time, starting at 1,000,000 ms.
 
-    def __init__(self, workers: int, random: Random | None = None, **settings: Any) -> None:
+    Shares of what goes wrong are per mille: `slow` messages, `lossy` answers, `slow_stops` of connectors and tasks,
+    `slow_data` polls and puts, `wild_timers` that come early or late, `repeats` of answers to a core.
+    """
+
+    def __init__(self, workers: int, chooser: Chooser | None = None, **settings: Any) -> None:
         self.now_ms = START_MS
-        self.random = random
-        self.calm = random is None
-        self.slow = 0.0  # share of messages that take longer
-        self.lossy = 0.0  # share of answers that are lost
-        self.slow_stops = 0.0  # share of connectors and tasks that take longer to stop
+        self.chooser: Chooser = chooser or Replay(())
+        self.calm = chooser is None
+        self.slow = self.lossy = self.slow_stops = self.slow_data = self.wild_timers = self.repeats = 0
+        self.torn_writes = self.failing_puts = 0
+        self.boundary_ms = 0  # transaction.boundary=interval when it is not 0
+        self.transaction_timeout_ms = 60_000
+        self.backlog_records: int | None = None
+        self.at_least_once_sinks = False
         self.broker = Broker()
         self.broker_down = False
+        self.targets: dict[str, Target] = {}
+        self.produced: dict[str, list[int]] = {name: [0] * PARTITIONS for name in NAMES}
+        self.clients: dict[str, SimConsumer] = {}
         self.checks = Checks(self)
         self.fenced: list[tuple[str, ...]] = []
-        self.history: list[tuple[int, str, Transition]] = []
+        self.history: list[tuple[int, str | None, Transition]] = []
         self.workers: dict[str, SimWorker] = {}
         self.settings = {"exactly_once": ExactlyOnceSupport.ENABLED, "scheduled_rebalance_max_delay_ms": 3_000}
         self.settings |= settings
@@ -77,18 +93,88 @@ class World:
 
     # ---------------------------------------------------------------------------------------------------- chance
 
+    def happens(self, per_mille: int) -> bool:
+        return not self.calm and happens(self.chooser, per_mille)
+
     def latency_ms(self) -> int:
-        if self.calm or self.random is None or self.random.random() >= self.slow:
-            return LATENCY_MS
-        return self.random.choice((20, 200, 1_500))
+        return one_of(self.chooser, (20, 200, 1_500)) if self.happens(self.slow) else LATENCY_MS
+
+    def reply_ms(self) -> int:
+        """A reply on its way; also what lies between two requests of one transaction."""
+        return one_of(self.chooser, (20, 200, 1_500)) if self.happens(self.slow) else 0
 
     def stop_ms(self) -> int:
-        if self.calm or self.random is None or self.random.random() >= self.slow_stops:
-            return LATENCY_MS
-        return self.random.choice(STOP_MS)
+        return one_of(self.chooser, STOP_MS) if self.happens(self.slow_stops) else LATENCY_MS
+
+    def poll_ms(self) -> int:
+        """A poll of a source; a slow one may be longer than any graceful time."""
+        return one_of(self.chooser, (500, 3_000, 9_000)) if self.happens(self.slow_data) else 20
+
+    def put_ms(self) -> int:
+        return one_of(self.chooser, (500, 3_000, 9_000)) if self.happens(self.slow_data) else 5
+
+    def timer_ms(self, delay_ms: int) -> int:
+        """When a timer really fires: clocks differ, and threads are late."""
+        if delay_ms > 0 and self.happens(self.wild_timers):
+            return one_of(self.chooser, (delay_ms + 5, delay_ms + 700, delay_ms * 9 // 10, delay_ms + 4_000))
+        return max(0, delay_ms)
 
     def loses_reply(self) -> bool:
-        return not self.calm and self.random is not None and self.random.random() < self.lossy
+        return self.happens(self.lossy)
+
+    def lands(self) -> bool:
+        """True when what was sent by somebody who is gone still arrives."""
+        return not self.calm and self.chooser.pick(2) == 1
+
+    def fails_put(self) -> bool:
+        return self.happens(self.failing_puts)
+
+    def torn(self, records: int) -> int:
+        """How many records of an ordinary write arrive."""
+        if records > 1 and self.happens(self.torn_writes):
+            return one_of(self.chooser, range(1, records))
+        return records
+
+    # ------------------------------------------------------------------------------------------------------ data
+
+    @property
+    def exactly_once(self) -> bool:
+        """True when source tasks use transactions."""
+        return self.settings["exactly_once"] is ExactlyOnceSupport.ENABLED
+
+    def is_sink(self, config: Mapping[str, str | None]) -> bool:
+        return connector_type_of(config) is ConnectorType.SINK
+
+    def is_exactly_once_sink(self, connector: str) -> bool:
+        return not self.at_least_once_sinks
+
+    def made(self, connector: str, partition: int) -> int:
+        """How many records a source partition has."""
+        return self.produced[connector][partition]
+
+    def produce(self, records: int = 3) -> None:
+        """All source partitions and the feed topic grow."""
+        for name in NAMES:
+            self.produced[name] = [made + records for made in self.produced[name]]
+        for partition in range(TOPICS[FEED]):
+            self.broker.send_plain(FEED, partition, range(records))
+        self.data_came()
+
+    def data_came(self) -> None:
+        """Whoever waits for records looks for them."""
+        for task in self.all_tasks():
+            if task.busy:
+                task.records_came()
+
+    def note(self, worker: SimWorker | None, transition: Transition) -> None:
+        """A line of the history."""
+        if worker is not None:
+            worker.history.append(transition)
+        self.checks.on_transition(transition)
+        self.history.append((self.now_ms, worker.name if worker else None, transition))
+
+    def note_fault(self, fault: str, worker: SimWorker | None = None, **data: Any) -> None:
+        self.note(worker, Transition(EventKind.FAULT_INJECTED, data={"fault": fault, **data}))
 
     # --------------------------------------------------------------------------------------------------- workers
 
@@ -114,6 +200,8 @@ class World:
         """It is gone with its tasks, and nothing that it was asked is answered."""
         worker = self.workers[name]
         worker.alive = False
+        for task in worker.tasks.values():
+            task.dead = True
         worker.tasks.clear()
         waiting, worker.waiting = worker.waiting, {}
         for request_id, answer in waiting.items():
@@ -173,12 +261,17 @@ class World:
     def hand_out(self, answers: Answers) -> None:
         """The coordinator's replies go to those who asked."""
         for name, reply in answers:
-            self.workers[name].hear(reply)
+            client = self.workers.get(name) or self.clients[name]
+            client.hear(reply)
 
     # ---------------------------------------------------------------------------------------------------- topics
 
-    def publish_config(self, records: tuple[ConfigRecord, ...], *, transactional: bool) -> None:
-        self.broker.append(records, transactional=transactional)
+    def publish_config(self, records: tuple[ConfigRecord, ...]) -> None:
+        self.broker.append(records, transactional=False)
+        self.config_moved()
+
+    def config_moved(self) -> None:
+        """There may be more to read in the config topic."""
         for worker in self.living:
             self.at(self.latency_ms(), worker.catch_up)
 
@@ -199,22 +292,26 @@ class World:
 
     def after_step(self, worker: SimWorker, stimulus: Stimulus) -> None:
         self.checks.after_step(worker)
-        if not self.calm and isinstance(stimulus, ONCE) and self.random is not None and self.random.random() < 0.05:
-            self.at(self.random.choice((0, 10, 1_000)), lambda: self.repeat(worker, stimulus))
+        if isinstance(stimulus, ONCE) and self.happens(self.repeats):
+            self.at(one_of(self.chooser, (0, 10, 1_000)), lambda: self.repeat(worker, stimulus))
 
     def repeat(self, worker: SimWorker, stimulus: Stimulus) -> None:
         """7: an answer that comes once more, to a copy of the worker's core, changes nothing."""
         step = copy.deepcopy(worker.core).handle(stimulus, self.now_ms)
-        assert (step.transitions, step.effects) == ([], []), f"{stimulus} came twice and changed something"
+        if step.transitions or step.effects:
+            broken(7, f"{stimulus} came twice and changed something: {step}")
 
-    def run_until(self, condition: Callable[[], bool], limit_ms: int = 120_000) -> None:
+    def run_until(self, condition: Callable[[], bool], limit_ms: int = 120_000, look_ms: int = 0) -> None:
+        """Until it holds, looked at after each event or every `look_ms`."""
         deadline_ms = self.now_ms + limit_ms
         while not condition():
-            assert self._events, "nothing will happen any more"
-            at_ms, _, action = heapq.heappop(self._events)
-            assert at_ms <= deadline_ms, self.story()
-            self.now_ms = at_ms
-            action()
+            if self.now_ms > deadline_ms:
+                broken(9, self.unsettled() or "what was waited for did not come")
+            if look_ms:
+                self.run_for(look_ms)
+            else:
+                self.now_ms, _, action = heapq.heappop(self._events)
+                action()
 
     def run_for(self, duration_ms: int) -> None:
         end_ms = self.now_ms + duration_ms
@@ -227,7 +324,7 @@ class World:
         """Run until every living worker is settled in one generation, everything runs once, and it stays so."""
         deadline_ms = self.now_ms + limit_ms
         while True:
-            self.run_until(lambda: self.unsettled() is None, deadline_ms - self.now_ms)
+            self.run_until(lambda: self.unsettled() is None, deadline_ms - self.now_ms, 100)
             before = self.broker.next_offset, self.broker.coordinator.generation
             self.run_for(500)
             if self.unsettled() is None and before == (self.broker.next_offset, self.broker.coordinator.generation):
@@ -246,7 +343,19 @@ class World:
             return f"tasks do not run as configured: {self.owners()}"
         if sorted(c for view in views for c in view.group.work.connectors) != list(truth.connectors()):
             return "connectors are not assigned once each"
-        return self.wrong_tasks() or self.wrong_status()
+        return self.wrong_tasks() or self.wrong_status() or self.lag()
+
+    def lag(self) -> str | None:
+        """What started connectors have not moved yet, None when they have moved all."""
+        truth = self.broker.config
+        for connector in truth.connectors():
+            if truth.target_state(connector) is not TargetState.STARTED or truth.task_count(connector) == 0:
+                continue
+            is_sink = self.is_sink(truth.connector_config(connector) or {})
+            checks = self.checks.sinks if is_sink else self.checks.data
+            if (missing := checks.lag(connector)) is not None:
+                return missing
+        return None
 
     def wrong_tasks(self) -> str | None:
         """Tasks that were not made from their connector's configuration, or do not run with theirs."""
@@ -289,8 +398,10 @@ class World:
         return "\n".join([*lines, f"now {self.now_ms - START_MS}: {self.unsettled()}"])
 
     def _tick(self) -> None:
-        self.broker.expire_transactions(self.now_ms)
-        self.hand_out(self.broker.coordinator.expire())
-        for task in self.all_tasks():
-            task.try_to_commit()
+        if self.broker.expire_transactions(self.now_ms):
+            self.data_came()
+        for group in list(self.broker.groups.values()):
+            self.hand_out(group.expire())
+        for worker in self.living:
+            worker.catch_up()
         self.at(100, self._tick)

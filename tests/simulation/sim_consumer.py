@@ -1,0 +1,214 @@
+"""The consumer of a sink task in virtual time: a client of its group's coordinator, with heartbeats of its own.
+
+Eager rebalancing with the range assignor, as librdkafka does it: a rebalance, or the loss of the membership, waits for
+the task's next poll. It goes on while the worker's core stands still.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from connectx.core.messages import (
+    GroupStimulus,
+    HeartbeatReplied,
+    JoinGroupReplied,
+    SendHeartbeat,
+    SendJoinGroup,
+    SendSyncGroup,
+    SyncGroupReplied,
+)
+from connectx.model.ids import TopicPartition
+from tests.simulation.broker_coordinator import Answers, Coordinator, Subscription
+from tests.simulation.broker_logs import Outcome
+
+if TYPE_CHECKING:
+    from tests.simulation.sim_sink import SimSink
+
+SESSION_MS = 3_000
+REBALANCE_MS = 6_000
+HEARTBEAT_MS = 700
+LOST = ("UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION")
+
+
+class SimConsumer:
+    """`pending` waits for a poll: "assigned", "revoked" or "lost", with the partitions."""
+
+    def __init__(self, task: SimSink, group_id: str, topics: dict[str, int]) -> None:
+        self.task = task
+        self.world = task.world
+        self.group_id = group_id
+        self.client = f"{task.worker.name}/{task.order.task}#{task.order.instance}"
+        self.world.clients[self.client] = self
+        self.topics = topics
+        self.member_id = ""
+        self.generation = -1
+        self.node = self.group.find()
+        self.stable = False
+        self.closed = False
+        self.owned: tuple[TopicPartition, ...] = ()
+        self.pending: list[tuple[str, tuple[TopicPartition, ...]]] = []
+        self.request_id = 0
+        self.asked_ms = self.heard_ms = self.world.now_ms
+        self.join()
+        self.world.at(HEARTBEAT_MS, self.beat)
+
+    @property
+    def group(self) -> Coordinator:
+        return self.world.broker.group(self.group_id)
+
+    # ------------------------------------------------------------------------------------------------------ requests
+
+    def join(self) -> None:
+        self.stable = False
+        self.asked_ms = self.world.now_ms
+        offers = (Subscription(tuple(self.topics)),)
+        self.ask(SendJoinGroup(self.next_id(), self.member_id, SESSION_MS, REBALANCE_MS, offers))  # type: ignore[arg-type]
+
+    def next_id(self) -> int:
+        self.request_id += 1
+        return self.request_id
+
+    def ask(self, request: Any) -> None:
+        self.world.at(self.world.latency_ms(), lambda: self.arrive(request))
+
+    def arrive(self, request: Any) -> None:
+        """A request that does not arrive is not answered: the next heartbeat notices that time is over."""
+        if self.closed or self.task.dead or not self.task.worker.sends or self.world.broker_down:
+            return
+        self.world.broker.set_time(self.world.now_ms)
+        answers: Answers
+        match request:
+            case SendJoinGroup():
+                answers = self.group.join(self.client, request, self.node)
+            case SendSyncGroup():
+                answers = self.group.sync(self.client, request, self.node)
+            case _:
+                answers = self.group.heartbeat(self.client, request, self.node)
+        self.world.hand_out(answers)
+
+    def beat(self) -> None:
+        """The client's own thread: a heartbeat, or the join again when nothing was heard of it."""
+        if self.closed or self.task.dead or self.task.ended:
+            return
+        self.world.at(HEARTBEAT_MS, self.beat)
+        if self.task.worker.tasks_frozen:
+            return
+        now_ms = self.world.now_ms
+        if self.stable and now_ms - self.heard_ms > SESSION_MS:
+            self.lose()
+        elif self.stable:
+            self.ask(SendHeartbeat(self.next_id(), self.generation, self.member_id))
+        elif not self.pending and now_ms - self.asked_ms > REBALANCE_MS + SESSION_MS:
+            self.node = self.group.find()
+            self.join()
+
+    def leave(self) -> None:
+        """LeaveGroup, if it can be sent."""
+        self.closed = True
+        if self.member_id and self.task.worker.sends and not self.world.broker_down:
+            self.world.hand_out(self.group.leave(self.member_id, self.node))
+
+    def commit(self, offsets: dict[TopicPartition, int]) -> Outcome:
+        """Offset commit; nothing in Kafka asks whether this member owns the partitions.
+
+        The client itself refuses once it knows that its assignment is lost (librdkafka: _ASSIGNMENT_LOST): without a
+        member id a group that is empty would take it as an admin's.
+        """
+        if not self.member_id:
+            return Outcome.UNKNOWN_MEMBER
+        named = {(p.topic, p.partition): offset for p, offset in offsets.items()}
+        outcome = self.group.commit_offsets(self.member_id, self.generation, named, self.node)
+        if outcome is Outcome.NOT_COORDINATOR:
+            self.node = self.group.find()
+        elif outcome is Outcome.OK:
+            self.heard_ms = self.world.now_ms
+            self.world.checks.sinks.on_commit(self, offsets)
+        return outcome
+
+    # ------------------------------------------------------------------------------------------------------- replies
+
+    def hear(self, reply: GroupStimulus) -> None:
+        """A reply is on its way, unless it gets lost."""
+        if self.task.worker.receives and not self.world.broker_down and not self.world.loses_reply():
+            self.world.at(self.world.latency_ms(), lambda: self.take(reply))
+
+    def take(self, reply: GroupStimulus) -> None:
+        if self.closed or self.task.dead:
+            return
+        if self.task.worker.tasks_frozen:
+            self.task.held.append(lambda: self.take(reply))
+        elif isinstance(reply, HeartbeatReplied):
+            self.on_heartbeat(reply.error)
+        elif reply.request_id == self.request_id and not self.stable:
+            self.on_join(reply) if isinstance(reply, JoinGroupReplied) else self.on_sync(reply)
+
+    def on_heartbeat(self, error: str | None) -> None:
+        if not self.stable:
+            return
+        self.heard_ms = self.world.now_ms if error in (None, "REBALANCE_IN_PROGRESS") else self.heard_ms
+        if error == "REBALANCE_IN_PROGRESS":
+            self.stable = False
+            self.tell("revoked", self.owned)
+        elif error in LOST:
+            self.lose()
+        elif error == "NOT_COORDINATOR":
+            self.node = self.group.find()
+
+    def on_join(self, reply: JoinGroupReplied) -> None:
+        if reply.error is not None:
+            self.again(reply.error, reply.member_id)
+            return
+        self.member_id, self.generation = reply.member_id, reply.generation
+        shares = self.shares(sorted(reply.members)) if reply.leader_id == reply.member_id else {}
+        self.ask(SendSyncGroup(self.next_id(), self.generation, self.member_id, shares))
+
+    def on_sync(self, reply: Any) -> None:
+        assert isinstance(reply, SyncGroupReplied), f"{reply} came to a consumer"
+        if reply.error is not None:
+            self.again(reply.error, self.member_id)
+            return
+        self.stable = True
+        self.heard_ms = self.world.now_ms
+        self.owned = tuple(reply.assignment or ())  # type: ignore[arg-type]
+        self.tell("assigned", self.owned)
+
+    def again(self, error: str, member_id: str) -> None:
+        """What an error means that join and sync share: ask once more."""
+        self.member_id = "" if error == "UNKNOWN_MEMBER_ID" else member_id
+        if error == "NOT_COORDINATOR":
+            self.node = self.group.find()
+        self.world.at(50, self.join_if_needed)
+
+    def join_if_needed(self) -> None:
+        if not (self.closed or self.task.dead or self.stable or self.pending):
+            self.join()
+
+    def shares(self, members: list[str]) -> dict[str, Any]:
+        """Each topic by ranges (Kafka: RangeAssignor)."""
+        shares: dict[str, list[TopicPartition]] = {member: [] for member in members}
+        for topic, partitions in sorted(self.topics.items()):
+            each, more = divmod(partitions, len(members))
+            first = 0
+            for number, member in enumerate(members):
+                count = each + (number < more)
+                shares[member] += [TopicPartition(topic, n) for n in range(first, first + count)]
+                first += count
+        return {member: tuple(partitions) for member, partitions in shares.items()}
+
+    # ---------------------------------------------------------------------------------------------------- rebalances
+
+    def lose(self) -> None:
+        self.stable = False
+        self.member_id, self.generation = "", -1
+        self.tell("lost", self.owned)
+
+    def tell(self, what: str, partitions: tuple[TopicPartition, ...]) -> None:
+        self.pending.append((what, partitions))
+        self.task.continue_poll()
+
+    def carried_out(self, what: str) -> None:
+        """The task has taken a rebalance in: join again if it gave its partitions up."""
+        if what != "assigned":
+            self.owned = ()
+            if not self.closed and not self.pending:
+                self.join()

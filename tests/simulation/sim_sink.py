@@ -1,0 +1,295 @@
+"""A sink task in virtual time: the real loop, a consumer of the model broker, and a target with rows and offsets."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from connectx.core import sink_messages as m
+from connectx.core.messages import PrepareTask, TaskPrepared, TopicUsed
+from connectx.core.sink_progress import SinkTaskSettings
+from connectx.core.sink_task import SinkTaskCore
+from connectx.model.ids import TopicPartition
+from tests.simulation.broker_logs import Outcome
+from tests.simulation.sim_consumer import SimConsumer
+from tests.simulation.sim_source import TOPIC_PARTITIONS, topic_of
+from tests.simulation.sim_task import SimTask
+
+if TYPE_CHECKING:
+    from tests.simulation.sim_worker import SimWorker
+
+FEED = "feed"  # a topic that the world writes
+TOPICS = {FEED: 2, topic_of("a"): TOPIC_PARTITIONS}
+FETCH_RECORDS = 6
+Row = tuple[TopicPartition, int]
+
+
+@dataclass
+class Target:
+    """What a sink connector writes to. `held` are its own offsets by partition: locked, compared and moved by a put."""
+
+    rows: Counter[Row] = field(default_factory=Counter)
+    held: dict[TopicPartition, int] = field(default_factory=dict)
+
+    def put(self, rows: list[Row], ranges: m.Ranges) -> dict[TopicPartition, int] | None:
+        """One transaction: rows and offsets; or the offsets that it holds, where others were expected."""
+        held = {p: self.held.get(p, start) for p, (start, _) in ranges.items()}
+        if self.differs(held, ranges):
+            return held
+        self.rows.update(rows)
+        self.held |= {p: end for p, (_, end) in ranges.items()}
+        return None
+
+    def differs(self, held: Mapping[TopicPartition, int], ranges: m.Ranges) -> bool:
+        return any(held[p] != start for p, (start, _) in ranges.items())
+
+
+class SimSink(SimTask):
+    """One instance of a sink task. `reads` is where its consumer reads next."""
+
+    def __init__(self, worker: SimWorker, order: PrepareTask, task_set: int) -> None:
+        super().__init__(worker, order, task_set)
+        world = self.world
+        self.connector = order.task.connector
+        self.exactly_once = world.is_exactly_once_sink(self.connector)
+        self.target = world.targets.setdefault(self.connector, Target())
+        self.consumer: SimConsumer | None = None
+        self.reads: dict[TopicPartition, int] = {}
+        self.paused_partitions: set[TopicPartition] = set()
+        self.fetches: dict[int, dict[TopicPartition, list[int]]] = {}
+        self.fetched = 0
+        self.unflushed: list[Row] = []
+        self.late: list[m.SinkStimulus] = []
+        self.polling: m.Poll | None = None
+        self.rebalancing: str | None = None
+        self.core = SinkTaskCore(
+            SinkTaskSettings(
+                order.task,
+                self.exactly_once,
+                offset_flush_interval_ms=2_000,
+                offset_flush_timeout_ms=1_500,
+                poll_timeout_ms=3_000,
+                backlog_records=world.backlog_records,
+                backlog_slice_records=10,
+            )
+        )
+        worker.deliver(TaskPrepared(*self.key, "1"), self.key)
+
+    def end(self) -> None:
+        super().end()
+        if self.consumer is not None and not self.consumer.closed:
+            self.consumer.closed = True
+
+    # ------------------------------------------------------------------------------------------------------- effects
+
+    def effect(self, effect: Any) -> Any:  # a table: one line per effect
+        match effect:
+            case m.StartPlugin():
+                self.worker.deliver(TopicUsed(self.order.task, FEED), self.key)
+                return m.SinkStarted()
+            case m.JoinGroup():
+                self.consumer = SimConsumer(self, f"connect-{self.connector}", TOPICS)
+            case m.Poll():
+                self.begin_poll(effect)
+            case m.OpenPartitions(epoch, partitions):
+                held = {p: self.target.held[p] for p in partitions if p in self.target.held}
+                self.answer(m.Opened(epoch, held if self.exactly_once else {}), self.world.latency_ms())
+            case m.Put():
+                self.ask_target(lambda: self.put(effect), m.PutFailed(effect.epoch, True, "no answer"))
+            case m.Flush():
+                self.ask_target(self.flush, m.FlushFailed("no answer"))
+            case m.CommitOffsets():
+                return self.commit(effect)
+            case m.Seek(offsets):
+                self.reads |= {p: offset for p, offset in offsets.items() if p in self.reads}
+            case m.PausePartitions(partitions):
+                self.paused_partitions |= set(partitions)
+            case m.ResumePartitions(partitions):
+                self.paused_partitions -= set(partitions)
+            case m.QueryEnds(epoch, partitions):
+                ends = {p: self.world.broker.last_stable(p.topic, p.partition) for p in partitions}
+                self.ask_broker(lambda: m.EndsKnown(epoch, ends), m.EndsKnown(epoch, {}))
+            case m.ReadBacklog(epoch, ranges):
+                self.ask_broker(lambda: self.read_backlog(epoch, ranges))
+            case m.LeaveGroup():
+                assert self.consumer is not None, "joined"
+                self.consumer.leave()
+        return None
+
+    # ------------------------------------------------------------------------------------------------- poll, rebalance
+
+    def begin_poll(self, poll: m.Poll) -> None:
+        self.polling = poll
+        self.busy = True
+        token = self.token
+        self.world.at(max(1, poll.timeout_ms), lambda: self.end_poll(token))
+        self.world.at(1, self.continue_poll)
+
+    def interrupted(self) -> None:
+        self.continue_poll()
+
+    def records_came(self) -> None:
+        self.continue_poll()
+
+    def end_poll(self, token: int) -> None:
+        if token == self.token and self.polling is not None:
+            self.answered(token, m.FetchedNothing(self.polling.epoch))
+
+    def continue_poll(self) -> None:
+        """What a poll does: outcomes of commits, rebalances, then records; an order ends it."""
+        if self.polling is None or self.rebalancing is not None or self.dead or self.ended:
+            return
+        if self.worker.tasks_frozen:
+            self.held.append(self.continue_poll)
+            return
+        while self.late:
+            self.loop(self.late.pop(0))
+        assert self.consumer is not None, "joined before the first poll"
+        if self.consumer.pending:
+            self.begin_rebalance(*self.consumer.pending.pop(0))
+        elif (answer := self.fetch(self.polling)) is not None:
+            self.answered(self.token, answer)
+        elif self.commands:
+            self.answered(self.token, m.FetchedNothing(self.polling.epoch))
+
+    def begin_rebalance(self, what: str, partitions: tuple[TopicPartition, ...]) -> None:
+        """Hand it to the loop in the middle of the poll, which goes on when all that it orders is done."""
+        self.rebalancing = what
+        self.token += 1
+        self.busy = False
+        if what == "revoked":
+            self.loop(m.PartitionsRevoked(partitions))
+        elif what == "lost":
+            self.loop(m.PartitionsLost(partitions))
+        else:
+            assert self.consumer is not None
+            group = self.consumer.group
+            positions = {p: group.committed(p.topic, p.partition) or 0 for p in partitions}
+            self.reads |= positions
+            self.loop(m.PartitionsAssigned(positions))
+
+    def end_rebalance(self) -> None:
+        assert self.consumer is not None
+        assert self.polling is not None
+        what, self.rebalancing = self.rebalancing, None
+        if what != "assigned":
+            self.reads = {}
+            self.paused_partitions = set()
+        self.consumer.carried_out(what)
+        self.begin_poll(self.polling)
+
+    def loop(self, stimulus: Any) -> None:
+        if self.rebalancing is None and not isinstance(stimulus, m.CommitOutcome):
+            self.polling = None
+        super().loop(stimulus)
+        if self.rebalancing is not None and not self.busy and not self.ended:
+            self.end_rebalance()
+
+    def take_requests(self) -> None:
+        if self.rebalancing is None:
+            super().take_requests()
+
+    def cancellation(self) -> Any:
+        failed = m.EffectFailed if self.rebalancing is None else m.OpenFailed
+        return failed("the task was cancelled")
+
+    def fetch(self, poll: m.Poll) -> m.SinkStimulus | None:
+        """Records of a few partitions, or the news that none lie below an offset."""
+        found: dict[TopicPartition, list[int]] = {}
+        ends: dict[TopicPartition, int] = {}
+        for partition in sorted(self.reads):
+            first = self.reads[partition]
+            stable = self.world.broker.last_stable(partition.topic, partition.partition)
+            if partition in self.paused_partitions or stable <= first:
+                continue
+            records = self.world.broker.read(partition.topic, partition.partition, first, limit=FETCH_RECORDS)
+            if records:
+                found[partition] = [offset for offset, _ in records]
+            else:
+                ends[partition] = stable
+            self.reads[partition] = found[partition][-1] + 1 if records else stable
+        if not (found or ends):
+            return None
+        ranges = {p: (offsets[0], offsets[-1] + 1) for p, offsets in found.items()}
+        full = any(len(offsets) == FETCH_RECORDS for offsets in found.values())
+        return m.Fetched(poll.epoch, ranges, ends, full, self.keep(found))
+
+    def keep(self, found: dict[TopicPartition, list[int]]) -> int:
+        self.fetched += 1
+        self.fetches = {n: kept for n, kept in self.fetches.items() if n > self.fetched - 20}
+        self.fetches[self.fetched] = found
+        return self.fetched
+
+    def read_backlog(self, epoch: int, ranges: m.Ranges) -> m.SinkStimulus:
+        found = {}
+        for partition, (first, end) in ranges.items():
+            records = self.world.broker.read(partition.topic, partition.partition, first)
+            found[partition] = [offset for offset, _ in records if offset < end]
+        return m.Fetched(epoch, ranges, full=True, number=self.keep(found))
+
+    # ------------------------------------------------------------------------------------------------ target, commits
+
+    def ask_target(self, act: Any, no_answer: Any) -> None:
+        """As a broker: what was sent may be done though nobody hears of it. A broker that is away does not matter."""
+        self.busy = True
+        token = self.token
+        self.world.at(self.world.put_ms(), lambda: self.reach_target(token, act, no_answer))
+
+    def reach_target(self, token: int, act: Any, no_answer: Any) -> None:
+        is_gone = token != self.token or self.dead
+        if is_gone and not self.world.lands():
+            return
+        if self.world.fails_put():
+            answer = no_answer
+        else:
+            answer = act()
+            answer = no_answer if self.world.loses_reply() else answer
+        if not is_gone:
+            self.answer(answer, 1)
+
+    def put(self, put: m.Put) -> m.SinkStimulus:
+        found = self.fetches[put.number]
+        rows = [(p, offset) for p in put.ranges for offset in found.get(p, ())]
+        if not self.exactly_once:
+            self.unflushed += rows
+            return m.PutDone(put.epoch, len(rows))
+        held = self.target.put(rows, put.ranges)
+        if held is not None:
+            return m.PutRefused(put.epoch, held, "the target holds other offsets", len(rows))
+        self.world.checks.sinks.on_rows(self, rows)
+        return m.PutDone(put.epoch, len(rows))
+
+    def flush(self) -> m.SinkStimulus:
+        self.target.rows.update(self.unflushed)
+        self.unflushed = []
+        return m.Flushed()
+
+    def commit(self, effect: m.CommitOffsets) -> None:
+        """With `wait` the answer is that of the effect, otherwise some later poll tells."""
+        consumer = self.consumer
+        assert consumer is not None, "joined"
+
+        def act() -> m.SinkStimulus:
+            outcome = consumer.commit(dict(effect.offsets))
+            if outcome is Outcome.OK:
+                return m.OffsetsCommitted(effect.sequence)
+            not_owner = outcome in (Outcome.UNKNOWN_MEMBER, Outcome.ILLEGAL_GENERATION)
+            return m.CommitFailed(effect.sequence, outcome.value, not_owner)
+
+        failed = m.CommitFailed(effect.sequence, "no answer")
+        if effect.wait:
+            self.ask_broker(act, failed)
+        else:
+            self.world.at(self.world.latency_ms(), lambda: self.commit_later(act, failed))
+
+    def commit_later(self, act: Any, failed: m.SinkStimulus) -> None:
+        if self.dead and not self.world.lands():
+            return
+        reached = self.worker.sends and not self.world.broker_down
+        outcome = act() if reached else failed
+        if reached and (not self.worker.receives or self.world.loses_reply()):
+            outcome = failed
+        self.late.append(outcome)
+        self.continue_poll()
