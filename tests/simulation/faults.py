@@ -132,6 +132,7 @@ class Faults:
 
     def compact(self) -> None:
         """Superseded records go, of the config topic and of source offsets: who reads late does not see them."""
+        assert self.world.broker.config is not None  # the truth is what was written, so it is read before
         self.world.broker.compact(CONFIG_TOPIC, config_key)
         self.world.broker.compact(OFFSETS_TOPIC, lambda value: value[0])
 

@@ -21,17 +21,17 @@ from connectx.core.messages import (
     WorkerStarted,
 )
 from connectx.core.requests import Verb
-from connectx.core.status_log import StatusLog
 from connectx.model.config_records import ConfigRecord
 from connectx.model.events import EventKind, Transition
 from connectx.model.ids import TaskId
-from connectx.model.states import ConnectorType, ExactlyOnceSupport, State, TargetState
+from connectx.model.states import ConnectorType, ExactlyOnceSupport
 from connectx.model.status_records import StatusRecord
 from tests.simulation.broker import Broker
 from tests.simulation.broker_coordinator import Answers
 from tests.simulation.checks import ONCE, Checks
 from tests.simulation.chooser import Chooser, Replay, happens, one_of
 from tests.simulation.invariants import broken
+from tests.simulation.peace import unsettled
 from tests.simulation.sim_consumer import SimConsumer
 from tests.simulation.sim_sink import FEED, TOPICS, Target
 from tests.simulation.sim_source import PARTITIONS
@@ -42,13 +42,6 @@ LATENCY_MS = 2
 START_MS = 1_000_000
 NAMES = ("a", "b-1", "c")  # connectors that there may be
 STOP_MS = (50, 400, 3_000, 7_000)  # the last one is longer than any graceful time
-
-SHOWN = {
-    TargetState.STARTED: (State.RUNNING, State.RUNNING),
-    TargetState.PAUSED: (State.PAUSED, State.PAUSED),
-    TargetState.STOPPED: (State.STOPPED, State.UNASSIGNED),
-}
-"""Target state to the states that connector and tasks must come to show."""
 
 
 def connector_type_of(config: Mapping[str, str | None]) -> ConnectorType:
@@ -332,61 +325,7 @@ class World:
 
     def unsettled(self) -> str | None:
         """What is not as it should be in the end, None when all is well."""
-        views = [worker.core.context for worker in self.living]
-        if not all(view.group.settled for view in views):
-            return "a worker is not settled"
-        if {view.group.generation for view in views} != {self.broker.coordinator.generation}:
-            return "workers are in different generations"
-        truth = self.broker.config
-        wanted = {task: 1 for connector in truth.connectors() for task in truth.tasks(connector)}
-        if {task: len(names) for task, names in self.owners().items()} != wanted:
-            return f"tasks do not run as configured: {self.owners()}"
-        if sorted(c for view in views for c in view.group.work.connectors) != list(truth.connectors()):
-            return "connectors are not assigned once each"
-        return self.wrong_tasks() or self.wrong_status() or self.lag()
-
-    def lag(self) -> str | None:
-        """What started connectors have not moved yet, None when they have moved all."""
-        truth = self.broker.config
-        for connector in truth.connectors():
-            if truth.target_state(connector) is not TargetState.STARTED or truth.task_count(connector) == 0:
-                continue
-            is_sink = self.is_sink(truth.connector_config(connector) or {})
-            checks = self.checks.sinks if is_sink else self.checks.data
-            if (missing := checks.lag(connector)) is not None:
-                return missing
-        return None
-
-    def wrong_tasks(self) -> str | None:
-        """Tasks that were not made from their connector's configuration, or do not run with theirs."""
-        truth = self.broker.config
-        for connector in truth.connectors():
-            config = truth.connector_config(connector) or {}
-            made_from = {properties["set"] for properties in truth.all_task_configs(connector).values()}
-            if truth.target_state(connector) is TargetState.STARTED and made_from != {str(config)}:
-                return f"{connector} has tasks of an older configuration"
-        for task in self.all_tasks():
-            if task.running and not task.stopping and task.order.task_config != truth.task_config(task.order.task):
-                return f"{task.order.task} runs with an older configuration"
-        return None
-
-    def wrong_status(self) -> str | None:
-        """A status that is missing, wrong or left over, None when all are right; for worlds where nothing fails."""
-        truth, statuses = self.broker.config, StatusLog()
-        for record in self.broker.status_log:
-            statuses.apply(record)
-        shown_connectors = {*statuses.connectors(), *statuses.topic_connectors()}
-        if (left_over := sorted(shown_connectors - set(truth.connectors()))) != []:
-            return f"statuses are left over: {left_over}"
-        for connector in truth.connectors():
-            of_connector, of_task = SHOWN[truth.target_state(connector) or TargetState.STARTED]
-            shown = statuses.connector_status(connector)
-            if shown is None or shown.state is not of_connector:
-                return f"{connector} shows {shown}"
-            of_tasks = {task: status.state for task, status in statuses.task_statuses(connector).items()}
-            if of_tasks != dict.fromkeys(truth.tasks(connector), of_task):
-                return f"tasks of {connector} show {of_tasks}"
-        return None
+        return unsettled(self)
 
     def story(self) -> str:
         """The whole history, for a failed assertion."""
