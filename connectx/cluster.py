@@ -19,6 +19,9 @@ from connectx.cluster_forms import html_form, in_kernel, kafka_fact, shown, spar
 from connectx.connector import Connector
 from connectx.connectors.plugins import Plugins, is_importable
 from connectx.errors import ClassNotImportableError, ClusterClosedError, ConnectxError, GroupInUseError
+from connectx.faults.agenda import Agenda
+from connectx.faults.origin import injected
+from connectx.faults.verbs import FaultVerbs
 from connectx.history.log import EventLog
 from connectx.jvm.progress import Progress
 from connectx.kafka.admin import describe_group, ensure_internal_topics
@@ -43,7 +46,7 @@ if TYPE_CHECKING:
     from connectx.runtime.live import Isolation, LiveWorker
 
 
-class Cluster:
+class Cluster(FaultVerbs):
     """A Kafka Connect cluster of this process.
 
     Args:
@@ -95,6 +98,7 @@ class Cluster:
         self.workers = Workers()
         self._isolation: Isolation = isolation
         self._fast_failover = fast_failover
+        self._agenda = Agenda(self.events)
         self._plugins = Plugins()
         self._closed = False
         self._supervisor: Supervisor | None = None
@@ -118,6 +122,7 @@ class Cluster:
                     self._config = WorkerConfig.parse(profile)
                 self._endings.callback(self._client.close)
                 self._endings.callback(self._stop_workers)
+                self._endings.callback(self._agenda.close)
                 self._start(workers, join)
         except BaseException:
             self.close()
@@ -185,40 +190,24 @@ class Cluster:
 
     # ---------------------------------------------------------------------------------------------------- workers
 
-    def add_worker(self, timeout: float = 30.0) -> Worker:
-        """Start one more worker; it joins the group, which rebalances."""
+    def add_worker(self, timeout: float | None = 30.0) -> Worker:
+        """Start one more worker; it joins the group, which rebalances.
+
+        Waits until the group is stable, `timeout` seconds at most; with None it does not wait for the group.
+        """
         self._check_open()
         live = self._running().new_worker()
-        transition = Transition(EventKind.FAULT_INJECTED, cause="a newcomer", data={"fault": "add_worker"})
-        self.events.append(transition, live.name)
+        self.events.append(injected("add_worker"), live.name)
         live.start()
-        self.wait_stable(timeout)
+        if timeout is not None:
+            self.wait_stable(timeout)
         return self.workers[live.name]
-
-    def kill(self, worker: str) -> None:
-        """Kill a worker: no goodbye, no commit."""
-        self.workers[worker].kill()
-
-    def stop(self, worker: str) -> bool:
-        """Stop a worker gracefully."""
-        return self.workers[worker].stop()
-
-    def pause(self, worker: str) -> None:
-        """Freeze a worker, connections included."""
-        self.workers[worker].pause()
-
-    def resume(self, worker: str) -> None:
-        """End a worker's pause or stall."""
-        self.workers[worker].resume()
-
-    def stall(self, worker: str) -> None:
-        """Stop a worker's heartbeats while its tasks go on."""
-        self.workers[worker].stall()
 
     @property
     def leader(self) -> Worker | None:
         """The worker that leads the group, None while nobody is known to."""
-        return next((worker for worker in self.workers if worker.state == "running" and worker.is_leader), None)
+        leaders = [worker for worker in self.workers if worker.state == "running" and worker.is_leader]
+        return max(leaders, key=lambda worker: worker.generation or 0, default=None)  # one cut off may think it leads
 
     @property
     def generation(self) -> int | None:
@@ -227,8 +216,8 @@ class Cluster:
         return max(known, default=None)
 
     def wait_stable(self, timeout: float = STABLE_S) -> None:
-        """Wait until all running workers agree on one generation and have started their work."""
-        self._running().wait_stable([worker for worker in self.workers if worker.state == "running"], timeout)
+        """Wait until all running workers that are not cut off agree on one generation and have started their work."""
+        self._running().wait_stable([worker for worker in self.workers if worker.is_healthy], timeout)
 
     # ------------------------------------------------------------------------------------------------- everything
 
@@ -241,11 +230,6 @@ class Cluster:
     def config(self) -> WorkerConfig:
         """Settings of the workers."""
         return self._config
-
-    @property
-    def kafka(self) -> EmbeddedKafka | None:
-        """The embedded broker, None with your own Kafka."""
-        return self._kafka
 
     @property
     def spark(self) -> SparkSession:
@@ -344,7 +328,8 @@ class Cluster:
 
     def _urls(self) -> list[str]:
         self._check_open()
-        urls = [worker.url for worker in self.workers if worker.state == "running"]
+        running = [worker for worker in self.workers if worker.state == "running"]
+        urls = [worker.url for worker in sorted(running, key=lambda worker: worker.cut is not None)]
         if not urls:
             raise ClusterClosedError("No worker is running.", next_step="Add one with cluster.add_worker().")
         return urls

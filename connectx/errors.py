@@ -603,6 +603,31 @@ class WorkerFailedError(ConnectxError):
         )
 
 
+class NoGateError(ConnectxError):
+    """A worker cannot be cut off from Kafka, because nothing stands between them."""
+
+    code = "no_gate"
+
+    def __init__(self, worker: str) -> None:
+        super().__init__(
+            f"{worker} cannot be cut off from Kafka: there is no gate between them, because the cluster uses your own "
+            "Kafka (bootstrap_servers=) or was made with faults=False.",
+            next_step="Use the embedded Kafka with its gate, cx.Cluster(), or stall() or pause() the worker instead.",
+        )
+
+
+class NotEmbeddedError(ConnectxError):
+    """The broker cannot be killed or restarted, because it is not a child of this cluster."""
+
+    code = "not_embedded"
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        super().__init__(
+            f"The Kafka at {bootstrap_servers} is your own, so this cluster cannot kill or restart it.",
+            next_step="Use the embedded Kafka (leave out bootstrap_servers=), or break yours by its own means.",
+        )
+
+
 class ClusterClosedError(ConnectxError):
     """The cluster was closed, or all its workers have ended."""
 

@@ -6,12 +6,14 @@ There is no class like it in Kafka Connect, whose workers are started one by one
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from connectx.errors import WaitTimeoutError, WorkerFailedError
+from connectx.errors import WaitTimeoutError, WorkerFailedError, WorkerStoppedError
 from connectx.workers import Worker, Workers
 
 if TYPE_CHECKING:
@@ -37,6 +39,7 @@ class Supervisor:
         self, workers: Workers, make: Callable[[str], LiveWorker], gate: Gate | None, events: EventLog, group_id: str
     ) -> None:
         self._workers = workers
+        self._numbers = itertools.count(1)  # several threads may ask for a newcomer
         self._make = make
         self._gate = gate
         self._events = events
@@ -44,7 +47,7 @@ class Supervisor:
 
     def new_worker(self) -> LiveWorker:
         """A worker that is known, and not started."""
-        live = self._make(f"worker-{len(self._workers) + 1}")
+        live = self._make(f"worker-{next(self._numbers)}")
         self._workers.add(Worker(live, self._gate, self._events.append))
         return live
 
@@ -67,6 +70,8 @@ class Supervisor:
         workers = list(self._workers)
         try:
             for worker in workers:
+                with suppress(WorkerStoppedError):
+                    worker.heal()  # cut off, it could neither commit nor leave
                 worker.request_stop()
             try:
                 with ThreadPoolExecutor(max(1, len(workers))) as pool:

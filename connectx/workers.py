@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from connectx.errors import UnknownWorkerError, WorkerStoppedError
-from connectx.model.events import EventKind, Transition
+from connectx.errors import NoGateError, UnknownWorkerError, WorkerStoppedError
+from connectx.faults.origin import injected
+from connectx.model.events import Transition
 from connectx.model.ids import TaskId
 
 if TYPE_CHECKING:
-    from connectx.kafka.gate import Gate
+    from connectx.kafka.gate import Direction, Gate
     from connectx.runtime.live import LiveWorker
-
-Direction = Literal["both", "in", "out"]
 
 
 class Worker:
@@ -30,6 +29,7 @@ class Worker:
         # Threads cannot freeze or drop the sockets of client libraries: the gate does it for them.
         self._holds_sockets = gate if live.isolation == "thread" else None
         self._record = record
+        self._cut: Direction | None = None
 
     # ---------------------------------------------------------------------------------------------------- facts
 
@@ -42,6 +42,19 @@ class Worker:
     def state(self) -> str:
         """starting, running, paused, stalled, stopping, stopped, killed or failed."""
         return self._live.state.value
+
+    @property
+    def cut(self) -> Direction | None:
+        """The direction in which it is cut off from Kafka by `partition`: both, in or out; None while it is not.
+
+        Apart from `state`: a worker that is cut off runs on, and does not know why nobody answers.
+        """
+        return self._cut
+
+    @property
+    def is_healthy(self) -> bool:
+        """True while it runs and is not cut off."""
+        return self.state == "running" and self._cut is None
 
     @property
     def url(self) -> str:
@@ -91,7 +104,10 @@ class Worker:
     # --------------------------------------------------------------------------------------------------- faults
 
     def kill(self) -> None:
-        """End it at once: connections drop; no goodbye to the group, no commit, no abort. Nothing if it has ended."""
+        """End it at once: connections drop; no goodbye to the group, no commit, no abort. Nothing if it has ended.
+
+        It stays cut off for good, so that what its threads still try reaches Kafka no more.
+        """
         if not self._live.alive:
             return
 
@@ -134,7 +150,7 @@ class Worker:
             return
         self._injected("resume")
         if self._holds_sockets is not None:
-            self._holds_sockets.heal(self.name)
+            self._holds_sockets.release(self.name)
         self._live.thaw()
 
     def stall(self) -> None:
@@ -147,21 +163,53 @@ class Worker:
             return
         self._live.freeze(tasks=False, told=lambda: self._injected("stall"))
 
+    def partition(self, direction: Direction = "both") -> None:
+        """Cut its TCP connections to Kafka until `heal`, while it runs on; a second cut replaces the first.
+
+        Only Kafka is cut: its REST stays reachable on loopback, and so do the systems that its connectors use.
+
+        Args:
+            direction: `both`: connections are reset and new ones refused. `in`: what Kafka answers does not arrive,
+                what the worker sends does. `out`: the other way round. Bytes that are held back are not lost, they
+                arrive after `heal`, as on a link that was slow.
+
+        Raises:
+            NoGateError: there is nothing between it and Kafka that could cut.
+            WorkerStoppedError: it has ended.
+        """
+        self._check_alive()
+        if self._gate is None:
+            raise NoGateError(self.name)
+        if direction not in ("both", "in", "out"):
+            raise ValueError(f"direction must be both, in or out, not {direction!r}")
+        if self._cut == direction:
+            return
+        self._injected("partition", direction=direction)
+        self._gate.cut(self.name, direction)
+        self._cut = direction
+
+    def heal(self) -> None:
+        """End `partition`; nothing if it is not cut off. WorkerStoppedError if it has ended."""
+        self._check_alive()
+        if self._gate is None or self._cut is None:
+            return
+        self._injected("heal", direction=self._cut)
+        self._gate.heal(self.name)
+        self._cut = None
+
     def _check_alive(self) -> None:
         if not self._live.alive:
             raise WorkerStoppedError(self.name, f"it is {self.state}")
 
-    def _injected(self, fault: str) -> None:
+    def _injected(self, fault: str, **data: object) -> None:
         tasks = [str(task) for task in self._live.facts()]
-        cause = f"{fault} was asked for"
-        self._record(
-            Transition(EventKind.FAULT_INJECTED, cause=cause, data={"fault": fault, "tasks": tasks}), self.name
-        )
+        self._record(injected(fault, **data, tasks=tasks), self.name)
 
     # --------------------------------------------------------------------------------------------------- forms
 
     def __repr__(self) -> str:
         role = ", leader" if self.is_leader else ""
+        role += "" if self.cut is None else f", partitioned ({self.cut})"
         work = ", ".join([*self.connectors, *self.tasks]) or "nothing"
         return f"<Worker {self.name} {self.state}{role}, generation {self.generation}, runs {work}>"
 
@@ -173,10 +221,14 @@ class Worker:
 
 def worker_row(worker: Worker) -> dict[str, object]:
     """One line of a table of workers."""
-    in_group = worker.view.get("state", "stable")
+    states = [worker.state]
+    if worker.cut is not None:
+        states.append("partitioned" if worker.cut == "both" else f"partitioned ({worker.cut})")
+    if (in_group := worker.view.get("state", "stable")) != "stable":
+        states.append(in_group)
     return {
         "worker": worker.name + (" (leader)" if worker.is_leader else ""),
-        "state": worker.state if in_group == "stable" else f"{worker.state}, {in_group}",
+        "state": ", ".join(states),
         "generation": worker.generation,
         "connectors": ", ".join(worker.connectors),
         "tasks": ", ".join(worker.tasks),

@@ -70,8 +70,8 @@ class Gate:
         self._broker = ("127.0.0.1", 0)
         self._links: list[_Link] = []
         self._events: dict[socket.socket, int] = {}
-        self._cut: set[str] = set()
-        self._held: dict[str, Direction] = {}
+        self._cuts: dict[str, Direction] = {}
+        self._frozen: set[str] = set()
         self._buffer = memoryview(bytearray(READ_BYTES))
 
     def start(self, broker_host: str, broker_port: int) -> None:
@@ -93,30 +93,44 @@ class Gate:
         self._selector.close()
 
     def cut(self, worker: str, direction: Direction = "both") -> None:
-        """Cut the worker off. `both`: its connections are reset and new ones closed as soon as it says its name.
+        """Cut the worker off until `heal`; a second cut replaces the first.
+
+        `both`: its connections are reset and new ones closed as soon as it says its name.
         `in` or `out`: connections stay, but nothing in that direction is delivered until `heal`.
         """
-        if direction == "both":
-            self._tell(lambda: self._cut_off(worker))
-        else:
-            self._tell(lambda: self._set_held(worker, direction))
 
-    def hold(self, worker: str) -> None:
-        """Freeze the worker's connections: they stay open, and no byte passes in either direction until `heal`."""
-        self._tell(lambda: self._set_held(worker, "both"))
+        def cut() -> None:
+            self._cuts[worker] = direction
+            self._apply(worker)
+
+        self._tell(cut)
 
     def heal(self, worker: str) -> None:
-        """End `cut` and `hold` of the worker: held bytes are delivered, new connections are let through."""
-        self._tell(lambda: self._set_held(worker, None))
+        """End `cut`: new connections are let through, and bytes that waited are delivered."""
 
-    def forget(self, worker: str) -> None:
-        """Reset the worker's connections and drop what the gate knows of it: for a worker that is gone."""
+        def heal() -> None:
+            self._cuts.pop(worker, None)
+            self._apply(worker)
 
-        def forget() -> None:
-            self._cut_off(worker)
-            self._set_held(worker, None)
+        self._tell(heal)
 
-        self._tell(forget)
+    def hold(self, worker: str) -> None:
+        """Freeze the worker's connections until `release`: they stay open, and no byte passes in either direction."""
+
+        def hold() -> None:
+            self._frozen.add(worker)
+            self._apply(worker)
+
+        self._tell(hold)
+
+    def release(self, worker: str) -> None:
+        """End `hold`: bytes that waited are delivered, as far as the worker is not cut off as well."""
+
+        def release() -> None:
+            self._frozen.discard(worker)
+            self._apply(worker)
+
+        self._tell(release)
 
     def connections(self) -> dict[str, int]:
         """How many connections each worker has open, by name."""
@@ -225,7 +239,7 @@ class Gate:
             return
         client_id = bytes(first[_HEADER.size : _HEADER.size + client_id_bytes]).decode(errors="replace")
         link.worker = client_id.partition("/")[0]
-        if link.worker in self._cut:
+        if self._cuts.get(link.worker) == "both":
             raise ConnectionResetError
         self._apply_hold(link)
         link.broker.connect_ex(self._broker)
@@ -268,23 +282,16 @@ class Gate:
                     end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
             end.close()
 
-    def _cut_off(self, worker: str) -> None:
-        self._cut.add(worker)
+    def _apply(self, worker: str) -> None:
+        """Let the worker's connections feel what is in force for it now."""
         for link in [link for link in self._links if link.worker == worker]:
-            self._drop(link, reset=True)
-
-    def _set_held(self, worker: str, direction: Direction | None) -> None:
-        self._cut.discard(worker)
-        if direction is None:
-            self._held.pop(worker, None)
-        else:
-            self._held[worker] = direction
-        for link in self._links:
-            if link.worker == worker:
+            if self._cuts.get(worker) == "both":
+                self._drop(link, reset=True)
+            else:
                 self._apply_hold(link)
                 self._attend(link)
 
     def _apply_hold(self, link: _Link) -> None:
-        direction = self._held.get(link.worker or "")
-        link.out.held = direction in ("both", "out")
-        link.into.held = direction in ("both", "in")
+        frozen, cut = link.worker in self._frozen, self._cuts.get(link.worker or "")
+        link.out.held = frozen or cut == "out"
+        link.into.held = frozen or cut == "in"

@@ -65,6 +65,7 @@ class InternalTopics:
         self._post = post
         self._transactional = config.exactly_once_source_support.leader_is_transactional
         self._ended = False
+        self.kafka_cluster_id: str | None = None  # known once it has started
         self._admin = Admin(clients.admin())
         name, config_topic = config.group_id, config.config_topic.name
         self._tail = TopicTail(
@@ -102,6 +103,7 @@ class InternalTopics:
         """
         deadline_s = time.monotonic() + timeout_s
         counts = ensure_internal_topics(self._clients, self._config, timeout_s, self._admin)
+        self.kafka_cluster_id = self._admin.cluster_id(timeout_s)
         partitions = [TopicPartition(topic, n) for topic in self._readers for n in range(counts[topic])]
         self._offsets.use([p for p in partitions if p.topic == self._config.offset_topic.name])
         at_end = threading.Event()

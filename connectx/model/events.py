@@ -17,7 +17,8 @@ class EventKind(StrEnum):
     WORKER_STARTED = "worker_started"  # url
     WORKER_STOPPED = "worker_stopped"
     WORKER_FAILED = "worker_failed"  # error
-    FAULT_INJECTED = "fault_injected"  # fault (kill, stop, pause, resume, stall, partition, heal, add_worker)
+    FAULT_INJECTED = "fault_injected"  # fault (the verb, or broker_kill, broker_restart), direction, chaos_seed, ...
+    FAULT_FAILED = "fault_failed"  # fault, error: planned or scheduled, and not possible when its time had come
     # group
     REBALANCE_STARTED = "rebalance_started"  # reason
     REBALANCE_COMPLETED = "rebalance_completed"  # leader, leader_url, protocol, connectors, tasks, delay_ms

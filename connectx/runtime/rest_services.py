@@ -73,8 +73,9 @@ class RestServices:
         )
 
     def root(self) -> Mapping[str, Any]:
-        """Version, commit and id of the Kafka cluster."""
-        return {"version": _VERSION, "commit": "connectx", "kafka_cluster_id": self._admin.cluster_id()}
+        """Version, commit and id of the Kafka cluster, which is known from the start, so also while Kafka is away."""
+        cluster_id = self._topics.kafka_cluster_id or self._admin.cluster_id()
+        return {"version": _VERSION, "commit": "connectx", "kafka_cluster_id": cluster_id}
 
     def plugins(self, connectors_only: bool) -> Sequence[Mapping[str, Any]]:
         """Plugins that can be named."""

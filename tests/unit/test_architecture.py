@@ -37,8 +37,8 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 # May import everything.
 API = {
-    *("__init__", "aftermath", "cli", "cluster", "cluster_forms", "connector", "demo", "setup", "supervisor"),
-    "workers",
+    *("__init__", "aftermath", "cli", "cluster", "cluster_forms", "connector", "demo", "faults", "setup"),
+    *("supervisor", "workers"),
 }
 
 PURE = ("core", "protocol", "model", "views")

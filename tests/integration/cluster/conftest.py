@@ -115,7 +115,7 @@ class Lines:
             assert numbers == sorted(numbers), f"partition {partition} is out of order"
 
     def owner(self) -> Worker:
-        """The running worker that runs the source task now."""
+        """The healthy worker that runs the source task now."""
         return owner_of(self.cluster, self.task)
 
     def close(self) -> None:
@@ -128,12 +128,12 @@ def _number(value: str) -> int:
 
 
 def owner_of(cluster: cx.Cluster, task: str) -> Worker:
-    """The running worker that runs a task, once the task is RUNNING there."""
+    """The healthy worker that runs a task, once the task is RUNNING there."""
     connector, _, number = task.rpartition("-")
 
     def runs_on(worker: Worker) -> bool:
         told = events(cluster, EventKind.TASK_STATE, worker=worker.name, connector=connector, task=int(number))
-        return worker.state == "running" and task in worker.tasks and bool(told) and told[-1].data["state"] == "RUNNING"
+        return worker.is_healthy and task in worker.tasks and bool(told) and told[-1].data["state"] == "RUNNING"
 
     def found() -> Worker | None:
         candidates = [worker for worker in cluster.workers if runs_on(worker)]

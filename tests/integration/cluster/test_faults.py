@@ -7,15 +7,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import httpx
 import pytest
+from confluent_kafka import KafkaException, Producer
 
 import connectx as cx
-from connectx.errors import WorkerStoppedError
+from connectx.errors import NoGateError, NotEmbeddedError, WorkerStoppedError
 from connectx.model.events import EventKind
 
 from .conftest import QUICK, WAIT_S, Lines, events, owner_of, until
 
 if TYPE_CHECKING:
+    from connectx.kafka.gate import Direction
     from connectx.spark.sessions import SparkProvider
 
 MakeLines = Callable[..., Lines]
@@ -37,6 +40,8 @@ def three_workers(group: cx.Cluster) -> None:
     for worker in group.workers:
         if worker.state in ("paused", "stalled"):
             worker.resume()
+        if worker.state == "running":
+            worker.heal()
     for connector in group.connectors:
         connector.delete()
     for _ in range(3 - len([worker for worker in group.workers if worker.state == "running"])):
@@ -208,6 +213,152 @@ def test_a_stalled_worker_goes_on_producing_until_it_is_fenced(group: cx.Cluster
     lines.check_exactly_once()
     epochs = [e.producer_epoch for e in events(group, EventKind.TRANSACTION_COMMITTED, since, connector=lines.name)]
     assert epochs == sorted(epochs, key=lambda epoch: epoch or 0), "no older epoch commits after a newer one"
+
+
+@pytest.mark.parametrize("direction", ["both", "in", "out"])
+def test_a_worker_that_is_cut_off_gives_up_its_work_and_rejoins_after_heal(
+    group: cx.Cluster, make_lines: MakeLines, direction: Direction
+) -> None:
+    lines = make_lines(group, partitions=2)
+    lines.start()
+    lines.append(50)
+    lines.wait_committed()
+    cut_off = lines.owner()
+    since = group.events.last_seq
+    group.partition(cut_off.name, direction)
+    lines.append(50)
+    assert (cut_off.state, cut_off.cut) == ("running", direction)
+    assert "partitioned" in repr(cut_off)
+    assert httpx.get(cut_off.url).status_code == 200
+    lines.wait_committed()
+    assert lines.owner().name != cut_off.name
+    losses = [event.cause for event in events(group, EventKind.MEMBER_LOST, since, worker=cut_off.name)]
+    assert "the group coordinator cannot be reached" in losses
+    ended = {"worker": cut_off.name, "connector": lines.name}
+    until(lambda: events(group, EventKind.TASK_ENDED, since, **ended), "the end of its task (KAFKA-9184)")
+    assert not cut_off.facts
+    group.wait_stable(WAIT_S)
+    group.heal(cut_off.name)
+    assert cut_off.cut is None
+    until(lambda: cut_off.view.get("state") == "stable" and cut_off.generation == group.generation, "its return")
+    group.wait_stable(WAIT_S)
+    lines.append(50)
+    lines.check_exactly_once()
+    faults = events(group, EventKind.FAULT_INJECTED, since, worker=cut_off.name)
+    assert [(event.data["fault"], event.data["direction"]) for event in faults] == [
+        ("partition", direction),
+        ("heal", direction),
+    ]
+    assert faults[0].data["tasks"] == [lines.task]
+    assert not events(group, EventKind.WORKER_FAILED, since)
+
+
+@pytest.mark.parametrize("direction", ["both", "in", "out"])
+def test_a_worker_that_is_cut_off_in_the_middle_of_a_transaction_commits_nothing_of_it(
+    group: cx.Cluster, make_lines: MakeLines, direction: Direction
+) -> None:
+    lines = make_lines(group, partitions=2)
+    connector = lines.start(**SLOW_COMMITS)
+    lines.append(50)
+    lines.wait_written(50)
+    cut_off = lines.owner()
+    cut_off.partition(direction)
+    assert lines.owner().name != cut_off.name
+    lines.append(50)
+    lines.wait_written(150)
+    cut_off.heal()
+    group.wait_stable(WAIT_S)
+    assert lines.committed.values() == []
+    connector.config.update({"transaction.boundary": "poll"})
+    lines.append(50)
+    lines.check_exactly_once()
+
+
+def test_a_sink_whose_worker_is_cut_off_loses_nothing(group: cx.Cluster, make_lines: MakeLines, tmp_path: Path) -> None:
+    lines, out = make_lines(group, partitions=4), tmp_path / "out.txt"
+    lines.start()
+    sink = {"connector.class": "FileStreamSink", "file": str(out), "topics": lines.topic, "tasks.max": "2"}
+    group.create(f"{lines.name}-out", sink).wait("RUNNING", WAIT_S)
+    lines.append(500)
+    until(lambda: out.exists() and len(set(out.read_text().splitlines())) == 500, "500 lines")
+    for number, direction in enumerate(("both", "in", "out")):
+        cut_off = owner_of(group, f"{lines.name}-out-{number % 2}")
+        cut_off.partition(direction)
+        lines.append(500)
+        until(lambda: set(out.read_text().splitlines()) == set(lines.expected), f"all lines while {direction} is cut")
+        cut_off.heal()
+        group.wait_stable(WAIT_S)
+    lines.append(500)
+    until(lambda: set(out.read_text().splitlines()) == set(lines.expected), "2500 lines")
+    lines.check_exactly_once()
+
+
+def test_a_cut_that_is_healed_before_anybody_misses_the_worker_moves_nothing(
+    group: cx.Cluster, make_lines: MakeLines
+) -> None:
+    lines = make_lines(group)
+    lines.start()
+    lines.append(20)
+    lines.wait_committed()
+    owner, generation, since = lines.owner(), group.generation, group.events.last_seq
+    for direction in ("both", "in", "out"):
+        owner.partition(direction)
+    owner.heal()
+    lines.append(20)
+    lines.check_exactly_once()
+    assert lines.owner().name == owner.name
+    assert group.generation == generation
+    assert not events(group, EventKind.MEMBER_LOST, since)
+
+
+def test_the_end_of_a_pause_does_not_end_a_cut(group: cx.Cluster) -> None:
+    worker = group.workers[-1] if group.workers[-1].state == "running" else group.add_worker(WAIT_S)
+    since = group.events.last_seq
+    worker.partition()
+    worker.pause()
+    worker.resume()
+    assert (worker.state, worker.cut) == ("running", "both")
+    until(lambda: events(group, EventKind.MEMBER_LOST, since, worker=worker.name), "the loss of its membership")
+    worker.heal()
+    until(lambda: worker.view.get("state") == "stable" and worker.generation == group.generation, "its return")
+
+
+def test_a_killed_worker_stays_cut_off(group: cx.Cluster, make_lines: MakeLines) -> None:
+    lines = make_lines(group)
+    lines.start()
+    lines.append(20)
+    victim = lines.owner()
+    victim.partition("in")
+    victim.kill()
+    for verb in (victim.heal, victim.partition):
+        with pytest.raises(WorkerStoppedError, match=victim.name):
+            verb()
+    lines.append(20)
+    lines.check_exactly_once()
+    assert group.kafka is not None
+    assert group.kafka.gate is not None
+    late = Producer({"bootstrap.servers": group.kafka.worker_bootstrap_servers, "client.id": f"{victim.name}/late"})
+    with pytest.raises(KafkaException):
+        late.list_topics(timeout=2)
+    assert victim.name not in group.kafka.gate.connections()
+
+
+def test_without_a_gate_a_worker_cannot_be_cut_off(spark_provider: SparkProvider, group: cx.Cluster) -> None:
+    one = {f"{topic}.storage.replication.factor": "1" for topic in ("config", "offset", "status")}
+    settings = {**QUICK, **one, "group.id": "elsewhere", "heartbeat.interval.ms": "500"}
+    with cx.Cluster(workers=1, config=settings, bootstrap_servers=group.bootstrap_servers) as own:
+        with pytest.raises(NoGateError, match=r"worker-1 .*no gate"):
+            own.partition("worker-1")
+        own.heal("worker-1")
+        with pytest.raises(NotEmbeddedError, match="your own"):
+            own.kill_broker()
+        with pytest.raises(NotEmbeddedError):
+            own.restart_broker()
+        with pytest.raises(NoGateError):
+            own.chaos(seed=1, kinds=["partition"])
+        with pytest.raises(NotEmbeddedError):
+            own.chaos(seed=1, kinds=["broker_kill"])
+        assert not events(own, EventKind.FAULT_INJECTED)
 
 
 def test_a_worker_that_comes_back_before_it_is_missed_keeps_its_work(group: cx.Cluster, make_lines: MakeLines) -> None:

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Consumer, Message, Producer
 
 from connectx.kafka.embedded import EmbeddedKafka
-from connectx.kafka.gate import Gate
+from connectx.kafka.gate import Direction, Gate
 from tests.integration.waiting import until
 
 if TYPE_CHECKING:
@@ -21,7 +21,8 @@ def gate(kafka: EmbeddedKafka) -> Iterator[Gate]:
     assert kafka.gate is not None
     yield kafka.gate
     for worker in ("w-1", "w-2"):
-        kafka.gate.forget(worker)
+        kafka.gate.heal(worker)
+        kafka.gate.release(worker)
 
 
 def make_producer(kafka: EmbeddedKafka, client_id: str) -> Producer:
@@ -101,7 +102,7 @@ def test_a_cut_resets_connections_and_refuses_new_ones_until_heal(
     assert end_offset(kafka, name) == 3
 
 
-def test_hold_keeps_connections_open_and_heal_delivers_what_was_held(
+def test_hold_keeps_connections_open_and_release_delivers_what_was_held(
     kafka: EmbeddedKafka, gate: Gate, topic: Callable[..., str]
 ) -> None:
     name = topic("gate")
@@ -114,7 +115,7 @@ def test_hold_keeps_connections_open_and_heal_delivers_what_was_held(
     assert producer.flush(0.5) == 1
     assert end_offset(kafka, name) == 1
     assert gate.connections()["w-1"] == before
-    gate.heal("w-1")
+    gate.release("w-1")
     assert producer.flush(20) == 0
     assert reports[0].error() is None
     assert end_offset(kafka, name) == 2
@@ -153,14 +154,37 @@ def test_a_cut_outwards_holds_writes_back(kafka: EmbeddedKafka, gate: Gate, topi
     assert end_offset(kafka, name) == 2
 
 
-def test_a_worker_that_was_cut_may_come_back_after_forget(
-    kafka: EmbeddedKafka, gate: Gate, topic: Callable[..., str]
+@pytest.mark.parametrize("direction", ["both", "in", "out"])
+def test_a_worker_that_is_held_and_cut_is_free_only_when_both_have_ended(
+    kafka: EmbeddedKafka, gate: Gate, topic: Callable[..., str], direction: Direction
 ) -> None:
     name = topic("gate")
-    gate.cut("w-1")
-    gate.forget("w-1")
+    for first, second in ((gate.release, gate.heal), (gate.heal, gate.release)):
+        producer = make_producer(kafka, "w-1/p")
+        gate.cut("w-1", direction)
+        gate.hold("w-1")
+        send(producer, name)
+        first("w-1")
+        assert producer.flush(0.5) == 1
+        second("w-1")
+        assert producer.flush(20) == 0
+
+
+def test_another_cut_replaces_the_first(kafka: EmbeddedKafka, gate: Gate, topic: Callable[..., str]) -> None:
+    name = topic("gate")
     producer = make_producer(kafka, "w-1/p")
     send(producer, name)
+    assert producer.flush(20) == 0
+    gate.cut("w-1", "out")
+    assert "w-1" in gate.connections()
+    gate.cut("w-1")
+    assert "w-1" not in gate.connections()
+    gate.cut("w-1", "in")
+    send(producer, name)
+    producer.poll(0)
+    until(lambda: "w-1" in gate.connections(), "connections whose answers are held back")
+    assert producer.flush(0.5) == 1
+    gate.heal("w-1")
     assert producer.flush(20) == 0
 
 

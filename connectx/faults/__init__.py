@@ -1,0 +1,1 @@
+"""Faults beyond a single verb: planned ones, scheduled ones, and those of the broker."""

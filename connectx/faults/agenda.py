@@ -1,0 +1,203 @@
+"""Faults that come later by themselves: `cluster.after(5).kill("worker-1")`.
+
+Decides when, and keeps what came of it. Each has a thread of its own, so that it comes in time while a cell is busy
+and while other faults take long. Nothing prints: an error is kept in the handle and recorded in the history.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextvars import copy_context
+from typing import TYPE_CHECKING
+
+from connectx.errors import ClusterClosedError
+from connectx.faults.origin import caused_by, failed
+
+if TYPE_CHECKING:
+    from connectx.faults.verbs import FaultVerbs
+    from connectx.history.log import EventLog
+    from connectx.kafka.gate import Direction
+
+
+class Scheduled:
+    """A fault that is to come, comes, or has come; made by `cluster.after(...)`."""
+
+    def __init__(
+        self, what: str, delay_s: float, action: Callable[[], object], called_off: threading.Event | None = None
+    ) -> None:
+        self._what = what
+        self._due_s = time.monotonic() + delay_s
+        self._action = action
+        self._future: Future[object] = Future()
+        self._called_off = called_off or threading.Event()
+        context = copy_context()  # the origin of what is scheduled is that of who schedules it
+        self._thread = threading.Thread(
+            target=lambda: context.run(self._run), name=f"connectx-after-{what}", daemon=True
+        )
+
+    def start(self) -> Scheduled:
+        """Start the clock."""
+        self._thread.start()
+        return self
+
+    @property
+    def state(self) -> str:
+        """waiting, running, done, failed or cancelled."""
+        if self._future.cancelled():
+            return "cancelled"
+        if self._future.done():
+            return "done" if self._future.exception() is None else "failed"
+        return "running" if self._future.running() else "waiting"
+
+    @property
+    def error(self) -> BaseException | None:
+        """Why it failed, if it did."""
+        return self._future.exception() if self.state == "failed" else None
+
+    def result(self, timeout_s: float | None = None) -> object:
+        """What the verb returned, once it has; raises what it raised.
+
+        Raises:
+            TimeoutError: it is not over within `timeout_s` seconds.
+            concurrent.futures.CancelledError: it was cancelled.
+        """
+        return self._future.result(timeout_s)
+
+    def cancel(self) -> bool:
+        """Call it off; False when it has begun. What lasts looks itself at the event that it was given."""
+        cancelled = self._future.cancel()
+        self._called_off.set()
+        return cancelled
+
+    def join(self) -> None:
+        """Wait until its thread has ended."""
+        self._thread.join()
+
+    def _run(self) -> None:
+        self._called_off.wait(max(0.0, self._due_s - time.monotonic()))
+        if not self._future.set_running_or_notify_cancel():
+            return
+        try:
+            self._future.set_result(self._action())
+        except BaseException as error:
+            self._future.set_exception(error)
+
+    def __repr__(self) -> str:
+        left_s = self._due_s - time.monotonic()
+        when = f" in {max(left_s, 0):.1f} s" if self.state == "waiting" else ""
+        why = f": {self.error}" if self.error is not None else ""
+        return f"<Scheduled {self._what}{when}, {self.state}{why}>"
+
+
+class Agenda:
+    """The scheduled faults of one cluster."""
+
+    def __init__(self, events: EventLog) -> None:
+        self._events = events
+        self._open: list[Scheduled] = []
+        self.is_closed = False
+
+    def add(
+        self,
+        fault: str,
+        worker: str | None,
+        delay_s: float,
+        action: Callable[[], object],
+        called_off: threading.Event | None = None,
+    ) -> Scheduled:
+        """Schedule an action; its failure goes to the history, too.
+
+        `called_off` is set when it is cancelled, also while the action runs.
+
+        Raises:
+            ClusterClosedError: the cluster is closed.
+        """
+        if self.is_closed:
+            raise ClusterClosedError("This cluster is closed.", next_step="Make a new one with cx.Cluster().")
+
+        def act() -> object:
+            try:
+                return action()
+            except BaseException as error:
+                self._events.append(failed(fault, str(error)), worker)
+                raise
+
+        scheduled = Scheduled(f"{fault} {worker}" if worker else fault, delay_s, act, called_off)
+        self._open = [one for one in self._open if one.state in ("waiting", "running")] + [scheduled]
+        return scheduled.start()
+
+    def close(self) -> None:
+        """Call off what has not begun, and wait for what has."""
+        self.is_closed = True
+        for scheduled in self._open:
+            scheduled.cancel()
+        for scheduled in self._open:
+            scheduled.join()
+        self._open = []
+
+
+class After:
+    """The verbs of a cluster that break it, each to come `delay_s` seconds after it is called here."""
+
+    def __init__(self, cluster: FaultVerbs, agenda: Agenda, delay_s: float) -> None:
+        self._cluster = cluster
+        self._agenda = agenda
+        self._delay_s = delay_s
+
+    def kill(self, worker: str) -> Scheduled:
+        """Later: `cluster.kill`."""
+        return self._later("kill", worker, lambda: self._cluster.kill(worker))
+
+    def stop(self, worker: str) -> Scheduled:
+        """Later: `cluster.stop`."""
+        return self._later("stop", worker, lambda: self._cluster.stop(worker))
+
+    def pause(self, worker: str) -> Scheduled:
+        """Later: `cluster.pause`."""
+        return self._later("pause", worker, lambda: self._cluster.pause(worker))
+
+    def resume(self, worker: str) -> Scheduled:
+        """Later: `cluster.resume`."""
+        return self._later("resume", worker, lambda: self._cluster.resume(worker))
+
+    def stall(self, worker: str) -> Scheduled:
+        """Later: `cluster.stall`."""
+        return self._later("stall", worker, lambda: self._cluster.stall(worker))
+
+    def partition(self, worker: str, direction: Direction = "both") -> Scheduled:
+        """Later: `cluster.partition`."""
+        return self._later("partition", worker, lambda: self._cluster.partition(worker, direction))
+
+    def heal(self, worker: str) -> Scheduled:
+        """Later: `cluster.heal`."""
+        return self._later("heal", worker, lambda: self._cluster.heal(worker))
+
+    def add_worker(self, timeout: float | None = 30.0) -> Scheduled:
+        """Later: `cluster.add_worker`; its result is the worker."""
+        return self._later("add_worker", None, lambda: self._cluster.add_worker(timeout))
+
+    def kill_broker(self) -> Scheduled:
+        """Later: `cluster.kill_broker`."""
+        return self._later("broker_kill", None, self._cluster.kill_broker)
+
+    def restart_broker(self) -> Scheduled:
+        """Later: `cluster.restart_broker`."""
+        return self._later("broker_restart", None, self._cluster.restart_broker)
+
+    def _later(self, fault: str, worker: str | None, verb: Callable[[], object]) -> Scheduled:
+        if worker is not None:
+            self._cluster.workers[worker]  # an unknown name is told now, not later
+
+        def act() -> object:
+            if self._delay_s <= 0:
+                return verb()
+            with caused_by(f"it was scheduled {self._delay_s:g} s before", after_s=self._delay_s):
+                return verb()
+
+        return self._agenda.add(fault, worker, self._delay_s, act)
+
+    def __repr__(self) -> str:
+        return f"<After {self._delay_s:g} s: kill, stop, pause, resume, stall, partition, heal, add_worker, ...>"

@@ -1,0 +1,70 @@
+"""The plan of a chaos: which fault comes when, decided by its seed alone.
+
+Pure: the same arguments give the same faults, on every machine and in every Python. Which worker a fault hits cannot
+be planned, because the plan does not know who will be healthy then; it says how far down the list of those to reach.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Final, TypeVar
+
+from connectx.kafka.gate import Direction
+
+Card = TypeVar("Card", bound=str)
+
+KINDS: Final = ("kill", "stop", "pause", "stall", "partition", "add_worker", "broker_kill")
+"""All kinds of faults that can be planned."""
+
+DIRECTIONS: Final[tuple[Direction, ...]] = ("both", "in", "out")
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedFault:
+    """One fault of a plan.
+
+    Attributes:
+        number: 1, 2, ...
+        at_s: when it comes, seconds since the beginning.
+        kind: one of KINDS.
+        pick: whom it hits, from 0 to below 1: the share of the healthy workers that are passed over.
+        hold_s: seconds until it is undone: resumed, healed, restarted, or replaced by a newcomer.
+        direction: of a partition, None for other kinds.
+    """
+
+    number: int
+    at_s: float
+    kind: str
+    pick: float
+    hold_s: float
+    direction: Direction | None
+
+
+def plan(seed: int, kinds: Sequence[str], *, every_s: float, hold_s: tuple[float, float]) -> Iterator[PlannedFault]:
+    """The faults of a seed, without end, in order of time: one in each span of `every_s` seconds.
+
+    Kinds are dealt like cards, so that each comes up once before one comes up again; so are directions of partitions.
+
+    Args:
+        seed: any integer.
+        kinds: which of KINDS, in any order.
+        every_s: length of a span in seconds.
+        hold_s: the shortest and the longest time until a fault is undone, in seconds.
+    """
+    chance = random.Random(seed)
+    dealt_kinds, dealt_directions = _deal(kinds, chance), _deal(DIRECTIONS, chance)
+    for number in count(1):
+        kind = next(dealt_kinds)
+        at_s = (number - 1 + chance.random()) * every_s
+        pick, held_s = chance.random(), chance.uniform(*hold_s)
+        yield PlannedFault(number, at_s, kind, pick, held_s, next(dealt_directions) if kind == "partition" else None)
+
+
+def _deal(cards: Sequence[Card], chance: random.Random) -> Iterator[Card]:
+    while True:
+        pack = sorted(set(cards))
+        chance.shuffle(pack)
+        yield from pack
