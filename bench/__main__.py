@@ -24,6 +24,7 @@ def main(
         "memory": cluster.measure_memory,
         "idle": lambda: cluster.measure_idle(20),
         "source": lambda: flows.measure_sources(records),
+        "transforms": lambda: flows.measure_transforms(records),
         "file_sink": lambda: flows.measure_file_sink(records),
         "postgres_sink": lambda: flows.measure_postgres_sink(records // 2),
         "latency": lambda: flows.measure_latency(200),

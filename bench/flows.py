@@ -108,7 +108,7 @@ def bare_transactional_rate(cluster: cx.Cluster, path: Path, count: int) -> floa
     return count / (time.monotonic() - started)
 
 
-def source_rate(cluster: cx.Cluster, path: Path, count: int, topic: str) -> float:
+def source_rate(cluster: cx.Cluster, path: Path, count: int, topic: str, **more: str) -> float:
     """Records/s of a FileStreamSource from its creation to the last record that a read_committed reader can see."""
     create_topic(cluster, topic)
     started = time.monotonic()
@@ -118,6 +118,7 @@ def source_rate(cluster: cx.Cluster, path: Path, count: int, topic: str) -> floa
         "topic": topic,
         "batch.size": "20000",
         **STRINGS,
+        **{name.replace("_", "."): text for name, text in more.items()},
     }
     connector = cluster.create(topic, config)
     until(lambda: committed_end(cluster, topic) >= count)
@@ -141,6 +142,41 @@ def measure_sources(count: int) -> Iterator[dict[str, object]]:
                 "records_per_s": [round(rate) for rate in rates],
                 "median_records_per_s": round(statistics.median(rates)),
                 "ratio_to_bare_producer": round(statistics.median(rates) / bare, 2),
+            }
+
+
+def measure_transforms(count: int) -> Iterator[dict[str, object]]:
+    """FileStreamSource with and without a chain of two transformations, as text and as JSON."""
+    hoist = {"transforms_a_type": "HoistField$Value", "transforms_a_field": "line"}
+    chains: dict[str, dict[str, str]] = {
+        "text, none": {},
+        "text, RegexRouter and Cast": {
+            "transforms": "a,b",
+            "transforms_a_type": "RegexRouter",
+            "transforms_a_regex": "nothing",
+            "transforms_a_replacement": "x",
+            "transforms_b_type": "Cast$Value",
+            "transforms_b_spec": "string",
+        },
+        "JSON, HoistField": {"transforms": "a", **hoist, "value_converter": "JsonConverter"},
+        "JSON, HoistField and InsertField": {
+            "transforms": "a,b",
+            **hoist,
+            "transforms_b_type": "InsertField$Value",
+            "transforms_b_topic_field": "topic",
+            "value_converter": "JsonConverter",
+        },
+    }
+    with tempfile.TemporaryDirectory() as folder, cx.Cluster(workers=1, faults=False) as cluster:
+        path = lines_file(Path(folder), count)
+        for number, (name, chain) in enumerate(chains.items()):
+            rates = [source_rate(cluster, path, count, f"chain-{number}-{n}", **chain) for n in range(3)]
+            yield {
+                "measure": "transforms",
+                "chain": name,
+                "records": count,
+                "records_per_s": [round(rate) for rate in rates],
+                "median_records_per_s": round(statistics.median(rates)),
             }
 
 

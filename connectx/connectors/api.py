@@ -51,9 +51,9 @@ class Slice:
     """Rows between two source offsets.
 
     `rows` has the columns of Spark's Kafka sink: `value` (any type), and if wanted `key` (any type), `topic` (string),
-    `partition` (int), `timestamp` (timestamp) and `headers` (array of struct key, value). Rows without a column
-    `value` are the value themselves, as a struct. An Arrow table stands for rows that the task read in the worker; a
-    DataFrame is evaluated by Spark.
+    `partition` (int), `timestamp` (timestamp) and `headers` (array of struct key, value: the text of the header in
+    UTF-8, which `header.converter` makes bytes of). Rows without a column `value` are the value themselves, as a
+    struct. An Arrow table stands for rows that the task read in the worker; a DataFrame is evaluated by Spark.
 
     `offset` is the source offset behind the last row, `partition` the source partition it belongs to (None: the
     task's own), `topic` where rows go that have no column `topic`. `rows_read` is how many rows the source had there,

@@ -29,6 +29,7 @@ from connectx.model.worker_config import WorkerConfig, with_prefix
 
 if TYPE_CHECKING:
     from connectx.data.converter import Converter
+    from connectx.data.headers import HeaderConverter
     from connectx.data.transforms.api import Predicate, Transform
     from connectx.data.transforms.chain import Chain
 
@@ -200,14 +201,30 @@ class Plugins:
         given = {key: text for key, text in with_prefix(settings, f"{prop}.").items() if text is not None}
         return self.converter_class(name)(given, is_key=side == "key")
 
-    def is_header_converter(self, name: str) -> bool:
-        """True for a known `header.converter`. Headers are bytes here and pass unchanged, whichever it is."""
+    def header_converter_class(self, name: str) -> type[Converter] | None:
+        """Class for a value of `header.converter`; None for SimpleHeaderConverter, which needs none here.
+
+        Raises:
+            PluginNotFoundError: there is none.
+        """
         if name.strip() in (_HEADER_CONVERTER, "SimpleHeaderConverter", "Simple"):
-            return True
-        try:
-            return bool(self.converter_class(name))
-        except PluginNotFoundError:
-            return False
+            return None
+        return self.converter_class(name)
+
+    def header_converter(self, connector_config: Mapping[str, str | None], worker: WorkerConfig) -> HeaderConverter:
+        """The configured header converter of a connector; without one, the worker's.
+
+        Raises:
+            PluginNotFoundError: unknown class.
+            ConfigError: wrong settings of the converter.
+        """
+        from connectx.data.headers import HeaderConverter
+
+        own = connector_config.get("header.converter")
+        settings = connector_config if own else worker.originals
+        cls = self.header_converter_class(own or worker.header_converter)
+        given = {key: text for key, text in with_prefix(settings, "header.converter.").items() if text is not None}
+        return HeaderConverter(None if cls is None else cls(given))
 
     # ------------------------------------------------------------------------------------------- transformations
 

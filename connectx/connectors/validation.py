@@ -125,9 +125,8 @@ class _Validation:
                 self._say(name, "Null value can not be supplied as the configuration value.")
         self._take(getattr(self.cls, "config", ConfigDef()))
         self._ask_connector()
-        for side in ("key", "value"):
+        for side in ("key", "value", "header"):
             self._check_converter(side)
-        self._check_header_converter()
         for kind in (TRANSFORMS, PREDICATES):
             self._check_transforms(kind)
         self._check_overrides(is_source)
@@ -241,19 +240,14 @@ class _Validation:
         if given is None:
             return
         try:
-            cls = self.plugins.converter_class(given)
+            find = self.plugins.header_converter_class if side == "header" else self.plugins.converter_class
+            cls = find(given)
         except PluginNotFoundError:
             self._say(name, invalid_value(name, given, f"Class {given} could not be found."))
             return
         settings = {"converter.type": side, **with_prefix(self.config, f"{name}.")}
-        self._take(cls.config, f"{name}.", settings)
-
-    def _check_header_converter(self) -> None:
-        given = self.config.get("header.converter")
-        if given is not None and not self.plugins.is_header_converter(given):
-            self._say(
-                "header.converter", invalid_value("header.converter", given, f"Class {given} could not be found.")
-            )
+        if cls is not None:
+            self._take(cls.config, f"{name}.", settings)
 
     def _check_transforms(self, kind: Kind) -> None:
         aliases = dict.fromkeys(alias for alias in self.values[kind.key].value or () if alias)

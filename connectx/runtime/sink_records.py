@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectx.data.converters import SESSION_SETTINGS, decode
+from connectx.data.headers import HEADERS
 from connectx.data.transforms.chain import in_order
 from connectx.errors import RecordConversionError
 from connectx.model.ids import TopicPartition
@@ -127,11 +128,19 @@ class TopicRecords:
             if not is_spark_error(error):
                 raise
             raise spark_job_error(error, f"records for {setup.task} were converted") from error
+        table = self._with_headers(table)
         good = table.drop_columns("error")
         if table["error"].null_count < table.num_rows:
             self._judge(table.filter(pc.is_valid(table["error"])))
             good = good.filter(pc.is_null(table["error"]))
         return self._transformed(good) if setup.chain else good
+
+    def _with_headers(self, table: pa.Table) -> pa.Table:
+        if self._setup.header_converter.as_is:
+            return table
+        headers, errors = self._setup.header_converter.read(table["headers"].cast(HEADERS))
+        both = pc.coalesce(table["error"], errors)
+        return table.drop_columns(["headers", "error"]).append_column("headers", headers).append_column("error", both)
 
     def _transformed(self, rows: pa.Table) -> pa.Table:
         made = self._setup.chain.apply(rows)

@@ -22,6 +22,7 @@ from connectx.runtime.task import TaskServices
 if TYPE_CHECKING:
     from connectx.connectors.plugins import Plugins
     from connectx.data.converter import Converter
+    from connectx.data.headers import HeaderConverter
     from connectx.data.transforms.chain import Chain
 
 BACKLOG_CONFIG = (
@@ -67,6 +68,7 @@ class SinkSetup:
     task_config: Mapping[str, str]
     key_converter: Converter
     value_converter: Converter
+    header_converter: HeaderConverter
     chain: Chain
     settings: SinkSettings
     loop: SinkTaskSettings
@@ -108,6 +110,7 @@ def set_up(order: PrepareTask, services: TaskServices, plugins: Plugins) -> Sink
         task_config={key: value for key, value in order.task_config.items() if value is not None},
         key_converter=_reading(plugins.converter("key", config, worker), fields=chain.reads("key")),
         value_converter=_reading(plugins.converter("value", config, worker), fields=not keeps_values(chain)),
+        header_converter=plugins.header_converter(config, worker),
         chain=chain,
         settings=settings,
         loop=loop,

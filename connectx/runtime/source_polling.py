@@ -80,7 +80,13 @@ class SourcePoller:
         setup = self._setup
         try:
             made = transform_and_encode(
-                polled.rows, polled.topic, setup.chain, setup.key_converter, setup.value_converter, self._spark.session
+                polled.rows,
+                polled.topic,
+                setup.chain,
+                setup.key_converter,
+                setup.value_converter,
+                setup.header_converter,
+                self._spark.session,
             )
         except ConversionError as error:
             if not setup.settings.errors.tolerate_all:

@@ -22,6 +22,7 @@ from connectx.runtime.task import TaskServices
 if TYPE_CHECKING:
     from connectx.connectors.plugins import Plugins
     from connectx.data.converter import Converter
+    from connectx.data.headers import HeaderConverter
     from connectx.data.transforms.chain import Chain
 
 
@@ -43,6 +44,7 @@ class SourceSetup:
     task_config: Mapping[str, str]
     key_converter: Converter
     value_converter: Converter
+    header_converter: HeaderConverter
     chain: Chain
     settings: SourceSettings
     loop: SourceTaskSettings
@@ -93,6 +95,7 @@ def set_up(order: PrepareTask, services: TaskServices, plugins: Plugins) -> Sour
         task_config={key: value for key, value in order.task_config.items() if value is not None},
         key_converter=plugins.converter("key", config, worker),
         value_converter=plugins.converter("value", config, worker),
+        header_converter=plugins.header_converter(config, worker),
         chain=plugins.chain(config),
         settings=settings,
         loop=loop,

@@ -11,9 +11,11 @@ from typing import Final, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from connectx.data.headers import HEADERS
 from connectx.errors import TransformError
 
-HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+__all__ = ["HEADERS", "TIMESTAMP", "Column", "Fields", "one", "replaced", "require_all", "spread"]
+
 TIMESTAMP: Final = pa.timestamp("us", "UTC")
 
 Column: TypeAlias = tuple[pa.Field, pa.Array]

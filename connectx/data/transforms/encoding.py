@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from connectx.data.converters import Rows, SparkGetter, encode, passed_on, with_value
+from connectx.data.headers import HEADERS, HeaderConverter
 from connectx.data.transforms.chain import ROW, Chain, Failure
-from connectx.data.transforms.columns import HEADERS
 
 if TYPE_CHECKING:
     from connectx.data.converter import Converter
@@ -35,6 +35,7 @@ def transform_and_encode(
     chain: Chain,
     key_converter: Converter,
     value_converter: Converter,
+    header_converter: HeaderConverter,
     spark: SparkGetter,
 ) -> Encoded:
     """Records of a slice's rows; rows that a transformation cannot take are left out and told.
@@ -47,7 +48,7 @@ def transform_and_encode(
     """
     if not chain:
         records = encode(rows, key_converter, value_converter, spark)
-        return Encoded(records, records.num_rows)
+        return Encoded(_with_headers(records, header_converter), records.num_rows)
     table = record_table(rows if isinstance(rows, pa.Table) else rows.toArrow(), topic)
     made = chain.apply(table)
     encoded = [encode(part, key_converter, value_converter, spark).append_column(ROW, part[ROW]) for part in made.parts]
@@ -57,7 +58,14 @@ def transform_and_encode(
         records = encoded[0].drop_columns(ROW)
     else:
         records = pa.concat_tables(encoded, promote_options="permissive").sort_by(ROW).drop_columns(ROW)
-    return Encoded(records, table.num_rows, made.filtered, made.failures)
+    return Encoded(_with_headers(records, header_converter), table.num_rows, made.filtered, made.failures)
+
+
+def _with_headers(records: pa.Table, converter: HeaderConverter) -> pa.Table:
+    if "headers" not in records.column_names or converter.as_is:
+        return records
+    written = converter.write(records["headers"].cast(HEADERS))
+    return records.set_column(records.column_names.index("headers"), "headers", written)
 
 
 def record_table(rows: pa.Table, topic: str | None) -> pa.Table:

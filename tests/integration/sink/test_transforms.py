@@ -7,7 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
+from connectx.kafka.embedded import EmbeddedKafka
 from connectx.model.events import EventKind
 from tests.integration.sink.conftest import until
 from tests.integration.sink.test_postgres_task import Database
@@ -81,3 +83,30 @@ def test_records_are_routed_to_tables(database: Database, sink_task: Make, produ
     sink_task("smt-4", {**database.config(), **chain(**routed)}).begin()
     until(lambda: other.ids() == [1, 2], 90.0)
     assert database.ids() == []
+
+
+def test_a_header_can_become_a_reason_to_drop_a_record(
+    database: Database, sink_task: Make, kafka: EmbeddedKafka, committed: Make
+) -> None:
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    for number, header in ((1, b"1"), (2, b'{"broken"'), (3, None)):
+        headers = [("old", header)] if header is not None else []
+        producer.produce(database.table, json.dumps({"id": number, "name": "n"}).encode(), headers=headers)
+    producer.flush(30)
+    config = {
+        **database.config(),
+        "transforms": "drop",
+        "transforms.drop.type": "Filter",
+        "transforms.drop.predicate": "old",
+        "predicates": "old",
+        "predicates.old.type": "HasHeaderKey",
+        "predicates.old.name": "old",
+        "header.converter": "JsonConverter",
+        "header.converter.schemas.enable": "false",
+        "errors.tolerance": "all",
+    }
+    task = sink_task("smt-5", config).begin()
+    until(lambda: sum(committed("connect-smt-5", database.table).values()) == 3, 60.0)
+    assert database.ids() == [3]
+    assert sum(event.data["records"] for event in task.recorded(EventKind.RECORDS_FILTERED)) == 1
+    assert sum(event.data["records"] for event in task.recorded(EventKind.RECORDS_SKIPPED)) == 1
