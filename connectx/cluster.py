@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -190,13 +189,15 @@ class Cluster(FaultVerbs):
 
     # ---------------------------------------------------------------------------------------------------- workers
 
-    def add_worker(self, timeout: float | None = 30.0) -> Worker:
+    def add_worker(self, timeout: float | None = 30.0, *, config: Mapping[str, Any] | None = None) -> Worker:
         """Start one more worker; it joins the group, which rebalances.
 
-        Waits until the group is stable, `timeout` seconds at most; with None it does not wait for the group.
+        Waits until the group is stable, `timeout` seconds at most; with None it does not wait for the group. `config`
+        are settings of this worker alone, over those of the cluster: for a rolling upgrade, say, worker after worker
+        with another `exactly.once.source.support`. ConfigError for one that all workers must share.
         """
         self._check_open()
-        live = self._running().new_worker()
+        live = self._running().new_worker(config)
         self.events.append(injected("add_worker"), live.name)
         live.start()
         if timeout is not None:
@@ -310,17 +311,19 @@ class Cluster(FaultVerbs):
     def _supervise(self) -> Supervisor:
         through = self._kafka.worker_bootstrap_servers if self._kafka is not None else self._config.bootstrap_servers
         gate = self._kafka.gate if self._kafka is not None else None
-        config, record = self._config, self.events.append
-        make: Callable[[str], LiveWorker]
+        record = self.events.append
         if self._isolation == "process":
             url, fast = self._spark.connect_url, self._fast_failover
-            aftermath = Aftermath(config, self._client, self._plugins, url, record, fast)
-            given = ProcessSurroundings(config, through, url, record, aftermath.settle)
-            make = partial(ProcessWorker, surroundings=given)
+            aftermath = Aftermath(self._config, self._client, self._plugins, url, record, fast)
+
+            def make(name: str, config: WorkerConfig) -> LiveWorker:
+                return ProcessWorker(name, ProcessSurroundings(config, through, url, record, aftermath.settle))
         else:
-            shared = Surroundings(config, through, self._plugins, self._spark, record)
-            make = partial(ThreadWorker, surroundings=shared)
-        return Supervisor(self.workers, make, gate, self.events, config.group_id)
+
+            def make(name: str, config: WorkerConfig) -> LiveWorker:
+                return ThreadWorker(name, Surroundings(config, through, self._plugins, self._spark, record))
+
+        return Supervisor(self.workers, make, gate, self.events, self._config)
 
     def _stop_workers(self) -> None:
         if self._supervisor is not None:

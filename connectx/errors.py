@@ -599,7 +599,8 @@ class WorkerFailedError(ConnectxError):
 
     def __init__(self, worker: str, cause: str) -> None:
         super().__init__(
-            f"{worker} has failed: {cause}", next_step="Repair the cause, then add a worker with cluster.add_worker()."
+            f"{worker} has failed: {cause or 'it gave no reason, its log may have one'}",
+            next_step="Repair the cause, then add a worker with cluster.add_worker().",
         )
 
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
-from connectx.errors import WaitTimeoutError, WorkerFailedError, WorkerStoppedError
+from connectx.errors import ConfigError, WaitTimeoutError, WorkerFailedError, WorkerStoppedError
+from connectx.model.worker_config import WorkerConfig
 from connectx.workers import Worker, Workers
 
 if TYPE_CHECKING:
@@ -22,6 +23,12 @@ if TYPE_CHECKING:
     from connectx.runtime.live import LiveWorker
 
 STABLE_S = 60.0
+_SHARED: Final = frozenset(
+    {
+        *("bootstrap.servers", "group.id", "transactional.id"),
+        *("config.storage.topic", "offset.storage.topic", "status.storage.topic"),
+    }
+)
 
 
 class Supervisor:
@@ -29,25 +36,42 @@ class Supervisor:
 
     Args:
         workers: what it fills.
-        make: a new worker for a name; starts nothing.
+        make: a new worker of a name and settings; starts nothing.
         gate: the gate before the embedded Kafka, if there is one.
         events: the history.
-        group_id: the group, for messages.
+        config: settings of workers that are given no others.
     """
 
     def __init__(
-        self, workers: Workers, make: Callable[[str], LiveWorker], gate: Gate | None, events: EventLog, group_id: str
+        self,
+        workers: Workers,
+        make: Callable[[str, WorkerConfig], LiveWorker],
+        gate: Gate | None,
+        events: EventLog,
+        config: WorkerConfig,
     ) -> None:
         self._workers = workers
         self._numbers = itertools.count(1)  # several threads may ask for a newcomer
         self._make = make
         self._gate = gate
         self._events = events
-        self._group_id = group_id
+        self._config = config
 
-    def new_worker(self) -> LiveWorker:
-        """A worker that is known, and not started."""
-        live = self._make(f"worker-{next(self._numbers)}")
+    def new_worker(self, config: Mapping[str, Any] | None = None) -> LiveWorker:
+        """A worker that is known, and not started; `config` are settings of its own, over those of the cluster.
+
+        Raises:
+            ConfigError: settings are wrong, or are such that all workers of a group must share.
+        """
+        own = dict(config or {})
+        shared = sorted(key for key in own if key in _SHARED)
+        if shared:
+            raise ConfigError(
+                [f"{key} must be the same in all workers of a group" for key in shared],
+                next_step="Give it to the cluster, or start another one.",
+            )
+        settings = WorkerConfig.parse({**self._config.originals, **own}) if own else self._config
+        live = self._make(f"worker-{next(self._numbers)}", settings)
         self._workers.add(Worker(live, self._gate, self._events.append))
         return live
 
@@ -106,7 +130,7 @@ class Supervisor:
                 left_s = deadline - time.monotonic()
                 if left_s <= 0:
                     raise WaitTimeoutError(
-                        f"The group {self._group_id!r} did not become stable within {timeout_s:g} s.",
+                        f"The group {self._config.group_id!r} did not become stable within {timeout_s:g} s.",
                         next_step="See cluster.events for what the workers wait for.",
                     )
                 news.get(min(left_s, 0.05))

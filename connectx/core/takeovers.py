@@ -6,13 +6,16 @@ known yet. It never asks anybody. Kafka Connect shows the producer's exception a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 from connectx.core.context import Context
 from connectx.model.events import EventKind
 from connectx.model.ids import TaskId
 from connectx.model.states import State
+
+_EXPLAIN_MS: Final = 60_000
+"""For how long a status that comes later may tell who fenced a task: after that it tells of other moves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +23,7 @@ class Fenced:
     """An instance whose producer was fenced.
 
     `generation` is the group generation that it was started under, `task_config_generation` that of its configuration,
-    `newer_epoch` the epoch of the producer that took over, as far as Kafka told it.
+    `newer_epoch` the epoch of the producer that took over, as far as Kafka told it; it was heard of at `heard_ms`.
     """
 
     task: TaskId
@@ -28,6 +31,7 @@ class Fenced:
     generation: int
     task_config_generation: int | None
     newer_epoch: int | None = None
+    heard_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +72,41 @@ def find_takeover(context: Context, fenced: Fenced, restarted_as: int | None = N
     return Takeover(sentence, False)
 
 
-def record_takeover(context: Context, fenced: Fenced, takeover: Takeover) -> None:
-    """Tell the history who it was."""
+@dataclass(slots=True)
+class Takeovers:
+    """Tells the history who fenced a task: at once, and again when it was not known then and has been read since."""
+
+    context: Context
+    unexplained: dict[TaskId, Fenced] = field(default_factory=dict)
+    """The last fenced instance of each task of which that is not known yet."""
+
+    def tell(self, fenced: Fenced, restarted_as: int | None = None) -> str:
+        """An instance was fenced; returns who did it, as far as known, in a sentence."""
+        takeover = find_takeover(self.context, fenced, restarted_as)
+        _record(self.context, fenced, takeover)
+        self.unexplained.pop(fenced.task, None)
+        if not takeover.known:
+            self.unexplained[fenced.task] = fenced
+        return takeover.sentence
+
+    def explain(self, task: TaskId) -> None:
+        """The status topic or the config topic says something new about a task."""
+        fenced = self.unexplained.get(task)
+        if fenced is None:
+            return
+        if self.context.now_ms - fenced.heard_ms > _EXPLAIN_MS:
+            del self.unexplained[task]
+        elif (takeover := find_takeover(self.context, fenced)).known:
+            del self.unexplained[task]
+            _record(self.context, fenced, takeover)
+
+    def explain_tasks(self, connector: str) -> None:
+        """The same for all tasks of a connector."""
+        for task in [task for task in self.unexplained if task.connector == connector]:
+            self.explain(task)
+
+
+def _record(context: Context, fenced: Fenced, takeover: Takeover) -> None:
     data: dict[str, Any] = {
         "instance": fenced.instance,
         "known": takeover.known,

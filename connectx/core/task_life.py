@@ -7,7 +7,6 @@ from enum import StrEnum
 from typing import Final
 
 from connectx.core.context import StartAgain
-from connectx.core.takeovers import Fenced
 from connectx.model.ids import TaskId
 from connectx.model.states import TargetState
 from connectx.model.status_records import Status
@@ -53,5 +52,3 @@ class TaskLife:
     """What was last said of it in the status topic."""
     again: StartAgain | None = None
     """Set while stopping when the task shall start again."""
-    fenced: Fenced | None = None
-    """Set while nobody knows yet who fenced its producer."""

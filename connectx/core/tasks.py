@@ -28,7 +28,7 @@ from connectx.core.messages import (
     TaskStateReached,
     TaskStopped,
 )
-from connectx.core.takeovers import Fenced, find_takeover, record_takeover
+from connectx.core.takeovers import Fenced, Takeovers
 from connectx.core.task_life import BEFORE_ITS_START, TaskLife, TaskPhase
 from connectx.model.events import EventKind
 from connectx.model.ids import TaskId
@@ -49,6 +49,10 @@ class Tasks:
     context: Context
     fencing: FencingRounds
     lives: dict[TaskId, TaskLife] = field(default_factory=dict)
+    takeovers: Takeovers = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.takeovers = Takeovers(self.context)
 
     # ------------------------------------------------------------------------------------------------- orders
 
@@ -76,22 +80,12 @@ class Tasks:
 
     def on_new_task_configs(self, connector: str) -> None:
         """Newer task configs were read: what runs with older ones stops, what is about to start does not (KIP-618)."""
+        self.takeovers.explain_tasks(connector)
         for life in self._of(connector):
-            self.explain_fencing(life.task)
             if life.exactly_once and life.phase in BEFORE_ITS_START:
                 self._refuse(life, _NEWER_CONFIGS)
             else:
                 self.stop(life.task, "its connector has new task configs")
-
-    def explain_fencing(self, task: TaskId) -> None:
-        """Say who fenced a task's producer, if that was not known before and has just been read."""
-        life = self.lives.get(task)
-        if life is None or life.fenced is None:
-            return
-        takeover = find_takeover(self.context, life.fenced)
-        if takeover.known:
-            record_takeover(self.context, life.fenced, takeover)
-            life.fenced = None
 
     def set_target_state(self, connector: str) -> None:
         """Pause or resume the connector's tasks here; STOPPED comes as an empty set of task configs."""
@@ -199,34 +193,20 @@ class Tasks:
         """The runner failed and has ended."""
         life = self.lives.get(stimulus.task)
         if life is None or life.instance != stimulus.instance:
-            self._explain_zombie(stimulus, life)
+            if stimulus.fenced:  # a cancelled instance shows no status any more, but the history is told
+                self.takeovers.tell(self._fenced(stimulus, None), None if life is None else life.instance)
             return
         if life.phase is TaskPhase.FAILED:
             return
-        trace = self._explained(life, stimulus) if stimulus.fenced else stimulus.trace
+        trace = stimulus.trace
+        if stimulus.fenced:
+            sentence = self.takeovers.tell(self._fenced(stimulus, life))
+            trace = f"{trace.rstrip()}\n{life.task} was fenced: {sentence}"
         if life.phase is TaskPhase.STOPPING:
             self._report_failure(life, trace, fenced=stimulus.fenced)
             self._forget(life)
         else:
             self._fail(life, trace, runner_ended=True, fenced=stimulus.fenced)
-
-    def _explained(self, life: TaskLife, stimulus: TaskFailed) -> str:
-        """The trace of a task whose producer was fenced, with who did it and since when."""
-        fenced = Fenced(life.task, life.instance, life.generation, life.task_config_generation, stimulus.newer_epoch)
-        takeover = find_takeover(self.context, fenced)
-        record_takeover(self.context, fenced, takeover)
-        life.fenced = fenced
-        if takeover.known:
-            life.fenced = None
-        return f"{stimulus.trace.rstrip()}\n{life.task} was fenced: {takeover.sentence}"
-
-    def _explain_zombie(self, stimulus: TaskFailed, successor: TaskLife | None) -> None:
-        """An instance that was cancelled shows no status any more; the history is told who fenced it all the same."""
-        if stimulus.fenced:
-            generation = self.context.config.task_config_generation(stimulus.task.connector)
-            fenced = Fenced(stimulus.task, stimulus.instance, -1, generation, stimulus.newer_epoch)
-            restarted_as = successor.instance if successor is not None else None
-            record_takeover(self.context, fenced, find_takeover(self.context, fenced, restarted_as))
 
     def on_stopped(self, stimulus: TaskStopped) -> None:
         """The runner ended in time."""
@@ -354,6 +334,13 @@ class Tasks:
             life.task, life.instance, State.FAILED, trace=trace, version=life.version, generation=generation
         )
         life.reported = None if fenced else status
+
+    def _fenced(self, stimulus: TaskFailed, life: TaskLife | None) -> Fenced:
+        generation, config_generation = -1, self.context.config.task_config_generation(stimulus.task.connector)
+        if life is not None:
+            generation, config_generation = life.generation, life.task_config_generation
+        now_ms = self.context.now_ms
+        return Fenced(stimulus.task, stimulus.instance, generation, config_generation, stimulus.newer_epoch, now_ms)
 
     def _forget(self, life: TaskLife) -> None:
         del self.lives[life.task]

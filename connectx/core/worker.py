@@ -313,7 +313,7 @@ class WorkerCore:
         self.context.status.apply(record, stimulus.timestamp_ms)
         match record:
             case TaskStatusRecord(task, Status()):
-                self.tasks.explain_fencing(task)
+                self.tasks.takeovers.explain(task)
                 self.tasks.remind(task)
             case ConnectorStatusRecord(connector, Status()):
                 self.connectors.remind(connector)

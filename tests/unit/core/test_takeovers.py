@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 from connectx.core.config_writer import Claim, ConfigWriter
 from connectx.core.context import Context
 from connectx.core.fencing import FencingRounds, LocalWaiter
@@ -126,11 +128,27 @@ def test_who_fenced_a_task_is_told_as_soon_as_it_is_known_and_once() -> None:
     tasks.on_failed(TaskFailed(C0, 1, "fenced", fenced=True, newer_epoch=4))
     both(context)
     reports(context, State.RUNNING)
-    tasks.explain_fencing(C0)
+    tasks.takeovers.explain(C0)
     (told,) = transitions(context)
     assert (told.kind, told.cause, told.data["known"]) == (EventKind.FENCED_BY, KNOWN, True)
-    tasks.explain_fencing(C0)
+    tasks.takeovers.explain(C0)
     assert transitions(context) == []
+
+
+def test_a_task_that_ended_fenced_is_explained_later_but_not_by_the_moves_of_another_day() -> None:
+    context, tasks = running()
+    tasks.stop(C0, "")
+    tasks.on_failed(TaskFailed(C0, 1, "fenced", fenced=True, newer_epoch=4))
+    assert tasks.running() == ()
+    both(context)
+    later = copy.deepcopy(tasks)
+    later.context.now_ms += 60_001
+    for known in (tasks, later):
+        reports(known.context, State.RUNNING)
+        known.takeovers.explain(C0)
+        assert known.takeovers.unexplained == {}
+    assert [t.cause for t in transitions(context)] == [KNOWN]
+    assert transitions(later.context) == []
 
 
 def test_newer_task_configs_explain_a_fencing_too() -> None:
