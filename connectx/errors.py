@@ -61,6 +61,19 @@ class TransformError(ConnectxError):
     code = "transform"
 
 
+class TransactionBoundaryError(ConnectxError):
+    """A source task asked its TransactionContext for a boundary that its slice does not have."""
+
+    code = "transaction_boundary"
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(
+            f"The connector asked for a transaction boundary that cannot be: {problem}.",
+            next_step="Correct the connector: rows of the slice that poll returns are counted from 0, and each but the "
+            "last needs the source offset behind it.",
+        )
+
+
 # Embedded Kafka and local Spark: Java, jars, processes
 
 

@@ -92,12 +92,40 @@ class ConnectorContext(Protocol):
         """Fail the connector; its tasks go on."""
 
 
+class TransactionContext(Protocol):
+    """Where a source task with `transaction.boundary=connector` puts the ends of its transactions (KIP-618).
+
+    Rows of a transaction become visible together when it is committed. Aborted ones never do, but their source offsets
+    are committed, in a transaction of their own, so that they are not read again. To ask for both at the same place is
+    an error that fails the task; so is a row that the slice does not have. Call from the methods of the task only.
+    """
+
+    def commit_transaction(self, row: int | None = None, offset: SourceOffset | None = None) -> None:
+        """End the transaction behind the slice that poll returns next or now, or behind one row of it.
+
+        `row` is the number of that row, from 0, in the order of `Slice.rows` (as Spark returns them, for a DataFrame).
+        It counts also when the row is dropped afterwards, by a transformation or by errors.tolerance. `offset` is the
+        source offset behind that row, where the task goes on if its worker dies then; only the last row needs none.
+        Without a slice, everything that was sent before is committed.
+        """
+
+    def abort_transaction(self, row: int | None = None, offset: SourceOffset | None = None) -> None:
+        """Drop everything since the last boundary, up to the end of the slice or up to and including `row`.
+
+        Arguments as for `commit_transaction`. Nothing happens when nothing was sent since the last boundary.
+        """
+
+
 class SourceTaskContext(Protocol):
     """What the runtime offers to a source task."""
 
     @property
     def task(self) -> TaskId:
         """Id of the task."""
+
+    @property
+    def transaction(self) -> TransactionContext | None:
+        """Boundaries of transactions; None unless the task is exactly-once with transaction.boundary=connector."""
 
     def offset(self, partition: SourcePartition) -> SourceOffset | None:
         """Position of a source partition: what was polled so far, at start what was committed."""
@@ -196,6 +224,14 @@ class SourceConnector(Connector):
     def exactly_once_support(cls, config: Mapping[str, str | None]) -> bool | None:
         """True: supported with this config, False: not, None: unknown (KIP-618, SourceConnector.exactlyOnceSupport)."""
         return None
+
+    @classmethod
+    def can_define_transaction_boundaries(cls, config: Mapping[str, str | None]) -> bool | None:
+        """True: supported with this config, so that transaction.boundary=connector is allowed (KIP-618).
+
+        Its tasks then use `context.transaction`. Kafka Connect: SourceConnector.canDefineTransactionBoundaries.
+        """
+        return False
 
 
 class SinkTask:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from connectx.connectors.connector_config import SINK_CONFIG, SOURCE_CONFIG, group_names, topic_creation_config
 from connectx.errors import ConfigError
-from connectx.model.configdef import ConfigDef
+from connectx.model.configdef import ConfigDef, invalid_value
 from connectx.model.states import TransactionBoundary
 from connectx.model.validators import valid_regex
 from connectx.model.worker_config import WorkerConfig, with_prefix
@@ -166,6 +166,32 @@ def sink_problems(config: Mapping[str, str | None]) -> dict[str, list[str]]:
             f"('topics.regex={regex}') consumed by the connector"
         )
     return problems
+
+
+def producer_problems(config: Mapping[str, str | None]) -> dict[str, str]:
+    """Overrides that no idempotent producer takes, by key: what cannot be an exactly-once source's.
+
+    Kafka Connect creates such a connector, and its tasks fail when they make their producers. Other values of
+    `enable.idempotence` and `transactional.id` are not refused: both replace them, with a warning.
+    """
+    prefix, problems = "producer.override.", {}
+    for name, text in with_prefix(config, prefix).items():
+        value = (text or "").strip().lower()
+        if name in ("acks", "request.required.acks") and value not in ("all", "-1"):
+            wanted = "all, so that no committed record can be lost"
+        elif name in ("max.in.flight.requests.per.connection", "max.in.flight") and _above(value, 5):
+            wanted = "at most 5, or records can change their order"
+        elif name in ("retries", "message.send.max.retries") and value == "0":
+            wanted = "greater than 0, because a record that is lost on its way has to be sent again"
+        else:
+            continue
+        reason = f"With exactly-once source support the producer is idempotent, and {name} must be {wanted}"
+        problems[prefix + name] = invalid_value(prefix + name, text, reason)
+    return problems
+
+
+def _above(value: str, limit: int) -> bool:
+    return value.isdecimal() and int(value) > limit
 
 
 def _creation_of(config: Mapping[str, str | None], worker: WorkerConfig) -> ConfigDef:

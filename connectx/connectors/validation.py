@@ -15,7 +15,7 @@ from typing import Any, Final
 from connectx.connectors.api import Connector, SourceConnector
 from connectx.connectors.connector_config import SINK_CONFIG, SOURCE_CONFIG, topic_creation_config
 from connectx.connectors.plugins import Plugins, type_of
-from connectx.connectors.settings import sink_problems
+from connectx.connectors.settings import producer_problems, sink_problems
 from connectx.connectors.transforms import (
     PREDICATES,
     TRANSFORMS,
@@ -38,6 +38,15 @@ _NO_API: Final = (
     "consult the documentation for the connector to determine whether it supports exactly-once semantics, and then "
     'consider reconfiguring the connector to use the value "requested" for this property (which will disable this '
     "preflight check and allow the connector to be created)."
+)
+_NO_BOUNDARIES: Final = (
+    "The connector does not support connector-defined transaction boundaries with the given configuration. Please "
+    "reconfigure it to use a different transaction boundary definition."
+)
+_NO_ANSWER: Final = (
+    "This connector has returned a null value from its canDefineTransactionBoundaries method, which is not permitted. "
+    "The connector will be treated as if it cannot define its own transaction boundaries, and cannot be configured "
+    "with 'transaction.boundary' set to 'connector'."
 )
 
 
@@ -171,21 +180,10 @@ class _Validation:
             self._say(support, *self._exactly_once_problems())
         boundary = "transaction.boundary"
         if self._good(boundary) and self.values[boundary].value.upper() == "CONNECTOR":
-            self._say(
-                boundary,
-                "The connector does not support connector-defined transaction boundaries with the given "
-                "configuration. Please reconfigure it to use a different transaction boundary definition.",
-            )
-
-        self._check_offsets_topic()
-
-    def _check_offsets_topic(self) -> None:
-        """Offsets go to the worker's topic. The task would refuse another one, too, but only when it starts."""
-        own, workers = "offsets.storage.topic", self.worker.offset_topic.name
-        given = self.values[own].value
-        if self._good(own) and given not in (None, workers):
-            reason = f"Connectors have no offsets topic of their own here. Leave it out to use the worker's, {workers}."
-            self._say(own, invalid_value(own, given, reason))
+            self._say(boundary, *self._boundary_problems())
+        if self.worker.exactly_once_source_enabled:
+            for name, problem in producer_problems(self.config).items():
+                self._say(name, problem)
 
     def _exactly_once_problems(self) -> list[str]:
         assert issubclass(self.cls, SourceConnector)
@@ -199,6 +197,17 @@ class _Validation:
         if supported is None:
             return [_NO_API]
         return ["The connector does not support exactly-once semantics with the provided configuration."]
+
+    def _boundary_problems(self) -> list[str]:
+        assert issubclass(self.cls, SourceConnector)
+        try:
+            supported = self.cls.can_define_transaction_boundaries(self.config)
+        except Exception as error:
+            _log.exception("Connector %s failed to tell whether it defines transactions", self.cls.__qualname__)
+            return [_unexpected(error)]
+        if supported:
+            return []
+        return [_NO_ANSWER if supported is None else _NO_BOUNDARIES]
 
     def _check_sink(self) -> None:
         for name, problems in sink_problems(self.config).items():

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from connectx.core.source_slices import NO_BOUNDARY, Boundary, SlicePart
 from connectx.model.events import Transition
 
 
@@ -49,9 +50,23 @@ class ReadOffsets:
 
 @dataclass(frozen=True, slots=True)
 class Poll:
-    """Poll the plugin and convert what it yields; answered by Polled, PolledNothing or PollFailed."""
+    """Poll the plugin and convert what it yields; answered by Polled, PolledNothing, PollFailed or ConvertFailed."""
 
     offset: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertAgain:
+    """Convert the slice at hand again, with `give_up` without what still fails. Answered by Polled or ConvertFailed."""
+
+    give_up: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Wait until `until_ms`; a command ends it early. Answered by Waited."""
+
+    until_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +89,10 @@ class BeginTransaction:
 
 @dataclass(frozen=True, slots=True)
 class SendSlice:
-    """Hand the records of the polled slice to the producer; answered by SliceSent."""
+    """Hand the records of one part of the polled slice to the producer; answered by SliceSent."""
 
     slice_number: int
+    part: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +109,12 @@ class CommitTransaction:
 
 @dataclass(frozen=True, slots=True)
 class AbortTransaction:
-    """Answered by TransactionAborted, also when the abort failed: then the next instance or the time-out aborts."""
+    """Answered by TransactionAborted, also when the abort failed: then the next instance or the time-out aborts.
+
+    With `insist` the task goes on afterwards: wait for the broker as long as it takes; a failure is an EffectFailed.
+    """
+
+    insist: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +126,13 @@ class FlushAndCommitOffsets:
 
     offsets: tuple[PartitionOffset, ...]
     timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class CopyOffsets:
+    """Copy committed offsets to the worker's offsets topic without waiting. No answer, failures are logged."""
+
+    offsets: tuple[PartitionOffset, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +177,8 @@ SourceEffect = (
     StartPlugin
     | ReadOffsets
     | Poll
+    | ConvertAgain
+    | Wait
     | Idle
     | AwaitCommand
     | BeginTransaction
@@ -157,6 +187,7 @@ SourceEffect = (
     | CommitTransaction
     | AbortTransaction
     | FlushAndCommitOffsets
+    | CopyOffsets
     | NotifyCommitted
     | StopPlugin
     | CloseProducer
@@ -202,7 +233,8 @@ class Polled:
 
     `partition` is None for the task's own, `offset` the position behind the slice, `records` what is left to send,
     `skipped` how many were dropped because of errors and `skip_reason` why, `filtered` how many a transformation
-    dropped on purpose.
+    dropped on purpose. `boundary` is what the task asked for behind the slice;
+    `parts` divide it where the task asked for boundaries behind single records, otherwise there are none.
     """
 
     slice_number: int
@@ -212,24 +244,43 @@ class Polled:
     skipped: int = 0
     skip_reason: str = ""
     filtered: int = 0
+    boundary: Boundary = NO_BOUNDARY
+    parts: tuple[SlicePart, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class PolledNothing:
-    """There is nothing to read now."""
+    """There is nothing to read now. `boundary` as in Polled, of what was sent before."""
+
+    boundary: Boundary = NO_BOUNDARY
 
 
 @dataclass(frozen=True, slots=True)
 class PollFailed:
-    """poll raised; `retriable` counts as nothing polled."""
+    """poll raised; `retriable` counts as nothing polled. `boundary` as in PolledNothing."""
 
     error: str
     retriable: bool
+    boundary: Boundary = NO_BOUNDARY
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertFailed:
+    """A slice was polled, and transforming or converting it failed in a way that may pass."""
+
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Waited:
+    """Time is over, or a command came."""
 
 
 @dataclass(frozen=True, slots=True)
 class Idled:
-    """There may be rows now, time is over, or a command came."""
+    """There may be rows now, time is over, or a command came. `boundary` as in PolledNothing."""
+
+    boundary: Boundary = NO_BOUNDARY
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +290,7 @@ class TransactionBegun:
 
 @dataclass(frozen=True, slots=True)
 class SliceSent:
-    """The producer accepted all records of the slice; they are not yet acknowledged.
+    """The producer accepted all records of the part; they are not yet acknowledged.
 
     `refused` counts records of earlier slices that Kafka refused and errors.tolerance lets go (KIP-779).
     """
@@ -323,6 +374,8 @@ SourceStimulus = (
     | Polled
     | PolledNothing
     | PollFailed
+    | ConvertFailed
+    | Waited
     | Idled
     | TransactionBegun
     | SliceSent

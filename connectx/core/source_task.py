@@ -2,162 +2,91 @@
 
 It decides which offsets may be committed and when, and what a failure means. It never sees records, Kafka or Spark.
 Mirrors Kafka Connect's AbstractWorkerSourceTask, WorkerSourceTask (at-least-once) and ExactlyOnceWorkerSourceTask
-(KIP-618, transaction boundaries `poll` and `interval`).
+(KIP-618, transaction boundaries `poll`, `interval` and `connector`).
 
-Exactly-once: records and the source offset behind them are one transaction; a slice without records commits nothing
-and its offset rides with the next record. At-least-once: offsets are committed after everything that was sent before
-them is acknowledged. A source position moves only when its slice was handed to the producer.
+Exactly-once: records and the source offset behind them are one transaction. Dropped records commit nothing: their
+offset rides with the next transaction that has a record. What the task itself asks to abort is dropped, and its offsets
+are committed in a transaction of their own, so that it is not read again. At-least-once: offsets are committed after
+everything that was sent before them is acknowledged. A position moves only when its slice was handed to the producer.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any
 
-from connectx.core.source_messages import (
-    AbortTransaction,
-    AwaitCommand,
-    Begin,
-    BeginTransaction,
-    CancelRequested,
-    CloseProducer,
-    CommitTransaction,
-    CommitUndecided,
-    EffectFailed,
-    FailureKind,
-    FlushAndCommitOffsets,
-    Idle,
-    Idled,
-    NotifyCommitted,
-    OffsetsFlushed,
-    OffsetsFlushFailed,
-    OffsetsRead,
-    OffsetsWritten,
-    PartitionOffset,
-    PauseRequested,
-    PluginStarted,
-    Poll,
-    Polled,
-    PolledNothing,
-    PollFailed,
-    ProducerReady,
-    ReadOffsets,
-    ReportFailed,
-    ReportState,
-    ReportStopped,
-    ResumeRequested,
-    SendSlice,
-    SliceSent,
-    SourceRequest,
-    SourceStep,
-    SourceStimulus,
-    StartPlugin,
-    StopPlugin,
-    StopRequested,
-    TransactionAborted,
-    TransactionBegun,
-    TransactionCommitted,
-    WriteOffsets,
-)
+from connectx.core import source_messages as msg
+from connectx.core.source_progress import Phase, Retry, SourceProgress, SourceTaskSettings, next_retry
+from connectx.core.source_slices import BOTH_ASKED, NO_BOUNDARY, Boundary, SlicePart
 from connectx.model.events import EventKind, Transition
-from connectx.model.ids import TaskId
 from connectx.model.states import TransactionBoundary
-
-
-class Phase(StrEnum):
-    """Where the loop is. Each line says what comes next; a failure leads to ENDED from anywhere."""
-
-    NEW = "new"  # Begin: STARTING, or WAITING when paused
-    STARTING = "starting"  # the plugin starts and offsets are read: WORKING
-    WORKING = "working"  # one effect of the loop is outstanding
-    WAITING = "waiting"  # paused; resumed: STARTING (first time) or WORKING
-    FAILING = "failing"  # a last abort or flush is outstanding: ENDED
-    ENDED = "ended"  # nothing is accepted any more
-
-
-@dataclass(frozen=True, slots=True)
-class SourceTaskSettings:
-    """What the loop needs to know of the task's configuration; times in milliseconds."""
-
-    task: TaskId
-    exactly_once: bool
-    transactional_id: str = ""
-    boundary: TransactionBoundary = TransactionBoundary.POLL
-    boundary_interval_ms: int = 60_000
-    offset_flush_interval_ms: int = 60_000
-    offset_flush_timeout_ms: int = 5_000
-    instance: int = 0
 
 
 @dataclass(slots=True)
 class SourceTaskCore:
     """State of the loop; `handle` is the only method that changes it.
 
-    `pending` holds, by source partition, the offsets behind records that were sent and are not committed yet;
-    `pending_records` counts those records. `committed` holds, in the same way, the offsets that the next commit starts
-    at, `committed_ms` is the time of the last commit, or of the begin.
+    Of `slice_at_hand` the parts before `part` are sent. `asked` is what the task asked for behind the slice;
+    `aborting` that a transaction is aborted because the task asked so. `committed_ms` is the time of the last commit,
+    or of the begin.
     """
 
     settings: SourceTaskSettings
     phase: Phase = Phase.NEW
     producer_epoch: int | None = None
-    partition: Mapping[str, Any] = field(default_factory=dict)
-    position: Mapping[str, Any] | None = None
+    progress: SourceProgress = field(default_factory=SourceProgress)
     started: bool = False
     stop_requested: bool = False
     pause_requested: bool = False
     cancelled: bool = False
-    slice_at_hand: Polled | None = None
+    slice_at_hand: msg.Polled | None = None
+    part: int = 0
+    asked: Boundary = NO_BOUNDARY
+    aborting: bool = False
+    retry: Retry | None = None
     idle_next: bool = False
     transaction_open: bool = False
     transaction_began_ms: int = 0
-    pending: dict[str, PartitionOffset] = field(default_factory=dict)
-    pending_records: int = 0
-    committed: dict[str, Mapping[str, Any] | None] = field(default_factory=dict)
     committed_ms: int = 0
-    failure: EffectFailed | None = None
+    failure: msg.EffectFailed | None = None
 
     @property
     def ended(self) -> bool:
         """True when nothing is accepted any more."""
         return self.phase is Phase.ENDED
 
-    def handle(self, stimulus: SourceStimulus, now_ms: int) -> SourceStep:
+    def handle(self, stimulus: msg.SourceStimulus, now_ms: int) -> msg.SourceStep:
         """Take one fact; return what changed and what to do now."""
-        step = SourceStep()
+        step = msg.SourceStep()
         if self.ended:
             return step
-        if isinstance(stimulus, SourceRequest):
+        if isinstance(stimulus, msg.SourceRequest):
             self._on_request(stimulus, step)
             return step
         if self.cancelled:
             self._end(step)
             return step
         match stimulus:
-            case ProducerReady(producer_epoch):
+            case msg.ProducerReady(producer_epoch):
                 self.producer_epoch = producer_epoch
-            case Begin(paused):
+            case msg.Begin(paused):
                 self.committed_ms = now_ms
                 self.pause_requested = paused
                 self._start_or_wait(step)
-            case PluginStarted(partition):
-                self.partition = partition
+            case msg.PluginStarted(partition):
+                self.progress.partition = partition
                 self._record(step, EventKind.TASK_STEP, step="read_offsets", instance=self.settings.instance)
-                step.effects.append(ReadOffsets(partition))
-            case OffsetsRead(offset):
-                self.position = offset
-                self.committed[json.dumps(self.partition)] = offset
+                step.effects.append(msg.ReadOffsets(partition))
+            case msg.OffsetsRead(offset):
+                self.progress.begin(offset)
                 self.started = True
                 self.phase = Phase.WORKING
                 self.committed_ms = now_ms
                 if not self._must_rest():
                     self._record(step, EventKind.TASK_STEP, step="poll", instance=self.settings.instance)
-                    step.effects.append(ReportState(paused=False))
+                    step.effects.append(msg.ReportState(paused=False))
                 self._go_on(step, now_ms)
-            case EffectFailed():
+            case msg.EffectFailed():
                 self._on_failure(stimulus, step, now_ms)
             case _:
                 self._on_loop(stimulus, step, now_ms)
@@ -165,163 +94,228 @@ class SourceTaskCore:
 
     # ------------------------------------------------------------------------------------------ requests, start
 
-    def _on_request(self, request: SourceRequest, step: SourceStep) -> None:
+    def _on_request(self, request: msg.SourceRequest, step: msg.SourceStep) -> None:
         """Only a loop that waits acts on a request at once; otherwise the outstanding effect's answer does."""
         match request:
-            case StopRequested():
+            case msg.StopRequested():
                 self.stop_requested = True
-            case CancelRequested():
+            case msg.CancelRequested():
                 self.cancelled = True
-            case PauseRequested():
+            case msg.PauseRequested():
                 self.pause_requested = True
-            case ResumeRequested():
+            case msg.ResumeRequested():
                 self.pause_requested = False
         if self.phase not in (Phase.NEW, Phase.WAITING):
             return
         if self.cancelled or self.stop_requested:
             self._end(step)
         elif self.phase is Phase.WAITING and self.pause_requested:
-            step.effects.append(AwaitCommand())
+            step.effects.append(msg.AwaitCommand())
         elif self.phase is Phase.WAITING and not self.started:
             self._start_or_wait(step)
         elif self.phase is Phase.WAITING:
             self.phase = Phase.WORKING
-            step.effects += [ReportState(paused=False), Poll(self.position)]
+            step.effects += [msg.ReportState(paused=False), msg.Poll(self.progress.position)]
 
-    def _start_or_wait(self, step: SourceStep) -> None:
+    def _start_or_wait(self, step: msg.SourceStep) -> None:
         """A paused task waits before its plugin starts (Kafka Connect: WorkerTask.doRun)."""
         if self.pause_requested:
             self._wait(step)
         else:
             self.phase = Phase.STARTING
-            step.effects.append(StartPlugin())
+            step.effects.append(msg.StartPlugin())
 
-    def _wait(self, step: SourceStep) -> None:
+    def _wait(self, step: msg.SourceStep) -> None:
         self.phase = Phase.WAITING
-        step.effects += [ReportState(paused=True), AwaitCommand()]
+        self.retry = None  # a slice that could not be converted is polled again
+        step.effects += [msg.ReportState(paused=True), msg.AwaitCommand()]
 
     # ---------------------------------------------------------------------------------------------- the loop
 
-    def _on_loop(self, stimulus: SourceStimulus, step: SourceStep, now_ms: int) -> None:
+    def _on_loop(self, stimulus: msg.SourceStimulus, step: msg.SourceStep, now_ms: int) -> None:
         match stimulus:
-            case Polled():
+            case msg.Polled():
                 self._on_polled(stimulus, step, now_ms)
-            case PolledNothing() | PollFailed(retriable=True):
-                self.idle_next = True
+            case msg.PolledNothing(boundary):
+                self.asked, self.retry, self.idle_next = boundary, None, True
                 self._go_on(step, now_ms)
-            case PollFailed(error):
-                self._on_failure(EffectFailed(error), step, now_ms)
-            case Idled():
+            case msg.PollFailed() | msg.ConvertFailed():
+                self._on_poll_failed(stimulus, step, now_ms)
+            case msg.Idled(boundary):
+                self.asked = boundary
                 self._go_on(step, now_ms)
-            case TransactionBegun():
-                self.transaction_open = True
-                self.transaction_began_ms = now_ms
-                self._send(step)
-            case SliceSent(slice_number, refused):
+            case msg.Waited():
+                self._go_on(step, now_ms)
+            case msg.TransactionBegun():
+                self._on_begun(step, now_ms)
+            case msg.SliceSent(slice_number, refused):
                 self._on_sent(slice_number, refused, step, now_ms)
-            case OffsetsWritten() | CommitUndecided():
-                step.effects.append(CommitTransaction())
-            case TransactionCommitted():
+            case msg.OffsetsWritten() | msg.CommitUndecided():
+                step.effects.append(msg.CommitTransaction())
+            case msg.TransactionCommitted():
                 self.transaction_open = False
                 self._on_committed(EventKind.TRANSACTION_COMMITTED, step, now_ms)
-            case TransactionAborted(error):
-                self._on_aborted(error, step)
-            case OffsetsFlushed(refused):
+            case msg.TransactionAborted():
+                self._on_aborted(stimulus, step)
+            case msg.OffsetsFlushed(refused):
                 self._report_refused(refused, step)
                 self._on_committed(EventKind.OFFSETS_COMMITTED, step, now_ms)
-            case OffsetsFlushFailed():
+            case msg.OffsetsFlushFailed():
                 self._on_flush_failed(step, now_ms)
             case _:
                 raise AssertionError(f"{type(stimulus).__name__} in phase {self.phase} of {self.settings.task}")
 
-    def _on_polled(self, polled: Polled, step: SourceStep, now_ms: int) -> None:
+    def _on_polled(self, polled: msg.Polled, step: msg.SourceStep, now_ms: int) -> None:
+        self.retry = None
         if polled.filtered:
             self._record(step, EventKind.RECORDS_FILTERED, records=polled.filtered)
         if polled.skipped:
             self._record(step, EventKind.RECORDS_SKIPPED, records=polled.skipped, reason=polled.skip_reason)
-        if polled.records == 0:
-            self._move(polled)
-            self._go_on(step, now_ms)
-            return
-        self.slice_at_hand = polled
-        if self.settings.exactly_once and not self.transaction_open:
-            step.effects.append(BeginTransaction())
+        self.slice_at_hand, self.part, self.asked = polled, 0, polled.boundary
+        self._proceed(step, now_ms)
+
+    def _proceed(self, step: msg.SourceStep, now_ms: int) -> None:
+        """Send the next part of the slice at hand that has records; behind the last part the loop goes on."""
+        while (polled := self.slice_at_hand) is not None:
+            part = self._parts_left()[0]
+            if part.records == 0:
+                self.progress.dropped(polled.partition, part.offset)
+                if self._end_part(part, step, now_ms):
+                    return
+            elif self.settings.exactly_once and not self.transaction_open:
+                step.effects.append(msg.BeginTransaction())
+                return
+            else:
+                step.effects.append(msg.SendSlice(polled.slice_number, self.part))
+                return
+        self._go_on(step, now_ms)
+
+    def _parts_left(self) -> tuple[SlicePart, ...]:
+        """The parts of the slice at hand that are not sent yet."""
+        if (polled := self.slice_at_hand) is None:
+            return ()
+        return (polled.parts or (SlicePart(polled.records, polled.offset),))[self.part :]
+
+    def _end_part(self, part: SlicePart, step: msg.SourceStep, now_ms: int) -> bool:
+        """A part is done with; True when the task asked for a boundary behind it, which comes first."""
+        self.part += 1
+        if not self._parts_left():
+            self.slice_at_hand = None
+        return self._obey(part.boundary, step, now_ms)
+
+    def _obey(self, boundary: Boundary, step: msg.SourceStep, now_ms: int) -> bool:
+        """Do what the task asked for; False when there is nothing to do, also because no transaction is open."""
+        if boundary.commit and boundary.abort:
+            self._on_failure(msg.EffectFailed(BOTH_ASKED), step, now_ms)
+            return True
+        if not self.transaction_open or boundary == NO_BOUNDARY:
+            return False
+        if boundary.commit:
+            self._commit(step)
         else:
-            self._send(step)
+            self.aborting = True
+            step.effects.append(msg.AbortTransaction(insist=True))
+        return True
 
-    def _send(self, step: SourceStep) -> None:
-        assert self.slice_at_hand is not None, "a transaction begins only with a slice at hand"
-        step.effects.append(SendSlice(self.slice_at_hand.slice_number))
+    def _on_begun(self, step: msg.SourceStep, now_ms: int) -> None:
+        self.transaction_open = True
+        self.transaction_began_ms = now_ms
+        if self.aborting:
+            self.aborting = False
+            self._commit(step)
+        else:
+            self._proceed(step, now_ms)
 
-    def _on_sent(self, slice_number: int, refused: int, step: SourceStep, now_ms: int) -> None:
+    def _on_sent(self, slice_number: int, refused: int, step: msg.SourceStep, now_ms: int) -> None:
         polled = self.slice_at_hand
         assert polled is not None, "only a slice at hand is sent"
         assert polled.slice_number == slice_number, f"slice {polled.slice_number} is at hand, not {slice_number}"
-        self.slice_at_hand = None
+        part = self._parts_left()[0]
         self._report_refused(refused, step)
-        self._move(polled)
-        partition = self.partition if polled.partition is None else polled.partition
-        self.pending[json.dumps(partition)] = PartitionOffset(partition, polled.offset)
-        self.pending_records += polled.records
-        self._go_on(step, now_ms)
+        self.progress.sent(polled.partition, part.offset, part.records)
+        if not self._end_part(part, step, now_ms):
+            self._proceed(step, now_ms)
 
-    def _move(self, polled: Polled) -> None:
-        if polled.partition is None or polled.partition == self.partition:
-            self.position = polled.offset
+    def _on_poll_failed(self, failed: msg.PollFailed | msg.ConvertFailed, step: msg.SourceStep, now_ms: int) -> None:
+        """Try again later, as long as `errors.retry.timeout` allows; without it a failed poll is an empty one."""
+        converting, settings = isinstance(failed, msg.ConvertFailed), self.settings
+        if isinstance(failed, msg.PollFailed) and not failed.retriable:
+            self._on_failure(msg.EffectFailed(failed.error), step, now_ms)
+            return
+        if isinstance(failed, msg.PollFailed):
+            self.asked = failed.boundary
+        before = self.retry if self.retry is not None and self.retry.converting == converting else None
+        self.retry = next_retry(before, settings, now_ms, converting=converting)
+        if not converting and settings.retry_timeout_ms == 0:
+            self.retry, self.idle_next = None, True
+        if self.retry is not None or not converting or self._must_rest():
+            self._go_on(step, now_ms)
+        elif settings.tolerate_all:
+            step.effects.append(msg.ConvertAgain(give_up=True))
+        else:
+            self._on_failure(msg.EffectFailed(failed.error), step, now_ms)
 
-    def _go_on(self, step: SourceStep, now_ms: int) -> None:
+    def _go_on(self, step: msg.SourceStep, now_ms: int) -> None:
         """What comes after a completed effect: a due commit, the end, a pause, waiting for rows, or the next poll."""
-        if self.pending and (self._must_rest() or now_ms >= self._due_ms()):
+        asked, self.asked = self.asked, NO_BOUNDARY
+        due_ms = self._due_ms()
+        if self._obey(asked, step, now_ms):
+            return
+        if due_ms is not None and now_ms >= due_ms:
             self._commit(step)
+        elif self.stop_requested and self.transaction_open:
+            step.effects.append(msg.AbortTransaction())
         elif self.stop_requested:
             self._end(step)
         elif self.pause_requested:
             self._wait(step)
+        elif self.retry is not None and now_ms < self.retry.at_ms:
+            step.effects.append(msg.Wait(self.retry.at_ms if due_ms is None else min(due_ms, self.retry.at_ms)))
+        elif self.retry is not None and self.retry.converting:
+            step.effects.append(msg.ConvertAgain())
         elif self.idle_next:
             self.idle_next = False
-            step.effects.append(Idle(self.position, self._due_ms() if self.pending else None))
+            step.effects.append(msg.Idle(self.progress.position, due_ms))
         else:
-            step.effects.append(Poll(self.position))
+            step.effects.append(msg.Poll(self.progress.position))
 
     def _must_rest(self) -> bool:
         return self.stop_requested or self.pause_requested
 
-    def _due_ms(self) -> int:
-        """When pending offsets are to be committed."""
+    def _due_ms(self) -> int | None:
+        """When pending offsets are to be committed; None when nothing is pending, or when only the task says so."""
         settings = self.settings
-        if not settings.exactly_once:
-            return self.committed_ms + settings.offset_flush_interval_ms
-        interval = settings.boundary is TransactionBoundary.INTERVAL
-        return self.committed_ms + (settings.boundary_interval_ms if interval else 0)
+        by_task = settings.exactly_once and settings.boundary is TransactionBoundary.CONNECTOR
+        if not self.progress.pending or (by_task and (self.stop_requested or not self.pause_requested)):
+            return None
+        if self._must_rest() or (settings.exactly_once and settings.boundary is TransactionBoundary.POLL):
+            return self.committed_ms
+        return self.committed_ms + (
+            settings.boundary_interval_ms if settings.exactly_once else settings.offset_flush_interval_ms
+        )
 
-    def _commit(self, step: SourceStep) -> None:
-        offsets = tuple(self.pending.values())
+    def _commit(self, step: msg.SourceStep) -> None:
+        offsets = self.progress.offsets()
         if self.settings.exactly_once:
-            step.effects.append(WriteOffsets(offsets))
+            step.effects.append(msg.WriteOffsets(offsets))
         else:
-            step.effects.append(FlushAndCommitOffsets(offsets, self.settings.offset_flush_timeout_ms))
+            step.effects.append(msg.FlushAndCommitOffsets(offsets, self.settings.offset_flush_timeout_ms))
 
-    def _on_committed(self, kind: EventKind, step: SourceStep, now_ms: int) -> None:
-        offsets = [self._slice(key, pending) for key, pending in self.pending.items()]
-        self._record(step, kind, records=self.pending_records, offsets=offsets)
-        self.committed |= {key: pending.offset for key, pending in self.pending.items()}
-        own = self.pending.get(json.dumps(self.partition))
-        self.pending = {}
-        self.pending_records = 0
+    def _on_committed(self, kind: EventKind, step: msg.SourceStep, now_ms: int) -> None:
+        if self.settings.copies_offsets:
+            step.effects.append(msg.CopyOffsets(self.progress.offsets()))
+        records = self.progress.records
+        covered, own = self.progress.commit()
+        self._record(step, kind, records=records, offsets=covered)
         self.committed_ms = now_ms
         if own is not None:
-            step.effects.append(NotifyCommitted(own.offset))
+            step.effects.append(msg.NotifyCommitted(own))
         if self.phase is Phase.FAILING:
             self._end(step)
         else:
-            self._go_on(step, now_ms)
+            self._proceed(step, now_ms)
 
-    def _slice(self, key: str, pending: PartitionOffset) -> dict[str, Any]:
-        """What a commit covers of a source partition; without `from` where nobody knows what was committed before."""
-        start = {"from": self.committed[key]} if key in self.committed else {}
-        return {"partition": dict(pending.partition), **start, "offset": dict(pending.offset)}
-
-    def _on_flush_failed(self, step: SourceStep, now_ms: int) -> None:
+    def _on_flush_failed(self, step: msg.SourceStep, now_ms: int) -> None:
         """Offsets stay pending; a task that stops or pauses does not try twice: it repeats records at worst."""
         self.committed_ms = now_ms
         if self.phase is Phase.FAILING or self.stop_requested:
@@ -331,16 +325,17 @@ class SourceTaskCore:
         else:
             self._go_on(step, now_ms)
 
-    # -------------------------------------------------------------------------------------------------- the end
+    # ------------------------------------------------------------------------------------------- aborts, the end
 
-    def _on_failure(self, failed: EffectFailed, step: SourceStep, now_ms: int) -> None:
+    def _on_failure(self, failed: msg.EffectFailed, step: msg.SourceStep, now_ms: int) -> None:
         if self.phase is Phase.FAILING:
             self._end(step)
             return
         self.failure = failed
         self.phase = Phase.FAILING
-        if failed.kind in (FailureKind.FENCED, FailureKind.EXPIRED):
-            if failed.kind is FailureKind.FENCED:
+        self.aborting = False
+        if failed.kind in (msg.FailureKind.FENCED, msg.FailureKind.EXPIRED):
+            if failed.kind is msg.FailureKind.FENCED:
                 self._record(
                     step,
                     EventKind.PRODUCER_FENCED,
@@ -350,45 +345,55 @@ class SourceTaskCore:
                     newer_epoch=failed.newer_epoch,
                 )
             if self.transaction_open:
-                self._on_aborted(None, step)
-            else:
-                self._end(step)
+                self._record_abort(failed.kind.value, None, step)
+            self._end(step)
         elif self.transaction_open:
-            step.effects.append(AbortTransaction())
-        elif self.pending and not self.settings.exactly_once and failed.kind is not FailureKind.DELIVERY:
+            step.effects.append(msg.AbortTransaction())
+        elif self.progress.pending and not self.settings.exactly_once and failed.kind is not msg.FailureKind.DELIVERY:
             self._commit(step)
         else:
             self._end(step)
 
-    def _on_aborted(self, error: str | None, step: SourceStep) -> None:
-        assert self.failure is not None, "only a failing task aborts"
-        records = self.pending_records + (self.slice_at_hand.records if self.slice_at_hand else 0)
-        reason = self.failure.kind.value if error is None else f"{self.failure.kind.value}, unconfirmed: {error}"
+    def _on_aborted(self, aborted: msg.TransactionAborted, step: msg.SourceStep) -> None:
+        """A failing task ends, and so does one that was stopped; one that asked for it commits its offsets."""
+        if self.failure is not None:
+            self._record_abort(self.failure.kind.value, aborted.error, step)
+            self._end(step)
+        elif not self.aborting:
+            self._record_abort("stopped before the task asked for a commit", aborted.error, step)
+            self._end(step)
+        else:
+            self._record_abort("asked for by the task", None, step)
+            step.effects.append(msg.BeginTransaction())
+
+    def _record_abort(self, reason: str, unconfirmed: str | None, step: msg.SourceStep) -> None:
+        """The transaction is over; what was about to be sent into it counts, unless the task goes on with it."""
+        records, self.progress.records = self.progress.records, 0
+        if not self.aborting:
+            records += sum(part.records for part in self._parts_left())
+        reason = reason if unconfirmed is None else f"{reason}, unconfirmed: {unconfirmed}"
         self._record(step, EventKind.TRANSACTION_ABORTED, records=records, reason=reason)
         self.transaction_open = False
-        self._end(step)
 
-    def _end(self, step: SourceStep) -> None:
+    def _end(self, step: msg.SourceStep) -> None:
         self.phase = Phase.ENDED
         if self.started or self.failure is not None:
-            step.effects.append(StopPlugin())
+            step.effects.append(msg.StopPlugin())
         if self.cancelled:
-            step.effects.append(ReportStopped())
+            step.effects.append(msg.ReportStopped())
             return
-        step.effects.append(CloseProducer())
+        step.effects.append(msg.CloseProducer())
         if self.failure is not None:
-            fenced = self.failure.kind is FailureKind.FENCED
-            step.effects.append(ReportFailed(self.failure.error, fenced, self.failure.newer_epoch))
+            failed, fenced = self.failure, self.failure.kind is msg.FailureKind.FENCED
+            step.effects.append(msg.ReportFailed(failed.error, fenced, failed.newer_epoch))
         else:
-            step.effects.append(ReportStopped())
+            step.effects.append(msg.ReportStopped())
 
-    # --------------------------------------------------------------------------------------------------- helpers
-
-    def _report_refused(self, refused: int, step: SourceStep) -> None:
+    def _report_refused(self, refused: int, step: msg.SourceStep) -> None:
         if refused:
             self._record(step, EventKind.RECORDS_SKIPPED, records=refused, reason="refused by Kafka")
 
-    def _record(self, step: SourceStep, kind: EventKind, /, **data: Any) -> None:
+    def _record(self, step: msg.SourceStep, kind: EventKind, /, **data: Any) -> None:
         task = self.settings.task
         step.transitions.append(
             Transition(kind, task.connector, task.task, producer_epoch=self.producer_epoch, data=data)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -27,6 +28,7 @@ from connectx.data.simple import (
     ShortConverter,
     StringConverter,
 )
+from connectx.errors import ConversionError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -66,13 +68,35 @@ def encode(rows: Rows, key_converter: Converter, value_converter: Converter, spa
         (int32), `timestamp` (int64, ms since 1970), `headers` (as given).
 
     Raises:
-        ConversionError: a converter does not take a column's type.
+        ConversionError: a converter does not take a column's type, or some of its values.
     """
-    converters = {"key": key_converter, "value": value_converter}
+    return _encode(rows, {"key": key_converter, "value": value_converter}, spark, None)
+
+
+def encode_readable(
+    rows: Rows, key_converter: Converter, value_converter: Converter, spark: SparkGetter
+) -> tuple[pa.Table, dict[int, str]]:
+    """As `encode`, but rows with a value that a converter does not take are left out: their numbers, and why.
+
+    A null is taken whatever the type of its column, as Kafka Connect's converters take it.
+    """
+    bad: dict[int, str] = {}
+    table = _encode(rows, {"key": key_converter, "value": value_converter}, spark, bad)
+    if bad:
+        good = np.ones(table.num_rows, bool)
+        good[list(bad)] = False
+        table = table.filter(pa.array(good))
+    return table, dict(sorted(bad.items()))
+
+
+def _encode(
+    rows: Rows, converters: Mapping[str, Converter], spark: SparkGetter, bad: dict[int, str] | None
+) -> pa.Table:
+    """`bad` collects what is not taken, by row; None: the first is an error."""
     if isinstance(rows, pa.Table):
-        table = _encode_table(with_value(rows), converters, spark)
+        table = _encode_table(with_value(rows), converters, spark, bad)
     else:
-        table = _encode_frame(rows, converters)
+        table = _encode_frame(rows, converters, bad)
     key = table["key"] if "key" in table.column_names else pa.nulls(table.num_rows, pa.binary())
     columns: dict[str, Any] = {"key": key, "value": table["value"]}
     columns |= {name: passed_on(name, table[name]) for name in _PASSED_ON if name in table.column_names}
@@ -160,23 +184,25 @@ def with_value(table: pa.Table) -> pa.Table:
     return pa.table({"value": batch})
 
 
-def _encode_table(table: pa.Table, converters: Mapping[str, Converter], spark: SparkGetter) -> pa.Table:
+def _encode_table(
+    table: pa.Table, converters: Mapping[str, Converter], spark: SparkGetter, bad: dict[int, str] | None
+) -> pa.Table:
     sides = {side: converter for side, converter in converters.items() if side in table.column_names}
     heavy = [side for side, converter in sides.items() if converter.needs_spark(table.schema.field(side).type)]
     if heavy and table.num_rows:
         frame = frame_of(table.select(heavy), spark())
-        written = _encode_frame(frame, {side: sides[side] for side in heavy})
+        written = _encode_frame(frame, {side: sides[side] for side in heavy}, bad)
         for side in heavy:
             table = _replaced(table, side, written[side])
     elif heavy:
         for side in heavy:
             table = _replaced(table, side, pa.array([], pa.binary()))
     for side in sides.keys() - set(heavy):
-        table = _replaced(table, side, _in_arrow(table[side], sides[side]))
+        table = _replaced(table, side, _in_arrow(table[side], sides[side], bad))
     return table
 
 
-def _encode_frame(frame: DataFrame, converters: Mapping[str, Converter]) -> pa.Table:
+def _encode_frame(frame: DataFrame, converters: Mapping[str, Converter], bad: dict[int, str] | None) -> pa.Table:
     """One job: columns that Spark converts as expressions, the others converted in the worker afterwards."""
     from pyspark.sql import functions as f
     from pyspark.sql.pandas.types import to_arrow_type
@@ -185,21 +211,57 @@ def _encode_frame(frame: DataFrame, converters: Mapping[str, Converter]) -> pa.T
         frame = frame.select(f.struct("*").alias("value"))
     kinds = {field.name: field.dataType for field in frame.schema.fields}
     sides = {side: converter for side, converter in converters.items() if side in kinds}
-    heavy = [side for side, converter in sides.items() if converter.needs_spark(to_arrow_type(kinds[side]))]
-    wanted = [name for name in frame.columns if name in sides or name in _PASSED_ON]
-    columns = [
-        (sides[name].to_bytes(f.col(name), kinds[name]) if name in heavy else f.col(name)).alias(name)
-        for name in wanted
-    ]
-    table = frame.select(*columns).toArrow()
-    for side in sides.keys() - set(heavy):
-        table = _replaced(table, side, _in_arrow(table[side], sides[side]))
+    columns = {name: f.col(name) for name in frame.columns if name in sides or name in _PASSED_ON}
+    light, refused = [], {}
+    for side, converter in sides.items():
+        if not converter.needs_spark(to_arrow_type(kinds[side])):
+            light.append(side)
+            continue
+        try:
+            columns[side] = converter.to_bytes(f.col(side), kinds[side])
+        except ConversionError as error:
+            if bad is None:
+                raise
+            refused[side] = error.message
+            columns[side] = f.col(side).isNotNull()
+    table = frame.select(*(column.alias(name) for name, column in columns.items())).toArrow()
+    for side in light:
+        table = _replaced(table, side, _in_arrow(table[side], sides[side], bad))
+    for side, why in refused.items():
+        assert bad is not None, "only then is a refusal let pass"
+        bad |= dict.fromkeys(pc.indices_nonzero(table[side]).to_pylist(), why)
+        table = _replaced(table, side, pa.nulls(table.num_rows, pa.binary()))
     return table
 
 
-def _in_arrow(column: pa.ChunkedArray, converter: Converter) -> pa.ChunkedArray:
-    chunks = [converter.to_bytes_arrow(chunk) for chunk in column.chunks]
+def _in_arrow(column: pa.ChunkedArray, converter: Converter, bad: dict[int, str] | None) -> pa.ChunkedArray:
+    chunks, row = [], 0
+    for chunk in column.chunks:
+        chunks.append(converter.to_bytes_arrow(chunk) if bad is None else _readable(chunk, converter, row, bad))
+        row += len(chunk)
     return pa.chunked_array(chunks, pa.binary())
+
+
+def _readable(values: pa.Array, converter: Converter, first: int, bad: dict[int, str]) -> pa.Array:
+    """Values as bytes; what is not taken is found by halves and noted under its row, counted from `first`."""
+    try:
+        return converter.to_bytes_arrow(values)
+    except ConversionError as error:
+        if len(values) == 1 or _refuses(values.type, converter):
+            bad |= {first + row: error.message for row in pc.indices_nonzero(values.is_valid()).to_pylist()}
+            return pa.nulls(len(values), pa.binary())
+    half = len(values) // 2
+    parts = (_readable(values[:half], converter, first, bad), _readable(values[half:], converter, first + half, bad))
+    return pa.concat_arrays(parts)
+
+
+def _refuses(kind: pa.DataType, converter: Converter) -> bool:
+    """True when no value of the type is taken."""
+    try:
+        converter.to_bytes_arrow(pa.array([], kind))
+    except ConversionError:
+        return True
+    return False
 
 
 def _replaced(table: pa.Table, name: str, column: Any) -> pa.Table:

@@ -152,10 +152,18 @@ class TaskProducer:
                 self._begun_s = None
                 return True
 
-    def abort(self, timeout_s: float) -> None:
-        """Abort the transaction, after a failure of the task; raises when it cannot be confirmed in time."""
-        self._call("abort the transaction", lambda: self._live().abort_transaction(timeout_s))
-        self._begun_s = None
+    def abort(self, timeout_s: float | None) -> None:
+        """Abort the transaction; raises when it cannot be confirmed in time. None: wait as long as it takes."""
+        while True:
+            try:
+                self._live().abort_transaction(_CHECK_EVERY_S if timeout_s is None else timeout_s)
+            except KafkaException as error:
+                if timeout_s is not None or not error.args[0].retriable():
+                    raise self._typed(error.args[0], "abort the transaction") from error
+                self._checkpoint()
+            else:
+                self._begun_s = None
+                return
 
     def flush(self, timeout_s: float) -> bool:
         """Wait until all records are acknowledged or refused; False when time was not enough."""

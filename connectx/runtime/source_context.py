@@ -1,6 +1,6 @@
-"""What a source task sees of the runtime: its offsets, and a way to wait.
+"""What a source task sees of the runtime: its offsets, a way to wait, and boundaries of transactions.
 
-Decides nothing. Mirrors Kafka Connect's WorkerSourceTaskContext.
+Decides nothing. Mirrors Kafka Connect's WorkerSourceTaskContext and WorkerTransactionContext.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from connectx.connectors.api import SourceOffset, SourcePartition
+from connectx.core.source_slices import NO_BOUNDARY, Boundary
 from connectx.model.ids import TaskId
 from connectx.runtime.mailbox import now_ms
 
@@ -17,15 +18,50 @@ if TYPE_CHECKING:
     from connectx.runtime.runner import Runner
 
 
+RowBoundaries = dict[int, tuple[Boundary, SourceOffset | None]]
+"""What was asked for behind rows of a slice, with the source offsets behind them."""
+
+
+class Transactions:
+    """TransactionContext of one task: keeps what the task asks for until the loop takes it."""
+
+    def __init__(self) -> None:
+        self._behind_slice = NO_BOUNDARY
+        self._behind_rows: RowBoundaries = {}
+
+    def commit_transaction(self, row: int | None = None, offset: SourceOffset | None = None) -> None:
+        """Ask for a commit."""
+        self._ask(Boundary(commit=True), row, offset)
+
+    def abort_transaction(self, row: int | None = None, offset: SourceOffset | None = None) -> None:
+        """Ask for an abort."""
+        self._ask(Boundary(abort=True), row, offset)
+
+    def take(self) -> tuple[Boundary, RowBoundaries]:
+        """What was asked for since the last call."""
+        taken = self._behind_slice, self._behind_rows
+        self._behind_slice, self._behind_rows = NO_BOUNDARY, {}
+        return taken
+
+    def _ask(self, asked: Boundary, row: int | None, offset: SourceOffset | None) -> None:
+        if row is None:
+            self._behind_slice |= asked
+        else:
+            before, known = self._behind_rows.get(row, (NO_BOUNDARY, None))
+            self._behind_rows[row] = before | asked, offset or known
+
+
 class SourceContext:
     """SourceTaskContext of one task.
 
     Attributes:
+        transaction: None unless the task itself defines its transactions.
         until_ms: ends waiting early; None: never.
         gone: ends the reading of offsets, from any thread.
     """
 
-    def __init__(self, task: TaskId, runner: Runner) -> None:
+    def __init__(self, task: TaskId, runner: Runner, *, defines_transactions: bool) -> None:
+        self.transaction = Transactions() if defines_transactions else None
         self._task = task
         self._runner = runner
         self._offsets: dict[str, SourceOffset | None] = {}
@@ -48,6 +84,10 @@ class SourceContext:
     def remember(self, partition: SourcePartition, offset: SourceOffset) -> None:
         """The position after a poll."""
         self._offsets[json.dumps(dict(partition))] = offset
+
+    def take_boundaries(self) -> tuple[Boundary, RowBoundaries]:
+        """What the task asked of its transactions since the last call."""
+        return (NO_BOUNDARY, {}) if self.transaction is None else self.transaction.take()
 
     def wait(self, timeout_ms: int) -> bool:
         """Sleep until the task is asked to do something else (True) or the time is over (False)."""

@@ -16,6 +16,7 @@ from connectx.core.source_messages import (
     CloseProducer,
     CommitTransaction,
     CommitUndecided,
+    ConvertAgain,
     EffectFailed,
     FailureKind,
     FlushAndCommitOffsets,
@@ -39,6 +40,8 @@ from connectx.core.source_messages import (
     TransactionAborted,
     TransactionBegun,
     TransactionCommitted,
+    Wait,
+    Waited,
     WriteOffsets,
 )
 from connectx.data.converters import SESSION_SETTINGS
@@ -86,7 +89,7 @@ class SourceWorld:
         self._setup = setup
         self._runner = runner
         self._spark = TaskSpark(runner.services.spark, SESSION_SETTINGS)
-        self._context = SourceContext(setup.task, runner)
+        self._context = SourceContext(setup.task, runner, defines_transactions=setup.defines_transactions)
         self._poller = SourcePoller(setup, runner, self._spark, self._context)
         self._producer = TaskProducer(
             setup.producer_config,
@@ -106,7 +109,9 @@ class SourceWorld:
             AwaitCommand: lambda effect: None,
             StartPlugin: self._start_plugin,
             ReadOffsets: self._read_offsets,
-            Poll: self._poll,
+            Poll: lambda effect: self._timed(self._poller.poll, effect),
+            ConvertAgain: lambda effect: self._timed(self._poller.convert, effect),
+            Wait: self._wait,
             Idle: self._poller.idle,
             BeginTransaction: self._begin_transaction,
             SendSlice: self._send_slice,
@@ -166,12 +171,16 @@ class SourceWorld:
         self._tell(source_offset=offset)
         return OffsetsRead(None if offset is None else dict(offset))
 
-    def _poll(self, effect: Poll) -> SourceStimulus:
+    def _timed(self, call: Callable[[Any], SourceStimulus], effect: Poll | ConvertAgain) -> SourceStimulus:
         began_ms = now_ms()
-        found = self._poller.poll(effect)
+        found = call(effect)
         if isinstance(found, Polled):
             self._tell(poll_ms=now_ms() - began_ms)
         return found
+
+    def _wait(self, effect: Wait) -> SourceStimulus:
+        self._runner.wait(max(0, effect.until_ms - now_ms()) / 1000)
+        return Waited()
 
     def _notify_committed(self, effect: NotifyCommitted) -> None:
         try:
@@ -192,14 +201,14 @@ class SourceWorld:
         return TransactionBegun()
 
     def _send_slice(self, effect: SendSlice) -> SourceStimulus:
-        polled, records = self._poller.take()
-        self._topics.ensure(topics_of(polled, records))
-        sent_bytes = self._producer.send(records, polled.topic)
+        topic, offset, records = self._poller.take(effect.part)
+        self._topics.ensure(topics_of(topic, records))
+        sent_bytes = self._producer.send(records, topic)
         self._tell(
             records=self._facts["records"] + records.num_rows,
             bytes=self._facts["bytes"] + sent_bytes,
             slices=effect.slice_number,
-            source_offset=dict(polled.offset),
+            source_offset=dict(offset),
         )
         return SliceSent(effect.slice_number, self._producer.take_refused())
 
@@ -221,8 +230,10 @@ class SourceWorld:
 
     def _abort_transaction(self, effect: AbortTransaction) -> SourceStimulus:
         try:
-            self._producer.abort(_ABORT_S)
+            self._producer.abort(None if effect.insist else _ABORT_S)
         except Exception as error:
+            if effect.insist:
+                raise
             self._runner.stay_alive()
             return TransactionAborted(str(error))
         return TransactionAborted()

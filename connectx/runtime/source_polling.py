@@ -1,32 +1,62 @@
 """Polls a source task's plugin and makes records of what it yields, ready for the producer.
 
-Decides only which rows are records: what is malformed, filtered or refused is left out and counted. What follows
-from it is the core's decision. Mirrors the poll, transform and convert part of Kafka Connect's
-AbstractWorkerSourceTask.
+Decides only which rows are records: what is malformed, filtered or refused is left out and counted, and a slice is
+divided where the task asked for boundaries of transactions. What follows from it is the core's decision. Mirrors the
+poll, transform and convert part of Kafka Connect's AbstractWorkerSourceTask.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from connectx.connectors.api import RetriableError, Slice
-from connectx.core.source_messages import Idle, Idled, Poll, Polled, PolledNothing, PollFailed, SourceStimulus
-from connectx.data.transforms.encoding import transform_and_encode
-from connectx.errors import ConversionError, TransformError
+from connectx.connectors.api import RetriableError, Slice, SourceOffset
+from connectx.core.source_messages import (
+    ConvertAgain,
+    ConvertFailed,
+    Idle,
+    Idled,
+    Poll,
+    Polled,
+    PolledNothing,
+    PollFailed,
+    SourceStimulus,
+)
+from connectx.core.source_slices import NO_BOUNDARY, Boundary, SlicePart
+from connectx.data.transforms.encoding import nothing_of, transform_and_encode
+from connectx.errors import ConversionError, TransactionBoundaryError, TransformError
 from connectx.runtime.connector_host import trace_of
 from connectx.runtime.runner import Runner
-from connectx.runtime.source_context import SourceContext
+from connectx.runtime.source_context import RowBoundaries, SourceContext
 from connectx.runtime.source_setup import SourceSetup
 from connectx.spark.slices import TaskSpark, is_spark_error, spark_job_error
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import DataFrame
 
     from connectx.data.transforms.chain import Failure
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Piece:
+    """Rows up to a boundary, and what became of them: `records`, number `filtered` on purpose, `bad` (why, by row)."""
+
+    rows: DataFrame | pa.Table
+    offset: SourceOffset
+    boundary: Boundary = NO_BOUNDARY
+    records: pa.Table = None
+    filtered: int = 0
+    bad: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def count(self) -> int:
+        """How many rows there were."""
+        return int(self.records.num_rows) + self.filtered + len(self.bad)
 
 
 class SourcePoller:
@@ -44,7 +74,10 @@ class SourcePoller:
         self._runner = runner
         self._spark = spark
         self._context = context
-        self._at_hand: tuple[Slice, pa.Table] | None = None
+        self._slice: Slice | None = None
+        self._asked: tuple[Boundary, RowBoundaries] = (NO_BOUNDARY, {})
+        self._pieces: list[_Piece] = []
+        self._topic: str | None = None
         self._slices = 0
 
     def poll(self, effect: Poll) -> SourceStimulus:
@@ -54,71 +87,121 @@ class SourcePoller:
             polled = plugin.poll(self._spark.lazy(), effect.offset)
         except RetriableError as error:
             log.info("%s will poll again: %s", self._setup.task, error)
-            return PollFailed(str(error), retriable=True)
+            return PollFailed(str(error), retriable=True, boundary=self._behind_what_was_sent())
         except Exception as error:
             self._runner.stay_alive()
             shown = spark_job_error(error, f"{self._setup.task} polled") if is_spark_error(error) else error
             shown.__cause__ = shown.__cause__ or (error if shown is not error else None)
             return PollFailed(trace_of(shown), retriable=False)
-        return PolledNothing() if polled is None else self._convert(polled)
+        if polled is None:
+            return PolledNothing(self._behind_what_was_sent())
+        self._slice, self._asked = polled, self._context.take_boundaries()
+        return self.convert(ConvertAgain())
 
     def idle(self, effect: Idle) -> SourceStimulus:
         """Let the plugin wait for rows."""
         self._context.until_ms = effect.until_ms
         self._setup.plugin.idle(effect.offset)
-        return Idled()
+        return Idled(self._context.take_boundaries()[0])
 
-    def take(self) -> tuple[Slice, pa.Table]:
-        """The slice that was polled last, with its records; it is handed out once."""
-        assert self._at_hand is not None, "a slice was polled before it is sent"
-        at_hand, self._at_hand = self._at_hand, None
-        return at_hand
-
-    # --------------------------------------------------------------------------------------------- from rows to records
-
-    def _convert(self, polled: Slice) -> SourceStimulus:
-        setup = self._setup
+    def convert(self, effect: ConvertAgain) -> SourceStimulus:
+        """Make records of the slice that was polled last."""
+        polled, (boundary, rows) = self._slice, self._asked
+        assert polled is not None, "a slice was polled before it is converted"
         try:
-            made = transform_and_encode(
-                polled.rows,
-                polled.topic,
-                setup.chain,
-                setup.key_converter,
-                setup.value_converter,
-                setup.header_converter,
-                self._spark.session,
-            )
-        except ConversionError as error:
-            if not setup.settings.errors.tolerate_all:
-                raise
-            log.warning("A slice of %s was skipped: %s", setup.task, error)
-            return self._polled(polled, 0, polled.rows_read or _count(polled), str(error))
+            pieces = _divided(polled, rows)
+            for piece in pieces:
+                self._convert(piece, polled.topic, effect.give_up)
+        except RetriableError as error:
+            log.info("%s will convert its slice again: %s", self._setup.task, error)
+            return ConvertFailed(trace_of(error))
         except Exception as error:
             self._runner.stay_alive()
             if not is_spark_error(error):
                 raise
             if (explained := self._explained(error)) is not None:
                 raise explained from None  # Spark's trace would only bury it
-            raise spark_job_error(error, f"the rows that {setup.task} polled were evaluated") from error
-        self._at_hand = (polled, made.records)
-        skipped = 0 if polled.rows_read is None else polled.rows_read - made.rows
-        reason = "malformed" if skipped else ""
-        if made.failures:
-            reason = self._judge(made.failures)
-            skipped += len(made.failures)
-        if skipped:
-            log.warning("%s skipped %d rows before %s: %s", setup.task, skipped, dict(polled.offset), reason)
-        return self._polled(polled, made.records.num_rows, skipped, reason, made.filtered)
+            raise spark_job_error(error, f"the rows that {self._setup.task} polled were evaluated") from error
+        self._slice, self._pieces, self._topic = None, pieces, polled.topic
+        return self._polled(polled, pieces, boundary)
 
-    def _judge(self, failures: Sequence[Failure]) -> str:
-        """Fail at the first row that a transformation could not take, or say why such rows are skipped."""
-        first = failures[0]
-        if not self._setup.settings.errors.tolerate_all:
+    def take(self, part: int) -> tuple[str | None, SourceOffset, pa.Table]:
+        """Of a part of the slice that was polled last: default topic, offset behind it, records. Handed out once."""
+        piece = self._pieces[part]
+        records, piece.records, piece.rows = piece.records, None, None
+        return self._topic, piece.offset, records
+
+    # --------------------------------------------------------------------------------------------- from rows to records
+
+    def _convert(self, piece: _Piece, topic: str | None, give_up: bool) -> None:
+        setup, errors = self._setup, self._setup.settings.errors
+        converters = setup.key_converter, setup.value_converter, setup.header_converter
+        if errors.log_enable and errors.log_include_messages:
+            piece.rows = in_arrow(piece.rows)
+        try:
+            made = transform_and_encode(
+                piece.rows, topic, setup.chain, *converters, self._spark.session, skip_unwritable=errors.tolerate_all
+            )
+            self._judge(made.failures, give_up)
+        except RetriableError as error:
+            if not give_up:
+                raise
+            made = nothing_of(in_arrow(piece.rows), error.message)
+        except (ConversionError, TransformError) as error:
+            if errors.log_enable:
+                log.error("Error encountered in task %s: %s", setup.task, error)
+            raise
+        piece.records, piece.filtered = made.records, made.filtered
+        piece.bad = {**{failure.row: failure.message for failure in made.failures}, **made.unwritable}
+        if piece.bad and errors.log_enable:
+            self._log_bad(piece)
+
+    def _judge(self, failures: Sequence[Failure], give_up: bool) -> None:
+        """Raise for what may pass, and for the first row that a transformation could not take unless it may be skipped.
+
+        A failure is for good where it is not a RetriableError, or when there is no time left to try again.
+        """
+        passing = [failure for failure in failures if isinstance(failure.error, RetriableError)]
+        if passing and not give_up:
+            raise RetriableError(passing[0].message)
+        if failures and not self._setup.settings.errors.tolerate_all:
+            first = failures[0]
             raise TransformError(
                 f"{first.message} (row {first.row + 1} of the slice).",
                 next_step="Correct the transformation or the data, or set errors.tolerance=all, and restart the task.",
             ) from first.error
-        return first.message
+
+    def _log_bad(self, piece: _Piece) -> None:
+        """Kafka Connect's LogReporter: each error, with the record if it may be shown."""
+        with_record = self._setup.settings.errors.log_include_messages
+        for row, why in piece.bad.items():
+            record = f", where source record is {in_arrow(piece.rows).slice(row, 1).to_pylist()[0]}"
+            log.error("Error encountered in task %s: %s%s", self._setup.task, why, record if with_record else "")
+
+    def _polled(self, polled: Slice, pieces: list[_Piece], boundary: Boundary) -> Polled:
+        """What the core is told. Skipped are rows that the plugin left out, and rows that could not be converted."""
+        self._slices += 1
+        partition = None if polled.partition is None else dict(polled.partition)
+        self._context.remember(self._setup.plugin.partition if partition is None else partition, polled.offset)
+        records, bad = sum(piece.records.num_rows for piece in pieces), sum(len(piece.bad) for piece in pieces)
+        left_out = 0 if polled.rows_read is None else polled.rows_read - sum(piece.count for piece in pieces)
+        reasons = ["malformed"] if left_out else []
+        reasons += [next(iter(piece.bad.values())) for piece in pieces if piece.bad][:1]
+        if reasons:
+            count, where, why = left_out + bad, dict(polled.offset), "; ".join(reasons)
+            log.warning("%s skipped %d rows before %s: %s", self._setup.task, count, where, why)
+        parts = tuple(SlicePart(piece.records.num_rows, dict(piece.offset), piece.boundary) for piece in pieces)
+        return Polled(
+            self._slices,
+            records,
+            dict(polled.offset),
+            partition,
+            left_out + bad,
+            "; ".join(reasons),
+            sum(piece.filtered for piece in pieces),
+            boundary,
+            parts if len(parts) > 1 or parts[0].boundary != NO_BOUNDARY else (),
+        )
 
     def _explained(self, error: Exception) -> Exception | None:
         """What the plugin says about a failed evaluation."""
@@ -129,19 +212,40 @@ class SourcePoller:
             log.warning("%s: explain() failed", self._setup.task, exc_info=True)
             return None
 
-    def _polled(self, polled: Slice, records: int, skipped: int, reason: str, filtered: int = 0) -> Polled:
-        self._slices += 1
-        partition = None if polled.partition is None else dict(polled.partition)
-        self._context.remember(self._setup.plugin.partition if partition is None else partition, polled.offset)
-        return Polled(self._slices, records, dict(polled.offset), partition, skipped, reason, filtered)
+    def _behind_what_was_sent(self) -> Boundary:
+        boundary, rows = self._context.take_boundaries()
+        if rows:
+            raise TransactionBoundaryError(f"row {min(rows)} is named, but poll returned no slice")
+        return boundary
 
 
-def topics_of(polled: Slice, records: pa.Table) -> list[str]:
-    """Topics that the records go to, in the order of their names."""
+def topics_of(topic: str | None, records: pa.Table) -> list[str]:
+    """Topics that the records go to, in the order of their names; `topic` is for those that name none."""
     named = records.column("topic").unique().to_pylist() if "topic" in records.column_names else [None]
-    return sorted({str(topic or polled.topic) for topic in named if topic or polled.topic})
+    return sorted({str(own or topic) for own in named if own or topic})
 
 
-def _count(polled: Slice) -> int:
-    count: Any = getattr(polled.rows, "num_rows", None)
-    return int(polled.rows.count() if count is None else count)
+def _divided(polled: Slice, boundaries: RowBoundaries) -> list[_Piece]:
+    """The slice in pieces that end where the task asked for boundaries."""
+    if not boundaries:
+        return [_Piece(polled.rows, polled.offset)]
+    table = in_arrow(polled.rows)
+    pieces, first, count = [], 0, table.num_rows
+    for row, (boundary, offset) in sorted(boundaries.items()):
+        if not 0 <= row < count:
+            raise TransactionBoundaryError(f"row {row} is named in a slice of {count} rows")
+        reached = polled.offset if row == count - 1 else offset
+        if reached is None:
+            raise TransactionBoundaryError(f"row {row} of {count} is named without the source offset behind it")
+        pieces.append(_Piece(table.slice(first, row + 1 - first), reached, boundary))
+        first = row + 1
+    if first < count:
+        pieces.append(_Piece(table.slice(first), polled.offset))
+    return pieces
+
+
+def in_arrow(rows: Any) -> pa.Table:
+    """Rows in the worker; a DataFrame is evaluated."""
+    import pyarrow as pa
+
+    return rows if isinstance(rows, pa.Table) else rows.toArrow()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from connectx.connectors.api import SourceTask
 from connectx.connectors.settings import SourceSettings, source_connector_settings
 from connectx.core.messages import PrepareTask
-from connectx.core.source_task import SourceTaskSettings
+from connectx.core.source_progress import SourceTaskSettings
 from connectx.errors import ConfigError
 from connectx.kafka.clients import ClientConfig
 from connectx.model.ids import TaskId
@@ -54,6 +54,11 @@ class SourceSetup:
     admin_config: ClientConfig
     epoch_config: ClientConfig | None
 
+    @property
+    def defines_transactions(self) -> bool:
+        """True when the task itself says where its transactions end."""
+        return self.loop.exactly_once and self.loop.boundary is TransactionBoundary.CONNECTOR
+
 
 def set_up(order: PrepareTask, services: TaskServices, plugins: Plugins) -> SourceSetup:
     """Make the plugin and the converters, and work out the settings.
@@ -64,11 +69,6 @@ def set_up(order: PrepareTask, services: TaskServices, plugins: Plugins) -> Sour
     """
     task, config, worker = order.task, order.connector_config, services.config
     settings = source_connector_settings(config, worker)
-    if settings.boundary is TransactionBoundary.CONNECTOR:
-        raise ConfigError(
-            ["Invalid value connector for configuration transaction.boundary: slices cannot define transactions"],
-            next_step="Use transaction.boundary=poll or interval.",
-        )
     if settings.offsets_topic not in (None, worker.offset_topic.name):
         raise ConfigError(
             [f"Invalid value {settings.offsets_topic} for configuration offsets.storage.topic: connectors cannot have "
@@ -86,6 +86,9 @@ def set_up(order: PrepareTask, services: TaskServices, plugins: Plugins) -> Sour
         boundary_interval_ms=settings.boundary_interval_ms,
         offset_flush_interval_ms=worker.offset_flush_interval_ms,
         offset_flush_timeout_ms=worker.offset_flush_timeout_ms,
+        tolerate_all=settings.errors.tolerate_all,
+        retry_timeout_ms=settings.errors.retry_timeout_ms,
+        retry_delay_max_ms=settings.errors.retry_delay_max_ms,
     )
     admin_id = f"connector-adminclient-{task}"
     return SourceSetup(

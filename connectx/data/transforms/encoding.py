@@ -6,12 +6,13 @@ there. Mirrors the transform and convert part of Kafka Connect's AbstractWorkerS
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from connectx.data.converters import Rows, SparkGetter, encode, passed_on, with_value
+from connectx.data.converters import Rows, SparkGetter, encode, encode_readable, passed_on, with_value
 from connectx.data.headers import HEADERS, HeaderConverter
 from connectx.data.transforms.chain import ROW, Chain, Failure
 
@@ -19,14 +20,21 @@ if TYPE_CHECKING:
     from connectx.data.converter import Converter
 
 
+_NO_RECORDS = pa.table({"key": pa.array([], pa.binary()), "value": pa.array([], pa.binary())})
+
+
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """Records as `encode` gives them; of `rows` that came in, `filtered` were dropped on purpose and others failed."""
+    """Records as `encode` gives them; of `rows` that came in, `filtered` were dropped on purpose and others failed.
+
+    `unwritable` says by row why a converter does not take it.
+    """
 
     records: pa.Table
     rows: int
     filtered: int = 0
     failures: tuple[Failure, ...] = ()
+    unwritable: Mapping[int, str] = field(default_factory=dict)
 
 
 def transform_and_encode(
@@ -37,28 +45,55 @@ def transform_and_encode(
     value_converter: Converter,
     header_converter: HeaderConverter,
     spark: SparkGetter,
+    *,
+    skip_unwritable: bool = False,
 ) -> Encoded:
     """Records of a slice's rows; rows that a transformation cannot take are left out and told.
 
     Args:
         topic: where rows go that name no topic.
+        skip_unwritable: leave out rows that a converter does not take, and tell them.
 
     Raises:
-        ConversionError: a converter does not take a column's type.
+        ConversionError: a converter does not take a column's type, or some of its values.
     """
+
+    def written(part: Rows) -> tuple[pa.Table, dict[int, str]]:
+        if skip_unwritable:
+            return encode_readable(part, key_converter, value_converter, spark)
+        return encode(part, key_converter, value_converter, spark), {}
+
     if not chain:
-        records = encode(rows, key_converter, value_converter, spark)
-        return Encoded(_with_headers(records, header_converter), records.num_rows)
+        records, unwritable = written(rows)
+        count = records.num_rows + len(unwritable)
+        return Encoded(_with_headers(records, header_converter), count, unwritable=unwritable)
     table = record_table(rows if isinstance(rows, pa.Table) else rows.toArrow(), topic)
     made = chain.apply(table)
-    encoded = [encode(part, key_converter, value_converter, spark).append_column(ROW, part[ROW]) for part in made.parts]
+    encoded, unwritable = [], {}
+    for part in made.parts:
+        records, bad = written(part)
+        numbers = part[ROW].to_pylist()
+        unwritable |= {numbers[row]: why for row, why in bad.items()}
+        good = pa.array([number for row, number in enumerate(numbers) if row not in bad], pa.int64())
+        encoded.append(records.append_column(ROW, good))
     if not encoded:
-        records = pa.table({"key": pa.array([], pa.binary()), "value": pa.array([], pa.binary())})
+        records = _NO_RECORDS
     elif len(encoded) == 1:
         records = encoded[0].drop_columns(ROW)
     else:
         records = pa.concat_tables(encoded, promote_options="permissive").sort_by(ROW).drop_columns(ROW)
-    return Encoded(_with_headers(records, header_converter), table.num_rows, made.filtered, made.failures)
+    return Encoded(
+        _with_headers(records, header_converter),
+        table.num_rows,
+        made.filtered,
+        made.failures,
+        dict(sorted(unwritable.items())),
+    )
+
+
+def nothing_of(rows: pa.Table, why: str) -> Encoded:
+    """No row can be written now, for one cause."""
+    return Encoded(_NO_RECORDS, rows.num_rows, unwritable=dict.fromkeys(range(rows.num_rows), why))
 
 
 def _with_headers(records: pa.Table, converter: HeaderConverter) -> pa.Table:

@@ -29,12 +29,6 @@ def test_a_dead_letter_queue_is_refused() -> None:
     )
 
 
-def test_an_offsets_topic_of_a_connector_is_refused_unless_it_is_the_workers() -> None:
-    assert problems({**SOURCE, "offsets.storage.topic": "connectx-offsets"}) == []
-    (problem,) = problems({**SOURCE, "offsets.storage.topic": "mine"})
-    assert problem.startswith("Invalid value mine for configuration offsets.storage.topic: Connectors have no offsets")
-
-
 @pytest.mark.parametrize("path", ["..Connector", "os.system", "connectx_broken_plugin.Connector"])
 def test_a_path_that_cannot_be_loaded_is_no_connector_whatever_its_module_raises(
     path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

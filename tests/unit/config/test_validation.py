@@ -37,7 +37,13 @@ class Source(SourceConnector):
 
     @classmethod
     def exactly_once_support(cls, config: Mapping[str, str | None]) -> bool | None:
+        if config.get("speed") == "4":
+            raise ValueError("it depends")
         return {"1": True, "2": False}.get(config.get("speed") or "")
+
+    @classmethod
+    def can_define_transaction_boundaries(cls, config: Mapping[str, str | None]) -> bool | None:
+        return cls.exactly_once_support(config)
 
 
 class Sink(SinkConnector):
@@ -193,13 +199,47 @@ def test_required_exactly_once_asks_the_worker_and_the_connector() -> None:
     ]
     unknown = errors_of(check(Source, speed="3", exactly_once_support="required"))[key]
     assert unknown[0].startswith("The connector does not implement the API required for preflight validation")
+    assert errors_of(check(Source, speed="4", exactly_once_support="required"))[key] == [
+        "An unexpected error occurred during validation: it depends"
+    ]
     assert errors_of(check(Source, disabled, speed="2")) == {}
 
 
-def test_connector_defined_boundaries_are_refused() -> None:
-    assert list(errors_of(check(Source, transaction_boundary="connector"))) == ["transaction.boundary"]
+def test_connector_defined_boundaries_are_for_connectors_that_say_so() -> None:
+    def problems(speed: str) -> list[str]:
+        return errors_of(check(Source, speed=speed, transaction_boundary="Connector")).get("transaction.boundary", [])
+
+    assert problems("1") == []
+    assert problems("2") == [
+        "The connector does not support connector-defined transaction boundaries with the given configuration. Please "
+        "reconfigure it to use a different transaction boundary definition."
+    ]
+    assert problems("3")[0].startswith("This connector has returned a null value from its canDefineTransactionBound")
+    assert problems("4") == ["An unexpected error occurred during validation: it depends"]
     assert list(errors_of(check(Source, transaction_boundary="sometimes"))) == ["transaction.boundary"]
     assert errors_of(check(Source, transaction_boundary="interval", transaction_boundary_interval_ms="5")) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "wanted"),
+    [
+        ("acks", "1", "must be all"),
+        ("max.in.flight.requests.per.connection", "6", "must be at most 5"),
+        ("retries", "0", "must be greater than 0"),
+    ],
+)
+def test_producer_overrides_that_exactly_once_cannot_have_are_refused(name: str, value: str, wanted: str) -> None:
+    key = f"producer.override.{name}"
+    (problem,) = errors_of(check(Source, **{key: value}))[key]
+    assert problem.startswith(f"Invalid value {value} for configuration {key}: With exactly-once source support")
+    assert wanted in problem
+    assert errors_of(check(Source, worker(exactly_once_source_support="disabled"), **{key: value})) == {}
+
+
+def test_producer_overrides_that_are_replaced_or_harmless_are_let_pass() -> None:
+    harmless = {"acks": "ALL", "max.in.flight": "5", "retries": "1", "enable.idempotence": "false"}
+    more = {"transactional.id": "mine", "transaction.timeout.ms": "5000"}
+    assert errors_of(check(Source, **{f"producer.override.{k}": v for k, v in (harmless | more).items()})) == {}
 
 
 def test_transformations_are_refused_rather_than_ignored() -> None:

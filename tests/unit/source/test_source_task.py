@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import pytest
 
@@ -41,8 +40,6 @@ from connectx.core.source_messages import (
     ResumeRequested,
     SendSlice,
     SliceSent,
-    SourceEffect,
-    SourceStimulus,
     StartPlugin,
     StopPlugin,
     StopRequested,
@@ -51,49 +48,22 @@ from connectx.core.source_messages import (
     TransactionCommitted,
     WriteOffsets,
 )
-from connectx.core.source_task import Phase, SourceTaskCore, SourceTaskSettings
-from connectx.model.events import EventKind, Transition
-from connectx.model.ids import TaskId
+from connectx.core.source_progress import Phase
+from connectx.core.source_task import SourceTaskCore
+from connectx.model.events import EventKind
 from connectx.model.states import TransactionBoundary
-
-TASK = TaskId("lines", 0)
-FILE = {"filename": "/in.txt"}
-AT_5 = PartitionOffset(FILE, {"position": 5})
-AT_9 = PartitionOffset(FILE, {"position": 9})
-END = [StopPlugin(), CloseProducer(), ReportStopped()]
-
-
-def exactly_once(boundary: TransactionBoundary = TransactionBoundary.POLL) -> SourceTaskSettings:
-    return SourceTaskSettings(TASK, True, "g-lines-0", boundary, boundary_interval_ms=1000)
-
-
-AT_LEAST_ONCE = SourceTaskSettings(TASK, False, offset_flush_interval_ms=1000, offset_flush_timeout_ms=500)
-
-
-def run(core: SourceTaskCore, *stimuli: SourceStimulus, now_ms: int = 0) -> list[SourceEffect]:
-    """Feed stimuli; the effects of the last one."""
-    step = None
-    for stimulus in stimuli:
-        step = core.handle(stimulus, now_ms)
-    assert step is not None
-    return step.effects
-
-
-def working(settings: SourceTaskSettings, *, now_ms: int = 0) -> SourceTaskCore:
-    """A begun task whose first poll is outstanding."""
-    core = SourceTaskCore(settings)
-    run(core, ProducerReady(3), Begin(), PluginStarted(FILE), OffsetsRead(None), now_ms=now_ms)
-    return core
-
-
-def at_commit(core: SourceTaskCore, *, now_ms: int = 0) -> SourceTaskCore:
-    """An exactly-once task whose first slice (2 records) is sent and whose commit is outstanding."""
-    run(core, Polled(1, 2, AT_5.offset), TransactionBegun(), SliceSent(1), OffsetsWritten(), now_ms=now_ms)
-    return core
-
-
-def transition(kind: EventKind, **data: Any) -> Transition:
-    return Transition(kind, "lines", 0, producer_epoch=3, data=data)
+from tests.unit.source.loop import (
+    AT_5,
+    AT_9,
+    AT_LEAST_ONCE,
+    END,
+    FILE,
+    at_commit,
+    exactly_once,
+    run,
+    transition,
+    working,
+)
 
 
 def test_begin_starts_the_plugin_then_reads_its_offsets_then_reports_and_polls() -> None:
@@ -189,7 +159,7 @@ def test_a_slice_of_dropped_records_commits_nothing_and_its_offset_rides_with_th
     step = core.handle(Polled(1, 0, AT_5.offset, skipped=4, skip_reason="value converter"), 0)
     assert step.transitions == [transition(EventKind.RECORDS_SKIPPED, records=4, reason="value converter")]
     assert step.effects == [Poll(AT_5.offset)]
-    assert not core.pending
+    assert not core.progress.pending
     assert run(core, Polled(2, 1, AT_9.offset), TransactionBegun(), SliceSent(2)) == [WriteOffsets((AT_9,))]
 
 
@@ -198,7 +168,7 @@ def test_offsets_of_several_source_partitions_are_committed_together() -> None:
     core = working(exactly_once(TransactionBoundary.INTERVAL))
     run(core, Polled(1, 2, AT_5.offset), TransactionBegun(), SliceSent(1))
     run(core, Polled(2, 2, {"position": 3}, partition=other), SliceSent(2))
-    assert core.position == AT_5.offset
+    assert core.progress.position == AT_5.offset
     run(core, Polled(3, 2, AT_9.offset))
     assert run(core, SliceSent(3), now_ms=1000) == [WriteOffsets((AT_9, PartitionOffset(other, {"position": 3})))]
 

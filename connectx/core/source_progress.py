@@ -1,0 +1,136 @@
+"""How far a source task has come: polled, sent, committed; and when a failed operation is tried again.
+
+Decides which source offsets a commit carries and how long to wait before another try. It never decides when to commit.
+Mirrors Kafka Connect's OffsetStorageWriter and the back-off of RetryWithToleranceOperator.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+from connectx.core.source_messages import PartitionOffset
+from connectx.model.ids import TaskId
+from connectx.model.states import TransactionBoundary
+
+_FIRST_DELAY_MS: Final = 300
+
+
+class Phase(StrEnum):
+    """Where the loop is. Each line says what comes next; a failure leads to ENDED from anywhere."""
+
+    NEW = "new"  # Begin: STARTING, or WAITING when paused
+    STARTING = "starting"  # the plugin starts and offsets are read: WORKING
+    WORKING = "working"  # one effect of the loop is outstanding
+    WAITING = "waiting"  # paused; resumed: STARTING (first time) or WORKING
+    FAILING = "failing"  # a last abort or flush is outstanding: ENDED
+    ENDED = "ended"  # nothing is accepted any more
+
+
+@dataclass(frozen=True, slots=True)
+class SourceTaskSettings:
+    """What the loop needs to know of the task's configuration; times in milliseconds.
+
+    `copies_offsets`: what was committed is copied to the worker's offsets topic, because the connector has one of its
+    own. `tolerate_all`, `retry_timeout_ms` (-1: for ever) and `retry_delay_max_ms` are `errors.*`.
+    """
+
+    task: TaskId
+    exactly_once: bool
+    transactional_id: str = ""
+    boundary: TransactionBoundary = TransactionBoundary.POLL
+    boundary_interval_ms: int = 60_000
+    offset_flush_interval_ms: int = 60_000
+    offset_flush_timeout_ms: int = 5_000
+    instance: int = 0
+    copies_offsets: bool = False
+    tolerate_all: bool = False
+    retry_timeout_ms: int = 0
+    retry_delay_max_ms: int = 60_000
+
+
+@dataclass(slots=True)
+class SourceProgress:
+    """Offsets of the source partitions of one task.
+
+    `pending` holds the offsets behind records that were sent and are not committed yet, `records` counts those
+    records. `passed` holds the offsets behind records that were dropped: they are never a reason to commit, and go with
+    the next commit that there is a reason for. `committed` holds the offsets that the next commit starts at.
+    """
+
+    partition: Mapping[str, Any] = field(default_factory=dict)
+    position: Mapping[str, Any] | None = None
+    pending: dict[str, PartitionOffset] = field(default_factory=dict)
+    passed: dict[str, PartitionOffset] = field(default_factory=dict)
+    records: int = 0
+    committed: dict[str, Mapping[str, Any] | None] = field(default_factory=dict)
+
+    def begin(self, offset: Mapping[str, Any] | None) -> None:
+        """The task's own partition starts at its committed offset."""
+        self.position = offset
+        self.committed[json.dumps(self.partition)] = offset
+
+    def sent(self, partition: Mapping[str, Any] | None, offset: Mapping[str, Any], records: int) -> None:
+        """Records before `offset` were handed to the producer; `partition` None is the task's own."""
+        reached = self._reach(partition, offset)
+        key = json.dumps(reached.partition)
+        self.pending[key] = reached
+        self.passed.pop(key, None)
+        self.records += records
+
+    def dropped(self, partition: Mapping[str, Any] | None, offset: Mapping[str, Any]) -> None:
+        """All records before `offset` were dropped."""
+        reached = self._reach(partition, offset)
+        self.passed[json.dumps(reached.partition)] = reached
+
+    def offsets(self) -> tuple[PartitionOffset, ...]:
+        """What a commit carries."""
+        return tuple((self.pending | self.passed).values())
+
+    def commit(self) -> tuple[list[dict[str, Any]], Mapping[str, Any] | None]:
+        """All offsets are durable: what the commit covers, and the offset of the task's own partition if it moved.
+
+        Each entry names partition, offset and, where it is known, the offset that it starts at as `from`.
+        """
+        moved = self.pending | self.passed
+        covered = []
+        for key, reached in moved.items():
+            start = {"from": self.committed[key]} if key in self.committed else {}
+            covered.append({"partition": dict(reached.partition), **start, "offset": dict(reached.offset)})
+        self.committed |= {key: reached.offset for key, reached in moved.items()}
+        own = moved.get(json.dumps(self.partition))
+        self.pending, self.passed, self.records = {}, {}, 0
+        return covered, None if own is None else own.offset
+
+    def _reach(self, partition: Mapping[str, Any] | None, offset: Mapping[str, Any]) -> PartitionOffset:
+        if partition is None or partition == self.partition:
+            self.position = offset
+        return PartitionOffset(self.partition if partition is None else partition, offset)
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """A failed operation that is tried again at `at_ms`: the conversion of the polled slice, or the poll."""
+
+    converting: bool
+    attempt: int
+    since_ms: int
+    at_ms: int
+
+
+def next_retry(before: Retry | None, settings: SourceTaskSettings, now_ms: int, *, converting: bool) -> Retry | None:
+    """When to try again: after 300 ms, doubled each time up to the longest delay; None when the time for it is over.
+
+    A poll has no such time: Kafka Connect polls again for ever, and so do we.
+    """
+    attempt, since_ms = (before.attempt + 1, before.since_ms) if before is not None else (1, now_ms)
+    at_ms = now_ms + min(_FIRST_DELAY_MS * 2 ** min(attempt - 1, 30), settings.retry_delay_max_ms)
+    if converting and settings.retry_timeout_ms >= 0:
+        deadline_ms = since_ms + settings.retry_timeout_ms
+        if now_ms >= deadline_ms:
+            return None
+        at_ms = min(at_ms, deadline_ms)
+    return Retry(converting, attempt, since_ms, at_ms)

@@ -1,0 +1,66 @@
+"""A source task's loop in tests: state and stimuli in, effects and transitions out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from connectx.core.source_messages import (
+    Begin,
+    CloseProducer,
+    OffsetsRead,
+    OffsetsWritten,
+    PartitionOffset,
+    PluginStarted,
+    Polled,
+    ProducerReady,
+    ReportStopped,
+    SliceSent,
+    SourceEffect,
+    SourceStimulus,
+    StopPlugin,
+    TransactionBegun,
+)
+from connectx.core.source_progress import SourceTaskSettings
+from connectx.core.source_task import SourceTaskCore
+from connectx.model.events import EventKind, Transition
+from connectx.model.ids import TaskId
+from connectx.model.states import TransactionBoundary
+
+TASK = TaskId("lines", 0)
+FILE = {"filename": "/in.txt"}
+AT_5 = PartitionOffset(FILE, {"position": 5})
+AT_9 = PartitionOffset(FILE, {"position": 9})
+END = [StopPlugin(), CloseProducer(), ReportStopped()]
+
+
+def exactly_once(boundary: TransactionBoundary = TransactionBoundary.POLL) -> SourceTaskSettings:
+    return SourceTaskSettings(TASK, True, "g-lines-0", boundary, boundary_interval_ms=1000)
+
+
+AT_LEAST_ONCE = SourceTaskSettings(TASK, False, offset_flush_interval_ms=1000, offset_flush_timeout_ms=500)
+
+
+def run(core: SourceTaskCore, *stimuli: SourceStimulus, now_ms: int = 0) -> list[SourceEffect]:
+    """Feed stimuli; the effects of the last one."""
+    step = None
+    for stimulus in stimuli:
+        step = core.handle(stimulus, now_ms)
+    assert step is not None
+    return step.effects
+
+
+def working(settings: SourceTaskSettings, *, now_ms: int = 0) -> SourceTaskCore:
+    """A begun task whose first poll is outstanding."""
+    core = SourceTaskCore(settings)
+    run(core, ProducerReady(3), Begin(), PluginStarted(FILE), OffsetsRead(None), now_ms=now_ms)
+    return core
+
+
+def at_commit(core: SourceTaskCore, *, now_ms: int = 0) -> SourceTaskCore:
+    """An exactly-once task whose first slice (2 records) is sent and whose commit is outstanding."""
+    run(core, Polled(1, 2, AT_5.offset), TransactionBegun(), SliceSent(1), OffsetsWritten(), now_ms=now_ms)
+    return core
+
+
+def transition(kind: EventKind, **data: Any) -> Transition:
+    return Transition(kind, "lines", 0, producer_epoch=3, data=data)
