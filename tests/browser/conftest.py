@@ -1,0 +1,51 @@
+"""A real JupyterLab, and Debian's Chromium that looks at it. Screenshots go to test-artefacts/."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from tests.browser.lab import Book, Lab
+
+_SWITCHES = [
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+]
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    names = ("chromium", "chromium-browser", "google-chrome")
+    program = next((path for name in names if (path := shutil.which(name))), None)
+    assert program, "these tests need Chromium on PATH: install Debian's package chromium"
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=program, args=_SWITCHES)
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="session")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    made = Lab(tmp_path_factory.mktemp("lab"))
+    made.wait()
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def open_book(browser: Browser, lab: Lab) -> Iterator[Callable[[str, list[str]], Book]]:
+    """`open_book(name, cells)`: a new notebook in a new page."""
+    pages: list[Page] = []
+
+    def open_one(name: str, cells: list[str]) -> Book:
+        lab.write(name, cells)
+        page = browser.new_page(viewport={"width": 1300, "height": 1000})
+        pages.append(page)
+        return Book(page, lab, name)
+
+    yield open_one
+    for page in pages:
+        page.close()

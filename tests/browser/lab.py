@@ -1,0 +1,118 @@
+"""A JupyterLab with a home of its own, and an open notebook in it."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+from playwright.sync_api import Page
+
+ROOT = Path(__file__).parents[2]
+SHOTS = ROOT / "test-artefacts"
+_HARMLESS = ("Connection lost, reconnecting in 0 seconds",)
+_TIMEOUT_MS = 120_000
+
+
+class Lab:
+    """A running JupyterLab and the folder that it shows."""
+
+    def __init__(self, home: Path) -> None:
+        self.folder = home / "notebooks"
+        self.folder.mkdir(parents=True)
+        (home / "labconfig").mkdir()
+        switched_off = {"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": True}}
+        (home / "labconfig" / "page_config.json").write_text(json.dumps(switched_off))
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.url = f"http://127.0.0.1:{free.getsockname()[1]}"
+        cache = os.environ.get("CONNECTX_CACHE_DIR") or str(Path.home() / ".cache" / "connectx")
+        environment = {
+            **os.environ,
+            **{name: str(home / name) for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR")},
+            "HOME": str(home),
+            "IPYTHONDIR": str(home / "ipython"),
+            "JUPYTER_CONFIG_PATH": str(home),
+            "CONNECTX_CACHE_DIR": cache,
+            "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "widgets"), os.environ.get("PYTHONPATH", "")]),
+        }
+        self._log = (home / "lab.log").open("w")
+        command = [sys.executable, "-m", "jupyter", "lab", "--no-browser", "--ip=127.0.0.1", "--allow-root"]
+        command += [
+            f"--port={self.url.rpartition(':')[2]}",
+            f"--notebook-dir={self.folder}",
+            "--IdentityProvider.token=",
+        ]
+        command += ["--ServerApp.password=", "--ServerApp.disable_check_xsrf=True", "--LabApp.news_url=None"]
+        command += ["--LabApp.extension_manager=readonly", "--expose-app-in-browser"]
+        self._process = subprocess.Popen(command, env=environment, stdout=self._log, stderr=subprocess.STDOUT)
+
+    def wait(self) -> None:
+        """Until it answers."""
+        transport = httpx.HTTPTransport(retries=60)
+        with httpx.Client(transport=transport, timeout=60) as client:
+            assert client.get(f"{self.url}/api").status_code == 200
+
+    def stop(self) -> None:
+        """End it and its kernels, as Ctrl-C twice would."""
+        with httpx.Client(timeout=30) as client:
+            for session in client.get(f"{self.url}/api/sessions").json():
+                client.delete(f"{self.url}/api/sessions/{session['id']}")
+        self._process.terminate()
+        self._process.wait(30)
+        self._log.close()
+
+    def write(self, name: str, cells: list[str]) -> None:
+        """Make a notebook of code cells."""
+        empty = {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None}
+        made = [{**empty, "id": f"cell-{number}", "source": source} for number, source in enumerate(cells)]
+        kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+        notebook = {"cells": made, "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}
+        (self.folder / name).write_text(json.dumps(notebook))
+
+
+class Book:
+    """An open notebook in a page."""
+
+    def __init__(self, page: Page, lab: Lab, name: str) -> None:
+        self.page = page
+        self.errors: list[str] = []
+        page.on("console", lambda message: self.errors.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
+        page.set_default_timeout(_TIMEOUT_MS)
+        self._url = f"{lab.url}/lab/workspaces/{name.partition(".")[0]}/tree/{name}?reset"
+        self.open()
+
+    def open(self) -> None:
+        """Load the page, and wait until the notebook's kernel is ready."""
+        self.page.goto(self._url)
+        self.page.wait_for_function("window.jupyterapp && window.jupyterapp.restored")
+        self.page.wait_for_selector(".jp-Notebook .jp-Cell")
+        self.page.wait_for_function(
+            "() => document.querySelector('.jp-Dialog .jp-mod-accept') || (window.jupyterapp.shell.currentWidget"
+            " && window.jupyterapp.shell.currentWidget.sessionContext?.session?.kernel?.status === 'idle')"
+        )
+        if self.page.locator(".jp-Dialog .jp-mod-accept").count():
+            self.page.click(".jp-Dialog .jp-mod-accept")
+
+    def run_all(self) -> None:
+        """Run every cell, without waiting."""
+        self.page.evaluate("() => { window.jupyterapp.commands.execute('notebook:run-all-cells'); }")
+
+    def command(self, name: str) -> None:
+        """A command of JupyterLab, waited for."""
+        self.page.evaluate(f"() => window.jupyterapp.commands.execute({name!r})")
+
+    def shoot(self, name: str) -> None:
+        """Keep a screenshot."""
+        SHOTS.mkdir(exist_ok=True)
+        self.page.screenshot(path=str(SHOTS / f"{name}.png"))
+
+    @property
+    def complaints(self) -> list[str]:
+        """Errors of the page, but for those that mean nothing."""
+        return [error for error in self.errors if not any(text in error for text in _HARMLESS)]
