@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from tests.browser.lab import Book, Lab
+from tests.browser.lab import SHOTS, Book, Lab
 
 _SWITCHES = [
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
@@ -47,5 +47,6 @@ def open_book(browser: Browser, lab: Lab) -> Iterator[Callable[[str, list[str]],
         return Book(page, lab, name)
 
     yield open_one
-    for page in pages:
+    for number, page in enumerate(pages):
+        page.screenshot(path=str(SHOTS / f"last-{number}.png"))
         page.close()

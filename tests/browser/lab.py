@@ -84,7 +84,7 @@ class Book:
         page.on("console", lambda message: self.errors.append(message.text) if message.type == "error" else None)
         page.on("pageerror", lambda error: self.errors.append(str(error)))
         page.set_default_timeout(_TIMEOUT_MS)
-        self._url = f"{lab.url}/lab/workspaces/{name.partition(".")[0]}/tree/{name}?reset"
+        self._url = f"{lab.url}/lab/workspaces/{Path(name).stem}/tree/{name}?reset"
         self.open()
 
     def open(self) -> None:
