@@ -9,7 +9,7 @@ INSTALLED := $(VENV)/.connectx-installed
 # Jars and class archives are kept per user, so this one always runs; when all is there it takes a quarter of a second.
 PREPARED := $(BIN)/python -m connectx.setup
 
-.PHONY: help setup demo test lab check bench clean
+.PHONY: help setup demo test browser lab check bench clean
 
 help: ## show the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST)
@@ -21,7 +21,10 @@ demo: setup ## run the main job: flights from CSV to PostgreSQL while workers ar
 	@$(BIN)/connectx demo
 
 test: setup ## run all tests, with a real Kafka, Spark and PostgreSQL
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest --ignore=tests/browser
+
+browser: setup ## look at the panel in a real JupyterLab; needs Chromium on PATH
+	@$(BIN)/python -m pytest tests/browser -p no:nbval -o timeout=600
 
 lab: setup ## open JupyterLab on the notebooks
 	@$(BIN)/jupyter lab --notebook-dir=notebooks

@@ -80,6 +80,7 @@ class Book:
 
     def __init__(self, page: Page, lab: Lab, name: str) -> None:
         self.page = page
+        self._lab = lab
         self.errors: list[str] = []
         page.on("console", lambda message: self.errors.append(message.text) if message.type == "error" else None)
         page.on("pageerror", lambda error: self.errors.append(str(error)))
@@ -102,6 +103,12 @@ class Book:
     def run_all(self) -> None:
         """Run every cell, without waiting."""
         self.page.evaluate("() => { window.jupyterapp.commands.execute('notebook:run-all-cells'); }")
+
+    def restart_kernels(self) -> None:
+        """Restart every kernel of the lab, as its menu does."""
+        with httpx.Client(timeout=60) as client:
+            for kernel in client.get(f"{self._lab.url}/api/kernels").json():
+                client.post(f"{self._lab.url}/api/kernels/{kernel['id']}/restart").raise_for_status()
 
     def command(self, name: str) -> None:
         """A command of JupyterLab, waited for."""

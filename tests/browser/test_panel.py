@@ -47,7 +47,7 @@ def test_the_panel_lives_through_what_users_do(open_book: Callable[[str, list[st
 
     # an error is one sentence in the panel
     page.click('button[data-form="new"]')
-    page.select_option('[data-field="connector.class"]', label="FileStreamSource (source)")
+    page.select_option('[data-field="connector.class"]', label="FileStreamSourceConnector (source)")
     page.fill('[data-field="name"]', "lines")
     page.wait_for_selector('.cxp-field [role="alert"]:has-text("Missing required configuration")')
     book.shoot("panel-form")
@@ -65,7 +65,7 @@ def test_the_panel_lives_through_what_users_do(open_book: Callable[[str, list[st
     assert book.complaints == []
 
     # without its kernel, the picture does not pretend to be live
-    page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext?.session?.kernel?.restart()")
+    book.restart_kernels()
     page.wait_for_function(
         "() => [...document.querySelectorAll('.cxp-still')].every(node => /kernel|closed/.test(node.innerText))"
     )
