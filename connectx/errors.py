@@ -733,6 +733,37 @@ class DatabasePermissionError(DatabaseError):
     code = "database_permission"
 
 
+# ----------------------------------------------------------------------------------------------- checks
+
+
+class CheckError(ConnectxError):
+    """A check was asked for something that it cannot do."""
+
+    code = "check"
+
+
+class TopicUnreadableError(CheckError):
+    """A topic cannot be read to its end."""
+
+    code = "topic_unreadable"
+
+    def __init__(self, topic: str, cause: str) -> None:
+        super().__init__(
+            f"The topic {topic} could not be read to its end: {cause}.",
+            next_step="Check the brokers and the permission to read the topic, then check again.",
+        )
+
+
+class NotValidError(ConnectxError):
+    """A run was to be valid and is not, or nobody can tell. `verdict` has all that was found."""
+
+    code = "not_valid"
+
+    def __init__(self, sentence: str, verdict: object) -> None:
+        super().__init__(sentence, next_step="See the findings and reasons of its verdict.")
+        self.verdict = verdict
+
+
 # ------------------------------------------------------------------------------------------------ demo
 
 

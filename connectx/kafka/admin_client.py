@@ -76,6 +76,13 @@ class Admin:
             found[topic] = None if error is not None else len(answer.partitions)
         return found
 
+    def topics(self, timeout_s: float = CALL_S) -> list[str]:
+        """Names of all topics that may be seen, sorted."""
+        try:
+            return sorted(self._rdkafka().list_topics(timeout=timeout_s).topics)
+        except KafkaException as error:
+            raise self._typed(error.args[0], "list the topics") from error
+
     def create_topics(self, specs: Sequence[TopicSpec], timeout_s: float = CALL_S) -> dict[str, KafkaError | None]:
         """Create topics; each one's error, None for success."""
         new = [NewTopic(s.name, s.partitions, s.replication_factor, config=dict(s.settings)) for s in specs]

@@ -53,6 +53,7 @@ class EventKind(StrEnum):
     PRODUCER_FENCED = "producer_fenced"  # transactional_id, error, open_ms, newer_epoch
     FENCED_BY = "fenced_by"  # instance, known, by, by_generation, newer_epoch, state, since_ms; cause: in a sentence
     OFFSETS_COMMITTED = "offsets_committed"  # records, offsets (of a source as above; of a sink partition to offset)
+    OFFSETS_ALTERED = "offsets_altered"  # offsets: [{partition, offset}], None: all were reset; by a user's request
     COMMIT_REFUSED = "commit_refused"  # reason, partitions (sink: not owner, or the target's row was ahead)
     PARTITIONS_ASSIGNED = "partitions_assigned"  # partitions
     PARTITIONS_REVOKED = "partitions_revoked"  # partitions

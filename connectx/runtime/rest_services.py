@@ -18,6 +18,7 @@ from connectx.kafka.admin_client import Admin
 from connectx.kafka.clients import ClientConfigs
 from connectx.kafka.internal_topics import InternalTopics
 from connectx.kafka.offset_writer import write_source_offsets
+from connectx.model.events import EventKind, Transition
 from connectx.model.ids import TaskId, TopicPartition
 from connectx.model.states import ConnectorType
 from connectx.model.worker_config import WorkerConfig
@@ -41,6 +42,7 @@ class RestServices:
         plugins: connector classes.
         topics: the worker's internal topics, for source offsets.
         view: the worker's place in the group (`connectx.core.requests`, *worker*).
+        record: puts what a request changed into the history.
     """
 
     def __init__(
@@ -50,12 +52,14 @@ class RestServices:
         plugins: Plugins,
         topics: InternalTopics,
         view: Callable[[], Mapping[str, Any]],
+        record: Callable[[Transition], object],
     ) -> None:
         self._config = config
         self._clients = clients
         self._plugins = plugins
         self._topics = topics
         self._view = view
+        self._record = record
         self._admin = Admin(clients.admin())
 
     def close(self) -> None:
@@ -132,6 +136,8 @@ class RestServices:
             dropped = [where for where in wanted if where not in kept]
             if dropped:
                 delete_group_offsets(self._clients, group, dropped)
+        altered = [dict(entry) for entry in offsets]
+        self._record(Transition(EventKind.OFFSETS_ALTERED, connector, data={"offsets": altered}))
         return f"The offsets for connector {connector} have been altered successfully"
 
     def reset_offsets(self, connector: str, kind: ConnectorType, config: Mapping[str, str | None]) -> str:
@@ -142,6 +148,7 @@ class RestServices:
             write_source_offsets(self._clients, self._config, connector, config, pairs)
         else:
             self._admin.delete_group(self._group_without_members(connector, config))
+        self._record(Transition(EventKind.OFFSETS_ALTERED, connector, data={"offsets": None}))
         return f"The offsets for connector {connector} have been reset successfully"
 
     def _group_without_members(self, connector: str, config: Mapping[str, str | None]) -> str:

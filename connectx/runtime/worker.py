@@ -122,9 +122,10 @@ class Worker:
         self._topics = InternalTopics(config, self._clients, self.post)
         self._group = GroupConnection(config, self._clients, self.post)
         self._calls = Calls(name, self._clients, config.inter_worker_signature_algorithm, self.post)
-        self._services = RestServices(config, self._clients, surroundings.plugins, self._topics, self.view)
+        plugins = surroundings.plugins
+        self._services = RestServices(config, self._clients, plugins, self._topics, self.view, self._record)
         self._rest = RestServer(self.ask, self._services, config, name=name)
-        self._work = Work(self._task_services(), surroundings.plugins, self._gone.is_set)
+        self._work = Work(self._task_services(), plugins, self._gone.is_set)
         self._core: WorkerCore | None = None
         self._view: Mapping[str, Any] = {}
         self._replies: dict[int, Future[Reply]] = {}
@@ -331,6 +332,9 @@ class Worker:
             WorkerShutDown: self._on_shut_down,
         }
 
+    def _record(self, transition: Transition) -> None:
+        self._given.record(transition, self.name)
+
     def _task_services(self) -> TaskServices:
         return TaskServices(
             worker=self.name,
@@ -339,7 +343,7 @@ class Worker:
             spark=self._given.spark,
             offsets=self._topics.offsets,
             post=self.post,
-            record=lambda transition: self._given.record(transition, self.name),
+            record=self._record,
             pulse=self._pulse,
             ended=lambda task, instance: None,  # those who give the services on listen
         )

@@ -32,12 +32,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "rest": {"core", "protocol"},
     "kafka": {"core", "protocol", "jvm", "connectors", "data"},
     "spark": {"jvm", "connectors", "data"},
-    "history": {"protocol", "connectors", "data"},
+    "history": {"protocol", "connectors", "data", "views"},
     "runtime": {"core", "protocol", "data", "jvm", "connectors", "rest", "kafka", "spark", "history"},
 }
 # May import everything.
 API = {
-    *("__init__", "aftermath", "cli", "cluster", "cluster_forms", "connector", "demo", "faults", "setup"),
+    *("__init__", "aftermath", "checks", "cli", "cluster", "cluster_forms", "connector", "demo", "faults", "setup"),
     *("supervisor", "workers"),
 }
 

@@ -1,0 +1,149 @@
+"""What the tasks of sources have committed, slice by slice: does each begin where another ended? Pure.
+
+Slices are judged by where they start and end, not by when their events came: a worker that froze may tell of a commit
+long after it was made. Offsets with one number in them are compared by it, others only for equality. When
+a user has altered offsets (OFFSETS_ALTERED), a new chapter begins, in which nothing has to fit to what was before.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby, pairwise
+from typing import Any
+
+from connectx.history.words import plural
+from connectx.model.events import Event, EventKind
+
+COMMITS = (EventKind.TRANSACTION_COMMITTED, EventKind.OFFSETS_COMMITTED)
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """One source partition's part of a commit; `start` is None at the beginning, `known_start` False if not told."""
+
+    event: Event
+    partition: str
+    start: Mapping[str, Any] | None
+    end: Mapping[str, Any]
+    known_start: bool
+    chapter: int
+
+    @property
+    def task(self) -> str:
+        """`lines-0`."""
+        return f"{self.event.connector}-{self.event.task}"
+
+
+@dataclass(slots=True)
+class SourceHistory:
+    """What the history shows of one source partition of a connector.
+
+    Attributes:
+        chapters: (start, end) of each stretch that was committed.
+        overlaps: commits that cover again what another had covered; gaps: (commit before, commit behind) with
+            something between them that nobody committed; backwards: commits of one instance behind its own last one.
+        unseen: why something may be missed.
+    """
+
+    connector: str
+    partition: Mapping[str, Any]
+    chapters: list[tuple[Mapping[str, Any] | None, Mapping[str, Any]]] = field(default_factory=list)
+    overlaps: list[Committed] = field(default_factory=list)
+    gaps: list[tuple[Committed, Committed]] = field(default_factory=list)
+    backwards: list[Committed] = field(default_factory=list)
+    unseen: list[str] = field(default_factory=list)
+
+
+def source_histories(events: Iterable[Event]) -> list[SourceHistory]:
+    """One entry per connector and source partition, in the order of their first commits."""
+    by_partition: dict[tuple[str, str], list[Committed]] = {}
+    for commit in commits(events):
+        by_partition.setdefault((commit.event.connector or "", commit.partition), []).append(commit)
+    return [_history(connector, partition, found) for (connector, partition), found in by_partition.items()]
+
+
+def commits(events: Iterable[Event]) -> Iterator[Committed]:
+    """Commits of source offsets, one per source partition, in the order of their events."""
+    chapters: dict[str | None, int] = {}
+    for event in events:
+        if event.kind is EventKind.OFFSETS_ALTERED:
+            chapters[event.connector] = chapters.get(event.connector, 0) + 1
+        offsets = event.data.get("offsets") if event.kind in COMMITS else None
+        if not isinstance(offsets, Sequence):  # a sink's are a mapping
+            continue
+        for entry in offsets:
+            yield Committed(
+                event,
+                json.dumps(entry["partition"]),
+                entry.get("from"),
+                entry["offset"],
+                "from" in entry,
+                chapters.get(event.connector, 0),
+            )
+
+
+def _history(connector: str, partition: str, found: list[Committed]) -> SourceHistory:
+    history = SourceHistory(connector, json.loads(partition))
+    ordered = all(_number(c.end) is not None and (c.start is None or _number(c.start) is not None) for c in found)
+    for _, chapter in groupby(sorted(found, key=lambda commit: commit.chapter), key=lambda commit: commit.chapter):
+        _chapter(history, list(chapter), ordered=ordered)
+    unknown = sum(not commit.known_start for commit in found)
+    if unknown:
+        what = f"{plural(unknown, 'commit')} of {connector}"
+        history.unseen.append(f"{what} did not say where in the source partition {partition} it started")
+    return history
+
+
+def _chapter(history: SourceHistory, found: list[Committed], *, ordered: bool) -> None:
+    runs: dict[tuple[str | None, str, int | None], list[Committed]] = {}
+    for commit in found:
+        runs.setdefault((commit.event.worker, commit.task, commit.event.producer_epoch), []).append(commit)
+    if ordered:
+        told = [commit for commit in found if commit.known_start]
+        _by_number(history, sorted(told, key=lambda c: (_place(c.start), _place(c.end), c.event.seq)))
+        history.backwards += [c for c in told if _place(c.end) < _place(c.start)]
+        history.backwards += [b for run in runs.values() for a, b in pairwise(run) if _place(b.end) < _place(a.end)]
+        first, last = min(found, key=lambda c: _place(c.start)), max(found, key=lambda c: _place(c.end))
+        history.chapters.append((first.start, last.end))
+    else:
+        _by_equality(history, [commit for commit in found if commit.known_start])
+        history.chapters.append((found[0].start, found[-1].end))
+
+
+def _by_number(history: SourceHistory, found: list[Committed]) -> None:
+    """Commits by where they start: each has to start where those before it have come to."""
+    furthest: Committed | None = None
+    for commit in found:
+        if furthest is not None:
+            if _place(commit.start) < _place(furthest.end) and _place(commit.end) > _place(commit.start):
+                history.overlaps.append(max(commit, furthest, key=lambda c: c.event.seq))
+            elif _place(commit.start) > _place(furthest.end):
+                history.gaps.append((furthest, commit))
+        if furthest is None or _place(commit.end) > _place(furthest.end):
+            furthest = commit
+
+
+def _by_equality(history: SourceHistory, found: list[Committed]) -> None:
+    """Two commits from the same offset cover the same; one from an offset that none ended at leaves a gap."""
+    starts: set[str] = set()
+    ends = {json.dumps(commit.end, sort_keys=True) for commit in found}
+    for before, commit in pairwise([None, *found]):
+        assert commit is not None, "only the first has none before it"
+        start = json.dumps(commit.start, sort_keys=True)
+        if start in starts:
+            history.overlaps.append(commit)
+        elif before is not None and start not in ends:
+            history.gaps.append((before, commit))
+        starts.add(start)
+
+
+def _number(offset: Mapping[str, Any]) -> float | None:
+    numbers = [value for value in offset.values() if isinstance(value, (int, float)) and not isinstance(value, bool)]
+    return numbers[0] if len(offset) == len(numbers) == 1 else None
+
+
+def _place(offset: Mapping[str, Any] | None) -> float:
+    number = None if offset is None else _number(offset)
+    return float("-inf") if number is None else number

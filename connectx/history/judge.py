@@ -1,0 +1,262 @@
+"""From evidence to a verdict: what was found counts, and what could not be seen counts, too. Pure.
+
+An anomaly makes a run invalid. Without one, a single reason why not everything could be seen makes it unknown: valid
+is only what was compared whole. Mirrors the checkers of Jepsen and Maelstrom, which read histories and never ask the
+system that they judge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from connectx.history.blame import Blame, fenced
+from connectx.history.commits import COMMITS, SourceHistory, source_histories
+from connectx.history.passages import Difference, Passage, compare
+from connectx.history.rows import MAX_ROWS, Row, Tell, pick
+from connectx.history.scenarios import Scenario, unreached
+from connectx.history.verdict import Anomaly, Checked, Example, Finding, Moment, Verdict
+from connectx.history.words import listing, plural
+from connectx.model.events import Event
+
+_MOMENTS = 3
+
+
+def judge(
+    events: Sequence[Event],
+    passages: Sequence[Passage] = (),
+    *,
+    scenarios: Sequence[Scenario] = (),
+    unseen: Sequence[str] = (),
+    examples: int = 5,
+    limit: int = MAX_ROWS,
+    tell: Tell = lambda place, rows: None,
+) -> Verdict:
+    """Compare everything and say what it means.
+
+    Args:
+        events: the history, in order; empty when there is none.
+        passages: what should have arrived where, and what has.
+        scenarios: what the run must have reached.
+        unseen: why not everything can be seen, beside what the history and the passages say.
+        examples: how many records to show per finding.
+        limit: how many rows of a place to compare at the most.
+
+    Raises:
+        ConfigError: there is no scenario of that name.
+    """
+    judging = _Judging(events, examples)
+    for passage in passages:
+        judging.take(passage, compare(passage, tell, examples, limit), limit)
+    judging.take_sources()
+    judging.findings += fenced(events)
+    reasons = [*_blind_spots(events, passages), *unseen, *unreached(events, scenarios), *judging.reasons]
+    harm = any(finding.anomaly is not Anomaly.FENCED for finding in judging.findings)
+    answer = "invalid" if harm else "unknown" if reasons else "valid"
+    return Verdict(
+        answer, tuple(judging.findings), tuple(dict.fromkeys(reasons)), tuple(judging.checked), judging.pending
+    )
+
+
+def _blind_spots(events: Sequence[Event], passages: Sequence[Passage]) -> Iterator[str]:
+    if events and events[0].seq > 1:
+        yield f"the beginning of the history is gone ({plural(events[0].seq - 1, 'event')})"
+    if events and not any(event.kind in COMMITS for event in events):
+        yield "nothing ran: no task has committed anything"
+    if not passages:
+        yield "no topic and no target was read"
+
+
+class _Judging:
+    def __init__(self, events: Sequence[Event], examples: int) -> None:
+        self._blame = Blame(events)
+        self._histories = source_histories(events)
+        self._examples = examples
+        self.findings: list[Finding] = []
+        self.reasons: list[str] = []
+        self.checked: list[Checked] = []
+        self.pending = 0
+
+    # --------------------------------------------------------------------------------------------------- passages
+
+    def take(self, passage: Passage, found: Difference, limit: int) -> None:
+        """What one comparison means."""
+        place = passage.found.place
+        self.checked.append(Checked(place, passage.connectors, found.found, found.expected))
+        self.reasons += [*passage.hidden, *_doubts(passage, found, limit)]
+        self.pending += found.pending + (found.lost if passage.waits else 0)
+        if self._source_has_changed(passage, found):
+            source = listing(passage.connectors)
+            self.reasons.append(
+                f"the source of {source} holds {plural(found.needed, 'row')} where {source} has committed "
+                f"{plural(passage.committed or 0, 'record')}: it was changed meanwhile"
+            )
+            return
+        elsewhere = 0 if passage.exact else found.alien
+        lost = 0 if passage.hidden else max(found.lost - passage.tolerated - elsewhere, 0)
+        for anomaly, count in (
+            (Anomaly.LOST, lost),
+            (Anomaly.DUPLICATED, found.duplicated),
+            (Anomaly.REORDERED, found.reordered),
+        ):
+            if count:
+                self.findings.append(self._finding(anomaly, count, passage, found))
+        if lost < found.lost:
+            self.reasons.append(_excuse(passage, found, lost))
+        if found.alien and (passage.exact or not found.lost):
+            shown = "".join(f", for example {row.text!r}" for row in pick(passage.found, found.alien_prints[:1]))
+            whose = passage.wanted.place if passage.wanted else ""
+            self.reasons.append(f"{plural(found.alien, 'row')} in {place} cannot be explained by {whose}{shown}")
+
+    def _source_has_changed(self, passage: Passage, found: Difference) -> bool:
+        """What is read again has to be as much as was committed, unless commits overlap or leave gaps."""
+        mine = self._of(passage.connectors)
+        broken = any(history.overlaps or history.gaps or history.unseen for history in mine)
+        return (
+            passage.wanted is not None
+            and passage.committed is not None
+            and not found.cut
+            and not broken
+            and found.needed != passage.committed
+        )
+
+    def _finding(self, anomaly: Anomaly, count: int, passage: Passage, found: Difference) -> Finding:
+        prints = {
+            Anomaly.LOST: found.lost_prints,
+            Anomaly.DUPLICATED: found.duplicated_prints,
+            Anomaly.REORDERED: found.reordered_prints,
+        }[anomaly]
+        if anomaly is Anomaly.LOST or passage.from_topic:
+            rows = [] if passage.wanted is None else pick(passage.wanted, prints)
+        elif anomaly is Anomaly.DUPLICATED:
+            rows = _further_copies(pick(passage.found, prints, copies=True))
+        else:
+            rows = pick(passage.found, prints)
+        examples = tuple(self._example(row, passage, written=not passage.from_topic) for row in rows[: self._examples])
+        moments = [example.moment for example in examples if example.moment is not None]
+        if anomaly is Anomaly.DUPLICATED:
+            moments = self._overlaps(passage.connectors) + moments
+        elif anomaly is Anomaly.LOST:
+            moments = self._gaps(passage.connectors) + moments
+        told = tuple(dict.fromkeys(moments))[:_MOMENTS]
+        sentence = _sentence(anomaly, count, passage, found)
+        return Finding(anomaly, count, passage.found.place, passage.connectors, sentence, examples, told)
+
+    def _example(self, row: Row, passage: Passage, *, written: bool) -> Example:
+        moment = None
+        if written:
+            moment = self._blame.of_write(passage.connectors, row.time_ms)
+        elif row.offset is not None:
+            moment = self._blame.of_offset(passage.connectors[0], f"{row.topic}-{row.partition}", row.offset)
+        in_log = row.offset is not None
+        return Example(row.text, row.partition if in_log else None, row.offset, row.time_ms, moment)
+
+    # ---------------------------------------------------------------------------------------------------- sources
+
+    def take_sources(self) -> None:
+        """What the commits of sources show by themselves."""
+        for history in self._histories:
+            self.reasons += history.unseen
+            place, connectors = f"source partition {_partition(history)} of {history.connector}", (history.connector,)
+            if history.gaps:
+                count = plural(len(history.gaps), "place")
+                sentence = f"at {count} a commit starts behind where the one before had ended"
+                moments = tuple(self._gaps(connectors)[:_MOMENTS])
+                self._add(Finding(Anomaly.SKIPPED, len(history.gaps), place, connectors, sentence, (), moments))
+            if history.backwards:
+                sentence = (
+                    f"{plural(len(history.backwards), 'commit')} went back behind what the same task had committed"
+                )
+                moments = tuple(self._blame.of_commit(c, f"up to {dict(c.end)}") for c in history.backwards[:_MOMENTS])
+                self._add(
+                    Finding(Anomaly.NONMONOTONIC, len(history.backwards), place, connectors, sentence, (), moments)
+                )
+            told = any(f.anomaly is Anomaly.DUPLICATED and history.connector in f.connectors for f in self.findings)
+            if history.overlaps and not told:
+                blamed = self._blame.of_overlaps(history.overlaps)
+                records = sum(count for _, count in blamed)
+                sentence = (
+                    f"commits of {plural(records, 'record')} covered, wholly or in part, what was committed before"
+                )
+                moments = tuple(moment for moment, _ in blamed[:_MOMENTS])
+                self._add(Finding(Anomaly.DUPLICATED, records, place, connectors, sentence, (), moments))
+
+    def _add(self, finding: Finding) -> None:
+        self.findings.append(finding)
+
+    def _of(self, connectors: Sequence[str]) -> list[SourceHistory]:
+        return [history for history in self._histories if history.connector in connectors]
+
+    def _overlaps(self, connectors: Sequence[str]) -> list[Moment]:
+        mine = self._of(connectors)
+        return [moment for history in mine for moment, _ in self._blame.of_overlaps(history.overlaps)]
+
+    def _gaps(self, connectors: Sequence[str]) -> list[Moment]:
+        return [
+            self._blame.of_commit(behind, f"from {dict(behind.start or {})} on, after {dict(before.end)}")
+            for history in self._of(connectors)
+            for before, behind in history.gaps
+        ]
+
+
+def _doubts(passage: Passage, found: Difference, limit: int) -> Iterator[str]:
+    place = passage.found.place
+    if found.cut:
+        yield f"only {limit:,} rows of {place} or of what should be there were read"
+    if found.pending:
+        source = passage.wanted.place if passage.wanted else "the source"
+        have = "has" if found.pending == 1 else "have"
+        yield f"{plural(found.pending, 'row')} of {source} {have} not come to {place} yet"
+    if passage.wanted is None and passage.committed is None:
+        yield f"nothing tells what should be in {place}"
+    if found.repeated:
+        yield (
+            f"{plural(found.repeated, 'row')} in {place} {'equals' if found.repeated == 1 else 'equal'} another, and "
+            "nothing tells whether they should (name the fields that identify a row with key=)"
+        )
+    elif passage.wanted is None and passage.committed is not None and found.found > passage.committed and not found.cut:
+        yield f"{place} holds {plural(found.found - passage.committed, 'record')} more than the history has commits of"
+
+
+def _excuse(passage: Passage, found: Difference, lost: int) -> str:
+    """Why some of what is missing is not called lost."""
+    source = passage.wanted.place if passage.wanted else "the source"
+    text = f"{plural(found.lost - lost, 'row')} of {source} cannot be found in {passage.found.place}"
+    if passage.hidden:
+        return text
+    if not passage.exact and found.alien:
+        return (
+            f"{text}, which holds {plural(found.alien, 'row')} that nothing explains: values were changed or look "
+            "different there (name the fields that identify a row with key=)"
+        )
+    return f"{text}, and {plural(passage.tolerated, 'record')} were skipped as errors.tolerance allows"
+
+
+def _sentence(anomaly: Anomaly, count: int, passage: Passage, found: Difference) -> str:
+    who = listing(passage.connectors)
+    they = plural(count, "row")
+    if passage.wanted is None:
+        if anomaly is Anomaly.LOST:
+            return f"{they} of the {found.expected:,} that {who} has committed are not there"
+        return f"{they} with the identity of another row"
+    source = passage.wanted.place
+    match anomaly:
+        case Anomaly.LOST:
+            return f"{they} of {source} that {who} has committed are not there"
+        case Anomaly.DUPLICATED:
+            return f"{they} more than {source} holds of them"
+    return f"{they} behind one that follows in {source}"
+
+
+def _further_copies(rows: Sequence[Row]) -> list[Row]:
+    """Without the first copy of each."""
+    seen: set[bytes] = set()
+    copies = []
+    for row in rows:
+        if row.identity in seen:
+            copies.append(row)
+        seen.add(row.identity)
+    return copies
+
+
+def _partition(history: SourceHistory) -> str:
+    return ", ".join(str(value) for value in history.partition.values()) or "(its only one)"

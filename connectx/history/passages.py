@@ -1,0 +1,179 @@
+"""What should have arrived in a place compared with what has: lost, duplicated, reordered. Pure.
+
+Rows are counted as multisets, so that data which holds equal rows is no anomaly. Order is compared where a row is
+unique, within one partition on both sides, as Kafka promises it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from connectx.history.rows import MAX_ROWS, Prints, Rows, Tell, take_prints
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """One step on the way of records, from where they come to where they should be.
+
+    Attributes:
+        connectors: who moves them: sources for a topic, one sink for a target.
+        found: what is there.
+        wanted: what should be there; None: nobody can tell.
+        committed: how many records the history says were committed to the place; None: it does not say.
+        identified: rows have an identity that makes them unique (`key=`), so that an equal one is a copy.
+        ordered: `found` has an order.
+        exact: a row is in `found` as it is in `wanted`. Otherwise a row that is missing may be there in other form.
+        from_topic: `wanted` is read from topics, whose offsets tell when a row was committed.
+        tolerated: how many records were skipped on purpose (errors.tolerance).
+        hidden: why rows may be there that cannot be seen, so that none can be called lost.
+        waits: what hides them will pass.
+    """
+
+    connectors: tuple[str, ...]
+    found: Rows
+    wanted: Rows | None = None
+    committed: int | None = None
+    identified: bool = False
+    ordered: bool = True
+    exact: bool = True
+    from_topic: bool = False
+    tolerated: int = 0
+    hidden: tuple[str, ...] = ()
+    waits: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """How many rows of each kind, and the fingerprints of the first of them.
+
+    `expected` counts those that have to be there and those of the pending that are, `needed` only the former;
+    `repeated` counts equal rows where nobody knows how many there should be; `alien` those that should not be there
+    and are no copies; `pending` those that may still come.
+    """
+
+    found: int
+    expected: int | None
+    needed: int = 0
+    lost: int = 0
+    duplicated: int = 0
+    reordered: int = 0
+    repeated: int = 0
+    alien: int = 0
+    pending: int = 0
+    cut: bool = False
+    lost_prints: tuple[int, ...] = ()
+    duplicated_prints: tuple[int, ...] = ()
+    reordered_prints: tuple[int, ...] = ()
+    alien_prints: tuple[int, ...] = ()
+
+
+def compare(passage: Passage, tell: Tell, examples: int = 5, limit: int = MAX_ROWS) -> Difference:
+    """Read both sides and count."""
+    found = take_prints(passage.found, tell, limit)
+    if passage.wanted is None:
+        return _alone(found, passage, examples)
+    wanted = take_prints(passage.wanted, tell, limit)
+    if found.cut or wanted.cut:
+        return Difference(len(found), None, cut=True)
+    return _against(found, wanted, passage, examples)
+
+
+def _alone(found: Prints, passage: Passage, examples: int) -> Difference:
+    """Nobody knows what should be there, only, perhaps, how many."""
+    import numpy as np
+
+    prints, counts = np.unique(found.prints, return_counts=True)
+    more = prints[counts > 1]
+    surplus = int((counts - 1).sum())
+    missing = 0 if passage.committed is None or found.cut else max(passage.committed - len(found), 0)
+    return Difference(
+        len(found),
+        passage.committed,
+        lost=missing,
+        duplicated=surplus if passage.identified else 0,
+        repeated=0 if passage.identified else surplus,
+        cut=found.cut,
+        duplicated_prints=_first(more, found, examples),
+    )
+
+
+def _against(found: Prints, wanted: Prints, passage: Passage, examples: int) -> Difference:
+    import numpy as np
+
+    prints, where = np.unique(np.concatenate([wanted.prints, found.prints]), return_inverse=True)
+    where = where.reshape(-1)
+    in_wanted, in_found = where[: len(wanted)], where[len(wanted) :]
+    count = len(prints)
+    there = np.bincount(in_found, minlength=count)
+    allowed = np.bincount(in_wanted, minlength=count)
+    needed = np.bincount(in_wanted[~wanted.pending], minlength=count)
+    lost = np.maximum(needed - there, 0)
+    surplus = np.where(allowed > 0, np.maximum(there - allowed, 0), 0)
+    alien = np.where(allowed == 0, there, 0)
+    late = in_found[:0]
+    if passage.ordered:
+        late = np.unique(in_found[_late(in_found, in_wanted, allowed, found, wanted)])
+    return Difference(
+        len(found),
+        int(np.maximum(needed, np.minimum(allowed, there)).sum()),
+        needed=int(needed.sum()),
+        lost=int(lost.sum()),
+        duplicated=int(surplus.sum()),
+        reordered=len(late),
+        alien=int(alien.sum()),
+        pending=int(np.maximum(allowed - np.maximum(there, needed), 0).sum()),
+        lost_prints=_first(prints[lost > 0], wanted, examples),
+        duplicated_prints=_first(prints[surplus > 0], wanted, examples),
+        reordered_prints=_first(prints[late], wanted, examples),
+        alien_prints=_first(prints[alien > 0], found, examples),
+    )
+
+
+def _late(
+    in_found: np.ndarray[Any, Any],
+    in_wanted: np.ndarray[Any, Any],
+    allowed: np.ndarray[Any, Any],
+    found: Prints,
+    wanted: Prints,
+) -> np.ndarray[Any, Any]:
+    """Places in `found` of unique rows that come behind one which should come after them; first copies only."""
+    import numpy as np
+
+    rank = np.full(len(allowed), -1, dtype=np.int64)
+    rank[in_wanted] = np.arange(len(in_wanted))
+    rank[allowed != 1] = -1
+    _, first = np.unique(in_found, return_index=True)
+    first = np.sort(first)
+    first = first[rank[in_found[first]] >= 0]
+    ranks = rank[in_found[first]]
+    lanes = found.partitions[first].astype(np.int64) << 32 | (wanted.partitions[ranks].astype(np.int64) & 0xFFFFFFFF)
+    late = [first[lane][_behind(ranks[lane])] for lane in _lanes(lanes)]
+    return np.concatenate(late) if late else first[:0]
+
+
+def _lanes(lanes: np.ndarray[Any, Any]) -> Iterator[np.ndarray[Any, Any]]:
+    import numpy as np
+
+    for lane in np.unique(lanes):
+        yield np.flatnonzero(lanes == lane)
+
+
+def _behind(ranks: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    import numpy as np
+
+    result: np.ndarray[Any, Any] = np.maximum.accumulate(ranks) > ranks
+    return result
+
+
+def _first(prints: np.ndarray[Any, Any], order: Prints, examples: int) -> tuple[int, ...]:
+    """Those of the fingerprints that come first in a place, partition by partition."""
+    import numpy as np
+
+    at = np.flatnonzero(np.isin(order.prints, prints))
+    at = at[np.argsort(order.partitions[at], kind="stable")]
+    return tuple(dict.fromkeys(order.prints[at].tolist()))[:examples]

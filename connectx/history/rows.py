@@ -1,0 +1,111 @@
+"""Rows of a place (a topic, a file, a table, a source) as a check compares them. Pure.
+
+A row is identified by bytes that two copies of it have in common. Only a fingerprint of 8 bytes is kept of each; two
+different ones are taken for the same with a probability of 1 to 10^6 in ten million. Rows that are shown as examples
+are looked for in a second reading.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+
+MAX_ROWS = 5_000_000
+"""How many rows of one place are compared; about 100 bytes of memory each at the most."""
+
+Tell = Callable[[str, int], None]
+"""Told of a place and how many of its rows were read, every 10,000."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row.
+
+    Attributes:
+        identity: what its copies have in common.
+        text: how an example shows it.
+        partition, offset, time_ms: where it is; rows of one partition have an order. Of what a source holds, the
+            partition numbers its source partitions.
+        topic: where it comes from, if that is a topic.
+        pending: it may come later; its absence is no loss.
+    """
+
+    identity: bytes
+    text: str = ""
+    partition: int | None = None
+    offset: int | None = None
+    time_ms: int | None = None
+    topic: str = ""
+    pending: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A place that can be read again and again, with the same rows in the same order within each partition."""
+
+    place: str
+    read: Callable[[], Iterable[Row]]
+
+
+@dataclass(frozen=True, slots=True)
+class Prints:
+    """What is kept of rows: arrays of the same length, and whether rows were left out because of the limit."""
+
+    prints: np.ndarray[Any, Any]
+    partitions: np.ndarray[Any, Any]
+    pending: np.ndarray[Any, Any]
+    cut: bool
+
+    def __len__(self) -> int:
+        return len(self.prints)
+
+
+def fingerprint(identity: bytes) -> int:
+    """64 bits that stand for an identity, the same in every process."""
+    return int.from_bytes(blake2b(identity, digest_size=8).digest())
+
+
+def take_prints(rows: Rows, tell: Tell, limit: int = MAX_ROWS) -> Prints:
+    """Read a place up to `limit` rows."""
+    import numpy as np
+
+    prints, partitions, pending = array("Q"), array("i"), array("b")
+    cut = False
+    for count, row in enumerate(rows.read()):
+        if count == limit:
+            cut = True
+            break
+        prints.append(fingerprint(row.identity))
+        partitions.append(-1 if row.partition is None else row.partition)
+        pending.append(row.pending)
+        if count % 10_000 == 9_999:
+            tell(rows.place, count + 1)
+    return Prints(
+        np.array(prints, dtype=np.uint64),
+        np.array(partitions, dtype=np.int32),
+        np.array(pending, dtype=bool),
+        cut,
+    )
+
+
+def pick(rows: Rows, wanted: Iterable[int], *, copies: bool = False) -> list[Row]:
+    """Rows with these fingerprints, in the order of `wanted`: the first of each, or all copies of each by time."""
+    found: dict[int, list[Row]] = {one: [] for one in wanted}
+    left = len(found)
+    for row in rows.read() if found else ():
+        same = found.get(fingerprint(row.identity))
+        if same is None:
+            continue
+        left -= not same
+        same.append(row)
+        if left == 0 and not copies:
+            break
+    for same in found.values():
+        same.sort(key=lambda row: (row.time_ms or 0, row.partition or 0, row.offset or 0))
+    return [row for same in found.values() for row in (same if copies else same[:1])]

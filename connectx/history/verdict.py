@@ -1,0 +1,245 @@
+"""What a check says: valid, invalid or unknown, with what was found, where, when, and by whom. Pure.
+
+It decides how a verdict is worded and shown; what is found is decided by `judge`. Answers and names of anomalies are
+those of Jepsen's and Maelstrom's checkers: a run is never valid when the check could not see enough of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from connectx.errors import NotValidError
+from connectx.history.frame import clock_time
+from connectx.history.words import listing, plural
+from connectx.views import html_card, html_table, text_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Anomaly(StrEnum):
+    """What can be found. All but FENCED make a run invalid; a fenced writer is what exactly-once is for."""
+
+    LOST = "lost"  # it should be there and is not
+    DUPLICATED = "duplicated"  # it is there more often than it should be
+    REORDERED = "reordered"  # it comes behind what should come after it
+    SKIPPED = "skipped"  # a gap between the committed slices of a source
+    NONMONOTONIC = "nonmonotonic"  # a task committed behind what it had committed before
+    FENCED = "fenced"  # a writer that had been replaced was shut out
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Where in the history something belongs: the event, and in a sentence what happened there."""
+
+    seq: int
+    time_ms: int
+    worker: str | None
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One record or row, as short text; where it is, as far as it has a place, and its moment if the history has it."""
+
+    text: str
+    partition: int | None = None
+    offset: int | None = None
+    time_ms: int | None = None
+    moment: Moment | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One anomaly in one place.
+
+    Attributes:
+        anomaly: what it is.
+        count: how many records, rows or commits it concerns.
+        place: `topic lines`, `file out.txt`, or a task for what the history itself shows.
+        connectors: whose business the place is.
+        sentence: what it means, in words.
+        examples: some of the records, in the order in which they were to come.
+        moments: where in the history it happened, as far as that is known.
+    """
+
+    anomaly: Anomaly
+    count: int
+    place: str
+    connectors: tuple[str, ...]
+    sentence: str
+    examples: tuple[Example, ...] = ()
+    moments: tuple[Moment, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A place that was read: how many records or rows it holds, and how many it should (None: nobody can tell)."""
+
+    place: str
+    connectors: tuple[str, ...]
+    found: int
+    expected: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The outcome of a check. True as a condition only when it is valid.
+
+    Attributes:
+        answer: `valid`, `invalid` or `unknown`.
+        findings: anomalies, and who was fenced.
+        reasons: why not everything could be seen; one is enough for `unknown`, and beside findings they say what
+            else may be wrong.
+        checked: what was read.
+        pending: records on their way, which may arrive later.
+    """
+
+    answer: str
+    findings: tuple[Finding, ...]
+    reasons: tuple[str, ...]
+    checked: tuple[Checked, ...]
+    pending: int = 0
+
+    @property
+    def lost(self) -> int:
+        """Records that should be somewhere and are not."""
+        return self.count(Anomaly.LOST)
+
+    @property
+    def duplicated(self) -> int:
+        """Records beyond those that should be there."""
+        return self.count(Anomaly.DUPLICATED)
+
+    @property
+    def reordered(self) -> int:
+        """Records that come too late in their partition."""
+        return self.count(Anomaly.REORDERED)
+
+    @property
+    def fenced(self) -> int:
+        """Writers that were shut out."""
+        return self.count(Anomaly.FENCED)
+
+    def count(self, anomaly: str) -> int:
+        """How many of an anomaly, over all places."""
+        return sum(finding.count for finding in self.findings if finding.anomaly == anomaly)
+
+    def __bool__(self) -> bool:
+        return self.answer == "valid"
+
+    def require_valid(self) -> Verdict:
+        """Itself when it is valid. Raises NotValidError, which has the verdict, when it is invalid or unknown."""
+        if not self:
+            raise NotValidError(self.sentence, self)
+        return self
+
+    @property
+    def sentence(self) -> str:
+        """The verdict in one sentence."""
+        if self.answer == "valid":
+            return f"Valid: {self._seen()}, each once and in order{self._shut_out()}."
+        if self.answer == "unknown":
+            return f"Unknown: {'; '.join(self.reasons)}."
+        counts = {anomaly: self.count(anomaly) for anomaly in Anomaly if anomaly is not Anomaly.FENCED}
+        found = [f"{count:,} {anomaly}" for anomaly, count in counts.items() if count]
+        return f"Invalid: {listing(found)}{self._shut_out()}."
+
+    def _seen(self) -> str:
+        return listing([f"{plural(place.found, 'record')} in {place.place}" for place in self.checked])
+
+    def _shut_out(self) -> str:
+        return f"; {plural(self.fenced, 'writer')} fenced" if self.fenced else ""
+
+    # ------------------------------------------------------------------------------------------------------ forms
+
+    def to_pandas(self) -> pd.DataFrame:
+        """One row per finding and example (a finding without examples has one row).
+
+        Columns: `anomaly`, `count`, `place`, `connectors`, `sentence`, `text`, `partition`, `offset`, `time` (UTC),
+        `event` (sequence number), `event_time` (UTC), `worker`, `moment`.
+        """
+        import pandas as pd
+
+        rows = []
+        for finding in self.findings:
+            for example in finding.examples or (Example(""),):
+                moment = example.moment or next(iter(finding.moments), None)
+                rows.append(
+                    {
+                        "anomaly": finding.anomaly.value,
+                        "count": finding.count,
+                        "place": finding.place,
+                        "connectors": ", ".join(finding.connectors),
+                        "sentence": finding.sentence,
+                        "text": example.text,
+                        "partition": example.partition,
+                        "offset": example.offset,
+                        "time": example.time_ms,
+                        "event": moment.seq if moment else None,
+                        "event_time": moment.time_ms if moment else None,
+                        "worker": moment.worker if moment else None,
+                        "moment": moment.sentence if moment else "",
+                    }
+                )
+        names = ["anomaly", "count", "place", "connectors", "sentence", "text", "partition", "offset", "time", "event"]
+        table = pd.DataFrame(rows, columns=[*names, "event_time", "worker", "moment"])
+        for name in ("partition", "offset", "event"):
+            table[name] = table[name].astype("Int64")
+        for name in ("time", "event_time"):
+            table[name] = pd.to_datetime(table[name].astype("Int64"), unit="ms", utc=True)
+        return table
+
+    def __repr__(self) -> str:
+        parts = [self.sentence, text_table(self._checked_rows())]
+        for finding in self.findings:
+            parts.append(f"{_SIGNS[finding.anomaly]} {finding.anomaly} in {finding.place}: {finding.sentence}")
+            parts.extend(f"    {_moment(moment)}" for moment in finding.moments)
+            parts.extend(f"    {_example(example)}" for example in finding.examples)
+        if self.answer == "invalid":
+            parts.extend(f"? {reason}" for reason in self.reasons)
+        return "\n".join(filter(None, parts))
+
+    def _repr_html_(self) -> str:
+        rows = [
+            {
+                "anomaly": f"{_SIGNS[finding.anomaly]} {finding.anomaly}",
+                "count": f"{finding.count:,}",
+                "place": finding.place,
+                "what": finding.sentence,
+                "when and who": "; ".join(_moment(moment) for moment in finding.moments),
+                "examples": "; ".join(_example(example) for example in finding.examples),
+            }
+            for finding in self.findings
+        ]
+        facts = (
+            {"": self.sentence} if self.answer != "invalid" else {"": self.sentence, "also": "; ".join(self.reasons)}
+        )
+        return html_card(f"Verdict: {self.answer}", facts, html_table(self._checked_rows()), html_table(rows))
+
+    def _checked_rows(self) -> list[dict[str, object]]:
+        return [
+            {
+                "place": checked.place,
+                "connectors": ", ".join(checked.connectors),
+                "expected": "not known" if checked.expected is None else f"{checked.expected:,}",
+                "found": f"{checked.found:,}",
+            }
+            for checked in self.checked
+        ]
+
+
+_SIGNS = dict.fromkeys(Anomaly, "✕") | {Anomaly.FENCED: "⊤"}
+
+
+def _moment(moment: Moment) -> str:
+    return f"{clock_time(moment.time_ms)} (event {moment.seq}) {moment.sentence}"
+
+
+def _example(example: Example) -> str:
+    where = [] if example.partition is None else [f"partition {example.partition}"]
+    where += [] if example.offset is None else [f"offset {example.offset}"]
+    where += [] if example.time_ms is None else [clock_time(example.time_ms)]
+    return f"{example.text!r}" + (f" at {', '.join(where)}" if where else "")

@@ -1,0 +1,140 @@
+"""A topic as a read_committed reader that belongs to nobody sees it at one moment, to be read as often as needed.
+
+It decides where the reading ends (the last stable offsets when the snapshot was taken) and what hides records from
+it: an open transaction, retention, compaction. It never joins a group and commits nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaException, Message
+from confluent_kafka import TopicPartition as Tp
+
+from connectx.errors import TopicMissingError, TopicUnreadableError
+from connectx.kafka.admin_client import Admin
+from connectx.kafka.clients import ClientConfigs
+from connectx.kafka.kafka_errors import typed
+from connectx.model.ids import TopicPartition
+
+_CHUNK = 10_000
+_CALL_S = 30.0
+_QUIET_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSnapshot:
+    """What can be read of a topic.
+
+    Attributes:
+        starts, ends: the first offset of each partition, and the one behind the last that is stable.
+        hidden: why a reader does not see all records that were ever written, as parts of sentences.
+        waits: `hidden` is an open transaction, which ends some time.
+    """
+
+    topic: str
+    starts: Mapping[int, int]
+    ends: Mapping[int, int]
+    hidden: tuple[str, ...]
+    waits: bool
+    config: Mapping[str, Any]
+
+    @property
+    def size(self) -> int:
+        """About how many records there are; transaction markers count, too."""
+        return sum(self.ends.values()) - sum(self.starts.values())
+
+    def read(self) -> Iterator[list[Message]]:
+        """All records, in order within each partition, in chunks.
+
+        Raises:
+            TopicUnreadableError: Kafka refuses, or says nothing more for 30 s.
+        """
+        left = {partition for partition, end in self.ends.items() if end > self.starts[partition]}
+        if not left:
+            return
+        consumer = Consumer({**self.config, **_READING})
+        try:
+            consumer.assign([Tp(self.topic, partition, self.starts[partition]) for partition in sorted(left)])
+            heard_s = time.monotonic()
+            while left:
+                messages = consumer.consume(_CHUNK, timeout=0.2)
+                if messages:
+                    heard_s = time.monotonic()
+                elif time.monotonic() - heard_s > _QUIET_S:
+                    raise self._unreadable(f"nothing came for {_QUIET_S:g} s")
+                yield [message for message in messages if self._is_record(message)]
+                reached = {
+                    at.partition: at.offset for at in consumer.position([Tp(self.topic, p) for p in sorted(left)])
+                }
+                left = {partition for partition in left if reached[partition] < self.ends[partition]}
+        except KafkaException as error:
+            raise self._unreadable(error.args[0].str()) from error
+        finally:
+            consumer.close()
+
+    def _is_record(self, message: Message) -> bool:
+        error = message.error()
+        if error is not None:
+            if error.retriable():
+                return False
+            raise self._unreadable(error.str())
+        partition, offset = message.partition(), message.offset()
+        return partition is not None and offset is not None and offset < self.ends[partition]
+
+    def _unreadable(self, cause: str) -> TopicUnreadableError:
+        return TopicUnreadableError(self.topic, cause)
+
+
+_READING: Mapping[str, Any] = {
+    "isolation.level": "read_committed",
+    "enable.auto.commit": False,
+    "enable.partition.eof": False,
+    "auto.offset.reset": "error",
+    "queued.max.messages.kbytes": 65_536,
+}
+
+
+def take_snapshot(clients: ClientConfigs, topic: str) -> TopicSnapshot:
+    """Look where the topic begins and ends now.
+
+    Raises:
+        TopicMissingError: there is no such topic.
+        KafkaUnreachableError, KafkaLoginError, KafkaPermissionError, KafkaRequestError
+    """
+    admin = Admin(clients.admin())
+    try:
+        count = admin.partition_counts([topic])[topic]
+        if count is None:
+            raise TopicMissingError(topic, "it is to be checked", next_step="Check the name of the topic.")
+        partitions = [TopicPartition(topic, number) for number in range(count)]
+        stable = admin.end_offsets(partitions, committed=True)
+        written = admin.end_offsets(partitions)
+        policy = (admin.topic_settings([topic])[topic] or {}).get("cleanup.policy", "delete")
+    finally:
+        admin.close()
+    config = {**clients.internal_consumer(), "group.id": "connectx-check"}
+    starts = _starts(config, clients, partitions)
+    ends = {at.partition: max(stable[at], starts[at.partition]) for at in partitions}
+    removed = sum(starts.values())
+    waits = any(written[at] > stable[at] for at in partitions)
+    hidden = [f"records behind an open transaction in topic {topic} cannot be read yet"] if waits else []
+    hidden += [f"the first {removed:,} offsets of topic {topic} were removed (retention)"] if removed else []
+    hidden += [f"topic {topic} is compacted, so older records of a key are gone"] if "compact" in policy else []
+    return TopicSnapshot(topic, starts, ends, tuple(hidden), waits, config)
+
+
+def _starts(config: Mapping[str, Any], clients: ClientConfigs, partitions: list[TopicPartition]) -> dict[int, int]:
+    consumer = Consumer({**config, **_READING})
+    try:
+        return {
+            at.partition: consumer.get_watermark_offsets(Tp(at.topic, at.partition), timeout=_CALL_S)[0]
+            for at in partitions
+        }
+    except KafkaException as error:
+        raise typed(error.args[0], "look where a topic begins", clients.bootstrap_servers, None) from error
+    finally:
+        consumer.close()
