@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from connectx.errors import ConnectxError
 
 if TYPE_CHECKING:
+    from connectx.checks.check import check
     from connectx.cluster import Cluster
     from connectx.connector import Connector
     from connectx.connectors.api import (
@@ -22,9 +23,11 @@ if TYPE_CHECKING:
         Slice,
         SourceConnector,
         SourceTask,
+        Stored,
     )
     from connectx.data.transforms.api import Predicate, Transform
     from connectx.history.log import EventLog
+    from connectx.history.verdict import Verdict
     from connectx.model.configdef import ConfigDef
 
 _HOMES = {
@@ -33,15 +36,18 @@ _HOMES = {
     "ConfigDef": "connectx.model.configdef",
     "Connector": "connectx.connector",
     "EventLog": "connectx.history.log",
+    "Predicate": "connectx.data.transforms.api",
     "RetriableError": "connectx.connectors.api",
     "SinkBatch": "connectx.connectors.api",
     "SinkConnector": "connectx.connectors.api",
     "SinkTask": "connectx.connectors.api",
-    "Predicate": "connectx.data.transforms.api",
     "Slice": "connectx.connectors.api",
     "SourceConnector": "connectx.connectors.api",
     "SourceTask": "connectx.connectors.api",
+    "Stored": "connectx.connectors.api",
     "Transform": "connectx.data.transforms.api",
+    "Verdict": "connectx.history.verdict",
+    "check": "connectx.checks.check",
 }
 
 __all__ = [
@@ -59,8 +65,11 @@ __all__ = [
     "Slice",
     "SourceConnector",
     "SourceTask",
+    "Stored",
     "Transform",
+    "Verdict",
     "__version__",
+    "check",
 ]
 __version__ = "0.1.0"
 

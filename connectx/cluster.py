@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
     from pyspark.sql import SparkSession
 
+    from connectx.history.verdict import Verdict
     from connectx.runtime.live import Isolation, LiveWorker
 
 
@@ -274,6 +275,13 @@ class Cluster(FaultVerbs):
         from connectx.history.report import write_report
 
         return write_report(self.events, path)
+
+    def check(self, *, timeout: float = 10.0, **wanted: Any) -> Verdict:
+        """What was lost, duplicated, reordered, fenced; waits up to `timeout` s for what is on its way: `Wanted`."""
+        from connectx.checks.cluster_check import ClusterChecker, Wanted
+
+        checker = ClusterChecker(self.events, self._client, self._plugins, self._config, self._spark)
+        return checker.check(Wanted(**wanted), timeout)
 
     def close(self) -> None:
         """Stop workers, Spark and Kafka as far as this cluster started them. A second call does nothing."""

@@ -7,7 +7,7 @@ transactions, fencing or ownership: the runtime does.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -197,6 +197,17 @@ class SourceTask:
         """
         raise TypeError(f"{type(self).__name__} must define poll")
 
+    def reread(
+        self, spark: SparkSession, start: SourceOffset | None, end: SourceOffset | None
+    ) -> Iterator[Slice] | None:
+        """The rows between two offsets that were committed, once more, for `cluster.check` to compare with the topic.
+
+        `start` None: from the beginning. `end` None: up to what the source has by now, nothing if it has no end.
+        Exactly the rows that `poll` gave. Called on a started task of its own, without `poll`. Default None: this
+        source cannot tell.
+        """
+        return None
+
     def explain(self, spark: SparkSession, error: Exception) -> Exception | None:
         """Spark could not evaluate the rows of the last poll: name the cause, or None when `error` says it all."""
         return None
@@ -277,10 +288,38 @@ class SinkTask:
         """Release what `start` took."""
 
 
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What a sink's target holds, for `cluster.check` to compare with the topics.
+
+    Attributes:
+        place: name of the target, as in `table flights`; topics that go to the same place are compared together.
+        read: gives the rows as tables, as often as it is called.
+        lines: rows are lines of text, in the first column; otherwise columns are fields of the records.
+        ordered: the target keeps the order in which rows were written.
+        key: fields that identify a row, if the target keeps one row for each; empty: every record is a row.
+        key_in_record_key: these fields are the record's key.
+        value_type: Spark type that values should have, as the sink's tasks ask for it.
+    """
+
+    place: str
+    read: Callable[[], Iterator[pa.Table]]
+    lines: bool = False
+    ordered: bool = False
+    key: tuple[str, ...] = ()
+    key_in_record_key: bool = False
+    value_type: DataType | None = None
+
+
 class SinkConnector(Connector):
     """A sink: writes topics to an outside system. Set `task_class` or nest a class called Task."""
 
     task_class: ClassVar[type[SinkTask]]
+
+    @classmethod
+    def stored(cls, config: Mapping[str, str | None], topic: str) -> Stored | None:
+        """What the target of a topic holds. Default None: this sink cannot tell."""
+        return None
 
 
 @dataclass(frozen=True, slots=True)

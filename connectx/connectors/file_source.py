@@ -11,7 +11,7 @@ from __future__ import annotations
 import csv
 import logging
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from connectx.connectors.api import Slice, SourceConnector, SourceOffset, SourceTask, SourceTaskContext
@@ -121,11 +121,20 @@ class FileSource(SourceConnector):
             start = int(offset["position"]) if offset else 0
             if start == 0 and self._has_header:
                 start = len(self._first_line())
-            values = self._values
-            block = self._file.read_lines(start, values["slice.bytes"])
+            block = self._file.read_lines(start, self._values["slice.bytes"])
             if not block:
                 return None
-            end = start + len(block)
+            return self._slice(spark, start, start + len(block), block)
+
+        def reread(self, spark: SparkSession, start: SourceOffset | None, end: SourceOffset | None) -> Iterator[Slice]:
+            """The rows between two positions."""
+            if self._has_header and not (start or {}).get("position"):
+                start = {"position": len(self._first_line())}
+            for first, behind, block in self._file.blocks(start, end, self._values["slice.bytes"]):
+                yield self._slice(spark, first, behind, block)
+
+        def _slice(self, spark: SparkSession, start: int, end: int, block: bytes) -> Slice:
+            values = self._values
             self._last = (start, end)
             line_format = self._line_format(spark)
             if self._reads_on_executors(spark, len(block)):

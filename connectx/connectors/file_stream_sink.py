@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connectx.connectors.api import SinkBatch, SinkConnector, SinkTask, SinkTaskContext
+from connectx.connectors.api import SinkBatch, SinkConnector, SinkTask, SinkTaskContext, Stored
 from connectx.errors import SinkFileError
 from connectx.model.configdef import ConfigDef
 
 _NEW_LINE = b"\n"
+_READ_BYTES = 1 << 20
 
 
 class FileStreamSink(SinkConnector):
@@ -44,6 +45,12 @@ class FileStreamSink(SinkConnector):
         if (config.get("file") or "").strip():
             return {}
         return {"file": ["Invalid value null for configuration file: a file name is required"]}
+
+    @classmethod
+    def stored(cls, config: Mapping[str, str | None], topic: str) -> Stored | None:
+        """The lines of the file, which all topics share."""
+        path = str(cls.config.parse(config)["file"])
+        return Stored(f"file {os.path.basename(path)}", lambda: read_lines(path), lines=True, ordered=True)
 
     class Task(SinkTask):
         """Several tasks may append to the same file: a batch is one write."""
@@ -108,6 +115,21 @@ class FileStreamSink(SinkConnector):
                 f"The file {self._path} of the setting `file` cannot be {what}: {error.strerror}.",
                 next_step="Make room, or correct the path or its permissions, and restart the task.",
             )
+
+
+def read_lines(path: str) -> Iterator[pa.Table]:
+    """Lines of a file as tables with one column of text; none when it does not exist."""
+    if not os.path.exists(path):
+        return
+    with open(path, "rb") as file:
+        while lines := file.readlines(_READ_BYTES):
+            yield pa.table({"line": [line.removesuffix(_NEW_LINE).decode(errors="replace") for line in lines]})
+
+
+def lines_of_value(value: Any) -> list[str]:
+    """The lines that a value becomes: more than one if it has line feeds in it."""
+    text = _text(value)
+    return ["null"] if text is None else text.split("\n")
 
 
 def joined_lines(values: pa.Array) -> memoryview:

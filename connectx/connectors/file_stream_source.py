@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from connectx.connectors.api import Slice, SourceConnector, SourceOffset, SourceTask, SourceTaskContext
@@ -96,6 +96,11 @@ class FileStreamSource(SourceConnector):
             if self._max_lines:
                 block = b"".join(block.splitlines(keepends=True)[: self._max_lines])
             return Slice(lines_of(block), {"position": position + len(block)}, topic=self._topic)
+
+        def reread(self, spark: SparkSession, start: SourceOffset | None, end: SourceOffset | None) -> Iterator[Slice]:
+            """The lines between two positions."""
+            for _, behind, block in self._file.blocks(start, end, SLICE_BYTES):
+                yield Slice(lines_of(block), {"position": behind}, topic=self._topic)
 
         def idle(self, offset: SourceOffset | None) -> None:
             """Watch the file."""

@@ -7,7 +7,7 @@ at the ids. Its source offset is the number of rows made.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from connectx.connectors.api import Slice, SourceConnector, SourceOffset, SourceTask, SourceTaskContext
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _TYPES = ("long", "double", "string", "boolean")
 _TICK_S = 0.05
 _IDLE_MS = 1_000
+_REREAD_ROWS = 10_000
 
 
 def _known_fields(fields: Any) -> str | None:
@@ -99,6 +100,16 @@ class Generator(SourceConnector):
                 return None
             table = keyed_table(self._rows(made, rows), self._values["key.fields"])
             return Slice(table, {"rows": made + rows}, topic=self._values["topic"])
+
+        def reread(self, spark: SparkSession, start: SourceOffset | None, end: SourceOffset | None) -> Iterator[Slice]:
+            """The rows with these numbers; without `end` those up to max.rows, none without that."""
+            made = int(start["rows"]) if start else 0
+            last = int(end["rows"]) if end else self._values["max.rows"] or made
+            while made < last:
+                rows = min(_REREAD_ROWS, last - made)
+                table = keyed_table(self._rows(made, rows), self._values["key.fields"])
+                made += rows
+                yield Slice(table, {"rows": made}, topic=self._values["topic"])
 
         def idle(self, offset: SourceOffset | None) -> None:
             """Wait until the next rows are due."""

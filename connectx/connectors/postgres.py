@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from connectx.connectors.api import SinkBatch, SinkConnector, SinkTask, SinkTaskContext
+from connectx.connectors.api import SinkBatch, SinkConnector, SinkTask, SinkTaskContext, Stored
 from connectx.connectors.postgres_offsets import OffsetsTable
 from connectx.connectors.postgres_rows import PostgresRows, TargetSettings
 from connectx.connectors.postgres_session import LockTimeoutError, PostgresSession, RowRefusedError, libpq_uri
-from connectx.errors import DatabaseUnavailableError
+from connectx.connectors.postgres_table import describe, split_name
+from connectx.errors import DatabaseUnavailableError, TableMissingError
 from connectx.model.configdef import ConfigDef
 from connectx.model.ids import TopicPartition
 from connectx.model.validators import at_least, non_empty, one_of
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql.types import DataType
 
 log = logging.getLogger(__name__)
@@ -132,6 +134,16 @@ class PostgresSink(SinkConnector):
             return {"pk.fields": ["insert.mode=upsert needs the columns of the primary key in pk.fields"]}
         return {}
 
+    @classmethod
+    def stored(cls, config: Mapping[str, str | None], topic: str) -> Stored | None:
+        """The rows of the topic's table."""
+        values = cls.config.parse(config)
+        secret = values["connection.password"]
+        uri = libpq_uri(values["connection.url"], values["connection.user"], secret.value if secret else None)
+        target = _target(values)
+        key = target.key_columns if target.upsert else ()
+        return stored_table(uri, values["table.name.format"], topic, key, target.key_from_record_key)
+
     class Task(SinkTask):
         """One connection; every put is one transaction."""
 
@@ -226,6 +238,30 @@ class PostgresSink(SinkConnector):
             ended = self._offsets.end_holders(batch.ranges, self._name_prefix)
             for name in ended:
                 log.warning("%s ended the session %r, which held its offsets", self.context.task, name)
+
+
+def stored_table(
+    uri: str, pattern: str, topic: str = "", key: tuple[str, ...] = (), key_in_record_key: bool = False
+) -> Stored:
+    """A table as `cluster.check` reads it. Raises TableMissingError when there is none."""
+    session = PostgresSession(uri, {"timezone": "UTC"})
+    try:
+        ((schema,),) = session.query("SELECT current_schema()::text")
+        table = describe(session, *split_name(pattern, topic, schema or "public"))
+    finally:
+        session.close()
+    if table is None:
+        raise TableMissingError(f"The table {pattern} does not exist.", next_step="Check its name.")
+    quoted, value_type = table.quoted, table.value_type(key if key_in_record_key else ())
+
+    def read() -> Iterator[pa.Table]:
+        reading = PostgresSession(uri, {"timezone": "UTC"})
+        try:
+            yield from reading.read(f"SELECT * FROM {quoted}")
+        finally:
+            reading.close()
+
+    return Stored(f"table {table.name}", read, key=key, key_in_record_key=key_in_record_key, value_type=value_type)
 
 
 def _target(values: Mapping[str, Any]) -> TargetSettings:

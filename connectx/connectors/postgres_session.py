@@ -6,6 +6,7 @@ It decides whether an error is final, passes, or is about a row. It never decide
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
@@ -69,6 +70,16 @@ class PostgresSession:
             self._call(sql, cursor.execute, sql)
             rows: list[tuple[Any, ...]] = self._call(sql, cursor.fetchall)
             return rows
+
+    def read(self, sql: str) -> Iterator[pa.Table]:
+        """Rows of a query as tables, as they come."""
+        import pyarrow as pa
+
+        with self._cursor() as cursor:
+            self._call(sql, cursor.execute, sql)
+            reader = self._call(sql, cursor.fetch_record_batch)
+            while (batch := self._call(sql, lambda: next(reader, None))) is not None:
+                yield pa.Table.from_batches([batch])
 
     def ingest(self, schema: str | None, table: str, rows: pa.Table) -> None:
         """Append rows by COPY; without `schema` to a temporary table."""

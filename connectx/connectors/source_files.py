@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from connectx.errors import SourceFileMissingError, SourceFileShrunkError, SourceFileUnreadableError
 
@@ -68,6 +69,16 @@ class SourceFile:
         except OSError as error:
             raise SourceFileUnreadableError(self.path, error.strerror or str(error)) from error
         return block[:end]
+
+    def blocks(
+        self, start: Mapping[str, Any] | None, end: Mapping[str, Any] | None, max_bytes: int
+    ) -> Iterator[tuple[int, int, bytes]]:
+        """Complete lines between two source offsets (None: the file's ends), with their positions."""
+        position = int(start["position"]) if start else 0
+        last = self.size_bytes(position) if end is None else int(end["position"])
+        while position < last and (block := self.read_lines(position, min(max_bytes, last - position))):
+            yield position, position + len(block), block
+            position += len(block)
 
     def line_number(self, position: int) -> int:
         """Number of the line that starts at a byte position, from 1. Reads the whole file before it."""

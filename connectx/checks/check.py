@@ -1,0 +1,156 @@
+"""`cx.check`: a saved history, topics and a target, without a cluster.
+
+Decides what is compared with what from what it is given; without a source that can be read again it goes by what the
+history says was committed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from connectx.checks.sides import REFUSED_BY_KAFKA, Sides, Topic, committed_by, decode_plainly, skipped_by, topic_rows
+from connectx.checks.targets import target_of
+from connectx.errors import CheckError
+from connectx.history.commits import commits
+from connectx.history.judge import judge
+from connectx.history.log import EventLog
+from connectx.history.passages import Passage
+from connectx.history.rows import MAX_ROWS, Tell
+from connectx.history.scenarios import Scenario
+from connectx.history.verdict import Verdict
+from connectx.jvm.progress import Progress, silent, terminal_progress
+from connectx.kafka.clients import ClientConfigs
+from connectx.kafka.topic_snapshot import take_snapshot
+from connectx.model.events import Event, EventKind
+from connectx.model.worker_config import WorkerConfig, own_kafka_config
+
+_SHOWN_AFTER_S = 2.0
+
+
+def check(
+    *,
+    history: EventLog | Iterable[Event] | str | Path | None = None,
+    topic: str | Sequence[str] = (),
+    target: Any = None,
+    bootstrap_servers: str | None = None,
+    key: str | Sequence[str] = (),
+    scenario: Scenario | Sequence[Scenario] = (),
+    config: Mapping[str, Any] | None = None,
+    examples: int = 5,
+    max_rows: int = MAX_ROWS,
+    progress: Progress | None = None,
+) -> Verdict:
+    """What a run has lost, duplicated, reordered; who was fenced; or why nobody can tell.
+
+    Args:
+        history: an event log, events, or a file that `EventLog.to_jsonl` wrote.
+        topic: topics to read with read_committed; of one, the history tells how many records it should hold.
+        target: what the topics should have become: a path (lines, .csv, .parquet), a pandas, Arrow or Spark data frame,
+            rows, (uri, table) of PostgreSQL, or a function that returns one of these.
+        bootstrap_servers: where the topics are; by default where the history's cluster was.
+        key: fields that identify a record; without it whole records and all fields that both sides have.
+        scenario: what the run must have reached (`connectx.history.scenarios.SCENARIOS`), or predicates over events.
+        config: settings of the Kafka clients by Kafka Connect's worker keys, for example security.
+        examples: how many records to show per finding.
+        max_rows: how many rows of a place are compared; with more of them the verdict is unknown.
+        progress: told of reading that takes more than 2 s; by default a bar on a terminal.
+
+    Raises:
+        EventLogError: the history cannot be read. ConfigError: no such scenario.
+        CheckError: a target that cannot be read. TopicMissingError, TopicUnreadableError, Kafka*Error: as they say.
+    """
+    events = _events(history)
+    topics, keys = as_tuple(topic), as_tuple(key)
+    clients = _clients(events, bootstrap_servers, config) if topics else None
+    read = [Topic(take_snapshot(clients, name), decode_plainly) for name in topics if clients is not None]
+    passages = [_of_topic(one, events, keys, alone=len(read) == 1) for one in read]
+    if target is not None:
+        if not read:
+            raise CheckError("A target is compared with topics, and none was named.", next_step="Name them: topic=.")
+        passages.append(_of_target(read, target, events, keys))
+    with telling(progress) as tell:
+        return judge(events, passages, scenarios=as_scenarios(scenario), examples=examples, limit=max_rows, tell=tell)
+
+
+def _of_topic(topic: Topic, events: Sequence[Event], key: tuple[str, ...], *, alone: bool) -> Passage:
+    by_seq = {commit.event.seq: commit.event for commit in commits(events)}
+    sources = tuple(dict.fromkeys(event.connector or "" for event in by_seq.values()))
+    records = sum(int(event.data.get("records", 0)) for event in by_seq.values())
+    snapshot = topic.snapshot
+    return Passage(
+        sources,
+        topic_rows(topic, key),
+        committed=records if alone and sources else None,
+        identified=bool(key),
+        tolerated=skipped_by(events, sources, REFUSED_BY_KAFKA),
+        hidden=snapshot.hidden,
+        waits=snapshot.waits,
+    )
+
+
+def _of_target(topics: Sequence[Topic], target: Any, events: Sequence[Event], key: tuple[str, ...]) -> Passage:
+    stored = target_of(target)
+    committed = committed_by(events) or None
+    sides = Sides(topics, stored, committed, key)
+    sinks = tuple(dict.fromkeys(e.connector or "" for e in events if e.kind is EventKind.PARTITIONS_ASSIGNED))
+    return Passage(
+        sinks or ("the sink",),
+        sides.found(),
+        sides.wanted(),
+        ordered=stored.ordered,
+        exact=stored.lines and not key,
+        from_topic=True,
+        tolerated=skipped_by(events, sinks),
+        hidden=tuple(reason for topic in topics for reason in topic.snapshot.hidden),
+        waits=any(topic.snapshot.waits for topic in topics),
+    )
+
+
+def _events(history: EventLog | Iterable[Event] | str | Path | None) -> list[Event]:
+    if history is None:
+        return []
+    return list(EventLog.from_jsonl(history) if isinstance(history, (str, Path)) else history)
+
+
+def _clients(events: Sequence[Event], bootstrap_servers: str | None, config: Mapping[str, Any] | None) -> ClientConfigs:
+    started = (event.data.get("bootstrap_servers") for event in events if event.kind is EventKind.CLUSTER_STARTED)
+    servers = bootstrap_servers or (config or {}).get("bootstrap.servers") or next(started, None)
+    if not servers:
+        raise CheckError("Nobody knows where the topics are.", next_step="Say it: bootstrap_servers=.")
+    worker = WorkerConfig.parse(own_kafka_config({**(config or {}), "bootstrap.servers": servers}))
+    return ClientConfigs(worker, "check")
+
+
+def as_tuple(given: str | Sequence[str]) -> tuple[str, ...]:
+    """One name, or several."""
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
+def as_scenarios(given: Scenario | Sequence[Scenario]) -> tuple[Scenario, ...]:
+    """One scenario, or several."""
+    return (given,) if isinstance(given, str) or callable(given) else tuple(given)
+
+
+@contextmanager
+def telling(progress: Progress | None) -> Iterator[Tell]:
+    """Passes on how far the reading is, from two seconds on."""
+    import sys
+
+    began_s = time.monotonic()
+
+    def through(show: Progress) -> Callable[[str, int], None]:
+        def tell(place: str, rows: int) -> None:
+            if time.monotonic() - began_s > _SHOWN_AFTER_S:
+                show(f"Reading {place}", rows, rows)
+
+        return tell
+
+    if progress is not None or not sys.stderr.isatty():
+        yield through(progress or silent)
+    else:
+        with terminal_progress() as show:
+            yield through(show)

@@ -1,0 +1,298 @@
+"""The check of a running cluster: its connectors say what is to be compared with what.
+
+Decides which topics, sources and targets belong together, and how long to wait for what is on its way. It reads from
+outside: a consumer of its own, the sources by instances of their tasks that are in no group, the targets by queries.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from connectx.checks.check import as_scenarios, as_tuple, telling
+from connectx.checks.decoding import SinkDecoder
+from connectx.checks.sides import (
+    REFUSED_BY_KAFKA,
+    Sides,
+    Topic,
+    committed_by,
+    decode_plainly,
+    skipped_by,
+    topic_rows,
+)
+from connectx.checks.sources import SourceReader, partition_numbers, task_configs
+from connectx.checks.targets import target_of
+from connectx.connectors.api import SinkConnector, Stored
+from connectx.connectors.settings import sink_connector_settings
+from connectx.data.converters import SESSION_SETTINGS
+from connectx.errors import CheckError, ConnectxError, TopicMissingError
+from connectx.history.commits import commits, source_histories
+from connectx.history.judge import judge
+from connectx.history.passages import Passage
+from connectx.history.rows import MAX_ROWS, Row, Rows, Tell
+from connectx.history.scenarios import Scenario
+from connectx.history.verdict import Verdict
+from connectx.jvm.progress import Progress
+from connectx.kafka.admin_client import Admin
+from connectx.kafka.clients import ClientConfigs
+from connectx.kafka.topic_snapshot import TopicSnapshot, take_snapshot
+from connectx.model.events import Event, EventKind
+from connectx.spark.slices import TaskSpark
+
+if TYPE_CHECKING:
+    from connectx.connectors.plugins import Plugins
+    from connectx.history.log import EventLog
+    from connectx.model.worker_config import WorkerConfig
+    from connectx.rest.client import RestClient
+    from connectx.spark.sessions import SparkProvider
+
+Config = Mapping[str, "str | None"]
+
+_PAUSE_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the caller of `Cluster.check` may ask for.
+
+    Attributes:
+        target: what a sink's target holds, if the sink cannot say, or {sink: target}; as `connectx.check` takes it.
+        key: fields that identify a record or a row; without it whole records, and all fields that both sides have.
+        scenario: what the run must have reached (`connectx.history.scenarios.SCENARIOS`), or predicates over events.
+        examples: how many records to show per finding.
+        max_rows: how many rows of a place are compared; with more of them the verdict is unknown.
+        progress: told of reading that takes more than 2 s; by default a bar on a terminal.
+
+    A check raises ConfigError (no such scenario), CheckError (a target that cannot be read), WorkersUnreachableError
+    (no worker answers), TopicUnreadableError and other errors of Kafka.
+    """
+
+    target: Any = None
+    key: str | Sequence[str] = ()
+    scenario: Scenario | Sequence[Scenario] = ()
+    examples: int = 5
+    max_rows: int = MAX_ROWS
+    progress: Progress | None = None
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The fields of `key`."""
+        return as_tuple(self.key)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterChecker:
+    """Checks one cluster."""
+
+    events: EventLog
+    client: RestClient
+    plugins: Plugins
+    config: WorkerConfig
+    spark: SparkProvider
+
+    @property
+    def clients(self) -> ClientConfigs:
+        """Settings of the check's own clients, which go around the gate."""
+        return ClientConfigs(self.config, "check", self.config.bootstrap_servers)
+
+    def check(self, wanted: Wanted, timeout_s: float) -> Verdict:
+        """Judge, again and again while something is on its way, until `timeout_s` is over."""
+        with telling(wanted.progress) as tell:
+            return self._check_until(wanted, timeout_s, tell)
+
+    def _check_until(self, wanted: Wanted, timeout_s: float, tell: Tell) -> Verdict:
+        deadline = time.monotonic() + timeout_s
+        with self.events.subscribe() as news:
+            while True:
+                verdict, waits = self._check(wanted, tell)
+                left_s = deadline - time.monotonic()
+                if not (verdict.pending or waits) or left_s <= 0:
+                    return verdict
+                began = time.monotonic()
+                news.get(min(left_s, _PAUSE_S))
+                time.sleep(max(0.0, min(began + _PAUSE_S, deadline) - time.monotonic()))  # a busy history is no reason
+
+    def _check(self, wanted: Wanted, tell: Tell) -> tuple[Verdict, bool]:
+        """The verdict now, and whether a topic is yet to come."""
+        events = list(self.events)  # before the topics are looked at: what is committed later is pending
+        gathering = _Gathering(self, events, wanted)
+        gathering.gather()
+        verdict = judge(
+            events,
+            gathering.passages,
+            scenarios=as_scenarios(wanted.scenario),
+            unseen=gathering.unseen,
+            examples=wanted.examples,
+            limit=wanted.max_rows,
+            tell=tell,
+        )
+        return verdict, gathering.waits
+
+
+class _Gathering:
+    def __init__(self, checker: ClusterChecker, events: Sequence[Event], wanted: Wanted) -> None:
+        self._checker = checker
+        self._events = events
+        self._wanted = wanted
+        self._histories = source_histories(events)
+        self._snapshots: dict[str, TopicSnapshot] = {}
+        self._spark = TaskSpark(checker.spark, SESSION_SETTINGS)
+        self.passages: list[Passage] = []
+        self.unseen: list[str] = []
+        self.waits = False
+
+    def gather(self) -> None:
+        """Everything that can be compared."""
+        client = self._checker.client
+        configs = {name: client.config(name) for name in client.connectors()}
+        sinks = {name: config for name, config in configs.items() if self._is_sink(config)}
+        sources = {name: config for name, config in configs.items() if name not in sinks}
+        gone = sorted({history.connector for history in self._histories} - set(sources))
+        self.unseen += [f"connector {name} was deleted, so its source cannot be read again" for name in gone]
+        targets = self._given_targets(sinks)
+        self._take_sources(sources)
+        for name, config in sinks.items():
+            self._take_sink(name, config, targets.get(name))
+
+    def _is_sink(self, config: Config) -> bool:
+        return issubclass(self._checker.plugins.connector_class(config.get("connector.class") or ""), SinkConnector)
+
+    def _given_targets(self, sinks: Mapping[str, Config]) -> dict[str, Any]:
+        given = self._wanted.target
+        if given is None:
+            return {}
+        if isinstance(given, Mapping):
+            unknown = sorted(set(given) - set(sinks))
+            if unknown:
+                raise CheckError(f"There is no sink connector {unknown[0]}.", next_step="Name one in target=.")
+            return dict(given)
+        if len(sinks) != 1:
+            raise CheckError(
+                f"A target was given, and there are {len(sinks)} sink connectors.",
+                next_step="Say whose it is: target={'name of the sink': target}.",
+            )
+        return {next(iter(sinks)): given}
+
+    def _snapshot(self, topic: str) -> TopicSnapshot | None:
+        if topic not in self._snapshots:
+            try:
+                self._snapshots[topic] = take_snapshot(self._checker.clients, topic)
+            except TopicMissingError:
+                self.unseen.append(f"topic {topic} does not exist")
+                self.waits = True
+                return None
+        return self._snapshots[topic]
+
+    # ---------------------------------------------------------------------------------------------------- sources
+
+    def _take_sources(self, sources: Mapping[str, Config]) -> None:
+        numbers = partition_numbers(self._histories)
+        by_topic: dict[str, list[SourceReader]] = {}
+        for name, config in sources.items():
+            tasks = task_configs(self._checker.client.tasks(name))
+            mine = [history for history in self._histories if history.connector == name]
+            plugins, worker = self._checker.plugins, self._checker.config
+            reader = SourceReader(name, config, tasks, mine, plugins, worker, self._spark, numbers.get(name, {}))
+            topics = set(self._checker.client.topics(name)) | {config.get("topic") or ""} - {""}
+            if not topics:
+                self.unseen.append(f"connector {name} has used no topic")
+            for topic in sorted(topics):
+                by_topic.setdefault(topic, []).append(reader)
+        alone = {name for name in sources if sum(name in {r.connector for r in rs} for rs in by_topic.values()) == 1}
+        for topic in sorted(by_topic):
+            snapshot = self._snapshot(topic)
+            if snapshot is not None:
+                self.passages.append(self._passage(snapshot, by_topic[topic], alone))
+
+    def _passage(self, snapshot: TopicSnapshot, readers: list[SourceReader], alone: set[str]) -> Passage:
+        topic = snapshot.topic
+        names = tuple(reader.connector for reader in readers)
+        problems = list(filter(None, (reader.problem() for reader in readers)))
+        whole = Rows(f"the source of {' and '.join(names)}", lambda: _chain(readers, topic))
+        counted = sum(_committed(self._events, name) for name in names)
+        key = () if not problems else self._wanted.keys
+        return Passage(
+            names,
+            topic_rows(Topic(snapshot, decode_plainly), key),
+            None if problems else whole,
+            committed=counted if set(names) <= alone else None,
+            identified=bool(key),
+            exact=not _reconfigured(self._events, names),
+            tolerated=skipped_by(self._events, names, REFUSED_BY_KAFKA),
+            hidden=(*snapshot.hidden, *(problem for problem in problems if "cannot read its source" not in problem)),
+            waits=snapshot.waits,
+        )
+
+    # ------------------------------------------------------------------------------------------------------ sinks
+
+    def _take_sink(self, name: str, config: Config, given: Any) -> None:
+        settings = sink_connector_settings(config)
+        topics = settings.topics or self._matching(settings.topics_regex or "")
+        by_place: dict[str, tuple[Stored, list[Topic]]] = {}
+        for topic in sorted(topics):
+            try:
+                stored = target_of(given) if given is not None else self._stored(config, topic)
+            except ConnectxError as error:
+                self.unseen.append(f"the target of {name} cannot be read: {error.message.rstrip('.')}")
+                continue
+            if stored is None:
+                self.unseen.append(f"connector {name} does not say what its target holds (give it with target=)")
+                continue
+            snapshot = self._snapshot(topic)
+            if snapshot is not None:
+                decoder = SinkDecoder(config, stored, self._checker.plugins, self._checker.config, self._spark)
+                by_place.setdefault(stored.place, (stored, []))[1].append(Topic(snapshot, decoder))
+        for stored, read in by_place.values():
+            sides = Sides(read, stored, committed_by(self._events, name), self._wanted.keys)
+            self.passages.append(
+                Passage(
+                    (name,),
+                    sides.found(),
+                    sides.wanted(),
+                    ordered=stored.ordered,
+                    exact=stored.lines and not self._wanted.keys,
+                    from_topic=True,
+                    tolerated=skipped_by(self._events, (name,)),
+                    hidden=tuple(reason for topic in read for reason in topic.snapshot.hidden),
+                    waits=any(topic.snapshot.waits for topic in read),
+                )
+            )
+
+    def _stored(self, config: Config, topic: str) -> Stored | None:
+        cls = self._checker.plugins.connector_class(config.get("connector.class") or "")
+        assert issubclass(cls, SinkConnector), "only sinks have targets"
+        if self._checker.plugins.chain(config).reads("topic"):
+            return None  # its transformations decide where a record goes
+        stored = cls.stored(config, topic)
+        return stored and replace(stored, key=stored.key if not self._wanted.keys else ())
+
+    def _matching(self, regex: str) -> list[str]:
+        admin = Admin(self._checker.clients.admin())
+        try:
+            return [topic for topic in admin.topics() if re.fullmatch(regex, topic)]
+        finally:
+            admin.close()
+
+
+def _chain(readers: Sequence[SourceReader], topic: str) -> Iterator[Row]:
+    for reader in readers:
+        yield from reader.rows(topic)
+
+
+def _committed(events: Sequence[Event], connector: str) -> int:
+    seqs = {commit.event.seq: commit.event for commit in commits(events) if commit.event.connector == connector}
+    return sum(int(event.data.get("records", 0)) for event in seqs.values())
+
+
+def _reconfigured(events: Sequence[Event], connectors: Sequence[str]) -> bool:
+    """Whether one of them had another configuration before: what it wrote then may look different."""
+    told = [event.connector for event in events if event.kind is EventKind.CONNECTOR_CONFIGURED]
+    offsets = {
+        (event.connector, event.data.get("config_offset"))
+        for event in events
+        if event.kind is EventKind.CONNECTOR_CONFIGURED and event.connector in connectors
+    }
+    return bool(told) and len(offsets) > len({connector for connector, _ in offsets})

@@ -1,0 +1,78 @@
+"""Records as a sink connector understands them: through its converters and its transformations.
+
+Records that the sink leaves out (a converter cannot read them, a transformation drops or refuses them) are no rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.compute as pc
+
+from connectx.checks.sides import UNREADABLE, Values
+from connectx.data.converters import decode
+from connectx.data.transforms.chain import ROW
+from connectx.data.transforms.columns import HEADERS
+from connectx.kafka.sink_consumer import table_of
+from connectx.runtime.sink_setup import keeps_values
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from confluent_kafka import Message
+
+    from connectx.connectors.api import Stored
+    from connectx.connectors.plugins import Plugins
+    from connectx.data.converter import Converter
+    from connectx.model.worker_config import WorkerConfig
+    from connectx.spark.slices import TaskSpark
+
+
+@dataclass(frozen=True, slots=True)
+class SinkDecoder:
+    """Decodes for one sink; a `connectx.checks.sides.Decode`."""
+
+    config: Mapping[str, str | None]
+    stored: Stored
+    plugins: Plugins
+    worker: WorkerConfig
+    spark: TaskSpark
+
+    def __call__(self, topic: str, messages: Sequence[Message]) -> Values:
+        """Key and value of each record."""
+        if not messages:
+            return []
+        chain = self.plugins.chain(self.config)
+        key = self._converter("key", fields=chain.reads("key"))
+        value = self._converter("value", fields=not keeps_values(chain))
+        wanted = self.stored.value_type
+        types = {topic: wanted} if wanted is not None and keeps_values(chain) else None
+        table = decode(table_of(messages), key, value, types, self.spark.session)
+        headers = self.plugins.header_converter(self.config, self.worker)
+        if not headers.as_is:
+            read_headers, problems = headers.read(table["headers"].cast(HEADERS))
+            both = pc.coalesce(table["error"], problems)
+            table = table.drop_columns(["headers", "error"])
+            table = table.append_column("headers", read_headers).append_column("error", both)
+        found: Values = [(None, UNREADABLE)] * len(messages)
+        errors = table["error"].to_pylist()
+        read = table.drop_columns("error")
+        if not chain:
+            return [
+                pair if error is None else bad for pair, error, bad in zip(_pairs(read), errors, found, strict=True)
+            ]
+        good = [row for row, error in enumerate(errors) if error is None]
+        for part in chain.apply(read.take(good)).parts:
+            for row, pair in zip(part[ROW].to_pylist(), _pairs(part), strict=True):
+                found[good[row]] = pair
+        return found
+
+    def _converter(self, side: str, *, fields: bool) -> Converter:
+        converter = self.plugins.converter(side, self.config, self.worker)
+        converter.infers_fields = fields
+        return converter
+
+
+def _pairs(table: pa.Table) -> list[tuple[Any, Any]]:
+    return list(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True))

@@ -1,0 +1,96 @@
+"""What makes a row the same as another, in a topic, a file or a table: bytes that stand for its values. Pure.
+
+Numbers, times and booleans have one form whatever type carries them, since a topic, a data frame and a database give
+the same value back in different types. A value that merely looks different is then no loss.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any
+
+_SHOWN = 80
+
+
+def canonical(value: Any) -> str | list[Any] | dict[str, Any] | None:
+    """A value as JSON-like text, lists and dicts."""
+    if hasattr(value, "item") and not isinstance(value, (str, bytes)):
+        value = value.item()  # numpy
+    match value:
+        case None:
+            return None
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return value
+        case int():
+            return str(value)
+        case float():
+            return _float(value)
+        case Decimal():
+            return format(value.normalize(), "f") if value.is_finite() else None
+        case datetime():
+            return _moment(value)
+        case bytes() | bytearray() | memoryview():
+            return bytes(value).hex()
+        case Mapping():
+            return {str(name): canonical(inner) for name, inner in value.items()}
+        case Sequence():
+            return [canonical(inner) for inner in value]
+        case date() | time():
+            return value.isoformat()
+        case timedelta():
+            return str(value.total_seconds())
+    return None if value != value else str(value)  # noqa: PLR0124, what is not itself is NaN or NaT
+
+
+def _float(value: float) -> str | None:
+    if not math.isfinite(value):
+        return None if math.isnan(value) else repr(value)
+    return str(int(value)) if value.is_integer() else repr(value)
+
+
+def _moment(value: datetime) -> str | None:
+    if value != value:  # noqa: PLR0124, NaT
+        return None
+    utc = value if value.tzinfo is None else value.astimezone(UTC)
+    return utc.replace(tzinfo=None).isoformat(timespec="microseconds")
+
+
+def of_fields(row: Mapping[str, Any], names: Sequence[str]) -> bytes:
+    """Identity of a row by some of its fields."""
+    return json.dumps([canonical(row.get(name)) for name in names], sort_keys=True).encode()
+
+
+def of_record(key: bytes | None, value: bytes | None) -> bytes:
+    """Identity of a record by its bytes."""
+    head = "-" if key is None else len(key)
+    return b"%s:%s:%s" % (str(head).encode(), key or b"", b"-" if value is None else b"+" + value)
+
+
+def shown(value: Any) -> str:
+    """A row as an example shows it."""
+    if isinstance(value, bytes):
+        value = value.decode(errors="replace")
+    text = value if isinstance(value, str) else json.dumps(canonical(value), ensure_ascii=False)
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+
+
+def parsed(value: bytes | None) -> Any:
+    """A record's value without knowing its converter: JSON (also within Connect's schema envelope), else text."""
+    if value is None:
+        return None
+    text = value.decode(errors="replace")
+    if text[:1] not in ("{", "["):
+        return text
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return text
+    if isinstance(found, dict) and set(found) == {"schema", "payload"}:
+        return found["payload"]
+    return found

@@ -1,0 +1,199 @@
+"""Both sides of a comparison as rows: records of topics, and what a target has made of them. Never writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from connectx.checks.identity import of_fields, of_record, parsed, shown
+from connectx.connectors.api import Stored
+from connectx.history.rows import Row, Rows, fingerprint
+from connectx.model.events import Event, EventKind
+from connectx.model.ids import TopicPartition
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
+    from connectx.kafka.topic_snapshot import TopicSnapshot
+
+Values = list[tuple[Any, Any]]
+"""Key and value of each record of a chunk; (None, UNREADABLE) where a converter cannot read it."""
+
+UNREADABLE = object()
+
+Decode = Callable[[str, "list[Message]"], Values]
+"""Key and value of records of a topic."""
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic to be read, and how its records are understood."""
+
+    snapshot: TopicSnapshot
+    decode: Decode
+
+
+def decode_plainly(topic: str, messages: list[Message]) -> Values:
+    """Without a converter: JSON, or text."""
+    return [(parsed(message.key()), parsed(message.value())) for message in messages]
+
+
+def topic_rows(topic: Topic, key: Sequence[str]) -> Rows:
+    """A topic's records as they are, or identified by fields of value and key."""
+
+    def read() -> Iterator[Row]:
+        for messages in topic.snapshot.read():
+            decoded = topic.decode(topic.snapshot.topic, messages) if key else [(None, None)] * len(messages)
+            for message, (record_key, value) in zip(messages, decoded, strict=True):
+                identity = of_record(message.key(), message.value())
+                if key and (fields := _fields(record_key, value, key)) is not None:
+                    identity = of_fields(fields, key)
+                yield _row(message, identity, message.value() or b"null")
+
+    return Rows(f"topic {topic.snapshot.topic}", read)
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """Topics and the target that they go to.
+
+    Args:
+        committed: offset behind what the sink has committed, by partition; None: everything is to be there.
+        key: fields that identify a row; empty: all fields that both sides have.
+    """
+
+    topics: Sequence[Topic]
+    stored: Stored
+    committed: Mapping[str, int] | None
+    key: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The fields that are compared; none when lines are."""
+        if self.key or self.stored.key or self.stored.lines:
+            return self.key or self.stored.key
+        columns: Sequence[str] = next((table.column_names for table in self.stored.read()), [])
+        values = (value for topic in self.topics for _, _, value in _records(topic) if isinstance(value, Mapping))
+        known = next((set(value) for value in values), set(columns))
+        return tuple(sorted(known & set(columns)))
+
+    def wanted(self) -> Rows:
+        """What the topics hold, as the target should have it."""
+        place = " and ".join(f"topic {topic.snapshot.topic}" for topic in self.topics)
+        rows = self._wanted_lines if self._as_lines else lambda: self._wanted_fields(self.names)
+        return Rows(place, rows if not self.stored.key else lambda: _first_of_each(rows()))
+
+    def found(self) -> Rows:
+        """What the target holds."""
+        return Rows(self.stored.place, self._found_lines if self._as_lines else self._found_fields)
+
+    @property
+    def _as_lines(self) -> bool:
+        return self.stored.lines and not self.key
+
+    def _wanted_lines(self) -> Iterator[Row]:
+        from connectx.connectors.file_stream_sink import lines_of_value
+
+        for number, topic in enumerate(self.topics):
+            for message, _, value in _records(topic):
+                for line in lines_of_value(value):
+                    yield self._placed(message, line.encode(), line, number)
+
+    def _wanted_fields(self, names: Sequence[str]) -> Iterator[Row]:
+        for number, topic in enumerate(self.topics):
+            for message, record_key, value in _records(topic):
+                fields = _fields(record_key, value, names)
+                if fields is not None:
+                    identity = of_fields(fields, names)
+                    yield self._placed(message, identity, {name: fields.get(name) for name in names}, number)
+
+    def _placed(self, message: Message, identity: bytes, text: Any, number: int) -> Row:
+        at = TopicPartition(message.topic() or "", message.partition() or 0)
+        reached = None if self.committed is None else self.committed.get(str(at), 0)
+        pending = reached is not None and (message.offset() or 0) >= reached
+        return _row(message, identity, text, pending=pending)
+
+    def _found_lines(self) -> Iterator[Row]:
+        for table in self.stored.read():
+            for line in table.column(0).to_pylist():
+                yield Row((line or "").encode(), shown(line or ""))
+
+    def _found_fields(self) -> Iterator[Row]:
+        names = self.names
+        for table in self.stored.read():
+            if self.stored.lines:
+                rows = [parsed((line or "").encode()) for line in table.column(0).to_pylist()]
+            else:
+                rows = table.select([name for name in names if name in table.column_names]).to_pylist()
+            for row in rows:
+                fields = row if isinstance(row, Mapping) else {names[0]: row}
+                yield Row(of_fields(fields, names), shown({name: fields.get(name) for name in names}))
+
+
+def _records(topic: Topic) -> Iterator[tuple[Message, Any, Any]]:
+    """Records that can be read, with key and value."""
+    for messages in topic.snapshot.read():
+        for message, (key, value) in zip(messages, topic.decode(topic.snapshot.topic, messages), strict=True):
+            if value is not UNREADABLE:
+                yield message, key, value
+
+
+def _fields(key: Any, value: Any, names: Sequence[str]) -> Mapping[str, Any] | None:
+    """Fields of a record: those of its value, and of its key where the value has none of that name."""
+    if value is None or value is UNREADABLE:
+        return None
+    fields = dict(value) if isinstance(value, Mapping) else {names[0]: value} if names else {}
+    if isinstance(key, Mapping):
+        fields = {**key, **fields}
+    elif len(names) == 1 and names[0] not in fields:
+        fields[names[0]] = key
+    return fields
+
+
+def _row(message: Message, identity: bytes, text: Any, *, pending: bool = False) -> Row:
+    time_ms = message.timestamp()[1]
+    return Row(
+        identity,
+        shown(text),
+        message.partition(),
+        message.offset(),
+        time_ms if time_ms >= 0 else None,
+        message.topic() or "",
+        pending,
+    )
+
+
+def _first_of_each(rows: Iterator[Row]) -> Iterator[Row]:
+    """A target that keeps one row for each key has to have each once."""
+    seen: set[int] = set()
+    for row in rows:
+        if (one := fingerprint(row.identity)) not in seen:
+            seen.add(one)
+            yield row
+
+
+def committed_by(events: Sequence[Event], connector: str | None = None) -> dict[str, int]:
+    """Offset behind what sinks (or one of them) have committed, by partition's name."""
+    reached: dict[str, int] = {}
+    for event in events:
+        offsets = event.data.get("offsets") if event.kind is EventKind.OFFSETS_COMMITTED else None
+        if isinstance(offsets, Mapping) and connector in (None, event.connector):
+            for partition, offset in offsets.items():
+                reached[partition] = max(reached.get(partition, 0), int(offset))
+    return reached
+
+
+REFUSED_BY_KAFKA = "refused by Kafka"
+"""Why a source skips what it had made a record of; what it skips for other reasons never becomes one."""
+
+
+def skipped_by(events: Sequence[Event], connectors: Sequence[str], reason: str | None = None) -> int:
+    """Records that these connectors have skipped (for this reason) as errors.tolerance allows."""
+    return sum(
+        int(event.data.get("records", 0))
+        for event in events
+        if event.kind is EventKind.RECORDS_SKIPPED
+        and event.connector in connectors
+        and reason in (None, event.data.get("reason"))
+    )

@@ -1,0 +1,126 @@
+"""What sources hold, read again by the code of their tasks: exactly the bytes that they were to write. Never writes.
+
+A source whose tasks cannot read again (`SourceTask.reread`) gives None: then only the history tells how much there
+should be.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from connectx.checks.identity import of_record, shown
+from connectx.connectors.api import Slice, SourceOffset, SourcePartition, SourceTask
+from connectx.data.transforms.encoding import transform_and_encode
+from connectx.errors import ConnectxError
+from connectx.history.commits import SourceHistory
+from connectx.history.rows import Row
+from connectx.model.ids import TaskId
+
+if TYPE_CHECKING:
+    from connectx.connectors.plugins import Plugins
+    from connectx.data.converter import Converter
+    from connectx.model.worker_config import WorkerConfig
+    from connectx.spark.slices import TaskSpark
+
+
+@dataclass(frozen=True, slots=True)
+class SourceReader:
+    """Reads one source connector again.
+
+    Attributes:
+        tasks: configurations of its tasks, by number.
+        histories: what it has committed, by source partition.
+        numbers: a number for each of its source partitions, unlike those of other connectors.
+    """
+
+    connector: str
+    config: Mapping[str, str | None]
+    tasks: Sequence[Mapping[str, str]]
+    histories: Sequence[SourceHistory]
+    plugins: Plugins
+    worker: WorkerConfig
+    spark: TaskSpark
+    numbers: Mapping[str, int] = field(default_factory=dict)
+
+    def problem(self) -> str:
+        """Why it cannot be read again; empty when it can."""
+        left = {json.dumps(history.partition) for history in self.histories}
+        try:
+            for task in self._started():
+                left.discard(json.dumps(dict(task.partition)))
+                if task.reread(self.spark.lazy(), None, None) is None:
+                    return f"connector {self.connector} cannot read its source again"
+        except ConnectxError as error:
+            return f"the source of {self.connector} cannot be read again: {error.message.rstrip('.')}"
+        if left:
+            return f"{self.connector} has committed {', '.join(sorted(left))}, which its tasks do not read any more"
+        return ""
+
+    def rows(self, topic: str) -> Iterator[Row]:
+        """All rows for a topic: first those of the committed stretches, then those that may still come."""
+        key, value, chain = self._converter("key"), self._converter("value"), self.plugins.chain(self.config)
+        headers = self.plugins.header_converter(self.config, self.worker)
+        for task in self._started():
+            partition = json.dumps(dict(task.partition))
+            number = self.numbers.get(partition, 0)
+            for piece, pending in self._slices(task, partition):
+                table = transform_and_encode(
+                    piece.rows, piece.topic, chain, key, value, headers, self.spark.session
+                ).records
+                topics = table["topic"].to_pylist() if "topic" in table.column_names else [None] * table.num_rows
+                for to, k, v in zip(topics, table["key"].to_pylist(), table["value"].to_pylist(), strict=True):
+                    if (to or piece.topic) == topic:
+                        yield Row(of_record(k, v), shown(v if v is not None else b"null"), number, pending=pending)
+
+    def _slices(self, task: SourceTask, partition: str) -> Iterator[tuple[Slice, bool]]:
+        spark = self.spark.lazy()
+        chapters = [
+            c for history in self.histories if json.dumps(history.partition) == partition for c in history.chapters
+        ]
+        for start, end in chapters:
+            yield from ((piece, False) for piece in task.reread(spark, start, end) or ())
+        after = chapters[-1][1] if chapters else None
+        yield from ((piece, True) for piece in task.reread(spark, after, None) or ())
+
+    def _started(self) -> Iterator[SourceTask]:
+        for number, config in enumerate(self.tasks):
+            task = self.plugins.create_task(self.config)
+            assert isinstance(task, SourceTask), "only source connectors are read again"
+            try:
+                task.start(config, _Context(TaskId(self.connector, number)))
+                yield task
+            finally:
+                task.stop()
+
+    def _converter(self, side: str) -> Converter:
+        return self.plugins.converter(side, self.config, self.worker)
+
+
+@dataclass(frozen=True, slots=True)
+class _Context:
+    """A SourceTaskContext without a past, and without a reason to wait."""
+
+    task: TaskId
+
+    def offset(self, partition: SourcePartition) -> SourceOffset | None:
+        return None
+
+    def wait(self, timeout_ms: int) -> bool:
+        return True
+
+
+def partition_numbers(histories: Sequence[SourceHistory]) -> dict[str, dict[str, int]]:
+    """A number for each source partition of each connector."""
+    numbers: dict[str, dict[str, int]] = {}
+    for number, history in enumerate(histories, start=1):
+        numbers.setdefault(history.connector, {})[json.dumps(history.partition)] = number
+    return numbers
+
+
+def task_configs(listed: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """Configurations of tasks as REST lists them."""
+    ordered = sorted(listed, key=lambda task: int(task["id"]["task"]))
+    return [{key: value for key, value in task["config"].items() if value is not None} for task in ordered]

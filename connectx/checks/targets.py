@@ -1,0 +1,83 @@
+"""A target that a user names: a file, a data frame, rows, a table of PostgreSQL, or a function that returns one.
+
+Decides what rows it has: lines of text, or fields by name. It never writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from connectx.connectors.api import Stored
+from connectx.errors import CheckError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def target_of(given: Any) -> Stored:
+    """What a user means by a target.
+
+    Raises:
+        CheckError: nothing that can be read.
+        TableMissingError, DatabaseError: a table that cannot be read.
+    """
+    if isinstance(given, Stored):
+        return given
+    if callable(given):
+        return _of_function(given)
+    if isinstance(given, (tuple, list)) and len(given) == 2 and str(given[0]).startswith("postgres"):
+        from connectx.connectors.postgres import stored_table
+
+        return stored_table(str(given[0]), str(given[1]))
+    if isinstance(given, (str, Path)):
+        return _of_path(Path(given))
+    return _of_rows(given)
+
+
+def _of_function(function: Callable[[], Any]) -> Stored:
+    place = f"what {getattr(function, '__name__', 'a function')} returns"
+    return replace(target_of(function()), place=place, read=lambda: target_of(function()).read())
+
+
+def _of_path(path: Path) -> Stored:
+    if not path.exists():
+        raise CheckError(f"The target {path} does not exist.", next_step="Name a file, or another target.")
+    place = f"file {path.name}"
+    if path.suffix not in (".parquet", ".csv") and not path.is_dir():
+        from connectx.connectors.file_stream_sink import read_lines
+
+        return Stored(place, lambda: read_lines(str(path)), lines=True, ordered=True)
+
+    def read() -> Iterator[pa.Table]:
+        import pyarrow as pa
+        import pyarrow.dataset as ds
+
+        for batch in ds.dataset(path, format="csv" if path.suffix == ".csv" else "parquet").to_batches():
+            yield pa.Table.from_batches([batch])
+
+    return Stored(place, read)
+
+
+def _of_rows(given: Any) -> Stored:
+    """A pandas, Arrow or Spark table, or an iterable of mappings or of texts."""
+    import pyarrow as pa
+
+    table: Any = given
+    lines = False
+    if hasattr(given, "toArrow"):  # a Spark DataFrame
+        table = given.toArrow()
+    elif hasattr(given, "to_dict") and hasattr(given, "columns"):  # a pandas DataFrame
+        table = pa.Table.from_pandas(given, preserve_index=False)
+    elif isinstance(given, Iterable) and not isinstance(given, (Mapping, pa.Table)):
+        rows = list(given)
+        lines = not rows or isinstance(rows[0], str)
+        table = pa.table({"line": pa.array(rows, pa.string())}) if lines else pa.Table.from_pylist(rows)
+    if not isinstance(table, pa.Table):
+        raise CheckError(
+            f"A target of type {type(given).__name__} cannot be read.",
+            next_step="Give a path, a data frame, rows, (uri, table) of PostgreSQL, or a function that returns one.",
+        )
+    return Stored("the given rows", lambda: iter([table]), lines=lines, ordered=lines)
