@@ -11,7 +11,6 @@ import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from connectx.aftermath import Aftermath
 from connectx.cluster_forms import html_form, in_kernel, kafka_fact, shown, spark_fact, text_form
@@ -157,12 +156,7 @@ class Cluster(FaultVerbs):
         return self._client.plugins()
 
     def __getitem__(self, name: str) -> Connector:
-        return Connector(name, self._client, worker_name=self._worker_name)
-
-    def _worker_name(self, worker_id: str) -> str:
-        """Name of the worker that a status calls by its host:port."""
-        names = {urlsplit(worker.url).netloc: worker.name for worker in self.workers}
-        return names.get(worker_id, worker_id)
+        return Connector(name, self._client, worker_name=self.workers.name_of, lost=self.workers.lost_on)
 
     @property
     def connectors(self) -> list[Connector]:
@@ -170,7 +164,7 @@ class Cluster(FaultVerbs):
         return [self[name] for name in self._client.connectors()]
 
     def status(self, name: str) -> Mapping[str, Any]:
-        """State of a connector and its tasks, in the shape of Kafka Connect's REST."""
+        """State of a connector and its tasks, in the shape of Kafka Connect's REST; see `Connector.status`."""
         return self[name].status()
 
     def wait(self, name: str, state: str = "RUNNING", timeout: float = 60.0) -> None:

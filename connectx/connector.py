@@ -12,7 +12,7 @@ from typing import Any
 
 from connectx.errors import ConnectorFailedError, ConnectorNotFoundError, ConnectxError, WaitTimeoutError
 from connectx.model.ids import TaskId
-from connectx.model.states import State
+from connectx.model.states import LOST, State
 from connectx.model.worker_config import masked, masked_text
 from connectx.rest.client import Config, RestClient
 from connectx.views import (
@@ -28,6 +28,9 @@ from connectx.views import (
 WorkerName = Callable[[str], str]
 """Name of the worker with an id (host:port), for text forms."""
 
+Lost = Callable[[str], "str | None"]
+"""What became of the work of a dead worker with an id (host:port), None when it is not known to be dead."""
+
 _POLL_S = 0.1
 _FAILED_FOR_S = 3.0
 """A failure that lasts this long is not one that a restart or a rebalance is just repairing."""
@@ -40,19 +43,24 @@ class Connector:
     does not settle in time, `WorkersUnreachableError` when no worker answers, and `RestError` for other refusals.
     """
 
-    def __init__(self, name: str, client: RestClient, *, worker_name: WorkerName = str) -> None:
+    def __init__(
+        self, name: str, client: RestClient, *, worker_name: WorkerName = str, lost: Lost = lambda worker_id: None
+    ) -> None:
         self.name = name
         self._client = client
         self._worker_name = worker_name
+        self._lost = lost
 
     # ---------------------------------------------------------------------------------------------------- reading
 
     def status(self) -> dict[str, Any]:
         """State of the connector and its tasks, in the shape of Kafka Connect's REST.
 
-        A connector that no worker has started yet is UNASSIGNED (Kafka Connect answers 404).
+        It differs from REST in two ways: a connector that no worker has started yet is UNASSIGNED (Kafka Connect
+        answers 404), and what is RUNNING or PAUSED on a worker that this cluster knows to be dead is LOST, with a
+        sentence under the key `lost`: what happened, and when others will have the work at the latest.
         """
-        return _status(self._client, self.name)
+        return self._status(self._client)
 
     @property
     def state(self) -> str:
@@ -155,7 +163,7 @@ class Connector:
     def row(self) -> dict[str, object]:
         """One line of a table of connectors."""
         try:
-            status = _status(self._client.impatient(), self.name)
+            status = self._status(self._client.impatient())
         except ConnectxError as error:
             return {"connector": self.name, "type": "", "state": error.message, "worker": "", "tasks": ""}
         return {
@@ -166,32 +174,36 @@ class Connector:
             "tasks": _counts(status),
         }
 
+    def _status(self, client: RestClient) -> dict[str, Any]:
+        status = _status(client, self.name)
+        for part in (status["connector"], *status["tasks"]):
+            if part["state"] in (State.RUNNING, State.PAUSED) and (lost := self._lost(part["worker_id"])):
+                part |= {"state": LOST, "lost": lost}
+        return status
+
     def _tasks(self, status: Mapping[str, Any]) -> list[Task]:
-        return [
-            Task(TaskId(self.name, task["id"]), task["state"], self._worker(task), task.get("trace", ""), self._client)
-            for task in status["tasks"]
-        ]
+        return [Task(TaskId(self.name, task["id"]), task, self._worker(task), self._client) for task in status["tasks"]]
 
     def _worker(self, state: Mapping[str, Any]) -> str:
         return self._worker_name(state["worker_id"]) if state["worker_id"] else ""
 
     def __repr__(self) -> str:
         try:
-            status = _status(self._client.impatient(), self.name)
+            status = self._status(self._client.impatient())
         except ConnectxError as error:
             return f"Connector {self.name}: {error.message}"
         worker = self._worker(status["connector"])
         head = f"Connector {self.name} ({status['type']}): {shown_state(status['connector']['state'])}"
         lines = [f"{head} on {worker}" if worker else head]
-        if reason := _last_line(status["connector"].get("trace", "")):
-            lines.append(masked_text(reason))
+        if reason := _why(status["connector"]):
+            lines.append(reason)
         lines.append(text_table([task.row() for task in self._tasks(status)]) or "no tasks")
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
         client = self._client.impatient()
         try:
-            status, config = _status(client, self.name), client.config(self.name)
+            status, config = self._status(client), client.config(self.name)
         except ConnectxError as error:
             return html_card(f"Connector {self.name}", {"": error.message})
         tasks = self._tasks(status)
@@ -200,6 +212,7 @@ class Connector:
             "class": config.get("connector.class"),
             "state": shown_state(status["connector"]["state"]),
             "worker": self._worker(status["connector"]),
+            **({"why": why} if (why := _why(status["connector"])) else {}),
         }
         traces = [("connector", status["connector"].get("trace", ""))]
         traces += [(f"task {task.id.task}", task.trace) for task in tasks]
@@ -213,13 +226,17 @@ class Connector:
 
 
 class Task:
-    """One task as it was when it was asked for. Get it by `connector.tasks`."""
+    """One task as it was when it was asked for: `id`, `state`, `worker`, `trace`, and `why` in one line.
 
-    def __init__(self, task: TaskId, state: str, worker: str, trace: str, client: RestClient) -> None:
+    Get it by `connector.tasks`.
+    """
+
+    def __init__(self, task: TaskId, status: Mapping[str, Any], worker: str, client: RestClient) -> None:
         self.id = task
-        self.state = state
+        self.state = str(status["state"])
         self.worker = worker
-        self.trace = trace
+        self.trace = str(status.get("trace", ""))
+        self.why = _why(status)
         self._client = client
 
     def restart(self) -> None:
@@ -228,17 +245,17 @@ class Task:
 
     def row(self) -> dict[str, object]:
         """One line of a table of tasks."""
-        why = masked_text(_last_line(self.trace))
-        return {"task": self.id.task, "state": shown_state(self.state), "worker": self.worker, "why": why}
+        return {"task": self.id.task, "state": shown_state(self.state), "worker": self.worker, "why": self.why}
 
     def __repr__(self) -> str:
-        why = f": {masked_text(_last_line(self.trace))}" if self.trace else ""
+        why = f": {self.why}" if self.why else ""
         place = f" on {self.worker}" if self.worker else ""
         return f"Task {self.id}: {shown_state(self.state)}{place}{why}"
 
     def _repr_html_(self) -> str:
         details = html_details("trace", masked_text(self.trace)) if self.trace else ""
-        return html_card(f"Task {self.id}", {"state": shown_state(self.state), "worker": self.worker}, details)
+        facts = {"state": shown_state(self.state), "worker": self.worker, **({"why": self.why} if self.why else {})}
+        return html_card(f"Task {self.id}", facts, details)
 
 
 class ConnectorConfig(Mapping[str, "str | None"]):
@@ -353,6 +370,11 @@ def _summary(status: Mapping[str, Any]) -> str:
 
 def _merged(config: Config, changes: Config) -> dict[str, str | None]:
     return {key: value for key, value in {**config, **changes}.items() if changes.get(key, "") is not None}
+
+
+def _why(status: Mapping[str, Any]) -> str:
+    """Why something FAILED or is LOST, in one line; empty otherwise."""
+    return str(status.get("lost") or masked_text(_last_line(status.get("trace", ""))))
 
 
 def _last_line(trace: str) -> str:

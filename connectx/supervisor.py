@@ -14,6 +14,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from connectx.errors import ConfigError, WaitTimeoutError, WorkerFailedError, WorkerStoppedError
+from connectx.history.lost import Grace, LostWork, lost_work
+from connectx.model.group import ProtocolVersion
 from connectx.model.worker_config import WorkerConfig
 from connectx.workers import Worker, Workers
 
@@ -56,6 +58,8 @@ class Supervisor:
         self._gate = gate
         self._events = events
         self._config = config
+        delay_ms = 0 if config.connect_protocol == (ProtocolVersion.EAGER,) else config.scheduled_rebalance_max_delay_ms
+        self._grace = Grace(config.session_timeout_ms, config.heartbeat_interval_ms, delay_ms)
 
     def new_worker(self, config: Mapping[str, Any] | None = None) -> LiveWorker:
         """A worker that is known, and not started; `config` are settings of its own, over those of the cluster.
@@ -72,8 +76,11 @@ class Supervisor:
             )
         settings = WorkerConfig.parse({**self._config.originals, **own}) if own else self._config
         live = self._make(f"worker-{next(self._numbers)}", settings)
-        self._workers.add(Worker(live, self._gate, self._events.append))
+        self._workers.add(Worker(live, self._gate, self._events.append, self._lost_work))
         return live
+
+    def _lost_work(self, worker: str) -> LostWork | None:
+        return lost_work(self._events, worker, self._grace)
 
     def start(self, count: int) -> None:
         """Start `count` workers side by side and wait until they agree; when one cannot start, none is left."""

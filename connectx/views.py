@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
-from connectx.model.states import State
+from connectx.model.states import LOST, State
 
 Row = Mapping[str, object]
 
-_SIGNS = {
+_SIGNS: Mapping[str, str] = {
     State.RUNNING: "●",
     State.PAUSED: "‖",
     State.FAILED: "✕",
@@ -22,13 +22,14 @@ _SIGNS = {
     State.RESTARTING: "↻",
     State.UNASSIGNED: "○",
     State.DESTROYED: "·",
+    LOST: "◌",
 }
 _CELL = "text-align:left;vertical-align:top;padding:2px 10px 2px 0"
 
 
 def shown_state(state: str) -> str:
     """A state as a sign and its word, so that it can be told without colour."""
-    sign = _SIGNS.get(State(state)) if state in State.__members__ else None
+    sign = _SIGNS.get(state)
     return f"{sign} {state}" if sign else state
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from connectx.errors import NoGateError, UnknownWorkerError, WorkerStoppedError
 from connectx.faults.origin import injected
 from connectx.model.events import Transition
 from connectx.model.ids import TaskId
+from connectx.runtime.mailbox import now_ms
 
 if TYPE_CHECKING:
+    from connectx.history.lost import LostWork
     from connectx.kafka.gate import Direction, Gate
     from connectx.runtime.live import LiveWorker
 
@@ -23,12 +26,19 @@ class Worker:
     client libraries' own threads alive (a paused sink consumer goes on sending heartbeats) and `partition` is refused.
     """
 
-    def __init__(self, live: LiveWorker, gate: Gate | None, record: Callable[[Transition, str | None], object]) -> None:
+    def __init__(
+        self,
+        live: LiveWorker,
+        gate: Gate | None,
+        record: Callable[[Transition, str | None], object],
+        lost_work: Callable[[str], LostWork | None],
+    ) -> None:
         self._live = live
         self._gate = gate
         # Threads cannot freeze or drop the sockets of client libraries: the gate does it for them.
         self._holds_sockets = gate if live.isolation == "thread" else None
         self._record = record
+        self._lost_work = lost_work
         self._cut: Direction | None = None
 
     # ---------------------------------------------------------------------------------------------------- facts
@@ -100,6 +110,16 @@ class Worker:
         Empty once it has ended.
         """
         return self._live.view() if self._live.alive else {}
+
+    @property
+    def lost(self) -> LostWork | None:
+        """What it ran when it died, as far as nobody else runs it yet, and until when that waits; None otherwise."""
+        return self._lost_work(self.name) if self.is_dead else None
+
+    @property
+    def is_dead(self) -> bool:
+        """True when it ended without a goodbye: it was killed, or has failed."""
+        return self.state in ("killed", "failed")
 
     # --------------------------------------------------------------------------------------------------- faults
 
@@ -220,7 +240,16 @@ class Worker:
 
 
 def worker_row(worker: Worker) -> dict[str, object]:
-    """One line of a table of workers."""
+    """One line of a table of workers; a dead one has the work that it lost, until others run that."""
+    if (lost := worker.lost) is not None:
+        return {
+            "worker": worker.name,
+            "state": f"{worker.state}, {lost.left(now_ms())}",
+            "generation": None,
+            "connectors": ", ".join(f"{name} (lost)" for name in lost.connectors),
+            "tasks": ", ".join(f"{task} (lost)" for task in lost.tasks),
+            "url": worker.url,
+        }
     states = [worker.state]
     if worker.cut is not None:
         states.append("partitioned" if worker.cut == "both" else f"partitioned ({worker.cut})")
@@ -252,6 +281,25 @@ class Workers:
         if key not in self._workers:
             raise UnknownWorkerError(key, list(self._workers))
         return self._workers[key]
+
+    def name_of(self, worker_id: str) -> str:
+        """Name of the worker that a status calls by its host:port; a foreign one keeps its id."""
+        worker = self._of_id(worker_id)
+        return worker_id if worker is None else worker.name
+
+    def lost_on(self, worker_id: str) -> str | None:
+        """What became of work that a status places on a worker (host:port) which is dead; None while it lives."""
+        worker = self._of_id(worker_id)
+        if worker is None or not worker.is_dead:
+            return None
+        lost = worker.lost
+        if lost is None:  # others have it, and the status will say so in a moment
+            return f"{worker.name} has ended; its work is being handed over"
+        return lost.told(now_ms(), anybody_left=any(other.state == "running" for other in self))
+
+    def _of_id(self, worker_id: str) -> Worker | None:
+        """The newest worker of that address: a port may be used again."""
+        return next((w for w in reversed(list(self)) if w.url and urlsplit(w.url).netloc == worker_id), None)
 
     def __iter__(self) -> Iterator[Worker]:
         return iter(list(self._workers.values()))

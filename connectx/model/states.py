@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
 
 
 class State(StrEnum):
@@ -15,6 +16,10 @@ class State(StrEnum):
     RESTARTING = "RESTARTING"
     STOPPED = "STOPPED"
     DESTROYED = "DESTROYED"
+
+
+LOST: Final = "LOST"
+"""What the Python face shows for work of a dead worker that nobody has taken over; Kafka Connect shows RUNNING."""
 
 
 class TargetState(StrEnum):

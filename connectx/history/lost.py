@@ -1,0 +1,147 @@
+"""Work of a worker that is dead and that nobody has taken over yet: what it is, and until when it waits. Pure.
+
+Kafka Connect goes on showing such work as RUNNING, because nobody writes a status for a worker that is gone. Two times
+hold it back: the group's session timeout, until the coordinator notices, and then the delay of KIP-415
+(scheduled.rebalance.max.delay.ms), in which the leader waits for the worker to come back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from connectx.history.words import duration, task_of
+from connectx.model.events import Event, EventKind
+from connectx.model.ids import TaskId
+from connectx.model.states import State
+
+SESSION = "session.timeout.ms"
+DELAY = "scheduled.rebalance.max.delay.ms"
+
+_TAKEN = (State.RUNNING, State.PAUSED, State.FAILED, State.STOPPED)
+
+
+@dataclass(frozen=True, slots=True)
+class Grace:
+    """How long a group waits for a member, in milliseconds."""
+
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    max_delay_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class LostWork:
+    """What a dead worker ran and nobody runs now.
+
+    Attributes:
+        worker: the dead worker.
+        how: what happened to it: "was killed" or "failed".
+        time_ms: when, milliseconds since 1970.
+        connectors, tasks: its work, sorted.
+        due_ms: when the group gives it to others at the latest; before that it may still be held back.
+        waits_for: the settings that hold it back, in the order in which they count; empty when nothing does any more.
+    """
+
+    worker: str
+    how: str
+    time_ms: int
+    connectors: tuple[str, ...]
+    tasks: tuple[TaskId, ...]
+    due_ms: int
+    waits_for: tuple[str, ...]
+
+    def told(self, now_ms: int, *, anybody_left: bool = True) -> str:
+        """A sentence part: what happened, how long ago, and how long it takes at most until others have the work."""
+        ago = f"{self.worker} {self.how} {duration(max(now_ms - self.time_ms, 0))} ago"
+        if not anybody_left:
+            return f"{ago}; no worker is left to take over: cluster.add_worker()"
+        why = f" ({', then '.join(self.waits_for)})" if self.is_held_back(now_ms) else ""
+        return f"{ago}; {self.left(now_ms)}{why}"
+
+    def is_held_back(self, now_ms: int) -> bool:
+        """True while a setting still lets the work wait."""
+        return bool(self.waits_for) and now_ms < self.due_ms
+
+    def left(self, now_ms: int) -> str:
+        """A sentence part: how long it takes at most until others have the work."""
+        if not self.is_held_back(now_ms):
+            return "its work is being handed over"
+        return f"its work moves in {duration(self.due_ms - now_ms)} at the latest"
+
+
+def lost_work(events: Iterable[Event], worker: str, grace: Grace) -> LostWork | None:
+    """What of `worker`'s work is lost after the last event; None while it lives, and when all has moved."""
+    listed = list(events)
+    at = next((number for number in range(len(listed) - 1, -1, -1) if _is_end(listed[number], worker)), None)
+    if at is None:
+        return None
+    end, after = listed[at], listed[at + 1 :]
+    connectors, tasks = _held(listed[:at], worker)
+    left = [name for name in connectors if not _is_settled(name, None, after, worker)]
+    left_tasks = [task for task in tasks if not _is_settled(task.connector, task, after, worker)]
+    if not left and not left_tasks:
+        return None
+    names = {*left, *map(str, left_tasks)}
+    due_ms, waits_for = _due(end, after, names, grace)
+    how = "failed" if end.kind is EventKind.WORKER_FAILED else "was killed"
+    return LostWork(worker, how, end.time_ms, tuple(sorted(left)), tuple(sorted(left_tasks)), due_ms, waits_for)
+
+
+def _is_end(event: Event, worker: str) -> bool:
+    if event.worker != worker:
+        return False
+    killed = event.kind is EventKind.FAULT_INJECTED and event.data.get("fault") == "kill"
+    return killed or event.kind is EventKind.WORKER_FAILED
+
+
+def _held(before: Sequence[Event], worker: str) -> tuple[list[str], list[TaskId]]:
+    """Its work by the last assignment that it got."""
+    for event in reversed(before):
+        if event.worker == worker and event.kind is EventKind.REBALANCE_COMPLETED:
+            found = [task_of(task) for task in event.data.get("tasks", ())]
+            return [str(name) for name in event.data.get("connectors", ())], [task for task in found if task]
+    return [], []
+
+
+def _is_settled(connector: str, task: TaskId | None, after: Sequence[Event], worker: str) -> bool:
+    """True when another worker has it, or when there is nothing to have any more."""
+    return any(
+        event.connector == connector and (_is_gone(event, task) or (event.worker != worker and _is_taken(event, task)))
+        for event in after
+    )
+
+
+def _is_taken(event: Event, task: TaskId | None) -> bool:
+    kind = EventKind.CONNECTOR_STATE if task is None else EventKind.TASK_STATE
+    number = None if task is None else task.task
+    return event.kind is kind and event.task == number and event.data.get("state") in _TAKEN
+
+
+def _is_gone(event: Event, task: TaskId | None) -> bool:
+    if event.kind is EventKind.CONNECTOR_DELETED:
+        return True
+    if task is not None and event.kind is EventKind.TASKS_CONFIGURED:
+        return task.task >= int(event.data.get("tasks", 0))
+    return task is not None and event.data.get("target_state") == State.STOPPED
+
+
+def _due(end: Event, after: Sequence[Event], lost: set[str], grace: Grace) -> tuple[int, tuple[str, ...]]:
+    """Until when the work waits at the latest, and for which settings."""
+    delay_ms = grace.max_delay_ms
+    waits_for: tuple[str, ...] = (SESSION, DELAY) if delay_ms else (SESSION,)
+    due_ms = end.time_ms + grace.session_timeout_ms + grace.heartbeat_interval_ms + delay_ms
+    for event in after:
+        if event.kind is EventKind.MEMBER_REMOVED and event.worker == end.worker:
+            due_ms, waits_for = event.time_ms + grace.heartbeat_interval_ms + delay_ms, (DELAY,) if delay_ms else ()
+        elif event.kind is EventKind.REBALANCE_DELAYED and lost & set(map(str, event.data.get("lost", ()))):
+            due_ms, waits_for = event.time_ms + int(event.data.get("delay_ms", 0)), (DELAY,)
+        elif event.kind is EventKind.ASSIGNMENT_COMPUTED and lost & _assigned(event):
+            due_ms, waits_for = event.time_ms, ()
+    return due_ms, waits_for
+
+
+def _assigned(event: Event) -> set[str]:
+    """Work that a leader has given to somebody."""
+    members = event.data.get("members", {})
+    return {str(name) for work in members.values() for name in work.get("assigned", ())}
