@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
+from connectx.history.fences import fenced_by
 from connectx.history.partitions import Handover, handovers
 from connectx.history.rebalances import Rebalance, rebalances
 from connectx.history.runs import Run, RunState, runs
@@ -58,6 +59,7 @@ class Failover:
         ended_ms: when the fault ended (resume, heal), milliseconds since 1970.
         fenced: how many of `held` are shown to be shut out: by a higher producer epoch or by a rejected write.
         rejections: the rejected writes of the worker.
+        fenced_by: who rejected them, by the number of the event, where the worker found out.
         aborted: transactions of the worker that were aborted after the fault.
     """
 
@@ -77,6 +79,7 @@ class Failover:
     ended_ms: int | None
     fenced: int
     rejections: tuple[Event, ...]
+    fenced_by: Mapping[int, str]
     aborted: tuple[Event, ...]
 
 
@@ -125,6 +128,7 @@ def _failover(fault: Event, events: Sequence[Event], all_runs: Sequence[Run], ro
         ended_ms=next((event.time_ms for event in after if _fault_of(event) in _ENDS_FAULT), None),
         fenced=len(shut_out),
         rejections=rejections,
+        fenced_by=fenced_by(events),
         aborted=tuple(aborted),
     )
 

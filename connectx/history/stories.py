@@ -5,11 +5,12 @@ A sentence says only what the events show; a part whose event is missing is left
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 
 from connectx.history.failovers import REJECTIONS, Failover, Move, failovers
+from connectx.history.fences import fenced_by
 from connectx.history.rebalances import Rebalance, rebalances
 from connectx.history.runs import Run, RunState, epoch_of, runs
 from connectx.history.words import duration, gist, listing, plural
@@ -41,12 +42,13 @@ def stories(events: Iterable[Event]) -> list[Story]:
     rounds = [round_ for round_ in rebalances(listed) if round_.generation is not None]
     after_faults = failovers(listed)
     explained = {event.seq for failover in after_faults for event in failover.rejections}
+    fences = fenced_by(listed)
     told = [Story(f.time_ms, f.seq, f.fault, f.worker, failover_story(f)) for f in after_faults]
     told.extend(_newcomers(listed, all_runs, rounds))
     told.extend(_leader_changes(rounds))
     told.extend(_failures(listed, all_runs))
     told.extend(
-        Story(event.time_ms, event.seq, "fenced", event.worker, _rejection(event, _epoch(event, all_runs)))
+        Story(event.time_ms, event.seq, "fenced", event.worker, _rejection(event, _epoch(event, all_runs), fences))
         for event in listed
         if event.kind in REJECTIONS and event.seq not in explained
     )
@@ -125,21 +127,23 @@ def _aftermath(failover: Failover) -> Iterator[str]:
         records = event.data.get("records")
         what = f" of {plural(records, 'record')}" if isinstance(records, int) and records else ""
         yield f"an open transaction{what} of {failover.worker} was aborted"
-    yield from dict.fromkeys(_rejection(event, failover.epochs.get(_task(event))) for event in failover.rejections)
+    fences = failover.fenced_by
+    yield from dict.fromkeys(_rejection(e, failover.epochs.get(_task(e)), fences) for e in failover.rejections)
 
 
 def _ended(failover: Failover) -> bool:
     return failover.ended_ms is not None and failover.fault in _ENDS
 
 
-def _rejection(event: Event, epoch: int | None) -> str:
+def _rejection(event: Event, epoch: int | None, fences: Mapping[int, str]) -> str:
     """A write that was refused, by the broker (producer epoch) or by the sink's group or target."""
     owner = f"{event.worker}'s"
     if event.kind is EventKind.COMMIT_REFUSED:
         reason = gist(str(event.data.get("reason") or event.cause))
         return f"{owner} commit for {_task(event)} was refused" + (f" ({reason})" if reason else "")
     at = "" if epoch is None else f" at epoch {epoch}"
-    return f"{owner} write for {_task(event)}{at} was rejected"
+    by = f": {fences[event.seq]}" if event.seq in fences else ""
+    return f"{owner} write for {_task(event)}{at} was rejected{by}"
 
 
 # ---------------------------------------------------------------------------------------------- other stories

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlsplit
+
 import pytest
 from histories import START_MS, History, kill_of_source, pause_with_fence, small_cluster
 
@@ -234,6 +236,21 @@ def test_a_task_that_failed_because_it_was_fenced_is_told_once() -> None:
     history = small_cluster().at(5).fenced("worker-2", "flights-in-0", epoch=0)
     history.at(5.1).state("worker-2", "flights-in-0", "FAILED", trace="fenced")
     assert told(history) == ["worker-2's write for flights-in-0 at epoch 0 was rejected"]
+
+
+def test_a_rejected_write_names_who_took_over_and_since_when_once_that_is_known() -> None:
+    def fenced_by(history: History, known: bool, sentence: str) -> History:
+        url = next(str(e.data["url"]) for e in history.events if e.worker == "worker-3" and e.data.get("url"))
+        by = {"known": known, "by": urlsplit(url).netloc if known else None, "instance": 1}
+        sentence = sentence.replace("worker-3", f"worker {by['by']}")
+        return history.add(EventKind.FENCED_BY, "worker-2", "flights-in-0", cause=sentence, **by)
+
+    history = small_cluster().at(5).fenced("worker-2", "flights-in-0", epoch=0)
+    fenced_by(history, False, "who took over flights-in-0 is not known yet")
+    assert told(history) == ["worker-2's write for flights-in-0 at epoch 0 was rejected"]
+    took_over = "worker-3 took over flights-in-0 in generation 3 (epoch 1), RUNNING there since 12:00:01 UTC"
+    fenced_by(history, True, took_over)
+    assert told(history) == [f"worker-2's write for flights-in-0 at epoch 0 was rejected: {took_over}"]
 
 
 def test_a_rejection_that_names_no_epoch_has_that_of_its_task() -> None:
