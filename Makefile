@@ -9,7 +9,9 @@ INSTALLED := $(VENV)/.connectx-installed
 # Jars and class archives are kept per user, so this one always runs; when all is there it takes a quarter of a second.
 PREPARED := $(BIN)/python -m connectx.setup
 
-.PHONY: help setup demo test browser lab check bench clean
+MINUTES ?= 10
+
+.PHONY: help setup demo test browser lab check bench soak clean
 
 help: ## show the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST)
@@ -37,6 +39,9 @@ check: $(INSTALLED) ## lint, format, types and architecture
 
 bench: setup ## measure throughput, latency, failover and memory on this machine
 	@$(BIN)/python -m bench
+
+soak: setup ## flows under chaos in both isolations for MINUTES=10, and a verdict; SEED=... repeats one
+	@$(BIN)/python -m tests.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 clean: ## remove .venv and what tests and tools left here; the user's cache of jars stays
 	@rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis test-artefacts
