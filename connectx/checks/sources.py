@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from connectx.checks.identity import of_record, shown
 from connectx.connectors.api import Slice, SourceOffset, SourcePartition, SourceTask
+from connectx.connectors.settings import source_connector_settings
 from connectx.data.transforms.encoding import transform_and_encode
 from connectx.errors import ConnectxError
 from connectx.history.commits import SourceHistory
 from connectx.history.rows import Row
 from connectx.model.ids import TaskId
+from connectx.model.states import TransactionBoundary
 
 if TYPE_CHECKING:
     from connectx.connectors.plugins import Plugins
@@ -47,6 +49,8 @@ class SourceReader:
 
     def problem(self) -> str:
         """Why it cannot be read again; empty when it can."""
+        if self.config.get("transaction.boundary") == TransactionBoundary.CONNECTOR:
+            return f"connector {self.connector} ends its transactions itself, and may have aborted some"
         left = {json.dumps(history.partition) for history in self.histories}
         try:
             for task in self._started():
@@ -63,13 +67,15 @@ class SourceReader:
         """All rows for a topic: first those of the committed stretches, then those that may still come."""
         key, value, chain = self._converter("key"), self._converter("value"), self.plugins.chain(self.config)
         headers = self.plugins.header_converter(self.config, self.worker)
+        tolerant = source_connector_settings(self.config, self.worker).errors.tolerate_all
         for task in self._started():
             partition = json.dumps(dict(task.partition))
             number = self.numbers.get(partition, 0)
             for piece, pending in self._slices(task, partition):
-                table = transform_and_encode(
-                    piece.rows, piece.topic, chain, key, value, headers, self.spark.session
-                ).records
+                made = transform_and_encode(
+                    piece.rows, piece.topic, chain, key, value, headers, self.spark.session, skip_unwritable=tolerant
+                )
+                table = made.records
                 topics = table["topic"].to_pylist() if "topic" in table.column_names else [None] * table.num_rows
                 for to, k, v in zip(topics, table["key"].to_pylist(), table["value"].to_pylist(), strict=True):
                     if (to or piece.topic) == topic:
@@ -104,6 +110,7 @@ class _Context:
     """A SourceTaskContext without a past, and without a reason to wait."""
 
     task: TaskId
+    transaction: None = None
 
     def offset(self, partition: SourcePartition) -> SourceOffset | None:
         return None
