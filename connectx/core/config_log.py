@@ -128,6 +128,8 @@ class ConfigLog:
     _task_counts: dict[str, int] = field(default_factory=dict)
     _task_configs: dict[TaskId, Properties] = field(default_factory=dict)
     _buffered: dict[str, dict[TaskId, Properties]] = field(default_factory=dict)
+    _early_commits: dict[str, int] = field(default_factory=dict)
+    """Commits that were read before their connector's configuration."""
     _inconsistent: set[str] = field(default_factory=set)
     _applied_configs: dict[str, Properties] = field(default_factory=dict)
     # Outlive the connector, so that one created anew under its name is fenced and numbered correctly.
@@ -145,6 +147,7 @@ class ConfigLog:
             dict(self._task_counts),
             dict(self._task_configs),
             {connector: dict(tasks) for connector, tasks in self._buffered.items()},
+            dict(self._early_commits),
             set(self._inconsistent),
             dict(self._applied_configs),
             dict(self._task_count_records),
@@ -168,7 +171,7 @@ class ConfigLog:
                 is_new = connector not in self._configs
                 self._configs[connector] = dict(properties)
                 self._target_states.setdefault(connector, TargetState.STARTED)
-                return [ConnectorConfigChanged(connector, is_new)]
+                return [ConnectorConfigChanged(connector, is_new), *self._catch_up(connector)]
             case TargetStateRecord(connector, state):
                 return self._set_target_state(connector, state)
             case TaskConfigRecord(task, properties):
@@ -196,6 +199,7 @@ class ConfigLog:
         self._task_counts.pop(connector, None)
         self._drop_task_configs(connector)
         self._buffered.pop(connector, None)
+        self._early_commits.pop(connector, None)
         self._applied_configs.pop(connector, None)
         self._inconsistent.discard(connector)
         return [ConnectorRemoved(connector)] if existed else []
@@ -217,8 +221,13 @@ class ConfigLog:
         return [TargetStateChanged(connector, state)] if changed and exists else []
 
     def _commit_tasks(self, connector: str, tasks: int) -> list[ConfigChange]:
-        if connector not in self._configs:  # KAFKA-16838: deleted, and compaction took the traces
-            return self._remove_connector(connector)
+        if connector not in self._configs:
+            # Deleted, and compaction took the traces (KAFKA-16838); or configured anew since, and compaction took the
+            # older configuration. Kafka Connect forgets the tasks in both cases, which leaves a worker that starts
+            # then without the tasks that the others see.
+            self._early_commits[connector] = tasks
+            self._pending_fencing.add(connector)
+            return []
         buffered = self._buffered.get(connector)
         ids = {task.task for task in buffered or ()}
         complete = all(number in ids for number in range(tasks))
@@ -238,6 +247,17 @@ class ConfigLog:
         self._task_counts[connector] = tasks
         self._pending_fencing.add(connector)
         return [TaskConfigsCommitted(connector, updated, complete)]
+
+    def _catch_up(self, connector: str) -> list[ConfigChange]:
+        """Apply a commit that came before the configuration; a task count record may have followed it already."""
+        tasks = self._early_commits.pop(connector, None)
+        if tasks is None:
+            return []
+        is_pending = connector in self._pending_fencing
+        changes = self._commit_tasks(connector, tasks)
+        if not is_pending:
+            self._pending_fencing.discard(connector)
+        return changes
 
     # ------------------------------------------------------------------------------------------------ queries
 

@@ -156,10 +156,22 @@ def test_a_later_commit_of_no_tasks_moves_the_task_config_generation() -> None:
     assert (log.tasks("c"), log.task_config_generation("c")) == ((), 1)
 
 
-def test_a_commit_without_a_connector_drops_what_was_buffered() -> None:
-    log, changes = replay(task(C0), TaskCommitRecord("c", 1))
-    assert changes == [[], []]
-    assert log == ConfigLog(offset=2)
+def test_a_commit_without_a_connector_is_acted_on_when_its_configuration_comes() -> None:
+    """Compaction moves a configuration that was put again behind the commit; its tasks are still the connector's."""
+    log, changes = replay(task(C0), TaskCommitRecord("c", 1), TaskCountRecord("c", 1))
+    assert (changes[:2], log.tasks("c"), log.connectors()) == ([[], []], (), ())
+    assert log.apply(9, CREATE) == [ConnectorConfigChanged("c", True), TaskConfigsCommitted("c", (C0,), True)]
+    assert (log.tasks("c"), log.pending_fencing("c"), log.copy()) == ((C0,), False, log)
+
+
+def test_a_commit_that_came_before_its_configuration_needs_fencing_until_a_task_count_record() -> None:
+    log, _ = replay(task(C0), TaskCommitRecord("c", 1), CREATE)
+    assert log.pending_fencing("c")
+
+
+def test_a_deletion_forgets_a_commit_that_came_before_its_configuration() -> None:
+    log, _ = replay(task(C0), TaskCommitRecord("c", 1), DELETE, CREATE)
+    assert (log.tasks("c"), log.task_count("c")) == ((), 0)
 
 
 def test_a_deleted_connector_leaves_what_its_successor_must_know() -> None:
