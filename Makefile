@@ -11,7 +11,7 @@ PREPARED := $(BIN)/python -m connectx.setup
 
 MINUTES ?= 10
 
-.PHONY: help setup demo test browser lab check bench soak clean
+.PHONY: help setup demo test browser simulate lab check bench soak clean
 
 help: ## show the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST)
@@ -27,6 +27,9 @@ test: setup ## run all tests, with a real Kafka, Spark and PostgreSQL
 
 browser: setup ## look at the panel in a real JupyterLab; needs Chromium on PATH
 	@$(BIN)/python -m pytest tests/browser -p no:nbval -o timeout=600
+
+simulate: $(INSTALLED) ## run simulated clusters with faults, SEEDS=200 of them
+	@$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),200)
 
 lab: setup ## open JupyterLab on the notebooks
 	@$(BIN)/jupyter lab --notebook-dir=notebooks

@@ -107,10 +107,10 @@ class SinkChecks:
     world: World
     verified: dict[tuple[str, TopicPartition], int] = field(default_factory=dict)
 
-    def on_commit(self, consumer: SimConsumer, offsets: dict[TopicPartition, int]) -> None:
+    def on_commit(self, consumer: SimConsumer, member_id: str, offsets: dict[TopicPartition, int]) -> None:
         """8: rows first, then offsets; and only of partitions that this member owns."""
         task = consumer.task
-        owned = consumer.group.assignments.get(consumer.member_id, ())
+        owned = consumer.group.assignments.get(member_id, ())
         for partition, offset in offsets.items():
             if partition not in owned:
                 broken(8, f"{task.order.task} on {task.worker.name} commits {partition}, which it does not own")

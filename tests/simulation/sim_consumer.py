@@ -108,21 +108,27 @@ class SimConsumer:
         if self.member_id and self.task.worker.sends and not self.world.broker_down:
             self.world.hand_out(self.group.leave(self.member_id, self.node))
 
-    def commit(self, offsets: dict[TopicPartition, int]) -> Outcome:
+    @property
+    def membership(self) -> tuple[str, int]:
+        """Member id and generation, as a request carries them."""
+        return self.member_id, self.generation
+
+    def commit(self, membership: tuple[str, int], offsets: dict[TopicPartition, int]) -> Outcome:
         """Offset commit; nothing in Kafka asks whether this member owns the partitions.
 
         The client itself refuses once it knows that its assignment is lost (librdkafka: _ASSIGNMENT_LOST): without a
         member id a group that is empty would take it as an admin's.
         """
-        if not self.member_id:
+        member_id, generation = membership
+        if not member_id:
             return Outcome.UNKNOWN_MEMBER
         named = {(p.topic, p.partition): offset for p, offset in offsets.items()}
-        outcome = self.group.commit_offsets(self.member_id, self.generation, named, self.node)
+        outcome = self.group.commit_offsets(member_id, generation, named, self.node)
         if outcome is Outcome.NOT_COORDINATOR:
             self.node = self.group.find()
         elif outcome is Outcome.OK:
             self.heard_ms = self.world.now_ms
-            self.world.checks.sinks.on_commit(self, offsets)
+            self.world.checks.sinks.on_commit(self, member_id, offsets)
         return outcome
 
     # ------------------------------------------------------------------------------------------------------- replies

@@ -270,9 +270,10 @@ class SimSink(SimTask):
         """With `wait` the answer is that of the effect, otherwise some later poll tells."""
         consumer = self.consumer
         assert consumer is not None, "joined"
+        membership = consumer.membership
 
         def act() -> m.SinkStimulus:
-            outcome = consumer.commit(dict(effect.offsets))
+            outcome = consumer.commit(membership, dict(effect.offsets))
             if outcome is Outcome.OK:
                 return m.OffsetsCommitted(effect.sequence)
             not_owner = outcome in (Outcome.UNKNOWN_MEMBER, Outcome.ILLEGAL_GENERATION)
