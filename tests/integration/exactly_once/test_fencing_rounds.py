@@ -1,0 +1,162 @@
+"""Fencing rounds on a real cluster (KIP-618, rules 2, 3, 5): what is recorded when, who waits, what is given up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import connectx as cx
+from connectx.model.events import EventKind
+from tests.integration.cluster.conftest import WAIT_S, events, owner_of, until
+from tests.integration.exactly_once.conftest import Rows, Valve, config_records, explained, names_of_steps
+
+MakeRows = Callable[[cx.Cluster], Rows]
+START = ["prepare", "request_fencing", "init_producer", "read_config_to_end", "begin", "read_offsets", "poll"]
+
+
+def test_a_source_task_starts_in_the_order_of_kip_618_and_behind_its_task_count_record(
+    workers: cx.Cluster, make_rows: MakeRows
+) -> None:
+    rows, since = make_rows(workers), workers.events.last_seq
+    rows.start()
+    rows.wait_for_more()
+    for task in (f"{rows.name}-0", f"{rows.name}-1"):
+        owner = owner_of(workers, task)
+        assert names_of_steps(workers, owner.name, task, since) == START
+        recorded = events(workers, EventKind.TASK_COUNT_RECORDED, since, worker=owner.name, connector=rows.name)
+        number = int(task[-1])
+        steps = events(workers, EventKind.TASK_STEP, since, connector=rows.name, task=number)
+        checked = next(event for event in steps if event.data["step"] == "begin")
+        mine = {"connector": rows.name, "task": number}
+        committed = until(lambda: events(workers, EventKind.TRANSACTION_COMMITTED, since, **mine), "a commit")  # noqa: B023
+        assert recorded[0].seq < checked.seq < committed[0].seq
+    keys = [key for key, _ in config_records(workers, "") if rows.name in key]
+    assert keys.index(f"commit-{rows.name}") < keys.index(f"tasks-fencing-{rows.name}")
+    rows.check_exactly_once()
+
+
+def test_newer_task_configs_end_the_round_and_no_record_of_it_is_written(
+    workers: cx.Cluster, make_rows: MakeRows, valve: Valve
+) -> None:
+    rows = make_rows(workers)
+    connector = rows.start(admin_override_bootstrap_servers=valve.address)
+    rows.wait_for_more()
+    since = workers.events.last_seq
+    valve.shut()
+    connector.config.update({"rate": "30"})
+    until(lambda: events(workers, EventKind.FENCING_STARTED, since, connector=rows.name), "a round")
+    connector.config.update({"tasks.max": "1"})
+    failed = until(lambda: events(workers, EventKind.FENCING_FAILED, since, connector=rows.name), "its end")
+    assert "new task configs" in failed[0].cause
+    until(lambda: len(events(workers, EventKind.FENCING_STARTED, since, connector=rows.name)) == 2, "another round")
+    assert [value for _, value in config_records(workers, f"tasks-fencing-{rows.name}")] == [{"task-count": 2}]
+    valve.open()
+    owner_of(workers, f"{rows.name}-0")
+    started = events(workers, EventKind.FENCING_STARTED, since, connector=rows.name)
+    assert [len(event.data["transactional_ids"]) for event in started] == [2, 2], "those of the last record"
+    assert [value["task-count"] for _, value in config_records(workers, f"tasks-fencing-{rows.name}")] == [2, 1]
+    refused = events(workers, EventKind.TASK_REFUSED, since, connector=rows.name)
+    assert {event.data["reason"] for event in refused} == {"newer task configs are in the config topic"}
+
+
+def test_a_leader_that_dies_in_a_round_is_replaced_and_the_round_is_asked_for_again(
+    workers: cx.Cluster, make_rows: MakeRows, valve: Valve
+) -> None:
+    rows = make_rows(workers)
+    connector = rows.start(admin_override_bootstrap_servers=valve.address)
+    rows.wait_for_more()
+    leader = workers.leader
+    assert leader is not None
+    since = workers.events.last_seq
+    valve.shut()
+    connector.config.update({"rate": "30"})
+    until(lambda: events(workers, EventKind.FENCING_STARTED, since, worker=leader.name), "the round of the leader")
+    asking = {"step": "request_fencing", "connector": rows.name}
+    followers = until(
+        lambda: [e for e in events(workers, EventKind.TASK_STEP, since, **asking) if e.worker != leader.name],
+        "a follower that asks",
+    )
+    workers.kill(leader.name)
+    valve.open()
+    follower, task = str(followers[0].worker), f"{rows.name}-{followers[0].task}"
+    rows.wait_for_more(int(followers[0].task or 0))
+    steps = names_of_steps(workers, follower, task, since)
+    assert steps[:4] == ["stop", "prepare", "request_fencing", "retry_fencing"]
+    completed = events(workers, EventKind.FENCING_COMPLETED, since, connector=rows.name)
+    assert [event.worker != leader.name for event in completed] == [True]
+    for number in (0, 1):
+        owner_of(workers, f"{rows.name}-{number}")
+        rows.wait_for_more(number)
+    rows.check_exactly_once()
+
+
+def test_a_lagging_worker_never_brings_a_task_of_older_task_configs_to_life(
+    workers: cx.Cluster, make_rows: MakeRows, valve: Valve
+) -> None:
+    """The eight steps of KIP-618, with the workers L (leader), F (follower) and O (other), and task T."""
+    rows = make_rows(workers)
+    connector = rows.start(admin_override_bootstrap_servers=valve.address)
+    rows.wait_for_more()
+    leader = workers.leader
+    assert leader is not None
+    since = workers.events.last_seq
+    # 1 and 2: the connector is reconfigured, L fences; the round is held up so that F can be caught in it
+    valve.shut()
+    connector.config.update({"rate": "30"})
+    asking = {"step": "request_fencing", "connector": rows.name}
+    asked = until(
+        lambda: [e for e in events(workers, EventKind.TASK_STEP, since, **asking) if e.worker != leader.name],
+        "a follower that asks for the round",
+    )
+    follower, number = workers.workers[str(asked[0].worker)], int(asked[0].task or 0)
+    task = f"{rows.name}-{number}"
+    # 3 and 4: F blocks, the answer to its request comes, and T has no producer yet
+    follower.stall()
+    valve.open()
+    until(lambda: events(workers, EventKind.FENCING_COMPLETED, since, connector=rows.name), "the end of the round")
+    assert "init_producer" not in names_of_steps(workers, follower.name, task, since)
+    # 5, 6 and 7: the connector is reconfigured again, F has fallen out of the group, O runs T
+    other = owner_of(workers, task)
+    assert other.name != follower.name
+    connector.config.update({"rate": "40"})
+    until(lambda: len(events(workers, EventKind.FENCING_COMPLETED, since, connector=rows.name)) == 2, "another round")
+    other = owner_of(workers, task)
+    rows.wait_for_more(number)
+    # 8: F goes on, makes its producer, finds the newer task configs and gives T up
+    woken = workers.events.last_seq
+    follower.resume()
+    refused = until(
+        lambda: events(workers, EventKind.TASK_REFUSED, woken, worker=follower.name, connector=rows.name, task=number),
+        "F's refusal",
+    )
+    assert refused[0].data["reason"] == "newer task configs are in the config topic"
+    taken = names_of_steps(workers, follower.name, task, since)
+    assert taken[:4] == ["stop", "prepare", "request_fencing", "init_producer"]
+    workers.wait_stable(WAIT_S)
+    first_end = events(workers, EventKind.TASK_ENDED, since, worker=follower.name, connector=rows.name, task=number)[0]
+    mine = {"worker": follower.name, "connector": rows.name, "task": number}
+    own = [e for e in events(workers, EventKind.TRANSACTION_COMMITTED, first_end.seq, **mine) if e.seq < refused[0].seq]
+    assert own == [], "nothing of the older task configs is committed"
+    # The harm that is left: F's late producer may have fenced the healthy one of O, whose task then has failed.
+    connector.restart(include_tasks=True, only_failed=True)
+    connector.wait("RUNNING", WAIT_S)
+    rows.wait_for_more(number)
+    rows.check_exactly_once()
+
+
+def test_a_zombie_of_a_task_that_is_gone_says_that_the_round_of_the_leader_fenced_it(
+    workers: cx.Cluster, make_rows: MakeRows
+) -> None:
+    rows = make_rows(workers)
+    connector = rows.start()
+    rows.wait_for_more(1)
+    zombie, since = owner_of(workers, f"{rows.name}-1"), workers.events.last_seq
+    zombie.stall()
+    rows.wait_for_more(1)
+    until(lambda: workers.leader is not None and workers.leader.name != zombie.name, "a leader that is awake")
+    connector.config.update({"tasks.max": "1"})
+    wanted = {"worker": zombie.name, "connector": rows.name, "task": 1}
+    until(lambda: events(workers, EventKind.PRODUCER_FENCED, since, **wanted), "the zombie's fence")
+    zombie.resume()
+    told = explained(workers, zombie.name, f"{rows.name}-1", since)
+    assert told.cause.startswith("the leader fenced it")
+    assert told.cause.endswith(f"{rows.name} has newer task configs, for 1 task")

@@ -1,0 +1,61 @@
+"""Zombies of every kind (KIP-618, rule 7): each is fenced, and says by whom and since when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal
+
+import pytest
+
+import connectx as cx
+from connectx.history.stories import stories
+from connectx.model.events import EventKind
+from tests.integration.cluster.conftest import WAIT_S, events, owner_of, until
+from tests.integration.exactly_once.conftest import Rows, explained, netloc
+
+if TYPE_CHECKING:
+    from connectx.workers import Worker
+
+MakeRows = Callable[[cx.Cluster], Rows]
+Kind = Literal["pause", "stall", "out"]
+
+
+def turn_into_zombie(cluster: cx.Cluster, worker: Worker, kind: Kind) -> Callable[[], None]:
+    """Take the worker from its group while it lives; returns what brings it back."""
+    if kind == "out":  # what it sends does not arrive: cut from Kafka one way
+        worker.partition("out")
+        return worker.heal
+    (worker.pause if kind == "pause" else worker.stall)()
+    return worker.resume
+
+
+@pytest.mark.parametrize("kind", ["pause", "stall", "out"])
+def test_a_zombie_is_fenced_and_says_by_whom_and_since_when(
+    workers: cx.Cluster, make_rows: MakeRows, kind: Kind
+) -> None:
+    rows = make_rows(workers)
+    rows.start()
+    rows.wait_for_more(0)
+    task, since = f"{rows.name}-0", workers.events.last_seq
+    zombie = owner_of(workers, task)
+    wake = turn_into_zombie(workers, zombie, kind)
+    successor = until(
+        lambda: next((w for w in workers.workers if w.name != zombie.name and task in w.tasks), None), "another owner"
+    )
+    state = {"connector": rows.name, "task": 0, "state": "RUNNING", "worker": successor.name}
+    until(lambda: events(workers, EventKind.TASK_STATE, since, **state), "the successor's start")
+    rows.wait_for_more(0)
+    wake()
+    told = explained(workers, zombie.name, task, since)
+    (fenced,) = events(workers, EventKind.PRODUCER_FENCED, since, worker=zombie.name, connector=rows.name, task=0)
+    assert told.data["by"] == netloc(successor)
+    assert f"worker {netloc(successor)} took over {task} in generation {told.data['by_generation']}" in told.cause
+    assert f"(epoch {told.data['newer_epoch']}), RUNNING there since " in told.cause
+    assert told.data["newer_epoch"] == fenced.data["newer_epoch"] > (fenced.producer_epoch or 0)
+    running = events(workers, EventKind.TASK_STATE, since, **state)[0]
+    assert abs(told.data["since_ms"] - running.time_ms) < 10_000, "Kafka's time of the status"
+    workers.wait_stable(WAIT_S)
+    owner_of(workers, task)
+    rows.wait_for_more(0)
+    rows.check_exactly_once()
+    assert any(f"{successor.name} took over {task}" in str(story) for story in stories(workers.events.since(0)))
