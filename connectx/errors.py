@@ -666,14 +666,14 @@ class OffsetOutOfRangeError(ConnectxError):
 
 
 class RecordConversionError(ConnectxError):
-    """A record that a converter cannot read, with errors.tolerance=none."""
+    """A record that a converter cannot read, or a transformation cannot take."""
 
     code = "record_conversion"
 
     def __init__(self, partition: str, offset: int, cause: str) -> None:
         super().__init__(
             f"The record at offset {offset} of {partition} cannot be read: {cause}.",
-            next_step="Correct key.converter or value.converter, or skip such records with errors.tolerance=all.",
+            next_step="Correct the converter or transformation, or skip such records with errors.tolerance=all.",
         )
 
 

@@ -212,14 +212,6 @@ class _Validation:
     def _check_sink(self) -> None:
         for name, problems in sink_problems(self.config).items():
             self._say(name, *problems)
-        dead_letters = "errors.deadletterqueue.topic.name"
-        if self._good(dead_letters) and (topic := self.values[dead_letters].value):
-            # Refused rather than ignored: with errors.tolerance=all the records would be lost without a trace.
-            reason = (
-                "There is no dead letter queue here. Leave it out; with errors.log.enable=true the log tells what "
-                "errors.tolerance=all skips."
-            )
-            self._say(dead_letters, invalid_value(dead_letters, topic, reason))
         worker_group = self.worker.group_id
         override = "consumer.override.group.id"
         if override in self.config:

@@ -33,6 +33,14 @@ class HeaderConverter:
         self._converter = converter
         self.as_is = converter is None or isinstance(converter, (StringConverter, ByteArrayConverter))
 
+    @property
+    def name(self) -> str:
+        """Java class name of the converter, or its path."""
+        cls = type(self._converter)
+        if self._converter is None:
+            return "org.apache.kafka.connect.storage.SimpleHeaderConverter"
+        return getattr(cls, "java_class", None) or f"{cls.__module__}.{cls.__qualname__}"
+
     def write(self, headers: pa.ChunkedArray) -> pa.ChunkedArray:
         """Headers with the bytes that go to Kafka.
 

@@ -86,6 +86,10 @@ class ClientConfigs:
             self._limit_message_timeout(config)
         return config
 
+    def dead_letter_producer(self, task: TaskId, connector_config: ConnectorConfig) -> ClientConfig:
+        """Producer of a sink task's dead letter queue."""
+        return self._task_producer(f"connector-dlq-producer-{task}", connector_config, exactly_once=False)
+
     def sink_consumer(self, task: TaskId, connector_config: ConnectorConfig) -> ClientConfig:
         """Consumer of a sink task: group `connect-<connector>`, manual commits, from the earliest offset."""
         built_in = {

@@ -6,16 +6,23 @@ import logging
 from collections.abc import Sequence
 
 from connectx.model.ids import TaskId, TopicPartition
+from connectx.runtime.dead_letters import DeadLetter, DeadLetterQueue
+from connectx.runtime.sink_records import TopicRecords
 from connectx.runtime.sink_setup import SinkSetup
 
 log = logging.getLogger(__name__)
 
 
 class SinkContext:
-    """SinkTaskContext of one task. `skipped` and `reason` tell of records reported within the current put."""
+    """SinkTaskContext of one task. `skipped` and `reason` tell of records reported within the current put.
 
-    def __init__(self, setup: SinkSetup, group_id: str) -> None:
+    `records` are those of the current put.
+    """
+
+    def __init__(self, setup: SinkSetup, group_id: str, dead_letters: DeadLetterQueue | None) -> None:
         self._setup = setup
+        self._dead_letters = dead_letters
+        self.records: TopicRecords | None = None
         self._group_id = group_id
         self._assignment: list[TopicPartition] = []
         self.skipped = 0
@@ -38,12 +45,24 @@ class SinkContext:
 
     def report(self, partition: TopicPartition, offset: int, error: Exception) -> None:
         """Count a record that the target refuses, or raise `error`."""
+        self._bury(partition, offset, error)
         if not self._setup.settings.errors.tolerate_all:
             raise error
         if self._setup.settings.errors.log_enable:
             log.warning("%s skips offset %d of %s: %s", self.task, offset, partition, error)
         self.skipped += 1
         self.reason = str(error)
+
+    def _bury(self, partition: TopicPartition, offset: int, error: Exception) -> None:
+        """An exactly-once target commits within its put, so the report has to be safe before."""
+        row = None if self.records is None else self.records.row_of(partition.partition, offset)
+        if self._dead_letters is None or self.records is None or self.records.raw is None or row is None:
+            return
+        cls = type(self._setup.plugin)
+        letter = DeadLetter(row, "TASK_PUT", f"{cls.__module__}.{cls.__qualname__}", error)
+        self._dead_letters.report(self.records.raw, [letter])
+        if self._setup.loop.exactly_once:
+            self._dead_letters.flush()
 
     def add(self, partitions: Sequence[TopicPartition]) -> None:
         """Partitions were assigned."""

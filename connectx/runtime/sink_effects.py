@@ -14,9 +14,11 @@ from connectx.connectors.api import CommitRefusedError, SinkBatch
 from connectx.core import sink_messages as m
 from connectx.core.sink_progress import named
 from connectx.errors import ConnectxError
+from connectx.kafka.admin_client import Admin
 from connectx.kafka.sink_consumer import CommitError, SinkConsumer
 from connectx.model.ids import TopicPartition
 from connectx.runtime.connector_host import trace_of
+from connectx.runtime.dead_letters import DeadLetterQueue
 from connectx.runtime.runner import Runner, TaskCancelled
 from connectx.runtime.sink_context import SinkContext
 from connectx.runtime.sink_records import RecordsAtHand
@@ -44,10 +46,11 @@ class SinkWorld:
         self._runner = runner
         self._reached = reached
         self._plugin = setup.plugin
-        self._context = SinkContext(setup, str(setup.consumer_config.get("group.id")))
+        self._dead_letters = _dead_letters(setup, runner)
+        self._context = SinkContext(setup, str(setup.consumer_config.get("group.id")), self._dead_letters)
         self._consumer = SinkConsumer(setup.consumer_config, self, checkpoint=runner.checkpoint)
         self._spark = TaskSpark(runner.services.spark, RecordsAtHand.SPARK_SETTINGS)
-        self._records = RecordsAtHand(setup, self._spark)
+        self._records = RecordsAtHand(setup, self._spark, self._dead_letters)
         self._started = False
         self._in_rebalance = False
         self._lag_at_s = 0.0
@@ -94,6 +97,8 @@ class SinkWorld:
     def release(self) -> None:
         """Let go of consumer and plugin as they are. Does nothing after an orderly end."""
         self._consumer.abandon()
+        if self._dead_letters is not None:
+            self._dead_letters.abandon()
         if self._started:
             self._started = False
             try:
@@ -170,6 +175,8 @@ class SinkWorld:
     # ------------------------------------------------------------------------------------------------ the plugin
 
     def _start_plugin(self, effect: m.StartPlugin) -> m.SinkStimulus:
+        if self._dead_letters is not None:
+            self._dead_letters.start()
         self._started = True
         self._plugin.start(self._setup.task_config, self._context)
         return m.SinkStarted()
@@ -202,8 +209,11 @@ class SinkWorld:
         try:
             rows, unreadable = records.readable(self._plugin.value_type)
             self._context.skipped = 0
+            self._context.records = records
             if rows.num_rows or self._setup.loop.exactly_once:
                 self._plugin.put(SinkBatch(rows, effect.ranges))
+            if self._context.skipped and self._dead_letters is not None:
+                self._dead_letters.flush()
         except CommitRefusedError as refused:
             return m.PutRefused(effect.epoch, refused.committed, str(refused), records.count)
         except TaskCancelled:
@@ -238,6 +248,8 @@ class SinkWorld:
 
     def _stop_plugin(self, effect: m.StopPlugin) -> None:
         self._started = False
+        if self._dead_letters is not None:
+            self._dead_letters.close()
         try:
             self._plugin.stop()
         except Exception:
@@ -257,6 +269,14 @@ class SinkWorld:
 
     def _tell(self, **facts: object) -> None:
         self._facts = {**self._facts, **facts}
+
+
+def _dead_letters(setup: SinkSetup, runner: Runner) -> DeadLetterQueue | None:
+    if setup.dead_letter_config is None:
+        return None
+    return DeadLetterQueue(
+        setup.task, setup.settings, setup.dead_letter_config, Admin(setup.admin_config), runner.checkpoint
+    )
 
 
 def _outcome(sequence: int, error: CommitError | None) -> m.SinkStimulus:

@@ -6,7 +6,7 @@ It decides nothing but which records cannot be read. Mirrors the message batch o
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -15,8 +15,9 @@ import pyarrow.compute as pc
 from connectx.data.converters import SESSION_SETTINGS, decode
 from connectx.data.headers import HEADERS
 from connectx.data.transforms.chain import in_order
-from connectx.errors import RecordConversionError
+from connectx.errors import ConnectxError, RecordConversionError
 from connectx.model.ids import TopicPartition
+from connectx.runtime.dead_letters import DeadLetter, DeadLetterQueue
 from connectx.runtime.sink_setup import SinkSetup, keeps_values
 from connectx.spark.backlog import backlog_error, backlog_frame
 from connectx.spark.slices import TaskSpark, is_spark_error, spark_job_error
@@ -38,9 +39,10 @@ class RecordsAtHand:
 
     SPARK_SETTINGS: Final = SESSION_SETTINGS
 
-    def __init__(self, setup: SinkSetup, spark: TaskSpark) -> None:
+    def __init__(self, setup: SinkSetup, spark: TaskSpark, dead_letters: DeadLetterQueue | None) -> None:
         self._setup = setup
         self._spark = spark
+        self._dead_letters = dead_letters
         self._number = 0
         self._put_number = 0
         self._fetches: dict[int, pa.Table] = {}
@@ -77,7 +79,7 @@ class RecordsAtHand:
         known = self._by_topic.get(topic)
         if known is None or known.partitions != tuple(sorted(ranges)):
             rows = _of_partitions(self._fetches[number], topic, sorted(partition.partition for partition in ranges))
-            known = TopicRecords(self._setup, self._spark, tuple(sorted(ranges)), rows)
+            known = TopicRecords(self._setup, self._spark, self._dead_letters, tuple(sorted(ranges)), rows)
             self._by_topic[topic] = known
         return known
 
@@ -87,17 +89,24 @@ class TopicRecords:
 
     Attributes:
         partitions: where they come from, sorted.
+        raw: the records as they were fetched; None once they are read, unless dead letters need them.
         count: how many there are.
         filtered: how many a transformation dropped on purpose; known once they are read.
         reason: why the first one that cannot be read cannot be read; empty when all can.
     """
 
     def __init__(
-        self, setup: SinkSetup, spark: TaskSpark, partitions: tuple[TopicPartition, ...], rows: pa.Table
+        self,
+        setup: SinkSetup,
+        spark: TaskSpark,
+        dead_letters: DeadLetterQueue | None,
+        partitions: tuple[TopicPartition, ...],
+        rows: pa.Table,
     ) -> None:
         self._setup = setup
         self._spark = spark
-        self._raw: pa.Table | None = rows
+        self._dead_letters = dead_letters
+        self.raw: pa.Table | None = rows
         self._readable: pa.Table | None = None
         self.partitions = partitions
         self.count: int = rows.num_rows
@@ -107,33 +116,48 @@ class TopicRecords:
     def readable(self, value_type: Callable[[str], DataType | None]) -> tuple[pa.Table, int]:
         """Converted and transformed rows, and how many were left out because they cannot be read or transformed.
 
+        Those are safe in the dead letter queue, if there is one.
+
         Raises:
-            RecordConversionError: a record cannot be read, with errors.tolerance=none.
+            RecordConversionError: a record cannot be read or transformed, with errors.tolerance=none.
             SparkJobError: a Spark job failed.
             ConversionError, TransformError: one type cannot hold all values.
         """
         if self._readable is None:
             self._readable = self._convert(value_type)
-            self._raw = None
+            if self._dead_letters is None:
+                self.raw = None
         return self._readable, self.count - self.filtered - self._readable.num_rows
 
+    def row_of(self, partition: int, offset: int) -> int | None:
+        """Row of `raw` with that record."""
+        if self.raw is None:
+            return None
+        found = pc.and_(pc.equal(self.raw["partition"], partition), pc.equal(self.raw["offset"], offset))
+        rows = pc.indices_nonzero(found)
+        return rows[0].as_py() if len(rows) else None
+
     def _convert(self, value_type: Callable[[str], DataType | None]) -> pa.Table:
-        assert self._raw is not None, "converted once"
+        assert self.raw is not None, "converted once"
         setup, topic = self._setup, self.partitions[0].topic
         kind = value_type(topic) if keeps_values(setup.chain) else None
         types = {} if kind is None else {topic: kind}
         try:
-            table = decode(self._raw, setup.key_converter, setup.value_converter, types, self._spark.session)
+            table = decode(self.raw, setup.key_converter, setup.value_converter, types, self._spark.session)
         except Exception as error:
             if not is_spark_error(error):
                 raise
             raise spark_job_error(error, f"records for {setup.task} were converted") from error
         table = self._with_headers(table)
         good = table.drop_columns("error")
+        kept = None
         if table["error"].null_count < table.num_rows:
-            self._judge(table.filter(pc.is_valid(table["error"])))
-            good = good.filter(pc.is_null(table["error"]))
-        return self._transformed(good) if setup.chain else good
+            bad = pc.indices_nonzero(pc.is_valid(table["error"])).to_pylist()
+            causes = table["error"].take(bad).to_pylist()
+            self._judge([(row, *self._stage(cause), cause) for row, cause in zip(bad, causes, strict=True)])
+            kept = pc.indices_nonzero(pc.is_null(table["error"])).to_pylist()
+            good = good.take(kept)
+        return self._transformed(good, kept) if setup.chain else good
 
     def _with_headers(self, table: pa.Table) -> pa.Table:
         if self._setup.header_converter.as_is:
@@ -142,26 +166,58 @@ class TopicRecords:
         both = pc.coalesce(table["error"], errors)
         return table.drop_columns(["headers", "error"]).append_column("headers", headers).append_column("error", both)
 
-    def _transformed(self, rows: pa.Table) -> pa.Table:
+    def _transformed(self, rows: pa.Table, numbers: Sequence[int] | None) -> pa.Table:
+        """Rows through the chain; `numbers` are those of rows in `raw`, None: the same."""
         made = self._setup.chain.apply(rows)
         self.filtered = made.filtered
         if made.failures:
-            bad = rows.take([failure.row for failure in made.failures])
-            causes = pa.array([failure.message for failure in made.failures], pa.string())
-            self._judge(bad.append_column("error", causes))
+            self._judge(
+                [
+                    (
+                        failure.row if numbers is None else numbers[failure.row],
+                        "TRANSFORMATION",
+                        _name_of(failure.transform),
+                        failure.message,
+                    )
+                    for failure in made.failures
+                ]
+            )
         return in_order(made.parts) if made.parts else rows.slice(0, 0)
 
-    def _judge(self, bad: pa.Table) -> None:
-        """Fail at the first bad record, or note why it is skipped."""
+    def _stage(self, cause: str) -> tuple[str, str]:
+        """Kafka Connect's stage of a converter's error, and the class at work."""
+        if cause.startswith("Converting the key"):
+            return "KEY_CONVERTER", _name_of(type(self._setup.key_converter))
+        if cause.startswith("Converting the value"):
+            return "VALUE_CONVERTER", _name_of(type(self._setup.value_converter))
+        return "HEADER_CONVERTER", self._setup.header_converter.name
+
+    def _judge(self, bad: Sequence[tuple[int, str, str, str]]) -> None:
+        """Report bad records (row, stage, class, cause); fail at the first one, or note why they are skipped."""
+        assert self.raw is not None, "there while records are read"
         errors = self._setup.settings.errors
-        first = bad.select(["topic", "partition", "offset", "error"]).slice(0, 1).to_pylist()[0]
-        partition = TopicPartition(first["topic"], first["partition"])
-        error = RecordConversionError(str(partition), first["offset"], first["error"])
+        wanted = bad if errors.tolerate_all else bad[:1]
+        places = self.raw.select(["topic", "partition", "offset"]).take([row for row, *_ in wanted]).to_pylist()
+        letters = [
+            DeadLetter(row, stage, name, RecordConversionError(f"{at['topic']}-{at['partition']}", at["offset"], cause))
+            for (row, stage, name, cause), at in zip(wanted, places, strict=True)
+        ]
+        first = letters[0].error
+        try:
+            if self._dead_letters is not None:
+                self._dead_letters.report(self.raw, letters)
+                self._dead_letters.flush()
+        except ConnectxError as refused:
+            raise (refused if errors.tolerate_all else first) from refused
         if not errors.tolerate_all:
-            raise error
-        self.reason = self.reason or error.message
+            raise first
         if errors.log_enable:
-            log.warning("%s skips %d records, the first: %s", self._setup.task, bad.num_rows, error)
+            log.warning("%s skips %d records, the first: %s", self._setup.task, len(letters), first)
+        self.reason = self.reason or str(getattr(first, "message", first))
+
+
+def _name_of(cls: type) -> str:
+    return getattr(cls, "java_class", None) or f"{cls.__module__}.{cls.__qualname__}"
 
 
 def _of_partitions(rows: pa.Table, topic: str, partitions: list[int]) -> pa.Table:

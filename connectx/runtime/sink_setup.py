@@ -60,6 +60,7 @@ class SinkSetup:
         subscription: topics, or one regular expression that starts with ^.
         backlog_options: `kafka.` options of Spark's reader.
         max_poll_records: most records of one batch.
+        dead_letter_config: settings of the dead letter queue's producer; None: there is no such queue.
     """
 
     task: TaskId
@@ -76,6 +77,8 @@ class SinkSetup:
     subscription: tuple[str, ...]
     backlog_options: Mapping[str, str]
     max_poll_records: int
+    dead_letter_config: ClientConfig | None
+    admin_config: ClientConfig
 
 
 def set_up(order: PrepareTask, services: TaskServices, plugins: Plugins) -> SinkSetup:
@@ -121,6 +124,10 @@ def set_up(order: PrepareTask, services: TaskServices, plugins: Plugins) -> Sink
             "kafka.isolation.level": isolation,
         },
         max_poll_records=int(max_records or _MAX_POLL_RECORDS),
+        dead_letter_config=(
+            services.clients.dead_letter_producer(task, config) if settings.dead_letter_topic is not None else None
+        ),
+        admin_config=services.clients.admin(task.connector, config, f"connector-adminclient-{task}"),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import pytest
 
@@ -210,3 +211,13 @@ def test_importing_plugins_and_validation_loads_neither_spark_nor_arrow() -> Non
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("path", ["..Connector", "os.system", "connectx_broken_plugin.Connector"])
+def test_a_path_that_cannot_be_loaded_is_no_connector_whatever_its_module_raises(
+    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "connectx_broken_plugin.py").write_text("raise RuntimeError('the module is broken')\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    with pytest.raises(PluginNotFoundError):
+        Plugins().connector_class(path)

@@ -1,0 +1,142 @@
+"""The dead letter queue of a sink task: records that could not be read, transformed or put, as they came from Kafka.
+
+It decides nothing about errors. A report is at least once: whoever moves a position waits for `flush` before. Mirrors
+Kafka Connect's DeadLetterQueueReporter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+from confluent_kafka import KafkaError
+
+from connectx.connectors.settings import SinkSettings
+from connectx.data.headers import HEADERS
+from connectx.errors import ConnectxError, KafkaUnreachableError, TopicNotCreatableError
+from connectx.kafka.admin_client import Admin, TopicSpec
+from connectx.kafka.clients import ClientConfig
+from connectx.kafka.task_producer import TaskProducer
+from connectx.model.ids import TaskId
+from connectx.runtime.connector_host import trace_of
+
+_CALL_S = 5.0
+_CLOSE_S = 5.0
+_PREFIX: Final = "__connect.errors."
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """One record by its row in a fetched table, and why it is dead; stages are Kafka Connect's."""
+
+    row: int
+    stage: str
+    class_name: str
+    error: Exception
+
+
+class DeadLetterQueue:
+    """Reports of one task, sent by its thread.
+
+    Args:
+        task: named in headers.
+        settings: topic, its replication factor, and whether headers tell the context.
+        producer_config: librdkafka settings.
+        admin: makes the topic when it is missing.
+        checkpoint: called while a call waits; what it raises ends the call.
+    """
+
+    def __init__(
+        self,
+        task: TaskId,
+        settings: SinkSettings,
+        producer_config: ClientConfig,
+        admin: Admin,
+        checkpoint: Callable[[], None],
+    ) -> None:
+        self._task = task
+        self._topic = settings.dead_letter_topic or ""
+        self._replication_factor = settings.dead_letter_replication_factor
+        self._with_context = settings.dead_letter_headers
+        self._producer = TaskProducer(producer_config, checkpoint=checkpoint)
+        self._admin = admin
+        self._checkpoint = checkpoint
+
+    def start(self) -> None:
+        """Make sure that the topic is there.
+
+        Raises:
+            TopicNotCreatableError: it is missing, and Kafka did not create it.
+            ProducerError: the producer cannot be created.
+        """
+        while True:
+            self._checkpoint()
+            try:
+                if self._admin.partition_counts([self._topic], _CALL_S)[self._topic] is None:
+                    self._create()
+                break
+            except KafkaUnreachableError:
+                continue
+        self._admin.close()
+        self._producer.init()
+
+    def report(self, records: pa.Table, letters: Sequence[DeadLetter]) -> None:
+        """Send records of a fetched table; they are safe once `flush` has returned."""
+        rows = records.select(["topic", "partition", "offset", "timestamp", "key", "value", "headers"]).take(
+            pa.array([letter.row for letter in letters], pa.int64())
+        )
+        if self._with_context:
+            places = rows.select(["topic", "partition", "offset"]).to_pylist()
+            given = rows["headers"].cast(HEADERS).to_pylist()
+            headers = [
+                [*(before or ()), *self._context(letter, place)]
+                for before, letter, place in zip(given, letters, places, strict=True)
+            ]
+            rows = rows.set_column(rows.column_names.index("headers"), "headers", pa.array(headers, HEADERS))
+        self._producer.send(rows.drop_columns(["topic", "partition", "offset"]), self._topic)
+
+    def flush(self) -> None:
+        """Wait until all reports are acknowledged, as long as it takes.
+
+        Raises:
+            RecordRefusedError, RecordTooLargeError: Kafka refused one.
+        """
+        while not self._producer.flush(_CALL_S):
+            self._checkpoint()
+
+    def close(self) -> None:
+        """Let the producer go; what was not flushed may be lost."""
+        self._producer.close(_CLOSE_S)
+
+    def abandon(self) -> None:
+        """Let go at once, as a killed process would."""
+        self._producer.abandon()
+
+    def _create(self) -> None:
+        spec = TopicSpec(self._topic, 1, self._replication_factor)
+        error = self._admin.create_topics([spec], _CALL_S)[self._topic]
+        if error is not None and error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise TopicNotCreatableError(
+                f"The dead letter queue {self._topic} is missing and could not be created: {error.str()}.",
+                next_step="Create it, or correct errors.deadletterqueue.topic.replication.factor or the permissions of "
+                "the connector's admin client; then restart the task.",
+            )
+
+    def _context(self, letter: DeadLetter, place: dict[str, object]) -> list[dict[str, object]]:
+        error = letter.error
+        cls = type(error)
+        told = {
+            "topic": place["topic"],
+            "partition": place["partition"],
+            "offset": place["offset"],
+            "connector.name": self._task.connector,
+            "task.id": self._task.task,
+            "stage": letter.stage,
+            "class.name": letter.class_name,
+            "exception.class.name": f"{cls.__module__}.{cls.__qualname__}",
+            "exception.message": error.message if isinstance(error, ConnectxError) else str(error),
+            "exception.stacktrace": trace_of(error),
+        }
+        return [{"key": _PREFIX + name, "value": str(value).encode()} for name, value in told.items()]

@@ -1,0 +1,112 @@
+"""The dead letter queue: what lies there, what its headers tell, and that no offset passes an unsafe report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from connectx.kafka.embedded import EmbeddedKafka
+from tests.integration.sink.conftest import until
+from tests.integration.sink.test_postgres_task import Database
+from tests.integration.source.conftest import read_all
+
+Make = Callable[..., Any]
+JSON = "org.apache.kafka.connect.json.JsonConverter"
+BROKEN = b'{"id":'
+
+
+def queue(name: str, **more: str) -> dict[str, str]:
+    given = {
+        "errors.tolerance": "all",
+        "errors.deadletterqueue.topic.name": name,
+        "errors.deadletterqueue.topic.replication.factor": "1",
+        "errors.deadletterqueue.context.headers.enable": "true",
+    }
+    return given | {key.replace("_", "."): text for key, text in more.items()}
+
+
+def files(path: Path, topic: str, **more: str) -> dict[str, str]:
+    config = {
+        "connector.class": "FileStreamSink",
+        "file": str(path),
+        "topics": topic,
+        "value.converter": JSON,
+        "value.converter.schemas.enable": "false",
+    }
+    return config | more
+
+
+def context(record: Any) -> dict[str, str]:
+    return {
+        key.removeprefix("__connect.errors."): value.decode()
+        for key, value in record.headers()
+        if key.startswith("__connect.errors.")
+    }
+
+
+def test_a_record_that_cannot_be_read_lies_in_the_queue_as_it_was_with_its_story(
+    kafka: EmbeddedKafka, sink_task: Make, produce: Make, committed: Make, topic: Make, tmp_path: Path
+) -> None:
+    source, dead = topic("dead"), f"{topic('dead')}-queue"
+    produce(source, [b'{"id":1}', BROKEN, b'{"id":2}'], keys=[b"a", b"b", b"c"])
+    sink_task("dlq-1", files(tmp_path / "out.txt", source, **queue(dead))).begin()
+    until(lambda: committed("connect-dlq-1", source) == {f"{source}-0": 3}, 60.0)
+    (record,) = read_all(kafka.bootstrap_servers, dead)
+    (original,) = (each for each in read_all(kafka.bootstrap_servers, source) if each.value() == BROKEN)
+    assert (record.key(), record.value(), record.timestamp()) == (b"b", BROKEN, original.timestamp())
+    told = context(record)
+    assert list(told) == [
+        *("topic", "partition", "offset", "connector.name", "task.id", "stage", "class.name"),
+        *("exception.class.name", "exception.message", "exception.stacktrace"),
+    ]
+    assert [told[name] for name in ("topic", "partition", "offset", "connector.name", "task.id")] == [
+        *(source, "0", "1", "dlq-1", "0"),
+    ]
+    assert (told["stage"], told["class.name"]) == ("VALUE_CONVERTER", JSON)
+    assert "cannot be read" in told["exception.message"]
+    assert (tmp_path / "out.txt").read_text().split() == ['{"id":1}', '{"id":2}']
+
+
+def test_failures_of_transformations_and_of_the_target_are_reported_too(
+    kafka: EmbeddedKafka, postgres: str, sink_task: Make, produce: Make, topic: Make
+) -> None:
+    database = Database(postgres, topic("rows"))
+    database.sql(f'ALTER TABLE "{database.table}" ADD CHECK (id <> 2)')
+    dead = f"{database.table}-queue"
+    produce(database.table, [b'{"id":"%s","name":"n"}' % number for number in (b"1", b"x", b"2", b"3")])
+    cast = {"transforms": "c", "transforms.c.type": "Cast$Value", "transforms.c.spec": "id:int64"}
+    sink_task("dlq-2", {**database.config(), **queue(dead), **cast}).begin()
+    until(lambda: database.ids() == [1, 3], 60.0)
+    records = read_all(kafka.bootstrap_servers, dead)
+    stages = {context(record)["stage"]: (record.value(), context(record)["offset"]) for record in records}
+    assert stages == {
+        "TRANSFORMATION": (b'{"id":"x","name":"n"}', "1"),
+        "TASK_PUT": (b'{"id":"2","name":"n"}', "2"),
+    }
+
+
+@pytest.mark.parametrize(("tolerance", "cause"), [("all", "larger than"), ("none", "cannot be read")])
+def test_no_offset_is_committed_past_a_record_whose_report_is_refused(
+    sink_task: Make,
+    produce: Make,
+    committed: Make,
+    topic: Make,
+    tmp_path: Path,
+    kafka: EmbeddedKafka,
+    tolerance: str,
+    cause: str,
+) -> None:
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.cimpl import NewTopic
+
+    source, dead = topic("dead"), f"{topic('dead')}-tiny"
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    admin.create_topics([NewTopic(dead, 1, 1, config={"max.message.bytes": "100"})])[dead].result(30)
+    produce(source, [b'{"id":1}', BROKEN + b"x" * 500, b'{"id":2}'])
+    task = sink_task("dlq-3", files(tmp_path / "out.txt", source, **queue(dead, errors_tolerance=tolerance)))
+    task.begin()
+    assert cause in task.failure().splitlines()[-1]
+    assert committed("connect-dlq-3", source) == {}
