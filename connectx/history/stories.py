@@ -21,8 +21,8 @@ from connectx.model.events import Event, EventKind
 class Story:
     """One sentence, without a full stop.
 
-    `kind` is the fault (kill, stop, pause, stall, partition, add_worker), or one of leader, task_failed, worker_failed
-    and fenced.
+    `kind` is the fault (kill, stop, pause, stall, partition, add_worker, broker_kill), or one of leader, task_failed,
+    worker_failed and fenced.
     """
 
     time_ms: int
@@ -45,6 +45,7 @@ def stories(events: Iterable[Event]) -> list[Story]:
     fences = fenced_by(listed)
     told = [Story(f.time_ms, f.seq, f.fault, f.worker, failover_story(f)) for f in after_faults]
     told.extend(_newcomers(listed, all_runs, rounds))
+    told.extend(_broker_deaths(listed))
     told.extend(_leader_changes(rounds))
     told.extend(_failures(listed, all_runs))
     told.extend(
@@ -179,6 +180,20 @@ def _newcomer(event: Event, until_seq: int, all_runs: Sequence[Run], rounds: Seq
     if not taken:
         parts.append("no task moved to it")
     return "; ".join(parts)
+
+
+def _broker_deaths(events: Sequence[Event]) -> Iterator[Story]:
+    faults = [event for event in events if event.kind is EventKind.FAULT_INJECTED and event.worker is None]
+    for event in faults:
+        if event.data.get("fault") == "broker_kill":
+            after = (later for later in faults if later.seq > event.seq and later.data.get("fault") == "broker_restart")
+            back = next(after, None)
+            sentence = "the broker was killed; "
+            if back is None:
+                sentence += "it was not started again"
+            else:
+                sentence += f"it was started again after {duration(back.time_ms - event.time_ms)}"
+            yield Story(event.time_ms, event.seq, "broker_kill", None, sentence)
 
 
 def _leader_changes(rounds: Sequence[Rebalance]) -> Iterator[Story]:

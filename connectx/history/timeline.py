@@ -297,7 +297,10 @@ def _mark_title(event: Event, kind: MarkKind, run: Run | None) -> str:
     match kind:
         case MarkKind.FAULT:
             fault = event.data.get("fault", "unknown")
-            return f"{event.worker} was added" if fault == "add_worker" else f"fault: {fault} {event.worker}"
+            if fault == "add_worker":
+                return f"{event.worker} was added"
+            direction = event.data.get("direction")
+            return f"fault: {fault} {event.worker}" + (f" ({direction})" if direction not in (None, "both") else "")
         case MarkKind.FENCED:
             return f"{about}: {_rejection(event, run)}"
         case MarkKind.ABORTED:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import os
+import random
 import socket
 import subprocess
 import uuid
@@ -19,6 +20,9 @@ from connectx.jvm.cache import cache_dir
 from connectx.jvm.java import JavaHome
 
 HOST = "127.0.0.1"
+
+_FIRST_PORT = 15_000
+_PORT_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 # What differs from Kafka's defaults, and why: one node; a group settles at once; short sessions can be watched; a
 # timed out transaction is aborted within a second; a broker that was killed may register again after 5 s; small
@@ -149,12 +153,28 @@ def _kafka_uuid() -> str:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that are free now; held together so that they differ."""
-    held = [socket.create_server((HOST, 0)) for _ in range(count)]
-    ports: list[int] = [one.getsockname()[1] for one in held]
-    for one in held:
-        one.close()
-    return ports
+    """Ports that are free now, and that the system gives nobody who asks for any port.
+
+    A broker that was killed must find its ports free when it comes back. From the system's own range any program may
+    get them meanwhile, and a client that tries to reach the broker may be given the very port that it tries: then it
+    is connected to itself, and the broker cannot listen.
+    """
+    free: list[int] = []
+    for port in random.SystemRandom().sample(range(_FIRST_PORT, _first_ephemeral_port()), 1000):
+        if is_free(port):
+            free.append(port)
+        if len(free) == count:
+            return free
+    raise BrokerError(f"found no {count} free ports below {_first_ephemeral_port()}", "")
+
+
+def _first_ephemeral_port() -> int:
+    """Where the range begins from which the system takes ports: a setting of Linux, fixed elsewhere."""
+    try:
+        first = int(_PORT_RANGE.read_text().split()[0])
+    except OSError:
+        first = 49_152
+    return max(first, _FIRST_PORT + 1000)
 
 
 def is_free(port: int) -> bool:

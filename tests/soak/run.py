@@ -13,7 +13,9 @@ from pathlib import Path
 
 import connectx as cx
 from connectx.demo.measures import Reader
+from connectx.errors import ConnectxError
 from connectx.faults.chaos import Chaos
+from connectx.history.verdict import Anomaly
 from connectx.model.events import EventKind
 from tests.soak.flows import LINES, ROWS, SETTINGS, SPARK, TABLE, Flows
 from tests.soak.measure import Measure, expected_ids, measure, measure_lines, measure_rows
@@ -36,6 +38,7 @@ class Half:
     rebalances: int
     repeated_lines: int
     seconds: float
+    verdict: str
     measures: tuple[Measure, ...]
     problems: tuple[str, ...]
 
@@ -118,6 +121,22 @@ def _run(flows: Flows, chaos: Chaos, seconds: float, say: Callable[[str], None])
         time.sleep(0.1)
 
 
+def _checked(cluster: cx.Cluster) -> tuple[str, list[str]]:
+    """What `cluster.check()` says, and what of it is a problem: the file may hold lines twice, after others."""
+    try:
+        verdict = cluster.check(timeout=SETTLE_S)
+    except ConnectxError as error:
+        return str(error), [f"check: {error}"]
+    allowed = (Anomaly.DUPLICATED, Anomaly.REORDERED)
+    found = [
+        f"check: {finding.anomaly} in {finding.place}: {finding.sentence}"
+        for finding in verdict.findings
+        if finding.anomaly is not Anomaly.FENCED
+        and not (finding.anomaly in allowed and finding.connectors == ("lines-out",))
+    ]
+    return verdict.sentence, found + [f"check: {reason}" for reason in verdict.reasons]
+
+
 def _half(isolation: str, flows: Flows, chaos: Chaos, problems: Sequence[str], seconds: float) -> Half:
     cluster, made = flows.cluster, flows.made("rows-in")
     with Reader(flows.uri) as database:
@@ -130,6 +149,7 @@ def _half(isolation: str, flows: Flows, chaos: Chaos, problems: Sequence[str], s
         measure(f"table {TABLE}", expected_ids(made), ids),
         measure("file (distinct lines)", (f"line {number}" for number in range(flows.lines)), sorted(set(lines))),
     )
+    sentence, objections = _checked(cluster)
     kinds = Counter(event.kind for event in cluster.events)
     failed = [
         f"{event.worker} failed: {event.cause}" for event in cluster.events if event.kind is EventKind.WORKER_FAILED
@@ -143,6 +163,7 @@ def _half(isolation: str, flows: Flows, chaos: Chaos, problems: Sequence[str], s
         rebalances=kinds[EventKind.ASSIGNMENT_COMPUTED],
         repeated_lines=len(lines) - len(set(lines)),
         seconds=round(seconds, 1),
+        verdict=sentence,
         measures=measures,
-        problems=(*problems, *failed),
+        problems=(*problems, *failed, *objections),
     )

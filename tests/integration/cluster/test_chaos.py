@@ -109,6 +109,36 @@ def test_chaos_keeps_a_healthy_worker_and_ends_at_once_when_its_block_fails(grou
     group.wait_stable(WAIT_S)
 
 
+def test_a_broker_that_is_killed_in_the_middle_of_transactions_loses_and_repeats_nothing(
+    group: cx.Cluster, make_lines: MakeLines
+) -> None:
+    quick, slow = make_lines(group, partitions=2), make_lines(group)
+    quick.start()
+    connector = slow.start(transaction_boundary="interval", transaction_boundary_interval_ms="3600000")
+    slow.append(50)
+    slow.wait_written(50)
+    quick.append(100)
+    assert group.kafka is not None
+    since, pid, address, folder = group.events.last_seq, group.kafka.pid, group.bootstrap_servers, group.kafka.data_dir
+    group.kill_broker()
+    assert not group.kafka.alive
+    quick.append(100)
+    restarting = group.after(0.5).restart_broker()
+    restarting.result(WAIT_S)
+    assert (group.bootstrap_servers, group.kafka.data_dir) == (address, folder)
+    assert group.kafka.pid != pid
+    quick.append(100)
+    quick.check_exactly_once()
+    slow.append(50)
+    assert slow.committed.values() == []
+    connector.config.update({"transaction.boundary": "poll"})
+    slow.check_exactly_once()
+    told = [event.data["fault"] for event in events(group, EventKind.FAULT_INJECTED, since)]
+    assert told == ["broker_kill", "broker_restart"]
+    assert not events(group, EventKind.WORKER_FAILED, since)
+    group.wait_stable(WAIT_S)
+
+
 def test_a_cluster_that_is_closed_calls_off_what_was_to_come(spark_provider: SparkProvider) -> None:
     before = set(threading.enumerate())
     with cx.Cluster(workers=2, config=QUICK) as cluster:

@@ -32,6 +32,13 @@ def test_nothing_happened() -> None:
     assert stories([]) == []
 
 
+def test_death_and_return_of_the_broker() -> None:
+    history = small_cluster().at(10).add(EventKind.FAULT_INJECTED, fault="broker_kill")
+    assert told(history) == ["the broker was killed; it was not started again"]
+    history.at(13.5).add(EventKind.FAULT_INJECTED, fault="broker_restart")
+    assert told(history) == ["the broker was killed; it was started again after 3.5 s"]
+
+
 def test_kill_of_a_source_task() -> None:
     assert told(kill_of_source()) == [
         "worker-2 was killed while it ran flights-in-0; the group went on without it after 3.0 s, generation 3; its "

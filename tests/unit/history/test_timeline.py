@@ -69,6 +69,13 @@ def test_a_zombie_and_its_successor_on_one_worker_do_not_share_a_lane() -> None:
     assert [bar.lane for bar in rows["worker-3"].bars] == [0, 1]
 
 
+def test_a_cut_says_which_way_when_it_is_only_one() -> None:
+    history = small_cluster().fault("partition", "worker-3", direction="both")
+    history.fault("partition", "worker-3", direction="in")
+    marks = {row.worker: row.marks for row in timeline(history.events).rows}["worker-3"]
+    assert [mark.title for mark in marks] == ["fault: partition worker-3", "fault: partition worker-3 (in)"]
+
+
 def test_bars_of_one_lane_never_overlap() -> None:
     for history in (small_cluster(), kill_of_source(), pause_with_fence(), crowded(), crowded(3, 20, 1800)):
         for row in timeline(history.events).rows:
