@@ -1,0 +1,248 @@
+"""Workers in processes of their own: really killed, really stopped, and nothing is lost, repeated or left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import adbc_driver_postgresql.dbapi as postgresql
+import psutil
+import pytest
+
+import connectx as cx
+from connectx.errors import ClassNotImportableError, SparkNotSharedError
+from connectx.model.events import EventKind
+
+from .conftest import WAIT_S, Lines, events, owner_of, until
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from connectx.spark.sessions import SparkProvider
+    from connectx.workers import Worker
+
+MakeLines = Callable[..., Lines]
+JSON = {"value.converter": "org.apache.kafka.connect.json.JsonConverter", "value.converter.schemas.enable": "false"}
+PEOPLE = {"connector.class": "FileSource", "format": "csv", "header": "true", "schema": "id BIGINT, name STRING",
+          "slice.bytes": "4096", **JSON}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def three_workers(processes: cx.Cluster) -> Iterator[None]:
+    """Before each test, three workers that run and agree, and nothing left to do."""
+    for worker in processes.workers:
+        if worker.state in ("paused", "stalled"):
+            worker.resume()
+    for connector in processes.connectors:
+        connector.delete()
+    for _ in range(3 - len([worker for worker in processes.workers if worker.state == "running"])):
+        processes.add_worker(WAIT_S)
+    processes.wait_stable(WAIT_S)
+    yield
+    orphans = [worker for worker in processes.workers if worker.state in ("killed", "failed", "stopped")]
+    assert [worker.name for worker in orphans if psutil.pid_exists(pid_of(worker))] == []
+
+
+def pid_of(worker: Worker) -> int:
+    """Process id of a worker: what an operator sees, and no part of the public face."""
+    live: Any = worker._live
+    return int(live.pid)
+
+
+def people(path: Path, first: int, until_: int) -> None:
+    with path.open("a") as file:
+        if first == 0:
+            file.write("id,name\n")
+        file.writelines(f"{number},name {number}\n" for number in range(first, until_))
+
+
+def rows(uri: str, table: str) -> list[int]:
+    with postgresql.connect(uri) as connection, connection.cursor() as cursor:
+        cursor.execute(f"SELECT id FROM {table} ORDER BY id")
+        return [row[0] for row in cursor.fetchall()]
+
+
+def test_rows_through_spark_connect_arrive_once_though_source_and_sink_are_killed(
+    processes: cx.Cluster, postgres: str, tmp_path: Path
+) -> None:
+    path, topic = tmp_path / "people.csv", "people-in-processes"
+    with postgresql.connect(postgres) as connection, connection.cursor() as cursor:
+        cursor.execute("CREATE TABLE people_in_processes (id BIGINT, name TEXT)")
+        connection.commit()
+    people(path, 0, 4000)
+    processes.create("people", {**PEOPLE, "file": str(path), "topic": topic})
+    sink = {"connector.class": "PostgresSink", "topics": topic, "connection.url": postgres, **JSON,
+            "table.name.format": "people_in_processes", "insert.mode": "insert"}  # fmt: skip
+    processes.create("people-out", sink)
+    until(lambda: len(rows(postgres, "people_in_processes")) > 500, "the first rows")
+    for number, task in enumerate(("people-0", "people-out-0")):
+        since, victim = processes.events.last_seq, owner_of(processes, task)
+        victim.kill()
+        assert victim.state == "killed"
+        assert not psutil.pid_exists(pid_of(victim))
+        people(path, 4000 + 1000 * number, 5000 + 1000 * number)
+        assert owner_of(processes, task).name != victim.name
+        assert events(processes, EventKind.MEMBER_REMOVED, since, worker=victim.name)
+    until(lambda: len(rows(postgres, "people_in_processes")) >= 6000, "all rows")
+    assert rows(postgres, "people_in_processes") == list(range(6000))
+    assert processes.spark.sparkContext.statusTracker().getActiveJobsIds() == []
+
+
+def test_the_history_of_a_killed_process_ends_with_the_kill(processes: cx.Cluster, make_lines: MakeLines) -> None:
+    lines = make_lines(processes)
+    lines.start()
+    lines.append(100)
+    lines.wait_committed()
+    victim = lines.owner()
+    since = processes.events.last_seq
+    victim.kill()
+    told = [event for event in processes.events.since(since) if event.worker == victim.name]
+    kill = next(number for number, event in enumerate(told) if event.kind is EventKind.FAULT_INJECTED)
+    assert told[kill].data["tasks"] == [lines.task]
+    ended = [event for event in told[kill + 1 :] if event.kind is EventKind.TASK_ENDED]
+    assert [(event.connector, event.task) for event in ended] == [(lines.name, 0)]
+    lines.append(100)
+    lines.check_exactly_once()
+    late = [event for event in processes.events.since(since) if event.worker == victim.name][kill + 1 :]
+    assert {event.kind for event in late} <= {EventKind.TASK_ENDED, EventKind.MEMBER_REMOVED}
+
+
+def test_work_of_a_killed_worker_is_shown_as_lost_and_rest_stays_as_kafka_connects(
+    processes: cx.Cluster, make_lines: MakeLines
+) -> None:
+    lines = make_lines(processes)
+    connector = lines.start()
+    victim = lines.owner()
+    others = [worker for worker in processes.workers if worker.state == "running" and worker.name != victim.name]
+    for worker in others:
+        worker.pause()  # nobody can take over, and nobody answers REST
+    victim.kill()
+    lost = victim.lost
+    assert lost is not None
+    assert [str(task) for task in lost.tasks] == [lines.task]
+    assert f"{lines.task} (lost)" in repr(processes.workers)
+    for worker in others:
+        worker.resume()
+    shown = until(lambda: connector.status() if connector.tasks[0].state != "RUNNING" else None, "a lost task", 10)
+    if shown["tasks"][0]["worker_id"] in victim.url:  # unless it moved while we asked
+        assert shown["tasks"][0]["state"] == "LOST"
+        assert shown["tasks"][0]["lost"].startswith(f"{victim.name} was killed ")
+    connector.wait("RUNNING", WAIT_S)
+    assert connector.tasks[0].worker != victim.name
+    assert "lost" not in str(connector.status())
+    until(lambda: victim.lost is None, "the end of the loss")
+
+
+def test_a_process_that_was_stopped_by_the_system_wakes_up_as_a_zombie_and_is_fenced(
+    processes: cx.Cluster, make_lines: MakeLines
+) -> None:
+    lines = make_lines(processes, partitions=2)
+    lines.start(transaction_boundary="interval", transaction_boundary_interval_ms="3600000")
+    lines.append(50)
+    lines.wait_written(50)
+    zombie = lines.owner()
+    since = processes.events.last_seq
+    zombie.pause()
+    assert psutil.Process(pid_of(zombie)).status() == psutil.STATUS_STOPPED
+    assert lines.owner().name != zombie.name
+    zombie.resume()
+    wanted = {"worker": zombie.name, "connector": lines.name}
+    until(lambda: events(processes, EventKind.PRODUCER_FENCED, since, **wanted), "the zombie's fencing")
+    until(lambda: events(processes, EventKind.TASK_ENDED, since, **wanted), "the zombie's end")
+    processes.wait_stable(WAIT_S)
+    processes[lines.name].config.update({"transaction.boundary": "poll"})
+    lines.append(50)
+    lines.check_exactly_once()
+
+
+def test_a_stopped_process_hands_over_and_one_that_died_by_itself_is_told_and_replaced(
+    processes: cx.Cluster, make_lines: MakeLines
+) -> None:
+    lines = make_lines(processes)
+    lines.start()
+    lines.append(50)
+    lines.wait_committed()
+    since, owner = processes.events.last_seq, lines.owner()
+    assert owner.stop(), "nothing is left behind"
+    assert owner.state == "stopped"
+    lines.append(50)
+    lines.wait_committed()
+    assert not events(processes, EventKind.MEMBER_REMOVED, since), "it said goodbye itself"
+    victim = lines.owner()
+    os.kill(pid_of(victim), signal.SIGKILL)
+    until(lambda: victim.state == "failed", "the end of the process")
+    assert "exit code 137" in (victim.error or "")
+    lines.append(50)
+    lines.check_exactly_once()
+    assert lines.owner().name not in (owner.name, victim.name)
+
+
+def test_a_class_that_only_this_process_has_is_refused(processes: cx.Cluster) -> None:
+    class Mine(cx.SourceConnector):
+        """Local to a function, as one of a notebook is to the notebook."""
+
+    with pytest.raises(ClassNotImportableError, match="module file"):
+        processes.create("mine", {"connector.class": Mine, "topic": "t"})
+
+
+def test_a_classic_session_of_the_user_cannot_be_shared(spark: SparkSession) -> None:
+    with pytest.raises(SparkNotSharedError):
+        cx.Cluster(workers=1, isolation="process", spark=spark)
+
+
+OWNER = """
+import psutil, signal, time, connectx as cx
+cluster = cx.Cluster(workers=2, isolation="process")
+cluster.spark
+cluster.pause("worker-2")
+print(*[child.pid for child in psutil.Process().children(recursive=True)], flush=True)
+time.sleep(600)
+"""
+
+
+def test_everything_ends_with_an_owner_that_is_killed_frozen_workers_too(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", OWNER]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as owner:
+        assert owner.stdout is not None
+        children = [psutil.Process(int(pid)) for pid in owner.stdout.readline().split()]
+        assert sum("connectx.runtime.child" in " ".join(child.cmdline()) for child in children) >= 2
+        owner.send_signal(signal.SIGKILL)
+    assert psutil.wait_procs(children, timeout=30)[1] == []
+
+
+ON_CONNECT = """
+import sys
+from pathlib import Path
+from pyspark.sql import SparkSession
+import connectx as cx
+url, folder = sys.stdin.readline().strip(), Path(sys.argv[1])
+source, out = folder / "in.csv", folder / "out.txt"
+source.write_text("id,name\\n" + "".join(f"{n},name {n}\\n" for n in range(500)))
+json = {"value.converter": "org.apache.kafka.connect.json.JsonConverter", "value.converter.schemas.enable": "false"}
+text = {"value.converter": "org.apache.kafka.connect.storage.StringConverter"}
+spark = SparkSession.builder.remote(url).create()
+with cx.Cluster(workers=2, spark=spark) as cluster:
+    cluster.create("in", {"connector.class": "FileSource", "file": str(source), "topic": "t", "format": "csv",
+                          "header": "true", "schema": "id BIGINT, name STRING", **json})
+    cluster.create("out", {"connector.class": "FileStreamSink", "file": str(out), "topics": "t", **text,
+                           "backlog.records": "100"})
+    cluster.wait("in", timeout=90)
+    while not out.exists() or len(out.read_text().splitlines()) < 500:
+        assert all(task.state != "FAILED" for name in ("in", "out") for task in cluster[name].tasks), cluster["in"]
+        cluster.events.subscribe().get(0.2)
+print(len(set(out.read_text().splitlines())), spark.range(2).count())
+"""
+
+
+def test_threads_use_a_spark_connect_session_of_the_user(processes: cx.Cluster, tmp_path: Path) -> None:
+    provider: SparkProvider = processes._spark
+    command = [sys.executable, "-c", ON_CONNECT, str(tmp_path)]
+    given = provider.connect_url.result() + "\n"
+    done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=150, cwd=tmp_path, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "500 2\n"
