@@ -46,7 +46,7 @@ def attach(serve: Serve) -> Iterator[Callable[..., tuple[Connector, Any]]]:
     """A connector called orders on a worker with these answers."""
     clients: list[RestClient] = []
 
-    def make(answers: Mapping[Verb, Any] | None = None) -> tuple[Connector, Any]:
+    def make(answers: Mapping[Verb, Any] | None = None, **known: Any) -> tuple[Connector, Any]:
         ready = {
             Verb.CONNECTOR_CONFIG: Reply(1, 200, CONFIG),
             Verb.CONNECTOR_INFO: Reply(1, 200, INFO),
@@ -54,7 +54,7 @@ def attach(serve: Serve) -> Iterator[Callable[..., tuple[Connector, Any]]]:
         }
         worker = serve({**ready, **(answers or {})})
         clients.append(RestClient([worker.url], retry_s=0))
-        return Connector("orders", clients[-1], worker_name=lambda worker_id: f"at {worker_id}"), worker
+        return Connector("orders", clients[-1], worker_name=lambda worker_id: f"at {worker_id}", **known), worker
 
     yield make
     for client in clients:
@@ -75,6 +75,23 @@ def test_state_tasks_and_type_are_read_when_asked_for(attach: Attach) -> None:
     assert connector.tasks[1].trace == TRACE
     connector.tasks[1].restart()
     assert worker.core.asked[-1] == (Verb.RESTART_TASK, "orders", {"task": 1})
+
+
+def test_what_runs_on_a_dead_worker_is_lost_and_what_failed_there_has_failed(attach: Attach) -> None:
+    told = "worker-1 was killed 1.2 s ago; its work moves in 2.1 s at the latest"
+    answers = {Verb.CONNECTOR_STATUS: status("RUNNING", "PAUSED", "FAILED", "UNASSIGNED")}
+    connector, _ = attach(answers, lost=lambda worker_id: told if worker_id == "127.0.0.1:1" else None)
+    shown = connector.status()
+    assert [part["state"] for part in (shown["connector"], *shown["tasks"])] == [
+        *("LOST", "LOST", "FAILED", "UNASSIGNED"),
+    ]
+    assert (shown["connector"]["lost"], shown["tasks"][0]["lost"]) == (told, told)
+    assert connector.tasks[0].why == told
+    assert connector.row()["state"] == "◌ LOST"
+    for form in (repr(connector), connector._repr_html_(), repr(connector.tasks[0])):
+        assert told in form
+    with pytest.raises(WaitTimeoutError, match="LOST"):
+        attach({Verb.CONNECTOR_STATUS: status("RUNNING", "RUNNING")}, lost=lambda _: told)[0].wait(timeout=0)
 
 
 def test_a_connector_that_nobody_has_started_yet_is_unassigned(attach: Attach) -> None:
