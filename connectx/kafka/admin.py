@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from confluent_kafka import KafkaError
@@ -52,6 +53,17 @@ def ensure_internal_topics(
     finally:
         if admin is None:
             own.close()
+
+
+def ensure_offsets_topic(admin: Admin, topic: str, worker: WorkerConfig, timeout_s: float = START_S) -> int:
+    """Create a connector's own offsets topic with the worker's `offset.storage.*` settings if it is missing.
+
+    Returns its number of partitions; raises as `ensure_internal_topics`.
+    """
+    storages = {"offset": replace(worker.offset_topic, name=topic)}
+    counts = _wait_for_topics(admin, storages, time.monotonic() + timeout_s)
+    _check_compacted(admin, storages)
+    return counts[topic]
 
 
 def _wait_for_topics(admin: Admin, storages: Mapping[str, StorageTopic], deadline_s: float) -> dict[str, int]:
@@ -121,6 +133,18 @@ def _not_there(missing: Mapping[str, StorageTopic], refused: Mapping[str, KafkaE
 
 
 def _check(admin: Admin, storages: Mapping[str, StorageTopic], counts: Mapping[str, int]) -> None:
+    _check_compacted(admin, storages)
+    config = storages["config"]
+    if counts[config.name] != 1:
+        raise InternalTopicError(
+            "config.storage.topic",
+            config.name,
+            f"it has {counts[config.name]} partitions and must have exactly one",
+            next_step="Name another topic; its records need one order.",
+        )
+
+
+def _check_compacted(admin: Admin, storages: Mapping[str, StorageTopic]) -> None:
     settings = admin.topic_settings([topic.name for topic in storages.values()])
     for storage, topic in storages.items():
         known = settings[topic.name]
@@ -135,14 +159,6 @@ def _check(admin: Admin, storages: Mapping[str, StorageTopic], counts: Mapping[s
                 f"its cleanup.policy is {policy!r} and must be exactly 'compact', or records that are needed get lost",
                 next_step="Set cleanup.policy=compact on the topic, or name another topic.",
             )
-    config = storages["config"]
-    if counts[config.name] != 1:
-        raise InternalTopicError(
-            "config.storage.topic",
-            config.name,
-            f"it has {counts[config.name]} partitions and must have exactly one",
-            next_step="Name another topic; its records need one order.",
-        )
 
 
 # ------------------------------------------------------------------------------------------- groups, from outside

@@ -39,6 +39,20 @@ _SPARK_WRITER_KEYS: Final = (
 )
 
 
+# Readers of whole topics, assigned by hand and never members of a group.
+_READER: Final[Mapping[str, str]] = {
+    "enable.auto.commit": "false",
+    "enable.auto.offset.store": "false",
+    "auto.offset.reset": "earliest",
+    "enable.partition.eof": "true",
+    "allow.auto.create.topics": "false",
+    "queued.min.messages": "20000",
+    "queued.max.messages.kbytes": "4096",
+    "fetch.queue.backoff.ms": "10",
+    "fetch.error.backoff.ms": "100",
+}
+
+
 class ClientConfig(dict[str, Any]):
     """Settings of one client. Its text form hides secrets."""
 
@@ -109,6 +123,22 @@ class ClientConfigs:
         self._force(config, "enable.auto.commit", "false", f"sink task {task}")
         return config
 
+    def offsets_consumer(self, task: TaskId, connector_config: ConnectorConfig, exactly_once: bool) -> ClientConfig:
+        """Consumer of a connector's own offsets topic; with `exactly_once` it reads only what is committed."""
+        built_in = {
+            **_READER,
+            "group.id": f"connect-{task.connector}",
+            "isolation.level": "read_committed",
+            "client.id": f"connector-consumer-{task}",
+        }
+        config = self._config(built_in, *self._consumer_layers(connector_config))
+        for key in ("enable.auto.commit", "enable.auto.offset.store", "auto.offset.reset", "enable.partition.eof"):
+            self._force(config, key, _READER[key], f"the offsets of connector {task.connector}")
+        if exactly_once:
+            who = f"the offsets of exactly-once connector {task.connector}"
+            self._force(config, "isolation.level", "read_committed", who)
+        return config
+
     def admin(
         self,
         connector: str | None = None,
@@ -127,17 +157,9 @@ class ClientConfigs:
     def internal_consumer(self) -> ClientConfig:
         """Consumer of the config, status and offsets topics; assigned by hand, never a member of a group."""
         built_in = {
+            **_READER,
             "group.id": self.worker.group_id,
-            "enable.auto.commit": "false",
-            "enable.auto.offset.store": "false",
-            "auto.offset.reset": "earliest",
-            "enable.partition.eof": "true",
             "isolation.level": self.worker.originals.get("isolation.level", "read_uncommitted"),
-            "allow.auto.create.topics": "false",
-            "queued.min.messages": "20000",
-            "queued.max.messages.kbytes": "4096",
-            "fetch.queue.backoff.ms": "10",
-            "fetch.error.backoff.ms": "100",
             "client.id": f"{self._base}configs",
         }
         config = self._config(built_in, self._connection_layer())
@@ -155,6 +177,10 @@ class ClientConfigs:
     def status_producer(self) -> ClientConfig:
         """Producer for the status topic: gives up soon, since the writer decides whether a retry is still true."""
         return self._internal_producer(f"{self._base}statuses", 5_000)
+
+    def offsets_producer(self) -> ClientConfig:
+        """The worker's own producer for its offsets topic: copies of what connectors keep in topics of their own."""
+        return self._internal_producer(f"{self._base}offsets", 30_000)
 
     def leader_producer(self) -> ClientConfig:
         """The leader's transactional producer for the config topic."""

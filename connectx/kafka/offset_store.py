@@ -3,8 +3,6 @@
 Fed with every record of the topic; a read first waits for the topic's present end, so that it sees whatever was
 committed before it began. It never writes. Mirrors Kafka Connect's KafkaOffsetBackingStore and
 OffsetStorageReaderImpl.
-
-A connector's own offsets topic (`offsets.storage.topic`) would be one more store of this kind with a tail of its own.
 """
 
 from __future__ import annotations
@@ -88,6 +86,10 @@ class OffsetStore:
             if offset is not None:
                 found.append((partition, offset))
         return found
+
+    def known(self, connector: str, partitions: Sequence[SourcePartition]) -> list[SourceOffset | None]:
+        """Look up what was read so far. Never blocks; raises MalformedDataError as `read`."""
+        return [self._offset(encode_offset_key(connector, partition)) for partition in partitions]
 
     def partitions(self, connector: str) -> list[SourcePartition]:
         """Source partitions with a committed offset, as known now. Never blocks."""

@@ -1,21 +1,29 @@
 """Writes source offsets on a user's behalf (KIP-875): set or reset while the connector is stopped.
 
 Decides only how to write: with exactly-once in one transaction of task 0's producer, which the core has had fenced
-before, otherwise with a plain producer.
+before, otherwise with a plain producer. Offsets of a connector with a topic of its own are copied to the worker's
+topic: deletions before, since a copy that is left there would be taken for the offset again (KAFKA-15018), the rest
+afterwards.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from connectx.errors import RestError
+from connectx.kafka.admin import ensure_offsets_topic
+from connectx.kafka.admin_client import Admin
 from connectx.kafka.clients import ClientConfigs
+from connectx.kafka.offset_topics import Records, offsets_topic
 from connectx.model.ids import TaskId
 from connectx.model.worker_config import WorkerConfig
 from connectx.protocol.offsets_topic import encode_offset_key, encode_offset_value
+
+_log = logging.getLogger(__name__)
 
 _WRITE_S = 30.0
 _ABORT_S = 5.0
@@ -33,21 +41,44 @@ def write_source_offsets(
     """Write pairs of source partition and source offset (None: tombstone). Blocks until Kafka has them.
 
     Raises:
-        RestError: Kafka did not take them (500); nothing of an exactly-once write is visible then.
+        RestError: Kafka did not take them (500); nothing of an exactly-once write is visible then, but deletions from
+            the worker's topic may be.
         MalformedDataError: a partition or an offset is not a flat map of primitive values; nothing was written.
+        InternalTopicError, TopicMissingError: the connector's own topic cannot be used.
     """
-    topic, exactly_once = worker.offset_topic.name, worker.exactly_once_source_enabled
+    exactly_once = worker.exactly_once_source_enabled
     records = [(encode_offset_key(connector, partition), encode_offset_value(offset)) for partition, offset in offsets]
-    producer = Producer(clients.source_task_producer(TaskId(connector, 0), connector_config, exactly_once))
+    topic, is_own = offsets_topic(clients, worker, connector_config)
+    task = TaskId(connector, 0)
+    producer = Producer(clients.source_task_producer(task, connector_config, exactly_once))
     write = _write_in_transaction if exactly_once else _write_plainly
     try:
+        if not is_own:
+            write(producer, topic, records)
+            return
+        admin = Admin(clients.admin(connector, connector_config))
+        try:
+            ensure_offsets_topic(admin, topic, worker)
+        finally:
+            admin.close()
+        copier = Producer(clients.offsets_producer())
+        _write_plainly(copier, worker.offset_topic.name, [record for record in records if record[1] is None])
         write(producer, topic, records)
+        _copy(copier, worker.offset_topic.name, [record for record in records if record[1] is not None])
     except KafkaException as error:
         reason = error.args[0].str()
         raise RestError(f"The offsets of {connector} could not be written: {reason}", status=500) from error
 
 
-def _write_in_transaction(producer: Producer, topic: str, records: Sequence[tuple[bytes, bytes | None]]) -> None:
+def _copy(producer: Producer, topic: str, records: Records) -> None:
+    """What is committed is committed: a copy that fails is only told."""
+    try:
+        _write_plainly(producer, topic, records)
+    except KafkaException as error:
+        _log.warning("Offsets that were set were not copied to topic %s: %s", topic, error)
+
+
+def _write_in_transaction(producer: Producer, topic: str, records: Records) -> None:
     producer.init_transactions(_WRITE_S)
     producer.begin_transaction()
     try:
@@ -60,7 +91,7 @@ def _write_in_transaction(producer: Producer, topic: str, records: Sequence[tupl
         raise
 
 
-def _write_plainly(producer: Producer, topic: str, records: Sequence[tuple[bytes, bytes | None]]) -> None:
+def _write_plainly(producer: Producer, topic: str, records: Records) -> None:
     refused: list[KafkaError] = []
 
     def delivered(error: KafkaError | None, _: object) -> None:

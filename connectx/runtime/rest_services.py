@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from connectx.connectors.api import SourceOffset, SourcePartition
 from connectx.connectors.plugins import Plugins, class_name
 from connectx.connectors.validation import validate_connector
 from connectx.errors import ConfigError, ConnectxError, RestError
@@ -17,6 +18,7 @@ from connectx.kafka.admin import delete_group_offsets, describe_group
 from connectx.kafka.admin_client import Admin
 from connectx.kafka.clients import ClientConfigs
 from connectx.kafka.internal_topics import InternalTopics
+from connectx.kafka.offset_topics import OwnOffsets, offsets_topic
 from connectx.kafka.offset_writer import write_source_offsets
 from connectx.model.events import EventKind, Transition
 from connectx.model.ids import TaskId, TopicPartition
@@ -109,7 +111,7 @@ class RestServices:
     ) -> Sequence[OffsetEntry]:
         """Committed offsets of a source's partitions, or of a sink's consumer group."""
         if kind is ConnectorType.SOURCE:
-            known = self._topics.offsets.connector_offsets(connector)
+            known = self._source_offsets(connector, config)
             return [{"partition": partition, "offset": offset} for partition, offset in known]
         group = self._sink_group(connector, config)
         return [
@@ -143,13 +145,31 @@ class RestServices:
     def reset_offsets(self, connector: str, kind: ConnectorType, config: Mapping[str, str | None]) -> str:
         """Forget all offsets."""
         if kind is ConnectorType.SOURCE:
-            known = self._topics.offsets.connector_offsets(connector)
-            pairs = [(partition, None) for partition, _ in known]
+            pairs = [(partition, None) for partition, _ in self._source_offsets(connector, config)]
             write_source_offsets(self._clients, self._config, connector, config, pairs)
         else:
             self._admin.delete_group(self._group_without_members(connector, config))
         self._record(Transition(EventKind.OFFSETS_ALTERED, connector, data={"offsets": None}))
         return f"The offsets for connector {connector} have been reset successfully"
+
+    def _source_offsets(
+        self, connector: str, config: Mapping[str, str | None]
+    ) -> list[tuple[SourcePartition, SourceOffset]]:
+        """From the connector's own topic and the worker's, or from the latter alone."""
+        topic, is_own = offsets_topic(self._clients, self._config, config)
+        known = self._topics.offsets.connector_offsets(connector)
+        if not is_own:
+            return known
+        own = OwnOffsets(
+            self._clients,
+            self._config,
+            TaskId(connector, 0),
+            config,
+            topic=topic,
+            exactly_once=self._config.exactly_once_source_enabled,
+            workers=self._topics.offsets,
+        )
+        return own.connector_offsets(connector, known)
 
     def _group_without_members(self, connector: str, config: Mapping[str, str | None]) -> str:
         """A sink's group, once its tasks have left it: a stopped connector is STOPPED a moment before they have."""

@@ -16,6 +16,7 @@ from connectx.runtime.mailbox import now_ms
 
 if TYPE_CHECKING:
     from connectx.runtime.runner import Runner
+    from connectx.runtime.task import OffsetReader
 
 
 RowBoundaries = dict[int, tuple[Boundary, SourceOffset | None]]
@@ -60,10 +61,11 @@ class SourceContext:
         gone: ends the reading of offsets, from any thread.
     """
 
-    def __init__(self, task: TaskId, runner: Runner, *, defines_transactions: bool) -> None:
+    def __init__(self, task: TaskId, runner: Runner, offsets: OffsetReader, *, defines_transactions: bool) -> None:
         self.transaction = Transactions() if defines_transactions else None
         self._task = task
         self._runner = runner
+        self._committed = offsets
         self._offsets: dict[str, SourceOffset | None] = {}
         self.until_ms: int | None = None
         self.gone = threading.Event()
@@ -77,8 +79,7 @@ class SourceContext:
         """Position of a source partition: what was polled so far, at start what was committed."""
         key = json.dumps(dict(partition))
         if key not in self._offsets:
-            read = self._runner.services.offsets.read
-            self._offsets[key] = read(self._task.connector, [dict(partition)], cancel=self.gone)[0]
+            self._offsets[key] = self._committed.read(self._task.connector, [dict(partition)], cancel=self.gone)[0]
         return self._offsets[key]
 
     def remember(self, partition: SourcePartition, offset: SourceOffset) -> None:

@@ -17,6 +17,7 @@ from connectx.core.source_messages import (
     CommitTransaction,
     CommitUndecided,
     ConvertAgain,
+    CopyOffsets,
     EffectFailed,
     FailureKind,
     FlushAndCommitOffsets,
@@ -52,6 +53,7 @@ from connectx.errors import (
     TransactionExpiredError,
 )
 from connectx.kafka.admin_client import Admin
+from connectx.kafka.offset_topics import OffsetCopier
 from connectx.kafka.producer_epochs import producer_epoch
 from connectx.kafka.task_producer import TaskProducer
 from connectx.protocol.offsets_topic import encode_offset_key, encode_offset_value
@@ -89,13 +91,16 @@ class SourceWorld:
         self._setup = setup
         self._runner = runner
         self._spark = TaskSpark(runner.services.spark, SESSION_SETTINGS)
-        self._context = SourceContext(setup.task, runner, defines_transactions=setup.defines_transactions)
+        self._context = SourceContext(
+            setup.task, runner, setup.offsets, defines_transactions=setup.defines_transactions
+        )
         self._poller = SourcePoller(setup, runner, self._spark, self._context)
         self._producer = TaskProducer(
             setup.producer_config,
             checkpoint=runner.checkpoint,
             tolerate_refused=setup.settings.errors.tolerate_all and not setup.loop.exactly_once,
         )
+        self._copier = OffsetCopier(runner.services.clients, runner.services.config.offset_topic.name, str(setup.task))
         self._topics = SourceTopics(
             setup.settings,
             create=setup.creates_topics,
@@ -119,6 +124,7 @@ class SourceWorld:
             CommitTransaction: self._commit_transaction,
             AbortTransaction: self._abort_transaction,
             FlushAndCommitOffsets: self._flush_and_commit,
+            CopyOffsets: lambda effect: self._copier.copy(self._encoded(effect.offsets)),
             NotifyCommitted: self._notify_committed,
             StopPlugin: self._stop_plugin,
             CloseProducer: self._close_producer,
@@ -154,8 +160,9 @@ class SourceWorld:
             log.warning("Spark of %s could not be interrupted", self._setup.task, exc_info=True)
 
     def release(self) -> None:
-        """The thread ends: let go of the producer as it is. Does nothing after an orderly close."""
+        """The thread ends: let go of the producers as they are. Does nothing after an orderly close."""
         self._producer.abandon()
+        self._copier.abandon()
 
     # ------------------------------------------------------------------------------------------------ the plugin
 
@@ -217,10 +224,12 @@ class SourceWorld:
         return OffsetsWritten()
 
     def _send_offsets(self, offsets: tuple[PartitionOffset, ...]) -> None:
-        connector = self._setup.task.connector
-        records = [(encode_offset_key(connector, o.partition), encode_offset_value(o.offset)) for o in offsets]
-        for key, value in records:
+        for key, value in self._encoded(offsets):
             self._producer.send_offsets_record(self._setup.offsets_topic, key, value)
+
+    def _encoded(self, offsets: tuple[PartitionOffset, ...]) -> list[tuple[bytes, bytes | None]]:
+        connector = self._setup.task.connector
+        return [(encode_offset_key(connector, o.partition), encode_offset_value(o.offset)) for o in offsets]
 
     def _commit_transaction(self, effect: CommitTransaction) -> SourceStimulus:
         if not self._producer.commit(_COMMIT_S):
@@ -253,6 +262,7 @@ class SourceWorld:
             self._producer.close(_CLOSE_S)
         except Exception:
             log.warning("%s: the producer could not be closed", self._setup.task, exc_info=True)
+        self._copier.close()
 
     # --------------------------------------------------------------------------------------------------- helpers
 

@@ -13,11 +13,11 @@ from connectx.connectors.api import SourceTask
 from connectx.connectors.settings import SourceSettings, source_connector_settings
 from connectx.core.messages import PrepareTask
 from connectx.core.source_progress import SourceTaskSettings
-from connectx.errors import ConfigError
 from connectx.kafka.clients import ClientConfig
+from connectx.kafka.offset_topics import OwnOffsets, offsets_topic
 from connectx.model.ids import TaskId
 from connectx.model.states import TransactionBoundary
-from connectx.runtime.task import TaskServices
+from connectx.runtime.task import OffsetReader, TaskServices
 
 if TYPE_CHECKING:
     from connectx.connectors.plugins import Plugins
@@ -33,7 +33,7 @@ class SourceSetup:
     Attributes:
         task_config: what the plugin's start gets.
         settings: what the connector configures, `loop` what of it the core needs.
-        offsets_topic: where source offsets go.
+        offsets_topic: where source offsets go, `offsets` what is committed there.
         creates_topics: missing topics are not left to the broker.
         epoch_config: kafka-python settings to ask for the producer's epoch with; None: not transactional.
     """
@@ -49,6 +49,7 @@ class SourceSetup:
     settings: SourceSettings
     loop: SourceTaskSettings
     offsets_topic: str
+    offsets: OffsetReader
     creates_topics: bool
     producer_config: ClientConfig
     admin_config: ClientConfig
@@ -69,12 +70,7 @@ def set_up(order: PrepareTask, services: TaskServices, plugins: Plugins) -> Sour
     """
     task, config, worker = order.task, order.connector_config, services.config
     settings = source_connector_settings(config, worker)
-    if settings.offsets_topic not in (None, worker.offset_topic.name):
-        raise ConfigError(
-            [f"Invalid value {settings.offsets_topic} for configuration offsets.storage.topic: connectors cannot have "
-             "an offsets topic of their own"],
-            next_step=f"Leave it out: offsets go to {worker.offset_topic.name}, the topic of the worker.",
-        )  # fmt: skip
+    topic, is_own = offsets_topic(services.clients, worker, config)
     plugin = plugins.create_task(config)
     assert isinstance(plugin, SourceTask), "only source connectors are given to a source runner"
     loop = SourceTaskSettings(
@@ -86,6 +82,7 @@ def set_up(order: PrepareTask, services: TaskServices, plugins: Plugins) -> Sour
         boundary_interval_ms=settings.boundary_interval_ms,
         offset_flush_interval_ms=worker.offset_flush_interval_ms,
         offset_flush_timeout_ms=worker.offset_flush_timeout_ms,
+        copies_offsets=is_own,
         tolerate_all=settings.errors.tolerate_all,
         retry_timeout_ms=settings.errors.retry_timeout_ms,
         retry_delay_max_ms=settings.errors.retry_delay_max_ms,
@@ -102,9 +99,22 @@ def set_up(order: PrepareTask, services: TaskServices, plugins: Plugins) -> Sour
         chain=plugins.chain(config),
         settings=settings,
         loop=loop,
-        offsets_topic=worker.offset_topic.name,
+        offsets_topic=topic,
+        offsets=_offsets(order, services, topic) if is_own else services.offsets,
         creates_topics=worker.topic_creation_enable,
         producer_config=services.clients.source_task_producer(task, config, order.exactly_once),
         admin_config=services.clients.admin(task.connector, config, admin_id),
         epoch_config=services.clients.kafka_python(admin_id, task.connector, config) if order.exactly_once else None,
+    )
+
+
+def _offsets(order: PrepareTask, services: TaskServices, topic: str) -> OffsetReader:
+    return OwnOffsets(
+        services.clients,
+        services.config,
+        order.task,
+        order.connector_config,
+        topic=topic,
+        exactly_once=order.exactly_once,
+        workers=services.offsets,
     )

@@ -157,7 +157,7 @@ class Place:
         self.tasks: list[Task] = []
         self.offsets_topic = f"{self.group}-offsets"
         self.offsets = Offsets(self.bootstrap_servers, self.offsets_topic)
-        self.create_topic(self.offsets_topic)
+        self.create_topic(self.offsets_topic, cleanup_policy="compact")
 
     def create_topic(self, name: str, partitions: int = 1, **settings: str) -> str:
         from confluent_kafka.cimpl import NewTopic

@@ -1,0 +1,194 @@
+"""Where a connector's source offsets are kept when it has a topic of its own (`offsets.storage.topic`, KIP-618).
+
+Decides which topic is the primary one, that its offsets go before those of the worker's topic, and what is copied to
+the worker's topic in which order. Mirrors Kafka Connect's ConnectorOffsetBackingStore. It never commits: the task's
+own producer writes to the primary topic.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Protocol
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from connectx.connectors.api import SourceOffset, SourcePartition
+from connectx.kafka.admin import ensure_offsets_topic
+from connectx.kafka.admin_client import Admin
+from connectx.kafka.clients import ClientConfigs, ConnectorConfig
+from connectx.kafka.offset_store import READ_S, OffsetStore
+from connectx.kafka.topic_tail import TopicTail
+from connectx.model.ids import TaskId, TopicPartition
+from connectx.model.worker_config import WorkerConfig
+from connectx.protocol.offsets_topic import encode_offset_key
+
+_log = logging.getLogger(__name__)
+
+_CLOSE_S: Final = 5.0
+
+PartitionOffsets = list[tuple[SourcePartition, SourceOffset]]
+Records = Sequence[tuple[bytes, bytes | None]]
+
+
+class Reader(Protocol):
+    """Looks up source offsets (OffsetStore)."""
+
+    def read(
+        self, connector: str, partitions: list[SourcePartition], *, cancel: threading.Event | None = None
+    ) -> list[SourceOffset | None]:
+        """One offset for each partition, None where there is none."""
+
+
+class OwnOffsets:
+    """Offsets of a connector with a topic of its own, beside the worker's topic that has copies of them.
+
+    The topic is read once, from its beginning to its end, when somebody first asks; what a task commits later it knows
+    itself. Blocks.
+
+    Args:
+        clients: builds the connector's clients.
+        worker: the worker's settings, for a topic that has to be created.
+        task: the task that asks; task 0 for questions about the connector.
+        connector_config: its overrides are the clients'.
+        topic: the primary topic.
+        exactly_once: only committed offsets are read, whatever the overrides say.
+        workers: the offsets in the worker's topic.
+    """
+
+    def __init__(
+        self,
+        clients: ClientConfigs,
+        worker: WorkerConfig,
+        task: TaskId,
+        connector_config: ConnectorConfig,
+        *,
+        topic: str,
+        exactly_once: bool,
+        workers: Reader,
+    ) -> None:
+        self._clients = clients
+        self._worker = worker
+        self._task = task
+        self._config = connector_config
+        self._topic = topic
+        self._exactly_once = exactly_once
+        self._workers = workers
+        self._primary: OffsetStore | None = None
+
+    def read(
+        self, connector: str, partitions: list[SourcePartition], *, cancel: threading.Event | None = None
+    ) -> list[SourceOffset | None]:
+        """Look up; None where neither topic has an offset. A missing topic is created. Raises as OffsetStore.read."""
+        workers = self._workers.read(connector, partitions, cancel=cancel)
+        if self._primary is None:
+            self._primary = self._load(cancel, create=True)
+        own = self._primary.known(connector, partitions)
+        return [theirs if mine is None else mine for mine, theirs in zip(own, workers, strict=True)]
+
+    def connector_offsets(self, connector: str, workers: PartitionOffsets) -> PartitionOffsets:
+        """All offsets of the connector, of which `workers` are in the worker's topic. Creates no topic."""
+        found = {encode_offset_key(connector, partition): (partition, offset) for partition, offset in workers}
+        own = self._load(None, create=False)
+        for partition in own.partitions(connector):
+            (offset,) = own.known(connector, [partition])
+            if offset is not None:
+                found[encode_offset_key(connector, partition)] = (partition, offset)
+        return list(found.values())
+
+    def _load(self, cancel: threading.Event | None, *, create: bool) -> OffsetStore:
+        clients, task = self._clients, self._task
+        admin = Admin(clients.admin(task.connector, self._config, f"connector-adminclient-{task}"))
+        settings = clients.offsets_consumer(task, self._config, self._exactly_once)
+        tail: TopicTail | None = None
+
+        def take(message: Message) -> None:
+            store.apply(_bytes(message.key()), _bytes(message.value()))
+
+        try:
+            if create:
+                count = ensure_offsets_topic(admin, self._topic, self._worker)
+            else:
+                count = admin.partition_counts([self._topic])[self._topic] or 0
+            tail = TopicTail(f"offsets-of-{task}", settings, admin, take, admin.serve, lambda error: None)
+            store = OffsetStore(tail)
+            if count:
+                partitions = [TopicPartition(self._topic, number) for number in range(count)]
+                store.use(partitions)
+                tail.start(partitions)
+                store.read(task.connector, [], timeout_s=READ_S, cancel=cancel)
+            return store
+        finally:
+            if tail is not None and tail.partitions:
+                tail.close()
+            admin.close()
+
+
+class OffsetCopier:
+    """Copies what was committed to a connector's own topic into the worker's, without waiting; errors are logged.
+
+    Args:
+        clients: the worker's own producer is made of them.
+        topic: the worker's topic.
+        whose: for the log.
+    """
+
+    def __init__(self, clients: ClientConfigs, topic: str, whose: str) -> None:
+        self._config = clients.offsets_producer()
+        self._topic = topic
+        self._whose = whose
+        self._producer: Producer | None = None
+
+    def copy(self, records: Records) -> None:
+        """Send; never raises."""
+        try:
+            if self._producer is None:
+                self._producer = Producer({**self._config, "on_delivery": self._delivered})
+            for key, value in records:
+                self._producer.produce(self._topic, value=value, key=key)
+            self._producer.poll(0)
+        except (KafkaException, BufferError) as error:
+            self._warn(error)
+
+    def close(self) -> None:
+        """Wait a moment for what is under way."""
+        if self._producer is not None:
+            self._producer.flush(_CLOSE_S)
+            self._producer = None
+
+    def abandon(self) -> None:
+        """Let go at once."""
+        self._producer = None
+
+    def _delivered(self, error: KafkaError | None, _: Any) -> None:
+        if error is not None:
+            self._warn(error)
+
+    def _warn(self, cause: object) -> None:
+        _log.warning("Committed offsets of %s were not copied to topic %s: %s", self._whose, self._topic, cause)
+
+
+def offsets_topic(clients: ClientConfigs, worker: WorkerConfig, connector_config: ConnectorConfig) -> tuple[str, bool]:
+    """The primary topic, and whether it is the connector's own: another one than the worker's, or on another Kafka.
+
+    As in Kafka Connect, Kafkas are told apart by the bootstrap servers of the connector's producer.
+    """
+    topic = connector_config.get("offsets.storage.topic") or worker.offset_topic.name
+    producer = clients.source_task_producer(TaskId("", 0), _producer_keys(connector_config), exactly_once=False)
+    servers = _servers(producer["bootstrap.servers"])
+    here = servers in (_servers(clients.bootstrap_servers), _servers(worker.bootstrap_servers))
+    return topic, topic != worker.offset_topic.name or not here
+
+
+def _producer_keys(config: ConnectorConfig) -> Mapping[str, str | None]:
+    key = "producer.override.bootstrap.servers"
+    return {key: config[key]} if key in config else {}
+
+
+def _servers(text: str) -> set[str]:
+    return {server.strip() for server in text.split(",")}
+
+
+def _bytes(data: str | bytes | None) -> bytes | None:
+    return data.encode() if isinstance(data, str) else data

@@ -1,0 +1,46 @@
+"""Which topic keeps a connector's source offsets, and how it is read."""
+
+from __future__ import annotations
+
+import pytest
+
+from connectx.kafka.clients import ClientConfigs
+from connectx.kafka.offset_topics import offsets_topic
+from connectx.model.ids import TaskId
+from connectx.model.worker_config import WorkerConfig, embedded_config
+
+WORKER = WorkerConfig.parse(embedded_config({"bootstrap.servers": "a:1,b:2", "group.id": "g"}))
+CLIENTS = ClientConfigs(WORKER, "w1", "gate:9")
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ({}, ("g-offsets", False)),
+        ({"offsets.storage.topic": "g-offsets"}, ("g-offsets", False)),
+        ({"offsets.storage.topic": "mine"}, ("mine", True)),
+        ({"producer.override.bootstrap.servers": "b:2, a:1"}, ("g-offsets", False)),
+        ({"producer.override.bootstrap.servers": "other:1"}, ("g-offsets", True)),
+        ({"offsets.storage.topic": "mine", "producer.override.bootstrap.servers": "other:1"}, ("mine", True)),
+    ],
+)
+def test_a_topic_is_the_connectors_own_unless_name_and_kafka_are_the_workers(
+    config: dict[str, str], expected: tuple[str, bool]
+) -> None:
+    assert offsets_topic(CLIENTS, WORKER, config) == expected
+
+
+def test_the_connectors_topic_is_read_with_its_overrides_and_committed_only_when_exactly_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    overrides = {"consumer.override.isolation.level": "read_uncommitted", "consumer.override.fetch.min.bytes": "7"}
+    config = CLIENTS.offsets_consumer(TaskId("c", 1), overrides, exactly_once=False)
+    assert (config["isolation.level"], config["fetch.min.bytes"]) == ("read_uncommitted", "7")
+    assert config["client.id"] == "w1/connector-consumer-c-1"
+    assert CLIENTS.offsets_consumer(TaskId("c", 1), {}, exactly_once=False)["isolation.level"] == "read_committed"
+    assert not caplog.messages
+    assert CLIENTS.offsets_consumer(TaskId("c", 1), overrides, exactly_once=True)["isolation.level"] == "read_committed"
+    assert caplog.messages == [
+        "isolation.level=read_uncommitted is not used for the offsets of exactly-once connector c: it is always "
+        "read_committed."
+    ]
