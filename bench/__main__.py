@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from bench import cluster, flows
+from bench import cluster, flows, scale
 from bench.machine import describe
 
 Measurement = Callable[[], Iterator[dict[str, object]]]
@@ -29,6 +29,7 @@ def main(
         "postgres_sink": lambda: flows.measure_postgres_sink(records // 2),
         "latency": lambda: flows.measure_latency(200),
         "failover": lambda: cluster.measure_failover(3),
+        "scale": scale.measure_scale,
         "steady": lambda: cluster.measure_steady(minutes),
     }
     chosen = names or [name for name in measurements if name != "steady"]

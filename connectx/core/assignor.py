@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from connectx.model.group import Assignment, ProtocolVersion, WorkSet
-from connectx.model.ids import TaskId
+from connectx.model.ids import TASK_ORDER, TaskId
 
 Item = str | TaskId  # a connector or a task
 
@@ -320,4 +320,4 @@ def _work(items: Iterable[Item]) -> WorkSet:
             tasks.append(item)
         else:
             connectors.append(item)
-    return WorkSet(tuple(sorted(connectors)), tuple(sorted(tasks)))
+    return WorkSet(tuple(sorted(connectors)), tuple(sorted(tasks, key=TASK_ORDER)))

@@ -25,7 +25,7 @@ from connectx.model.config_records import (
     TaskConfigRecord,
     TaskCountRecord,
 )
-from connectx.model.ids import TaskId
+from connectx.model.ids import TASK_ORDER, TaskId
 from connectx.model.states import TargetState
 
 Properties = Mapping[str, str | None]
@@ -126,7 +126,7 @@ class ConfigLog:
     _configs: dict[str, Properties] = field(default_factory=dict)
     _target_states: dict[str, TargetState] = field(default_factory=dict)
     _task_counts: dict[str, int] = field(default_factory=dict)
-    _task_configs: dict[TaskId, Properties] = field(default_factory=dict)
+    _task_configs: dict[str, dict[TaskId, Properties]] = field(default_factory=dict)  # by connector, none empty
     _buffered: dict[str, dict[TaskId, Properties]] = field(default_factory=dict)
     _early_commits: dict[str, int] = field(default_factory=dict)
     """Commits that were read before their connector's configuration."""
@@ -145,7 +145,7 @@ class ConfigLog:
             dict(self._configs),
             dict(self._target_states),
             dict(self._task_counts),
-            dict(self._task_configs),
+            {connector: dict(tasks) for connector, tasks in self._task_configs.items()},
             {connector: dict(tasks) for connector, tasks in self._buffered.items()},
             dict(self._early_commits),
             set(self._inconsistent),
@@ -197,16 +197,12 @@ class ConfigLog:
         """Drop the connector, but not what a successor of that name needs; the target state has its own tombstone."""
         existed = self._configs.pop(connector, None) is not None
         self._task_counts.pop(connector, None)
-        self._drop_task_configs(connector)
+        self._task_configs.pop(connector, None)
         self._buffered.pop(connector, None)
         self._early_commits.pop(connector, None)
         self._applied_configs.pop(connector, None)
         self._inconsistent.discard(connector)
         return [ConnectorRemoved(connector)] if existed else []
-
-    def _drop_task_configs(self, connector: str) -> None:
-        for task in [task for task in self._task_configs if task.connector == connector]:
-            del self._task_configs[task]
 
     def _set_target_state(self, connector: str, state: TargetState | None) -> list[ConfigChange]:
         exists = connector in self._configs
@@ -234,8 +230,9 @@ class ConfigLog:
         updated: tuple[TaskId, ...] = ()
         if complete:
             if buffered is not None:
-                updated = tuple(sorted(buffered))
-                self._task_configs.update(buffered)
+                updated = tuple(sorted(buffered, key=TASK_ORDER))
+                if buffered:
+                    self._task_configs.setdefault(connector, {}).update(buffered)
                 generation = self._task_config_generations.get(connector, -1)
                 self._task_config_generations[connector] = generation + 1
             self._inconsistent.discard(connector)
@@ -293,9 +290,13 @@ class ConfigLog:
             return ()
         return tuple(TaskId(connector, number) for number in range(self.task_count(connector)))
 
+    def has_task(self, task: TaskId) -> bool:
+        """True for a task that `tasks` names."""
+        return 0 <= task.task < self.task_count(task.connector) and task.connector not in self._inconsistent
+
     def task_config(self, task: TaskId) -> dict[str, str | None] | None:
         """The raw configuration of a task. None is not an empty configuration: such a task must not start."""
-        config = self._task_configs.get(task)
+        config = self._task_configs.get(task.connector, {}).get(task)
         return None if config is None else dict(config)
 
     def all_task_configs(self, connector: str) -> dict[TaskId, dict[str, str | None]]:
@@ -347,7 +348,8 @@ class ConfigLog:
             return True
         if len(raw_task_configs) != self.task_count(connector):
             return True
-        if any(self._task_configs.get(TaskId(connector, n)) != dict(c) for n, c in enumerate(raw_task_configs)):
+        known = self._task_configs.get(connector, {})
+        if any(known.get(TaskId(connector, n)) != dict(c) for n, c in enumerate(raw_task_configs)):
             return True
         applied, current = self._applied_configs.get(connector), self._configs.get(connector)
         if applied is None or current is None:

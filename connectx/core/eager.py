@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from itertools import cycle
 
 from connectx.model.group import WorkSet
-from connectx.model.ids import TaskId
+from connectx.model.ids import TASK_ORDER, TaskId
 
 
 def assign_eagerly(configured: WorkSet, members: Iterable[str]) -> dict[str, WorkSet]:
@@ -22,6 +22,6 @@ def assign_eagerly(configured: WorkSet, members: Iterable[str]) -> dict[str, Wor
     turn = cycle(connectors)
     for connector in sorted(configured.connectors):
         connectors[next(turn)].append(connector)
-    for task in sorted(configured.tasks):
+    for task in sorted(configured.tasks, key=TASK_ORDER):
         tasks[next(turn)].append(task)
     return {member: WorkSet(tuple(connectors[member]), tuple(tasks[member])) for member in connectors}

@@ -271,7 +271,7 @@ class Leadership:
         match record:
             case ConnectorStatusRecord(connector, Status()) if not config.contains(connector):
                 emit(WriteStatus(ConnectorStatusRecord(connector, None)))
-            case TaskStatusRecord(task, Status()) if task not in config.tasks(task.connector):
+            case TaskStatusRecord(task, Status()) if not config.has_task(task):
                 emit(WriteStatus(TaskStatusRecord(task, None)))
             case TopicStatusRecord(topic, connector, int()) if not config.contains(connector):
                 emit(WriteStatus(TopicStatusRecord(topic, connector, None)))

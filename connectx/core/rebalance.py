@@ -295,7 +295,7 @@ class Rebalance:
         config, group = self.context.config, self.context.group
         ghosts = WorkSet(
             tuple(connector for connector in group.work.connectors if not config.contains(connector)),
-            tuple(task for task in group.work.tasks if task not in config.tasks(task.connector)),
+            tuple(task for task in group.work.tasks if not config.has_task(task)),
         )
         self._stop(ghosts, "it was deleted")
         group.assignment = group.work.minus(ghosts)
@@ -339,7 +339,7 @@ class Rebalance:
         return WorkSet(self.connectors.running(), self.tasks.running())
 
     def _stops(self) -> bool:
-        """True while outgoing work is still here."""
-        return any(connector in self.connectors.lives for connector in self.outgoing.connectors) or any(
-            task in self.tasks.lives for task in self.outgoing.tasks
+        """True while outgoing work is still here. It ends in about its order, so the last is looked at first."""
+        return any(connector in self.connectors.lives for connector in reversed(self.outgoing.connectors)) or any(
+            task in self.tasks.lives for task in reversed(self.outgoing.tasks)
         )

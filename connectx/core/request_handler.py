@@ -250,7 +250,7 @@ class RequestHandler:
     def _is_known(self, request: Request) -> bool:
         work = _work_of(request)
         if isinstance(work, TaskId):
-            return work in self.context.config.tasks(work.connector)
+            return self.context.config.has_task(work)
         return self.context.config.contains(work)
 
     def _is_owned_here(self, request: Request) -> bool:

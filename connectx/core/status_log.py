@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from connectx.model.ids import TaskId
+from connectx.model.ids import TASK_ORDER, TaskId
 from connectx.model.states import State
 from connectx.model.status_records import (
     ConnectorStatusRecord,
@@ -24,7 +24,7 @@ class StatusLog:
     """State of the status topic. Equal by value."""
 
     _connectors: dict[str, Status] = field(default_factory=dict)
-    _tasks: dict[TaskId, Status] = field(default_factory=dict)
+    _tasks: dict[str, dict[TaskId, Status]] = field(default_factory=dict)  # by connector, none of them empty
     _topics: dict[str, dict[str, TopicStatusRecord]] = field(default_factory=dict)  # by connector, then topic
     _task_since_ms: dict[TaskId, int] = field(default_factory=dict)
 
@@ -50,27 +50,32 @@ class StatusLog:
         if status is not None:
             self._connectors[connector] = status
             return before != status
-        orphans = [task for task in self._tasks if task.connector == connector]  # they go with their connector
+        orphans = self._tasks.pop(connector, {})  # they go with their connector
         for task in orphans:
-            del self._tasks[task]
             self._task_since_ms.pop(task, None)
         return before is not None or bool(orphans)
 
     def _apply_task(self, task: TaskId, status: Status | None, timestamp_ms: int | None) -> bool:
-        before = self._tasks.get(task)
+        before = self.task_status(task)
         if status is None:
-            self._task_since_ms.pop(task, None)
-            return self._tasks.pop(task, None) is not None
+            self._forget_task(task)
+            return before is not None
         # KAFKA-12525: the former owner's farewell may be written after the new owner's start.
         runs_under = before.generation if before is not None and before.state is State.RUNNING else None
         if status.state is State.UNASSIGNED and runs_under is not None and runs_under >= status.generation:
             return False
-        self._tasks[task] = status
+        self._tasks.setdefault(task.connector, {})[task] = status
         if before is None or (before.state, before.worker_id) != (status.state, status.worker_id):
             self._task_since_ms.pop(task, None)
             if timestamp_ms is not None:
                 self._task_since_ms[task] = timestamp_ms
         return before != status
+
+    def _forget_task(self, task: TaskId) -> None:
+        self._task_since_ms.pop(task, None)
+        statuses = self._tasks.get(task.connector, {})
+        if statuses.pop(task, None) is not None and not statuses:
+            del self._tasks[task.connector]
 
     def may_write_safely(self, subject: str | TaskId, status: Status) -> bool:
         """Whether a status that must not hide a newer one (UNASSIGNED, FAILED) may be written.
@@ -83,7 +88,7 @@ class StatusLog:
 
     def connectors(self) -> tuple[str, ...]:
         """Connectors that have a status or a task with one, sorted."""
-        return tuple(sorted({*self._connectors, *(task.connector for task in self._tasks)}))
+        return tuple(sorted({*self._connectors, *self._tasks}))
 
     def connector_status(self, connector: str) -> Status | None:
         """Latest status of the connector itself."""
@@ -91,7 +96,7 @@ class StatusLog:
 
     def task_status(self, task: TaskId) -> Status | None:
         """Latest status of a task."""
-        return self._tasks.get(task)
+        return self._tasks.get(task.connector, {}).get(task)
 
     def task_since_ms(self, task: TaskId) -> int | None:
         """Since when the task is in its latest state on its worker (Unix time), None where that was not told."""
@@ -99,7 +104,8 @@ class StatusLog:
 
     def task_statuses(self, connector: str) -> dict[TaskId, Status]:
         """Latest statuses of the connector's tasks, in order of task number."""
-        return {task: self._tasks[task] for task in sorted(self._tasks) if task.connector == connector}
+        statuses = self._tasks.get(connector, {})
+        return {task: statuses[task] for task in sorted(statuses, key=TASK_ORDER)}
 
     def topic_status(self, connector: str, topic: str) -> TopicStatusRecord | None:
         """The record that says that this connector used this topic (KIP-558)."""

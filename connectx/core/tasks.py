@@ -64,7 +64,7 @@ class Tasks:
                 life.again = life.again or StartAgain(cause)
             return
         config = self.context.config
-        if self.context.phase is not WorkerPhase.RUNNING or task not in config.tasks(task.connector):
+        if self.context.phase is not WorkerPhase.RUNNING or not config.has_task(task):
             return
         connector_config, task_config = config.connector_config(task.connector), config.task_config(task)
         if connector_config is not None and task_config is not None:  # missing is not empty (KAFKA-17719)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-from connectx.model.ids import TaskId
+from connectx.model.ids import TASK_ORDER, TaskId
 
 
 class ProtocolVersion(IntEnum):
@@ -43,13 +43,17 @@ class WorkSet:
 
     def plus(self, other: WorkSet) -> WorkSet:
         """Union, sorted."""
-        return WorkSet(tuple(sorted({*self.connectors, *other.connectors})), tuple(sorted({*self.tasks, *other.tasks})))
+        return WorkSet(
+            tuple(sorted({*self.connectors, *other.connectors})),
+            tuple(sorted({*self.tasks, *other.tasks}, key=TASK_ORDER)),
+        )
 
     def minus(self, other: WorkSet) -> WorkSet:
         """Difference, order kept."""
+        connectors, tasks = set(other.connectors), set(other.tasks)
         return WorkSet(
-            tuple(c for c in self.connectors if c not in other.connectors),
-            tuple(t for t in self.tasks if t not in other.tasks),
+            tuple(connector for connector in self.connectors if connector not in connectors),
+            tuple(task for task in self.tasks if task not in tasks),
         )
 
 

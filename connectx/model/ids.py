@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import attrgetter
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -14,6 +15,10 @@ class TaskId:
 
     def __str__(self) -> str:
         return f"{self.connector}-{self.task}"
+
+
+TASK_ORDER = attrgetter("connector", "task")
+"""Sorts TaskIds as they compare themselves, but many times as fast: for collections of all tasks."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -124,6 +124,13 @@ def test_an_incomplete_commit_leaves_the_connector_without_tasks() -> None:
     assert log.all_task_configs("c") == {}
 
 
+def test_a_task_is_there_when_its_connector_names_it() -> None:
+    two, none = TaskCommitRecord("c", 2), TaskCommitRecord("c", 0)
+    for records in ((CREATE,), (CREATE, task(C0), task(C1), two), (CREATE, task(C0), two), (CREATE, none)):
+        log, _ = replay(*records)
+        assert tuple(t for t in (TaskId("c", -1), C0, C1, C2) if log.has_task(t)) == log.tasks("c")
+
+
 def test_a_complete_commit_heals_an_inconsistent_connector() -> None:
     log, changes = running(TaskCommitRecord("c", 1), task(C0, "a"), TaskCommitRecord("c", 1))
     assert changes[0] == [TaskConfigsCommitted("c", (), False)]

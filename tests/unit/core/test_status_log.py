@@ -55,6 +55,16 @@ def test_a_farewell_counts_under_a_newer_generation_or_after_another_state() -> 
     assert replay(TaskStatusRecord(C0, status(State.FAILED)), old_farewell)[1] == [True, True]
 
 
+def test_a_log_whose_statuses_are_all_gone_equals_a_new_one() -> None:
+    log, _ = replay(
+        TaskStatusRecord(C0, status(State.RUNNING)),
+        TaskStatusRecord(D0, status(State.RUNNING)),
+        TaskStatusRecord(C0, None),
+        ConnectorStatusRecord("d", None),
+    )
+    assert log == StatusLog()
+
+
 def test_tombstones_remove() -> None:
     log, changed = replay(
         TaskStatusRecord(C0, status(State.RUNNING)), TaskStatusRecord(C0, None), TaskStatusRecord(C0, None)
