@@ -7,6 +7,7 @@ Decides nothing about the group, connectors or tasks: it gives facts to the core
 from __future__ import annotations
 
 import itertools
+import logging
 import secrets
 import threading
 from collections.abc import Callable, Mapping
@@ -71,6 +72,8 @@ from connectx.runtime.work import Work
 
 if TYPE_CHECKING:
     from connectx.spark.slices import SparkSessions
+
+_log = logging.getLogger(__name__)
 
 _JOIN_S = 2.0
 
@@ -306,6 +309,9 @@ class Worker:
             return
         step = self._core.handle(stimulus, now_ms())
         for transition in step.transitions:
+            if transition.kind is EventKind.TASK_REFUSED:
+                connector, task = transition.connector, transition.task
+                _log.warning("%s does not start %s-%s: %s", self.name, connector, task, transition.cause)
             self._given.record(transition, self.name)
         for effect in step.effects:
             if self._gone.is_set():

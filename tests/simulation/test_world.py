@@ -40,6 +40,20 @@ def test_a_task_count_record_follows_the_latest_task_configs_before_a_source_tas
     assert kinds.index(TaskCountRecord) > kinds.index(TaskCommitRecord)
 
 
+def test_a_source_task_starts_in_the_order_of_kip_618() -> None:
+    world = World(2)
+    world.settle()
+    _create(world)
+    world.settle()
+    world.run_for(1_000)
+    steps: dict[tuple[str, int | None], list[str]] = {}
+    for _, worker, told in world.history:
+        if told.kind is EventKind.TASK_STEP:
+            steps.setdefault((worker, told.task), []).append(told.data["step"])
+    order = ["prepare", "request_fencing", "init_producer", "read_config_to_end", "begin", "read_offsets", "poll"]
+    assert list(steps.values()) == [order, order], "one for each task"
+
+
 def test_a_reduced_task_count_fences_all_older_producers() -> None:
     world = World(2)
     world.settle()
