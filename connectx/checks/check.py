@@ -48,7 +48,8 @@ def check(
 
     Args:
         history: an event log, events, or a file that `EventLog.to_jsonl` wrote.
-        topic: topics to read with read_committed; of one, the history tells how many records it should hold.
+        topic: topics to read with read_committed. If there is one, and one source connector in the history, all that
+            this has committed should be there.
         target: what the topics should have become: a path (lines, .csv, .parquet), a pandas, Arrow or Spark data frame,
             rows, (uri, table) of PostgreSQL, or a function that returns one of these.
         bootstrap_servers: where the topics are; by default where the history's cluster was.
@@ -79,12 +80,13 @@ def check(
 def _of_topic(topic: Topic, events: Sequence[Event], key: tuple[str, ...], *, alone: bool) -> Passage:
     by_seq = {commit.event.seq: commit.event for commit in commits(events)}
     sources = tuple(dict.fromkeys(event.connector or "" for event in by_seq.values()))
+    sources = sources if alone and len(sources) == 1 else ()  # who else wrote what is not in the history
     records = sum(int(event.data.get("records", 0)) for event in by_seq.values())
     snapshot = topic.snapshot
     return Passage(
         sources,
         topic_rows(topic, key),
-        committed=records if alone and sources else None,
+        committed=records if sources else None,
         identified=bool(key),
         tolerated=skipped_by(events, sources, REFUSED_BY_KAFKA),
         hidden=snapshot.hidden,

@@ -50,15 +50,12 @@ class Blame:
         sentence = f"{self._who(event.worker, event.time_ms)} committed {commit.task} {what}"
         return Moment(event.seq, event.time_ms, event.worker, sentence)
 
-    def of_overlaps(self, commits: Sequence[Committed]) -> list[tuple[Moment, int]]:
-        """Who covered again what was committed, with how many records: the zombies among them, or else all."""
-        writers: dict[tuple[str | None, str], list[Committed]] = {}
-        for commit in sorted(commits, key=lambda commit: commit.event.seq):
-            writers.setdefault((commit.event.worker, commit.task), []).append(commit)
-        found = [(self._zombie(mine), mine) for mine in writers.values()]
-        return [
-            self._of_writer(mine, zombie) for zombie, mine in found if zombie or not any(other for other, _ in found)
-        ]
+    def of_overlaps(self, pairs: Sequence[tuple[Committed, Committed]]) -> list[tuple[Moment, int]]:
+        """Who covered again what was committed, with how many records: the zombies, or else whoever came later."""
+        both = {commit.event.seq: commit for pair in pairs for commit in pair}
+        zombies = [mine for mine in _by_writer(both.values()) if self._zombie(mine)]
+        later = {commit.event.seq: commit for _, commit in pairs}
+        return [self._of_writer(mine, self._zombie(mine)) for mine in zombies or _by_writer(later.values())]
 
     def _of_writer(self, mine: Sequence[Committed], zombie: Run | None) -> tuple[Moment, int]:
         first = mine[0].event
@@ -113,6 +110,14 @@ class Blame:
         state = _SINCE.get(str(fault.data.get("fault"))) if fault is not None else None
         since = "" if fault is None or state is None else f", {state} since {clock_time(fault.time_ms)},"
         return f"{worker}{since}"
+
+
+def _by_writer(commits: Iterable[Committed]) -> list[list[Committed]]:
+    """Commits of each worker and task, in the order of their events."""
+    writers: dict[tuple[str | None, str], list[Committed]] = {}
+    for commit in sorted(commits, key=lambda commit: commit.event.seq):
+        writers.setdefault((commit.event.worker, commit.task), []).append(commit)
+    return list(writers.values())
 
 
 def records_of(event: Event) -> int:

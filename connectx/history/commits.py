@@ -42,15 +42,16 @@ class SourceHistory:
 
     Attributes:
         chapters: (start, end) of each stretch that was committed.
-        overlaps: commits that cover again what another had covered; gaps: (commit before, commit behind) with
-            something between them that nobody committed; backwards: commits of one instance behind its own last one.
+        overlaps: pairs of commits that cover the same, in the order of their events.
+        gaps: (commit before, commit behind) with something between them that nobody committed.
+        backwards: commits of one instance behind its own last one.
         unseen: why something may be missed.
     """
 
     connector: str
     partition: Mapping[str, Any]
     chapters: list[tuple[Mapping[str, Any] | None, Mapping[str, Any]]] = field(default_factory=list)
-    overlaps: list[Committed] = field(default_factory=list)
+    overlaps: list[tuple[Committed, Committed]] = field(default_factory=list)
     gaps: list[tuple[Committed, Committed]] = field(default_factory=list)
     backwards: list[Committed] = field(default_factory=list)
     unseen: list[str] = field(default_factory=list)
@@ -118,7 +119,7 @@ def _by_number(history: SourceHistory, found: list[Committed]) -> None:
     for commit in found:
         if furthest is not None:
             if _place(commit.start) < _place(furthest.end) and _place(commit.end) > _place(commit.start):
-                history.overlaps.append(max(commit, furthest, key=lambda c: c.event.seq))
+                history.overlaps.append(_pair(commit, furthest))
             elif _place(commit.start) > _place(furthest.end):
                 history.gaps.append((furthest, commit))
         if furthest is None or _place(commit.end) > _place(furthest.end):
@@ -127,16 +128,20 @@ def _by_number(history: SourceHistory, found: list[Committed]) -> None:
 
 def _by_equality(history: SourceHistory, found: list[Committed]) -> None:
     """Two commits from the same offset cover the same; one from an offset that none ended at leaves a gap."""
-    starts: set[str] = set()
+    starts: dict[str, Committed] = {}
     ends = {json.dumps(commit.end, sort_keys=True) for commit in found}
     for before, commit in pairwise([None, *found]):
         assert commit is not None, "only the first has none before it"
         start = json.dumps(commit.start, sort_keys=True)
         if start in starts:
-            history.overlaps.append(commit)
+            history.overlaps.append(_pair(starts[start], commit))
         elif before is not None and start not in ends:
             history.gaps.append((before, commit))
-        starts.add(start)
+        starts[start] = commit
+
+
+def _pair(one: Committed, other: Committed) -> tuple[Committed, Committed]:
+    return (one, other) if one.event.seq <= other.event.seq else (other, one)
 
 
 def _number(offset: Mapping[str, Any]) -> float | None:

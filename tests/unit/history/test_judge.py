@@ -215,6 +215,15 @@ def test_commits_that_cover_the_same_are_duplicates_and_the_zombie_is_named() ->
     )
 
 
+def test_the_zombie_is_named_also_when_it_committed_first() -> None:
+    history = flow().at(10).fault("stall", "worker-2")
+    history.at(13).start("worker-3", "flights-in-0", instance=2)
+    commit(history.at(14), "worker-2", 4, 6, 2, epoch=None)
+    commit(history.at(15), "worker-3", 4, 6, 2, epoch=None)
+    verdict = judge(history.events, [to_topic("a b c d e f e f", None, committed=None)])
+    assert [moment.worker for moment in verdict.findings[0].moments] == ["worker-2"]
+
+
 def test_the_topic_counts_duplicates_more_exactly_than_the_commits_that_overlap() -> None:
     history = flow().at(10).fault("stall", "worker-2")
     history.at(13).start("worker-3", "flights-in-0", instance=2)

@@ -1,0 +1,290 @@
+"""The check on real flows: valid of what is right, invalid of what is broken, unknown where it cannot see."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+import connectx as cx
+from connectx.errors import CheckError, NotValidError, TopicMissingError
+from connectx.history.verdict import Anomaly, Verdict
+from connectx.model.events import EventKind
+from tests.integration.waiting import until
+
+if TYPE_CHECKING:
+    from connectx.spark.sessions import SparkProvider
+
+WAIT_S = 90.0
+STRINGS = "org.apache.kafka.connect.storage.StringConverter"
+QUICK = {"value.converter": STRINGS, "offset.flush.interval.ms": "500", "session.timeout.ms": "2000",
+         "scheduled.rebalance.max.delay.ms": "0", "consumer.session.timeout.ms": "2000"}  # fmt: skip
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def cluster(spark_provider: SparkProvider) -> Iterator[cx.Cluster]:
+    """Exactly-once, two workers; each test uses one flow and deletes it."""
+    with cx.Cluster(workers=2, config=QUICK) as made:
+        yield made
+
+
+class Flow:
+    """A file of lines, through a topic, into a file."""
+
+    def __init__(self, cluster: cx.Cluster, folder: Path, **config: str) -> None:
+        number = next(_numbers)
+        self.cluster = cluster
+        self.name, self.topic = f"in{number}", f"t{number}"
+        self.source, self.target = folder / "in.txt", folder / "out.txt"
+        self.source.touch()
+        self.count = 0
+        given = {"connector.class": "FileStreamSource", "file": str(self.source), "topic": self.topic, **config}
+        self.append(200)
+        cluster.create(self.name, given)
+        self.sink = cluster.create(
+            f"out{number}", {"connector.class": "FileStreamSink", "file": str(self.target), "topics": self.topic}
+        )
+
+    def append(self, count: int) -> None:
+        with self.source.open("a") as file:
+            file.writelines(f"line {number}\n" for number in range(self.count, self.count + count))
+        self.count += count
+
+    @property
+    def owner(self) -> str:
+        """The worker that runs the source task, once it does."""
+        task = f"{self.name}-0"
+
+        def running() -> str | None:
+            told = [e for e in self.cluster.events if e.kind is EventKind.TASK_STATE and e.connector == self.name]
+            names = [worker.name for worker in self.cluster.workers if task in worker.tasks]
+            runs = told and told[-1].data["state"] == "RUNNING" and [told[-1].worker] == names
+            return names[0] if runs else None
+
+        return until(running, f"an owner of {task}", WAIT_S)
+
+    def check(self, **wanted: Any) -> Verdict:
+        return self.cluster.check(timeout=WAIT_S, **wanted)
+
+
+@pytest.fixture
+def make_flow(cluster: cx.Cluster, tmp_path: Path) -> Iterator[Callable[..., Flow]]:
+    yield lambda **config: Flow(cluster, tmp_path, **config)
+    for connector in cluster.connectors:
+        connector.delete()
+
+
+def told(verdict: Verdict) -> dict[str, int]:
+    return {str(f.anomaly): f.count for f in verdict.findings if f.anomaly is not Anomaly.FENCED}
+
+
+def only(verdict: Verdict, topic: str) -> str:
+    """Reasons about a topic: the history of a shared cluster also tells of connectors that are gone."""
+    return "; ".join(reason for reason in verdict.reasons if "was deleted" not in reason or topic in reason)
+
+
+def test_before_anything_runs_nobody_can_tell(cluster: cx.Cluster) -> None:
+    if not any(e.kind is EventKind.TRANSACTION_COMMITTED for e in cluster.events):
+        assert "nothing ran" in cluster.check(timeout=0).sentence
+    assert cluster.check(timeout=0).answer == "unknown"
+
+
+def test_a_clean_flow_is_valid_and_what_is_then_taken_away_or_added_is_found(make_flow: Callable[..., Flow]) -> None:
+    flow = make_flow()
+    verdict = flow.check()
+    assert only(verdict, flow.topic) == "", verdict
+    assert told(verdict) == {}
+    assert {checked.place: (checked.found, checked.expected) for checked in verdict.checked} == {
+        f"topic {flow.topic}": (200, 200),
+        "file out.txt": (200, 200),
+    }
+    until(lambda: cluster_has_committed(flow), "the sink's commit")
+    lines = flow.target.read_text().splitlines(keepends=True)
+    flow.target.write_text("".join(lines[:7] + lines[8:]))
+    lost = flow.check()
+    assert told(lost) == {"lost": 1}
+    example = lost.findings[0].examples[0]
+    assert (example.text, example.partition, example.offset) == (f"line {7}", 0, 7)
+    assert example.moment is not None
+    assert "which is behind it" in example.moment.sentence
+    with pytest.raises(NotValidError):
+        lost.require_valid()
+    flow.target.write_text("".join([*lines, lines[3]]))
+    assert told(flow.check()) == {"duplicated": 1}
+    flow.target.write_text("".join([lines[1], lines[0], *lines[2:]]))
+    assert told(flow.check()) == {"reordered": 1}
+
+
+def cluster_has_committed(flow: Flow) -> bool:
+    committed = [e for e in flow.cluster.events if e.kind is EventKind.OFFSETS_COMMITTED]
+    return any(e.connector == flow.sink.name and f"{flow.topic}-0" in e.data["offsets"] for e in committed)
+
+
+def test_what_transformations_make_of_the_rows_is_what_is_compared(make_flow: Callable[..., Flow]) -> None:
+    flow = make_flow(
+        **{
+            "transforms": "hoist",
+            "transforms.hoist.type": "org.apache.kafka.connect.transforms.HoistField$Value",
+            "transforms.hoist.field": "line",
+            "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+            "value.converter.schemas.enable": "false",
+        }
+    )
+    verdict = flow.check()
+    assert only(verdict, flow.topic) == "", verdict
+    assert told(verdict) == {}
+
+
+def test_a_kill_is_survived_and_who_was_fenced_is_said(cluster: cx.Cluster, make_flow: Callable[..., Flow]) -> None:
+    flow = make_flow()
+    victim = flow.owner
+    cluster.kill(victim)
+    flow.append(300)
+    verdict = flow.check(scenario=["killed", "fenced"])
+    cluster.add_worker(WAIT_S)
+    assert told(verdict) == {}
+    assert only(verdict, flow.topic) == "", verdict
+    fenced = [f for f in verdict.findings if f.anomaly is Anomaly.FENCED and flow.name in f.connectors]
+    assert len(fenced) == 1
+    assert f"{victim}'s producer of {flow.name}-0 (epoch 0) is fenced by" in fenced[0].sentence
+    assert [checked.found for checked in verdict.checked] == [500, 500]
+
+
+def test_lag_a_missed_scenario_and_a_history_without_a_topic_are_unknown(
+    cluster: cx.Cluster, make_flow: Callable[..., Flow], tmp_path: Path
+) -> None:
+    flow = make_flow()
+    assert told(flow.check()) == {}
+    flow.sink.pause()
+    cluster.wait(flow.sink.name, "PAUSED", WAIT_S)
+    flow.append(50)
+    until(lambda: cluster.check(timeout=0).checked[0].found == 250, "250 records", WAIT_S)
+    late = cluster.check(timeout=0, scenario="partitioned")
+    assert late.pending == 50
+    assert "50 rows of topic" in late.sentence
+    assert "the scenario partitioned was not reached" in late.sentence
+    saved = cluster.events.to_jsonl(tmp_path / "history.jsonl")
+    assert "no topic and no target was read" in cx.check(history=saved).sentence
+    alone = cx.check(history=saved, topic=flow.topic, target=flow.target)
+    assert alone.answer == "unknown"
+    assert alone.pending == 50
+    flow.sink.resume()
+
+
+def test_topic_and_target_can_be_checked_without_a_history(cluster: cx.Cluster, make_flow: Callable[..., Flow]) -> None:
+    flow = make_flow()
+    flow.check()
+    given = {"topic": flow.topic, "bootstrap_servers": cluster.bootstrap_servers}
+    rows = [f"line {number}" for number in range(200)]
+    assert told(cx.check(**given, target=rows)) == {}
+    assert told(cx.check(**given, target=rows[:-1])) == {"lost": 1}
+    assert told(cx.check(**given, target=lambda: [*rows, rows[0]])) == {"duplicated": 1}
+    with pytest.raises(TopicMissingError):
+        cx.check(topic="nowhere", bootstrap_servers=cluster.bootstrap_servers)
+    with pytest.raises(CheckError, match="Nobody knows where"):
+        cx.check(topic="t")
+
+
+class Same(cx.SourceConnector):
+    """Ten equal records, by a source that cannot be read again."""
+
+    config = cx.ConfigDef().define("topic", str)
+
+    class Task(cx.SourceTask):
+        def poll(self, spark: Any, offset: Any) -> cx.Slice | None:
+            return None if offset else cx.Slice(pa.table({"value": ["same"] * 10}), {"n": 10}, self.settings["topic"])
+
+
+def test_equal_records_of_a_source_that_cannot_be_read_again_are_unknown(
+    cluster: cx.Cluster, make_flow: Callable[..., Flow]
+) -> None:
+    flow = make_flow()
+    topic = f"same{next(_numbers)}"
+    cluster.create(topic, {"connector.class": Same, "topic": topic}).wait("RUNNING", WAIT_S)
+    until(lambda: topic in cluster[topic].topics(), "the records", WAIT_S)
+    until(lambda: any(e.connector == topic and e.kind is EventKind.TRANSACTION_COMMITTED for e in cluster.events), "")
+    verdict = flow.check()
+    assert told(verdict) == {}
+    assert f"9 rows in topic {topic} equal another" in "; ".join(verdict.reasons)
+
+
+def test_rows_of_a_table_are_compared_by_their_values(
+    cluster: cx.Cluster, make_flow: Callable[..., Flow], postgres: str
+) -> None:
+    from adbc_driver_postgresql import dbapi
+
+    make_flow()
+    name = f"rows{next(_numbers)}"
+    json = {"value.converter": "org.apache.kafka.connect.json.JsonConverter", "value.converter.schemas.enable": "false"}
+    made = {"connector.class": "Generator", "topic": name, "rate": "0", "max.rows": "500", "tasks.max": "2", **json}
+    with dbapi.connect(postgres, autocommit=True) as connection, connection.cursor() as cursor:
+        cursor.execute(f"CREATE TABLE {name} (id bigint, name text, amount double precision)")
+        cluster.create(name, made)
+        sink = {"connector.class": "PostgresSink", "topics": name, "connection.url": postgres, **json}
+        cluster.create(f"{name}-out", sink)
+
+        def check() -> Verdict:
+            return cluster.check(timeout=WAIT_S)
+
+        found = until(
+            lambda: [c for c in check().checked if c.place == f"table {name}" and c.found == 1000], "rows", 90
+        )
+        assert found[0].expected == 1000
+        assert told(check()) == {}
+        cursor.execute(f"DELETE FROM {name} WHERE id = 77")
+        verdict = check()
+        assert told(verdict) == {"lost": 1}
+        lost = next(finding for finding in verdict.findings if finding.anomaly is Anomaly.LOST)
+        assert '"id": "77"' in lost.examples[0].text
+        cursor.execute(f"INSERT INTO {name} SELECT * FROM {name} WHERE id < 3")
+        assert told(check()) == {"lost": 1, "duplicated": 3}
+        assert told(cluster.check(timeout=0, key="id")) == {"lost": 1, "duplicated": 3}
+        cursor.execute(f"DROP TABLE {name}")
+        assert f"The table {name} does not exist" in "; ".join(cluster.check(timeout=0).reasons).replace(
+            "${topic}", name
+        )
+
+
+def test_without_exactly_once_a_stalled_zombie_duplicates_and_is_named(
+    spark_provider: SparkProvider, tmp_path: Path
+) -> None:
+    config = {**QUICK, "exactly.once.source.support": "disabled", "offset.flush.interval.ms": "300"}
+    with cx.Cluster(workers=2, config=config) as cluster:
+        flow = Flow(cluster, tmp_path)
+        assert flow.check().require_valid()
+        zombie = flow.owner
+        cluster.stall(zombie)
+        until(lambda: _taken_over(flow, zombie), "the take-over", WAIT_S)
+        flow.append(40)
+        until(
+            lambda: len({e.worker for e in _commits(flow) if _position(e) >= flow.source.stat().st_size}) == 2, "both"
+        )
+        verdict = flow.check(scenario="stalled")
+    assert verdict.answer == "invalid"
+    assert told(verdict) == {"duplicated": 40}
+    finding = next(f for f in verdict.findings if f.anomaly is Anomaly.DUPLICATED)
+    assert finding.place == f"topic {flow.topic}"
+    assert [example.text for example in finding.examples] == [f"line {number}" for number in range(200, 205)]
+    assert finding.moments[0].worker == zombie
+    assert finding.moments[0].sentence.startswith(f"{zombie}, stalled since ")
+    assert f"had taken {flow.name}-0 over at" in finding.moments[0].sentence
+    assert "40 records" in finding.moments[0].sentence
+
+
+def _commits(flow: Flow) -> list[Any]:
+    kinds = (EventKind.OFFSETS_COMMITTED, EventKind.TRANSACTION_COMMITTED)
+    return [event for event in flow.cluster.events if event.kind in kinds and event.connector == flow.name]
+
+
+def _position(event: Any) -> int:
+    return int(event.data["offsets"][0]["offset"]["position"])
+
+
+def _taken_over(flow: Flow, zombie: str) -> bool:
+    states = [e for e in flow.cluster.events if e.kind is EventKind.TASK_STATE and e.connector == flow.name]
+    return any(event.worker != zombie and event.data["state"] == "RUNNING" for event in states)
