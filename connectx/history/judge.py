@@ -134,9 +134,9 @@ class _Judging:
         examples = tuple(self._example(row, passage, written=not passage.from_topic) for row in rows[: self._examples])
         moments = [example.moment for example in examples if example.moment is not None]
         if anomaly is Anomaly.DUPLICATED:
-            moments = self._overlaps(passage.connectors) + moments
+            moments = self._overlaps(passage.connectors) or moments
         elif anomaly is Anomaly.LOST:
-            moments = self._gaps(passage.connectors) + moments
+            moments = self._gaps(passage.connectors) or moments
         told = tuple(dict.fromkeys(moments))[:_MOMENTS]
         sentence = _sentence(anomaly, count, passage, found)
         return Finding(anomaly, count, passage.found.place, passage.connectors, sentence, examples, told)
