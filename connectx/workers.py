@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -131,8 +132,10 @@ class Worker:
         if not self._live.alive:
             return
 
+        record = self._recorder("kill")
+
         def hit() -> None:
-            self._injected("kill")
+            record()
             if self._holds_sockets is not None:
                 self._holds_sockets.cut(self.name)
 
@@ -160,7 +163,7 @@ class Worker:
         self._check_alive()
         if self.state == "paused":
             return
-        if self._live.freeze(tasks=True, told=lambda: self._injected("pause")) and self._holds_sockets is not None:
+        if self._live.freeze(tasks=True, told=self._recorder("pause")) and self._holds_sockets is not None:
             self._holds_sockets.hold(self.name)
 
     def resume(self) -> None:
@@ -181,7 +184,7 @@ class Worker:
         self._check_alive()
         if self.state in ("paused", "stalled"):
             return
-        self._live.freeze(tasks=False, told=lambda: self._injected("stall"))
+        self._live.freeze(tasks=False, told=self._recorder("stall"))
 
     def partition(self, direction: Direction = "both") -> None:
         """Cut its TCP connections to Kafka until `heal`, while it runs on; a second cut replaces the first.
@@ -220,6 +223,11 @@ class Worker:
     def _check_alive(self) -> None:
         if not self._live.alive:
             raise WorkerStoppedError(self.name, f"it is {self.state}")
+
+    def _recorder(self, fault: str) -> Callable[[], None]:
+        """Records the fault with the origin that it has now, whichever thread calls it."""
+        context = copy_context()
+        return lambda: context.run(self._injected, fault)
 
     def _injected(self, fault: str, **data: object) -> None:
         tasks = [str(task) for task in self._live.facts()]

@@ -114,6 +114,7 @@ class Chaos:
         self._faults: list[ChaosFault] = []
         self._undos: list[_Undo] = []
         self._slow: list[Scheduled] = []
+        self._restarting: Scheduled | None = None
         self._ending = threading.Event()
         self._loop: Scheduled | None = None
         self._begun_s = 0.0
@@ -153,7 +154,7 @@ class Chaos:
 
     def _refill(self) -> None:
         with caused_by(f"the end of the chaos with seed {self.seed}", chaos_seed=self.seed):
-            if not self._broker_runs():
+            if not self._broker_answers():
                 self._cluster.restart_broker()
             while self._count_alive() < self._size:
                 self._cluster.add_worker(None)
@@ -217,14 +218,16 @@ class Chaos:
 
     def _inject(self, planned: PlannedFault, fault: ChaosFault) -> None:
         match planned.kind:
+            case "add_worker" if not self._broker_answers():
+                self._leave_out(fault, "the broker is not back yet")
             case "add_worker":
                 if self._count_alive() >= self._size + _MORE_WORKERS:
                     self._leave_out(fault, f"there are {self._count_alive()} workers already")
                 else:
                     self._add_worker()
             case "broker_kill":
-                if not self._broker_runs():
-                    self._leave_out(fault, "the broker does not run")
+                if not self._broker_answers():
+                    self._leave_out(fault, "the broker is not back yet")
                 else:
                     self._cluster.kill_broker()
                     self._undo_later(planned, fault, self._restart_broker)
@@ -287,7 +290,7 @@ class Chaos:
     def _replace(self, fault: ChaosFault) -> None:
         if self._count_alive() >= self._size:
             return
-        if self._broker_runs():
+        if self._broker_answers():
             self._add_worker()
         else:  # a newcomer could not read the internal topics
             again = _Undo(self._now_s() + _AGAIN_S, fault.number, fault, lambda: self._replace(fault))
@@ -297,10 +300,12 @@ class Chaos:
         self._slow.append(self._cluster.after(0).add_worker(None))
 
     def _restart_broker(self) -> None:
-        self._slow.append(self._cluster.after(0).restart_broker())
+        self._restarting = self._cluster.after(0).restart_broker()
+        self._slow.append(self._restarting)
 
-    def _broker_runs(self) -> bool:
-        return self._cluster.kafka is None or self._cluster.kafka.alive
+    def _broker_answers(self) -> bool:
+        is_back = self._restarting is None or self._restarting.state not in ("waiting", "running")
+        return self._cluster.kafka is None or (self._cluster.kafka.alive and is_back)
 
     def _count_alive(self) -> int:
         return len([worker for worker in self._cluster.workers if worker.state in _ALIVE])

@@ -270,6 +270,8 @@ class EmbeddedKafka:
     def _check_starting(self, deadline_s: float) -> None:
         if failure := self.failure():
             raise failure
+        if not self.alive:
+            raise BrokerError("was killed while it started", self.log_tail())
         if time.monotonic() > deadline_s:
             raise BrokerError(f"was not ready within {START_TIMEOUT_S:.0f} s", self.log_tail())
 

@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from tests.soak.run import Half, postgres, soak
+from tests.soak.run import KINDS, Half, postgres, soak
 
 ISOLATIONS = ("thread", "process")
 
@@ -22,6 +22,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=None, help="of the chaos; drawn and printed when left out")
     parser.add_argument("--every", type=float, default=5.0, help="seconds between two faults")
     parser.add_argument("--isolation", choices=ISOLATIONS, action="append", help="only this one")
+    parser.add_argument("--kinds", default=",".join(KINDS), help="of faults, separated by commas")
     parser.add_argument("--history", type=Path, default=Path("test-artefacts"), help="folder for the histories")
     given = parser.parse_args()
     seed = random.SystemRandom().randrange(1_000_000) if given.seed is None else given.seed
@@ -33,7 +34,16 @@ def main() -> int:
         for isolation in isolations:
             history = given.history / f"soak-{seed}-{isolation}.jsonl"
             seconds = given.minutes * 60 / len(isolations)
-            half = soak(isolation, seed=seed, seconds=seconds, every_s=given.every, uri=uri, history=history, say=say)
+            half = soak(
+                isolation,
+                seed=seed,
+                seconds=seconds,
+                every_s=given.every,
+                kinds=given.kinds.split(","),
+                uri=uri,
+                history=history,
+                say=say,
+            )
             halves.append(half)
             summarize(half, history)
     good = all(half.is_good for half in halves)

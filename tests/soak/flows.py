@@ -2,7 +2,7 @@
 
 lines: FileStreamSource -> topic -> FileStreamSink (at least once: the file may hold a line twice, never miss one).
 rows: Generator with two tasks -> topic -> PostgresSink with two tasks (exactly once, and the table has no key that
-could hide a second row).
+could hide a second row); its transactions are ended by time, those of the others with each poll.
 spark: Generator with values that only Spark can write as JSON -> topic, so that Spark jobs are broken off, too.
 """
 
@@ -21,6 +21,7 @@ from connectx.errors import ConnectxError
 LINES, ROWS, SPARK, TABLE = "soak-lines", "soak-rows", "soak-spark", "soak_rows"
 NAMES = ("lines-in", "lines-out", "rows-in", "rows-out", "spark-in")
 START_S = 120.0
+QUIET_S = 1.0
 PARTS = 13  # connectors and tasks
 GENERATORS = 2
 LINES_PER_S, ROWS_PER_S = 100, 200  # of the file, and of each task of the generator
@@ -58,7 +59,8 @@ class Flows:
             "lines-out": {"connector.class": "FileStreamSink", "file": str(self.target), "topics": LINES,
                           "tasks.max": "2", **strings},
             "rows-in": {"connector.class": "Generator", "topic": ROWS, "rate": str(ROWS_PER_S), "key.fields": "id",
-                        "fields": "id:long,name:string", "tasks.max": str(GENERATORS)},
+                        "fields": "id:long,name:string", "tasks.max": str(GENERATORS),
+                        "transaction.boundary": "interval", "transaction.boundary.interval.ms": "200"},
             "spark-in": {"connector.class": "Generator", "topic": SPARK, "rate": str(ROWS_PER_S), "key.fields": "id",
                          "fields": "id:long,amount:double"},
             "rows-out": {"connector.class": "PostgresSink", "topics": ROWS, "connection.url": self.uri,
@@ -95,17 +97,17 @@ class Flows:
         return {int(entry["partition"]["generator"]): int(entry["offset"]["rows"]) for entry in told}
 
     def finish(self, timeout_s: float) -> list[str]:
-        """Stop the generators and wait until everything has arrived; what has not, in sentences."""
+        """Pause the generators and wait until everything has arrived; what has not, in sentences."""
         problems: list[str] = []
         self._until(problems, timeout_s, "every connector is well", self._all_well)
         problems += self.failures()
         self._until(problems, timeout_s, "all lines are in the file", self._lines_are_there)
         for name in ("rows-in", "spark-in"):
             try:
-                self.cluster[name].stop()
+                self.cluster[name].pause()
             except ConnectxError as error:
-                problems.append(f"{name} could not be stopped: {error}")
-        self._until(problems, timeout_s, "the tasks of the generators have ended", self._generators_are_over)
+                problems.append(f"{name} could not be paused: {error}")
+        self._until(problems, timeout_s, "the generators pause", self._generators_pause)
         self._until(problems, timeout_s, "all rows are in the table", self._rows_are_there)
         return problems
 
@@ -115,10 +117,17 @@ class Flows:
     def _rows_are_there(self) -> bool:
         return self.table_rows() >= sum(self.made("rows-in").values())
 
-    def _generators_are_over(self) -> bool:
-        running = {task.rpartition("-")[0] for worker in self.cluster.workers for task in worker.facts}
-        states = {self.cluster.status(name)["connector"]["state"] for name in ("rows-in", "spark-in")}
-        return states == {"STOPPED"} and not running & {"rows-in", "spark-in"}
+    def _generators_pause(self) -> bool:
+        """True when their tasks say so and their offsets stay where they are."""
+        states = {
+            part["state"]
+            for name in ("rows-in", "spark-in")
+            for status in [self.cluster.status(name)]
+            for part in (status["connector"], *status["tasks"])
+        }
+        before = [self.made(name) for name in ("rows-in", "spark-in")]
+        time.sleep(QUIET_S)
+        return states <= {"PAUSED", "FAILED"} and before == [self.made(name) for name in ("rows-in", "spark-in")]
 
     def failures(self) -> list[str]:
         """Connectors and tasks that are FAILED, with the end of their traces."""

@@ -122,11 +122,15 @@ def _run(flows: Flows, chaos: Chaos, seconds: float, say: Callable[[str], None])
 
 
 def _checked(cluster: cx.Cluster) -> tuple[str, list[str]]:
-    """What `cluster.check()` says, and what of it is a problem: the file may hold lines twice, after others."""
+    """What `cluster.check()` says, and what of it is a problem.
+
+    The file may hold lines twice, after others. What the check could not see is no problem: here others measure, too.
+    """
     try:
         verdict = cluster.check(timeout=SETTLE_S)
     except ConnectxError as error:
         return str(error), [f"check: {error}"]
+    told = (verdict.sentence, *(reason for reason in verdict.reasons if reason not in verdict.sentence))
     allowed = (Anomaly.DUPLICATED, Anomaly.REORDERED)
     found = [
         f"check: {finding.anomaly} in {finding.place}: {finding.sentence}"
@@ -134,7 +138,7 @@ def _checked(cluster: cx.Cluster) -> tuple[str, list[str]]:
         if finding.anomaly is not Anomaly.FENCED
         and not (finding.anomaly in allowed and finding.connectors == ("lines-out",))
     ]
-    return verdict.sentence, found + [f"check: {reason}" for reason in verdict.reasons]
+    return "; ".join(told), found
 
 
 def _half(isolation: str, flows: Flows, chaos: Chaos, problems: Sequence[str], seconds: float) -> Half:
