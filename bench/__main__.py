@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from bench import cluster, flows, scale
+from bench import cluster, flows, processes, scale
 from bench.machine import describe
 
 Measurement = Callable[[], Iterator[dict[str, object]]]
@@ -30,6 +30,9 @@ def main(
         "latency": lambda: flows.measure_latency(200),
         "failover": lambda: cluster.measure_failover(3),
         "scale": scale.measure_scale,
+        "processes": processes.measure_processes,
+        "process_start": lambda: processes.measure_process_start(3),
+        "process_failover": lambda: processes.measure_process_failover(3),
         "steady": lambda: cluster.measure_steady(minutes),
     }
     chosen = names or [name for name in measurements if name != "steady"]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from connectx.data.converter import Converter
 
 
-_NO_RECORDS = pa.table({"key": pa.array([], pa.binary()), "value": pa.array([], pa.binary())})
+_NO_RECORDS = pa.schema({"key": pa.binary(), "value": pa.binary()}).empty_table()  # pa.array would load pandas
 
 
 @dataclass(frozen=True, slots=True)
