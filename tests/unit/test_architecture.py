@@ -167,6 +167,13 @@ def test_importing_connectx_loads_nothing_slow() -> None:
     assert done.stdout.strip() == "[]"
 
 
+def test_a_workers_process_starts_without_what_only_its_tasks_need() -> None:
+    heavy = ("pyspark", "pandas", "grpc", "plotly")
+    code = f"import connectx.runtime.child, sys; print(sorted(m for m in {heavy!r} if m in sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.strip() == "[]"
+
+
 @pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_nothing_prints(path: Path) -> None:
     calls = [n for n in ast.walk(tree_of(path)) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from connectx.data.converter import Converter
 
 
-_NO_RECORDS = pa.schema({"key": pa.binary(), "value": pa.binary()}).empty_table()  # pa.array would load pandas
+_RECORDS = pa.schema({"key": pa.binary(), "value": pa.binary()})  # making a table here would load pandas
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def transform_and_encode(
         good = pa.array([number for row, number in enumerate(numbers) if row not in bad], pa.int64())
         encoded.append(records.append_column(ROW, good))
     if not encoded:
-        records = _NO_RECORDS
+        records = _RECORDS.empty_table()
     elif len(encoded) == 1:
         records = encoded[0].drop_columns(ROW)
     else:
@@ -93,7 +93,7 @@ def transform_and_encode(
 
 def nothing_of(rows: pa.Table, why: str) -> Encoded:
     """No row can be written now, for one cause."""
-    return Encoded(_NO_RECORDS, rows.num_rows, unwritable=dict.fromkeys(range(rows.num_rows), why))
+    return Encoded(_RECORDS.empty_table(), rows.num_rows, unwritable=dict.fromkeys(range(rows.num_rows), why))
 
 
 def _with_headers(records: pa.Table, converter: HeaderConverter) -> pa.Table:

@@ -18,6 +18,7 @@ import pytest
 import connectx as cx
 from connectx.errors import ClassNotImportableError, SparkNotSharedError
 from connectx.model.events import EventKind
+from connectx.spark.remote import release_sessions
 
 from .conftest import WAIT_S, Lines, events, owner_of, until
 
@@ -92,6 +93,32 @@ def test_rows_through_spark_connect_arrive_once_though_source_and_sink_are_kille
     until(lambda: len(rows(postgres, "people_in_processes")) >= 6000, "all rows")
     assert rows(postgres, "people_in_processes") == list(range(6000))
     assert processes.spark.sparkContext.statusTracker().getActiveJobsIds() == []
+
+
+ASLEEP = """
+import sys
+from connectx.spark.remote import RemoteSpark
+spark = RemoteSpark(lambda session_id: print(session_id, flush=True))
+spark.connect(sys.stdin.readline().strip())
+spark.task_session().sql("SELECT java_method('java.lang.Thread', 'sleep', 600000L + id) FROM range(1)").toArrow()
+"""
+
+
+def test_a_job_that_a_killed_client_left_behind_is_ended(processes: cx.Cluster) -> None:
+    tracker, url = processes.spark.sparkContext.statusTracker(), processes._spark.connect_url.result()
+    with subprocess.Popen(
+        [sys.executable, "-c", ASLEEP], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as client:
+        assert client.stdin is not None
+        assert client.stdout is not None
+        client.stdin.write(url + "\n")
+        client.stdin.flush()
+        session_id = client.stdout.readline().strip()
+        until(tracker.getActiveJobsIds, "the job")
+        client.kill()
+    assert tracker.getActiveJobsIds() != [], "the server does not miss its client"
+    release_sessions(url, [session_id])
+    until(lambda: not tracker.getActiveJobsIds(), "the end of the job")
 
 
 def test_the_history_of_a_killed_process_ends_with_the_kill(processes: cx.Cluster, make_lines: MakeLines) -> None:

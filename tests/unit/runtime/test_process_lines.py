@@ -1,0 +1,53 @@
+"""Lines between a worker's process and its owner: whole ones arrive in order, the torn last one never."""
+
+from __future__ import annotations
+
+import pytest
+
+from connectx.model.events import EventKind, Transition
+from connectx.model.ids import TaskId
+from connectx.runtime.process_lines import (
+    Lines,
+    News,
+    encode,
+    facts_content,
+    facts_of,
+    transition_content,
+    transition_of,
+)
+from connectx.spark.remote import with_params
+
+
+@pytest.mark.parametrize("size", [1, 7, 10_000])
+def test_lines_are_put_together_from_any_pieces_and_a_torn_one_is_dropped(size: int) -> None:
+    sent = [{"kind": "view", "view": {"state": "stable", "text": "zwölf\nline ends\r\n"}}, {"kind": "done", "id": 1}]
+    data = b"".join(encode(News(str(line.pop("kind"))), **line) for line in [dict(line) for line in sent])
+    torn = encode(News.EVENT, transition={"kind": "task_ended"})[:-1]
+    lines, got = Lines(), []
+    for start in range(0, len(data + torn), size):
+        got += lines.feed((data + torn)[start : start + size])
+    assert got == sent
+
+
+def test_a_transition_survives_the_way() -> None:
+    told = Transition(EventKind.TASK_STATE, "orders", 0, 3, 7, "it began", {"state": "RUNNING", "instance": 2})
+    (line,) = Lines().feed(encode(News.EVENT, transition=transition_content(told)))
+    assert transition_of(line["transition"]) == told
+
+
+def test_ids_in_data_arrive_as_the_text_that_the_history_keeps() -> None:
+    told = Transition(EventKind.TASK_STATE, data={"task": TaskId("a", 1), "owned": {TaskId("b", 0)}})
+    (line,) = Lines().feed(encode(News.EVENT, transition=transition_content(told)))
+    assert transition_of(line["transition"]).data == {"task": "a-1", "owned": ["b-0"]}
+
+
+def test_live_numbers_survive_the_way() -> None:
+    facts = {TaskId("b-c", 1): {"records": 3}, TaskId("a", 0): {"lag": None}}
+    (line,) = Lines().feed(encode(News.FACTS, facts=facts_content(facts)))
+    assert facts_of(line["facts"]) == facts
+
+
+def test_a_spark_address_keeps_its_own_parameters() -> None:
+    assert with_params("sc://h:1", session_id="s") == "sc://h:1/;session_id=s"
+    assert with_params("sc://h:1/;token=t", session_id="s") == "sc://h:1/;token=t;session_id=s"
+    assert with_params("sc://h:1/;user_id=me", user_id="you") == "sc://h:1/;user_id=me"
