@@ -287,10 +287,14 @@ class ConfigWriter:
                 self._end(write, *refusal)
             elif self._changes_nothing(write):
                 self._end(write, 204)
-            elif write.batches[write.next_batch].privileged and self.claim is Claim.PENDING:
+            elif write.batches[write.next_batch].privileged and not self._may_write():
                 return
             else:
                 self._write(write)
+
+    def _may_write(self) -> bool:
+        """False while the claim is waited for, or was just lost: the outcome that says so has not been taken yet."""
+        return self.claim is not Claim.PENDING and not any(outcome.fenced for outcome in self.outcomes)
 
     def _write(self, write: ConfigWrite) -> None:
         write.is_new = write.kind is WriteKind.PUT and not self.context.config.contains(write.connector)

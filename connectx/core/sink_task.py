@@ -303,6 +303,8 @@ class SinkTaskCore:
                     step.effects.append(m.Seek(moved))
             case m.OpenFailed(error):
                 self.failure = self.failure or error
+                if self.giving_up is not None:  # its last flush or commit was cut off
+                    self._given_up(step)
             case m.PartitionsRevoked(partitions):
                 self._give_up(self._mine(partitions), step, now_ms)
             case m.PartitionsLost(partitions):

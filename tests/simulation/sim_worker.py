@@ -58,6 +58,7 @@ from connectx.model.ids import TaskId
 from connectx.model.states import ExactlyOnceSupport
 from tests.simulation.broker import CONFIG_TOPIC
 from tests.simulation.broker_logs import Outcome
+from tests.simulation.invariants import broken
 from tests.simulation.sim_sink import SimSink
 from tests.simulation.sim_source import PARTITIONS, SimSource
 from tests.simulation.sim_task import SimTask
@@ -265,7 +266,7 @@ class SimWorker:
             world.publish_config(records)
             self.written(effect, None if records == effect.records else "the broker went away")
         elif self.claim is None:
-            self.written(effect, "nothing was claimed")
+            broken(5, f"{self.name} writes to the config topic as a leader, and has not claimed it")
         else:
             epoch = self.claim
             outcome = world.broker.begin(CLUSTER_ID, epoch)
@@ -274,25 +275,25 @@ class SimWorker:
             if outcome is Outcome.OK:
                 world.at(world.reply_ms(), lambda: self.commit_write(effect, epoch))
             else:
-                self.written(effect, f"refused: {outcome.value}")
+                self.written(effect, f"refused: {outcome.value}", epoch)
 
     def commit_write(self, effect: WriteConfigRecords, epoch: int) -> None:
         """The transaction ends, unless another leader has fenced this one meanwhile."""
         if not self.alive and not self.world.lands():
             return
         if not self.sends or self.world.broker_down:
-            self.written(effect, "broker is down")
+            self.written(effect, "broker is down", epoch)
             return
         outcome = self.world.broker.commit(CLUSTER_ID, epoch)
         self.world.config_moved()
-        self.written(effect, None if outcome is Outcome.OK else f"refused: {outcome.value}")
+        self.written(effect, None if outcome is Outcome.OK else f"refused: {outcome.value}", epoch)
 
-    def written(self, effect: WriteConfigRecords, error: str | None) -> None:
-        """What the core hears; after an error the leader's producer is not used again."""
+    def written(self, effect: WriteConfigRecords, error: str | None, epoch: int | None = None) -> None:
+        """What the core hears; after an error the producer that the leader had then is not used again."""
         if error is None and (self.world.loses_reply() or not self.receives):
             error = "the answer was lost"
         transactional = self.world.settings["exactly_once"] != ExactlyOnceSupport.DISABLED and effect.privileged
-        if error is not None and transactional:
+        if error is not None and transactional and epoch in (None, self.claim):
             self.claim = None
         fenced = error is not None and transactional
         self.deliver(ConfigRecordsWritten(effect.request_id, error, fenced=fenced), "leader" if transactional else "w")

@@ -39,6 +39,7 @@ from tests.simulation.sim_task import SimTask
 from tests.simulation.sim_worker import SimWorker
 
 LATENCY_MS = 2
+MOST_EVENTS = 100_000  # a run has about 3,000
 START_MS = 1_000_000
 NAMES = ("a", "b-1", "c")  # connectors that there may be
 STOP_MS = (50, 400, 3_000, 7_000)  # the last one is longer than any graceful time
@@ -78,7 +79,7 @@ class World:
         self.settings = {"exactly_once": ExactlyOnceSupport.ENABLED, "scheduled_rebalance_max_delay_ms": 3_000}
         self.settings |= settings
         self._events: list[tuple[int, int, Callable[[], None]]] = []
-        self._scheduled = 0
+        self._scheduled = self.happened = 0
         self._requests = 0
         for _ in range(workers):
             self.add_worker()
@@ -303,15 +304,21 @@ class World:
             if look_ms:
                 self.run_for(look_ms)
             else:
-                self.now_ms, _, action = heapq.heappop(self._events)
-                action()
+                self._next()
 
     def run_for(self, duration_ms: int) -> None:
         end_ms = self.now_ms + duration_ms
         while self._events and self._events[0][0] <= end_ms:
-            self.now_ms, _, action = heapq.heappop(self._events)
-            action()
+            self._next()
         self.now_ms = end_ms
+
+    def _next(self) -> None:
+        """Let the next event happen."""
+        self.now_ms, _, action = heapq.heappop(self._events)
+        self.happened += 1
+        if self.happened > MOST_EVENTS:
+            broken(9, "there is no end of events")
+        action()
 
     def settle(self, limit_ms: int = 60_000) -> None:
         """Run until every living worker is settled in one generation, everything runs once, and it stays so."""

@@ -256,6 +256,20 @@ def test_task_configs_that_came_twice_are_written_once() -> None:
 # ------------------------------------------------------------------------------------------------------- failures
 
 
+def test_nothing_is_written_without_a_claim_after_a_write_that_was_fenced() -> None:
+    context, writer = a_writer()
+    delete(writer)
+    delete(writer)
+    effects(context)
+    writer.on_written(ConfigRecordsWritten(1, "fenced", fenced=True))
+    assert effects(context) == []
+    writer.outcomes.clear()
+    writer.set_claim(Claim.PENDING)
+    assert effects(context) == []
+    writer.set_claim(Claim.HELD)
+    assert [type(effect) for effect in effects(context)] == [WriteConfigRecords]
+
+
 def test_a_write_that_fails_can_be_retried_and_the_next_goes_on() -> None:
     context, writer = a_writer()
     delete(writer)

@@ -501,6 +501,14 @@ def test_a_cancelled_task_does_not_commit_when_partitions_are_revoked() -> None:
     assert run(core, PartitionsRevoked((A0, A1))).effects == [ClosePartitions((A0, A1))]
 
 
+def test_a_last_flush_that_a_cancellation_cuts_off_gives_the_partitions_up_all_the_same() -> None:
+    """The answer to the flush is then OpenFailed, as to any effect within a rebalance."""
+    core = with_put(AT_LEAST_ONCE)
+    assert run(core, PartitionsRevoked((A0, A1))).effects == [Flush()]
+    assert run(core, OpenFailed("the task was cancelled")).effects == [ClosePartitions((A0, A1))]
+    assert run(core, CancelRequested(), FetchedNothing(1)).effects == [*END, ReportStopped()]
+
+
 # --------------------------------------------------------------------------------------------------------- backlog
 
 BACKLOG = dataclasses.replace(EXACTLY_ONCE, backlog_records=100, backlog_slice_records=60)
