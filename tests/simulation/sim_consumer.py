@@ -98,9 +98,9 @@ class SimConsumer:
             self.lose()
         elif self.stable:
             self.ask(SendHeartbeat(self.next_id(), self.generation, self.member_id))
-        elif not self.pending and now_ms - self.asked_ms > REBALANCE_MS + SESSION_MS:
+        elif now_ms - self.asked_ms > REBALANCE_MS + SESSION_MS:
             self.node = self.group.find()
-            self.join()
+            self.join_if_needed()
 
     def leave(self) -> None:
         """LeaveGroup, if it can be sent."""
@@ -186,7 +186,8 @@ class SimConsumer:
         self.world.at(50, self.join_if_needed)
 
     def join_if_needed(self) -> None:
-        if not (self.closed or self.task.dead or self.stable or self.pending):
+        """Join, unless the task has to give up partitions first."""
+        if not (self.closed or self.task.dead or self.stable or self.pending or self.task.rebalancing):
             self.join()
 
     def shares(self, members: list[str]) -> dict[str, Any]:
