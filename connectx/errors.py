@@ -43,6 +43,12 @@ class ConfigError(ConnectxError):
         self.problems = tuple(problems)
 
 
+class ConfigProviderError(ConnectxError):
+    """A config provider cannot read what a placeholder names."""
+
+    code = "config_provider"
+
+
 class PluginNotFoundError(ConnectxError):
     """No connector, converter or other plugin of that name can be used."""
 

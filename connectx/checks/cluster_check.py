@@ -147,7 +147,8 @@ class _Gathering:
     def gather(self) -> None:
         """Everything that can be compared."""
         client = self._checker.client
-        configs = {name: client.config(name) for name in client.connectors()}
+        providers = self._checker.plugins.providers(self._checker.config)
+        configs = {name: providers.resolve(client.config(name)) for name in client.connectors()}
         sinks = {name: config for name, config in configs.items() if self._is_sink(config)}
         sources = {name: config for name, config in configs.items() if name not in sinks}
         gone = sorted({history.connector for history in self._histories} - set(sources))

@@ -21,6 +21,7 @@ from connectx.connectors.api import (
     SourceTask,
 )
 from connectx.connectors.connector_config import COMMON_CONFIG
+from connectx.connectors.providers import ConfigProviders
 from connectx.connectors.transforms import PREDICATES, TRANSFORMS, Kind, chain_of, plugin_class, provided
 from connectx.errors import ConfigError, ConnectxError, PluginNotFoundError
 from connectx.model.configdef import ConfigDef, to_text
@@ -259,6 +260,15 @@ class Plugins:
             except PluginNotFoundError:
                 continue
         return self.connector_class(name).config
+
+    @staticmethod
+    def providers(worker: WorkerConfig) -> ConfigProviders:
+        """The config providers that a worker's settings name.
+
+        Raises:
+            ConfigError: an unknown class or wrong settings.
+        """
+        return ConfigProviders(worker.originals, _load)
 
     def describe(self, *, connectors_only: bool = True) -> list[PluginDescription]:
         """Plugins that can be named without a path, sorted by class name."""

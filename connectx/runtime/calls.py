@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+from connectx.connectors.providers import ConfigProviders
 from connectx.core.messages import (
     FenceProducers,
     FenceRequestAnswered,
@@ -38,11 +39,18 @@ class Calls:
         clients: builds client settings.
         signature_algorithm: `inter.worker.signature.algorithm`.
         post: the worker's mailbox.
+        providers: resolve placeholders in configurations.
     """
 
     def __init__(
-        self, name: str, clients: ClientConfigs, signature_algorithm: str, post: Callable[[Stimulus], None]
+        self,
+        name: str,
+        clients: ClientConfigs,
+        signature_algorithm: str,
+        post: Callable[[Stimulus], None],
+        providers: ConfigProviders,
     ) -> None:
+        self._providers = providers
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix=f"{name}-calls")
         self._leader = InternalClient(signature_algorithm)
         self._fencer = ProducerFencer(clients)
@@ -74,7 +82,7 @@ class Calls:
         """Fence producers in Kafka."""
 
         def call() -> None:
-            self._fencer.fence(effect.connector, effect.config, effect.transactional_ids)
+            self._fencer.fence(effect.connector, self._providers.resolve(effect.config), effect.transactional_ids)
 
         self._submit(call, lambda failure: ProducersFenced(effect.request_id, _text(failure)))
 

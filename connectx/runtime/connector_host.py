@@ -10,8 +10,10 @@ import queue
 import threading
 import traceback
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from connectx.connectors.api import Connector
+from connectx.connectors.providers import ConfigProviders
 from connectx.core.messages import (
     ConnectorFailed,
     ConnectorStarted,
@@ -66,6 +68,7 @@ class ConnectorHost:
         create: makes the plugin from its configuration; raises ConnectxError for an unknown class.
         task_configs_of: complete task properties as they go to the config topic.
         post: the worker's mailbox.
+        providers: resolve placeholders in configurations, and hide what stood behind them.
     """
 
     def __init__(
@@ -74,8 +77,10 @@ class ConnectorHost:
         create: Callable[[Mapping[str, str | None]], Connector],
         task_configs_of: TaskConfigsOf,
         post: Callable[[Stimulus], None],
+        providers: ConfigProviders,
     ) -> None:
         self._order = order
+        self._providers = providers
         self._create = create
         self._task_configs_of = task_configs_of
         self._post = post
@@ -106,7 +111,7 @@ class ConnectorHost:
     def _run(self) -> None:
         order = self._order
         try:
-            self._plugin = self._create(order.config)
+            self._plugin = self._create(self._providers.resolve(order.config))
             if order.target_state is TargetState.STARTED:
                 self._begin()
             self._state = order.target_state
@@ -141,14 +146,15 @@ class ConnectorHost:
 
     def _begin(self) -> None:
         """Start the plugin, which is not there yet when its first start failed."""
-        plugin = self._plugin = self._plugin or self._create(self._order.config)
-        given = {key: value for key, value in self._order.config.items() if value is not None}
+        config = self._providers.resolve(self._order.config)
+        plugin = self._plugin = self._plugin or self._create(config)
+        given = {key: value for key, value in config.items() if value is not None}
         plugin.start(given, _Context(self._order, self._say))
 
     def _generate(self, effect: GenerateTaskConfigs) -> None:
         assert self._plugin is not None
         try:
-            configs = self._task_configs_of(self._plugin, effect.config)
+            configs = self._task_configs_of(self._plugin, self._providers.resolve(effect.config))
         except BaseException as error:
             self._say(TaskConfigsGenerated(effect.connector, effect.instance, error=trace_of(error)))
         else:
@@ -166,5 +172,10 @@ class ConnectorHost:
         self._say(ConnectorFailed(self._order.connector, self._order.instance, trace_of(error)))
 
     def _say(self, stimulus: Stimulus) -> None:
-        if not self._dead:
-            self._post(stimulus)
+        if self._dead:
+            return
+        if isinstance(stimulus, ConnectorFailed):
+            stimulus = replace(stimulus, trace=self._providers.masked(stimulus.trace))
+        if isinstance(stimulus, TaskConfigsGenerated) and stimulus.error is not None:
+            stimulus = replace(stimulus, error=self._providers.masked(stimulus.error))
+        self._post(stimulus)

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from connectx.connectors.api import SourceOffset, SourcePartition
 from connectx.connectors.plugins import Plugins, class_name
+from connectx.connectors.providers import PLACEHOLDER, ConfigProviders
 from connectx.connectors.validation import validate_connector
-from connectx.errors import ConfigError, ConnectxError, RestError
+from connectx.errors import ConfigError, ConfigProviderError, ConnectxError, RestError
 from connectx.kafka.admin import delete_group_offsets, describe_group
 from connectx.kafka.admin_client import Admin
 from connectx.kafka.clients import ClientConfigs
@@ -45,6 +46,7 @@ class RestServices:
         topics: the worker's internal topics, for source offsets.
         view: the worker's place in the group (`connectx.core.requests`, *worker*).
         record: puts what a request changed into the history.
+        providers: resolve placeholders in configurations.
     """
 
     def __init__(
@@ -55,7 +57,9 @@ class RestServices:
         topics: InternalTopics,
         view: Callable[[], Mapping[str, Any]],
         record: Callable[[Transition], object],
+        providers: ConfigProviders,
     ) -> None:
+        self._providers = providers
         self._config = config
         self._clients = clients
         self._plugins = plugins
@@ -100,16 +104,24 @@ class RestServices:
         return [key.to_json() for key in definition.keys.values()]
 
     def validate(self, config: Mapping[str, str | None]) -> Mapping[str, Any]:
-        """Every key with its errors."""
+        """Every key with its errors. Placeholders are resolved, and shown as they were given."""
         try:
-            return validate_connector(self._plugins, config, self._config).to_json()
-        except ConfigError as error:
-            raise RestError(str(error), status=400) from error
+            found = validate_connector(self._plugins, self._providers.resolve(config), self._config).to_json()
+        except (ConfigError, ConfigProviderError) as error:
+            raise RestError(self._providers.masked(str(error)), status=400) from error
+        for info in found["configs"]:
+            value = info["value"]
+            given = config.get(value["name"])
+            raw = given is not None and PLACEHOLDER.search(given) is not None
+            errors = [self._providers.masked(problem) for problem in value["errors"]]
+            info["value"] = {**value, "errors": errors, **({"value": given} if raw else {})}
+        return found
 
     def read_offsets(
         self, connector: str, kind: ConnectorType, config: Mapping[str, str | None]
     ) -> Sequence[OffsetEntry]:
         """Committed offsets of a source's partitions, or of a sink's consumer group."""
+        config = self._providers.resolve(config)
         if kind is ConnectorType.SOURCE:
             known = self._source_offsets(connector, config)
             return [{"partition": partition, "offset": offset} for partition, offset in known]
@@ -126,6 +138,7 @@ class RestServices:
         self, connector: str, kind: ConnectorType, config: Mapping[str, str | None], offsets: Sequence[OffsetEntry]
     ) -> str:
         """Set offsets; a null offset resets that partition."""
+        config = self._providers.resolve(config)
         if kind is ConnectorType.SOURCE:
             pairs = [(dict(entry["partition"]), entry["offset"]) for entry in offsets]
             write_source_offsets(self._clients, self._config, connector, config, pairs)
@@ -144,6 +157,7 @@ class RestServices:
 
     def reset_offsets(self, connector: str, kind: ConnectorType, config: Mapping[str, str | None]) -> str:
         """Forget all offsets."""
+        config = self._providers.resolve(config)
         if kind is ConnectorType.SOURCE:
             pairs = [(partition, None) for partition, _ in self._source_offsets(connector, config)]
             write_source_offsets(self._clients, self._config, connector, config, pairs)

@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
@@ -37,6 +38,7 @@ from connectx.core.source_messages import (
     ResumeRequested,
     StopRequested,
 )
+from connectx.model.events import Transition
 from connectx.model.states import TargetState
 from connectx.runtime.connector_host import trace_of
 from connectx.runtime.mailbox import now_ms
@@ -245,7 +247,7 @@ class Runner:
         """One step of the core. Only its last effect is answered, so an answer that comes before is a failure."""
         step = self._live_core().handle(stimulus, now_ms())
         for transition in step.transitions:
-            self.services.record(transition)
+            self.services.record(_without_secrets(transition, self.services.providers.masked))
         for effect in step.effects:
             self.stay_alive()
             answer = self._carry_out(effect)
@@ -300,8 +302,15 @@ class Runner:
                 self.services.post(TaskStopped(self.order.task, self.order.instance))
 
     def post_failure(self, trace: str, *, fenced: bool = False, newer_epoch: int | None = None) -> None:
-        """Tell the worker that the task failed."""
-        self.services.post(TaskFailed(self.order.task, self.order.instance, trace, fenced, newer_epoch))
+        """Tell the worker that the task failed; what stood behind placeholders is hidden."""
+        shown = self.services.providers.masked(trace)
+        self.services.post(TaskFailed(self.order.task, self.order.instance, shown, fenced, newer_epoch))
+
+
+def _without_secrets(transition: Transition, masked: Callable[[str], str]) -> Transition:
+    """The reasons and errors that a transition tells, without what stood behind placeholders."""
+    told = {name: masked(text) for name, text in transition.data.items() if isinstance(text, str)}
+    return replace(transition, data={**transition.data, **told}) if told else transition
 
 
 def _request_of(command: TaskEffect) -> Any:

@@ -35,7 +35,7 @@ class SinkRunner(Runner):
 
     def set_up(self) -> tuple[LoopCore, TaskWorld, str | None]:
         """Make the plugin, the converters, the loop; nothing is connected yet."""
-        setup = set_up(self.order, self.services, self._plugins)
+        setup = set_up(self.services.resolved(self.order), self.services, self._plugins)
         core = SinkTaskCore(setup.loop)
 
         def reached() -> Mapping[TopicPartition, int]:

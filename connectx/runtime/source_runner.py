@@ -39,7 +39,7 @@ class SourceRunner(Runner):
 
     def set_up(self) -> tuple[LoopCore, TaskWorld, str | None]:
         """Make the plugin, the converters, the loop; nothing is connected yet."""
-        setup = set_up(self.order, self.services, self._plugins)
+        setup = set_up(self.services.resolved(self.order), self.services, self._plugins)
         self._source_core = SourceTaskCore(setup.loop)
         self._source_world = SourceWorld(setup, self)
         return self._source_core, self._source_world, setup.version

@@ -8,11 +8,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from connectx.connectors.api import SourceOffset, SourcePartition
-from connectx.core.messages import BeginTask, CancelTask, InitTaskProducer, SetTaskTargetState, Stimulus, StopTask
+from connectx.connectors.providers import ConfigProviders
+from connectx.core.messages import (
+    BeginTask,
+    CancelTask,
+    InitTaskProducer,
+    PrepareTask,
+    SetTaskTargetState,
+    Stimulus,
+    StopTask,
+)
 from connectx.model.events import Transition
 from connectx.model.ids import TaskId
 from connectx.model.worker_config import WorkerConfig
@@ -56,6 +65,7 @@ class TaskServices:
         post: puts a stimulus into the worker's mailbox; never blocks.
         record: puts a transition into the history; never blocks.
         pulse: call between any two effects: waits while the worker is frozen, raises WorkerGone when it was killed.
+        providers: resolve placeholders in configurations, and hide what stood behind them.
         ended: the last thing that a runner's thread calls, with task and instance: it uses nothing any more.
     """
 
@@ -68,6 +78,19 @@ class TaskServices:
     record: Callable[[Transition], object]
     pulse: Callable[[], None]
     ended: Callable[[TaskId, int], None]
+    providers: ConfigProviders = field(default_factory=lambda: ConfigProviders({}, lambda path: (None, "")))
+
+    def resolved(self, order: PrepareTask) -> PrepareTask:
+        """A task's order with its configurations resolved.
+
+        Raises:
+            ConfigProviderError: a provider cannot read what a placeholder names.
+        """
+        return replace(
+            order,
+            connector_config=self.providers.resolve(order.connector_config),
+            task_config=self.providers.resolve(order.task_config),
+        )
 
 
 class TaskRunner(Protocol):

@@ -58,7 +58,9 @@ class Work:
 
     def start_connector(self, effect: StartConnector) -> None:
         """Start a connector instance on a thread of its own."""
-        host = ConnectorHost(effect, self._plugins.create_connector, self._plugins.task_configs, self._post)
+        host = ConnectorHost(
+            effect, self._plugins.create_connector, self._plugins.task_configs, self._post, self._services.providers
+        )
         self._hosts[effect.connector, effect.instance] = host
         host.start()
         if self._is_gone():  # `end` may have come before it was known

@@ -124,9 +124,12 @@ class Worker:
         self._clients = ClientConfigs(config, name, surroundings.bootstrap_servers)
         self._topics = InternalTopics(config, self._clients, self.post)
         self._group = GroupConnection(config, self._clients, self.post)
-        self._calls = Calls(name, self._clients, config.inter_worker_signature_algorithm, self.post)
         plugins = surroundings.plugins
-        self._services = RestServices(config, self._clients, plugins, self._topics, self.view, self._record)
+        self._providers = plugins.providers(config)
+        self._calls = Calls(name, self._clients, config.inter_worker_signature_algorithm, self.post, self._providers)
+        self._services = RestServices(
+            config, self._clients, plugins, self._topics, self.view, self._record, self._providers
+        )
         self._rest = RestServer(self.ask, self._services, config, name=name)
         self._work = Work(self._task_services(), plugins, self._gone.is_set)
         self._core: WorkerCore | None = None
@@ -352,6 +355,7 @@ class Worker:
             record=self._record,
             pulse=self._pulse,
             ended=lambda task, instance: None,  # those who give the services on listen
+            providers=self._providers,
         )
 
     def _pulse(self) -> None:

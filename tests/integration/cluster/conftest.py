@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 WAIT_S = 90.0
 STRINGS = "org.apache.kafka.connect.storage.StringConverter"
 QUICK = {"value.converter": STRINGS, "offset.flush.interval.ms": "500", "session.timeout.ms": "2000",
-         "scheduled.rebalance.max.delay.ms": "1000", "consumer.session.timeout.ms": "2000"}  # fmt: skip
+         "scheduled.rebalance.max.delay.ms": "1000", "consumer.session.timeout.ms": "2000",
+         "config.providers": "file", "config.providers.file.class": "FileConfigProvider"}  # fmt: skip
 
 T = TypeVar("T")
 

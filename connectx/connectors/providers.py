@@ -1,0 +1,208 @@
+"""Config providers: placeholders in connector configurations, and the values that stand behind them.
+
+`${provider:key}` and `${provider:path:key}` are resolved on the worker that uses the configuration; the config topic
+keeps the placeholder. What was resolved is remembered only so that it can be hidden from traces and messages. Mirrors
+Kafka's ConfigTransformer and its FileConfigProvider, DirectoryConfigProvider and EnvVarConfigProvider.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+from connectx.errors import ConfigError, ConfigProviderError
+from connectx.model.configdef import ConfigDef, invalid_value
+from connectx.model.validators import valid_regex
+from connectx.model.worker_config import with_prefix
+
+_log = logging.getLogger(__name__)
+
+PLACEHOLDER: Final = re.compile(r"\$\{([^}]*?):(([^}]*?):)?([^}]*?)\}")
+_PACKAGE: Final = "org.apache.kafka.common.config.provider."
+_SHORTEST_HIDDEN: Final = 4
+_ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+class ConfigProvider:
+    """Base of config providers.
+
+    Args:
+        settings: its `param.` keys without prefix.
+    """
+
+    config: ClassVar[ConfigDef] = ConfigDef()
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        self.settings: dict[str, Any] = self.config.parse(settings)
+
+    def values(self, path: str) -> Mapping[str, str]:
+        """What is known at a path, by key; nothing where it may not look.
+
+        Raises:
+            ConfigProviderError: the path cannot be read.
+        """
+        raise TypeError(f"{type(self).__name__} must define values")
+
+
+_PATHS: Final = ConfigDef().define(
+    "allowed.paths", list, [], doc="Files and folders that may be read, with what is in them; all without it."
+)
+
+
+class FileConfigProvider(ConfigProvider):
+    """Keys of a properties file."""
+
+    config = _PATHS
+
+    def values(self, path: str) -> Mapping[str, str]:
+        """Its properties."""
+        if not path or not _is_allowed(self, path):
+            return {}
+        try:
+            return _properties(Path(path).read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigProviderError(f"Could not read properties from file {path}: {error}.") from error
+
+
+class DirectoryConfigProvider(ConfigProvider):
+    """Files of a folder: the name is the key, the whole content the value."""
+
+    config = _PATHS
+
+    def values(self, path: str) -> Mapping[str, str]:
+        """Regular files that can be read as text."""
+        if not path or not _is_allowed(self, path):
+            return {}
+        try:
+            files = [file for file in sorted(Path(path).iterdir()) if file.is_file()]
+            return {file.name: file.read_text(encoding="utf-8") for file in files}
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigProviderError(f"Could not read the folder {path}: {error}.") from error
+
+
+class EnvVarConfigProvider(ConfigProvider):
+    """Variables of the worker's environment."""
+
+    config = ConfigDef().define(
+        "allowlist.pattern", str, ".*", doc="Which variables may be read.", validator=valid_regex()
+    )
+
+    def values(self, path: str) -> Mapping[str, str]:
+        """Variables whose whole name the pattern matches; there are no paths."""
+        if path:
+            raise ConfigProviderError(f"Path is not supported for EnvVarConfigProvider, invalid value '{path}'.")
+        pattern = re.compile(self.settings["allowlist.pattern"])
+        return {name: value for name, value in os.environ.items() if pattern.fullmatch(name)}
+
+
+PROVIDERS: Final[Mapping[str, type[ConfigProvider]]] = {
+    cls.__name__: cls for cls in (DirectoryConfigProvider, EnvVarConfigProvider, FileConfigProvider)
+}
+"""Providers that connectx provides, by simple name."""
+
+
+class ConfigProviders:
+    """The config providers of one worker.
+
+    Args:
+        worker: the worker's settings as they were given.
+        load: finds a class by its dotted path: (class, "") or (None, why not).
+
+    Raises:
+        ConfigError: `config.providers` names one without a class, or with wrong settings.
+    """
+
+    def __init__(self, worker: Mapping[str, str], load: Callable[[str], tuple[Any, str]]) -> None:
+        self._providers: dict[str, ConfigProvider] = {}
+        self._hidden: frozenset[str] = frozenset()
+        for name in dict.fromkeys(part.strip() for part in worker.get("config.providers", "").split(",")):
+            if name:
+                prefix = f"config.providers.{name}."
+                cls = _class_of(f"{prefix}class", worker.get(f"{prefix}class"), load)
+                given = with_prefix(worker, f"{prefix}param.")
+                self._providers[name] = cls({key: text for key, text in given.items() if text is not None})
+
+    def resolve(self, config: Mapping[str, str | None]) -> dict[str, str | None]:
+        """A configuration with values in the place of placeholders; those that nobody knows stay.
+
+        Raises:
+            ConfigProviderError: a provider cannot read what a placeholder names.
+        """
+        found: dict[tuple[str, str], Mapping[str, str]] = {}
+
+        def value(placeholder: re.Match[str]) -> str:
+            name, path, key = placeholder.group(1), placeholder.group(3) or "", placeholder.group(4)
+            if name not in self._providers:
+                return placeholder.group()
+            if (name, path) not in found:
+                found[name, path] = self._providers[name].values(path)
+            known = found[name, path].get(key)
+            if known is None:
+                _log.warning("The config provider %s knows no %s; the placeholder stays as it is", name, key)
+                return placeholder.group()
+            if len(known) >= _SHORTEST_HIDDEN:
+                self._hidden |= {known}
+            return known
+
+        return {key: None if text is None else PLACEHOLDER.sub(value, text) for key, text in config.items()}
+
+    def masked(self, text: str) -> str:
+        """Text, such as a trace, with every value that a placeholder stood for `[hidden]`."""
+        for value in sorted(self._hidden, key=lambda value: (-len(value), value)):
+            text = text.replace(value, "[hidden]")
+        return text
+
+
+def _class_of(key: str, name: str | None, load: Callable[[str], tuple[Any, str]]) -> type[ConfigProvider]:
+    if name is None:
+        raise ConfigError([f'Missing required configuration "{key}" which has no default value.'])
+    simple = name.strip().removeprefix(_PACKAGE)
+    cls = PROVIDERS.get(simple) or PROVIDERS.get(f"{simple}ConfigProvider")
+    if cls is None and "." in name:
+        loaded, reason = load(name.strip())
+        if isinstance(loaded, type) and issubclass(loaded, ConfigProvider):
+            return loaded
+        raise ConfigError([invalid_value(key, name, f"Class {name} could not be found.{reason}")])
+    if cls is None:
+        raise ConfigError([invalid_value(key, name, f"Class {name} could not be found.")])
+    return cls
+
+
+def _is_allowed(provider: ConfigProvider, path: str) -> bool:
+    allowed = [Path(each).resolve() for each in provider.settings["allowed.paths"]]
+    wanted = Path(path).resolve()
+    if not allowed or any(wanted.is_relative_to(each) for each in allowed):
+        return True
+    _log.error("The path %s is not among allowed.paths of %s", path, type(provider).__name__)
+    return False
+
+
+def _properties(text: str) -> dict[str, str]:
+    """Java's properties format: comments, continued lines, escapes, and =, : or blanks behind the key."""
+    lines: list[str] = []
+    continued = False
+    for raw in text.splitlines():
+        line = raw.lstrip(" \t\f")
+        if not continued and (not line or line[0] in "#!"):
+            continue
+        ends_open = (len(line) - len(line.rstrip("\\"))) % 2 == 1
+        part = line[:-1] if ends_open else line
+        if continued:
+            lines[-1] += part
+        else:
+            lines.append(part)
+        continued = ends_open
+    pairs = [re.match(r"((?:\\.|[^\\=:\s])*)[ \t\f]*[=:]?[ \t\f]*(.*)", line, re.DOTALL) for line in lines]
+    return {_unescaped(pair.group(1)): _unescaped(pair.group(2)) for pair in pairs if pair is not None}
+
+
+def _unescaped(text: str) -> str:
+    def plain(found: re.Match[str]) -> str:
+        code = found.group(1)
+        return chr(int(code[1:], 16)) if len(code) == 5 else _ESCAPES.get(code, code)
+
+    return re.sub(r"\\(u[0-9a-fA-F]{4}|.)", plain, text, flags=re.DOTALL)
