@@ -44,6 +44,8 @@ class SourceHistory:
         chapters: (start, end) of each stretch that was committed.
         overlaps: pairs of commits that cover the same, in the order of their events.
         gaps: (commit before, commit behind) with something between them that nobody committed.
+        untold: the same, where the one behind is the first of another instance: that one began where Kafka told it,
+            so somebody has committed what is between, and ended before Kafka's answer came.
         backwards: commits of one instance behind its own last one.
         unseen: why something may be missed.
     """
@@ -53,6 +55,7 @@ class SourceHistory:
     chapters: list[tuple[Mapping[str, Any] | None, Mapping[str, Any]]] = field(default_factory=list)
     overlaps: list[tuple[Committed, Committed]] = field(default_factory=list)
     gaps: list[tuple[Committed, Committed]] = field(default_factory=list)
+    untold: list[tuple[Committed, Committed]] = field(default_factory=list)
     backwards: list[Committed] = field(default_factory=list)
     unseen: list[str] = field(default_factory=list)
 
@@ -101,6 +104,7 @@ def _chapter(history: SourceHistory, found: list[Committed], *, ordered: bool) -
     runs: dict[tuple[str | None, str, int | None], list[Committed]] = {}
     for commit in found:
         runs.setdefault((commit.event.worker, commit.task, commit.event.producer_epoch), []).append(commit)
+    first_of_run = {run[0].event.seq for run in runs.values()}
     if ordered:
         told = [commit for commit in found if commit.known_start]
         _by_number(history, sorted(told, key=lambda c: (_place(c.start), _place(c.end), c.event.seq)))
@@ -111,6 +115,8 @@ def _chapter(history: SourceHistory, found: list[Committed], *, ordered: bool) -
     else:
         _by_equality(history, [commit for commit in found if commit.known_start])
         history.chapters.append((found[0].start, found[-1].end))
+    history.untold += [(a, b) for a, b in history.gaps if b.event.seq in first_of_run]
+    history.gaps = [(a, b) for a, b in history.gaps if b.event.seq not in first_of_run]
 
 
 def _by_number(history: SourceHistory, found: list[Committed]) -> None:

@@ -71,6 +71,7 @@ class _Judging:
         self._blame = Blame(events)
         self._histories = source_histories(events)
         self._examples = examples
+        self._compared: set[str] = set()  # connectors whose records were compared one by one
         self.findings: list[Finding] = []
         self.reasons: list[str] = []
         self.checked: list[Checked] = []
@@ -83,6 +84,8 @@ class _Judging:
         place = passage.found.place
         self.checked.append(Checked(place, passage.connectors, found.found, found.expected))
         self.reasons += [*passage.hidden, *_doubts(passage, found, limit)]
+        if passage.wanted is not None:
+            self._compared.update(passage.connectors)
         self.pending += found.pending + (found.lost if passage.waits else 0)
         if self._source_has_changed(passage, found):
             source = listing(passage.connectors)
@@ -110,7 +113,7 @@ class _Judging:
     def _source_has_changed(self, passage: Passage, found: Difference) -> bool:
         """What is read again has to be as much as was committed, unless commits overlap or leave gaps."""
         mine = self._of(passage.connectors)
-        broken = any(history.overlaps or history.gaps or history.unseen for history in mine)
+        broken = any(history.overlaps or history.gaps or history.untold or history.unseen for history in mine)
         return (
             passage.wanted is not None
             and passage.committed is not None
@@ -156,6 +159,11 @@ class _Judging:
         """What the commits of sources show by themselves."""
         for history in self._histories:
             self.reasons += history.unseen
+            if history.untold and history.connector not in self._compared:
+                count = plural(len(history.untold), "commit")
+                self.reasons.append(
+                    f"{count} of {history.connector} ended with its worker before anybody could tell of it"
+                )
             place, connectors = f"source partition {_partition(history)} of {history.connector}", (history.connector,)
             if history.gaps:
                 count = plural(len(history.gaps), "place")

@@ -195,6 +195,18 @@ def test_a_gap_between_commits_is_a_skip(records: int) -> None:
     assert "from {'position': 6} on, after {'position': 4}" in verdict.findings[0].moments[0].sentence
 
 
+def test_a_commit_whose_worker_ended_before_the_answer_came_is_no_skip() -> None:
+    """Its successor begins where Kafka says; whether anything is missing, the records tell."""
+    history = flow().at(10).fault("kill", "worker-2")
+    history.at(13).start("worker-3", "flights-in-0", instance=2)
+    commit(history.at(14), "worker-3", 6, 8, 2, epoch=1)
+    assert judge(history.events, [to_topic("a b c d e f g h", "a b c d e f g h", committed=6)]).answer == "valid"
+    assert found(judge(history.events, [to_topic("a b c d g h", "a b c d e f g h", committed=6)]))["lost"] == 2
+    unread = judge(history.events, [to_topic("a b c d e f g h", None, committed=None)])
+    assert unread.answer == "unknown"
+    assert "1 commit of flights-in ended with its worker" in unread.sentence
+
+
 def test_a_commit_behind_the_own_last_one_is_nonmonotonic() -> None:
     history = commit(flow(), "worker-2", 4, 2, 1)
     assert "nonmonotonic" in found(judge(history.events, [to_topic("a b c d", None)]))
