@@ -64,7 +64,7 @@ CHOICES: dict[str, str] = {
     "who was kicked out cannot commit, and its successor can": """
         A settles
         A commits 5 -> OK
-        B uses session=1000
+        B uses session=2000
         B follows A
         B commits 6 -> OK
         B expires

@@ -72,7 +72,7 @@ class Groups(ABC):
     # ------------------------------------------------------------------------------------------------------- verbs
 
     def uses(self, who: str, *settings: str) -> None:
-        """session=1000 rebalance=1000 (ms), protocols=range,roundrobin, topics=a,b (what its metadata says)."""
+        """session=2000 rebalance=2000 (ms), protocols=range,roundrobin, topics=a,b (what its metadata says)."""
         client = self._client(who)
         given = dict(setting.split("=") for setting in settings)
         client.session_ms = int(given.get("session", client.session_ms))

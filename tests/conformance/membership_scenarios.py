@@ -50,7 +50,7 @@ MEMBERSHIP: dict[str, str] = {
     """,
     "a session that ends": """
         A settles
-        B uses session=1000
+        B uses session=2000
         B follows A
         B expires
         A heartbeats -> REBALANCE_IN_PROGRESS
@@ -189,7 +189,7 @@ MEMBERSHIP: dict[str, str] = {
     """,
     "a member id that was given out and is not used": """
         A settles
-        B uses session=1000
+        B uses session=2000
         B asks -> MEMBER_ID_REQUIRED
         A joins
         B expires
@@ -198,8 +198,8 @@ MEMBERSHIP: dict[str, str] = {
         B hears -> UNKNOWN_MEMBER_ID
     """,
     "who does not join in time is dropped": """
-        A uses rebalance=1000
-        B uses rebalance=1000
+        A uses rebalance=2000
+        B uses rebalance=2000
         A settles
         B follows A
         A joins
@@ -209,8 +209,8 @@ MEMBERSHIP: dict[str, str] = {
         B heartbeats -> UNKNOWN_MEMBER_ID
     """,
     "who does not fetch its assignment in time is dropped": """
-        A uses rebalance=1000
-        B uses rebalance=1000
+        A uses rebalance=2000
+        B uses rebalance=2000
         A settles
         B enters
         A joins
@@ -224,8 +224,8 @@ MEMBERSHIP: dict[str, str] = {
         A hears -> leads 1 in generation 3 by range
     """,
     "a leader that does not assign in time is dropped": """
-        A uses rebalance=1000
-        B uses rebalance=1000
+        A uses rebalance=2000
+        B uses rebalance=2000
         A settles
         B enters
         A joins
@@ -241,8 +241,8 @@ MEMBERSHIP: dict[str, str] = {
     """,
     "who waits for the others cannot expire": """
         A settles
-        B uses session=1000
-        C uses session=1000
+        B uses session=2000
+        C uses session=2000
         B follows A
         C enters
         B joins

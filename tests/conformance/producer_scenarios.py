@@ -188,7 +188,7 @@ PRODUCERS: dict[str, str] = {
         P inits tx -> epoch 1
     """,
     "a transaction that is open for too long is aborted, and its producer is told": """
-        P inits tx 1000 -> epoch 0
+        P inits tx 2000 -> epoch 0
         P begins -> OK
         P sends a -> OK
         plain sends b
@@ -201,7 +201,7 @@ PRODUCERS: dict[str, str] = {
         topic ends -> stable at 3 of 3
     """,
     "a producer whose transaction expired is told when it sends": """
-        P inits tx 1000 -> epoch 0
+        P inits tx 2000 -> epoch 0
         P begins -> OK
         P sends a -> OK
         tx expires

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import time
 from collections.abc import Callable
 from typing import Any
@@ -21,6 +22,8 @@ from connectx.kafka.producer_errors import Circumstances, producer_error
 from tests.conformance.producers import Producers
 from tests.integration.waiting import until
 
+log = logging.getLogger(__name__)
+
 LIMIT_S = 20.0
 SEGMENT_MS = 60_000
 _scenarios = itertools.count(1)
@@ -31,11 +34,11 @@ class Clients:
 
     def __init__(self, bootstrap_servers: str) -> None:
         self.bootstrap_servers = bootstrap_servers
-        self.admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+        self.admin = AdminClient({"bootstrap.servers": bootstrap_servers}, logger=log)
         self.net = KafkaNet({"bootstrap_servers": [bootstrap_servers], "client_id": "conformance"})
         self.net.start()
         self.consumers = {True: self._consumer("read_committed"), False: self._consumer("read_uncommitted")}
-        self.plain = Producer({"bootstrap.servers": bootstrap_servers, "linger.ms": 0})
+        self.plain = Producer({"bootstrap.servers": bootstrap_servers, "linger.ms": 0}, logger=log)
 
     def close(self) -> None:
         for consumer in self.consumers.values():
@@ -51,7 +54,8 @@ class Clients:
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
                 "fetch.wait.max.ms": 10,
-            }
+            },
+            logger=log,
         )
 
 
@@ -88,7 +92,8 @@ class ProducersOnKafka(Producers):
                 "transactional.id": self.prefix + transactional_id,
                 "transaction.timeout.ms": timeout_ms,
                 "linger.ms": 0,
-            }
+            },
+            logger=log,
         )
         self.producers[who].init_transactions(LIMIT_S)
         return f"epoch {self.epoch(transactional_id)}"

@@ -66,6 +66,7 @@ class Broker:
         return self.transactions.send(transactional_id, epoch, (topic, partition), values)
 
     def commit(self, transactional_id: str, epoch: int) -> Outcome:
+        """Markers are there when it returns; Kafka's coordinator answers as soon as the decision is stored."""
         return self.transactions.end(transactional_id, epoch, commit=True)
 
     def abort(self, transactional_id: str, epoch: int) -> Outcome:
@@ -106,7 +107,10 @@ class Broker:
         return self.log(topic, partition).last_stable
 
     def compact(self, topic: str, key: Callable[[Any], Hashable]) -> None:
-        """Keep the newest record of each key in all partitions of a topic."""
+        """Keep the newest record of each key in all partitions of a topic, as far as they are stable.
+
+        Kafka's cleaner stops at the active segment, or at the one with the last stable offset, if that comes first.
+        """
         for (name, _), log in self.transactions.logs.items():
             if name == topic:
                 log.compact(key)
