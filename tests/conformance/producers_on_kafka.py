@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import kafka.errors as kafka_errors
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from kafka.protocol.admin.transactions import DescribeTransactionsRequest
 from kafka.protocol.metadata import CoordinatorType
@@ -92,8 +92,8 @@ class ProducersOnKafka(Producers):
                 "transactional.id": self.prefix + transactional_id,
                 "transaction.timeout.ms": timeout_ms,
                 "linger.ms": 0,
-            },
-            logger=log,
+                "log_level": 0,
+            }
         )
         self.producers[who].init_transactions(LIMIT_S)
         return f"epoch {self.epoch(transactional_id)}"
@@ -106,19 +106,13 @@ class ProducersOnKafka(Producers):
         return self._call(who, begin)
 
     def send(self, who: str, partition: int, values: list[str]) -> str:
-        refused: list[KafkaError] = []
-
-        def keep(error: KafkaError | None, _: Message) -> None:
-            if error is not None:
-                refused.append(error)
+        """A fatal error comes up in flush; a callback in there would turn it into a SystemError."""
 
         def produce() -> None:
             producer = self.producers[who]
             for value in values:
-                producer.produce(self.topic, value.encode(), _key(value), partition, on_delivery=keep)
+                producer.produce(self.topic, value.encode(), _key(value), partition)
             assert producer.flush(LIMIT_S) == 0
-            if refused:
-                raise KafkaException(refused[0])
 
         return self._call(who, produce)
 
