@@ -94,6 +94,10 @@ def test_rows_that_are_equal_in_the_source_are_no_duplicates() -> None:
     assert found(judge(flow().events, [to_topic("a a b", "a a a b")])) == {"lost": 1}
 
 
+def test_rows_that_are_equal_have_no_order() -> None:
+    assert judge(flow(3).events, [to_topic("a b a", "a b a", committed=3)]).answer == "valid"
+
+
 def test_order_is_compared_within_a_partition_only() -> None:
     source = rows("a b c d", "the source")
     two = Rows("topic t", lambda: [Row(w.encode(), w, p, o) for w, p, o in [("c", 0, 0), ("a", 1, 0), ("d", 0, 1),
@@ -210,6 +214,11 @@ def test_a_commit_whose_worker_ended_before_the_answer_came_is_no_skip() -> None
 def test_a_commit_behind_the_own_last_one_is_nonmonotonic() -> None:
     history = commit(flow(), "worker-2", 4, 2, 1)
     assert "nonmonotonic" in found(judge(history.events, [to_topic("a b c d", None)]))
+
+
+def test_a_commit_that_ends_behind_its_start_is_nonmonotonic() -> None:
+    history = commit(small_cluster().at(2), "worker-2", 4, 2, 1)
+    assert found(judge(history.events, [to_topic("a", None, committed=1)])) == {"nonmonotonic": 1}
 
 
 def test_commits_that_cover_the_same_are_duplicates_and_the_zombie_is_named() -> None:
