@@ -39,7 +39,7 @@ from tests.simulation.sim_task import SimTask
 from tests.simulation.sim_worker import SimWorker
 
 LATENCY_MS = 2
-MOST_EVENTS = 100_000  # a run has about 3,000
+MOST_EVENTS = 40_000  # a run has about 3,000
 START_MS = 1_000_000
 NAMES = ("a", "b-1", "c")  # connectors that there may be
 STOP_MS = (50, 400, 3_000, 7_000)  # the last one is longer than any graceful time

@@ -1,0 +1,397 @@
+"""Ways to break the core, or the order in which its driver carries effects out: what the simulation must find.
+
+A mutant is a function that patches one method for the length of a test. `seed` is one that finds it, so that the test
+is cheap; where the core has moved on and it does not any more, others are tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from connectx.core import sink_messages as sm
+from connectx.core.config_log import ConfigLog
+from connectx.core.config_writer import ConfigWrite, ConfigWriter
+from connectx.core.context import WorkerPhase
+from connectx.core.fencing import FencingRound, FencingRounds
+from connectx.core.leadership import Leadership
+from connectx.core.messages import (
+    BeginTask,
+    ConfigReadToEnd,
+    FenceProducers,
+    InitTaskProducer,
+    ReadConfigToEnd,
+    TaskProducerReady,
+    TimerFired,
+)
+from connectx.core.rebalance import Rebalance
+from connectx.core.sink_progress import Progress
+from connectx.core.source_task import SourceTaskCore
+from connectx.core.task_life import TaskLife, TaskPhase
+from connectx.core.tasks import Tasks
+from connectx.core.timers import Timers
+from connectx.model.group import Assignment, WorkSet
+from connectx.model.ids import TaskId
+from tests.simulation.sim_sink import SimSink, Target
+from tests.simulation.sim_source import OFFSETS_TOPIC, SimSource
+
+Hits = list[str]
+"""Grows each time when a mutant does other than the sound code would."""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One way to break it; `invariants` are the numbers that may find it, `seed` one that does."""
+
+    name: str
+    patch: Callable[[pytest.MonkeyPatch, Hits], None]
+    invariants: tuple[int, ...]
+    seed: int = 0
+
+
+def no_fencing(patch: pytest.MonkeyPatch, hits: Hits) -> None:
+    """The leader writes the task count record, and leaves older producers alone."""
+
+    def fence(self: FencingRounds, fencing: FencingRound, recorded: int) -> None:
+        hits.append(fencing.connector)
+        self._write_record(fencing)
+
+    patch.setattr(FencingRounds, "_fence", fence)
+
+
+def count_record_too_early(patch: pytest.MonkeyPatch, hits: Hits) -> None:
+    """The record is written while producers are still being fenced."""
+    fence = FencingRounds._fence
+
+    def fence_and_write(self: FencingRounds, fencing: FencingRound, recorded: int) -> None:
+        hits.append(fencing.connector)
+        fence(self, fencing, recorded)
+        self._write_record(fencing)
+
+    patch.setattr(FencingRounds, "_fence", fence_and_write)
+
+
+def record_not_read_back(patch: pytest.MonkeyPatch, hits: Hits) -> None:
+    """What was ordered to be written counts as written, and a task that starts does not look for the record."""
+    write = FencingRounds._write_record
+    reason = Tasks._reason_to_refuse
+
+    def write_and_end(self: FencingRounds, fencing: FencingRound) -> None:
+        hits.append(fencing.connector)
+        write(self, fencing)
+        if self.rounds.get(fencing.connector) is fencing:
+            self._end(fencing, 200, None)
+
+    def without_record(self: Tasks, life: TaskLife) -> str | None:
+        found = reason(self, life)
+        return None if found is not None and "task count record" in found else found
+
+    patch.setattr(FencingRounds, "_write_record", write_and_end)
+    patch.setattr(Tasks, "_reason_to_refuse", without_record)
+
+
+def lag_check_left_out(patch: pytest.MonkeyPatch, hits: Hits) -> None:
+    """A task begins although newer task configs came, or it was assigned elsewhere."""
+    reason = Tasks._reason_to_refuse
+
+    def none(self: Tasks, life: TaskLife) -> str | None:
+        if reason(self, life) is not None:
+            hits.append(str(life.task))
+
+    patch.setattr(Tasks, "_reason_to_refuse", none)
+    ignore_news_before_the_start(patch)
+
+
+def generation_not_compared(patch: pytest.MonkeyPatch, hits: Hits) -> None:
+    """The generation of the task configs that a task was made from is not compared with the newest one."""
+    reason = Tasks._reason_to_refuse
+
+    def with_any_generation(self: Tasks, life: TaskLife) -> str | None:
+        newest = self.context.config.task_config_generation(life.task.connector)
+        if newest != life.task_config_generation:
+            hits.append(str(life.task))
+            life.task_config_generation = newest
+        return reason(self, life)
+
+    patch.setattr(Tasks, "_reason_to_refuse", with_any_generation)
+    ignore_news_before_the_start(patch)
+
+
+def ignore_news_before_the_start(patch: pytest.MonkeyPatch) -> None:
+    """Newer task configs do not stop what has not begun: only the look before the start is left."""
+
+    def stop_what_runs(self: Tasks, connector: str) -> None:
+        for life in self._of(connector):
+            if life.phase not in (TaskPhase.FENCING, TaskPhase.INITIALIZING, TaskPhase.VERIFYING):
+                self.stop(life.task, "its connector has new task configs")
+
+    patch.setattr(Tasks, "on_new_task_configs", stop_what_runs)
+
+
+def looks_before_its_producer(patch: pytest.MonkeyPatch, hits: Hits) -> None:
+    """The config topic is read to its end first, and the producer initialised after that."""
+
+    def fenced(self: Tasks, waiter: Any, error: str | None, *, retriable: bool = False) -> None:
+        life = self._in_phase(waiter.task, waiter.instance, TaskPhase.FENCING)
+        if life is None:
+            return
+        if error is not None:
+            self._retry_fencing(life, error)
+            return
+        life.phase = TaskPhase.VERIFYING
+        life.request_id = self.context.new_request_id()
+        self.context.emit(ReadConfigToEnd(life.request_id, timeout_ms=None))
+
+    def read(self: Tasks, stimulus: ConfigReadToEnd) -> None:
+        for life in list(self.lives.values()):
+            if life.request_id == stimulus.request_id and life.phase is TaskPhase.VERIFYING:
+                if (reason := self._reason_to_refuse(life)) is not None:
+                    self._refuse(life, reason)
+                    continue
+                hits.append(str(life.task))
+                life.phase = TaskPhase.INITIALIZING
+                self.context.emit(InitTaskProducer(life.task, life.instance))
+
+    def ready(self: Tasks, stimulus: TaskProducerReady) -> None:
+        life = self._in_phase(stimulus.task, stimulus.instance, TaskPhase.INITIALIZING)
+        if life is not None:
+            life.phase = TaskPhase.STARTING
+            self.context.emit(BeginTask(life.task, life.instance))
+
+    patch.setattr(Tasks, "on_fenced", fenced)
+    patch.setattr(Tasks, "on_config_read", read)
+    patch.setattr(Tasks, "on_producer_ready", ready)
+    ignore_news_before_the_start(patch)
+
+
+def old_completion_applied(patch: pytest.MonkeyPatch, hits: Hits) -> None:
+    """The answer to any write counts for the one at the head of the queue."""
+
+    def current(self: ConfigWriter, request_id: int) -> ConfigWrite | None:
+        head = self.queue[0] if self.queue else None
+        if head is not None and head.request_id != request_id:
+            hits.append(head.kind)
+        return head
+
+    patch.setattr(ConfigWriter, "_current", current)
+
+
+def old_instance_applied(patch: pytest.MonkeyPatch, hits: Hits) -> None:
+    """What an older instance of a task answers counts for the present one: a cancelled task still reports."""
+
+    def in_phase(self: Tasks, task: TaskId, instance: int, phase: TaskPhase) -> TaskLife | None:
+        life = self.lives.get(task)
+        if life is None or life.phase is not phase:
+            return None
+        if life.instance != instance:
+            hits.append(str(task))
+        return life
+
+    patch.setattr(Tasks, "_in_phase", in_phase)
+
+
+def stale_timer_accepted(patch: pytest.MonkeyPatch, hits: Hits) -> None:
+    """A timer that was set anew fires at its old time, too."""
+
+    def accept(self: Timers, fired: TimerFired) -> bool:
+        if fired.key not in self.awaited:
+            return False
+        if self.awaited[fired.key] != fired.token:
+            hits.append(fired.key)
+        del self.awaited[fired.key]
+        return True
+
+    patch.setattr(Timers, "accept", accept)
+
+
+def partial_set_acted_on(patch: pytest.MonkeyPatch, hits: Hits) -> None:
+    """A commit counts though some of its task configs are missing."""
+    commit = ConfigLog._commit_tasks
+
+    def commit_what_there_is(self: ConfigLog, connector: str, tasks: int) -> Any:
+        buffered = self._buffered.get(connector) or {}
+        known = {task.task for task in (*buffered, *self._task_configs) if task.connector == connector}
+        missing = [number for number in range(tasks) if TaskId(connector, number) not in buffered]
+        if missing and all(number in known for number in missing):
+            hits.append(connector)
+            for number in missing:
+                task = TaskId(connector, number)
+                self._buffered.setdefault(connector, {})[task] = self._task_configs[task]
+        return commit(self, connector, tasks)
+
+    patch.setattr(ConfigLog, "_commit_tasks", commit_what_there_is)
+
+
+def leader_writes_without_claim(patch: pytest.MonkeyPatch, hits: Hits) -> None:
+    """A new leader writes at once."""
+
+    def claim(self: Leadership) -> None:
+        if self.context.settings.exactly_once.leader_is_transactional:
+            hits.append(self.context.settings.url)
+        self._may_write()
+
+    patch.setattr(Leadership, "_claim", claim)
+
+
+def duplicate_assignment_kept(patch: pytest.MonkeyPatch, hits: Hits) -> None:
+    """What the leader revoked stays."""
+    adopt = Rebalance._adopt
+
+    def keep(self: Rebalance, assignment: Assignment) -> None:
+        if assignment.revoked:
+            hits.append(str(assignment.revoked))
+        adopt(self, replace(assignment, revoked=WorkSet()))
+
+    patch.setattr(Rebalance, "_adopt", keep)
+
+
+def delay_ignored(patch: pytest.MonkeyPatch, hits: Hits) -> None:
+    """When the delay for lost work has passed, nobody joins again."""
+
+    def over(self: Rebalance) -> None:
+        hits.append("delay")
+
+    patch.setattr(Rebalance, "on_delay_over", over)
+
+
+def starts_without_catching_up(patch: pytest.MonkeyPatch, hits: Hits) -> None:
+    """A worker starts work with the config that it has, though the leader has assigned with a newer one."""
+
+    def start(self: Rebalance) -> None:
+        assert self.assignment is not None
+        if self.context.config.offset < self.assignment.config_offset:
+            hits.append(self.context.phase if self.context.phase is not WorkerPhase.RUNNING else "behind")
+        self._start_work()
+
+    patch.setattr(Rebalance, "_catch_up", start)
+
+
+def offsets_outside_the_transaction(patch: pytest.MonkeyPatch, hits: Hits) -> None:
+    """Source offsets are sent by another producer."""
+
+    def write(self: SimSource, effect: Any) -> Any:
+        from connectx.core.source_messages import OffsetsWritten
+
+        hits.append(str(self.order.task))
+        self.world.broker.send_plain(OFFSETS_TOPIC, 0, self.offset_records(effect.offsets))
+        return OffsetsWritten()
+
+    patch.setattr(SimSource, "write_offsets", write)
+
+
+def offsets_before_acknowledgement(patch: pytest.MonkeyPatch, hits: Hits) -> None:
+    """At-least-once: offsets are committed while records may still be on their way."""
+    send = SimSource.send
+
+    def flush(self: SimSource, effect: Any, until_ms: int, *, written: bool = False) -> None:
+        from connectx.core.source_messages import OffsetsFlushed
+
+        if self.unsent:
+            hits.append(str(self.order.task))
+        self.world.broker.send_plain(OFFSETS_TOPIC, 0, self.offset_records(effect.offsets))
+        self.answer(OffsetsFlushed(), 5)
+
+    patch.setattr(SimSource, "send", send)
+    patch.setattr(SimSource, "flush", flush)
+
+
+def source_moves_without_its_records(patch: pytest.MonkeyPatch, hits: Hits) -> None:
+    """The offset of a slice is taken when it was polled, not when its records were sent."""
+    polled = SourceTaskCore._on_polled
+
+    def on_polled(self: SourceTaskCore, slice_: Any, step: Any, now_ms: int) -> None:
+        if slice_.records:
+            hits.append(str(self.settings.task))
+            slice_ = replace(slice_, offset={"n": slice_.offset["n"] + 1})
+        polled(self, slice_, step, now_ms)
+
+    patch.setattr(SourceTaskCore, "_on_polled", on_polled)
+
+
+def offsets_read_to_the_stable_end(patch: pytest.MonkeyPatch, hits: Hits) -> None:
+    """A starting task does not wait for transactions that are open in the offsets topic."""
+
+    def read(self: SimSource, token: int, end: int | None) -> None:
+        if token == self.token and not self.dead:
+            log = self.world.broker.log(OFFSETS_TOPIC, 0)
+            if log.last_stable < log.end:
+                hits.append(str(self.order.task))
+            self.answered(token, self.offsets_read())
+
+    patch.setattr(SimSource, "read_offsets", read)
+
+
+def sink_commits_what_it_lost(patch: pytest.MonkeyPatch, hits: Hits) -> None:
+    """Partitions that were taken away are still committed."""
+
+    def keep(self: Progress, partitions: sm.Partitions) -> None:
+        hits.append(str(partitions))
+
+    patch.setattr(Progress, "disown", keep)
+
+
+def sink_commits_before_put(patch: pytest.MonkeyPatch, hits: Hits) -> None:
+    """What was fetched counts as put."""
+    take = Progress.take
+
+    def take_as_put(self: Progress, fetched: sm.Fetched) -> Any:
+        taken = take(self, fetched)
+        for batch in taken or ():
+            hits.append(str(batch.ends))
+            self.reached |= batch.ends
+        return taken
+
+    patch.setattr(Progress, "take", take_as_put)
+
+
+def sink_does_not_flush(patch: pytest.MonkeyPatch, hits: Hits) -> None:
+    """At-least-once: offsets are committed before what was put is durable."""
+
+    def flush(self: SimSink) -> sm.SinkStimulus:
+        if self.unflushed:
+            hits.append(str(self.order.task))
+        return sm.Flushed()
+
+    patch.setattr(SimSink, "flush", flush)
+
+
+def target_row_not_compared(patch: pytest.MonkeyPatch, hits: Hits) -> None:
+    """The target takes what a zombie puts."""
+    differs = Target.differs
+
+    def never(self: Target, held: Any, ranges: sm.Ranges) -> bool:
+        if differs(self, held, ranges):
+            hits.append(str(held))
+        return False
+
+    patch.setattr(Target, "differs", never)
+
+
+MUTANTS = (
+    Mutant("no fencing", no_fencing, (1, 2)),
+    Mutant("count record too early", count_record_too_early, (1, 2, 4)),
+    Mutant("record not read back", record_not_read_back, (4,)),
+    Mutant("lag check left out", lag_check_left_out, (1, 2, 4)),
+    Mutant("generation of task configs not compared", generation_not_compared, (1, 2, 4)),
+    Mutant("config topic read before the producer is initialised", looks_before_its_producer, (1, 2, 4)),
+    Mutant("old completion of a write applied", old_completion_applied, (5, 7, 9)),
+    Mutant("cancelled task still reports", old_instance_applied, (1, 2, 7, 9)),
+    Mutant("stale timer token accepted", stale_timer_accepted, (7, 9)),
+    Mutant("partial task configs acted on", partial_set_acted_on, (6,)),
+    Mutant("leader writes without claim", leader_writes_without_claim, (5,)),
+    Mutant("duplicate assignment kept", duplicate_assignment_kept, (5, 9)),
+    Mutant("delay ignored", delay_ignored, (9,)),
+    Mutant("work started behind the assignment", starts_without_catching_up, (4, 6, 9)),
+    Mutant("offsets outside the transaction", offsets_outside_the_transaction, (2, 3)),
+    Mutant("offsets before acknowledgement", offsets_before_acknowledgement, (2, 3)),
+    Mutant("offset ahead of its records", source_moves_without_its_records, (2, 3)),
+    Mutant("offsets read to the stable end only", offsets_read_to_the_stable_end, (2, 3)),
+    Mutant("sink commits partitions that it lost", sink_commits_what_it_lost, (8,)),
+    Mutant("sink commits before put", sink_commits_before_put, (8,)),
+    Mutant("sink commits before flush", sink_does_not_flush, (8,)),
+    Mutant("row of a zombie not compared", target_row_not_compared, (8,)),
+)
+_ = FenceProducers
