@@ -1,0 +1,110 @@
+"""What the history says of a fault, whichever thread it hits a worker from; and what a row says of a worker."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from connectx.errors import NoGateError
+from connectx.faults.origin import caused_by
+from connectx.history.log import EventLog
+from connectx.kafka.gate import Gate
+from connectx.model.ids import TaskId
+from connectx.runtime.live import Isolation, WorkerState, untold
+from connectx.workers import Worker, worker_row
+
+
+class Elsewhere:
+    """A live worker that tells of faults from a thread of its own, as the one of a process does."""
+
+    isolation: Isolation = "process"
+    error: str | None = None
+    url = "http://127.0.0.1:1/"
+
+    def __init__(self) -> None:
+        self.name = "worker-1"
+        self.state = WorkerState.RUNNING
+
+    @property
+    def alive(self) -> bool:
+        return self.state is not WorkerState.KILLED
+
+    def view(self) -> Mapping[str, Any]:
+        return {"state": "stable"}
+
+    def facts(self) -> dict[TaskId, Mapping[str, object]]:
+        return {TaskId("lines-in", 0): {}}
+
+    def start(self) -> None: ...
+
+    def request_stop(self) -> None: ...
+
+    def stop(self, timeout_s: float = 30.0) -> bool:
+        return True
+
+    def kill(self, told: Callable[[], None] = untold) -> None:
+        self._tell(told)
+        self.state = WorkerState.KILLED
+
+    def freeze(self, *, tasks: bool, told: Callable[[], None] = untold) -> bool:
+        self._tell(told)
+        self.state = WorkerState.PAUSED if tasks else WorkerState.STALLED
+        return True
+
+    def thaw(self) -> bool:
+        self.state = WorkerState.RUNNING
+        return True
+
+    def _tell(self, told: Callable[[], None]) -> None:
+        thread = threading.Thread(target=told)
+        thread.start()
+        thread.join()
+
+
+def nothing_lost(worker: str) -> None:
+    """No work of a dead worker waits for anybody."""
+
+
+def test_a_fault_that_another_thread_tells_of_keeps_its_origin() -> None:
+    log = EventLog()
+    worker = Worker(Elsewhere(), None, log.append, nothing_lost)
+    with caused_by("fault 1 of the chaos with seed 7", chaos_seed=7, chaos_fault=1):
+        worker.pause()
+        worker.resume()
+        worker.stall()
+        worker.resume()
+        worker.kill()
+    assert [event.data["fault"] for event in log] == ["pause", "resume", "stall", "resume", "kill"]
+    assert {(event.data["chaos_seed"], event.data["chaos_fault"], event.cause) for event in log} == {
+        (7, 1, "fault 1 of the chaos with seed 7")
+    }
+    assert all(event.data["tasks"] == ["lines-in-0"] for event in log)
+
+
+def test_a_cut_is_shown_beside_the_state_and_outlives_a_pause() -> None:
+    gate = Gate()
+    gate.start("127.0.0.1", 9)
+    worker = Worker(Elsewhere(), gate, EventLog().append, nothing_lost)
+    for direction, shown in (("both", "running, partitioned"), ("in", "running, partitioned (in)")):
+        worker.partition(direction)
+        assert (worker.state, worker.is_healthy, worker_row(worker)["state"]) == ("running", False, shown)
+    worker.pause()
+    worker.resume()
+    assert worker.cut == "in"
+    worker.heal()
+    assert (worker.cut, worker.is_healthy, worker_row(worker)["state"]) == (None, True, "running")
+    with pytest.raises(ValueError, match="both, in or out, not 'sideways'"):
+        worker.partition("sideways")
+    gate.close()
+
+
+def test_without_a_gate_nothing_can_be_cut_and_nothing_is_recorded() -> None:
+    log = EventLog()
+    worker = Worker(Elsewhere(), None, log.append, nothing_lost)
+    with pytest.raises(NoGateError, match="worker-1 cannot be cut off"):
+        worker.partition()
+    worker.heal()
+    assert list(log) == []
