@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaException, Producer
 
 import connectx as cx
 from connectx.errors import (
@@ -19,6 +20,7 @@ from connectx.errors import (
 )
 from connectx.history.log import EventLog
 from connectx.model.events import EventKind
+from connectx.protocol.offsets_topic import encode_offset_key
 
 from .conftest import WAIT_S, Lines, events, until
 
@@ -175,6 +177,38 @@ def test_source_offsets_can_be_read_altered_and_reset(cluster: cx.Cluster, make_
     connector.resume()
     until(lambda: len(lines.committed.values()) == 8, "all lines again")
     assert lines.committed.values()[5:] == lines.expected
+
+
+def test_offsets_in_a_topic_of_the_connectors_own_are_altered_only_behind_the_fencing_of_its_producers(
+    cluster: cx.Cluster, make_lines: MakeLines
+) -> None:
+    lines = make_lines(cluster)
+    own = f"{lines.name}-offsets"
+    connector = lines.start(offsets_storage_topic=own)
+    lines.append(3)
+    lines.wait_committed()
+    partition = {"filename": str(lines.path)}
+    connector.stop()
+    connector.wait("STOPPED", WAIT_S)
+    zombie = Producer(
+        {"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": f"{cluster.config.group_id}-{lines.task}"}
+    )
+    zombie.init_transactions(30)
+    zombie.begin_transaction()
+    zombie.produce(own, key=encode_offset_key(lines.name, partition), value=b'{"position":99}')
+    zombie.flush(10)
+    second_line = {"position": len(lines.expected[0]) + 1}
+    connector.offsets.alter([{"partition": partition, "offset": second_line}])
+    assert events(cluster, EventKind.FENCING_COMPLETED, connector=lines.name)[-1].data["task_count"] == 0
+    with pytest.raises(KafkaException, match=r"fenced|FENCED|epoch"):
+        zombie.commit_transaction(30)
+    assert connector.offsets.get() == [{"partition": partition, "offset": second_line}]
+    connector.resume()
+    until(lambda: lines.committed.values() == lines.expected + lines.expected[1:], "the lines behind the set offset")
+    connector.stop()
+    connector.wait("STOPPED", WAIT_S)
+    connector.offsets.reset()
+    assert connector.offsets.get() == []
 
 
 def test_sink_offsets_can_be_read_altered_and_reset(cluster: cx.Cluster, make_lines: MakeLines, tmp_path: Path) -> None:
