@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -135,7 +135,7 @@ class OffsetCopier:
     """
 
     def __init__(self, clients: ClientConfigs, topic: str, whose: str) -> None:
-        self._config = clients.offsets_producer()
+        self._clients = clients
         self._topic = topic
         self._whose = whose
         self._producer: Producer | None = None
@@ -144,7 +144,7 @@ class OffsetCopier:
         """Send; never raises."""
         try:
             if self._producer is None:
-                self._producer = Producer({**self._config, "on_delivery": self._delivered})
+                self._producer = Producer({**self._clients.offsets_producer(), "on_delivery": self._delivered})
             for key, value in records:
                 self._producer.produce(self._topic, value=value, key=key)
             self._producer.poll(0)
@@ -175,15 +175,10 @@ def offsets_topic(clients: ClientConfigs, worker: WorkerConfig, connector_config
     As in Kafka Connect, Kafkas are told apart by the bootstrap servers of the connector's producer.
     """
     topic = connector_config.get("offsets.storage.topic") or worker.offset_topic.name
-    producer = clients.source_task_producer(TaskId("", 0), _producer_keys(connector_config), exactly_once=False)
-    servers = _servers(producer["bootstrap.servers"])
+    given = connector_config.get("producer.override.bootstrap.servers")
+    servers = _servers(given or worker.prefixed("producer.").get("bootstrap.servers") or worker.bootstrap_servers)
     here = servers in (_servers(clients.bootstrap_servers), _servers(worker.bootstrap_servers))
     return topic, topic != worker.offset_topic.name or not here
-
-
-def _producer_keys(config: ConnectorConfig) -> Mapping[str, str | None]:
-    key = "producer.override.bootstrap.servers"
-    return {key: config[key]} if key in config else {}
 
 
 def _servers(text: str) -> set[str]:
