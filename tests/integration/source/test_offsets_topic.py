@@ -136,7 +136,7 @@ def services(place: Place) -> Iterator[tuple[RestServices, InternalTopics, dict[
     clients = ClientConfigs(worker, "w1")
     topics = InternalTopics(worker, clients, lambda stimulus: None)
     topics.start()
-    made = RestServices(worker, clients, Plugins(), topics, dict)
+    made = RestServices(worker, clients, Plugins(), topics, dict, lambda transition: None)
     config = {"name": "c", "connector.class": "FileStreamSource", "offsets.storage.topic": mine(place)}
     yield made, topics, config, (clients, worker)
     made.close()
