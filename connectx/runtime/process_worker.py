@@ -87,6 +87,7 @@ class ProcessWorker:
         self._facts: dict[TaskId, Mapping[str, object]] = {}
         self._in_time = True
         self._killed_told: Told = untold
+        self._listener = threading.Thread(target=self._listen, name=f"{name}-listener", daemon=True)
 
     @property
     def pid(self) -> int | None:
@@ -119,7 +120,7 @@ class ProcessWorker:
             if self.state is not WorkerState.STARTING:
                 raise WorkerStoppedError(self.name, f"it was {self.state} before it had started")
             self._spawn()
-        threading.Thread(target=self._listen, name=f"{self.name}-listener", daemon=True).start()
+            self._listener.start()
         given = self._given
         config, servers = dict(given.config.originals), given.bootstrap_servers
         started = self._order(Order.START, name=self.name, config=config, bootstrap_servers=servers)
@@ -139,15 +140,16 @@ class ProcessWorker:
     def stop(self, timeout_s: float = 30.0) -> bool:
         """Stop all work, leave the group, end the process. Returns False when work had to be left behind."""
         self.request_stop()
-        if not self.alive:
-            self._over.wait(_ANSWER_S)
-            return True
-        self._send(encode(Order.STOP, timeout_s=timeout_s))
-        if not self._over.wait(timeout_s + _ANSWER_S):
-            self._move(WorkerState.STOPPED, WorkerState.STOPPING)
-            self._end_process()
-            return False
-        return self.state is WorkerState.STOPPED and self._in_time
+        was_alive = self.alive
+        if was_alive:
+            self._send(encode(Order.STOP, timeout_s=timeout_s))
+            if not self._over.wait(timeout_s + _ANSWER_S):
+                self._in_time = False
+                self._move(WorkerState.STOPPED, WorkerState.STOPPING)
+                self._end_process()
+        if self._listener.is_alive():
+            self._listener.join(_ANSWER_S)  # what is done after its end needs Kafka and Spark
+        return not was_alive or (self.state is WorkerState.STOPPED and self._in_time)
 
     def kill(self, told: Told = untold) -> None:
         """A fault: SIGKILL. Returns when the process is gone, and all that it has told is in the history."""

@@ -89,7 +89,13 @@ def test_rows_through_spark_connect_arrive_once_though_source_and_sink_are_kille
         assert not psutil.pid_exists(pid_of(victim))
         people(path, 4000 + 1000 * number, 5000 + 1000 * number)
         assert owner_of(processes, task).name != victim.name
-        assert events(processes, EventKind.MEMBER_REMOVED, since, worker=victim.name)
+        wanted = ("connectx", "connect-people-out")[: number + 1]
+        until(
+            lambda name=victim.name, since=since, wanted=wanted: {
+                event.data["group"] for event in events(processes, EventKind.MEMBER_REMOVED, since, worker=name)
+            }.issuperset(wanted),
+            "goodbyes to its groups",
+        )
     until(lambda: len(rows(postgres, "people_in_processes")) >= 6000, "all rows")
     assert rows(postgres, "people_in_processes") == list(range(6000))
     assert processes.spark.sparkContext.statusTracker().getActiveJobsIds() == []
