@@ -52,7 +52,9 @@ def test_a_record_that_cannot_be_read_lies_in_the_queue_as_it_was_with_its_story
 ) -> None:
     source, dead = topic("dead"), f"{topic('dead')}-queue"
     produce(source, [b'{"id":1}', BROKEN, b'{"id":2}'], keys=[b"a", b"b", b"c"])
-    sink_task("dlq-1", files(tmp_path / "out.txt", source, **queue(dead))).begin()
+    out = tmp_path / "out.txt"
+    sink_task("dlq-1", files(out, source, **queue(dead))).begin()
+    until(lambda: out.exists() and out.read_text().split() == ['{"id":1}', '{"id":2}'], 60.0)
     until(lambda: committed("connect-dlq-1", source) == {f"{source}-0": 3}, 60.0)
     (record,) = read_all(kafka.bootstrap_servers, dead)
     (original,) = (each for each in read_all(kafka.bootstrap_servers, source) if each.value() == BROKEN)
@@ -67,7 +69,6 @@ def test_a_record_that_cannot_be_read_lies_in_the_queue_as_it_was_with_its_story
     ]
     assert (told["stage"], told["class.name"]) == ("VALUE_CONVERTER", JSON)
     assert "cannot be read" in told["exception.message"]
-    assert (tmp_path / "out.txt").read_text().split() == ['{"id":1}', '{"id":2}']
 
 
 def test_failures_of_transformations_and_of_the_target_are_reported_too(
