@@ -162,6 +162,16 @@ def ask(worker: Worker, method: str, path: str, body: Any = None) -> httpx.Respo
     return httpx.request(method, worker.url.rstrip("/") + path, json=body, timeout=120, trust_env=False)
 
 
+def ask_settled(worker: Worker, method: str, path: str) -> httpx.Response:
+    """The same, again while the group rebalances: work of a worker that was killed before may move at any moment."""
+
+    def answer() -> httpx.Response | None:
+        given = ask(worker, method, path)
+        return None if given.status_code == 409 else given
+
+    return until(answer, f"an answer to {method} {path}")
+
+
 @pytest.fixture
 def asked() -> Iterator[Callable[..., Future[httpx.Response]]]:
     """`asked(worker, method, path)`: a request on a thread of its own, answered later."""

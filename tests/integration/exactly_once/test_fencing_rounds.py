@@ -149,12 +149,13 @@ def test_a_zombie_of_a_task_that_is_gone_says_that_the_round_of_the_leader_fence
     rows = make_rows(workers)
     connector = rows.start()
     rows.wait_for_more(1)
+    workers.wait_stable(WAIT_S)
     zombie, since = owner_of(workers, f"{rows.name}-1"), workers.events.last_seq
     zombie.stall()
-    rows.wait_for_more(1)
+    wanted = {"worker": zombie.name, "connector": rows.name, "task": 1}
+    until(lambda: events(workers, EventKind.TRANSACTION_COMMITTED, since, **wanted), "a commit of the stalled worker")
     until(lambda: workers.leader is not None and workers.leader.name != zombie.name, "a leader that is awake")
     connector.config.update({"tasks.max": "1"})
-    wanted = {"worker": zombie.name, "connector": rows.name, "task": 1}
     until(lambda: events(workers, EventKind.PRODUCER_FENCED, since, **wanted), "the zombie's fence")
     zombie.resume()
     told = explained(workers, zombie.name, f"{rows.name}-1", since)

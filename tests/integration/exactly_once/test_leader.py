@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 import connectx as cx
 from connectx.model.events import EventKind
 from tests.integration.cluster.conftest import WAIT_S, events, owner_of, until
-from tests.integration.exactly_once.conftest import OpenTransaction, Rows, ask
+from tests.integration.exactly_once.conftest import OpenTransaction, Rows, ask_settled
 
 MakeRows = Callable[[cx.Cluster], Rows]
 Asked = Callable[..., Future[httpx.Response]]
@@ -43,7 +43,7 @@ def test_a_new_leader_fences_the_old_one_whose_pending_write_fails_and_which_joi
     assert workers[rows.name].status()["name"] == rows.name, "nothing of the write is there"
     claims = events(workers, EventKind.LEADERSHIP_CLAIMED, since)
     assert len(claims) <= 2, "it does not fence its successor again and again"
-    assert ask(leader, "DELETE", f"/connectors/{rows.name}").status_code == 204
+    assert ask_settled(leader, "DELETE", f"/connectors/{rows.name}").status_code == 204
 
 
 def test_a_leader_that_was_fenced_by_mistake_says_so_and_claims_again_at_once(
@@ -60,7 +60,7 @@ def test_a_leader_that_was_fenced_by_mistake_says_so_and_claims_again_at_once(
         }
     )
     zombie.init_transactions(30)
-    answer = ask(leader, "DELETE", f"/connectors/{rows.name}")
+    answer = ask_settled(leader, "DELETE", f"/connectors/{rows.name}")
     assert answer.status_code == 500
     assert "another worker took over as leader and fenced this one" in answer.json()["message"]
     assert "can be safely retried" in answer.json()["message"]
@@ -113,15 +113,15 @@ def test_a_restart_reads_the_config_topic_first_and_is_a_500_when_its_end_cannot
     owner, since = owner_of(workers, f"{rows.name}-0"), workers.events.last_seq
     blocker = OpenTransaction(workers)
     try:
-        answer = ask(owner, "POST", f"/connectors/{rows.name}/tasks/0/restart")
+        answer = ask_settled(owner, "POST", f"/connectors/{rows.name}/tasks/0/restart")
     finally:
         blocker.end()
     assert answer.status_code == 500
     assert "Failed to read to the end of the config topic" in answer.json()["message"]
     assert not events(workers, EventKind.TASK_STEP, since, connector=rows.name, task=0), "nothing was restarted"
-    assert ask(owner, "POST", f"/connectors/{rows.name}/tasks/0/restart").status_code == 204
-    assert ask(owner, "POST", f"/connectors/{rows.name}/tasks/7/restart").status_code == 404
-    assert ask(owner, "POST", "/connectors/nobody/restart").status_code == 404
+    assert ask_settled(owner, "POST", f"/connectors/{rows.name}/tasks/0/restart").status_code == 204
+    assert ask_settled(owner, "POST", f"/connectors/{rows.name}/tasks/7/restart").status_code == 404
+    assert ask_settled(owner, "POST", "/connectors/nobody/restart").status_code == 404
     owner_of(workers, f"{rows.name}-0")
     rows.wait_for_more()
     rows.check_exactly_once()
