@@ -49,7 +49,7 @@ class SourceReader:
 
     def problem(self) -> str:
         """Why it cannot be read again; empty when it can."""
-        if self.config.get("transaction.boundary") == TransactionBoundary.CONNECTOR:
+        if (self.config.get("transaction.boundary") or "").lower() == TransactionBoundary.CONNECTOR:
             return f"connector {self.connector} ends its transactions itself, and may have aborted some"
         left = {json.dumps(history.partition) for history in self.histories}
         try:

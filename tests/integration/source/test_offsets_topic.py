@@ -136,7 +136,8 @@ def services(place: Place) -> Iterator[tuple[RestServices, InternalTopics, dict[
     clients = ClientConfigs(worker, "w1")
     topics = InternalTopics(worker, clients, lambda stimulus: None)
     topics.start()
-    made = RestServices(worker, clients, Plugins(), topics, dict, lambda transition: None)
+    plugins = Plugins()
+    made = RestServices(worker, clients, plugins, topics, dict, lambda transition: None, plugins.providers(worker))
     config = {"name": "c", "connector.class": "FileStreamSource", "offsets.storage.topic": mine(place)}
     yield made, topics, config, (clients, worker)
     made.close()
