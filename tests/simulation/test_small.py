@@ -1,0 +1,22 @@
+"""Every state of a small world: two instances of an exactly-once source task, in every order of events."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.broker_transactions import Transactions
+from tests.simulation.invariants import Broken
+from tests.simulation.small import RECORDS, Small, explore
+
+
+def test_no_order_of_events_shows_a_record_twice_or_loses_one() -> None:
+    ends = explore(Small())
+    assert len(ends) > 20
+    for end in ends:
+        assert [value for _, value in end.broker.read("data", 0, 0)] == list(range(1, RECORDS + 1))
+
+
+def test_some_order_of_events_shows_that_fencing_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Transactions, "_refusal", lambda *_: None)
+    with pytest.raises(Broken):
+        explore(Small())
