@@ -56,11 +56,11 @@ class Worker:
 
     @property
     def cut(self) -> Direction | None:
-        """The direction in which it is cut off from Kafka by `partition`: both, in or out; None while it is not.
+        """The direction in which it is cut off from Kafka by `partition`: both, in or out; None when not, or ended.
 
         Apart from `state`: a worker that is cut off runs on, and does not know why nobody answers.
         """
-        return self._cut
+        return self._cut if self._live.alive else None
 
     @property
     def is_healthy(self) -> bool:

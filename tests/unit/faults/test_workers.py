@@ -95,6 +95,19 @@ def test_a_cut_is_shown_beside_the_state_and_outlives_a_pause() -> None:
     worker.resume()
     assert worker.cut == "in"
     worker.heal()
+    assert worker.cut is None
+    worker.partition("out")
+    worker.kill()
+    assert worker_row(worker)["state"] == "killed"
+    gate.close()
+
+
+def test_a_healed_worker_is_healthy_and_an_unknown_direction_is_refused() -> None:
+    gate = Gate()
+    gate.start("127.0.0.1", 9)
+    worker = Worker(Elsewhere(), gate, EventLog().append, nothing_lost)
+    worker.partition("in")
+    worker.heal()
     assert (worker.cut, worker.is_healthy, worker_row(worker)["state"]) == (None, True, "running")
     with pytest.raises(ValueError, match="both, in or out, not 'sideways'"):
         worker.partition("sideways")
