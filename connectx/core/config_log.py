@@ -248,8 +248,8 @@ class ConfigLog:
     def _catch_up(self, connector: str) -> list[ConfigChange]:
         """Apply a commit that came before the configuration; a task count record may have followed it already."""
         tasks = self._early_commits.pop(connector, None)
-        if tasks is None:
-            return []
+        if tasks is None or self._target_states.get(connector) is TargetState.STOPPED:
+            return []  # one that was created stopped has no tasks: they are those of a namesake that was deleted
         is_pending = connector in self._pending_fencing
         changes = self._commit_tasks(connector, tasks)
         if not is_pending:

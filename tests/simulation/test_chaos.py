@@ -12,6 +12,7 @@ SEEDS = 300
 FOUND = {
     37: "a queued operation was written by the leader in the moment between a fenced write and the loss of its claim",
     780: "a connector was configured again, compaction took the older configuration: a new worker knew no task of it",
+    10431: "the same for a namesake that was deleted: a connector that was created stopped got the tasks of the older",
     2293: "a sink task was cancelled during the last flush of a revocation, and its loop stumbled over the next poll",
 }
 """Seeds that have found a bug of the core, and which."""

@@ -176,6 +176,13 @@ def test_a_commit_that_came_before_its_configuration_needs_fencing_until_a_task_
     assert log.pending_fencing("c")
 
 
+def test_a_connector_that_was_created_stopped_has_no_tasks_of_a_namesake() -> None:
+    """Compaction has taken the deletion: a newer record has its key."""
+    stopped = TargetStateRecord("c", TargetState.STOPPED)
+    log, _ = replay(task(C0), TaskCommitRecord("c", 1), stopped, CREATE)
+    assert (log.tasks("c"), log.task_count("c")) == ((), 0)
+
+
 def test_a_deletion_forgets_a_commit_that_came_before_its_configuration() -> None:
     log, _ = replay(task(C0), TaskCommitRecord("c", 1), DELETE, CREATE)
     assert (log.tasks("c"), log.task_count("c")) == ((), 0)
