@@ -81,8 +81,8 @@ def summarize(half: Half, history: Path) -> None:
     for one in half.measures:
         say(f"{half.isolation}: {one.place}: {one.records:,} of {one.expected:,}, lost {one.lost}, "
             f"duplicated {one.duplicated}, reordered {one.reordered} {' '.join(one.examples)}".rstrip())  # fmt: skip
-    say(f"{half.isolation}: cluster.check(): {half.verdict} {half.repeated_lines} of them are lines that the file sink, "
-        "which writes at least once, has repeated")  # fmt: skip
+    say(f"{half.isolation}: cluster.check(): {half.verdict} {half.repeated_lines} of them are lines that the file "
+        "sink, which writes at least once, has repeated")  # fmt: skip
     for problem in half.problems:
         say(f"{half.isolation}: PROBLEM {problem}")
     say(f"{half.isolation}: {'good' if half.is_good else 'NOT GOOD'}, history in {history}")
