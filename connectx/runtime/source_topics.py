@@ -90,7 +90,7 @@ class SourceTopics:
 
 def _not_creatable(topic: str, cause: str) -> TopicNotCreatableError:
     return TopicNotCreatableError(
-        f"The topic {topic} is missing and could not be created: {cause}.",
+        f"The topic {topic!r} is missing and could not be created: {cause.rstrip('.')}.",
         next_step="Create it, or correct topic.creation.default.partitions and .replication.factor or the permissions "
         "of the connector's admin client; then restart the task.",
     )
