@@ -100,9 +100,9 @@ class Chaos:
         world.calm = True
         world.note_fault("heal")
         self.faults.end_all()
+        world.run_for(10_000)  # who was asked to stop is gone then
         if not world.living:
             world.add_worker()
-        world.run_for(10_000)
         world.produce()
         for _ in range(3):  # a restart may come in the middle of a rebalance
             world.run_for(8_000)
