@@ -7,6 +7,7 @@ nothing changes. Calls run on threads of their own, so that a slow one (stopping
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Mapping
@@ -44,6 +45,8 @@ SNAPSHOT_S = 1.0
 SNAPSHOT_BYTES = 64_000
 MESSAGE_BYTES = 256_000
 _CALLS = 4
+_JOIN_S = 2.0
+log = logging.getLogger(__name__)
 
 
 def _static(*names: str) -> str:
@@ -98,9 +101,9 @@ class ClusterPanel(anywidget.AnyWidget):
     def stop(self) -> None:
         """Stop following; what was shown last stays on the page."""
         self._ended.set()
-        self._news.close()
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
-            self._thread.join(2.0)
+            self._thread.join(_JOIN_S)
+        self._news.close()
         self._calls.shutdown(wait=False, cancel_futures=True)
 
     def close(self) -> None:
@@ -114,6 +117,19 @@ class ClusterPanel(anywidget.AnyWidget):
     # ------------------------------------------------------------------------------------------------ the pump
 
     def _pump(self) -> None:
+        """The thread of the panel."""
+        try:
+            self._run()
+            self._follow(0.0)
+            self._update()
+            self._take_snapshot()
+            self._tell({"kind": "ended"})
+        except Exception as error:  # a picture that stands still without a word would be worse
+            log.exception("The panel has failed")
+            self._ended.set()
+            self._result({"id": None}, "", 0.0, error)
+
+    def _run(self) -> None:
         beat_s = numbers_s = snapshot_s = time.monotonic()
         behind = False
         while not self._ended.is_set():
@@ -131,9 +147,6 @@ class ClusterPanel(anywidget.AnyWidget):
                 self._tell({"kind": "beat"})
                 beat_s = now_s
             self._answer()
-        self._update()
-        self._take_snapshot()
-        self._tell({"kind": "ended"})
 
     def _follow(self, timeout_s: float) -> bool:
         """Take what has happened; after something has, wait for what comes with it, so that it is sent together."""

@@ -161,6 +161,10 @@ function makeView(store, model, el, viewKey) {
       asked.heard = true;
       tellCall("…", message.text);
     }
+    if (message.kind === "result" && message.id === null) {
+      find(".cxp-error span").textContent = `The panel has failed and stands still: ${message.error}`;
+      find(".cxp-error").hidden = false;
+    }
     if (message.kind === "result" && asked) {
       pending.delete(message.id);
       if (message.error && asked.kind === "ask" && form) form.busy = false;

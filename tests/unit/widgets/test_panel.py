@@ -1,0 +1,147 @@
+"""The pump of a panel, with a real history and no page: what it sends, and that a quiet cluster sends nothing."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from connectx_widgets.panel import ClusterPanel
+from histories import small_cluster
+
+from connectx.history.log import EventLog
+from connectx.model.events import EventKind, Transition
+
+
+class Shown:
+    """What a panel needs of a cluster."""
+
+    def __init__(self) -> None:
+        self.events = EventLog()
+        self.workers: list[Any] = []
+        self.calls: list[str] = []
+
+    def facts(self) -> dict[str, object]:
+        return {"generation": 3}
+
+    def kill(self, worker: str) -> None:
+        self.calls.append(worker)
+        raise ValueError("no such worker")
+
+
+class Listening(ClusterPanel):
+    """A panel whose messages are kept instead of sent."""
+
+    def __init__(self, cluster: Shown) -> None:
+        self.told: list[dict[str, Any]] = []
+        self.news = threading.Condition()
+        super().__init__(cluster)  # type: ignore[arg-type]
+
+    def send(self, content: dict[str, Any], buffers: object = None) -> None:
+        with self.news:
+            self.told.append(content)
+            self.news.notify_all()
+
+    def wait(self, kind: str, since: int = 0) -> dict[str, Any]:
+        def found() -> dict[str, Any] | None:
+            return next((message for message in self.told[since:] if message["kind"] == kind), None)
+
+        with self.news:
+            assert self.news.wait_for(found, 10), self.told
+            message = found()
+        assert message is not None
+        return message
+
+
+@pytest.fixture
+def cluster() -> Shown:
+    made = Shown()
+    for event in small_cluster().events:
+        data = dict(event.data)
+        transition = Transition(event.kind, event.connector, event.task, event.generation, data=data)
+        made.events.append(transition, event.worker)
+    return made
+
+
+@pytest.fixture
+def panel(cluster: Shown) -> Iterator[Listening]:
+    made = Listening(cluster)
+    made.start()
+    yield made
+    made.close()
+
+
+def test_a_page_finds_everything_in_the_snapshot(panel: Listening) -> None:
+    assert panel.snapshot["whole"]
+    kinds = {element["kind"] for element in panel.snapshot["elements"].values()}
+    assert kinds == {"head", "row", "bar", "band", "connector"}
+
+
+def test_what_happens_is_sent_as_a_change_and_nothing_else_is(panel: Listening, cluster: Shown) -> None:
+    before = len(panel.told)
+    cluster.events.append(Transition(EventKind.FAULT_INJECTED, data={"fault": "kill"}), "worker-2")
+    change = panel.wait("change", before)
+    assert "row:worker-1" not in change["set"]
+    assert change["set"]["row:worker-2"]["state"] == "killed"
+    assert change["base"] == change["seq"] - 1
+
+
+def test_a_quiet_cluster_sends_nothing_but_an_answer(panel: Listening) -> None:
+    before = len(panel.told)
+    panel._on_message(None, {"kind": "hello"}, [])
+    panel.wait("beat", before)
+    assert [message["kind"] for message in panel.told[before:]] == ["beat"]
+
+
+def test_everything_is_sent_again_when_a_page_asks(panel: Listening) -> None:
+    panel._on_message(None, {"kind": "resync"}, [])
+    assert panel.wait("all")["set"] == panel.snapshot["elements"]
+
+
+def test_a_call_that_fails_says_what_was_called_and_why(panel: Listening, cluster: Shown) -> None:
+    panel._on_message(None, {"kind": "call", "id": "1", "verb": "kill", "worker": "worker-9"}, [])
+    result = panel.wait("result")
+    assert (result["id"], result["text"], result["error"]) == (
+        "1",
+        'cluster.kill("worker-9")',
+        "ValueError: no such worker",
+    )
+    assert cluster.calls == ["worker-9"]
+
+
+def test_an_unknown_call_is_refused_in_the_panel(panel: Listening) -> None:
+    panel._on_message(None, {"kind": "call", "id": "2", "verb": "close"}, [])
+    assert "panels cannot do" in panel.wait("result")["error"]
+
+
+def test_the_last_picture_holds_the_end_and_a_failing_panel_says_so(cluster: Shown) -> None:
+    shown = Listening(cluster)
+    shown.start()
+    cluster.events.append(Transition(EventKind.CLUSTER_STOPPED))
+    shown.stop()
+    assert shown.told[-1]["kind"] == "ended"
+    open_bars = [e for e in shown._elements.values() if e["kind"] == "bar" and e["parts"][-1]["to"] is None]
+    assert open_bars == []
+    shown.close()
+
+    broken = Listening(cluster)
+    broken.start()
+    cluster.facts = lambda: 1 / 0  # type: ignore[method-assign, assignment, return-value]
+    cluster.events.append(Transition(EventKind.FAULT_INJECTED, data={"fault": "kill"}), "worker-2")
+    assert "ZeroDivisionError" in broken.wait("result")["error"]
+    broken.close()
+
+
+def test_fifty_panels_one_after_the_other_leave_no_more_behind_than_one(cluster: Shown) -> None:
+    from ipywidgets.widgets.widget import _instances
+
+    import connectx_widgets
+
+    def left_after(count: int) -> tuple[int, int]:
+        for _ in range(count):
+            connectx_widgets.panel(cluster).stop()  # type: ignore[arg-type]
+        return len(_instances), threading.active_count()
+
+    once = left_after(1)
+    assert left_after(49) == once
