@@ -253,9 +253,9 @@ class Cluster(FaultVerbs):
         """
         self._check_open()
         if self._panel is None:
-            from connectx_widgets import panel
+            from connectx_widgets import open_panel
 
-            self._panel = panel(self)
+            self._panel = open_panel(self)
         return self._panel
 
     def timeline(self) -> Figure:

@@ -8,14 +8,14 @@ if TYPE_CHECKING:
     from connectx.cluster import Cluster
     from connectx_widgets.panel import ClusterPanel
 
-__all__ = ["panel"]
+__all__ = ["open_panel"]
 
 _shown: list[ClusterPanel] = []
 """Panels on some page. Those of closed clusters keep their last picture until the next panel is made: so a cell that is
 run again and again leaves nothing behind."""
 
 
-def panel(cluster: Cluster) -> ClusterPanel:
+def open_panel(cluster: Cluster) -> ClusterPanel:
     """A live panel of a cluster, which follows it from now on until it is closed.
 
     Raises:

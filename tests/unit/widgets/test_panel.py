@@ -134,13 +134,12 @@ def test_the_last_picture_holds_the_end_and_a_failing_panel_says_so(cluster: Sho
 
 
 def test_fifty_panels_one_after_the_other_leave_no_more_behind_than_one(cluster: Shown) -> None:
-    from ipywidgets.widgets.widget import _instances
-
     import connectx_widgets
+    from ipywidgets.widgets.widget import _instances
 
     def left_after(count: int) -> tuple[int, int]:
         for _ in range(count):
-            connectx_widgets.panel(cluster).stop()  # type: ignore[arg-type]
+            connectx_widgets.open_panel(cluster).stop()  # type: ignore[arg-type]
         return len(_instances), threading.active_count()
 
     once = left_after(1)
