@@ -171,8 +171,11 @@ class ProcessWorker:
             if self._child is None or self.state not in (WorkerState.RUNNING, WorkerState.STALLED):
                 return False
             self._child.signal(signal.SIGSTOP)
-            self._pump()
             self.state = WorkerState.PAUSED
+        self._pump()  # without the lock: what it said last may be that it has failed
+        if self.state is not WorkerState.PAUSED:
+            self._child.signal(signal.SIGCONT)  # it is about to end by itself
+            return False
         told()
         return True
 
