@@ -41,8 +41,8 @@ class News(StrEnum):
 
 
 def encode(kind: Order | News, **content: Any) -> bytes:
-    """One line."""
-    return json.dumps({"kind": kind, **content}, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+    """One line, in ASCII: a text may hold what UTF-8 cannot, such as half a surrogate pair of a file's name."""
+    return json.dumps({"kind": kind, **content}, separators=(",", ":")).encode() + b"\n"
 
 
 class Lines:

@@ -35,6 +35,12 @@ def test_a_transition_survives_the_way() -> None:
     assert transition_of(line["transition"]) == told
 
 
+def test_a_file_name_that_is_no_utf8_survives_the_way() -> None:
+    told = Transition(EventKind.TASK_STATE, cause=b"/data/caf\xe9.txt".decode(errors="surrogateescape"))
+    (line,) = Lines().feed(encode(News.EVENT, transition=transition_content(told)))
+    assert transition_of(line["transition"]) == told
+
+
 def test_ids_in_data_arrive_as_the_text_that_the_history_keeps() -> None:
     told = Transition(EventKind.TASK_STATE, data={"task": TaskId("a", 1), "owned": {TaskId("b", 0)}})
     (line,) = Lines().feed(encode(News.EVENT, transition=transition_content(told)))
