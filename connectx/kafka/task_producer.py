@@ -125,10 +125,15 @@ class TaskProducer:
         return sent_bytes
 
     def send_offsets_record(self, topic: str, key: bytes, value: bytes | None) -> None:
-        """Send one record of an offsets topic; in exactly-once mode it belongs to the open transaction."""
+        """Send one record of an offsets topic; in exactly-once mode it belongs to the open transaction.
+
+        No tolerance lets a refused one go: the next `flush` or `commit` raises RecordTooLargeError or
+        RecordRefusedError, because otherwise offsets would count as committed that Kafka does not have.
+        """
         self._await_room(_QUEUE_RECORDS)
+        told = None if self.transactional_id is not None else self._on_offsets_refused
         try:
-            self._live().produce(topic, value=value, key=key)
+            self._live().produce(topic, value=value, key=key, on_delivery=told)
         except KafkaException as error:
             raise self._typed(error.args[0], f"send source offsets to {topic}") from error
 
@@ -253,9 +258,13 @@ class TaskProducer:
         if error is not None and error.code() not in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT):
             self._take_refusal(error, message.topic(), _size_bytes(message.value(), message.key()))
 
-    def _take_refusal(self, error: KafkaError, topic: str, size_bytes: int) -> None:
+    def _on_offsets_refused(self, error: KafkaError | None, message: Any) -> None:
+        if error is not None and error.code() not in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT):
+            self._take_refusal(error, message.topic(), _size_bytes(message.value(), message.key()), tolerable=False)
+
+    def _take_refusal(self, error: KafkaError, topic: str, size_bytes: int, *, tolerable: bool = True) -> None:
         typed = refusal(error, topic, size_bytes, self._circumstances())
-        if self._tolerate_refused and self.transactional_id is None and not error.fatal():
+        if tolerable and self._tolerate_refused and self.transactional_id is None and not error.fatal():
             self._refused += 1
             log.warning("A record was skipped: %s", typed)
         elif self._refusal is None or size_bytes > self._refusal_bytes:  # the largest is what its batch failed for

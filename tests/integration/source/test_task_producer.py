@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from connectx.errors import ProducerError, RecordRefusedError
+from connectx.errors import ProducerError, RecordRefusedError, RecordTooLargeError
 from connectx.kafka.embedded import EmbeddedKafka
 from connectx.kafka.task_producer import TaskProducer
 from tests.integration.source.conftest import read_all
@@ -86,6 +86,19 @@ def test_a_partition_that_the_topic_does_not_have_is_refused(topic: Callable[...
     assert producer.flush(30)
     with pytest.raises(RecordRefusedError, match=name):
         producer.send(rows, name)
+
+
+def test_no_tolerance_lets_a_refused_offset_go(kafka: EmbeddedKafka, topic: Callable[..., str]) -> None:
+    name = topic("offsets", max_message_bytes="1000")
+    tolerant = TaskProducer(
+        {"bootstrap.servers": kafka.bootstrap_servers}, checkpoint=lambda: None, tolerate_refused=True
+    )
+    tolerant.init()
+    tolerant.send_offsets_record(name, b"key", b"x" * 5000)
+    with pytest.raises(RecordTooLargeError, match=name):
+        tolerant.flush(30)
+    assert tolerant.take_refused() == 0
+    tolerant.abandon()
 
 
 def test_settings_that_librdkafka_refuses_are_told() -> None:
