@@ -96,9 +96,9 @@ def _of_topic(topic: Topic, events: Sequence[Event], key: tuple[str, ...], *, al
 
 def _of_target(topics: Sequence[Topic], target: Any, events: Sequence[Event], key: tuple[str, ...]) -> Passage:
     stored = target_of(target)
-    committed = committed_by(events) or None
-    sides = Sides(topics, stored, committed, key)
     sinks = tuple(dict.fromkeys(e.connector or "" for e in events if e.kind is EventKind.PARTITIONS_ASSIGNED))
+    committed = committed_by(events)
+    sides = Sides(topics, stored, committed if committed or sinks else None, key)
     return Passage(
         sinks or ("the sink",),
         sides.found(),
@@ -107,7 +107,7 @@ def _of_target(topics: Sequence[Topic], target: Any, events: Sequence[Event], ke
         exact=stored.lines and not key,
         from_topic=True,
         tolerated=skipped_by(events, sinks),
-        hidden=tuple(reason for topic in topics for reason in topic.snapshot.hidden),
+        hidden=(*sides.doubts, *(reason for topic in topics for reason in topic.snapshot.hidden)),
         waits=any(topic.snapshot.waits for topic in topics),
     )
 

@@ -140,15 +140,15 @@ class _Gathering:
         self._histories = source_histories(events)
         self._snapshots: dict[str, TopicSnapshot] = {}
         self._spark = TaskSpark(checker.spark, SESSION_SETTINGS)
+        self._providers = checker.plugins.providers(checker.config)
         self.passages: list[Passage] = []
         self.unseen: list[str] = []
         self.waits = False
 
     def gather(self) -> None:
         """Everything that can be compared."""
-        client = self._checker.client
-        providers = self._checker.plugins.providers(self._checker.config)
-        configs = {name: providers.resolve(client.config(name)) for name in client.connectors()}
+        client, resolve = self._checker.client, self._providers.resolve
+        configs = {name: resolve(client.config(name)) for name in client.connectors()}
         sinks = {name: config for name, config in configs.items() if self._is_sink(config)}
         sources = {name: config for name, config in configs.items() if name not in sinks}
         gone = sorted({history.connector for history in self._histories} - set(sources))
@@ -193,7 +193,7 @@ class _Gathering:
         numbers = partition_numbers(self._histories)
         by_topic: dict[str, list[SourceReader]] = {}
         for name, config in sources.items():
-            tasks = task_configs(self._checker.client.tasks(name))
+            tasks = task_configs(self._checker.client.tasks(name), self._providers.resolve)
             mine = [history for history in self._histories if history.connector == name]
             plugins, worker = self._checker.plugins, self._checker.config
             reader = SourceReader(name, config, tasks, mine, plugins, worker, self._spark, numbers.get(name, {}))
@@ -257,7 +257,7 @@ class _Gathering:
                     exact=stored.lines and not self._wanted.keys,
                     from_topic=True,
                     tolerated=skipped_by(self._events, (name,)),
-                    hidden=tuple(reason for topic in read for reason in topic.snapshot.hidden),
+                    hidden=(*sides.doubts, *(reason for topic in read for reason in topic.snapshot.hidden)),
                     waits=any(topic.snapshot.waits for topic in read),
                 )
             )

@@ -78,6 +78,18 @@ class Sides:
         known = next((set(value) for value in values), set(columns))
         return tuple(sorted(known & set(columns)))
 
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Why a comparison would say nothing but how many rows there are: rows without a field are all alike."""
+        columns = None if self.stored.lines else next((table.column_names for table in self.stored.read()), None)
+        if columns is None:
+            return ()
+        names, place = self.names, self.stored.place
+        if not names:
+            return (f"the records and {place} have no field in common",)
+        missing = [name for name in names if name not in columns]
+        return (f"the field {missing[0]}, which was to tell rows apart, is not in {place}",) if missing else ()
+
     def wanted(self) -> Rows:
         """What the topics hold, as the target should have it."""
         place = " and ".join(f"topic {topic.snapshot.topic}" for topic in self.topics)

@@ -7,7 +7,7 @@ should be.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from connectx.data.converter import Converter
     from connectx.model.worker_config import WorkerConfig
     from connectx.spark.slices import TaskSpark
+
+Config = Mapping[str, "str | None"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +129,8 @@ def partition_numbers(histories: Sequence[SourceHistory]) -> dict[str, dict[str,
     return numbers
 
 
-def task_configs(listed: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """Configurations of tasks as REST lists them."""
+def task_configs(listed: Sequence[Mapping[str, Any]], resolve: Callable[[Config], Config]) -> list[dict[str, str]]:
+    """Configurations of tasks as REST lists them, resolved by `resolve`: what stands there is placeholders."""
     ordered = sorted(listed, key=lambda task: int(task["id"]["task"]))
-    return [{key: value for key, value in task["config"].items() if value is not None} for task in ordered]
+    resolved = [resolve(task["config"]) for task in ordered]
+    return [{key: value for key, value in config.items() if value is not None} for config in resolved]

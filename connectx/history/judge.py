@@ -47,6 +47,8 @@ def judge(
     judging = _Judging(events, examples)
     for passage in passages:
         judging.take(passage, compare(passage, tell, examples, limit), limit)
+    if passages and not any(checked.found or checked.expected for checked in judging.checked):
+        judging.reasons.append("no place that was read holds a record")
     judging.take_sources()
     judging.findings += fenced(events)
     reasons = [*_blind_spots(events, passages), *unseen, *unreached(events, scenarios), *judging.reasons]

@@ -122,6 +122,10 @@ def test_a_run_in_which_nothing_was_committed_is_unknown() -> None:
     assert "nothing ran" in reasons(judge(small_cluster().events, [to_topic("", "", committed=0)]))
 
 
+def test_empty_places_show_nothing() -> None:
+    assert "no place that was read holds a record" in reasons(judge((), [to_target("", "")]))
+
+
 def test_a_history_alone_is_unknown() -> None:
     assert "no topic and no target was read" in reasons(judge(flow().events))
 

@@ -1,0 +1,56 @@
+"""What topics and a target have in common is what can be compared; where that is nothing, the check says so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import pytest
+from confluent_kafka import Message
+
+from connectx.checks.sides import Sides, Topic
+from connectx.checks.sources import task_configs
+from connectx.checks.targets import target_of
+from connectx.kafka.topic_snapshot import TopicSnapshot
+
+RECORDS = [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}]
+
+
+class Held(TopicSnapshot):
+    """A topic of which somebody has read the records."""
+
+    def read(self) -> Any:
+        yield [cast(Message, None)] * len(RECORDS)
+
+
+def sides(target: Sequence[Any], key: tuple[str, ...] = ()) -> Sides:
+    snapshot = Held("t", {0: 0}, {0: 2}, (), False, {})
+    topic = Topic(snapshot, lambda name, messages: [(None, record) for record in RECORDS])
+    return Sides([topic], target_of(target), None, key)
+
+
+@pytest.mark.parametrize("target", [RECORDS, [{"id": 1, "more": 5}], ["a line"], []])
+def test_rows_that_share_a_field_with_the_records_are_compared(target: Sequence[Any]) -> None:
+    assert sides(target).doubts == ()
+
+
+def test_rows_without_a_field_of_the_records_are_all_alike_and_compared_with_nothing() -> None:
+    assert sides([{"number": 1}, {"number": 2}]).doubts == ("the records and the given rows have no field in common",)
+
+
+def test_rows_without_a_field_of_the_key_cannot_be_told_apart() -> None:
+    assert sides(RECORDS, key=("id",)).doubts == ()
+    assert sides(RECORDS, key=("idd",)).doubts == (
+        "the field idd, which was to tell rows apart, is not in the given rows",
+    )
+
+
+def test_a_source_is_read_again_with_what_stands_behind_its_placeholders() -> None:
+    listed = [
+        {"id": {"connector": "c", "task": 1}, "config": {"password": "${env:P}", "none": None}},
+        {"id": {"connector": "c", "task": 0}, "config": {"password": "${env:P}"}},
+    ]
+    resolved = task_configs(
+        listed, lambda config: {key: text and text.replace("${env:P}", "s3") for key, text in config.items()}
+    )
+    assert resolved == [{"password": "s3"}, {"password": "s3"}]
