@@ -69,5 +69,5 @@ class Predicate:
         self.settings: dict[str, Any] = self.config.parse(settings)
 
     def test(self, table: pa.Table) -> pa.Array:
-        """True or false for each row."""
+        """True or false for each row; null counts as false."""
         raise TypeError(f"{type(self).__name__} must define test")

@@ -112,6 +112,7 @@ def _step(step: Step, table: pa.Table, failures: list[Failure]) -> list[pa.Table
     except Exception as error:
         failures += [Failure(row, step.alias, type(step.predicate), error) for row in one(table[ROW]).to_pylist()]
         return []
+    chosen = pc.fill_null(chosen, False)  # a comparison with null is null: no row may get lost between both filters
     chosen = pc.invert(chosen) if step.negate else chosen
     count = pc.sum(chosen).as_py() or 0
     if count == table.num_rows:

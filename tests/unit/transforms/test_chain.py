@@ -70,6 +70,16 @@ def test_filtered_records_are_counted_and_the_others_keep_their_order() -> None:
     assert in_order(negated.parts)["value"].to_pylist() == [1, 3]
 
 
+def test_a_record_of_which_a_predicate_can_say_nothing_is_not_lost() -> None:
+    for negate, changed in ((False, [1]), (True, [None, 2])):
+        chain = Chain((step("HoistField$Value", Odd({}), negate=negate, field="odd"),))
+        outcome = chain.apply(rows([1, None, 2]))
+        assert outcome.filtered == 0
+        made = [value for part in outcome.parts for value in part["value"].to_pylist() if isinstance(value, dict)]
+        assert made == [{"odd": value} for value in changed]
+        assert sum(part.num_rows for part in outcome.parts) == 3
+
+
 def test_a_slice_that_is_dropped_as_a_whole_leaves_no_parts() -> None:
     outcome = Chain((step("Filter"), step("HoistField$Value", field="f"))).apply(rows([1, 2]))
     assert (outcome.parts, outcome.filtered, outcome.failures) == ((), 2, ())
