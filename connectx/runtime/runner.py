@@ -46,6 +46,8 @@ from connectx.runtime.task import TaskEffect, TaskServices, WorkerGone
 
 log = logging.getLogger(__name__)
 
+_TOLD_CHARS = 4000
+
 
 class TaskCancelled(BaseException):
     """Raised inside a call that blocks when the task was cancelled; the loop's core then ends without commits."""
@@ -308,9 +310,17 @@ class Runner:
 
 
 def _without_secrets(transition: Transition, masked: Callable[[str], str]) -> Transition:
-    """The reasons and errors that a transition tells, without what stood behind placeholders."""
-    told = {name: masked(text) for name, text in transition.data.items() if isinstance(text, str)}
+    """The reasons and errors that a transition tells, without what stood behind placeholders.
+
+    They are cut, because an error may quote a whole record, and the history keeps many.
+    """
+    told = {name: _cut(masked(text)) for name, text in transition.data.items() if isinstance(text, str)}
     return replace(transition, data={**transition.data, **told}) if told else transition
+
+
+def _cut(text: str) -> str:
+    left_out = len(text) - _TOLD_CHARS
+    return text if left_out <= 0 else f"{text[:_TOLD_CHARS]} … ({left_out:,} more characters)"
 
 
 def _request_of(command: TaskEffect) -> Any:
