@@ -95,7 +95,14 @@ class LeaderOrigin:
     """The leader itself: a session key."""
 
 
-Origin = RequestOrigin | ConnectorOrigin | FencingOrigin | LeaderOrigin
+@dataclass(frozen=True, slots=True)
+class StoppedOrigin:
+    """The leader takes the tasks from a stopped connector."""
+
+    connector: str
+
+
+Origin = RequestOrigin | ConnectorOrigin | FencingOrigin | LeaderOrigin | StoppedOrigin
 
 
 @dataclass(frozen=True, slots=True)

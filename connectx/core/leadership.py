@@ -18,7 +18,7 @@ from connectx.core.assignor import (
     agree_on_offset,
     assignment_messages,
 )
-from connectx.core.config_writer import Claim, ConfigWriter
+from connectx.core.config_writer import Claim, ConfigWriter, StoppedOrigin
 from connectx.core.context import Context
 from connectx.core.eager import assign_eagerly
 from connectx.core.membership import Elected
@@ -33,6 +33,7 @@ from connectx.model.config_records import SessionKeyRecord
 from connectx.model.events import EventKind
 from connectx.model.group import Assignment, MemberMetadata, ProtocolVersion, WorkSet
 from connectx.model.ids import TaskId
+from connectx.model.states import TargetState
 from connectx.model.status_records import (
     ConnectorStatusRecord,
     Status,
@@ -200,12 +201,32 @@ class Leadership:
     def _may_write(self) -> None:
         self.writer.set_claim(Claim.HELD)
         self.check_session_key()
+        self.empty_stopped()
+
+    # --------------------------------------------------------------------------------------- stopped connectors
+
+    def empty_stopped(self, *connectors: str) -> None:
+        """Take the tasks from stopped connectors (by default of all): none may have any (KIP-875).
+
+        A former leader stops a connector in two writes; tasks that the next leader writes in between would run for
+        ever. Kafka Connect does not notice.
+        """
+        config = self.context.config
+        for connector in connectors or config.connectors():
+            stopped = config.target_state(connector) is TargetState.STOPPED
+            if stopped and config.tasks(connector) and self.writer.claim is Claim.HELD:
+                self.writer.put_task_configs(connector, (), StoppedOrigin(connector))
+
+    def on_stopped_emptied(self, error: str | None) -> None:
+        """Their tasks are gone, or it is tried again soon."""
+        if error is not None and self.writer.claim is Claim.HELD:
+            self.context.set_timer("empty-stopped", _RECLAIM_MS)
 
     def _lose_rights(self) -> None:
         self.writer.set_claim(Claim.NONE)
         self.claim_request = None
         self.key_request = None
-        self.context.timers.cancel("session-key", "reclaim")
+        self.context.timers.cancel("session-key", "reclaim", "empty-stopped")
 
     # -------------------------------------------------------------------------------------------- session key
 

@@ -22,6 +22,7 @@ from connectx.core.config_writer import (
     FencingOrigin,
     LeaderOrigin,
     RequestOrigin,
+    StoppedOrigin,
     WriteOutcome,
 )
 from connectx.core.connectors import Connectors
@@ -236,6 +237,8 @@ class WorkerCore:
                 self.leadership.on_reclaim_timer(is_member=self.membership.is_confirmed)
             case "session-key":
                 self.leadership.check_session_key()
+            case "empty-stopped":
+                self.leadership.empty_stopped()
 
     # --------------------------------------------------------------------------------------------- config topic
 
@@ -268,6 +271,7 @@ class WorkerCore:
                 record(EventKind.TARGET_STATE_CHANGED, connector, target_state=target_state.value)
                 self.connectors.set_target_state(connector)
                 self.tasks.set_target_state(connector)
+                self.leadership.empty_stopped(connector)
             case TaskCountRecorded(connector, task_count):
                 record(EventKind.TASK_COUNT_RECORDED, connector, task_count=task_count)
             case SessionKeyChanged():
@@ -284,6 +288,7 @@ class WorkerCore:
         self.fencing.cancel(connector, f"new task configs of connector {connector} came during the fencing round")
         self.tasks.on_new_task_configs(connector)
         self.connectors.on_tasks_committed(connector)
+        self.leadership.empty_stopped(connector)
         self.rebalance.request_rejoin(f"connector {connector} has new task configs")
 
     # ------------------------------------------------------------------------------------------------- outcomes
@@ -301,6 +306,8 @@ class WorkerCore:
                 self.fencing.on_record_written(outcome)
             case LeaderOrigin():
                 self.leadership.on_session_key_written(outcome.error)
+            case StoppedOrigin():
+                self.leadership.on_stopped_emptied(outcome.error)
 
     def _on_fencing_outcome(self, outcome: FencingOutcome) -> None:
         if isinstance(outcome.waiter, LocalWaiter):

@@ -14,6 +14,7 @@ FOUND = {
     780: "a connector was configured again, compaction took the older configuration: a new worker knew no task of it",
     10431: "the same for a namesake that was deleted: a connector that was created stopped got the tasks of the older",
     2293: "a sink task was cancelled during the last flush of a revocation, and its loop stumbled over the next poll",
+    12081: "a leader fell between the two writes of a stop: the next one published tasks again, and they ran for ever",
 }
 """Seeds that have found a bug of the core, and which."""
 

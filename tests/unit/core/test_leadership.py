@@ -7,14 +7,16 @@ from typing import Any
 import pytest
 
 from connectx.core.assignor import CONFIG_MISMATCH
-from connectx.core.config_writer import Claim, ConfigWriter
+from connectx.core.config_writer import Claim, ConfigWriter, StoppedOrigin
 from connectx.core.context import Context
 from connectx.core.leadership import Leadership
 from connectx.core.membership import Elected
 from connectx.core.messages import (
     ClaimConfigWrites,
+    ConfigReadToEnd,
     ConfigWritesClaimed,
     CreateSessionKey,
+    ReadConfigToEnd,
     SessionKeyCreated,
     SetTimer,
     WriteConfigRecords,
@@ -24,9 +26,9 @@ from connectx.model.config_records import ConnectorConfigRecord, SessionKeyRecor
 from connectx.model.events import EventKind, Transition
 from connectx.model.group import Assignment, MemberMetadata, ProtocolVersion, WorkSet
 from connectx.model.ids import TaskId
-from connectx.model.states import ExactlyOnceSupport, State
+from connectx.model.states import ExactlyOnceSupport, State, TargetState
 from connectx.model.status_records import ConnectorStatusRecord, Status, TaskStatusRecord, TopicStatusRecord
-from tests.unit.core.parts import C0, C1, KEY, ME, a_context, both, commit, effects, read, shown, transitions
+from tests.unit.core.parts import C0, C1, KEY, ME, a_context, both, commit, effects, read, shown, target, transitions
 
 HOUR_MS = 3_600_000
 CLAIMED = Transition(
@@ -120,6 +122,37 @@ def test_an_answer_to_an_older_claim_gives_no_rights() -> None:
     leadership.on_claimed(ConfigWritesClaimed(1))
     assert both(context) == ([], [])
     assert leadership.writer.claim is Claim.NONE
+
+
+def test_a_stopped_connector_that_has_tasks_loses_them_once_more() -> None:
+    context, leadership = a_leader(Claim.HELD)
+    leadership.empty_stopped("c")
+    assert effects(context) == [], "it is not stopped"
+    target(context, TargetState.STOPPED)
+    leadership.empty_stopped("c")
+    [read_first] = effects(context)
+    assert isinstance(read_first, ReadConfigToEnd)
+    leadership.writer.on_read(ConfigReadToEnd(read_first.request_id))
+    [written] = effects(context)
+    assert isinstance(written, WriteConfigRecords)
+    assert (written.records, written.privileged) == ((TaskCommitRecord("c", 0),), True)
+    commit(context, tasks=0)
+    leadership.empty_stopped("c")
+    assert effects(context) == [], "it has none"
+
+
+def test_a_leader_looks_at_all_stopped_connectors_when_it_may_write_and_again_when_a_write_failed() -> None:
+    context, leadership = a_leader()
+    target(context, TargetState.STOPPED)
+    leadership.empty_stopped()
+    assert effects(context) == [], "it may not write"
+    leadership.take_over()
+    effects(context)
+    leadership.on_claimed(ConfigWritesClaimed(1))
+    assert [write.origin for write in leadership.writer.queue] == [StoppedOrigin("c")]
+    effects(context)
+    leadership.on_stopped_emptied("timed out")
+    assert effects(context) == [SetTimer("empty-stopped", 2, 1_250)]
 
 
 def test_a_worker_that_falls_out_of_the_group_leads_no_more_until_it_is_named_again() -> None:
