@@ -107,6 +107,7 @@ def _of_target(topics: Sequence[Topic], target: Any, events: Sequence[Event], ke
         exact=stored.lines and not key,
         from_topic=True,
         tolerated=skipped_by(events, sinks),
+        unchecked=sides.unchecked,
         hidden=(*sides.doubts, *(reason for topic in topics for reason in topic.snapshot.hidden)),
         waits=any(topic.snapshot.waits for topic in topics),
     )

@@ -257,6 +257,7 @@ class _Gathering:
                     exact=stored.lines and not self._wanted.keys,
                     from_topic=True,
                     tolerated=skipped_by(self._events, (name,)),
+                    unchecked=sides.unchecked,
                     hidden=(*sides.doubts, *(reason for topic in read for reason in topic.snapshot.hidden)),
                     waits=any(topic.snapshot.waits for topic in read),
                 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from connectx.checks.identity import of_fields, of_record, parsed, shown
@@ -67,6 +67,8 @@ class Sides:
     stored: Stored
     committed: Mapping[str, int] | None
     key: tuple[str, ...] = ()
+    changed: set[str] = field(default_factory=set)
+    """Topics in which a key came again when they were read last, though the target keeps one row for each key."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -94,7 +96,14 @@ class Sides:
         """What the topics hold, as the target should have it."""
         place = " and ".join(f"topic {topic.snapshot.topic}" for topic in self.topics)
         rows = self._wanted_lines if self._as_lines else lambda: self._wanted_fields(self.names)
-        return Rows(place, rows if not self.stored.key else lambda: _first_of_each(rows()))
+        return Rows(place, rows if not self.stored.key else lambda: self._first_of_each(rows()))
+
+    def unchecked(self) -> tuple[str, ...]:
+        """What was not compared, known once the topics were read: the values of rows that records have changed."""
+        return tuple(
+            f"records of topic {topic} change rows of {self.stored.place}, of which only the keys were compared"
+            for topic in sorted(self.changed)
+        )
 
     def found(self) -> Rows:
         """What the target holds."""
@@ -119,6 +128,16 @@ class Sides:
                 if fields is not None:
                     identity = of_fields(fields, names)
                     yield self._placed(message, identity, {name: fields.get(name) for name in names}, number)
+
+    def _first_of_each(self, rows: Iterator[Row]) -> Iterator[Row]:
+        """A target that keeps one row for each key has to have each once."""
+        seen: set[int] = set()
+        for row in rows:
+            if (one := fingerprint(row.identity)) not in seen:
+                seen.add(one)
+                yield row
+            else:
+                self.changed.add(row.topic)
 
     def _placed(self, message: Message, identity: bytes, text: Any, number: int) -> Row:
         at = TopicPartition(message.topic() or "", message.partition() or 0)
@@ -174,15 +193,6 @@ def _row(message: Message, identity: bytes, text: Any, *, pending: bool = False)
         message.topic() or "",
         pending,
     )
-
-
-def _first_of_each(rows: Iterator[Row]) -> Iterator[Row]:
-    """A target that keeps one row for each key has to have each once."""
-    seen: set[int] = set()
-    for row in rows:
-        if (one := fingerprint(row.identity)) not in seen:
-            seen.add(one)
-            yield row
 
 
 def committed_by(events: Sequence[Event], connector: str | None = None) -> dict[str, int]:

@@ -85,7 +85,7 @@ class _Judging:
         """What one comparison means."""
         place = passage.found.place
         self.checked.append(Checked(place, passage.connectors, found.found, found.expected))
-        self.reasons += [*passage.hidden, *_doubts(passage, found, limit)]
+        self.reasons += [*passage.hidden, *passage.unchecked(), *_doubts(passage, found, limit)]
         if passage.wanted is not None:
             self._compared.update(passage.connectors)
         self.pending += found.pending + (found.lost if passage.waits else 0)

@@ -6,7 +6,7 @@ unique, within one partition on both sides, as Kafka promises it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,7 @@ class Passage:
         tolerated: how many records were skipped on purpose (errors.tolerance).
         hidden: why rows may be there that cannot be seen, so that none can be called lost.
         waits: what hides them will pass.
+        unchecked: asked once both sides were read: what of them was not compared, as parts of sentences.
     """
 
     connectors: tuple[str, ...]
@@ -45,6 +46,7 @@ class Passage:
     tolerated: int = 0
     hidden: tuple[str, ...] = ()
     waits: bool = False
+    unchecked: Callable[[], tuple[str, ...]] = tuple
 
 
 @dataclass(frozen=True, slots=True)

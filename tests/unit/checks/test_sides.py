@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, cast
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import Message
 
 from connectx.checks.sides import Sides, Topic
 from connectx.checks.sources import task_configs
 from connectx.checks.targets import target_of
+from connectx.connectors.api import Stored
+from connectx.history.judge import judge
+from connectx.history.passages import Passage
+from connectx.history.verdict import Verdict
 from connectx.kafka.topic_snapshot import TopicSnapshot
 
 RECORDS = [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}]
@@ -20,7 +26,23 @@ class Held(TopicSnapshot):
     """A topic of which somebody has read the records."""
 
     def read(self) -> Any:
-        yield [cast(Message, None)] * len(RECORDS)
+        yield self.config.get("messages", [cast(Message, None)] * len(RECORDS))
+
+
+class At:
+    """Where a record is."""
+
+    def topic(self) -> str:
+        return "t"
+
+    def partition(self) -> int:
+        return 0
+
+    def offset(self) -> int:
+        return 0
+
+    def timestamp(self) -> tuple[int, int]:
+        return 1, 0
 
 
 def sides(target: Sequence[Any], key: tuple[str, ...] = ()) -> Sides:
@@ -43,6 +65,29 @@ def test_rows_without_a_field_of_the_key_cannot_be_told_apart() -> None:
     assert sides(RECORDS, key=("idd",)).doubts == (
         "the field idd, which was to tell rows apart, is not in the given rows",
     )
+
+
+def upserted(*ids: int) -> Verdict:
+    """A table that keeps one row for each id, behind a topic of records with these ids."""
+    records = [{"id": number, "name": str(place)} for place, number in enumerate(ids)]
+    snapshot = Held("t", {0: 0}, {0: len(ids)}, (), False, {})
+    message = cast(Message, At())
+    topic = Topic(
+        replace(snapshot, config={"messages": [message] * len(ids)}),
+        lambda name, messages: [(None, record) for record in records],
+    )
+    table = pa.Table.from_pylist([{"id": number, "name": "?"} for number in sorted(set(ids))])
+    both = Sides([topic], Stored("table x", lambda: iter([table]), key=("id",)), None)
+    return judge(
+        (), [Passage(("out",), both.found(), both.wanted(), ordered=False, from_topic=True, unchecked=both.unchecked)]
+    )
+
+
+def test_a_row_for_each_key_is_valid_and_one_that_records_have_changed_is_not_known() -> None:
+    assert upserted(1, 2).answer == "valid"
+    changed = upserted(1, 2, 1)
+    assert changed.answer == "unknown"
+    assert changed.reasons == ("records of topic t change rows of table x, of which only the keys were compared",)
 
 
 def test_a_source_is_read_again_with_what_stands_behind_its_placeholders() -> None:
