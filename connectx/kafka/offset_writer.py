@@ -41,8 +41,8 @@ def write_source_offsets(
     """Write pairs of source partition and source offset (None: tombstone). Blocks until Kafka has them.
 
     Raises:
-        RestError: Kafka did not take them (500); nothing of an exactly-once write is visible then, but deletions from
-            the worker's topic may be.
+        RestError: Kafka did not take them (500). Nothing of an exactly-once write is visible then, unless Kafka took
+            the commit and did not answer in time; deletions from the worker's topic may be visible, too.
         MalformedDataError: a partition or an offset is not a flat map of primitive values; nothing was written.
         InternalTopicError, TopicMissingError: the connector's own topic cannot be used.
     """
