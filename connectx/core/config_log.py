@@ -220,8 +220,12 @@ class ConfigLog:
         if connector not in self._configs:
             # Deleted, and compaction took the traces (KAFKA-16838); or configured anew since, and compaction took the
             # older configuration. Kafka Connect forgets the tasks in both cases, which leaves a worker that starts
-            # then without the tasks that the others see.
-            self._early_commits[connector] = tasks
+            # then without the tasks that the others see. A deletion leaves an empty commit, which tells the two apart.
+            if tasks:
+                self._early_commits[connector] = tasks
+            else:
+                self._early_commits.pop(connector, None)
+                self._buffered.pop(connector, None)
             self._pending_fencing.add(connector)
             return []
         buffered = self._buffered.get(connector)

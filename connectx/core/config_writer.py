@@ -182,8 +182,13 @@ class ConfigWriter:
         self._enqueue(write)
 
     def delete_connector(self, connector: str, origin: Origin) -> None:
-        """Tombstones for the configuration and the target state."""
-        records = (ConnectorConfigRecord(connector, None), TargetStateRecord(connector, None))
+        """Tombstones for the configuration and the target state, and an empty set of task configs behind them.
+
+        Kafka Connect leaves the last commit record there; when compaction has taken the tombstones, a worker that
+        starts then could take the tasks of the deleted connector for those of a namesake.
+        """
+        tombstones = ConnectorConfigRecord(connector, None), TargetStateRecord(connector, None)
+        records = (*tombstones, TaskCommitRecord(connector, 0))
         self._enqueue(ConfigWrite(WriteKind.DELETE, origin, connector, (Batch(records),)))
 
     def put_target_state(self, connector: str, state: TargetState, origin: Origin) -> None:

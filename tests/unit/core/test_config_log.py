@@ -188,6 +188,14 @@ def test_a_deletion_forgets_a_commit_that_came_before_its_configuration() -> Non
     assert (log.tasks("c"), log.task_count("c")) == ((), 0)
 
 
+def test_tasks_of_a_deleted_connector_are_not_its_namesakes_though_compaction_took_the_tombstones() -> None:
+    log, changes = replay(task(C0), task(C1), TaskCommitRecord("c", 0), CREATE)
+    assert changes[-1] == [ConnectorConfigChanged("c", True)]
+    assert log.tasks("c") == ()
+    log.apply(9, TaskCommitRecord("c", 1))
+    assert log.inconsistent("c"), "the task configs of the deleted one are forgotten, too"
+
+
 def test_a_deleted_connector_leaves_what_its_successor_must_know() -> None:
     log, changes = running(
         TaskCountRecord("c", 2), task(C0), TaskCommitRecord("c", 1), TargetStateRecord("c", TargetState.PAUSED), DELETE

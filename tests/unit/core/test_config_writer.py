@@ -102,7 +102,10 @@ def carry_out(context: Context, writer: ConfigWriter) -> list[tuple[tuple[Config
         ),
         pytest.param(
             delete,
-            [((ConnectorConfigRecord("c", None), TargetStateRecord("c", None)), True), "read"],
+            [
+                ((ConnectorConfigRecord("c", None), TargetStateRecord("c", None), TaskCommitRecord("c", 0)), True),
+                "read",
+            ],
             WriteOutcome(WriteKind.DELETE, ORIGIN, "c", 204),
             id="delete",
         ),
@@ -181,7 +184,7 @@ def test_operations_follow_each_other() -> None:
     writer.on_written(ConfigRecordsWritten(1))
     assert effects(context) == [ReadConfigToEnd(2, READ_MS)]
     writer.on_read(ConfigReadToEnd(2))
-    second = (ConnectorConfigRecord("c", None), TargetStateRecord("c", None))
+    second = (ConnectorConfigRecord("c", None), TargetStateRecord("c", None), TaskCommitRecord("c", 0))
     assert effects(context) == [WriteConfigRecords(3, second, privileged=True)]
 
 
