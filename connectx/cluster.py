@@ -122,6 +122,7 @@ class Cluster(FaultVerbs):
                 self._endings.callback(self._client.close)
                 self._endings.callback(self._stop_workers)
                 self._endings.callback(self._agenda.close)
+                self._endings.callback(self._end_starting)  # the agenda waits for what has begun
                 self._start(workers, join)
         except BaseException:
             self.close()
@@ -330,6 +331,10 @@ class Cluster(FaultVerbs):
     def _stop_workers(self) -> None:
         if self._supervisor is not None:
             self._supervisor.stop()
+
+    def _end_starting(self) -> None:
+        if self._supervisor is not None:
+            self._supervisor.end_starting()
 
     def _urls(self) -> list[str]:
         self._check_open()

@@ -13,8 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from connectx.errors import ConfigError, WaitTimeoutError, WorkerFailedError, WorkerStoppedError
-from connectx.history.lost import Grace, LostWork, lost_work
+from connectx.errors import ClusterClosedError, ConfigError, WaitTimeoutError, WorkerFailedError, WorkerStoppedError
+from connectx.history.lost import Grace, LostWork, Remains
 from connectx.model.group import ProtocolVersion
 from connectx.model.worker_config import WorkerConfig
 from connectx.workers import Worker, Workers
@@ -60,12 +60,15 @@ class Supervisor:
         self._config = config
         delay_ms = 0 if config.connect_protocol == (ProtocolVersion.EAGER,) else config.scheduled_rebalance_max_delay_ms
         self._grace = Grace(config.session_timeout_ms, config.heartbeat_interval_ms, delay_ms)
+        self._remains: dict[str, Remains] = {}  # of workers that are dead
+        self._ending = False
 
     def new_worker(self, config: Mapping[str, Any] | None = None) -> LiveWorker:
         """A worker that is known, and not started; `config` are settings of its own, over those of the cluster.
 
         Raises:
             ConfigError: settings are wrong, or are such that all workers of a group must share.
+            ClusterClosedError: the cluster is being closed.
         """
         own = dict(config or {})
         shared = sorted(key for key in own if key in _SHARED)
@@ -77,10 +80,16 @@ class Supervisor:
         settings = WorkerConfig.parse({**self._config.originals, **own}) if own else self._config
         live = self._make(f"worker-{next(self._numbers)}", settings)
         self._workers.add(Worker(live, self._gate, self._events.append, self._lost_work))
+        if self._ending:  # looked at behind the adding, so that either this or `end_starting` sees the other
+            live.request_stop()
+            self._check_not_ending()
         return live
 
     def _lost_work(self, worker: str) -> LostWork | None:
-        return lost_work(self._events, worker, self._grace)
+        remains = self._remains.get(worker) or Remains(worker, self._grace)
+        if not remains.is_over:
+            remains = self._remains[worker] = remains.then(self._events.since(remains.seq))
+        return remains.work
 
     def start(self, count: int) -> None:
         """Start `count` workers side by side and wait until they agree; when one cannot start, none is left."""
@@ -95,6 +104,17 @@ class Supervisor:
                     worker.kill()  # the pool waits for the others
                 raise
         self.wait_stable(list(self._workers), STABLE_S)
+
+    def end_starting(self) -> None:
+        """End workers that have not started yet, and let none come any more: what waits for them waits no longer."""
+        self._ending = True
+        for worker in self._workers:
+            if worker.state == "starting":
+                worker.request_stop()
+
+    def _check_not_ending(self) -> None:
+        if self._ending:
+            raise ClusterClosedError("This cluster is closed.", next_step="Make a new one with cx.Cluster().")
 
     def stop(self) -> None:
         """Stop all workers gracefully, side by side."""
@@ -121,6 +141,7 @@ class Supervisor:
         Raises:
             WorkerFailedError: one of them has failed.
             WaitTimeoutError: not within `timeout_s` seconds.
+            ClusterClosedError: the cluster is being closed.
         """
 
         def settled() -> bool:
@@ -134,6 +155,7 @@ class Supervisor:
         deadline = time.monotonic() + timeout_s
         with self._events.subscribe() as news:
             while not settled():
+                self._check_not_ending()
                 left_s = deadline - time.monotonic()
                 if left_s <= 0:
                     raise WaitTimeoutError(

@@ -18,6 +18,10 @@ from connectx.model.states import State
 SESSION = "session.timeout.ms"
 DELAY = "scheduled.rebalance.max.delay.ms"
 
+_AFTER_END = (
+    *(EventKind.CONNECTOR_STATE, EventKind.TASK_STATE, EventKind.CONNECTOR_DELETED, EventKind.TASKS_CONFIGURED),
+    *(EventKind.MEMBER_REMOVED, EventKind.REBALANCE_DELAYED, EventKind.ASSIGNMENT_COMPUTED),
+)
 _TAKEN = (State.RUNNING, State.PAUSED, State.FAILED, State.STOPPED)
 
 
@@ -86,6 +90,44 @@ def lost_work(events: Iterable[Event], worker: str, grace: Grace) -> LostWork | 
     due_ms, waits_for = _due(end, after, names, grace)
     how = "failed" if end.kind is EventKind.WORKER_FAILED else "was killed"
     return LostWork(worker, how, end.time_ms, tuple(sorted(left)), tuple(sorted(left_tasks)), due_ms, waits_for)
+
+
+@dataclass(frozen=True, slots=True)
+class Remains:
+    """`lost_work` of one worker, look after look: each look reads only the events behind `seq`.
+
+    A value, so that looks from several threads do no harm to each other.
+
+    Attributes:
+        events: what counts of the history up to `seq`; nothing once it is over.
+        work: what is lost after the event `seq`.
+        is_over: the worker has ended and all of its work has moved, which never changes again.
+    """
+
+    worker: str
+    grace: Grace
+    events: tuple[Event, ...] = ()
+    seq: int = 0
+    work: LostWork | None = None
+    is_over: bool = False
+
+    def then(self, news: Sequence[Event]) -> Remains:
+        """With the events behind `seq`, oldest first."""
+        if self.is_over or not news:
+            return self
+        kept = list(self.events)
+        has_ended = any(_is_end(event, self.worker) for event in kept)
+        for event in news:
+            if _is_end(event, self.worker):
+                kept.append(event)
+                has_ended = True
+            elif event.worker == self.worker and event.kind is EventKind.REBALANCE_COMPLETED:
+                kept = [*kept, event] if has_ended else [event]
+            elif has_ended and (event.kind in _AFTER_END or "target_state" in event.data):
+                kept.append(event)
+        work = lost_work(kept, self.worker, self.grace)
+        is_over = has_ended and work is None
+        return Remains(self.worker, self.grace, () if is_over else tuple(kept), news[-1].seq, work, is_over)
 
 
 def _is_end(event: Event, worker: str) -> bool:

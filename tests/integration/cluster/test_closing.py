@@ -221,6 +221,19 @@ def test_a_cluster_closes_with_paused_stalled_and_killed_workers(spark: SparkSes
     no_threads_are_left(before)
 
 
+def test_closing_ends_a_newcomer_that_waits_for_a_dead_broker_and_does_not_wait_with_it(spark: SparkSession) -> None:
+    with cx.Cluster(workers=1, config=QUICK, spark=spark) as group:
+        group.kill_broker()
+        group.kill("worker-1")
+        coming = group.after(0).add_worker()
+        until(lambda: len(group.workers) == 2, "the newcomer")
+        newcomer = group.workers["worker-2"]
+        assert newcomer.state == "starting"
+    assert newcomer.state == "stopped", "it was not waited for until it had failed"
+    assert coming.state == "failed"
+    assert not events(group, EventKind.WORKER_FAILED)
+
+
 def test_two_clusters_in_one_process_do_not_disturb_each_other(cluster: cx.Cluster, make_lines: MakeLines) -> None:
     with cx.Cluster(workers=2, config=QUICK) as other:
         mine, others = make_lines(cluster), make_lines(other)

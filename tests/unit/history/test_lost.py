@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from connectx.history.log import EventLog
-from connectx.history.lost import DELAY, SESSION, Grace, LostWork, lost_work
+from connectx.history.lost import DELAY, SESSION, Grace, LostWork, Remains, lost_work
 from connectx.model.events import EventKind, Transition
 from connectx.model.ids import TaskId
 
@@ -149,3 +149,43 @@ def test_without_a_delay_only_the_session_counts(history: History) -> None:
     lost = lost_work(history.log, "worker-1", Grace(3000, 500, 0))
     assert lost is not None
     assert (lost.due_ms, lost.waits_for) == (4500, (SESSION,))
+
+
+@pytest.mark.parametrize("events_a_look", [1, 2, 3, 100])
+def test_looks_that_read_only_what_is_new_find_what_one_look_at_everything_finds(
+    history: History, events_a_look: int
+) -> None:
+    history.say(EventKind.REBALANCE_COMPLETED, connectors=["a"], tasks=["a-0", "b-0", "c-0"])
+    history.say(EventKind.OFFSETS_COMMITTED, connector="a", task=0)
+    history.kill()
+    history.say(EventKind.MEMBER_REMOVED, 1100, group="connectx")
+    history.say(EventKind.OFFSETS_COMMITTED, 1150, worker="worker-2", connector="b", task=1)
+    history.say(EventKind.REBALANCE_DELAYED, 1200, worker="worker-2", lost=["a", "a-0", "b-0", "c-0"], delay_ms=2000)
+    history.say(EventKind.ASSIGNMENT_COMPUTED, 3200, worker="worker-2", members={"u": {"assigned": ["a", "a-0"]}})
+    history.say(EventKind.CONNECTOR_STATE, 3300, worker="worker-2", connector="a", state="RUNNING")
+    history.say(EventKind.TASK_STATE, 3300, worker="worker-2", connector="a", task=0, state="RUNNING")
+    history.say(EventKind.TARGET_STATE_CHANGED, 3400, worker="worker-2", connector="b", target_state="STOPPED")
+    history.say(EventKind.CONNECTOR_DELETED, 3500, worker="worker-2", connector="c")
+    history.say(EventKind.OFFSETS_COMMITTED, 3600, worker="worker-2", connector="a", task=0)
+    events, remains, found = list(history.log), Remains("worker-1", GRACE), []
+    for start in range(0, len(events), events_a_look):
+        remains = remains.then(events[start : start + events_a_look])
+        assert remains.work == lost_work(events[: start + events_a_look], "worker-1", GRACE)
+        found.append(remains.work)
+    assert any(found) == (events_a_look < 100)
+    assert (remains.work, remains.is_over, remains.events) == (None, True, ())
+
+
+def test_a_look_keeps_only_what_counts(history: History) -> None:
+    for number in range(50):
+        history.say(EventKind.REBALANCE_COMPLETED, connectors=[], tasks=[f"a-{number}"])
+        history.say(EventKind.OFFSETS_COMMITTED, connector="a", task=number)
+    history.kill()
+    for number in range(50):
+        history.say(EventKind.OFFSETS_COMMITTED, 1100, worker="worker-2", connector="b", task=number)
+    remains = Remains("worker-1", GRACE).then(tuple(history.log))
+    assert [event.kind for event in remains.events] == [EventKind.REBALANCE_COMPLETED, EventKind.FAULT_INJECTED]
+    assert remains.seq == history.log.last_seq
+    assert remains.then(history.log.since(remains.seq)) is remains
+    assert remains.work is not None
+    assert remains.work.tasks == (TaskId("a", 49),)
