@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from connectx.errors import ConnectxError
 from connectx.kafka.admin import describe_group, remove_members
-from connectx.kafka.clients import ClientConfigs
+from connectx.kafka.clients import ClientConfigs, member_prefix
 from connectx.model.events import EventKind, Transition
 from connectx.model.ids import TaskId
 from connectx.model.states import ConnectorType
@@ -80,15 +80,16 @@ class Aftermath:
         for connector in sorted({task.connector for task in tasks}):
             settings = self._client.impatient().config(connector)
             if self._plugins.connector_type(settings) is ConnectorType.SINK:
-                self._leave_sink_group(worker.name, connector, settings)
+                self._leave_sink_group(worker, connector, settings)
 
-    def _leave_sink_group(self, worker: str, connector: str, settings: Mapping[str, str | None]) -> None:
+    def _leave_sink_group(self, worker: ProcessWorker, connector: str, settings: Mapping[str, str | None]) -> None:
         group_id = str(self._kafka.sink_consumer(TaskId(connector, 0), settings)["group.id"])
         group = describe_group(self._kafka, group_id, _CALL_S)
+        own = member_prefix(worker.name, worker.process_token)  # a worker of another cluster may have the same name
         pairs = zip(group.members, group.client_ids, strict=True)
-        dead = [member for member, client_id in pairs if client_id.startswith(f"{worker}/")]
+        dead = [member for member, client_id in pairs if client_id.startswith(own)]
         if dead:
-            self._remove(worker, group_id, dead)
+            self._remove(worker.name, group_id, dead)
 
     def _remove(self, worker: str, group_id: str, members: list[str]) -> None:
         remove_members(self._kafka, group_id, members, "its process has ended", _CALL_S)

@@ -71,16 +71,21 @@ class ClientConfigs:
         client_prefix: the worker's name, without a slash. Client ids begin with it and a slash: the fault gate tells
             workers apart by that.
         bootstrap_override: bootstrap servers instead of the worker's own (the gate's address).
+        process_token: stands in the client ids of sink consumers, behind the first slash, so that members of their
+            groups can be told from those of any other process.
 
     Every method raises ClientSettingError for a setting that no client takes.
     """
 
-    def __init__(self, worker: WorkerConfig, client_prefix: str, bootstrap_override: str | None = None) -> None:
+    def __init__(
+        self, worker: WorkerConfig, client_prefix: str, bootstrap_override: str | None = None, process_token: str = ""
+    ) -> None:
         if "/" in client_prefix:
             raise ValueError(f"a slash ends the prefix of a client id, so {client_prefix!r} cannot be one")
         self.worker = worker
         self.bootstrap_servers = bootstrap_override or worker.bootstrap_servers
         self._prefix = client_prefix
+        self._member_prefix = member_prefix(client_prefix, process_token)
         self._warned: set[str] = set()
         client_id = worker.originals.get("client.id", "")
         self._base = f"{worker.group_id}-{client_id}-" if client_id else f"{worker.group_id}-"
@@ -121,6 +126,7 @@ class ClientConfigs:
         }
         config = self._config(built_in, *self._consumer_layers(connector_config))
         self._force(config, "enable.auto.commit", "false", f"sink task {task}")
+        config["client.id"] = config["client.id"].replace(f"{self._prefix}/", self._member_prefix, 1)
         return config
 
     def offsets_consumer(self, task: TaskId, connector_config: ConnectorConfig, exactly_once: bool) -> ClientConfig:
@@ -313,6 +319,11 @@ class ClientConfigs:
         if sentence not in self._warned:
             self._warned.add(sentence)
             _log.warning(sentence)
+
+
+def member_prefix(worker: str, process_token: str) -> str:
+    """What client ids of a worker's sink consumers begin with."""
+    return f"{worker}/{process_token}/" if process_token else f"{worker}/"
 
 
 def kafka_python_config(config: ClientConfig, **settings: int) -> ClientConfig:

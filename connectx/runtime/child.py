@@ -56,6 +56,13 @@ class _Teller:
             self._thread.join(_FLUSH_S)
 
     def _run(self) -> None:
+        try:
+            self._send()
+        except Exception:  # whatever it is, a worker that is not heard must not run on
+            _log.exception("the worker cannot tell its owner any more")
+            os._exit(1)
+
+    def _send(self) -> None:
         due_s = time.monotonic() + _FACTS_S
         while True:
             try:
@@ -129,7 +136,7 @@ class Child:
         try:
             surroundings = Surroundings(
                 WorkerConfig.parse(order["config"]), order["bootstrap_servers"], Plugins(), self._spark,
-                self._record, self._on_view,
+                self._record, self._on_view, order["process_token"],
             )  # fmt: skip
             self._worker = Worker(order["name"], surroundings)
             self._worker.start()
@@ -166,8 +173,11 @@ def main() -> None:
     logging.basicConfig(
         level=logging.WARNING, format="%(asctime)s [%(threadName)s] %(levelname)s %(name)s: %(message)s"
     )
-    with socket.socket(fileno=int(sys.argv[1])) as link:
-        Child(link).run()
+    try:
+        with socket.socket(fileno=int(sys.argv[1])) as link:
+            Child(link).run()
+    except Exception:  # whatever it is, a worker that takes no orders must not run on
+        _log.exception("the worker cannot take orders any more")
     os._exit(1)  # the owner is gone; so are his Kafka and Spark
 
 

@@ -21,7 +21,7 @@ Line = Mapping[str, Any]
 class Order(StrEnum):
     """What an owner orders; each has an `id` that its answer brings back."""
 
-    START = "start"  # name, config, bootstrap_servers
+    START = "start"  # name, process_token, config, bootstrap_servers
     SPARK = "spark"  # url, or error; no answer
     STALL = "stall"
     THAW = "thaw"

@@ -10,6 +10,7 @@ import fcntl
 import itertools
 import logging
 import os
+import secrets
 import signal
 import socket
 import sys
@@ -68,6 +69,7 @@ class ProcessWorker:
 
     def __init__(self, name: str, surroundings: ProcessSurroundings) -> None:
         self.name = name
+        self.process_token = secrets.token_hex(8)  # no worker of any cluster has the same
         self.state = WorkerState.STARTING
         self.error: str | None = None
         self.url = ""
@@ -87,6 +89,7 @@ class ProcessWorker:
         self._facts: dict[TaskId, Mapping[str, object]] = {}
         self._in_time = True
         self._killed_told: Told = untold
+        self._garbled: str | None = None  # why what it says can no longer be taken in
         self._listener = threading.Thread(target=self._listen, name=f"{name}-listener", daemon=True)
 
     @property
@@ -123,7 +126,9 @@ class ProcessWorker:
             self._listener.start()
         given = self._given
         config, servers = dict(given.config.originals), given.bootstrap_servers
-        started = self._order(Order.START, name=self.name, config=config, bootstrap_servers=servers)
+        started = self._order(
+            Order.START, name=self.name, process_token=self.process_token, config=config, bootstrap_servers=servers
+        )
         self.url = str(started.result())
         if not self._move(WorkerState.RUNNING, WorkerState.STARTING):
             raise WorkerStoppedError(self.name, f"it was {self.state} before it had started")
@@ -173,7 +178,7 @@ class ProcessWorker:
             self._child.signal(signal.SIGSTOP)
             self.state = WorkerState.PAUSED
         self._pump()  # without the lock: what it said last may be that it has failed
-        if self.state is not WorkerState.PAUSED:
+        if self.state is not WorkerState.PAUSED or self._garbled is not None:
             self._child.signal(signal.SIGCONT)  # it is about to end by itself
             return False
         told()
@@ -255,23 +260,29 @@ class ProcessWorker:
         """The listener's thread: takes in what comes, until the process has ended."""
         assert self._link is not None
         with suppress(OSError):
-            while self._link.recv(1, socket.MSG_PEEK):
+            while self._garbled is None and self._link.recv(1, socket.MSG_PEEK):
                 self._pump()
         self._on_end()
 
     def _pump(self) -> None:
-        """Take in all that has come up to now."""
+        """Take in all that has come up to now. What cannot be taken in ends the process: nobody would know it."""
         assert self._link is not None
+        assert self._child is not None
         with self._pumping:
-            while True:
+            while self._garbled is None:
                 try:
                     data = self._link.recv(1 << 16, socket.MSG_DONTWAIT)
                 except OSError:
                     return
                 if not data:
                     return
-                for line in self._lines.feed(data):
-                    self._take(line)
+                try:
+                    for line in self._lines.feed(data):
+                        self._take(line)
+                except Exception as error:  # whatever it is, a worker that is not heard must not run on
+                    self._garbled = f"what its process said could not be taken in: {type(error).__name__}: {error}"
+                    _log.exception("%s: %s", self.name, self._garbled)
+                    self._child.kill()
 
     def _take(self, news: Line) -> None:
         kind = News(news["kind"])
@@ -313,16 +324,11 @@ class ProcessWorker:
         assert self._link is not None
         assert self._dir is not None
         code = self._child.wait(_ANSWER_S)
-        self._killed_told()
-        if self.alive:
-            cause = f"its process ended with exit code {code}"
-            _log.warning("%s: %s\n%s", self.name, cause, log_tail(self._child.log, _LOG_SHOWN_BYTES))
-            if self._fail(cause):
-                failed = Transition(EventKind.WORKER_FAILED, cause=cause, data={"error": cause})
-                self._given.record(failed, self.name)
-        for task in sorted(self._instances):
-            data = {"instance": self._instances[task], "reason": "its worker's process has ended"}
-            self._given.record(Transition(EventKind.TASK_ENDED, task.connector, task.task, data=data), self.name)
+        self._child.kill()  # one that has closed its link and still runs is not heard any more
+        try:
+            self._record_end(code)
+        except Exception:  # whatever it is, others wait for the end
+            _log.exception("%s: its end could not be recorded", self.name)
         self._instances = {}
         self._over.set()
         self._fail_answers()
@@ -331,6 +337,18 @@ class ProcessWorker:
         finally:
             self._link.close()
             self._dir.remove()
+
+    def _record_end(self, code: int | None) -> None:
+        assert self._child is not None
+        self._killed_told()
+        cause = self._garbled or f"its process ended with exit code {code}"
+        if self.alive and self._fail(cause):
+            _log.warning("%s: %s\n%s", self.name, cause, log_tail(self._child.log, _LOG_SHOWN_BYTES))
+            failed = Transition(EventKind.WORKER_FAILED, cause=cause, data={"error": cause})
+            self._given.record(failed, self.name)
+        for task in sorted(self._instances):
+            data = {"instance": self._instances[task], "reason": "its worker's process has ended"}
+            self._given.record(Transition(EventKind.TASK_ENDED, task.connector, task.task, data=data), self.name)
 
     def _fail_answers(self) -> None:
         for number in list(self._answers):

@@ -89,6 +89,7 @@ class Surroundings:
         spark: starts or borrows Spark.
         record: puts a transition of a worker into the history.
         viewed: told what a worker's core says of its place in the group, after every step; never blocks.
+        process_token: of a worker that has a process of its own; see `ClientConfigs`.
     """
 
     config: WorkerConfig
@@ -97,6 +98,7 @@ class Surroundings:
     spark: SparkSessions
     record: Callable[[Transition, str | None], object]
     viewed: Callable[[Mapping[str, Any]], object] = lambda view: None
+    process_token: str = ""
 
 
 class Worker:
@@ -121,7 +123,7 @@ class Worker:
         self._over = threading.Event()  # its core has shut down, or it was ended at once
         config = surroundings.config
         self._mailbox = Mailbox(f"{name}-core", self._handle, self._fail)
-        self._clients = ClientConfigs(config, name, surroundings.bootstrap_servers)
+        self._clients = ClientConfigs(config, name, surroundings.bootstrap_servers, surroundings.process_token)
         self._topics = InternalTopics(config, self._clients, self.post)
         self._group = GroupConnection(config, self._clients, self.post)
         plugins = surroundings.plugins

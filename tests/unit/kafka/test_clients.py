@@ -56,6 +56,23 @@ def test_every_client_id_begins_with_the_workers_name_and_ends_with_connects() -
     assert clients(**{"client.id": "me"}).admin()["client.id"] == "worker-1/g-me-shared-admin"
 
 
+def test_only_members_of_sink_groups_carry_the_token_of_their_process_behind_the_workers_name() -> None:
+    made = ClientConfigs(clients().worker, "worker-1", process_token="a1")
+    assert [
+        made.sink_consumer(TASK, {})["client.id"],
+        made.sink_consumer(TASK, {"consumer.override.client.id": "worker-1/mine"})["client.id"],
+        made.source_task_producer(TASK, {}, True)["client.id"],
+        made.offsets_consumer(TASK, {}, True)["client.id"],
+        made.spark_kafka_options(TASK, {})["kafka.client.id"],
+    ] == [
+        "worker-1/a1/connector-consumer-c-2",
+        "worker-1/a1/worker-1/mine",
+        "worker-1/connector-producer-c-2",
+        "worker-1/connector-consumer-c-2",
+        "worker-1/connector-consumer-c-2",
+    ]
+
+
 def test_layers_go_from_built_in_over_the_worker_to_the_connector() -> None:
     made = clients(**{"producer.linger.ms": "1", "producer.acks": "1", "linger.ms": "99"})
     config = made.source_task_producer(TASK, {"producer.override.acks": "0", "consumer.override.acks": "x"}, False)

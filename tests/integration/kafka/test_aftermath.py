@@ -1,0 +1,67 @@
+"""What is done for a worker whose process has ended, where somebody else's workers have the same names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import closing, contextmanager
+from typing import Any
+
+from confluent_kafka import Consumer
+
+from connectx.aftermath import Aftermath
+from connectx.connectors.plugins import Plugins
+from connectx.kafka.admin import describe_group, ensure_internal_topics
+from connectx.kafka.clients import ClientConfigs
+from connectx.kafka.embedded import EmbeddedKafka
+from connectx.model.events import EventKind, Transition
+from connectx.model.ids import TaskId
+from connectx.model.worker_config import WorkerConfig
+from connectx.rest.client import RestClient
+from connectx.runtime.process_worker import ProcessSurroundings, ProcessWorker
+from tests.integration.waiting import until
+
+CONNECTOR = "shared-out"
+
+
+@contextmanager
+def member(clients: ClientConfigs) -> Iterator[Consumer]:
+    """A consumer of a sink task."""
+    with closing(Consumer(dict(clients.sink_consumer(TaskId(CONNECTOR, 0), {})))) as consumer:
+        consumer.subscribe([clients.worker.config_topic.name])  # any topic: librdkafka joins for one that exists
+        yield consumer
+
+
+def test_only_members_of_the_process_that_has_ended_leave_a_sink_group(
+    kafka: EmbeddedKafka, own_config: Callable[..., WorkerConfig]
+) -> None:
+    config = own_config(kafka.bootstrap_servers)
+    ensure_internal_topics(ClientConfigs(config, "cluster"), config)
+    history: list[Transition] = []
+    url: Future[str] = Future()
+    given = ProcessSurroundings(config, kafka.bootstrap_servers, url, lambda told, worker: None, lambda worker: None)
+    dead, namesake = ProcessWorker("worker-1", given), ProcessWorker("worker-1", given)
+    tokens = (dead.process_token, namesake.process_token, "")  # a worker in threads has none
+    of = [ClientConfigs(config, "worker-1", kafka.bootstrap_servers, token) for token in tokens]
+
+    def client_ids(*consumers: Consumer) -> list[str]:
+        for consumer in consumers:
+            consumer.poll(0.05)
+        return sorted(describe_group(of[0], f"connect-{CONNECTOR}").client_ids)
+
+    with member(of[0]) as first, member(of[1]) as second, member(of[2]) as third:
+        everybody = sorted(str(clients.sink_consumer(TaskId(CONNECTOR, 0), {})["client.id"]) for clients in of)
+        until(lambda: client_ids(first, second, third) == everybody, "all three in the group")
+
+        def record(told: Transition, worker: str | None) -> None:
+            history.append(told)
+
+        with closing(RestClient(list)) as client:
+            Aftermath(config, client, Plugins(), url, record, True)._leave_sink_group(dead, CONNECTOR, {})
+        others: list[Any] = [mine for mine in everybody if dead.process_token not in mine]
+        assert client_ids(second, third) == others
+    (told,) = history
+    assert told.kind is EventKind.MEMBER_REMOVED
+    assert told.data["group"] == f"connect-{CONNECTOR}"
+    (removed,) = told.data["members"]
+    assert removed.startswith(f"worker-1/{dead.process_token}/")
