@@ -9,6 +9,7 @@ afterwards.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -26,6 +27,7 @@ from connectx.protocol.offsets_topic import encode_offset_key, encode_offset_val
 _log = logging.getLogger(__name__)
 
 _WRITE_S = 30.0
+_COMMIT_S = 5.0
 _ABORT_S = 5.0
 
 Offsets = Sequence[tuple[Mapping[str, Any], Mapping[str, Any] | None]]
@@ -41,8 +43,8 @@ def write_source_offsets(
     """Write pairs of source partition and source offset (None: tombstone). Blocks until Kafka has them.
 
     Raises:
-        RestError: Kafka did not take them (500). Nothing of an exactly-once write is visible then, unless Kafka took
-            the commit and did not answer in time; deletions from the worker's topic may be visible, too.
+        RestError: Kafka did not take them (500). Nothing of an exactly-once write is visible then, unless the error
+            says that nobody can tell; deletions from the worker's topic may be visible, too.
         MalformedDataError: a partition or an offset is not a flat map of primitive values; nothing was written.
         InternalTopicError, TopicMissingError: the connector's own topic cannot be used.
     """
@@ -84,11 +86,30 @@ def _write_in_transaction(producer: Producer, topic: str, records: Records) -> N
     try:
         for key, value in records:
             producer.produce(topic, value=value, key=key)
-        producer.commit_transaction(_WRITE_S)
+        _commit(producer, topic, time.monotonic() + _WRITE_S)
     except KafkaException as error:
-        if error.args[0].txn_requires_abort() or error.args[0].retriable():
+        if error.args[0].txn_requires_abort():
             producer.abort_transaction(_ABORT_S)  # open, it would hold back whoever reads the offsets
         raise
+
+
+def _commit(producer: Producer, topic: str, end_s: float) -> None:
+    """After a commit that was not answered in time librdkafka takes nothing but another commit."""
+    while True:
+        try:
+            producer.commit_transaction(_COMMIT_S)
+        except KafkaException as error:
+            if not error.args[0].retriable():
+                raise
+            if time.monotonic() >= end_s:
+                raise RestError(
+                    f"The source offsets may or may not have been written to topic {topic}: Kafka did not answer the "
+                    f"commit in time ({error.args[0].str()}).",
+                    status=500,
+                    next_step="Read the offsets to see, and write them again if they are not there.",
+                ) from error
+        else:
+            return
 
 
 def _write_plainly(producer: Producer, topic: str, records: Records) -> None:
