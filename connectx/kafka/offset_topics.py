@@ -139,9 +139,12 @@ class OffsetCopier:
         self._topic = topic
         self._whose = whose
         self._producer: Producer | None = None
+        self._cancelled = False
 
     def copy(self, records: Records) -> None:
-        """Send; never raises."""
+        """Send, unless it was cancelled; never raises."""
+        if self._cancelled:
+            return
         try:
             if self._producer is None:
                 self._producer = Producer({**self._clients.offsets_producer(), "on_delivery": self._delivered})
@@ -155,14 +158,24 @@ class OffsetCopier:
         """Wait a moment for what is under way."""
         if self._producer is not None:
             self._producer.flush(_CLOSE_S)
-            self._producer = None
+            self.abandon()
+
+    def cancel(self) -> None:
+        """From any thread: drop what is queued.
+
+        No fence stops a copy, so one that leaves late could come behind what a user has set or deleted meanwhile.
+        """
+        self._cancelled = True
+        if (producer := self._producer) is not None:
+            producer.purge(blocking=False)
 
     def abandon(self) -> None:
-        """Let go at once."""
+        """Drop what is queued, and let go at once."""
+        self.cancel()
         self._producer = None
 
     def _delivered(self, error: KafkaError | None, _: Any) -> None:
-        if error is not None:
+        if error is not None and error.code() not in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT):
             self._warn(error)
 
     def _warn(self, cause: object) -> None:

@@ -154,6 +154,7 @@ class SourceWorld:
         """From another thread: end what the task's thread waits for in Kafka or Spark."""
         self._context.gone.set()
         self._producer.cancel()
+        self._copier.cancel()
         try:
             self._spark.interrupt()
         except Exception:

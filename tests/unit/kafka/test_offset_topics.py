@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from connectx.kafka.clients import ClientConfigs
-from connectx.kafka.offset_topics import offsets_topic
+from connectx.kafka.offset_topics import OffsetCopier, offsets_topic
 from connectx.model.ids import TaskId
 from connectx.model.worker_config import WorkerConfig, embedded_config
 
@@ -44,3 +44,20 @@ def test_the_connectors_topic_is_read_with_its_overrides_and_committed_only_when
         "isolation.level=read_uncommitted is not used for the offsets of exactly-once connector c: it is always "
         "read_committed."
     ]
+
+
+def test_copies_that_wait_are_dropped_when_the_task_is_cancelled_and_none_come_after(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """No fence stops them: sent late, they would undo what a user set or deleted meanwhile."""
+    copier = OffsetCopier(ClientConfigs(WORKER, "w1", "127.0.0.1:1"), "g-offsets", "c-0")
+    copier.copy([(b"k", b"v")])
+    producer = copier._producer
+    assert producer is not None
+    assert len(producer) == 1
+    copier.cancel()
+    assert producer.flush(5) == 0
+    copier.copy([(b"k", b"v")])
+    assert len(producer) == 0
+    copier.abandon()
+    assert not [text for text in caplog.messages if "not copied" in text]
