@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -129,7 +129,7 @@ class ClusterChecker:
             limit=wanted.max_rows,
             tell=tell,
         )
-        return verdict, gathering.waits
+        return _without_secrets(verdict, gathering.masked), gathering.waits
 
 
 class _Gathering:
@@ -141,6 +141,7 @@ class _Gathering:
         self._snapshots: dict[str, TopicSnapshot] = {}
         self._spark = TaskSpark(checker.spark, SESSION_SETTINGS)
         self._providers = checker.plugins.providers(checker.config)
+        self.masked = self._providers.masked
         self.passages: list[Passage] = []
         self.unseen: list[str] = []
         self.waits = False
@@ -277,6 +278,16 @@ class _Gathering:
             return [topic for topic in admin.topics() if re.fullmatch(regex, topic)]
         finally:
             admin.close()
+
+
+def _without_secrets(verdict: Verdict, masked: Callable[[str], str]) -> Verdict:
+    """The verdict, without what stood behind placeholders of the connectors; its examples are records as they are."""
+    return replace(
+        verdict,
+        findings=tuple(replace(f, place=masked(f.place), sentence=masked(f.sentence)) for f in verdict.findings),
+        reasons=tuple(masked(reason) for reason in verdict.reasons),
+        checked=tuple(replace(checked, place=masked(checked.place)) for checked in verdict.checked),
+    )
 
 
 def _chain(readers: Sequence[SourceReader], topic: str) -> Iterator[Row]:

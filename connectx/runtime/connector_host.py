@@ -165,8 +165,9 @@ class ConnectorHost:
             return
         try:
             self._plugin.stop()
-        except BaseException:
-            _log.exception("connector %s failed to stop", self._order.connector)
+        except BaseException as error:
+            shown = self._providers.masked(trace_of(error))
+            _log.error("connector %s failed to stop\n%s", self._order.connector, shown)
 
     def _failed(self, error: BaseException) -> None:
         self._say(ConnectorFailed(self._order.connector, self._order.instance, trace_of(error)))

@@ -46,6 +46,7 @@ class DeadLetterQueue:
         producer_config: librdkafka settings.
         admin: makes the topic when it is missing.
         checkpoint: called while a call waits; what it raises ends the call.
+        masked: hides in the headers what stood behind placeholders.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class DeadLetterQueue:
         producer_config: ClientConfig,
         admin: Admin,
         checkpoint: Callable[[], None],
+        masked: Callable[[str], str],
     ) -> None:
         self._task = task
         self._topic = settings.dead_letter_topic or ""
@@ -63,6 +65,7 @@ class DeadLetterQueue:
         self._producer = TaskProducer(producer_config, checkpoint=checkpoint)
         self._admin = admin
         self._checkpoint = checkpoint
+        self._masked = masked
 
     def start(self) -> None:
         """Make sure that the topic is there.
@@ -136,7 +139,7 @@ class DeadLetterQueue:
             "stage": letter.stage,
             "class.name": letter.class_name,
             "exception.class.name": f"{cls.__module__}.{cls.__qualname__}",
-            "exception.message": error.message if isinstance(error, ConnectxError) else str(error),
-            "exception.stacktrace": trace_of(error),
+            "exception.message": self._masked(error.message if isinstance(error, ConnectxError) else str(error)),
+            "exception.stacktrace": self._masked(trace_of(error)),
         }
         return [{"key": _PREFIX + name, "value": str(value).encode()} for name, value in told.items()]

@@ -197,8 +197,9 @@ class Runner:
         except WorkerGone:
             log.debug("The %s ended with its worker", self._name)
         except BaseException as error:  # an invariant of this program is broken: the task has to say so
-            log.exception("The %s has failed", self._name)
-            self.post_failure(trace_of(error))
+            trace = trace_of(error)
+            log.error("The %s has failed\n%s", self._name, self.services.providers.masked(trace))
+            self.post_failure(trace)
         finally:
             if self._world is not None:
                 self._world.release()

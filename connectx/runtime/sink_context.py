@@ -49,7 +49,8 @@ class SinkContext:
         if not self._setup.settings.errors.tolerate_all:
             raise error
         if self._setup.settings.errors.log_enable:
-            log.warning("%s skips offset %d of %s: %s", self.task, offset, partition, error)
+            shown = self._setup.masked(str(error))
+            log.warning("%s skips offset %d of %s: %s", self.task, offset, partition, shown)
         self.skipped += 1
         self.reason = str(error)
 

@@ -91,8 +91,8 @@ class SinkWorld:
         for cancel in (self._plugin.cancel, self._spark.interrupt):
             try:
                 cancel()
-            except Exception:
-                log.warning("%s could not be interrupted", self._setup.task, exc_info=True)
+            except Exception as error:
+                log.warning("%s could not be interrupted\n%s", self._setup.task, self._setup.masked(trace_of(error)))
 
     def release(self) -> None:
         """Let go of consumer and plugin as they are. Does nothing after an orderly end."""
@@ -103,8 +103,8 @@ class SinkWorld:
             self._started = False
             try:
                 self._plugin.abandon()
-            except Exception:
-                log.warning("%s: abandon() failed", self._setup.task, exc_info=True)
+            except Exception as error:
+                log.warning("%s: abandon() failed\n%s", self._setup.task, self._setup.masked(trace_of(error)))
 
     def facts(self) -> Mapping[str, object]:
         """records and skipped since the start, lag (records, None: not known), positions, retrying (why, or None)."""
@@ -193,16 +193,16 @@ class SinkWorld:
                 self._runner.stay_alive()
                 if not _is_retriable(error) or time.monotonic() >= end_s:
                     raise
-                log.info("%s will open its partitions again: %s", self._setup.task, error)
+                log.info("%s will open its partitions again: %s", self._setup.task, self._setup.masked(str(error)))
             time.sleep(_OPEN_RETRY_S)
 
     def _close(self, effect: m.ClosePartitions) -> None:
         self._context.remove(effect.partitions)
         try:
             self._plugin.close(effect.partitions)
-        except Exception:
+        except Exception as error:
             self._runner.stay_alive()
-            log.warning("%s: close() failed", self._setup.task, exc_info=True)
+            log.warning("%s: close() failed\n%s", self._setup.task, self._setup.masked(trace_of(error)))
 
     def _put(self, effect: m.Put) -> m.SinkStimulus:
         records = self._records.of(effect.number, effect.ranges)
@@ -233,8 +233,9 @@ class SinkWorld:
         self._runner.stay_alive()
         retriable = _is_retriable(error)
         if retriable:
-            log.info("%s will put again: %s", self._setup.task, error)
-            self._tell(retrying=str(error))
+            shown = self._setup.masked(str(error))
+            log.info("%s will put again: %s", self._setup.task, shown)
+            self._tell(retrying=shown)
         return m.PutFailed(effect.epoch, retriable, str(error) if retriable else trace_of(error))
 
     def _flush(self, effect: m.Flush) -> m.SinkStimulus:
@@ -242,7 +243,7 @@ class SinkWorld:
             self._plugin.flush()
         except Exception as error:
             self._runner.stay_alive()
-            log.warning("%s: flush() failed", self._setup.task, exc_info=True)
+            log.warning("%s: flush() failed\n%s", self._setup.task, self._setup.masked(trace_of(error)))
             return m.FlushFailed(str(error))
         return m.Flushed()
 
@@ -252,9 +253,9 @@ class SinkWorld:
             self._dead_letters.close()
         try:
             self._plugin.stop()
-        except Exception:
+        except Exception as error:
             self._runner.stay_alive()
-            log.warning("%s: stop() failed", self._setup.task, exc_info=True)
+            log.warning("%s: stop() failed\n%s", self._setup.task, self._setup.masked(trace_of(error)))
 
     # ----------------------------------------------------------------------------------------------------- facts
 
@@ -275,7 +276,12 @@ def _dead_letters(setup: SinkSetup, runner: Runner) -> DeadLetterQueue | None:
     if setup.dead_letter_config is None:
         return None
     return DeadLetterQueue(
-        setup.task, setup.settings, setup.dead_letter_config, Admin(setup.admin_config), runner.checkpoint
+        setup.task,
+        setup.settings,
+        setup.dead_letter_config,
+        Admin(setup.admin_config),
+        runner.checkpoint,
+        setup.masked,
     )
 
 

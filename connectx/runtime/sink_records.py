@@ -212,7 +212,8 @@ class TopicRecords:
         if not errors.tolerate_all:
             raise first
         if errors.log_enable:
-            log.warning("%s skips %d records, the first: %s", self._setup.task, len(letters), first)
+            shown = self._setup.masked(str(first))
+            log.warning("%s skips %d records, the first: %s", self._setup.task, len(letters), shown)
         self.reason = self.reason or str(getattr(first, "message", first))
 
 

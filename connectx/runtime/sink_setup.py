@@ -5,7 +5,7 @@ It decides from configurations alone; nothing here talks to Kafka or Spark.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -61,6 +61,7 @@ class SinkSetup:
         backlog_options: `kafka.` options of Spark's reader.
         max_poll_records: most records of one batch.
         dead_letter_config: settings of the dead letter queue's producer; None: there is no such queue.
+        masked: hides in a text what stood behind placeholders.
     """
 
     task: TaskId
@@ -79,6 +80,7 @@ class SinkSetup:
     max_poll_records: int
     dead_letter_config: ClientConfig | None
     admin_config: ClientConfig
+    masked: Callable[[str], str]
 
 
 def set_up(order: PrepareTask, services: TaskServices, plugins: Plugins) -> SinkSetup:
@@ -128,6 +130,7 @@ def set_up(order: PrepareTask, services: TaskServices, plugins: Plugins) -> Sink
             services.clients.dead_letter_producer(task, config) if settings.dead_letter_topic is not None else None
         ),
         admin_config=services.clients.admin(task.connector, config, f"connector-adminclient-{task}"),
+        masked=services.providers.masked,
     )
 
 

@@ -193,14 +193,14 @@ class SourceWorld:
     def _notify_committed(self, effect: NotifyCommitted) -> None:
         try:
             self._setup.plugin.committed(effect.offset)
-        except Exception:
-            log.warning("%s: committed() failed", self._setup.task, exc_info=True)
+        except Exception as error:
+            log.warning("%s: committed() failed\n%s", self._setup.task, self._setup.masked(trace_of(error)))
 
     def _stop_plugin(self, effect: StopPlugin) -> None:
         try:
             self._setup.plugin.stop()
-        except Exception:
-            log.warning("%s: stop() failed", self._setup.task, exc_info=True)
+        except Exception as error:
+            log.warning("%s: stop() failed\n%s", self._setup.task, self._setup.masked(trace_of(error)))
 
     # ---------------------------------------------------------------------------------------------- the producer
 

@@ -86,7 +86,7 @@ class SourcePoller:
         try:
             polled = plugin.poll(self._spark.lazy(), effect.offset)
         except RetriableError as error:
-            log.info("%s will poll again: %s", self._setup.task, error)
+            log.info("%s will poll again: %s", self._setup.task, self._setup.masked(str(error)))
             return PollFailed(str(error), retriable=True, boundary=self._behind_what_was_sent())
         except Exception as error:
             self._runner.stay_alive()
@@ -113,7 +113,7 @@ class SourcePoller:
             for piece in pieces:
                 self._convert(piece, polled.topic, effect.give_up)
         except RetriableError as error:
-            log.info("%s will convert its slice again: %s", self._setup.task, error)
+            log.info("%s will convert its slice again: %s", self._setup.task, self._setup.masked(str(error)))
             return ConvertFailed(trace_of(error))
         except Exception as error:
             self._runner.stay_alive()
@@ -149,7 +149,7 @@ class SourcePoller:
             made = nothing_of(in_arrow(piece.rows), error.message)
         except (ConversionError, TransformError) as error:
             if errors.log_enable:
-                log.error("Error encountered in task %s: %s", setup.task, error)
+                log.error("Error encountered in task %s: %s", setup.task, setup.masked(str(error)))
             raise
         piece.records, piece.filtered = made.records, made.filtered
         piece.bad = {**{failure.row: failure.message for failure in made.failures}, **made.unwritable}
@@ -174,7 +174,8 @@ class SourcePoller:
     def _log_bad(self, piece: _Piece) -> None:
         """Kafka Connect's LogReporter: each error, with the record if it may be shown."""
         with_record = self._setup.settings.errors.log_include_messages
-        for row, why in piece.bad.items():
+        for row, cause in piece.bad.items():
+            why = self._setup.masked(cause)
             record = f", where source record is {in_arrow(piece.rows).slice(row, 1).to_pylist()[0]}"
             log.error("Error encountered in task %s: %s%s", self._setup.task, why, record if with_record else "")
 
@@ -189,7 +190,7 @@ class SourcePoller:
         reasons += [next(iter(piece.bad.values())) for piece in pieces if piece.bad][:1]
         if reasons:
             count, where, why = left_out + bad, dict(polled.offset), "; ".join(reasons)
-            log.warning("%s skipped %d rows before %s: %s", self._setup.task, count, where, why)
+            log.warning("%s skipped %d rows before %s: %s", self._setup.task, count, where, self._setup.masked(why))
         parts = tuple(SlicePart(piece.records.num_rows, dict(piece.offset), piece.boundary) for piece in pieces)
         return Polled(
             self._slices,
@@ -207,9 +208,9 @@ class SourcePoller:
         """What the plugin says about a failed evaluation."""
         try:
             return self._setup.plugin.explain(self._spark.lazy(), error)
-        except Exception:
+        except Exception as failure:
             self._runner.stay_alive()
-            log.warning("%s: explain() failed", self._setup.task, exc_info=True)
+            log.warning("%s: explain() failed\n%s", self._setup.task, self._setup.masked(trace_of(failure)))
             return None
 
     def _behind_what_was_sent(self) -> Boundary:

@@ -5,7 +5,7 @@ It decides from configurations alone; nothing here talks to Kafka or Spark.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -36,6 +36,7 @@ class SourceSetup:
         offsets_topic: where source offsets go, `offsets` what is committed there.
         creates_topics: missing topics are not left to the broker.
         epoch_config: kafka-python settings to ask for the producer's epoch with; None: not transactional.
+        masked: hides in a text what stood behind placeholders.
     """
 
     task: TaskId
@@ -54,6 +55,7 @@ class SourceSetup:
     producer_config: ClientConfig
     admin_config: ClientConfig
     epoch_config: ClientConfig | None
+    masked: Callable[[str], str]
 
     @property
     def defines_transactions(self) -> bool:
@@ -105,6 +107,7 @@ def set_up(order: PrepareTask, services: TaskServices, plugins: Plugins) -> Sour
         producer_config=services.clients.source_task_producer(task, config, order.exactly_once),
         admin_config=services.clients.admin(task.connector, config, admin_id),
         epoch_config=services.clients.kafka_python(admin_id, task.connector, config) if order.exactly_once else None,
+        masked=services.providers.masked,
     )
 
 

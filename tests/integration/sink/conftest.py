@@ -222,6 +222,8 @@ class Task:
 
 
 WORKER = {
+    "config.providers": "file",
+    "config.providers.file.class": "FileConfigProvider",
     "offset.flush.interval.ms": "500",
     "key.converter": "org.apache.kafka.connect.storage.StringConverter",
     "value.converter": "org.apache.kafka.connect.storage.StringConverter",
@@ -256,6 +258,7 @@ def sink_task(kafka: EmbeddedKafka, spark_provider: SparkProvider) -> Iterator[C
             record=lambda transition: made.transitions.append(transition),  # noqa: PLW0108
             pulse=lambda: made.pulse(),  # noqa: PLW0108
             ended=lambda task, instance: None,
+            providers=plugins.providers(worker_config),
         )
         made = Task(SinkRunner(order, services, plugins), order)
         made.unfrozen.set()

@@ -71,6 +71,21 @@ def test_a_record_that_cannot_be_read_lies_in_the_queue_as_it_was_with_its_story
     assert "cannot be read" in told["exception.message"]
 
 
+def test_headers_hide_what_stood_behind_placeholders(
+    kafka: EmbeddedKafka, sink_task: Make, produce: Make, topic: Make, tmp_path: Path
+) -> None:
+    source, dead, secrets = topic("dead"), f"{topic('dead')}-hidden", tmp_path / "secrets.properties"
+    secrets.write_text("cause=cannot be read\n")
+    produce(source, [BROKEN])
+    sink_task("dlq-4", files(tmp_path / "out.txt", source, **queue(dead), note=f"${{file:{secrets}:cause}}")).begin()
+    found: list[Any] = []
+    until(lambda: bool(found.extend(read_all(kafka.bootstrap_servers, dead)) or found), 60.0)
+    told = context(found[0])
+    for name in ("exception.message", "exception.stacktrace"):
+        assert "[hidden]" in told[name]
+        assert "cannot be read" not in told[name]
+
+
 def test_failures_of_transformations_and_of_the_target_are_reported_too(
     kafka: EmbeddedKafka, postgres: str, sink_task: Make, produce: Make, topic: Make
 ) -> None:

@@ -221,15 +221,17 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def test_a_restart_of_the_server_is_waited_for_and_every_row_is_there_once(
-    server: Server, topic: Make, sink_task: Make, produce: Make
+    server: Server, topic: Make, sink_task: Make, produce: Make, tmp_path: Path
 ) -> None:
-    database = Database(server.uri, topic("restart"))
-    task: Task = sink_task("pg-8", database.config()).begin()
+    database, secrets = Database(server.uri, topic("restart")), tmp_path / "secrets.properties"
+    secrets.write_text(f"url={server.uri}\nfolder={database.uri.partition('host=')[2]}\n")
+    hidden = {"connection.url": f"${{file:{secrets}:url}}", "note": f"${{file:{secrets}:folder}}"}
+    task: Task = sink_task("pg-8", {**database.config(), **hidden}).begin()
     produce(database.table, values(1))
     until(lambda: database.ids() == [1], 90.0)
     server.run("stop", "-m", "fast")
     produce(database.table, values(2, 3))
-    until(lambda: bool(task.runner.facts()["retrying"]), 60.0)
+    until(lambda: "[hidden]" in str(task.runner.facts()["retrying"]), 60.0)
     server.run("-l", str(server._server.log), "-o", f'-h "" -k {database.uri.partition("host=")[2]}', "start")
     until(lambda: database.ids() == [1, 2, 3], 60.0)
     until(lambda: task.runner.facts()["retrying"] is None)
