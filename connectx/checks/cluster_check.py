@@ -119,16 +119,19 @@ class ClusterChecker:
         """The verdict now, and whether a topic is yet to come."""
         events = list(self.events)  # before the topics are looked at: what is committed later is pending
         gathering = _Gathering(self, events, wanted)
-        gathering.gather()
-        verdict = judge(
-            events,
-            gathering.passages,
-            scenarios=as_scenarios(wanted.scenario),
-            unseen=gathering.unseen,
-            examples=wanted.examples,
-            limit=wanted.max_rows,
-            tell=tell,
-        )
+        try:
+            gathering.gather()
+            verdict = judge(
+                events,
+                gathering.passages,
+                scenarios=as_scenarios(wanted.scenario),
+                unseen=gathering.unseen,
+                examples=wanted.examples,
+                limit=wanted.max_rows,
+                tell=tell,
+            )
+        finally:
+            gathering.spark.release()
         return _without_secrets(verdict, gathering.masked), gathering.waits
 
 
@@ -139,7 +142,7 @@ class _Gathering:
         self._wanted = wanted
         self._histories = source_histories(events)
         self._snapshots: dict[str, TopicSnapshot] = {}
-        self._spark = TaskSpark(checker.spark, SESSION_SETTINGS)
+        self.spark = TaskSpark(checker.spark, SESSION_SETTINGS)
         self._providers = checker.plugins.providers(checker.config)
         self.masked = self._providers.masked
         self.passages: list[Passage] = []
@@ -197,7 +200,7 @@ class _Gathering:
             tasks = task_configs(self._checker.client.tasks(name), self._providers.resolve)
             mine = [history for history in self._histories if history.connector == name]
             plugins, worker = self._checker.plugins, self._checker.config
-            reader = SourceReader(name, config, tasks, mine, plugins, worker, self._spark, numbers.get(name, {}))
+            reader = SourceReader(name, config, tasks, mine, plugins, worker, self.spark, numbers.get(name, {}))
             topics = set(self._checker.client.topics(name)) | {config.get("topic") or ""} - {""}
             if not topics:
                 self.unseen.append(f"connector {name} has used no topic")
@@ -245,7 +248,7 @@ class _Gathering:
                 continue
             snapshot = self._snapshot(topic)
             if snapshot is not None:
-                decoder = SinkDecoder(config, stored, self._checker.plugins, self._checker.config, self._spark)
+                decoder = SinkDecoder(config, stored, self._checker.plugins, self._checker.config, self.spark)
                 by_place.setdefault(stored.place, (stored, []))[1].append(Topic(snapshot, decoder))
         for stored, read in by_place.values():
             sides = Sides(read, stored, committed_by(self._events, name), self._wanted.keys)

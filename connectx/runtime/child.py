@@ -95,7 +95,10 @@ class Child:
     def __init__(self, link: socket.socket) -> None:
         self._link = link
         self._teller = _Teller(link, lambda: self._worker.facts() if self._worker is not None else {})
-        self._spark = RemoteSpark(lambda session_id: self._teller.tell(News.SPARK_SESSION, session_id=session_id))
+        self._spark = RemoteSpark(
+            told=lambda session_id: self._teller.tell(News.SPARK_SESSION, session_id=session_id),
+            released=lambda session_id: self._teller.tell(News.SPARK_SESSION_RELEASED, session_id=session_id),
+        )
         self._worker: Worker | None = None
         self._started = False
         self._view: Mapping[str, Any] = {}

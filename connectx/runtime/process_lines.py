@@ -37,6 +37,7 @@ class News(StrEnum):
     VIEW = "view"  # view
     FACTS = "facts"  # facts: [[connector, task, numbers]]
     SPARK_SESSION = "spark_session"  # session_id
+    SPARK_SESSION_RELEASED = "spark_session_released"  # session_id
     STOPPED = "stopped"  # in_time
 
 

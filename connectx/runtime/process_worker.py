@@ -294,6 +294,8 @@ class ProcessWorker:
             self._facts = facts_of(news["facts"])
         elif kind is News.SPARK_SESSION:
             self.spark_sessions.append(news["session_id"])
+        elif kind is News.SPARK_SESSION_RELEASED:
+            self.spark_sessions.remove(news["session_id"])
         elif kind is News.STOPPED:
             self._in_time = news["in_time"]
             self._move(WorkerState.STOPPED, WorkerState.STOPPING)

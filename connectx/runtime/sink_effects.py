@@ -95,7 +95,7 @@ class SinkWorld:
                 log.warning("%s could not be interrupted\n%s", self._setup.task, self._setup.masked(trace_of(error)))
 
     def release(self) -> None:
-        """Let go of consumer and plugin as they are. Does nothing after an orderly end."""
+        """Let go of consumer, plugin and Spark session as they are. Only the session is left after an orderly end."""
         self._consumer.abandon()
         if self._dead_letters is not None:
             self._dead_letters.abandon()
@@ -105,6 +105,7 @@ class SinkWorld:
                 self._plugin.abandon()
             except Exception as error:
                 log.warning("%s: abandon() failed\n%s", self._setup.task, self._setup.masked(trace_of(error)))
+        self._spark.release()
 
     def facts(self) -> Mapping[str, object]:
         """records and skipped since the start, lag (records, None: not known), positions, retrying (why, or None)."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _WAIT_S = 120.0
 _CALL_S = 5.0
+_RELEASE_S = 2.0
 
 
 class RemoteSpark:
@@ -27,10 +28,14 @@ class RemoteSpark:
 
     Args:
         told: gets the id of every session before it is made.
+        released: gets the id of a session that is no more.
     """
 
-    def __init__(self, told: Callable[[str], object]) -> None:
+    def __init__(
+        self, told: Callable[[str], object], released: Callable[[str], object] = lambda session_id: None
+    ) -> None:
         self._told = told
+        self._released = released
         self._url: Future[str] = Future()
 
     def connect(self, url: str) -> None:
@@ -61,6 +66,34 @@ class RemoteSpark:
     def interrupt(self, session: SparkSession) -> None:
         """End everything that runs in `session`."""
         session.interruptAll()
+
+    def release(self, session: SparkSession) -> None:
+        """End `session`, which `task_session` made; one that the server kept for want of an answer stays known."""
+        if close_session(session):
+            self._released(cast(Any, session).session_id)
+
+
+def close_session(session: Any) -> bool:
+    """End a Spark Connect session, what runs in it, and its channel; False when the server did not say so in time.
+
+    Not `session.stop()`: this waits for a server that is gone, as long as its retries take, under a lock that all
+    sessions share, and it ends the threads with which other sessions release their results.
+    """
+    import grpc
+    import pyspark.sql.connect.proto as pb2
+
+    client = session.client
+    user = pb2.UserContext(user_id=client._user_id or "")
+    forget = pb2.ReleaseSessionRequest(session_id=session.session_id, user_context=user)
+    try:
+        client._stub.ReleaseSession(forget, timeout=_RELEASE_S, metadata=client._builder.metadata())
+    except (grpc.RpcError, ValueError):  # the server is gone; or the channel was closed before
+        return False
+    else:
+        return True
+    finally:
+        client._channel.close()
+        client._closed = True
 
 
 def with_params(url: str, **params: str) -> str:

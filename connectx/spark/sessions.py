@@ -25,7 +25,7 @@ from connectx.jvm import archive, jars
 from connectx.jvm.java import JavaHome
 from connectx.jvm.progress import Progress, silent
 from connectx.spark.launcher import SparkDriver, archive_path, class_path
-from connectx.spark.remote import with_params
+from connectx.spark.remote import close_session, with_params
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -163,6 +163,12 @@ class SparkProvider:
     def interrupt(session: SparkSession) -> None:
         """Interrupt everything that runs in `session`; its callers get an error within a fraction of a second."""
         session.interruptAll()
+
+    @staticmethod
+    def release(session: SparkSession) -> None:
+        """End a session that `task_session` made. A classic one stays: ending it would end the driver."""
+        if is_connect(session):
+            close_session(session)
 
     def close(self) -> None:
         """Let go of what this provider owns. A borrowed session goes on. A second call does nothing."""

@@ -27,6 +27,9 @@ class SparkSessions(Protocol):
     def interrupt(self, session: SparkSession) -> None:
         """End everything that runs in `session`, from any thread."""
 
+    def release(self, session: SparkSession) -> None:
+        """Let a session that `task_session` made go, with what runs in it; takes some seconds at most, never raises."""
+
 
 class TaskSpark:
     """Spark as one task sees it.
@@ -62,8 +65,14 @@ class TaskSpark:
 
     def interrupt(self) -> None:
         """From any thread: end what runs in the session now. Does nothing when there is none."""
-        if self._session is not None:
-            self._provider.interrupt(self._session)
+        if (session := self._session) is not None:
+            self._provider.interrupt(session)
+
+    def release(self) -> None:
+        """The task ends: let its session go, if there is one. Takes some seconds at most; never raises."""
+        if (session := self._session) is not None:
+            self._session = None
+            self._provider.release(session)
 
 
 class _LazySession:

@@ -127,6 +127,39 @@ def test_a_job_that_a_killed_client_left_behind_is_ended(processes: cx.Cluster) 
     until(lambda: not tracker.getActiveJobsIds(), "the end of the job")
 
 
+RELEASED = """
+import sys
+from connectx.spark.remote import RemoteSpark, with_params
+from connectx.spark.slices import TaskSpark
+from pyspark.sql import SparkSession
+url, told, released = sys.stdin.readline().strip(), [], []
+spark = RemoteSpark(told.append, released.append)
+spark.connect(url)
+one, other = TaskSpark(spark, {}), TaskSpark(spark, {})
+print(one.session().range(3).count(), other.session().range(3).count())
+one.release()
+one.release()
+print(released == told[:1], one.used, other.session().range(4).count())
+try:
+    SparkSession.builder.remote(with_params(url, session_id=told[0])).create().range(1).count()
+except Exception as error:
+    print("SESSION_CLOSED" in str(error))
+gone = RemoteSpark(told.append, released.append)
+gone.connect("sc://127.0.0.1:1")
+gone.release(gone.task_session())
+print(len(told), len(released))
+other.release()
+"""
+
+
+def test_a_task_that_ends_takes_its_session_with_it_and_no_other(processes: cx.Cluster) -> None:
+    url = processes._spark.connect_url.result()
+    done = subprocess.run(
+        [sys.executable, "-c", RELEASED], input=url + "\n", capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split("\n") == ["3 3", "True False 4", "True", "3 1", ""], done.stderr
+
+
 def test_the_history_of_a_killed_process_ends_with_the_kill(processes: cx.Cluster, make_lines: MakeLines) -> None:
     lines = make_lines(processes)
     lines.start()
