@@ -215,7 +215,7 @@ def test_a_process_that_was_stopped_by_the_system_wakes_up_as_a_zombie_and_is_fe
     zombie = lines.owner()
     since = processes.events.last_seq
     zombie.pause()
-    assert psutil.Process(pid_of(zombie)).status() == psutil.STATUS_STOPPED
+    until(lambda: psutil.Process(pid_of(zombie)).status() == psutil.STATUS_STOPPED, "the stop, which is not at once")
     assert lines.owner().name != zombie.name
     zombie.resume()
     wanted = {"worker": zombie.name, "connector": lines.name}
