@@ -11,6 +11,7 @@ import hashlib
 import json
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -174,16 +175,23 @@ def query(uri: str, sql: str) -> list[tuple[Any, ...]]:
 
 
 class Reader:
-    """A connection to PostgreSQL, for asking more than once: opening one takes longer than most questions."""
+    """A connection to PostgreSQL, for asking more than once: opening one takes longer than most questions.
+
+    It asks on a thread of its own: on the main thread the driver takes Ctrl-C for itself, and may lose it.
+    """
 
     def __init__(self, uri: str) -> None:
         from adbc_driver_postgresql import dbapi
 
         with _told():
             self._connection = dbapi.connect(uri, autocommit=True)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="connectx-demo-reader")
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
         """Rows of a query. Raises DemoError."""
+        return self._thread.submit(self._ask, sql).result()
+
+    def _ask(self, sql: str) -> list[tuple[Any, ...]]:
         with _told(), self._connection.cursor() as cursor:
             cursor.execute(sql)
             return list(cursor.fetchall()) if cursor.description else []
@@ -192,6 +200,7 @@ class Reader:
         return self
 
     def __exit__(self, *exc: object) -> None:
+        self._thread.shutdown()
         self._connection.close()
 
 

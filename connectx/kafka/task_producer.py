@@ -192,6 +192,19 @@ class TaskProducer:
         if (producer := self._producer) is not None:
             producer.purge(blocking=False)
 
+    def ending(self) -> ConnectxError | None:
+        """What has ended a transactional producer for good, whatever call it is that fails of it now; None if nothing.
+
+        librdkafka tells a fatal error to the first call only; later ones say that they come in a wrong state.
+        """
+        if self._producer is None or self.transactional_id is None:
+            return None
+        try:
+            self._producer.flush(0)
+        except KafkaException as error:
+            return self._typed(error.args[0], "go on") if error.args[0].fatal() else None
+        return None
+
     def close(self, timeout_s: float = 30.0) -> None:
         """Send what is queued within the time, then let go. An open transaction stays open: abort it before."""
         if self._producer is not None:

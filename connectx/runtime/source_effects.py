@@ -79,6 +79,10 @@ _KINDS: tuple[tuple[type[Exception], FailureKind], ...] = (
 )
 
 
+def _kind_of(error: Exception) -> FailureKind:
+    return next((kind for cls, kind in _KINDS if isinstance(error, cls)), FailureKind.FATAL)
+
+
 class SourceWorld:
     """The outside world of one source task, used by its thread only, but for `unblock` and `facts`.
 
@@ -143,7 +147,10 @@ class SourceWorld:
             return EffectFailed("the task was cancelled")
         except Exception as error:
             self._runner.stay_alive()
-            kind = next((kind for cls, kind in _KINDS if isinstance(error, cls)), FailureKind.FATAL)
+            kind = _kind_of(error)
+            if kind in (FailureKind.FATAL, FailureKind.DELIVERY) and (ending := self._producer.ending()) is not None:
+                kind = _kind_of(ending)
+                error = ending if kind is not FailureKind.FATAL else error
             return EffectFailed(trace_of(error), kind, self._epoch() if kind is FailureKind.FENCED else None)
 
     def facts(self) -> Mapping[str, object]:
