@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from connectx.aftermath import Aftermath
-from connectx.cluster_forms import html_form, in_kernel, kafka_fact, shown, spark_fact, text_form
+from connectx.cluster_forms import html_form, in_kernel, kafka_fact, shown, spark_fact, text_form, with_panel
 from connectx.connector import Connector
 from connectx.connectors.plugins import Plugins, is_importable
 from connectx.errors import ClassNotImportableError, ClusterClosedError, ConnectxError, GroupInUseError
@@ -382,5 +382,5 @@ class Cluster(FaultVerbs):
         forms: dict[str, Any] = {"text/plain": repr(self), "text/html": self._repr_html_()}
         if not self._closed and in_kernel():
             with contextlib.suppress(ImportError):
-                forms |= self.panel()._repr_mimebundle_()[0]
+                forms = with_panel(forms, self.panel())
         return forms

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from connectx.errors import ConnectxError
 from connectx.jvm.progress import Progress, silent, terminal_progress
@@ -63,6 +63,11 @@ def in_kernel() -> bool:
     """Whether this runs in a Jupyter kernel, which alone can show widgets."""
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     return getattr(shell, "kernel", None) is not None
+
+
+def with_panel(forms: Mapping[str, Any], panel: Any) -> dict[str, Any]:
+    """A MIME bundle that shows the panel where it can be shown, and `forms` everywhere else."""
+    return {**panel._repr_mimebundle_()[0], **forms}
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ import pytest
 from connectx_widgets.panel import ClusterPanel
 from histories import small_cluster
 
+from connectx.cluster_forms import with_panel
 from connectx.history.log import EventLog
 from connectx.model.events import EventKind, Transition
 
@@ -131,6 +132,12 @@ def test_the_last_picture_holds_the_end_and_a_failing_panel_says_so(cluster: Sho
     cluster.events.append(Transition(EventKind.FAULT_INJECTED, data={"fault": "kill"}), "worker-2")
     assert "ZeroDivisionError" in broken.wait("result")["error"]
     broken.close()
+
+
+def test_what_cannot_show_the_panel_shows_the_clusters_own_forms(panel: Listening) -> None:
+    shown = with_panel({"text/plain": "Cluster: ...", "text/html": "<table>"}, panel)
+    assert shown.pop("application/vnd.jupyter.widget-view+json")["model_id"] == panel.model_id
+    assert shown == {"text/plain": "Cluster: ...", "text/html": "<table>"}
 
 
 def test_fifty_panels_one_after_the_other_leave_no_more_behind_than_one(cluster: Shown) -> None:
