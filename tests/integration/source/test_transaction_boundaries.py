@@ -88,7 +88,8 @@ def test_boundary_connector_commits_and_aborts_behind_slices_and_rows_where_the_
     ]
     task = scripted(script).begin()
     until(lambda: place.committed({}) == {"slice": 4}, "the offset behind the last slice")
-    assert place.values(topic(place)) == ["a", "b", "c", "e", "f"]
+    assert place.wait_for_values(topic(place), 5) == ["a", "b", "c", "e", "f"]
+    until(lambda: len(commits(task)) == 4, "the last commit in the history")
     committed = [(t.data["records"], t.data["offsets"][0]["offset"]) for t in commits(task)]
     assert committed == [(3, {"row": 1}), (0, {"row": 2}), (2, {"slice": 3}), (0, {"slice": 4})]
     aborted = [t.data for t in task.recorded(EventKind.TRANSACTION_ABORTED)]
