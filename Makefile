@@ -11,7 +11,7 @@ PREPARED := $(BIN)/python -m connectx.setup
 
 MINUTES ?= 10
 
-.PHONY: help setup demo test browser simulate lab check bench soak clean
+.PHONY: help setup demo test retest browser simulate lab check bench soak clean
 
 help: ## show the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST)
@@ -24,6 +24,9 @@ demo: setup ## run the main job: flights from CSV to PostgreSQL while workers ar
 
 test: setup ## run all tests, with a real Kafka, Spark and PostgreSQL
 	@$(BIN)/python -m pytest --ignore=tests/browser
+
+retest: setup ## run again, on their own, the tests that failed last
+	@$(BIN)/python -m pytest --ignore=tests/browser --last-failed --last-failed-no-failures=none
 
 browser: setup ## look at the panel in a real JupyterLab; needs Chromium on PATH
 	@$(BIN)/python -m pytest tests/browser -p no:nbval -o timeout=600

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from connectx.connectors.api import Slice, SourceConnector, SourceOffset, SourceTask
+from connectx.core.messages import TaskFailed
 from connectx.core.source_slices import BOTH_ASKED
 from connectx.model.configdef import ConfigDef
 from connectx.model.events import EventKind
@@ -87,7 +88,12 @@ def test_boundary_connector_commits_and_aborts_behind_slices_and_rows_where_the_
         (["g", "h"], lambda transaction: transaction.abort_transaction()),
     ]
     task = scripted(script).begin()
-    until(lambda: place.committed({}) == {"slice": 4}, "the offset behind the last slice")
+
+    def has_ended() -> bool:
+        assert [said.trace for said in task.stimuli if isinstance(said, TaskFailed)] == []
+        return place.committed({}) == {"slice": 4}
+
+    until(has_ended, "the offset behind the last slice")
     assert place.wait_for_values(topic(place), 5) == ["a", "b", "c", "e", "f"]
     until(lambda: len(commits(task)) == 4, "the last commit in the history")
     committed = [(t.data["records"], t.data["offsets"][0]["offset"]) for t in commits(task)]
