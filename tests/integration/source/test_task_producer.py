@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from connectx.errors import ProducerError, RecordRefusedError, RecordTooLargeError
+from connectx.errors import ProducerError, ProducerFencedError, RecordRefusedError, RecordTooLargeError
 from connectx.kafka.embedded import EmbeddedKafka
 from connectx.kafka.task_producer import TaskProducer
 from tests.integration.source.conftest import read_all
@@ -99,6 +99,25 @@ def test_no_tolerance_lets_a_refused_offset_go(kafka: EmbeddedKafka, topic: Call
         tolerant.flush(30)
     assert tolerant.take_refused() == 0
     tolerant.abandon()
+
+
+def test_a_fenced_producer_says_so_after_the_call_that_told_it_first(
+    kafka: EmbeddedKafka, topic: Callable[..., str]
+) -> None:
+    name = topic("fenced")
+    config = {"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": f"id-of-{name}"}
+    older, newer = (TaskProducer(config, checkpoint=lambda: None) for _ in range(2))
+    older.init()
+    older.begin()
+    older.send(pa.table({"value": [b"a"]}), name)
+    assert older.ending() is None
+    newer.init()
+    with pytest.raises(ProducerFencedError):
+        older.commit(30)
+    assert isinstance(older.ending(), ProducerFencedError)
+    assert newer.ending() is None
+    older.abandon()
+    newer.close()
 
 
 def test_settings_that_librdkafka_refuses_are_told() -> None:
