@@ -1,7 +1,8 @@
 """What a panel shows, as flat elements with ids: plain JSON that the page keeps and draws. Pure.
 
-An element holds no duration and no age, only moments: what lasts is drawn by the page's own clock. So an element
-changes only when something happened, and only changed elements are sent.
+An element holds no duration, no age and no place, only moments: what lasts is drawn by the page's own clock, and the
+page lays out the window that its reader looks at. So an element changes only when something happened, and only changed
+elements are sent.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from connectx.history.timeline import Band, Bar, BarPart, Mark, Row, Timeline
 Element = dict[str, Any]
 Elements = dict[str, Element]
 
-NUMBERS = 10
+FAILED_NAMED = 10
 """How many failed tasks a connector's element names; the rest is counted."""
 
 
@@ -50,9 +51,6 @@ def _row(row: Row, order: int) -> Element:
         "state": row.state.value,
         "sign": SIGNS[row.state],
         "leader": row.is_leader,
-        "gone": row.state.is_gone,
-        "task_lanes": row.task_lanes,
-        "connector_lanes": row.connector_lanes,
     }
 
 
@@ -61,7 +59,6 @@ def _bar(row: Row, bar: Bar, place: int, *, thin: bool) -> Element:
         "kind": "bar",
         "worker": row.worker,
         "label": bar.label,
-        "lane": bar.lane,
         "thin": thin,
         "colour": colour(place),
         "text": text_on(colour(place)),
@@ -81,7 +78,7 @@ def _part(part: BarPart) -> Element:
 
 
 def _mark(row: Row, mark: Mark) -> Element:
-    shown = {"kind": "mark", "worker": row.worker, "mark": mark.kind.value, "at": mark.time_ms, "lane": mark.lane}
+    shown = {"kind": "mark", "worker": row.worker, "mark": mark.kind.value, "at": mark.time_ms}
     return {**shown, "task": mark.task, "seq": mark.seq, "title": mark.title}
 
 
@@ -110,7 +107,7 @@ def _connector(connector: WorkFacts, tasks: Iterable[WorkFacts], numbers: Mappin
         "worker": connector.worker,
         "since": connector.since_ms,
         "tasks": {state: sum(task.state == state for task in mine) for state in sorted({t.state for t in mine})},
-        "failed": [f"{task.connector}-{task.task}" for task in failed[:NUMBERS]],
+        "failed": [f"{task.connector}-{task.task}" for task in failed[:FAILED_NAMED]],
         **numbers,
     }
 
