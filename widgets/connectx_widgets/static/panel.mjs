@@ -36,12 +36,12 @@ function makeView(store, model, el, viewKey) {
   const view = { span: 120_000, end: null };
   const written = new Map();
   let open = null, details = null, chosen = null, seen = true, timer = null, calls = 0, pending = new Map();
-  let form = null, typed = null;
+  let form = null, typed = null, held = false, sure = null;
   find(".cxp-legends").innerHTML = legendText(viewKey + "l");
 
-  /** Write HTML only where it changed, so that focus and selection survive. */
+  /** Write HTML only where it changed, so that focus and selection survive; and never under a pressed button. */
   function write(selector, text) {
-    if (written.get(selector) === text) return;
+    if (held || written.get(selector) === text) return;
     written.set(selector, text);
     const target = find(selector), focused = target.contains(document.activeElement) ? document.activeElement : null;
     const label = focused?.getAttribute("aria-label");
@@ -58,7 +58,7 @@ function makeView(store, model, el, viewKey) {
     write(".cxp-head", headText(head ? head.facts : {}));
     write(".cxp-gutter", gutterText(drawn.rows, TOP));
     write(".cxp-svg", `<svg class="cxt" width="${width}" height="${drawn.height}">${svgText(drawn, viewKey)}</svg>`);
-    write(".cxp-connectors tbody", connectorsText(ofKind(store, "connector").sort((a, b) => (a.name < b.name ? -1 : 1)), open));
+    write(".cxp-connectors tbody", connectorsText(ofKind(store, "connector").sort((a, b) => (a.name < b.name ? -1 : 1)), open, sure));
     drawTools(time, shown);
     mark();
   }
@@ -133,7 +133,7 @@ function makeView(store, model, el, viewKey) {
     }, QUEUED_MS);
   }
 
-  function call(data, button) {
+  function call(data) {
     const message = { kind: "call", verb: data.verb };
     if (data.worker) message.worker = data.worker;
     if (data.connector) message.connector = data.connector;
@@ -141,10 +141,9 @@ function makeView(store, model, el, viewKey) {
       message.verb = "restart";
       message.failed = data.verb === "restart-failed";
     }
-    if (data.verb === "delete" && !button.classList.contains("sure")) {
-      button.classList.add("sure");
-      button.textContent = "really delete?";
-      setTimeout(() => { written.delete(".cxp-connectors tbody"); schedule(); }, SURE_MS);
+    if (data.verb === "delete" && sure !== data.connector) {
+      sure = data.connector;
+      setTimeout(() => { sure = null; draw(); }, SURE_MS);
       return;
     }
     send(message);
@@ -268,10 +267,14 @@ function makeView(store, model, el, viewKey) {
 
   // --------------------------------------------------------------------------------------------------- events
 
+  const release = () => { held = false; schedule(); };
+  root.addEventListener("pointerdown", () => { held = true; });
+  document.addEventListener("pointerup", release);
+  document.addEventListener("pointercancel", release);
   root.addEventListener("click", (event) => {
     const button = event.target.closest("button");
     if (!button) return;
-    if (button.dataset.verb) call(button.dataset, button);
+    if (button.dataset.verb) call(button.dataset);
     else if (button.dataset.open) toggle(button.dataset.open);
     else if (button.dataset.form) onForm(button.dataset.form);
     else if (button.dataset.edit) openForm(button.dataset.edit, details.config);
@@ -308,6 +311,8 @@ function makeView(store, model, el, viewKey) {
       resized.disconnect();
       visible.disconnect();
       document.removeEventListener("visibilitychange", schedule);
+      document.removeEventListener("pointerup", release);
+      document.removeEventListener("pointercancel", release);
       clearTimeout(timer);
       root.remove();
     },

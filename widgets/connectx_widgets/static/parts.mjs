@@ -29,7 +29,7 @@ export function gutterText(rows, top) {
   }).join("");
 }
 
-export function connectorsText(connectors, open) {
+export function connectorsText(connectors, open, sure) {
   if (!connectors.length) return '<tr><td colspan="7" class="dim">no connectors yet</td></tr>';
   return connectors.map((connector) => {
     const name = escapeText(connector.name);
@@ -39,7 +39,7 @@ export function connectorsText(connectors, open) {
     const rate = connector.rate === undefined ? "" : `${connector.rate.toLocaleString("en")}/s`;
     return `<tr data-connector="${name}" data-state="${connector.state}"><th scope="row">${name}</th><td>${shown(connector.state)}</td>`
       + `<td class="dim">${escapeText(connector.worker ?? "")}</td><td>${tasks}</td><td class="num">${rate}</td>`
-      + `<td class="cxp-where">${where}</td><td class="cxp-actions">${buttons(connector, name, open === connector.name)}</td></tr>`;
+      + `<td class="cxp-where">${where}</td><td class="cxp-actions">${buttons(connector, name, open === connector.name, sure === connector.name)}</td></tr>`;
   }).join("");
 }
 
@@ -47,15 +47,16 @@ function shown(state) {
   return `<span class="${state === "FAILED" ? "bad" : ""}">${SIGNS[state] ?? ""} ${state}</span>`;
 }
 
-function buttons(connector, name, isOpen) {
+function buttons(connector, name, isOpen, isSure) {
   const failed = connector.failed.length || connector.state === "FAILED";
   const verbs = [["restart", "restart"]];
   if (failed) verbs.unshift(["restart-failed", "restart failed"]);
   verbs.push(connector.state === "PAUSED" || connector.state === "STOPPED" ? ["resume", "resume"] : ["pause", "pause"]);
   if (connector.state !== "STOPPED") verbs.push(["stop", "stop"]);
-  verbs.push(["delete", "delete"]);
+  verbs.push(["delete", isSure ? "really delete?" : "delete"]);
   const made = verbs.map(([verb, text]) =>
-    `<button type="button" data-verb="${verb}" data-connector="${name}" aria-label="${text} ${name}">${text}</button>`);
+    `<button type="button" data-verb="${verb}" data-connector="${name}" aria-label="${text} ${name}"`
+    + `${isSure && verb === "delete" ? ' class="sure"' : ""}>${text}</button>`);
   made.push(`<button type="button" data-open="${name}" aria-expanded="${isOpen}" aria-label="details of ${name}">${isOpen ? "close" : "details"}</button>`);
   return made.join("");
 }
