@@ -19,6 +19,8 @@ from connectx.spark.sessions import SparkProvider
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tests.peer.java_worker import JavaWorker
+
 # The same examples in every run: a failure is one of the change at hand, and can be repeated.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.load_profile("repeatable")
@@ -76,6 +78,18 @@ def spark_provider(no_process_is_left: None) -> Iterator[SparkProvider]:
 def spark(spark_provider: SparkProvider) -> SparkSession:
     """The session of the local Spark driver; use `spark_provider.task_session()` for one of your own."""
     return spark_provider.get()
+
+
+@pytest.fixture(scope="session")
+def java_worker(kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaWorker]:
+    """A real Kafka Connect, of one worker, in the group `java` on the broker of all tests. Leave no connector behind."""
+    from tests.peer.java_worker import JavaWorker, peer_config
+
+    worker = JavaWorker(peer_config(kafka.bootstrap_servers, "java"), tmp_path_factory.mktemp("java"))
+    try:
+        yield worker.wait_ready()
+    finally:
+        worker.kill()
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""Fetches Apache Kafka's jars and Spark's Kafka jars once per user, through the Ivy jar inside pyspark.
+"""Fetches the jars of Apache Kafka, of Kafka Connect and of Spark's Kafka reader once per user, through pyspark's Ivy.
 
 `jars.lock.json` names every jar with its size and SHA-256; nothing that differs is ever used. A set of jars is
 fetched into a folder of its own, verified, then moved into place as a whole, so that what has its final name is
@@ -35,6 +35,7 @@ from connectx.jvm.progress import Progress, silent
 from connectx.jvm.trust import trust_options
 
 KAFKA = "kafka"
+KAFKA_CONNECT = "kafka-connect"
 SPARK_KAFKA = "spark-kafka"
 
 _RETRIEVE_PATTERN = "[artifact]-[revision].[ext]"
@@ -58,7 +59,7 @@ class Jar:
 
 @cache
 def locked(name: str) -> tuple[Jar, ...]:
-    """The jars of set `name` (KAFKA or SPARK_KAFKA) as the lock file has them."""
+    """The jars of set `name` (KAFKA, KAFKA_CONNECT or SPARK_KAFKA) as the lock file has them."""
     lock = json.loads(files("connectx.jvm").joinpath("jars.lock.json").read_text())
     return tuple(Jar(**entry) for entry in lock[name])
 
@@ -88,7 +89,7 @@ def fetch(name: str, java: JavaHome, progress: Progress = silent) -> list[Path]:
     """Return the files of set `name`, fetching them when this user has none.
 
     Args:
-        name: KAFKA or SPARK_KAFKA.
+        name: KAFKA, KAFKA_CONNECT or SPARK_KAFKA.
         java: what Ivy runs on.
         progress: told of each jar that arrives.
 
