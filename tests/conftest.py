@@ -82,7 +82,7 @@ def spark(spark_provider: SparkProvider) -> SparkSession:
 
 @pytest.fixture(scope="session")
 def java_worker(kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaWorker]:
-    """A real Kafka Connect, of one worker, in the group `java` on the broker of all tests. Leave no connector behind."""
+    """A real Kafka Connect, one worker in group `java` on the broker of all tests. Leave no connector behind."""
     from tests.peer.java_worker import JavaWorker, peer_config
 
     worker = JavaWorker(peer_config(kafka.bootstrap_servers, "java"), tmp_path_factory.mktemp("java"))
