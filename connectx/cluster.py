@@ -7,16 +7,14 @@ class like it in Kafka Connect, whose workers are started one by one (its tests 
 from __future__ import annotations
 
 import atexit
-import contextlib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from connectx.aftermath import Aftermath
-from connectx.cluster_forms import html_form, in_kernel, kafka_fact, shown, spark_fact, text_form, with_panel
-from connectx.connector import Connector
-from connectx.connectors.plugins import Plugins, is_importable
-from connectx.errors import ClassNotImportableError, ClusterClosedError, ConnectxError, GroupInUseError
+from connectx.cluster_forms import kafka_fact, shown, spark_fact
+from connectx.connect_cluster import ConnectCluster
+from connectx.connectors.plugins import is_importable
+from connectx.errors import ClassNotImportableError, ClusterClosedError, GroupInUseError
 from connectx.faults.agenda import Agenda
 from connectx.faults.origin import injected
 from connectx.faults.verbs import FaultVerbs
@@ -38,15 +36,15 @@ from connectx.views import Row
 from connectx.workers import Worker, Workers, worker_row
 
 if TYPE_CHECKING:
-    from plotly.graph_objects import Figure
     from pyspark.sql import SparkSession
 
+    from connectx.connector import Connector
     from connectx.history.verdict import Verdict
     from connectx.runtime.live import Isolation, LiveWorker
 
 
-class Cluster(FaultVerbs):
-    """A Kafka Connect cluster of this process.
+class Cluster(FaultVerbs, ConnectCluster):
+    """A Kafka Connect cluster of this process: what `ConnectCluster` has, and workers that can be broken.
 
     Args:
         workers: how many workers to start.
@@ -72,6 +70,8 @@ class Cluster(FaultVerbs):
         SparkNotSharedError: `spark` is a classic session, and isolation is "process".
     """
 
+    has_faults = True
+
     def __init__(
         self,
         workers: int = 1,
@@ -93,16 +93,12 @@ class Cluster(FaultVerbs):
             raise ValueError('fast_failover needs isolation="process": the end of a thread is never certain')
         given = {**(NO_DELAY if fast_failover else {}), **(config or {})}
         bootstrap_servers = bootstrap_servers or given.get("bootstrap.servers")
-        self.events = EventLog(clock=now_ms)
-        self.workers = Workers()
+        super().__init__(EventLog(clock=now_ms))
+        self.workers: Workers = Workers()
         self._isolation: Isolation = isolation
         self._fast_failover = fast_failover
         self._agenda = Agenda(self.events)
-        self._plugins = Plugins()
-        self._closed = False
         self._supervisor: Supervisor | None = None
-        self._panel: Any = None
-        self._endings = contextlib.ExitStack()
         self._kafka: EmbeddedKafka | None = None
         profile = embedded_config(given) if bootstrap_servers is None else own_kafka_config(given)
         profile["bootstrap.servers"] = bootstrap_servers or "127.0.0.1:0"  # the embedded one's address comes later
@@ -134,54 +130,17 @@ class Cluster(FaultVerbs):
     def create(
         self, name: str, config: Mapping[str, Any], *, initial_state: str | None = None, timeout: float = 30.0
     ) -> Connector:
-        """Create a connector from Kafka Connect's keys; `connector.class` may also be a Python class.
-
-        Raises:
-            PluginNotFoundError: there is no such connector class.
-            ClassNotImportableError: a class of a notebook, and workers that are processes of their own.
-            ConfigRejectedError: the configuration is invalid; has all messages.
-            ConnectorExistsError: there is one of that name.
-        """
+        """As `ConnectCluster.create`; a class that is none is refused here, before any worker is asked."""
         text = self._as_text(config)
         if text.get("connector.class"):
             self._plugins.connector_class(str(text["connector.class"]))
-        self._client.create(name, text, initial_state=initial_state, timeout_s=timeout)
-        return self[name]
-
-    def validate(self, config: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Check a configuration without creating anything; the shape is that of Kafka Connect's REST."""
-        return self._client.validate(self._as_text(config))
-
-    def plugins(self) -> list[dict[str, Any]]:
-        """Connector classes that can be used: class, type and version, in the shape of Kafka Connect's REST."""
-        return self._client.plugins()
-
-    def __getitem__(self, name: str) -> Connector:
-        return Connector(name, self._client, worker_name=self.workers.name_of, lost=self.workers.lost_on)
-
-    @property
-    def connectors(self) -> list[Connector]:
-        """All connectors, by name."""
-        return [self[name] for name in self._client.connectors()]
-
-    def status(self, name: str) -> Mapping[str, Any]:
-        """State of a connector and its tasks, in the shape of Kafka Connect's REST; see `Connector.status`."""
-        return self[name].status()
-
-    def wait(self, name: str, state: str = "RUNNING", timeout: float = 60.0) -> None:
-        """Wait until a connector and all its tasks (at least one if RUNNING) are in `state`.
-
-        Raises:
-            ConnectorFailedError: it or a task has FAILED instead; has the trace.
-            WaitTimeoutError: not within `timeout` seconds.
-        """
-        self[name].wait(state, timeout)
+        return super().create(name, text, initial_state=initial_state, timeout=timeout)
 
     def _as_text(self, config: Mapping[str, Any]) -> dict[str, str | None]:
         for value in config.values():
             if self._isolation == "process" and isinstance(value, type) and not is_importable(value):
                 raise ClassNotImportableError(f"{value.__module__}.{value.__qualname__}")
-        return {key: self._plugins.as_text(value) for key, value in config.items()}
+        return super()._as_text(config)
 
     # ---------------------------------------------------------------------------------------------------- workers
 
@@ -245,32 +204,6 @@ class Cluster(FaultVerbs):
             "spark": spark_fact(self._spark),
         }
 
-    def panel(self) -> Any:
-        """The live panel, an ipywidget: also shown by the cluster as the last line of a cell. There is one a cluster.
-
-        Raises:
-            ClusterClosedError: this cluster is closed.
-            ImportError: anywidget is not installed.
-        """
-        self._check_open()
-        if self._panel is None:
-            from connectx_widgets import open_panel
-
-            self._panel = open_panel(self)
-        return self._panel
-
-    def timeline(self) -> Figure:
-        """Tasks over workers as a plotly figure to explore."""
-        from connectx.history.figure import timeline_figure
-
-        return timeline_figure(self.events)
-
-    def report(self, path: str | Path) -> Path:
-        """Write the timeline with its story as one HTML page that needs no network and no script."""
-        from connectx.history.report import write_report
-
-        return write_report(self.events, path)
-
     def check(self, *, timeout: float = 10.0, **wanted: Any) -> Verdict:
         """What was lost, duplicated, reordered, fenced; waits up to `timeout` s for what is on its way: `Wanted`."""
         from connectx.checks.cluster_check import ClusterChecker, Wanted
@@ -280,22 +213,10 @@ class Cluster(FaultVerbs):
 
     def close(self) -> None:
         """Stop workers, Spark and Kafka as far as this cluster started them. A second call does nothing."""
-        if self._closed:
-            return
-        self._closed = True
         try:
-            self._endings.close()  # each of them, whatever the others raise
+            super().close()
         finally:
-            self.events.append(Transition(EventKind.CLUSTER_STOPPED))
-            if self._panel is not None:
-                self._panel.stop()
             atexit.unregister(self.close)
-
-    def __enter__(self) -> Cluster:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     # ---------------------------------------------------------------------------------------------------- starting
 
@@ -349,38 +270,5 @@ class Cluster(FaultVerbs):
         assert self._supervisor is not None
         return self._supervisor
 
-    def _check_open(self) -> None:
-        if self._closed:
-            raise ClusterClosedError("This cluster is closed.", next_step="Make a new one with cx.Cluster().")
-
-    # ------------------------------------------------------------------------------------------------------- forms
-
-    def _connector_rows(self) -> list[Row]:
-        try:
-            names = self._client.impatient().connectors()
-        except ConnectxError:  # no worker answers just now; the table of workers tells
-            return []
-        return [self[name].row() for name in names]
-
     def _worker_rows(self) -> list[Row]:
         return [worker_row(worker) for worker in self.workers]
-
-    def _shown_facts(self) -> dict[str, object] | None:
-        return None if self._closed else self.facts()
-
-    def __repr__(self) -> str:
-        facts = self._shown_facts()
-        return text_form(facts, self._worker_rows(), [] if facts is None else self._connector_rows())
-
-    def _repr_html_(self) -> str:
-        facts = self._shown_facts()
-        connectors = [] if facts is None else self._connector_rows()
-        return html_form(facts, self._worker_rows(), connectors, self.events, None if self._closed else now_ms())
-
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
-        """The live panel where a kernel can show one, and the forms without it for everybody else."""
-        forms: dict[str, Any] = {"text/plain": repr(self), "text/html": self._repr_html_()}
-        if not self._closed and in_kernel():
-            with contextlib.suppress(ImportError):
-                forms = with_panel(forms, self.panel())
-        return forms

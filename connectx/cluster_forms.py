@@ -17,15 +17,16 @@ if TYPE_CHECKING:
     from connectx.spark.sessions import SparkProvider
 
 
-def text_form(facts: Mapping[str, object] | None, workers: list[Row], connectors: list[Row]) -> str:
+def text_form(title: str, facts: Mapping[str, object] | None, workers: list[Row], connectors: list[Row]) -> str:
     """Facts and tables; None for facts: the cluster is closed."""
     if facts is None:
-        return "Cluster: closed"
+        return f"{title}: closed"
     head = ", ".join(f"{key} {value}" for key, value in facts.items())
-    return "\n".join([f"Cluster: {head}", text_table(workers), text_table(connectors) or "no connectors"])
+    return "\n".join([f"{title}: {head}", text_table(workers), text_table(connectors) or "no connectors"])
 
 
 def html_form(
+    title: str,
     facts: Mapping[str, object] | None,
     workers: list[Row],
     connectors: list[Row],
@@ -38,8 +39,8 @@ def html_form(
 
     drawing = timeline_svg(timeline(events, now_ms=now_ms))
     if facts is None:
-        return html_card("Cluster (closed)", {}, drawing)
-    return html_card("Cluster", facts, drawing, html_table(workers), html_table(connectors))
+        return html_card(f"{title} (closed)", {}, drawing)
+    return html_card(title, facts, drawing, html_table(workers), html_table(connectors))
 
 
 def kafka_fact(kafka: EmbeddedKafka | None, bootstrap_servers: str) -> str:

@@ -37,7 +37,19 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 # May import everything.
 API = {
-    *("__init__", "aftermath", "checks", "cli", "cluster", "cluster_forms", "connector", "demo", "faults", "setup"),
+    *(
+        "__init__",
+        "aftermath",
+        "checks",
+        "cli",
+        "cluster",
+        "cluster_forms",
+        "connect_cluster",
+        "connector",
+        "demo",
+        "faults",
+        "setup",
+    ),
     *("supervisor", "workers"),
 }
 
@@ -153,7 +165,7 @@ def test_panels_are_imported_only_by_the_cluster_that_is_asked_for_one(path: Pat
     named = [imports(ast.walk(tree_of(path))), imports(run_at_import(tree_of(path)))]
     anywhere, at_import = ([n for n in names if n.split(".")[0] == "connectx_widgets"] for names in named)
     assert not at_import
-    assert not anywhere or name_of(path) == "cluster.py"
+    assert not anywhere or name_of(path) == "connect_cluster.py"
 
 
 @pytest.mark.parametrize("path", [path for path in FILES if part_of(path) != "spark"], ids=name_of)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from connectx.cluster import Cluster
+    from connectx.connect_cluster import ConnectCluster
     from connectx_widgets.panel import ClusterPanel
 
 __all__ = ["open_panel"]
@@ -15,7 +15,7 @@ _shown: list[ClusterPanel] = []
 run again and again leaves nothing behind."""
 
 
-def open_panel(cluster: Cluster) -> ClusterPanel:
+def open_panel(cluster: ConnectCluster) -> ClusterPanel:
     """A live panel of a cluster, which follows it from now on until it is closed.
 
     Raises:

@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from connectx.errors import ConnectxError
 from connectx_widgets.questions import with_secrets
 
 if TYPE_CHECKING:
     from connectx.cluster import Cluster
+    from connectx.connect_cluster import ConnectCluster
 
 WORKER_VERBS = ("stop", "kill", "pause", "resume", "stall", "partition", "heal")
 CONNECTOR_VERBS = ("pause", "resume", "stop", "delete")
@@ -35,7 +36,7 @@ class UnknownActionError(ConnectxError):
     retriable = False
 
 
-def parse(cluster: Cluster, message: Mapping[str, Any]) -> Call:
+def parse(cluster: ConnectCluster, message: Mapping[str, Any]) -> Call:
     """The call that a page's message asks for: `{"verb": ..., "worker" | "connector": name, ...}`.
 
     Raises:
@@ -43,7 +44,7 @@ def parse(cluster: Cluster, message: Mapping[str, Any]) -> Call:
     """
     match message:
         case {"verb": "add_worker"}:
-            return Call("cluster.add_worker()", cluster.add_worker)
+            return Call("cluster.add_worker()", cast("Cluster", cluster).add_worker)
         case {"verb": str(verb), "worker": str(worker)} if verb in WORKER_VERBS:
             return Call(f'cluster.{verb}("{worker}")', partial(getattr(cluster, verb), worker))
         case {"verb": "restart", "connector": str(name), "failed": bool(failed)}:
@@ -64,6 +65,6 @@ def parse(cluster: Cluster, message: Mapping[str, Any]) -> Call:
     )
 
 
-def _replace(cluster: Cluster, name: str, config: Mapping[str, str | None]) -> None:
+def _replace(cluster: ConnectCluster, name: str, config: Mapping[str, str | None]) -> None:
     running = cluster[name].config
     running.replace(with_secrets(running, config))

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from connectx.cluster import Cluster
+    from connectx.connect_cluster import ConnectCluster
 
 
 class Numbers:
     """Reads the tasks' own counts; rates are over the time since the last reading."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ConnectCluster) -> None:
         self._cluster = cluster
         self._read_s = time.monotonic()
         self._counts: dict[str, int] = {}

@@ -36,7 +36,7 @@ from connectx_widgets.numbers import Numbers
 from connectx_widgets.questions import answer
 
 if TYPE_CHECKING:
-    from connectx.cluster import Cluster
+    from connectx.connect_cluster import ConnectCluster
 
 BEAT_S = 5.0
 TICK_S = 0.1
@@ -70,7 +70,7 @@ class ClusterPanel(anywidget.AnyWidget):
 
     snapshot = traitlets.Dict().tag(sync=True)
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ConnectCluster) -> None:
         super().__init__()
         self._cluster = cluster
         self._timeline = TimelineFold()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from connectx.model.worker_config import masked, masked_text
 
 if TYPE_CHECKING:
-    from connectx.cluster import Cluster
+    from connectx.connect_cluster import ConnectCluster
 
 Config = Mapping[str, str | None]
 
@@ -30,7 +30,7 @@ def difference(running: Config, proposed: Config) -> list[dict[str, str | None]]
     return [{"key": key, "before": before.get(key), "after": after.get(key)} for key in changed]
 
 
-def answer(cluster: Cluster, message: Mapping[str, Any]) -> Any:
+def answer(cluster: ConnectCluster, message: Mapping[str, Any]) -> Any:
     """The answer to `{"question": ..., ...}`; raises what the public call behind it raises, KeyError for others."""
     match message:
         case {"question": "classes"}:

@@ -1,0 +1,241 @@
+"""A Kafka Connect cluster as its user sees it, whoever runs it: connectors and verbs through REST, views of a history.
+
+Decides nothing about the group and starts no worker: `connectx.cluster` does, `connectx.attached` only looks. What is
+written here works on any Kafka Connect cluster. There is no class like it in Kafka Connect.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+
+from connectx.cluster_forms import html_form, in_kernel, text_form, with_panel
+from connectx.connector import Connector
+from connectx.connectors.plugins import Plugins
+from connectx.errors import ClusterClosedError, ConnectxError
+from connectx.history.log import EventLog
+from connectx.model.events import EventKind, Transition
+from connectx.rest.client import RestClient
+from connectx.runtime.mailbox import now_ms
+from connectx.views import Row
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+
+class WorkerFace(Protocol):
+    """What is known of a worker of any cluster."""
+
+    @property
+    def name(self) -> str:
+        """Its name in the history."""
+
+    @property
+    def state(self) -> str:
+        """running, or why not."""
+
+    @property
+    def url(self) -> str:
+        """Its REST URL."""
+
+    @property
+    def tasks(self) -> list[str]:
+        """Its tasks, like "orders-0"."""
+
+    @property
+    def connectors(self) -> list[str]:
+        """Its connectors."""
+
+    @property
+    def generation(self) -> int | None:
+        """Group generation that it last took part in."""
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether it leads the group."""
+
+    @property
+    def facts(self) -> Mapping[str, Mapping[str, object]]:
+        """Live numbers of its tasks, as far as they are known."""
+
+
+class WorkersFace(Protocol):
+    """The workers of any cluster."""
+
+    def __iter__(self) -> Iterator[WorkerFace]: ...
+
+    def __len__(self) -> int: ...
+
+    def name_of(self, worker_id: str) -> str:
+        """Name of the worker that a status calls by its host:port."""
+
+    def lost_on(self, worker_id: str) -> str | None:
+        """What became of work that a status places on a worker which is dead; None while it lives."""
+
+
+class ConnectCluster(ABC):
+    """A Kafka Connect cluster: its connectors, its history, and how it shows itself.
+
+    Args:
+        events: its history.
+
+    Whoever extends it sets `_client` (to workers that answer) and `workers`, puts what must be ended into `_endings`,
+    and calls `close` when its start fails.
+    """
+
+    workers: WorkersFace
+    _client: RestClient
+    _title: ClassVar[str] = "Cluster"
+    _new_one: ClassVar[str] = "Make a new one with cx.Cluster()."
+    has_faults: ClassVar[bool] = False
+    """Whether its workers can be broken on purpose."""
+    _last_event: ClassVar[EventKind] = EventKind.CLUSTER_STOPPED
+
+    def __init__(self, events: EventLog) -> None:
+        self.events = events
+        self._plugins = Plugins()
+        self._endings = contextlib.ExitStack()
+        self._panel: Any = None
+        self._closed = False
+
+    # ------------------------------------------------------------------------------------------------- connectors
+
+    def create(
+        self, name: str, config: Mapping[str, Any], *, initial_state: str | None = None, timeout: float = 30.0
+    ) -> Connector:
+        """Create a connector from Kafka Connect's keys; `connector.class` may also be a Python class.
+
+        Raises:
+            PluginNotFoundError: there is no such connector class, as this process knows (a `Cluster` of its own).
+            ClassNotImportableError: a class of a notebook, and workers that are processes of their own.
+            ConfigRejectedError: the configuration is invalid; has all messages.
+            ConnectorExistsError: there is one of that name.
+        """
+        text = self._as_text(config)
+        self._client.create(name, text, initial_state=initial_state, timeout_s=timeout)
+        return self[name]
+
+    def validate(self, config: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Check a configuration without creating anything; the shape is that of Kafka Connect's REST."""
+        return self._client.validate(self._as_text(config))
+
+    def plugins(self) -> list[dict[str, Any]]:
+        """Connector classes that can be used: class, type and version, in the shape of Kafka Connect's REST."""
+        return self._client.plugins()
+
+    def __getitem__(self, name: str) -> Connector:
+        return Connector(name, self._client, worker_name=self.workers.name_of, lost=self.workers.lost_on)
+
+    @property
+    def connectors(self) -> list[Connector]:
+        """All connectors, by name."""
+        return [self[name] for name in self._client.connectors()]
+
+    def status(self, name: str) -> Mapping[str, Any]:
+        """State of a connector and its tasks, in the shape of Kafka Connect's REST; see `Connector.status`."""
+        return self[name].status()
+
+    def wait(self, name: str, state: str = "RUNNING", timeout: float = 60.0) -> None:
+        """Wait until a connector and all its tasks (at least one if RUNNING) are in `state`.
+
+        Raises:
+            ConnectorFailedError: it or a task has FAILED instead; has the trace.
+            WaitTimeoutError: not within `timeout` seconds.
+        """
+        self[name].wait(state, timeout)
+
+    def _as_text(self, config: Mapping[str, Any]) -> dict[str, str | None]:
+        """The values as the strings that Kafka Connect has."""
+        return {key: self._plugins.as_text(value) for key, value in config.items()}
+
+    # ------------------------------------------------------------------------------------------------- everything
+
+    @abstractmethod
+    def facts(self) -> dict[str, object]:
+        """The cluster in a few words."""
+
+    def panel(self) -> Any:
+        """The live panel, an ipywidget: also shown by the cluster as the last line of a cell. There is one a cluster.
+
+        Raises:
+            ClusterClosedError: this cluster is closed.
+            ImportError: anywidget is not installed.
+        """
+        self._check_open()
+        if self._panel is None:
+            from connectx_widgets import open_panel
+
+            self._panel = open_panel(self)
+        return self._panel
+
+    def timeline(self) -> Figure:
+        """Tasks over workers as a plotly figure to explore."""
+        from connectx.history.figure import timeline_figure
+
+        return timeline_figure(self.events)
+
+    def report(self, path: str | Path) -> Path:
+        """Write the timeline with its story as one HTML page that needs no network and no script."""
+        from connectx.history.report import write_report
+
+        return write_report(self.events, path)
+
+    def close(self) -> None:
+        """End what this object has started. A second call does nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            self._endings.close()  # each of them, whatever the others raise
+        finally:
+            self.events.append(Transition(self._last_event))
+            if self._panel is not None:
+                self._panel.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClusterClosedError("This cluster is closed.", next_step=self._new_one)
+
+    # ------------------------------------------------------------------------------------------------------- forms
+
+    @abstractmethod
+    def _worker_rows(self) -> list[Row]:
+        """The table of workers."""
+
+    def _connector_rows(self) -> list[Row]:
+        try:
+            names = self._client.impatient().connectors()
+        except ConnectxError:  # no worker answers just now; the table of workers tells
+            return []
+        return [self[name].row() for name in names]
+
+    def _shown_facts(self) -> dict[str, object] | None:
+        return None if self._closed else self.facts()
+
+    def __repr__(self) -> str:
+        facts = self._shown_facts()
+        connectors = [] if facts is None else self._connector_rows()
+        return text_form(self._title, facts, self._worker_rows(), connectors)
+
+    def _repr_html_(self) -> str:
+        facts = self._shown_facts()
+        connectors = [] if facts is None else self._connector_rows()
+        now = None if self._closed else now_ms()
+        return html_form(self._title, facts, self._worker_rows(), connectors, self.events, now)
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
+        """The live panel where a kernel can show one, and the forms without it for everybody else."""
+        forms: dict[str, Any] = {"text/plain": repr(self), "text/html": self._repr_html_()}
+        if not self._closed and in_kernel():
+            with contextlib.suppress(ImportError):
+                forms = with_panel(forms, self.panel())
+        return forms
