@@ -12,6 +12,7 @@ from connectx.errors import ConnectxError
 
 if TYPE_CHECKING:
     from connectx.checks.check import check
+    from connectx.checks.topic_table import read_topic
     from connectx.cluster import Cluster
     from connectx.connector import Connector
     from connectx.connectors.api import (
@@ -48,6 +49,7 @@ _HOMES = {
     "Transform": "connectx.data.transforms.api",
     "Verdict": "connectx.history.verdict",
     "check": "connectx.checks.check",
+    "read_topic": "connectx.checks.topic_table",
 }
 
 __all__ = [
@@ -70,6 +72,7 @@ __all__ = [
     "Verdict",
     "__version__",
     "check",
+    "read_topic",
 ]
 __version__ = "0.1.0"
 

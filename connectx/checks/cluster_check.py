@@ -29,7 +29,7 @@ from connectx.connectors.api import SinkConnector, Stored
 from connectx.connectors.settings import sink_connector_settings
 from connectx.data.converters import SESSION_SETTINGS
 from connectx.errors import CheckError, ConnectxError, TopicMissingError
-from connectx.history.commits import commits, source_histories
+from connectx.history.commits import COMMITS, commits, source_histories
 from connectx.history.judge import judge
 from connectx.history.passages import Passage
 from connectx.history.rows import MAX_ROWS, Row, Rows, Tell
@@ -155,6 +155,7 @@ class _Gathering:
         configs = {name: resolve(client.config(name)) for name in client.connectors()}
         sinks = {name: config for name, config in configs.items() if self._is_sink(config)}
         sources = {name: config for name, config in configs.items() if name not in sinks}
+        self.waits = bool(configs) and not any(event.kind in COMMITS for event in self._events)  # the first is to come
         gone = sorted({history.connector for history in self._histories} - set(sources))
         self.unseen += [f"connector {name} was deleted, so its source cannot be read again" for name in gone]
         targets = self._given_targets(sinks)

@@ -16,17 +16,19 @@ import json
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from connectx.errors import EventLogError, EventTimeoutError
 from connectx.history.plain import event_from_json, event_to_json, plain
-from connectx.model.events import Event, Transition
+from connectx.model.events import Event, EventKind, Transition
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from connectx.history.stories import Story
 
 
 def wall_clock() -> Callable[[], int]:
@@ -102,12 +104,23 @@ class EventLog:
         """A position for a live view: behind `since`, by default behind the newest event. See `Subscription`."""
         return Subscription(self, self.last_seq if since is None else since)
 
-    def wait(self, predicate: Callable[[Event], bool], timeout_s: float, *, since: int = 0) -> Event:
-        """The first event behind `since` that `predicate` accepts, waiting for it up to `timeout_s` seconds.
+    def find(self, kind: str, *, since: int = 0, **wanted: Any) -> list[Event]:
+        """Events of a kind behind `since` with these values, of fields or in `data`: `find("task_state", task=0)`."""
+        accepted = _of_kind(kind, wanted)
+        return [event for event in self.since(since) if accepted(event)]
+
+    def wait(
+        self, wanted: Callable[[Event], bool] | str, timeout_s: float = 60.0, *, since: int = 0, **values: Any
+    ) -> Event:
+        """The first event behind `since` that is wanted, waiting for it up to `timeout_s` seconds.
+
+        `wanted` is a function of an event, or a kind, with values as `find` takes them:
+        `wait("producer_fenced", worker="worker-1")`.
 
         Raises:
             EventTimeoutError: no such event came in time.
         """
+        predicate = _of_kind(wanted, values) if isinstance(wanted, str) else wanted
         deadline = time.monotonic() + timeout_s
         while True:
             events = self._next(since, deadline)
@@ -158,6 +171,15 @@ class EventLog:
         from connectx.history.frame import to_pandas
 
         return to_pandas(self.since(0))
+
+    def stories(self, since: int = 0) -> list[Story]:
+        """What followed from what, one sentence for each cause behind event `since`, in the order they began.
+
+        Each has `sentence` (also as `str`), `kind`, `worker`, `time_ms` and `seq`.
+        """
+        from connectx.history.stories import stories
+
+        return [story for story in stories(self.since(0)) if story.seq > since]
 
     def to_jsonl(self, path: str | Path) -> Path:
         """Write the kept events to a file, one JSON object per line. Raises EventLogError when it cannot."""
@@ -223,6 +245,22 @@ class EventLog:
         from connectx.history.frame import to_html
 
         return to_html(self.since(0))
+
+
+_FIELDS = ("worker", "connector", "task", "generation", "producer_epoch", "cause")
+
+
+def _of_kind(kind: str, wanted: Mapping[str, Any]) -> Callable[[Event], bool]:
+    """Accepts events of a kind; ValueError for a kind that is none, which would never come."""
+    known = EventKind(kind)
+
+    def accepted(event: Event) -> bool:
+        values = (
+            (getattr(event, key) if key in _FIELDS else event.data.get(key), value) for key, value in wanted.items()
+        )
+        return event.kind is known and all(found == value for found, value in values)
+
+    return accepted
 
 
 def _detail(error: Exception) -> str:

@@ -103,6 +103,10 @@ def test_a_clean_flow_is_valid_and_what_is_then_taken_away_or_added_is_found(mak
         f"topic {flow.topic}": (200, 200),
         "file out.txt": (200, 200),
     }
+    read = cx.read_topic(flow.topic, flow.cluster.bootstrap_servers)
+    assert list(read["value"]) == [f"line {number}" for number in range(200)]
+    assert list(read["offset"])[:3] == [0, 1, 2]
+    assert read["key"].isna().all()
     until(lambda: cluster_has_committed(flow), "the sink's commit")
     lines = flow.target.read_text().splitlines(keepends=True)
     flow.target.write_text("".join(lines[:7] + lines[8:]))

@@ -293,3 +293,24 @@ def test_the_wall_clock_never_goes_back() -> None:
     clock = wall_clock()
     times = [clock() for _ in range(1000)]
     assert times == sorted(times)
+
+
+def test_the_log_tells_its_stories_and_those_behind_an_event() -> None:
+    log = ticking()
+    for worker in ("worker-1", "worker-2"):
+        log.append(Transition(EventKind.FAULT_INJECTED, data={"fault": "kill"}), worker)
+    assert [(story.kind, story.worker) for story in log.stories()] == [("kill", "worker-1"), ("kill", "worker-2")]
+    assert [str(story) for story in log.stories(since=1)] == ["worker-2 was killed while it ran no task"]
+
+
+def test_events_are_found_and_waited_for_by_kind_and_values() -> None:
+    log = ticking()
+    first, second = log.append(step(0), "worker-1"), log.append(step(1), "worker-2")
+    assert log.find("task_step") == [first, second]
+    assert log.find("task_step", task=1, step="begin") == [second]
+    assert log.find("task_step", since=1, worker="worker-1") == []
+    assert log.wait("task_step", 0, instance=1) == second
+    with pytest.raises(EventTimeoutError):
+        log.wait("task_step", 0, step="poll")
+    with pytest.raises(ValueError, match="task_stop"):
+        log.find("task_stop")
