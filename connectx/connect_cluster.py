@@ -25,6 +25,9 @@ from connectx.views import Row
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
+    from connectx.backup import Backup
+    from connectx.restore import ImportReport
+
 
 class WorkerFace(Protocol):
     """What is known of a worker of any cluster."""
@@ -182,6 +185,32 @@ class ConnectCluster(ABC):
         from connectx.history.report import write_report
 
         return write_report(self.events, path)
+
+    def export_to(self, path: str | Path, *, secrets: bool = False, stop: bool = False) -> Backup:
+        """Write configurations, target states and offsets of all connectors to a JSON file: `connectx.backup`.
+
+        Secrets are masked unless `secrets`. With `stop` the connectors are stopped first and stay so: their offsets are
+        then the last ones, for moving to another cluster.
+        """
+        from connectx.backup import export_to
+
+        return export_to(self._client, path, secrets=secrets, stop=stop)
+
+    def import_from(
+        self, path: str | Path, *, secrets: Mapping[str, Mapping[str, str]] | None = None, overwrite: bool = False
+    ) -> ImportReport:
+        """Put connectors of an exported file back, each STOPPED until it has its offsets: `connectx.restore`.
+
+        `secrets` are values of masked keys: {connector: {key: value}}. With `overwrite` connectors that run are
+        replaced, too, and go back to the offsets of the file.
+
+        Raises:
+            BackupFileError, ImportRefusedError: the file cannot be used, or nothing was changed for another reason.
+            ImportIncompleteError: some could not be put back and were left STOPPED; has the `report`.
+        """
+        from connectx.restore import import_from
+
+        return import_from(self._client, path, secrets=secrets, overwrite=overwrite)
 
     def close(self) -> None:
         """End what this object has started. A second call does nothing."""

@@ -40,6 +40,7 @@ API = {
     *(
         "__init__",
         "aftermath",
+        "backup",
         "checks",
         "cli",
         "cluster",
@@ -50,7 +51,7 @@ API = {
         "faults",
         "setup",
     ),
-    *("supervisor", "workers"),
+    *("restore", "supervisor", "workers"),
 }
 
 PURE = ("core", "protocol", "model", "views")
