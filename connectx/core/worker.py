@@ -6,6 +6,8 @@ live driver, a simulation and a replay can run it alike. Mirrors Kafka Connect's
 
 from __future__ import annotations
 
+from typing import Any
+
 from connectx.core.config_log import (
     ConfigChange,
     ConnectorConfigChanged,
@@ -263,10 +265,10 @@ class WorkerCore:
                 if is_new:
                     self.rebalance.request_rejoin(f"connector {connector} was created")
             case ConnectorRemoved(connector):
-                record(EventKind.CONNECTOR_DELETED, connector)
+                record(EventKind.CONNECTOR_DELETED, connector, config_offset=log_offset + 1)
                 self.rebalance.request_rejoin(f"connector {connector} was deleted")
             case TaskConfigsCommitted():
-                self._on_tasks_committed(change)
+                self._on_tasks_committed(change, log_offset)
             case TargetStateChanged(connector, target_state):
                 record(EventKind.TARGET_STATE_CHANGED, connector, target_state=target_state.value)
                 self.connectors.set_target_state(connector)
@@ -280,11 +282,15 @@ class WorkerCore:
                 record(EventKind.RESTART_REQUESTED, connector, include_tasks=include_tasks, only_failed=only_failed)
                 self.requests.execute_restart(connector, include_tasks=include_tasks, only_failed=only_failed)
 
-    def _on_tasks_committed(self, change: TaskConfigsCommitted) -> None:
-        connector = change.connector
-        generation = self.context.config.task_config_generation(connector)
+    def _on_tasks_committed(self, change: TaskConfigsCommitted, log_offset: int) -> None:
+        connector, config = change.connector, self.context.config
+        told: dict[str, Any] = {
+            "tasks": config.task_count(connector),
+            "task_config_generation": config.task_config_generation(connector),
+            "config_offset": log_offset + 1,
+        }
         kind = EventKind.TASKS_CONFIGURED if change.complete else EventKind.TASKS_INCONSISTENT
-        self.context.record(kind, connector, tasks=len(change.tasks), task_config_generation=generation)
+        self.context.record(kind, connector, **told)
         self.fencing.cancel(connector, f"new task configs of connector {connector} came during the fencing round")
         self.tasks.on_new_task_configs(connector)
         self.connectors.on_tasks_committed(connector)

@@ -5,33 +5,15 @@ The text and HTML forms are made of these. They say what the events show, not wh
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import StrEnum
 
+from connectx.history.configured import ConfiguredFold
 from connectx.history.rebalances import RebalanceFold
 from connectx.history.runs import Run, RunFold, RunState
+from connectx.history.worker_states import Standing, WorkerState, WorkerStateFold
 from connectx.model.events import Event, EventKind
-
-
-class WorkerState(StrEnum):
-    """State of a worker in words that a person reads."""
-
-    STARTING = "starting"
-    UP = "up"
-    PAUSED = "paused"
-    STALLED = "stalled"
-    CUT_OFF = "cut off"
-    STOPPING = "stopping"
-    STOPPED = "stopped"
-    KILLED = "killed"
-    FAILED = "failed"
-
-    @property
-    def is_gone(self) -> bool:
-        """True when the worker does not come back by itself."""
-        return self in (WorkerState.STOPPED, WorkerState.KILLED, WorkerState.FAILED)
+from connectx.model.states import LOST, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +21,25 @@ class WorkerFacts:
     """One worker; `connectors`, `tasks` and `zombies` are names of what it runs, sorted."""
 
     name: str
-    state: WorkerState
+    standing: Standing
     is_leader: bool
     connectors: tuple[str, ...]
     tasks: tuple[str, ...]
     zombies: tuple[str, ...]
 
+    @property
+    def state(self) -> WorkerState:
+        """Its state in one word."""
+        return self.standing.state
+
 
 @dataclass(frozen=True, slots=True)
 class WorkFacts:
-    """A connector (`task` None) or a task: where it is and in which of Kafka Connect's states."""
+    """A connector (`task` None) or a task: where it is and in which state.
+
+    The states are Kafka Connect's, and LOST: it was on `worker`, which has died or which the group has gone on
+    without, and nobody else has it yet.
+    """
 
     connector: str
     task: int | None
@@ -72,17 +63,9 @@ class Facts:
     fenced: int
 
 
-_BY_FAULT = {
-    "kill": WorkerState.KILLED,
-    "stop": WorkerState.STOPPING,
-    "pause": WorkerState.PAUSED,
-    "resume": WorkerState.UP,
-    "stall": WorkerState.STALLED,
-    "partition": WorkerState.CUT_OFF,
-    "heal": WorkerState.UP,
-}
 _REJECTIONS = (EventKind.PRODUCER_FENCED, EventKind.COMMIT_REFUSED)
-_EXISTENCE = (EventKind.CONNECTOR_CONFIGURED, EventKind.CONNECTOR_DELETED)
+_TOLD = (State.STOPPED, State.RESTARTING)
+"""States in which nothing runs: no run shows them."""
 
 
 def facts(events: Iterable[Event]) -> Facts:
@@ -94,22 +77,30 @@ def facts(events: Iterable[Event]) -> Facts:
 
 
 class FactsFold:
-    """Takes events one by one, in order, and knows how things stand. Deleted connectors are left out."""
+    """Takes events one by one, in order, and knows how things stand.
+
+    What is not configured any more is left out: deleted connectors, and tasks beyond a reduced number.
+    """
 
     def __init__(self) -> None:
         self._runs = RunFold()
         self._rebalances = RebalanceFold()
         self._states = WorkerStateFold()
-        self._deleted: dict[str, bool] = {}
+        self._configured = ConfiguredFold()
+        self._told: dict[_Work, tuple[State, str | None, int]] = {}
         self._faults = 0
         self._fenced = 0
 
     def take(self, event: Event) -> None:
         """Add the next event."""
-        for fold in (self._runs, self._rebalances, self._states):
+        for fold in (self._runs, self._rebalances, self._states, self._configured):
             fold.take(event)
-        if event.connector is not None and event.kind in _EXISTENCE:
-            self._deleted[event.connector] = event.kind is EventKind.CONNECTOR_DELETED
+        if event.kind in (EventKind.CONNECTOR_STATE, EventKind.TASK_STATE) and event.connector is not None:
+            state, work = State(str(event.data.get("state"))), (event.connector, event.task)
+            if state in _TOLD:
+                self._told[work] = (state, event.worker, event.time_ms)
+            else:
+                self._told.pop(work, None)
         self._faults += event.kind is EventKind.FAULT_INJECTED
         self._fenced += event.kind in _REJECTIONS
 
@@ -117,75 +108,46 @@ class FactsFold:
         """How things stand now."""
         all_runs = self._runs.runs()
         rounds = [round_ for round_ in self._rebalances.rebalances() if round_.generation is not None]
-        states = self._states.states()
+        standings = self._states.standings()
         leader = rounds[-1].leader if rounds else None
-        if leader is not None and states.get(leader, WorkerState.UP).is_gone:
+        if leader is not None and leader in standings and standings[leader].life.is_gone:
             leader = None
-        existing = [run for run in all_runs if not self._deleted.get(run.connector, False)]
+        work = self._work(all_runs, standings)
         return Facts(
             generation=rounds[-1].generation if rounds else None,
             leader=leader,
-            workers=tuple(_worker(name, states[name], leader, all_runs) for name in states),
-            connectors=_work([run for run in existing if run.task is None]),
-            tasks=_work([run for run in existing if run.task is not None]),
+            workers=tuple(_worker(name, standings[name], leader, all_runs) for name in standings),
+            connectors=tuple(fact for fact in work if fact.task is None),
+            tasks=tuple(fact for fact in work if fact.task is not None),
             rebalances=len(rounds),
             faults=self._faults,
             fenced=self._fenced,
         )
 
-
-def worker_states(events: Iterable[Event]) -> dict[str, WorkerState]:
-    """Worker name to its state after the last event, sorted by name, worker-2 before worker-10."""
-    fold = WorkerStateFold()
-    for event in events:
-        fold.take(event)
-    return fold.states()
-
-
-class WorkerStateFold:
-    """Takes events one by one, in order, and knows the state of every worker."""
-
-    def __init__(self) -> None:
-        self._states: dict[str, WorkerState] = {}
-
-    def take(self, event: Event) -> None:
-        """Add the next event."""
-        if event.worker is not None:
-            before = self._states.get(event.worker, WorkerState.STARTING)
-            self._states[event.worker] = _next_state(before, event)
-
-    def states(self) -> dict[str, WorkerState]:
-        """Worker name to its state up to now, worker-2 before worker-10."""
-        return {name: self._states[name] for name in sorted(self._states, key=_natural)}
+    def _work(self, all_runs: Iterable[Run], standings: dict[str, Standing]) -> list[WorkFacts]:
+        """The newest run of each piece of work that is configured; what never ran is UNASSIGNED."""
+        found = {work: WorkFacts(*work, State.UNASSIGNED.value, None, None, since_ms)
+                 for work, since_ms in self._configured.work().items()}  # fmt: skip
+        for run in all_runs:
+            if self._configured.has(run.connector, run.task, run.segments[0].seq):
+                found[(run.connector, run.task)] = _work_facts(run)
+        for work, (state, worker, time_ms) in self._told.items():
+            if work in found and found[work].state == State.UNASSIGNED and found[work].since_ms <= time_ms:
+                gone = worker in standings and standings[worker].state in (WorkerState.KILLED, WorkerState.FAILED)
+                shown = LOST if gone and state is State.RESTARTING else state.value
+                found[work] = WorkFacts(*work, shown, worker, None, time_ms)
+        return [found[work] for work in sorted(found, key=lambda work: (work[0], -1 if work[1] is None else work[1]))]
 
 
-def _natural(name: str) -> tuple[tuple[int, str], ...]:
-    """Numbers within a name count as numbers."""
-    return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name))
+_Work = tuple[str, int | None]
 
 
-def _next_state(before: WorkerState, event: Event) -> WorkerState:
-    if event.kind is EventKind.WORKER_STARTED:
-        return WorkerState.STARTING
-    if before.is_gone:
-        return before
-    if event.kind is EventKind.WORKER_STOPPED:
-        return WorkerState.STOPPED
-    if event.kind is EventKind.WORKER_FAILED:
-        return WorkerState.FAILED
-    if event.kind is EventKind.FAULT_INJECTED:
-        return _BY_FAULT.get(str(event.data.get("fault")), before)
-    if event.kind is EventKind.REBALANCE_COMPLETED and before is WorkerState.STARTING:
-        return WorkerState.UP
-    return before
-
-
-def _worker(name: str, state: WorkerState, leader: str | None, all_runs: Iterable[Run]) -> WorkerFacts:
+def _worker(name: str, standing: Standing, leader: str | None, all_runs: Iterable[Run]) -> WorkerFacts:
     mine = [run for run in all_runs if run.worker == name and run.end_ms is None]
     held = [run for run in mine if run.state is not RunState.ZOMBIE]
     return WorkerFacts(
         name=name,
-        state=state,
+        standing=standing,
         is_leader=name == leader,
         connectors=tuple(sorted(run.name for run in held if run.task is None)),
         tasks=tuple(sorted(run.name for run in held if run.task is not None)),
@@ -194,27 +156,21 @@ def _worker(name: str, state: WorkerState, leader: str | None, all_runs: Iterabl
 
 
 _STATE_NAMES = {
-    RunState.STARTING: "UNASSIGNED",
-    RunState.RUNNING: "RUNNING",
-    RunState.PAUSED: "PAUSED",
-    RunState.FAILED: "FAILED",
+    RunState.STARTING: State.UNASSIGNED,
+    RunState.RUNNING: State.RUNNING,
+    RunState.PAUSED: State.PAUSED,
+    RunState.FAILED: State.FAILED,
 }
 
 
-def _work(of: list[Run]) -> tuple[WorkFacts, ...]:
-    """The newest run of each piece of work; one that ended or is a zombie leaves it UNASSIGNED."""
-    newest: dict[tuple[str, int], Run] = {}
-    for run in of:
-        newest[(run.connector, -1 if run.task is None else run.task)] = run
-    return tuple(_work_facts(newest[key]) for key in sorted(newest))
-
-
 def _work_facts(run: Run) -> WorkFacts:
+    """One that ended or is a zombie leaves its work LOST, or UNASSIGNED when it was given up in order."""
     if run.end_ms is None and run.state is not RunState.ZOMBIE:
-        state, worker = _STATE_NAMES[run.state], run.worker
         since_ms = run.segments[-1].start_ms
-    else:
-        held = [segment for segment in run.segments if segment.state is not RunState.ZOMBIE]
-        state, worker = "UNASSIGNED", None
-        since_ms = (held[-1].end_ms if held else None) or run.start_ms
+        return WorkFacts(
+            run.connector, run.task, _STATE_NAMES[run.state].value, run.worker, run.producer_epoch, since_ms
+        )
+    held = [segment for segment in run.segments if segment.state is not RunState.ZOMBIE]
+    since_ms = (held[-1].end_ms if held else None) or run.start_ms
+    state, worker = (LOST, run.worker) if run.lost else (State.UNASSIGNED.value, None)
     return WorkFacts(run.connector, run.task, state, worker, run.producer_epoch, since_ms)

@@ -56,6 +56,7 @@ def timeline_figure(events: Iterable[Event], *, now_ms: int | None = None) -> go
         _add_marks(figure, row, below, height)
         below += height + 0.6
     _add_bands(figure, drawn)
+    _add_cluster_marks(figure, drawn)
     figure.update_layout(
         template="plotly_white",
         barmode="overlay",
@@ -117,6 +118,25 @@ def _add_bars(figure: Any, row: Row, below: float, drawn: Timeline) -> None:
                     showlegend=False,
                 )
             )
+
+
+def _add_cluster_marks(figure: Any, drawn: Timeline) -> None:
+    """What happened to the broker: a line across all workers."""
+    import plotly.graph_objects as go
+
+    for mark in drawn.marks:
+        figure.add_vline(x=_time(mark.time_ms), line={"dash": "dash", "width": 1, "color": "#111"})
+        figure.add_trace(
+            go.Scatter(
+                x=[_time(mark.time_ms)],
+                y=[0],
+                mode="markers",
+                marker={"symbol": _SYMBOLS[mark.kind], "size": 13, **_MARK_COLOURS[mark.kind]},
+                hovertemplate=f"{escape(mark.title)}<extra></extra>",
+                name=mark.kind.value,
+                showlegend=False,
+            )
+        )
 
 
 def _middle(bar: Bar, row: Row, below: float) -> float:

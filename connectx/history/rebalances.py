@@ -5,9 +5,11 @@ Each worker tells of its own join and its own assignment (KIP-415: JoinGroup, Sy
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from connectx.history.causes import Reason, told, why
+from connectx.history.worker_states import Standing, WorkerStateFold
 from connectx.model.events import Event, EventKind
 
 
@@ -24,6 +26,7 @@ class Rebalance:
         members: names of the workers that got an assignment, sorted.
         lost: work that the leader missed, as it named it.
         delay_ms: how long the leader lets lost work wait (scheduled.rebalance.max.delay.ms), 0 for not at all.
+        why: the cause in words: who joined, left or was lost and how, and what the members gave as reasons.
     """
 
     generation: int | None
@@ -35,6 +38,7 @@ class Rebalance:
     members: tuple[str, ...]
     lost: tuple[str, ...]
     delay_ms: int
+    why: str = ""
 
 
 @dataclass(slots=True)
@@ -46,6 +50,9 @@ class _Draft:
     leader_url: str | None = None
     members: set[str] = field(default_factory=set)
     delay_ms: int = 0
+    reasons: list[tuple[int, Reason]] = field(default_factory=list)
+    standings: dict[str, Standing] = field(default_factory=dict)
+    removed: tuple[str, ...] = ()
 
 
 def rebalances(events: Iterable[Event]) -> tuple[Rebalance, ...]:
@@ -64,33 +71,61 @@ class RebalanceFold:
         self._joining: dict[str, Event] = {}
         self._drafts: dict[int, _Draft] = {}
         self._lost: dict[int, tuple[str, ...]] = {}
+        self._assigned: dict[int, tuple[str, ...]] = {}
+        self._states = WorkerStateFold()
+        self._removed: dict[str, None] = {}
 
     def take(self, event: Event) -> None:
         """Add the next event."""
         worker = event.worker or ""
+        self._states.take(event)
         if event.kind is EventKind.WORKER_STARTED and event.data.get("url"):
             self._names[str(event.data["url"])] = worker
+            self._removed.pop(worker, None)
+        elif event.kind is EventKind.MEMBER_REMOVED:
+            self._removed.setdefault(worker)
         elif event.kind is EventKind.REBALANCE_STARTED:
             self._joining.setdefault(worker, event)
         elif event.kind in (EventKind.WORKER_STOPPED, EventKind.WORKER_FAILED) or _is_kill(event):
             self._joining.pop(worker, None)
         elif event.kind is EventKind.ASSIGNMENT_COMPUTED and (generation := generation_of(event)) is not None:
             self._lost[generation] = _names(event.data.get("lost"))
+            members = event.data.get("members")
+            self._assigned[generation] = tuple(self._names.get(str(url), str(url)) for url in members or ())
         elif event.kind is EventKind.REBALANCE_COMPLETED and event.generation is not None:
-            _complete(self._drafts, event, self._joining.pop(worker, None))
+            draft = _complete(self._drafts, event, self._joining.pop(worker, None))
+            draft.standings = draft.standings or self._states.standings()
+            draft.removed = draft.removed or tuple(self._removed)
 
     def rebalances(self) -> tuple[Rebalance, ...]:
         """All rounds up to now."""
-        done = tuple(self._freeze(generation) for generation in sorted(self._drafts))
-        if not self._joining:
-            return done
-        first = min(self._joining.values(), key=lambda event: event.seq)
-        cause = first.cause or str(first.data.get("reason", ""))
-        members = tuple(sorted(self._joining))
-        return (*done, Rebalance(None, first.time_ms, None, first.seq, cause, None, members, (), 0))
+        done = []
+        before: list[str] = []
+        ever: dict[str, None] = {}
+        for generation in sorted(self._drafts):
+            members = sorted({*self._drafts[generation].members, *self._assigned.get(generation, ())})
+            done.append(self._freeze(generation, members, before, list(ever)))
+            before = members
+            ever |= dict.fromkeys(members)
+        return (*done, *self._under_way(before))
 
-    def _freeze(self, generation: int) -> Rebalance:
+    def _under_way(self, before: list[str]) -> Iterator[Rebalance]:
+        """The round that has not ended, if workers are joining."""
+        if not self._joining:
+            return
+        started = sorted(self._joining.values(), key=lambda event: event.seq)
+        members = tuple(sorted(self._joining))
+        reasons = [_reason(event) for event in started]
+        standings = self._states.standings()
+        ended = [name for name in before if name in standings and standings[name].life.is_gone]
+        known = [name for name in before if name not in ended]
+        text = "; ".join(told(reasons)) or why(known, before, before, standings, reasons, tuple(self._removed))
+        first = started[0]
+        yield Rebalance(None, first.time_ms, None, first.seq, _reason(first)[1], None, members, (), 0, text)
+
+    def _freeze(self, generation: int, members: list[str], before: list[str], ever: list[str]) -> Rebalance:
         draft = self._drafts[generation]
+        reasons = [reason for _, reason in sorted(draft.reasons)]
         return Rebalance(
             generation,
             draft.start_ms,
@@ -101,6 +136,7 @@ class RebalanceFold:
             tuple(sorted(draft.members)),
             self._lost.get(generation, ()),
             draft.delay_ms,
+            why(members, before, ever, draft.standings, reasons, draft.removed),
         )
 
 
@@ -110,10 +146,10 @@ def generation_of(event: Event) -> int | None:
     return told if isinstance(told, int) else None
 
 
-def _complete(drafts: dict[int, _Draft], event: Event, started: Event | None) -> None:
+def _complete(drafts: dict[int, _Draft], event: Event, started: Event | None) -> _Draft:
     assert event.generation is not None
     began = started or event
-    cause = began.cause or str(began.data.get("reason", ""))
+    cause = _reason(began)[1]
     draft = drafts.get(event.generation)
     if draft is None:
         draft = drafts[event.generation] = _Draft(began.time_ms, event.time_ms, event.seq, cause)
@@ -121,11 +157,18 @@ def _complete(drafts: dict[int, _Draft], event: Event, started: Event | None) ->
         draft.start_ms, draft.cause = began.time_ms, cause
     draft.end_ms = max(draft.end_ms, event.time_ms)
     draft.members.add(event.worker or "")
+    if started is not None:
+        draft.reasons.append((started.seq, _reason(started)))
     if event.data.get("leader_url"):
         draft.leader_url = str(event.data["leader_url"])
     delay_ms = event.data.get("delay_ms")
     if isinstance(delay_ms, int):
         draft.delay_ms = max(draft.delay_ms, delay_ms)
+    return draft
+
+
+def _reason(event: Event) -> Reason:
+    return event.worker or "", event.cause or str(event.data.get("reason", ""))
 
 
 def _is_kill(event: Event) -> bool:

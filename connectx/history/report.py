@@ -102,7 +102,7 @@ def write_report(events: Iterable[Event], path: str | Path, *, title: str = "con
     listed = list(events)
     now = facts(listed)
     shown = {
-        "workers": ", ".join(f"{worker.name} ({worker.state.value})" for worker in now.workers),
+        "workers": ", ".join(f"{worker.name} ({worker.standing.words})" for worker in now.workers),
         "generation": str(now.generation or "none"),
         "leader": now.leader or "none",
         "rebalances": str(now.rebalances),
@@ -135,14 +135,14 @@ def rebalance_table(events: Iterable[Event]) -> Table:
             "joining" if round_.generation is None else str(round_.generation),
             f"{(round_.start_ms - start_ms) / 1000:.1f} s",
             "" if round_.end_ms is None else duration(round_.end_ms - round_.start_ms),
-            round_.cause,
+            round_.why,
             round_.leader or "",
             ", ".join(round_.members),
             f"{listing(round_.lost)}, waits {duration(round_.delay_ms)}" if round_.lost and round_.delay_ms else "",
         )
         for round_ in rebalances(listed)
     ]
-    return Table(("generation", "began at", "took", "first reason", "leader", "members", "work without a worker"), rows)
+    return Table(("generation", "began at", "took", "why", "leader", "members", "work without a worker"), rows)
 
 
 def _verdict(verdict: Verdict) -> str:

@@ -43,7 +43,10 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One instance of a task (`task` None: of a connector) on one worker. Times are milliseconds since 1970."""
+    """One instance of a task (`task` None: of a connector) on one worker. Times are milliseconds since 1970.
+
+    `lost` is True when its worker has died, or the group has gone on without it, and it has not come back.
+    """
 
     worker: str
     connector: str
@@ -53,6 +56,7 @@ class Run:
     producer_epoch: int | None
     segments: tuple[Segment, ...]
     fenced_ms: int | None
+    lost: bool = False
 
     @property
     def name(self) -> str:
@@ -116,6 +120,7 @@ class _Draft:
     generation: int | None
     producer_epoch: int | None = None
     fenced_ms: int | None = None
+    lost: bool = False
     segments: list[Segment] = field(default_factory=list)
 
     @property
@@ -131,6 +136,7 @@ class _Draft:
             if self.state is state:
                 return
             self.end(event.time_ms)
+        self.lost = self.lost and state is RunState.ZOMBIE
         self.segments.append(Segment(state, event.time_ms, None, event.seq, cause or event.cause))
 
     def end(self, time_ms: int) -> None:
@@ -155,6 +161,7 @@ class _Draft:
             self.producer_epoch,
             tuple(self.segments),
             self.fenced_ms,
+            self.lost,
         )
 
 
@@ -286,6 +293,11 @@ class RunFold:
     def _worker_stopped(self, event: Event) -> None:
         self._end_all(event, zombies=False)
 
+    def _worker_failed(self, event: Event) -> None:
+        for draft in self._open(event.worker):
+            draft.lost = True
+        self._end_all(event, zombies=False)
+
     def _cluster_stopped(self, event: Event) -> None:
         for draft in self._drafts:
             draft.end(event.time_ms)
@@ -299,6 +311,7 @@ class RunFold:
         if event.data.get("fault") == "kill":
             for draft in self._open(event.worker):
                 if draft.task is None:
+                    draft.lost = True
                     draft.end(event.time_ms)
             self._bereave(event.worker, event, "its worker was killed")
 
@@ -308,6 +321,7 @@ class RunFold:
     def _bereave(self, worker: str | None, event: Event, cause: str) -> None:
         """The group has taken the work of a worker: what runs is a zombie, what failed is over."""
         for draft in self._open(worker):
+            draft.lost = True
             if draft.state is RunState.FAILED:
                 draft.end(event.time_ms)
             else:
@@ -359,7 +373,7 @@ _HANDLERS: Mapping[EventKind, Any] = {
     EventKind.TRANSACTION_COMMITTED: RunFold._committed,
     EventKind.WORKER_STARTED: RunFold._worker_started,
     EventKind.WORKER_STOPPED: RunFold._worker_stopped,
-    EventKind.WORKER_FAILED: RunFold._worker_stopped,
+    EventKind.WORKER_FAILED: RunFold._worker_failed,
     EventKind.CLUSTER_STOPPED: RunFold._cluster_stopped,
     EventKind.FAULT_INJECTED: RunFold._fault,
     EventKind.MEMBER_LOST: RunFold._member_lost,

@@ -22,7 +22,7 @@ class Story:
     """One sentence, without a full stop.
 
     `kind` is the fault (kill, stop, pause, stall, partition, add_worker, broker_kill), or one of leader, task_failed,
-    worker_failed and fenced.
+    worker_failed, removed and fenced.
     """
 
     time_ms: int
@@ -46,6 +46,7 @@ def stories(events: Iterable[Event]) -> list[Story]:
     told = [Story(f.time_ms, f.seq, f.fault, f.worker, failover_story(f)) for f in after_faults]
     told.extend(_newcomers(listed, all_runs, rounds))
     told.extend(_broker_deaths(listed))
+    told.extend(_removals(listed))
     told.extend(_leader_changes(rounds))
     told.extend(_failures(listed, all_runs))
     told.extend(
@@ -196,6 +197,26 @@ def _broker_deaths(events: Sequence[Event]) -> Iterator[Story]:
             yield Story(event.time_ms, event.seq, "broker_kill", None, sentence)
 
 
+def _removals(events: Sequence[Event]) -> Iterator[Story]:
+    """Goodbyes that were said for a worker whose process has ended: one story for each time that it ended."""
+    ends: dict[str, Event] = {}
+    goodbyes: dict[int, list[Event]] = {}
+    for event in events:
+        worker = event.worker or ""
+        if event.kind is EventKind.WORKER_FAILED or (_fault(event) == "kill"):
+            ends[worker] = event
+        elif event.kind is EventKind.MEMBER_REMOVED:
+            goodbyes.setdefault(ends.get(worker, event).seq, []).append(event)
+    for told in goodbyes.values():
+        first = told[0]
+        end = ends.get(first.worker or "", first)
+        groups = listing([f"group {event.data.get('group')}" for event in told])
+        after = f" {duration(max(told[-1].time_ms - end.time_ms, 0))} after its end" if end is not first else ""
+        sentence = f"{groups} {'was' if len(told) == 1 else 'were'} told{after} that {first.worker} had left"
+        sentence += f", because {first.cause}" if first.cause else ""
+        yield Story(first.time_ms, first.seq, "removed", first.worker, f"{sentence}; no session had to run out")
+
+
 def _leader_changes(rounds: Sequence[Rebalance]) -> Iterator[Story]:
     for before, after in pairwise(round_ for round_ in rounds if round_.leader is not None):
         if before.leader != after.leader:
@@ -222,6 +243,10 @@ def _failures(events: Sequence[Event], all_runs: Sequence[Run]) -> Iterator[Stor
 def _epoch(event: Event, all_runs: Sequence[Run]) -> int | None:
     about = (run for run in all_runs if run.worker == event.worker and run.name == _task(event))
     return epoch_of(event, next((run for run in about if run.covers(event.time_ms)), None))
+
+
+def _fault(event: Event) -> str | None:
+    return str(event.data.get("fault")) if event.kind is EventKind.FAULT_INJECTED else None
 
 
 def _task(event: Event) -> str:

@@ -14,12 +14,12 @@ from html import escape
 from zlib import crc32
 
 from connectx.history import shapes
-from connectx.history.facts import WorkerState
 from connectx.history.palette import colour, text_on
 from connectx.history.runs import RunState
 from connectx.history.shapes import num, tag
 from connectx.history.timeline import Bar, BarPart, Mark, MarkKind, Row, Timeline
 from connectx.history.words import shorten
+from connectx.history.worker_states import WorkerState
 
 _HEADER, _BAND_LABELS, _AXIS = 26, 16, 22
 _LANE, _BAR, _THIN_LANE, _THIN = 18, 14, 7, 5
@@ -91,6 +91,7 @@ def timeline_svg(timeline: Timeline, *, width: int = 960, relative_to: str = "st
         *_axis(timeline, top, bottom, scale, relative_to),
         *drawn,
         *signs,
+        *_cluster_marks(timeline, top, bottom, scale),
     ]
     view = f"0 0 {width} {num(bottom + _AXIS)}"
     label = f"timeline of {len(timeline.rows)} workers, {len(timeline.connectors)} connectors"
@@ -107,11 +108,12 @@ def _row_height(row: Row) -> float:
 
 def _gutter(row: Row, y: float, height: float, gutter: float) -> str:
     state = row.state.value + (", leader" if row.is_leader else "")
+    words = row.standing.words + (", leader" if row.is_leader else "")
     limit = int((gutter - 30) / 7)
     middle = y + min(height, 44) / 2
     return tag(
         "g",
-        tag("title", escape(f"{row.worker}: {state}"))
+        tag("title", escape(f"{row.worker}: {words}"))
         + tag("text", SIGNS[row.state], x=10, y=num(middle - 2))
         + tag("text", escape(shorten(row.worker, limit)), x=24, y=num(middle - 2), class_="b")
         + tag("text", escape(state), x=24, y=num(middle + 12), class_="dim"),
@@ -210,6 +212,16 @@ def _marks(row: Row, y: float, height: float, scale: _Scale) -> Iterator[str]:
             data_event=first.seq,
             data_mark=shown.kind.value,
         )
+
+
+def _cluster_marks(timeline: Timeline, top: float, bottom: float, scale: _Scale) -> Iterator[str]:
+    """What happened to the broker: a line across all workers, with the sign on top of it."""
+    for mark in timeline.marks:
+        x = scale.x(mark.time_ms)
+        path = f"M{num(x)} {num(top)}V{num(bottom)}"
+        line = tag("path", "", d=path, class_="m", stroke_dasharray="4 3", opacity="0.6")
+        body = tag("title", escape(mark.title)) + line + shapes.mark(mark.kind, x, top)
+        yield tag("g", body, data_event=mark.seq, data_mark=mark.kind.value)
 
 
 def _near(marks: Sequence[Mark], scale: _Scale) -> Iterable[list[Mark]]:

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from connectx.history.facts import WorkerState, WorkerStateFold
 from connectx.history.rebalances import Rebalance, RebalanceFold
 from connectx.history.runs import Run, RunFold, RunState, Segment, epoch_of
 from connectx.history.words import duration, listing
+from connectx.history.worker_states import Standing, WorkerState, WorkerStateFold
 from connectx.model.events import Event, EventKind
 
 
@@ -79,13 +79,18 @@ class Row:
     """One worker. `bars` lie in `task_lanes` lanes, `connector_bars` in `connector_lanes` thinner ones below."""
 
     worker: str
-    state: WorkerState
+    standing: Standing
     is_leader: bool
     task_lanes: int
     connector_lanes: int
     bars: tuple[Bar, ...]
     connector_bars: tuple[Bar, ...]
     marks: tuple[Mark, ...]
+
+    @property
+    def state(self) -> WorkerState:
+        """Its state in one word."""
+        return self.standing.state
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,13 +106,17 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """What is drawn between `start_ms` and `end_ms`. `connectors` is the order of first appearance: their colours."""
+    """What is drawn between `start_ms` and `end_ms`. `connectors` is the order of first appearance: their colours.
+
+    `marks` are those of no worker: what happened to the broker.
+    """
 
     start_ms: int
     end_ms: int
     rows: tuple[Row, ...]
     bands: tuple[Band, ...]
     connectors: tuple[str, ...]
+    marks: tuple[Mark, ...] = ()
 
 
 def timeline(events: Iterable[Event], *, now_ms: int | None = None, window_ms: int | None = None) -> Timeline:
@@ -162,16 +171,23 @@ class TimelineFold:
         rows = [
             _row(
                 worker,
-                state,
-                worker == leader and not state.is_gone,
+                standing,
+                worker == leader and not standing.life.is_gone,
                 [run for run in all_runs if run.worker == worker],
                 [event for event in marks if event.worker == worker],
                 window,
             )
-            for worker, state in self._states.states().items()
+            for worker, standing in self._states.standings().items()
         ]
         bands = [_band(round_, window) for round_ in rounds if window.meets(round_.start_ms, round_.end_ms)]
-        return Timeline(window.start_ms, window.end_ms, tuple(rows), tuple(bands), tuple(self._connectors))
+        return Timeline(
+            window.start_ms,
+            window.end_ms,
+            tuple(rows),
+            tuple(bands),
+            tuple(self._connectors),
+            tuple(_mark(event, (), {}) for event in marks if event.worker is None),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,14 +206,14 @@ class _Window:
 
 
 def _row(
-    worker: str, state: WorkerState, is_leader: bool, own: Sequence[Run], marks: Sequence[Event], window: _Window
+    worker: str, standing: Standing, is_leader: bool, own: Sequence[Run], marks: Sequence[Event], window: _Window
 ) -> Row:
     seen = [run for run in own if window.meets(run.start_ms, run.end_ms)]
     bars, task_lanes, lane_of = _packed([run for run in seen if run.task is not None], marks, window)
     connector_bars, connector_lanes, _ = _packed([run for run in seen if run.task is None], (), window)
     return Row(
         worker=worker,
-        state=state,
+        standing=standing,
         is_leader=is_leader,
         task_lanes=task_lanes,
         connector_lanes=connector_lanes,
@@ -268,6 +284,8 @@ def _is_about(event: Event, run: Run) -> bool:
 
 # ------------------------------------------------------------------------------------------------ marks and bands
 
+_BROKER_FAULTS = {"broker_kill": "fault: the broker was killed", "broker_restart": "the broker was started again"}
+
 
 def _mark_kind(event: Event) -> MarkKind | None:
     match event.kind:
@@ -297,6 +315,8 @@ def _mark_title(event: Event, kind: MarkKind, run: Run | None) -> str:
     match kind:
         case MarkKind.FAULT:
             fault = event.data.get("fault", "unknown")
+            if fault in _BROKER_FAULTS:
+                return _BROKER_FAULTS[fault]
             if fault == "add_worker":
                 return f"{event.worker} was added"
             direction = event.data.get("direction")
@@ -321,11 +341,11 @@ def _band(round_: Rebalance, window: _Window) -> Band:
     end_ms = window.clip(round_.end_ms)
     took = duration(max((window.end_ms if round_.end_ms is None else round_.end_ms) - round_.start_ms, 0))
     if round_.generation is None:
-        title = f"rebalance under way for {took}: {round_.cause}"
+        title = f"rebalance under way for {took}: {round_.why}"
     else:
         members = listing(round_.members)
         title = f"generation {round_.generation}, {took}, {members}"
         title += f"; leader {round_.leader}" if round_.leader else ""
-        title += f"; {round_.cause}" if round_.cause else ""
+        title += f"; {round_.why}" if round_.why else ""
         title += f"; lost work waits {duration(round_.delay_ms)}" if round_.delay_ms and round_.lost else ""
     return Band(round_.generation, window.clip(round_.start_ms), end_ms, round_.seq, title)

@@ -30,8 +30,8 @@ class EventKind(StrEnum):
     LEADERSHIP_FENCED = "leadership_fenced"  # error
     # config topic
     CONNECTOR_CONFIGURED = "connector_configured"  # config_offset
-    CONNECTOR_DELETED = "connector_deleted"
-    TASKS_CONFIGURED = "tasks_configured"  # tasks, task_config_generation
+    CONNECTOR_DELETED = "connector_deleted"  # config_offset
+    TASKS_CONFIGURED = "tasks_configured"  # tasks: how many there are, task_config_generation, config_offset
     TASKS_INCONSISTENT = "tasks_inconsistent"
     TARGET_STATE_CHANGED = "target_state_changed"  # target_state
     TASK_COUNT_RECORDED = "task_count_recorded"  # task_count

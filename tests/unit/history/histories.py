@@ -131,7 +131,7 @@ def kill_of_source() -> History:
         3,
         leader="worker-1",
         work={"worker-1": ["flights-in", "flights-out-1"], "worker-3": ["flights-out-0"]},
-        reason="the group rebalances",
+        reason="the group is rebalancing",
         delay_ms=3000,
         lost=["flights-out", "flights-in-0"],
     )
@@ -158,7 +158,7 @@ def pause_with_fence() -> History:
         3,
         leader="worker-1",
         work={"worker-1": ["flights-in", "flights-out-1"], "worker-3": ["flights-out-0"]},
-        reason="the group rebalances",
+        reason="the group is rebalancing",
         delay_ms=3000,
         lost=["flights-out", "flights-in-0"],
     )

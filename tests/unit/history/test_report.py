@@ -78,7 +78,7 @@ def test_a_page_without_events_is_still_a_page() -> None:
 def test_the_rebalance_table_has_a_row_per_generation() -> None:
     table = rebalance_table(kill_of_source().events)
     assert [row[0] for row in table.rows] == ["1", "2", "3", "4"]
-    assert table.rows[2][1:6] == ("13.0 s", "0.2 s", "the group rebalances", "worker-1", "worker-1, worker-3")
+    assert table.rows[2][1:6] == ("13.0 s", "0.2 s", "worker-2 was lost (killed)", "worker-1", "worker-1, worker-3")
 
 
 def test_the_figure_draws_what_the_svg_draws() -> None:

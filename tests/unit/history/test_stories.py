@@ -275,3 +275,15 @@ def test_a_failed_worker_says_why() -> None:
 def test_stories_come_in_the_order_in_which_they_began() -> None:
     history = kill_of_source().at(12).state("worker-1", "flights-out-1", "FAILED", trace="late")
     assert [story.kind for story in stories(sorted(history.events, key=lambda e: e.time_ms))] == ["kill", "task_failed"]
+
+
+def test_a_goodbye_for_a_worker_whose_process_has_ended_is_one_story() -> None:
+    history = small_cluster().at(10).fault("kill", "worker-2").at(10.1)
+    for group in ("connectx", "connect-flights-out"):
+        cause = "its process has ended for certain"
+        history.add(EventKind.MEMBER_REMOVED, "worker-2", group=group, members=["m"], cause=cause)
+    [told] = [story for story in stories(history.events) if story.kind == "removed"]
+    assert told.sentence == (
+        "group connectx and group connect-flights-out were told 0.1 s after its end that worker-2 had left,"
+        " because its process has ended for certain; no session had to run out"
+    )

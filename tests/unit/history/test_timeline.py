@@ -33,6 +33,17 @@ def test_colours_follow_first_appearance() -> None:
     assert timeline(late.events).connectors == ("flights-in", "flights-out", "audit")
 
 
+def test_what_happens_to_the_broker_is_a_mark_of_no_worker() -> None:
+    history = small_cluster().at(5).add(EventKind.FAULT_INJECTED, fault="broker_kill")
+    history.at(8).add(EventKind.FAULT_INJECTED, fault="broker_restart")
+    drawn = timeline(history.events)
+    assert [(mark.kind, mark.time_ms - START_MS, mark.title) for mark in drawn.marks] == [
+        (MarkKind.FAULT, 5_000, "fault: the broker was killed"),
+        (MarkKind.FAULT, 8_000, "the broker was started again"),
+    ]
+    assert not [mark for row in drawn.rows for mark in row.marks]
+
+
 def test_open_bars_reach_to_the_end_of_the_window() -> None:
     drawn = timeline(small_cluster().events, now_ms=START_MS + 60_000)
     [row] = [row for row in drawn.rows if row.worker == "worker-2"]
@@ -120,7 +131,7 @@ def test_marks_lie_on_the_lane_of_their_task_and_faults_on_the_row() -> None:
 def test_bands_say_generation_members_leader_reason_and_delay() -> None:
     bands = timeline(kill_of_source().events).bands
     assert bands[2].title == (
-        "generation 3, 0.2 s, worker-1 and worker-3; leader worker-1; the group rebalances; lost work waits 3.0 s"
+        "generation 3, 0.2 s, worker-1 and worker-3; leader worker-1; worker-2 was lost (killed); lost work waits 3.0 s"
     )
     history = small_cluster().at(9).add(EventKind.REBALANCE_STARTED, "worker-3", cause="a member left")
     band = timeline(history.events, now_ms=START_MS + 10_000).bands[-1]

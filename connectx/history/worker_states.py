@@ -1,0 +1,165 @@
+"""How each worker stands, in words: its life, what was done to it, and whether the group counts it in. Pure.
+
+Three things that are independent of each other: a worker that is frozen and cut off is still cut off when it resumes,
+and one that runs may have been left out by its group. Decides nothing about work; that is `runs` and `facts`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from connectx.model.events import Event, EventKind
+
+
+class WorkerState(StrEnum):
+    """State of a worker in words that a person reads."""
+
+    STARTING = "starting"
+    UP = "up"
+    PAUSED = "paused"
+    STALLED = "stalled"
+    CUT_OFF = "cut off"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+    KILLED = "killed"
+    FAILED = "failed"
+
+    @property
+    def is_gone(self) -> bool:
+        """True when the worker does not come back by itself."""
+        return self in (WorkerState.STOPPED, WorkerState.KILLED, WorkerState.FAILED)
+
+
+class Place(StrEnum):
+    """Where a worker is with its group."""
+
+    NONE = "not in the group"
+    JOINING = "joining the group"
+    MEMBER = "member"
+    OUT = "out of the group"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One worker.
+
+    Attributes:
+        life: STARTING, UP, STOPPING, or how it ended.
+        frozen: PAUSED or STALLED while it is, None otherwise.
+        cut: the direction in which its connections are cut: both, in or out; None when they are not.
+        place: whether the group counts it in, as far as the events show.
+        generation: the last one that it took part in.
+    """
+
+    life: WorkerState = WorkerState.STARTING
+    frozen: WorkerState | None = None
+    cut: str | None = None
+    place: Place = Place.NONE
+    generation: int | None = None
+
+    @property
+    def state(self) -> WorkerState:
+        """What counts most of it, in one word."""
+        if self.life.is_gone or self.life is WorkerState.STOPPING:
+            return self.life
+        if self.frozen is not None:
+            return self.frozen
+        return self.life if self.cut is None else WorkerState.CUT_OFF
+
+    @property
+    def words(self) -> str:
+        """All of it: `up`, `paused, cut off (in), out of the group`."""
+        said = [str(self.state)]
+        if self.life.is_gone:
+            return said[0]
+        if self.cut is not None and self.state is not WorkerState.CUT_OFF:
+            said.append("cut off")
+        if self.cut not in (None, "both"):
+            said[-1] += f" ({self.cut})"
+        if self.place in (Place.OUT, Place.JOINING) and self.life is not WorkerState.STARTING:
+            said.append(str(self.place))
+        return ", ".join(said)
+
+
+def worker_states(events: Iterable[Event]) -> dict[str, WorkerState]:
+    """Worker name to its state after the last event, sorted by name, worker-2 before worker-10."""
+    fold = WorkerStateFold()
+    for event in events:
+        fold.take(event)
+    return {name: standing.state for name, standing in fold.standings().items()}
+
+
+class WorkerStateFold:
+    """Takes events one by one, in order, and knows how every worker stands."""
+
+    def __init__(self) -> None:
+        self._standings: dict[str, Standing] = {}
+        self._urls: dict[str, str] = {}
+
+    def take(self, event: Event) -> None:
+        """Add the next event."""
+        if event.worker is None:
+            return
+        if event.kind is EventKind.WORKER_STARTED and event.data.get("url"):
+            self._urls[event.worker] = str(event.data["url"])
+        before = self._standings.get(event.worker, Standing())
+        self._standings[event.worker] = _next(before, event)
+        if event.kind is EventKind.ASSIGNMENT_COMPUTED:
+            self._leave_out(event)
+
+    def standings(self) -> dict[str, Standing]:
+        """Worker name to how it stands up to now, worker-2 before worker-10."""
+        return {name: self._standings[name] for name in sorted(self._standings, key=natural)}
+
+    def _leave_out(self, event: Event) -> None:
+        """A leader divided work among members: who was one and is not named is none any more."""
+        members = event.data.get("members")
+        if not isinstance(members, Mapping):
+            return
+        for worker, url in self._urls.items():
+            standing = self._standings[worker]
+            if url not in members and worker != event.worker and standing.place is Place.MEMBER:
+                self._standings[worker] = replace(standing, place=Place.OUT)
+
+
+def natural(name: str) -> tuple[tuple[int, str], ...]:
+    """A key to sort by in which numbers within a name count as numbers."""
+    return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name))
+
+
+_ENDS = {EventKind.WORKER_STOPPED: WorkerState.STOPPED, EventKind.WORKER_FAILED: WorkerState.FAILED}
+_FROZEN = {"pause": WorkerState.PAUSED, "stall": WorkerState.STALLED, "resume": None}
+_LIVES = {"kill": WorkerState.KILLED, "stop": WorkerState.STOPPING}
+
+
+def _next(before: Standing, event: Event) -> Standing:
+    if event.kind is EventKind.WORKER_STARTED:
+        return Standing()
+    if before.life.is_gone:
+        return before
+    match event.kind:
+        case EventKind.WORKER_STOPPED | EventKind.WORKER_FAILED:
+            return replace(before, life=_ENDS[event.kind])
+        case EventKind.FAULT_INJECTED:
+            return _after_fault(before, str(event.data.get("fault")), event)
+        case EventKind.REBALANCE_STARTED:
+            return replace(before, place=Place.JOINING)
+        case EventKind.MEMBER_LOST:
+            return replace(before, place=Place.OUT)
+        case EventKind.REBALANCE_COMPLETED:
+            life = WorkerState.UP if before.life is WorkerState.STARTING else before.life
+            return replace(before, life=life, place=Place.MEMBER, generation=event.generation)
+    return before
+
+
+def _after_fault(before: Standing, fault: str, event: Event) -> Standing:
+    if fault in _FROZEN:
+        return replace(before, frozen=_FROZEN[fault])
+    if fault in _LIVES:
+        return replace(before, life=_LIVES[fault])
+    if fault == "partition":
+        return replace(before, cut=str(event.data.get("direction", "both")))
+    return replace(before, cut=None) if fault == "heal" else before
