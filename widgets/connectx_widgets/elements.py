@@ -37,18 +37,26 @@ def timeline_elements(timeline: Timeline) -> Elements:
         for bar in row.connector_bars:
             elements[f"bar:{row.worker}:{bar.parts[0].seq}"] = _bar(row, bar, places[bar.connector], thin=True)
         for mark in row.marks:
-            elements[f"mark:{mark.seq}"] = _mark(row, mark)
+            elements[f"mark:{mark.seq}"] = _mark(row.worker, mark)
+    for mark in timeline.marks:
+        elements[f"mark:{mark.seq}"] = _mark(None, mark)
     for band in timeline.bands:
         elements[f"band:{'next' if band.generation is None else band.generation}"] = _band(band, timeline)
     return elements
 
 
 def _row(row: Row, order: int) -> Element:
+    standing = row.standing
     return {
         "kind": "row",
         "order": order,
         "worker": row.worker,
         "state": row.state.value,
+        "words": standing.words,
+        "frozen": None if standing.frozen is None else standing.frozen.value,
+        "cut": standing.cut,
+        "gone": standing.life.is_gone,
+        "generation": standing.generation,
         "sign": SIGNS[row.state],
         "leader": row.is_leader,
     }
@@ -77,8 +85,8 @@ def _part(part: BarPart) -> Element:
     }
 
 
-def _mark(row: Row, mark: Mark) -> Element:
-    shown = {"kind": "mark", "worker": row.worker, "mark": mark.kind.value, "at": mark.time_ms}
+def _mark(worker: str | None, mark: Mark) -> Element:
+    shown = {"kind": "mark", "worker": worker, "mark": mark.kind.value, "at": mark.time_ms}
     return {**shown, "task": mark.task, "seq": mark.seq, "title": mark.title}
 
 

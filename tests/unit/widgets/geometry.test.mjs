@@ -8,7 +8,7 @@ import { workerVerbs } from "../../../widgets/connectx_widgets/static/parts.mjs"
 
 const part = (state, from, to, seq = from) => ({ state, from, to, seq, what: `t on w: ${state}`, why: "" });
 const bar = (label, parts, worker = "w") => ({ kind: "bar", worker, label, lane: 0, thin: false, colour: "#e69f00", text: "#000", parts });
-const row = (worker = "w") => ({ kind: "row", order: 0, worker, state: "up", sign: "●", leader: false, gone: false, task_lanes: 1, connector_lanes: 0 });
+const row = (worker = "w") => ({ kind: "row", order: 0, worker, state: "up", sign: "●", leader: false, words: "up", gone: false, frozen: null, cut: null, generation: 1 });
 
 function store(elements) {
   const made = emptyStore();
@@ -76,6 +76,13 @@ test("a fence and its abort in one place are one sign, a fault keeps its own", (
   assert.equal(drawn.marks[0].title, "aborted; fenced");
 });
 
+test("what happens to the broker is drawn across all workers", () => {
+  const elements = { r: row(), b: { kind: "mark", worker: null, mark: "fault", at: 100, task: null, seq: 7, title: "fault: the broker was killed" } };
+  const drawn = layout(store(elements), { from: 0, to: 1000 }, 1000, 1000);
+  assert.deepEqual(drawn.marks.map((shown) => [shown.x, shown.title]), [[100, "fault: the broker was killed"]]);
+  assert.ok(svgText(drawn, "k").includes(`M100 18V${drawn.bottom}`));
+});
+
 test("text of others is never markup", () => {
   const drawn = layout(store({ r: row(), b: bar("<b>", [part("running", 0, null)]) }), { from: 0, to: 10 }, 1000, 10);
   assert.ok(!svgText(drawn, "k").includes("<b>"));
@@ -87,9 +94,12 @@ test("words are those of the history", () => {
 });
 
 test("a worker offers what makes sense in its state", () => {
-  assert.ok(workerVerbs("up").includes("kill"));
-  assert.deepEqual(workerVerbs("paused"), ["resume", "kill"]);
-  assert.deepEqual(workerVerbs("killed"), []);
+  const worker = (state, more = {}) => ({ state, gone: false, frozen: null, cut: null, ...more });
+  assert.ok(workerVerbs(worker("up")).includes("kill"));
+  assert.deepEqual(workerVerbs(worker("paused", { frozen: "paused" })), ["resume", "kill"]);
+  assert.deepEqual(workerVerbs(worker("paused", { frozen: "paused", cut: "in" })), ["resume", "heal", "kill"]);
+  assert.deepEqual(workerVerbs(worker("cut off", { cut: "both" })), ["heal", "kill"]);
+  assert.deepEqual(workerVerbs(worker("killed", { gone: true, cut: "both" })), []);
 });
 
 test("a form gives what was set and leaves defaults out", () => {

@@ -55,6 +55,20 @@ def test_a_killed_workers_bar_ends_and_its_mark_says_why() -> None:
     assert "zombie" in states
 
 
+def test_a_worker_says_all_that_was_done_to_it() -> None:
+    row = elements(small_cluster().fault("partition", "worker-3").fault("pause", "worker-3"))["row:worker-3"]
+    assert (row["state"], row["words"]) == ("paused", "paused, cut off")
+    assert (row["frozen"], row["cut"], row["generation"], row["gone"]) == ("paused", "both", 2, False)
+
+
+def test_what_happens_to_the_broker_is_a_mark_of_no_worker() -> None:
+    from connectx.model.events import EventKind
+
+    drawn = elements(small_cluster().at(9).add(EventKind.FAULT_INJECTED, fault="broker_kill"))
+    [mark] = [element for element in drawn.values() if element["kind"] == "mark"]
+    assert (mark["worker"], mark["title"]) == (None, "fault: the broker was killed")
+
+
 def test_a_snapshot_keeps_what_is_newest_and_says_when_something_is_missing() -> None:
     drawn = elements(crowded())
     size = len(json.dumps(drawn))

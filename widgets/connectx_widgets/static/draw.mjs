@@ -33,7 +33,7 @@ export function svgText(drawn, key) {
   }
   for (const bar of drawn.bars) parts.push(barText(bar, key));
   for (const label of drawn.labels) parts.push(labelText(label));
-  for (const mark of drawn.marks) parts.push(markText(mark));
+  for (const mark of drawn.marks) parts.push(markText(mark, drawn.bottom));
   return parts.join("");
 }
 
@@ -84,11 +84,12 @@ function labelText(label) {
   return `<text ${look} x="${n(label.x)}" y="${n(label.y)}" pointer-events="none">${escapeText(label.text)}</text>`;
 }
 
-function markText(mark) {
+function markText(mark, bottom) {
   const title = escapeText(mark.title);
+  const line = mark.worker === null ? `<path class="m" d="M${n(mark.x)} ${TOP}V${bottom}" stroke-dasharray="4 3" opacity="0.6"/>` : "";
   return `<g class="hot" tabindex="-1" role="img" aria-label="${title}" data-key="mark:${mark.seq}" data-say="${title}"`
-    + ` data-worker="${escapeText(mark.worker)}" data-event="${mark.seq}" data-mark="${mark.mark}">`
-    + `${sign(mark.mark, mark.x, mark.y)}</g>`;
+    + ` data-worker="${escapeText(mark.worker ?? "")}" data-event="${mark.seq}" data-mark="${mark.mark}">`
+    + `${line}${sign(mark.mark, mark.x, mark.y)}</g>`;
 }
 
 export function sign(kind, x, y) {

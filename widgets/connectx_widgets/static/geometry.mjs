@@ -127,6 +127,7 @@ export function layout(store, window, width, now) {
     }
     y += height;
   }
+  for (const mark of marks.filter((mark) => mark.worker === null)) drawn.marks.push({ ...mark, x: x(mark.at), y: TOP });
   drawn.bottom = y;
   drawn.height = y + AXIS;
   drawn.marks = merged(drawn.marks);

@@ -4,12 +4,11 @@ import { escapeText } from "./draw.mjs";
 
 const SIGNS = { RUNNING: "●", PAUSED: "‖", FAILED: "✕", STOPPED: "■", RESTARTING: "↻", UNASSIGNED: "○", LOST: "◌" };
 
-/** Verbs that make sense for a worker in a state, in the words of the history. */
-export function workerVerbs(state) {
-  if (state === "up" || state === "starting") return ["kill", "stop", "pause", "stall", "partition"];
-  if (state === "paused" || state === "stalled") return ["resume", "kill"];
-  if (state === "cut off") return ["heal", "kill"];
-  return [];
+/** Verbs that make sense for a worker as it stands: what ends its faults first. */
+export function workerVerbs({ gone, state, frozen, cut }) {
+  if (gone || state === "stopping") return [];
+  const ends = [...(frozen ? ["resume"] : []), ...(cut ? ["heal"] : [])];
+  return ends.length ? [...ends, "kill"] : ["kill", "stop", "pause", "stall", "partition"];
 }
 
 export function headText(facts) {
@@ -20,9 +19,9 @@ export function headText(facts) {
 export function gutterText(rows, top) {
   return `<div style="height:${top}px"></div>` + rows.map((row) => {
     const name = escapeText(row.worker);
-    const buttons = workerVerbs(row.state).map((verb) =>
+    const buttons = workerVerbs(row).map((verb) =>
       `<button type="button" data-verb="${verb}" data-worker="${name}" aria-label="${verb} ${name}">${verb}</button>`);
-    const state = escapeText(row.state + (row.leader ? ", leader" : ""));
+    const state = escapeText(row.words + (row.leader ? ", leader" : ""));
     return `<div class="cxp-worker" style="height:${row.height}px" data-worker="${name}" data-state="${escapeText(row.state)}">`
       + `<div><span class="cxp-sign" aria-hidden="true">${row.sign}</span><b>${name}</b></div>`
       + `<div class="dim cxp-state">${state}</div><div class="cxp-verbs">${buttons.join("")}</div></div>`;
