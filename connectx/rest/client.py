@@ -125,6 +125,11 @@ class RestClient:
         """State of a connector and its tasks; ConnectorNotFoundError also before its first status."""
         return _map(self._call("GET", _path(connector, "status")))
 
+    def statuses(self) -> dict[str, dict[str, Any]]:
+        """State of every connector that has a status, with its tasks, by name."""
+        expanded = _map(self._call("GET", "/connectors?expand=status"))
+        return {name: shown["status"] for name, shown in expanded.items()}
+
     def tasks(self, connector: str) -> list[dict[str, Any]]:
         """Ids and configurations of the tasks."""
         return _list(self._call("GET", _path(connector, "tasks")))

@@ -94,7 +94,7 @@ def set_up(order: PrepareTask, services: TaskServices, plugins: Plugins) -> Sink
     settings = sink_connector_settings(config)
     backlog = BACKLOG_CONFIG.parse(config)
     chain = plugins.chain(config)
-    plugin = plugins.create_task(config)
+    plugin = services.created(plugins.create_task, config)
     assert isinstance(plugin, SinkTask), "only sink connectors are given to a sink runner"
     loop = SinkTaskSettings(
         task=task,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from connectx.connectors.api import SourceOffset, SourcePartition
 from connectx.connectors.providers import ConfigProviders
@@ -22,15 +22,19 @@ from connectx.core.messages import (
     Stimulus,
     StopTask,
 )
+from connectx.errors import PluginNotFoundError
 from connectx.model.events import Transition
 from connectx.model.ids import TaskId
 from connectx.model.worker_config import WorkerConfig
+from connectx.runtime.peers import unknown_here
 
 if TYPE_CHECKING:
     from connectx.kafka.clients import ClientConfigs
     from connectx.spark.slices import SparkSessions
 
 TaskEffect = InitTaskProducer | BeginTask | SetTaskTargetState | StopTask | CancelTask
+
+T = TypeVar("T")
 
 
 class WorkerGone(BaseException):
@@ -66,6 +70,7 @@ class TaskServices:
         record: puts a transition into the history; never blocks.
         pulse: call between any two effects: waits while the worker is frozen, raises WorkerGone when it was killed.
         providers: resolve placeholders in configurations, and hide what stood behind them.
+        place: this worker's place in the group (`connectx.core.requests`, *worker*).
         ended: the last thing that a runner's thread calls, with task and instance: it uses nothing any more.
     """
 
@@ -77,8 +82,20 @@ class TaskServices:
     post: Callable[[Stimulus], None]
     record: Callable[[Transition], object]
     pulse: Callable[[], None]
+    place: Callable[[], Mapping[str, Any]]
     ended: Callable[[TaskId, int], None]
     providers: ConfigProviders = field(default_factory=lambda: ConfigProviders({}, lambda path: (None, "")))
+
+    def created(self, create: Callable[[Mapping[str, str | None]], T], config: Mapping[str, str | None]) -> T:
+        """What `create` makes of a connector's configuration.
+
+        Raises:
+            PluginNotFoundError: its class is unknown here; says which workers know it.
+        """
+        try:
+            return create(config)
+        except PluginNotFoundError as error:
+            raise unknown_here(error, config, self.place()) from error
 
     def resolved(self, order: PrepareTask) -> PrepareTask:
         """A task's order with its configurations resolved.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from connectx.core.messages import (
@@ -58,9 +59,8 @@ class Work:
 
     def start_connector(self, effect: StartConnector) -> None:
         """Start a connector instance on a thread of its own."""
-        host = ConnectorHost(
-            effect, self._plugins.create_connector, self._plugins.task_configs, self._post, self._services.providers
-        )
+        create = partial(self._services.created, self._plugins.create_connector)
+        host = ConnectorHost(effect, create, self._plugins.task_configs, self._post, self._services.providers)
         self._hosts[effect.connector, effect.instance] = host
         host.start()
         if self._is_gone():  # `end` may have come before it was known

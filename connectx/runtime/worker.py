@@ -356,6 +356,7 @@ class Worker:
             post=self.post,
             record=self._record,
             pulse=self._pulse,
+            place=self.view,
             ended=lambda task, instance: None,  # those who give the services on listen
             providers=self._providers,
         )

@@ -257,6 +257,7 @@ def sink_task(kafka: EmbeddedKafka, spark_provider: SparkProvider) -> Iterator[C
             post=lambda stimulus: made.stimuli.append(stimulus),  # noqa: PLW0108
             record=lambda transition: made.transitions.append(transition),  # noqa: PLW0108
             pulse=lambda: made.pulse(),  # noqa: PLW0108
+            place=lambda: {"url": "http://127.0.0.1:1/", "leader_url": None},
             ended=lambda task, instance: None,
             providers=plugins.providers(worker_config),
         )

@@ -194,6 +194,7 @@ class Place:
             post=stimuli.append,
             record=transitions.append,
             pulse=unfrozen.wait,  # type: ignore[arg-type]
+            place=lambda: {"url": "http://127.0.0.1:1/", "leader_url": None},
             ended=lambda task, instance: None,
         )
         order = PrepareTask(

@@ -1,0 +1,66 @@
+"""What the other workers of the group know, for the message of a task whose connector class is not known here.
+
+In a group of Java and Python workers a connector may come to a worker that lacks its class. Decides nothing: the task
+has failed already; this says where it could run. Asks over REST on the thread of what failed, and gives up quickly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from connectx.errors import ConnectxError, PluginNotFoundError
+from connectx.rest.client import RestClient
+
+MOST_ASKED = 8
+
+
+def unknown_here(
+    error: PluginNotFoundError, config: Mapping[str, str | None], worker: Mapping[str, object]
+) -> PluginNotFoundError:
+    """The error of a connector class that this worker does not know, with the workers of its group that know it.
+
+    Args:
+        error: as the plugins raised it.
+        config: of the connector.
+        worker: this worker's place in the group (`connectx.core.requests`, *worker*).
+    """
+    name, own, leader = config.get("connector.class") or "", str(worker["url"]), worker["leader_url"]
+    others = [url for url in _others(str(leader), own) if _knows(url, name)] if leader else []
+    if others:
+        known = f"This worker, {_id(own)}, does not know {name}; these do: {', '.join(map(_id, others))}."
+        todo = "Install it here and restart the task, or run it in a group whose workers all have it."
+    else:
+        known = f"This worker, {_id(own)}, does not know {name}, and no other that answered does."
+        todo = "Correct connector.class, or install it on the workers and restart."
+    return PluginNotFoundError(f"{known} {error.message}.", next_step=todo)
+
+
+def _others(leader: str, own: str) -> list[str]:
+    """The leader and whoever the status topic names as a worker of something, without this one."""
+    scheme = urlsplit(leader).scheme
+    ids: set[str] = set()
+    for status in _ask(leader, lambda client: list(client.statuses().values())):
+        ids |= {part["worker_id"] for part in (status["connector"], *status["tasks"])}
+    urls = [leader.rstrip("/"), *(f"{scheme}://{worker_id}" for worker_id in sorted(ids))]
+    return [url for url in dict.fromkeys(urls) if url != own.rstrip("/")][:MOST_ASKED]
+
+
+def _knows(url: str, name: str) -> bool:
+    classes = (plugin["class"] for plugin in _ask(url, lambda client: client.plugins()))
+    return any(found == name or found.rpartition(".")[2] in (name, f"{name}Connector") for found in classes)
+
+
+def _ask(url: str, question: Callable[[RestClient], list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    client = RestClient([url], retry_s=0)
+    try:
+        return question(client)
+    except ConnectxError:  # it is gone, or busy: the message does without it
+        return []
+    finally:
+        client.close()
+
+
+def _id(url: str) -> str:
+    return urlsplit(url).netloc
