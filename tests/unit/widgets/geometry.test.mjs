@@ -68,12 +68,12 @@ test("a window in the past cuts what is outside of it", () => {
   assert.deepEqual(layout(known, shown, 100, 60_000).bars.map((one) => one.task), ["a"]);
 });
 
-test("a fence and its abort in one place are one sign, a fault keeps its own", () => {
+test("a fence and its abort in one place are one sign, drawn over the fault, which keeps its own", () => {
   const mark = (kind, at, seq) => ({ kind: "mark", worker: "w", mark: kind, at, lane: null, task: null, seq, title: kind });
   const elements = { r: row(), a: mark("aborted", 100, 1), f: mark("fenced", 101, 2), x: mark("fault", 101, 3) };
   const drawn = layout(store(elements), { from: 0, to: 1000 }, 1000, 1000);
-  assert.deepEqual(drawn.marks.map((shown) => shown.mark), ["fenced", "fault"]);
-  assert.equal(drawn.marks[0].title, "aborted; fenced");
+  assert.deepEqual(drawn.marks.map((shown) => shown.mark), ["fault", "fenced"]);
+  assert.equal(drawn.marks[1].title, "aborted; fenced");
 });
 
 test("what happens to the broker is drawn across all workers", () => {

@@ -48,7 +48,7 @@ function bandText(band, bottom) {
   const title = escapeText(band.title);
   return `<g class="hot" data-key="band:${band.generation}" data-generation="${band.generation ?? ""}" data-say="${title}">`
     + `<rect class="band" x="${n(band.x)}" y="${TOP}" width="${n(band.width)}" height="${bottom - TOP}"/>`
-    + `<text class="dim" x="${n(band.x)}" y="${TOP - 5}">${band.label}</text></g>`;
+    + `<text class="dim" x="${n(band.labelX)}" y="${TOP - 5}">${band.label}</text></g>`;
 }
 
 function barText(bar, key) {

@@ -53,7 +53,7 @@ function fieldText(field, form) {
   const name = escapeText(field.name), value = form.values[field.name] ?? "";
   const errors = field.errors.map((error) => `<div class="bad" role="alert">${escapeText(error)}</div>`).join("");
   const hint = `${field.importance.toLowerCase()}, ${field.type.toLowerCase()}${field.default == null ? "" : `, default ${field.default === "" ? "empty" : field.default}`}`;
-  return `<div class="cxp-field"><label><code>${name}</code>${field.required ? " *" : ""} ${inputText(field, name, value)}</label>`
+  return `<div class="cxp-field"><label><span><code>${name}</code>${field.required ? " *" : ""}</span> ${inputText(field, name, value)}</label>`
     + `<div class="dim">${escapeText(field.doc)} <i>(${escapeText(hint)})</i></div>${errors}</div>`;
 }
 

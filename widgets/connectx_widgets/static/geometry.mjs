@@ -130,8 +130,8 @@ export function layout(store, window, width, now) {
   for (const mark of marks.filter((mark) => mark.worker === null)) drawn.marks.push({ ...mark, x: x(mark.at), y: TOP });
   drawn.bottom = y;
   drawn.height = y + AXIS;
-  drawn.marks = merged(drawn.marks);
-  drawn.bands = bands(store, window, x, now);
+  drawn.marks = merged(drawn.marks).sort((a, b) => (a.mark === "fenced") - (b.mark === "fenced"));
+  drawn.bands = bands(store, window, x, width, now);
   drawn.axis = axis(window, x, width, now);
   return drawn;
 }
@@ -195,16 +195,17 @@ function merged(marks) {
   return shown.map((mark) => ({ ...mark, title: [...new Set(mark.titles)].join("; ") }));
 }
 
-function bands(store, window, x, now) {
+function bands(store, window, x, full, now) {
   let labelEnd = 0;
   const shown = ofKind(store, "band").filter((band) => meets(band.from, band.to ?? now, window));
   return shown.sort((a, b) => a.from - b.from).map((band) => {
     const left = x(Math.max(band.from, window.from));
     const width = Math.max(x(Math.min(band.to ?? now, window.to)) - left, 2);
     let label = band.generation === null ? "gen ?" : `gen ${band.generation}`;
-    if (left < labelEnd) label = "";
-    else labelEnd = left + label.length * CHAR + 5;
-    return { ...band, x: left, width, label };
+    const labelX = Math.min(left, full - label.length * CHAR);
+    if (labelX < labelEnd) label = "";
+    else labelEnd = labelX + label.length * CHAR + 5;
+    return { ...band, x: left, width, label, labelX };
   });
 }
 

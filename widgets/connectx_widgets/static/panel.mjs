@@ -6,12 +6,12 @@ import { connectorsText, detailsText, gutterText, headText } from "./parts.mjs";
 // One view of the panel: draws what the store knows, and tells the kernel what was clicked.
 
 const SPANS = [["30 s", 30_000], ["2 min", 120_000], ["10 min", 600_000], ["all", null]];
-const FRAME_MS = 100, QUEUED_MS = 1000, SURE_MS = 3000, TYPED_MS = 350;
+const FRAME_MS = 100, CALM_MS = 1000, NARROW = 720, QUEUED_MS = 1000, SURE_MS = 3000, TYPED_MS = 350;
 
 const SHELL = `
   <div class="cxp-head" role="group" aria-label="cluster"></div>
   <div class="cxp-tools" role="toolbar" aria-label="timeline">
-    ${SPANS.map(([text, span]) => `<button type="button" data-span="${span}">${text}</button>`).join("")}
+    ${SPANS.map(([text, span]) => `<button type="button" data-span="${span}" aria-label="show ${text}">${text}</button>`).join("")}
     <input type="range" min="0" max="1000" value="1000" aria-label="go back in time">
     <button type="button" data-live>live</button>
     <button type="button" data-verb="add_worker">add worker</button>
@@ -19,13 +19,13 @@ const SHELL = `
     <span class="cxp-still" role="status"></span>
   </div>
   <div class="cxp-legends" aria-hidden="true"></div>
-  <div class="cxp-plot"><div class="cxp-gutter"></div><div class="cxp-svg" tabindex="0" role="group" aria-label="timeline; arrow keys go from bar to bar"></div></div>
-  <table class="cxp-connectors"><thead><tr><th>connector</th><th>state</th><th>worker</th><th>tasks</th><th class="num">records</th><th>lag or offset</th><th></th></tr></thead><tbody></tbody></table>
+  <div class="cxp-plot"><div class="cxp-gutter" role="group" aria-label="workers"></div><div class="cxp-svg" tabindex="0" role="group" aria-label="timeline; arrow keys go from bar to bar"></div></div>
+  <table class="cxp-connectors" aria-label="connectors"><thead><tr><th>connector</th><th>state</th><th>worker</th><th>tasks</th><th class="num">records</th><th>lag or offset</th><th class="cxp-actions">actions</th></tr></thead><tbody></tbody></table>
   <div class="cxp-details" hidden></div>
   <div class="cxp-form" hidden></div>
   <div class="cxp-error" role="alert" hidden><span></span><button type="button" data-dismiss aria-label="dismiss">✕</button></div>
-  <div class="cxp-call" role="status" aria-live="polite"></div>
-  <div class="cxp-tip" role="tooltip" hidden></div>`;
+  <div class="cxp-call" role="status" aria-live="polite">Every click shows here the call that it makes. The buttons of a worker come when you point at it or tab to it.</div>
+  <div class="cxp-tip" role="tooltip" hidden></div><div class="cxp-said" role="status"></div>`;
 
 function makeView(store, model, el, viewKey) {
   const root = document.createElement("div");
@@ -34,7 +34,7 @@ function makeView(store, model, el, viewKey) {
   el.appendChild(root);
   const find = (selector) => root.querySelector(selector);
   const view = { span: 120_000, end: null };
-  const written = new Map();
+  const written = new Map(), calm = matchMedia("(prefers-reduced-motion: reduce)");
   let open = null, details = null, chosen = null, seen = true, timer = null, calls = 0, pending = new Map();
   let form = null, typed = null, held = false, sure = null;
   find(".cxp-legends").innerHTML = legendText(viewKey + "l");
@@ -59,8 +59,15 @@ function makeView(store, model, el, viewKey) {
     write(".cxp-gutter", gutterText(drawn.rows, TOP));
     write(".cxp-svg", `<svg class="cxt" width="${width}" height="${drawn.height}">${svgText(drawn, viewKey)}</svg>`);
     write(".cxp-connectors tbody", connectorsText(ofKind(store, "connector").sort((a, b) => (a.name < b.name ? -1 : 1)), open, sure));
+    fit();
     drawTools(time, shown);
     mark();
+  }
+
+  /** Give each connector's buttons a line of their own when they do not fit beside it. */
+  function fit() {
+    const table = find(".cxp-connectors");
+    if (table.offsetWidth > root.clientWidth) table.classList.add("cxp-tight");
   }
 
   function drawTools(time, shown) {
@@ -87,7 +94,7 @@ function makeView(store, model, el, viewKey) {
       const time = clock(store, Date.now());
       if (!time.still && view.end === null) schedule();
       else if (!store.ended && time.silent) setTimeout(schedule, 1000);
-    }, FRAME_MS);
+    }, calm.matches ? CALM_MS : FRAME_MS);
   }
 
   // ------------------------------------------------------------------------------------------------- sentences
@@ -117,7 +124,9 @@ function makeView(store, model, el, viewKey) {
     const hot = [...root.querySelectorAll(".cxp-svg [data-key]")];
     if (!hot.length) return;
     const at = hot.findIndex((node) => node.dataset.key === chosen);
-    choose(hot[(at + step + hot.length) % hot.length].dataset.key);
+    const next = hot[at < 0 && step < 0 ? hot.length - 1 : (at + step + hot.length) % hot.length];
+    choose(next.dataset.key);
+    find(".cxp-said").textContent = next.dataset.say;
   }
 
   // ---------------------------------------------------------------------------------------------------- calls
@@ -267,6 +276,18 @@ function makeView(store, model, el, viewKey) {
 
   // --------------------------------------------------------------------------------------------------- events
 
+  /** Close what was opened last, and go back to the button that opened it. */
+  function escape() {
+    if (chosen) choose(null);
+    else if (form) { onForm("close"); find('[data-form="new"]').focus(); }
+    else if (open) {
+      const opener = `[data-open="${CSS.escape(open)}"]`;
+      toggle(open);
+      draw();
+      find(opener)?.focus();
+    }
+  }
+
   const release = () => { held = false; schedule(); };
   root.addEventListener("pointerdown", () => { held = true; });
   document.addEventListener("pointerup", release);
@@ -295,9 +316,15 @@ function makeView(store, model, el, viewKey) {
   find(".cxp-svg").addEventListener("keydown", (event) => {
     const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
     if (step) { event.preventDefault(); move(step); }
-    if (event.key === "Escape") choose(null);
   });
-  const resized = new ResizeObserver(() => schedule());
+  find(".cxp-svg").addEventListener("blur", () => choose(null));
+  root.addEventListener("keydown", (event) => { if (event.key === "Escape") escape(); });
+  const resized = new ResizeObserver(() => {
+    root.classList.toggle("cxp-narrow", root.clientWidth < NARROW);
+    find(".cxp-connectors").classList.remove("cxp-tight");
+    fit();
+    schedule();
+  });
   resized.observe(root);
   const visible = new IntersectionObserver((entries) => { seen = entries.at(-1).isIntersecting; schedule(); });
   visible.observe(root);

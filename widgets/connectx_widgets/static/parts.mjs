@@ -23,7 +23,7 @@ export function gutterText(rows, top) {
       `<button type="button" data-verb="${verb}" data-worker="${name}" aria-label="${verb} ${name}">${verb}</button>`);
     const state = escapeText(row.words + (row.leader ? ", leader" : ""));
     return `<div class="cxp-worker" style="height:${row.height}px" data-worker="${name}" data-state="${escapeText(row.state)}">`
-      + `<div><span class="cxp-sign" aria-hidden="true">${row.sign}</span><b>${name}</b></div>`
+      + `<div><span class="cxp-sign" aria-hidden="true">${row.sign}</span><b title="${name}">${name}</b></div>`
       + `<div class="dim cxp-state">${state}</div><div class="cxp-verbs">${buttons.join("")}</div></div>`;
   }).join("");
 }
@@ -36,7 +36,7 @@ export function connectorsText(connectors, open, sure) {
     const where = connector.lag !== undefined && connector.lag !== null ? `lag ${connector.lag.toLocaleString("en")}`
       : connector.offset ? `offset ${escapeText(connector.offset)}` : "";
     const rate = connector.rate === undefined ? "" : `${connector.rate.toLocaleString("en")}/s`;
-    return `<tr data-connector="${name}" data-state="${connector.state}"><th scope="row">${name}</th><td>${shown(connector.state)}</td>`
+    return `<tr data-connector="${name}" data-state="${connector.state}"><th scope="row" title="${name}">${name}</th><td>${shown(connector.state)}</td>`
       + `<td class="dim">${escapeText(connector.worker ?? "")}</td><td>${tasks}</td><td class="num">${rate}</td>`
       + `<td class="cxp-where">${where}</td><td class="cxp-actions">${buttons(connector, name, open === connector.name, sure === connector.name)}</td></tr>`;
   }).join("");

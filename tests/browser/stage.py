@@ -1,0 +1,165 @@
+"""A panel on a plain page: the real kernel side and front end, on a hand-written history; no cluster, no Jupyter.
+
+The colours are those of JupyterLab's own themes, read from the installed package.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from connectx_widgets.panel import ClusterPanel
+from playwright.sync_api import Page
+
+from connectx.connectors.plugins import Plugins, class_name
+from connectx.connectors.validation import validate_connector
+from connectx.history.log import EventLog
+from connectx.model.events import Event, EventKind, Transition
+from connectx.model.worker_config import WorkerConfig
+
+THEMES = Path(sys.prefix) / "share/jupyter/lab/themes/@jupyterlab"
+_TIMEOUT_S = 15.0
+_WORKER = {
+    **{"bootstrap.servers": "localhost:9092", "group.id": "flights"},
+    **{f"{kind}.storage.topic": kind for kind in ("config", "offset", "status")},
+    **{f"{side}.converter": "org.apache.kafka.connect.json.JsonConverter" for side in ("key", "value")},
+}
+_PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>panel</title><style>{theme}</style>
+<style>body {{ margin: 16px; background: var(--jp-layout-color0, Canvas) }}</style></head>
+<body><main id="place"></main></body></html>"""
+_MOUNT = """async ({esm, css, snapshot}) => {
+  const style = document.createElement("style");
+  style.textContent = css;
+  document.head.append(style);
+  const listeners = { "msg:custom": new Set(), "change:snapshot": new Set() };
+  const model = {
+    get: () => snapshot,
+    send: (message) => window.toKernel(message),
+    on: (name, hear) => listeners[name].add(hear),
+    off: (name, hear) => listeners[name].delete(hear),
+  };
+  window.tell = (message) => listeners["msg:custom"].forEach((hear) => hear(message));
+  const module = await import(URL.createObjectURL(new Blob([esm], { type: "text/javascript" })));
+  const widget = module.default();
+  widget.initialize({ model });
+  widget.render({ model, el: document.getElementById("place") });
+}"""
+
+
+class StagedConnector:
+    """What the panel's form and details ask of a connector."""
+
+    def __init__(self, config: dict[str, str]) -> None:
+        self.config = config
+
+
+class StagedCluster:
+    """A history that ends now, and connectors to look at; its calls fail, as those of a broken cluster."""
+
+    def __init__(self, events: list[Event], configs: dict[str, dict[str, str]]) -> None:
+        shift_ms = time.time_ns() // 1_000_000 - 500 - events[-1].time_ms
+        times = iter([event.time_ms + shift_ms for event in events])
+        self.events = EventLog(clock=lambda: next(times, time.time_ns() // 1_000_000))
+        for event in events:
+            self.events.append(
+                Transition(
+                    event.kind,
+                    event.connector,
+                    event.task,
+                    event.generation,
+                    event.producer_epoch,
+                    cause=event.cause,
+                    data=dict(event.data),
+                ),
+                event.worker,
+            )
+        self.workers: list[Any] = []
+        self._connectors = {name: StagedConnector(config) for name, config in configs.items()}
+        self._plugins = Plugins()
+        self._config = WorkerConfig.parse(_WORKER)
+
+    def facts(self) -> dict[str, object]:
+        return {
+            **{"kafka": "127.0.0.1:9092 (embedded)", "group": "flights", "generation": 4, "leader": "worker-1"},
+            **{"exactly-once sources": "enabled", "spark": "Spark 4.0.0"},
+        }
+
+    def plugins(self) -> list[dict[str, Any]]:
+        return [{"class": class_name(found), "type": found.type} for found in self._plugins.describe()]
+
+    def validate(self, config: dict[str, str]) -> dict[str, Any]:
+        return validate_connector(self._plugins, config, self._config).to_json()
+
+    def status(self, name: str) -> dict[str, Any]:
+        trace = "ProducerFencedError: another producer of flights-in-0 has a newer epoch\n  at commit (source_task.py)"
+        tasks = [{"id": 0, "state": "FAILED", "worker_id": "worker-2", "trace": trace}]
+        return {"name": name, "connector": {"state": "RUNNING"}, "tasks": tasks, "type": "source"}
+
+    def __getitem__(self, name: str) -> StagedConnector:
+        return self._connectors[name]
+
+    def kill(self, worker: str) -> None:
+        self.events.append(Transition(EventKind.FAULT_INJECTED, data={"fault": "kill"}), worker)
+
+    def stop(self, worker: str) -> None:
+        raise ValueError(f"{worker} does not answer")
+
+
+class StagedPanel(ClusterPanel):
+    """The kernel side; what it would send is kept until the page is ready to take it."""
+
+    def __init__(self, cluster: StagedCluster) -> None:
+        self.told: list[dict[str, Any]] = []
+        super().__init__(cluster)  # type: ignore[arg-type]
+
+    def send(self, content: dict[str, Any], buffers: object = None) -> None:
+        self.told.append(content)
+
+
+class Stage:
+    """A page with one panel on it."""
+
+    def __init__(self, page: Page, cluster: StagedCluster, theme: str = "light") -> None:
+        self.page = page
+        self.errors: list[str] = []
+        page.on("console", lambda message: self.errors.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
+        page.set_default_timeout(_TIMEOUT_S * 1000)
+        css = (THEMES / f"theme-{theme}-extension" / "index.css").read_text(encoding="utf-8") if theme else ""
+        page.set_content(_PAGE.format(theme=css))
+        self.panel = StagedPanel(cluster)
+        self._given = 0
+        self.panel.start()
+        page.expose_function("toKernel", lambda message: self.panel._on_message(None, message, []))
+        known = {"esm": str(ClusterPanel._esm), "css": str(ClusterPanel._css), "snapshot": self.panel.snapshot}
+        page.evaluate(_MOUNT, known)
+        self.until(".cxp-svg [data-task]")
+        self.wait(lambda: page.locator(".cxp-still").inner_text() == "")
+
+    def wait(self, condition: Callable[[], bool]) -> None:
+        """Give the page what the kernel side sends, until `condition`."""
+        deadline = time.monotonic() + _TIMEOUT_S
+        while not condition():
+            assert time.monotonic() < deadline, f"not reached; the page says: {self.page.inner_text('body')}"
+            while self._given < len(self.panel.told):
+                self.page.evaluate("message => window.tell(message)", self.panel.told[self._given])
+                self._given += 1
+            self.page.wait_for_timeout(30)
+
+    def until(self, selector: str) -> None:
+        """Until something matches and can be seen."""
+        self.wait(self.page.locator(selector).first.is_visible)
+
+    def close(self) -> None:
+        self.panel.close()
+
+
+def joined(first: list[Event], then: list[Event]) -> list[Event]:
+    """Two histories, one after the other, as one."""
+    gap_ms = first[-1].time_ms - then[0].time_ms + 500
+    rest = [replace(event, seq=event.seq + len(first), time_ms=event.time_ms + gap_ms) for event in then]
+    return [*first, *rest]
