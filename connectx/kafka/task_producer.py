@@ -32,6 +32,7 @@ DEFAULTS: Mapping[str, Any] = {
     "queue.buffering.max.messages": 2_000_000,  # never reached: see _await_room
 }
 _CHECK_EVERY_S = 0.5
+_DRAIN_S = 10.0
 _CHUNK_RECORDS = 10_000
 _CHUNK_BYTES = 4 * 1024 * 1024
 _QUEUE_RECORDS = 400_000
@@ -158,7 +159,15 @@ class TaskProducer:
                 return True
 
     def abort(self, timeout_s: float | None) -> None:
-        """Abort the transaction; raises when it cannot be confirmed in time. None: wait as long as it takes."""
+        """Abort the transaction; raises when it cannot be confirmed in time. None: wait as long as it takes.
+
+        What was handed over is sent before: librdkafka asks to end the transaction although Kafka has not added the
+        partitions of its records yet, and behind a commit Kafka refuses that for good (INVALID_TXN_STATE).
+        """
+        end_s = time.monotonic() + (_DRAIN_S if timeout_s is None else min(_DRAIN_S, timeout_s))
+        while len(self._live()) > 0 and time.monotonic() < end_s:
+            self._checkpoint()
+            self._call("abort the transaction", lambda: self._live().flush(0.1))
         while True:
             try:
                 self._live().abort_transaction(_CHECK_EVERY_S if timeout_s is None else timeout_s)

@@ -120,6 +120,26 @@ def test_a_fenced_producer_says_so_after_the_call_that_told_it_first(
     newer.close()
 
 
+def test_an_abort_at_any_moment_behind_a_commit_leaves_a_producer_that_goes_on(
+    kafka: EmbeddedKafka, topic: Callable[..., str]
+) -> None:
+    """Kafka may not have added the records' partition to the transaction yet when librdkafka asks to end it."""
+    name = topic("aborted")
+    config = {"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": f"id-of-{name}"}
+    producer = TaskProducer(config, checkpoint=lambda: None)
+    producer.init()
+    for moment_ms in range(20):
+        producer.begin()
+        producer.send(pa.table({"value": [b"kept"]}), name)
+        assert producer.commit(30)
+        producer.begin()
+        producer.send(pa.table({"value": [b"dropped"]}), name)
+        producer._serve(moment_ms / 1000)
+        producer.abort(None)
+    producer.close()
+    assert [message.value() for message in read_all(kafka.bootstrap_servers, name)] == [b"kept"] * 20
+
+
 def test_settings_that_librdkafka_refuses_are_told() -> None:
     with pytest.raises(ProducerError, match="cannot be created"):
         TaskProducer({"bootstrap.servers": "x", "acks": "many"}, checkpoint=lambda: None).init()
