@@ -207,7 +207,7 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.name} {case.settings} {case.given}")
 def test_a_record_becomes_what_java_makes_of_it(case: Case) -> None:
     made = transformed(case.name, case.settings, table(case))
-    (found,) = made[case.column].to_pylist(maps_as_pydicts="strict")
+    (found,) = made[case.column].to_pylist()
     if case.column == "headers":
         found = [(header["key"], header["value"]) for header in found]
     assert found == case.wanted

@@ -140,14 +140,15 @@ def test_what_cannot_show_the_panel_shows_the_clusters_own_forms(panel: Listenin
     assert shown == {"text/plain": "Cluster: ...", "text/html": "<table>"}
 
 
+@pytest.mark.filterwarnings("ignore:Widget.widgets is deprecated")  # the one name that ipywidgets 7 and 8 have
 def test_fifty_panels_one_after_the_other_leave_no_more_behind_than_one(cluster: Shown) -> None:
     import connectx_widgets
-    from ipywidgets.widgets.widget import _instances
+    from ipywidgets import Widget
 
     def left_after(count: int) -> tuple[int, int]:
         for _ in range(count):
             connectx_widgets.open_panel(cluster).stop()  # type: ignore[arg-type]
-        return len(_instances), threading.active_count()
+        return len(Widget.widgets), threading.active_count()
 
     once = left_after(1)
     assert left_after(49) == once
