@@ -20,7 +20,7 @@ from connectx.faults.origin import injected
 from connectx.faults.verbs import FaultVerbs
 from connectx.history.log import EventLog
 from connectx.jvm.progress import Progress
-from connectx.kafka.admin import describe_group, ensure_internal_topics
+from connectx.kafka.admin import describe_group, ensure_internal_topics, require_reachable
 from connectx.kafka.clients import ClientConfigs
 from connectx.kafka.embedded import EmbeddedKafka
 from connectx.model.events import EventKind, Transition
@@ -223,6 +223,7 @@ class Cluster(FaultVerbs, ConnectCluster):
     def _start(self, workers: int, join: bool) -> None:
         clients = ClientConfigs(self._config, "cluster", self._config.bootstrap_servers)
         if self._kafka is None and not join:
+            require_reachable(clients)
             group = describe_group(clients, self._config.group_id)
             if group.members:
                 raise GroupInUseError(self._config.group_id, len(group.members), group.protocol_type)

@@ -6,6 +6,7 @@ KafkaTopicBasedBackingStore. It never reads or writes records.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Mapping, Sequence
@@ -162,6 +163,16 @@ def _check_compacted(admin: Admin, storages: Mapping[str, StorageTopic]) -> None
 
 
 # ------------------------------------------------------------------------------------------- groups, from outside
+
+
+def require_reachable(clients: ClientConfigs, timeout_s: float = _GROUP_CALL_S) -> None:
+    """Ask the brokers for something harmless, through the client that knows why a login or a certificate is refused.
+
+    Raises:
+        KafkaUnreachableError, KafkaLoginError, ClientSettingError
+    """
+    with contextlib.closing(Admin(clients.admin())) as admin:
+        admin.cluster_id(timeout_s)
 
 
 def describe_group(clients: ClientConfigs, group_id: str, timeout_s: float = _GROUP_CALL_S) -> GroupDescription:

@@ -1,0 +1,123 @@
+"""A Kafka of one's own that takes only TLS and SCRAM logins: every client gets in, Spark's too."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import trustme
+from confluent_kafka.admin import (
+    AdminClient,
+    NewTopic,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+
+import connectx as cx
+from connectx.errors import ConnectxError
+from connectx.kafka import node
+from connectx.kafka.embedded import EmbeddedKafka
+from tests.integration.waiting import until
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PASSWORD = "correct horse; battery"
+STRINGS = "org.apache.kafka.connect.storage.StringConverter"
+MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
+
+
+@dataclass
+class Secure:
+    """A broker with a listener for SASL_SSL alone, and the certificate of who vouches for it."""
+
+    servers: str
+    authority: Path
+
+    def config(self, password: str = PASSWORD, authority: Path | None = None) -> dict[str, str]:
+        """Worker settings in Java's words; the producers, consumers and admins of connectors have the same."""
+        security = {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "SCRAM-SHA-512",
+            "sasl.jaas.config": f'{MODULE} required username="alice" password="{password}";',
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(authority or self.authority),
+        }
+        layers = ("", "producer.", "consumer.", "admin.")
+        return {f"{layer}{key}": value for layer in layers for key, value in security.items()}
+
+
+@pytest.fixture(scope="module")
+def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure]:
+    folder = tmp_path_factory.mktemp("tls")
+    authority = trustme.CA()
+    certificate = authority.issue_cert("127.0.0.1", "localhost")
+    certificate.private_key_pem.write_to_path(folder / "key.pem")
+    pkcs8 = ["openssl", "pkcs8", "-topk8", "-nocrypt", "-in", str(folder / "key.pem")]
+    key = subprocess.run(pkcs8, check=True, capture_output=True, text=True).stdout
+    chain = "".join(blob.bytes().decode() for blob in certificate.cert_chain_pems)
+    (folder / "broker.pem").write_text(key + chain)
+    authority.cert_pem.write_to_path(folder / "authority.pem")
+    direct, own, controller = node.free_ports(3)
+    listeners = f"DIRECT://127.0.0.1:{direct},SECURE://127.0.0.1:{own}"
+    settings = {
+        "listeners": f"{listeners},CONTROLLER://127.0.0.1:{controller}",
+        "advertised.listeners": listeners,
+        "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+        "listener.security.protocol.map": "DIRECT:PLAINTEXT,SECURE:SASL_SSL,CONTROLLER:PLAINTEXT",
+        "listener.name.secure.sasl.enabled.mechanisms": "SCRAM-SHA-512",
+        "listener.name.secure.scram-sha-512.sasl.jaas.config": f"{MODULE} required;",
+        "listener.name.secure.ssl.keystore.type": "PEM",
+        "listener.name.secure.ssl.keystore.location": str(folder / "broker.pem"),
+    }
+    with EmbeddedKafka(port=direct, gate=False, settings=settings) as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
+        alice = UserScramCredentialUpsertion("alice", info, PASSWORD.encode())
+        admin.alter_user_scram_credentials([alice])["alice"].result(30)
+        admin.create_topics([NewTopic("lines", 2)])["lines"].result(30)
+        yield Secure(f"127.0.0.1:{own}", folder / "authority.pem")
+
+
+def test_workers_tasks_and_spark_reach_a_kafka_that_takes_only_tls_and_a_login(
+    secure: Secure, spark: SparkSession, tmp_path: Path
+) -> None:
+    lines, out = tmp_path / "in.txt", tmp_path / "out.txt"
+    lines.write_text("".join(f"line {number}\n" for number in range(1000)))
+    config = {**secure.config(), "value.converter": STRINGS, "offset.flush.interval.ms": "500",
+              "exactly.once.source.support": "enabled", "offset.storage.replication.factor": "1",
+              "config.storage.replication.factor": "1", "status.storage.replication.factor": "1"}  # fmt: skip
+    with cx.Cluster(2, bootstrap_servers=secure.servers, config=config, spark=spark) as cluster:
+        cluster.create("in", {"connector.class": "FileStreamSource", "file": str(lines), "topic": "lines"})
+        cluster.wait("in", "RUNNING", timeout=90)
+        until(cluster["in"].offsets.get, "all lines in the topic", 90)
+        sink = {"connector.class": "FileStreamSink", "file": str(out), "topics": "lines", "backlog.records": "0"}
+        cluster.create("out", sink)  # finds a backlog, and has Spark read it
+        cluster.wait("out", "RUNNING", timeout=90)
+        verdict = cluster.check(timeout=90)
+        verdict.require_valid()
+        assert sorted(out.read_text().splitlines()) == sorted(lines.read_text().splitlines())
+        seen = f"{cluster!r}{cluster._repr_html_()}{cluster.config!r}{cluster.events.to_pandas().to_string()}{verdict}"
+        assert PASSWORD not in seen
+
+
+def test_a_wrong_password_is_refused_in_a_sentence_without_it(secure: Secure, spark: SparkSession) -> None:
+    with pytest.raises(ConnectxError) as raised:
+        cx.Cluster(1, bootstrap_servers=secure.servers, config=secure.config(password="guessed"), spark=spark)
+    assert "sasl" in str(raised.value)
+    assert "guessed" not in str(raised.value)
+
+
+def test_a_broker_that_nobody_known_vouches_for_is_refused_in_a_sentence(
+    secure: Secure, spark: SparkSession, tmp_path: Path
+) -> None:
+    trustme.CA().cert_pem.write_to_path(tmp_path / "stranger.pem")
+    config = secure.config(authority=tmp_path / "stranger.pem")
+    with pytest.raises(ConnectxError) as raised:
+        cx.Cluster(1, bootstrap_servers=secure.servers, config=config, spark=spark)
+    assert "ssl" in str(raised.value).lower()
