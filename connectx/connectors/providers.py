@@ -24,7 +24,6 @@ _log = logging.getLogger(__name__)
 PLACEHOLDER: Final = re.compile(r"\$\{([^}]*?):(([^}]*?):)?([^}]*?)\}")
 _PACKAGE: Final = "org.apache.kafka.common.config.provider."
 _SHORTEST_HIDDEN: Final = 4
-_ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 class ConfigProvider:
@@ -62,9 +61,11 @@ class FileConfigProvider(ConfigProvider):
         """Its properties."""
         if not path or not _is_allowed(self, path):
             return {}
+        import javaproperties  # with much that only its XML format needs
+
         try:
-            return _properties(Path(path).read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError) as error:
+            return javaproperties.loads(Path(path).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:  # ValueError: not UTF-8, or a \u without its four digits
             raise ConfigProviderError(f"Could not read properties from file {path}: {error}.") from error
 
 
@@ -179,30 +180,3 @@ def _is_allowed(provider: ConfigProvider, path: str) -> bool:
         return True
     _log.error("The path %s is not among allowed.paths of %s", path, type(provider).__name__)
     return False
-
-
-def _properties(text: str) -> dict[str, str]:
-    """Java's properties format: comments, continued lines, escapes, and =, : or blanks behind the key."""
-    lines: list[str] = []
-    continued = False
-    for raw in text.splitlines():
-        line = raw.lstrip(" \t\f")
-        if not continued and (not line or line[0] in "#!"):
-            continue
-        ends_open = (len(line) - len(line.rstrip("\\"))) % 2 == 1
-        part = line[:-1] if ends_open else line
-        if continued:
-            lines[-1] += part
-        else:
-            lines.append(part)
-        continued = ends_open
-    pairs = [re.match(r"((?:\\.|[^\\=:\s])*)[ \t\f]*[=:]?[ \t\f]*(.*)", line, re.DOTALL) for line in lines]
-    return {_unescaped(pair.group(1)): _unescaped(pair.group(2)) for pair in pairs if pair is not None}
-
-
-def _unescaped(text: str) -> str:
-    def plain(found: re.Match[str]) -> str:
-        code = found.group(1)
-        return chr(int(code[1:], 16)) if len(code) == 5 else _ESCAPES.get(code, code)
-
-    return re.sub(r"\\(u[0-9a-fA-F]{4}|.)", plain, text, flags=re.DOTALL)

@@ -26,6 +26,13 @@ _SECRET: Final = re.compile(r"password|secret|jaas|token|credential|keystore\.ke
 _URL_PASSWORD: Final = re.compile(r"(://[^/@:\s]*:)[^/@\s]+@")
 _URL_QUERY_PASSWORD: Final = re.compile(r"([?&;](?:ssl)?password=)[^&;\s'\"]+", re.IGNORECASE)
 
+_WITHOUT_EFFECT: Final[Mapping[str, str]] = {
+    "plugin.path": "connectors are Python classes, which are found where Python imports from (PYTHONPATH)",
+    "plugin.discovery": "connectors are Python classes, which are found where Python imports from (PYTHONPATH)",
+    "rest.extension.classes": "there is no Java in a worker",
+    "metric.reporters": "there is no Java in a worker",
+}
+
 # Protocols that a member offers, by preference (Kafka Connect: ConnectProtocolCompatibility).
 _OFFERED: Final[Mapping[str, tuple[ProtocolVersion, ...]]] = {
     "eager": (ProtocolVersion.EAGER,),
@@ -207,6 +214,8 @@ def _warnings(originals: Mapping[str, str]) -> tuple[str, ...]:
                 "transactional.id names the leader's producer (KIP-618): give it to every worker of the group, and do "
                 "not change it while one runs; Kafka Connect's own workers always use connect-cluster-<group.id>."
             )
+        elif name in _WITHOUT_EFFECT:
+            found.append(f"{name} has no effect: {_WITHOUT_EFFECT[name]}.")
         elif name not in WORKER_CONFIG and not name.startswith(_PREFIXES):
             found.append(f"{name} is not a key of a Kafka Connect worker and has no effect.")
     return tuple(found)

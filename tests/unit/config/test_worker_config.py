@@ -140,11 +140,20 @@ def test_the_leaders_transactional_id_is_kafka_connects_unless_the_setting_of_ki
 
 def test_what_has_no_effect_is_told() -> None:
     config = WorkerConfig.parse(
-        {**MINIMAL, "foo": "1", "rest.port": "8083", "config.storage.partitions": "3", "ssl.x": "y"}
+        {
+            **MINIMAL,
+            "foo": "1",
+            "rest.port": "8083",
+            "config.storage.partitions": "3",
+            "ssl.x": "y",
+            "plugin.path": "/p",
+        }
     )
     assert config.warnings == (
         "config.storage.partitions has no effect: the config topic always has one partition.",
         "foo is not a key of a Kafka Connect worker and has no effect.",
+        "plugin.path has no effect: connectors are Python classes, which are found where Python imports from "
+        "(PYTHONPATH).",
         "rest.port was removed from Kafka Connect and has no effect.",
     )
     assert config.config_topic.partitions == 1

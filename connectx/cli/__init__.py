@@ -1,18 +1,19 @@
-"""The command `connectx`: `connectx demo`, `connectx version`. Errors are one sentence with the next step."""
+"""The command `connectx`. Errors are one sentence with the next step, on stderr, and exit code 1; 2 for wrong usage."""
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from connectx import __version__
-from connectx.errors import ConnectxError
+from connectx.cli.common import INTERRUPTED, told
+from connectx.cli.worker import worker
+
+__all__ = ["INTERRUPTED", "app", "main"]
 
 app = typer.Typer(
     help="Kafka Connect's distributed runtime in Python, with its data pipeline on Spark.",
@@ -20,8 +21,6 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-
-INTERRUPTED = 130
 
 
 @app.command()
@@ -47,7 +46,7 @@ def demo(
     from connectx.demo.screen import screen_for
 
     logging.getLogger().addHandler(logging.NullHandler())  # what went wrong comes as an error or in the report
-    with _told(), terminable():
+    with told(), terminable():
         outcome = run(screen_for(), report, rows)
     typer.echo(f"Report: {report}")
     typer.echo(json.dumps(outcome.line()))
@@ -55,17 +54,7 @@ def demo(
         raise typer.Exit(1)
 
 
-@contextmanager
-def _told() -> Iterator[None]:
-    """End the command with a sentence and an exit code instead of a stack trace."""
-    try:
-        yield
-    except ConnectxError as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(1) from None
-    except KeyboardInterrupt:
-        typer.echo("Interrupted; everything that was started has been stopped.", err=True)
-        raise typer.Exit(INTERRUPTED) from None
+app.command()(worker)
 
 
 def main() -> None:

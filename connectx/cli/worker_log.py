@@ -1,0 +1,83 @@
+"""A worker's log on stderr, in lines like Kafka Connect's, and what of the history stands in it."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from enum import StrEnum
+from typing import Final
+
+from connectx.model.events import EventKind, Transition
+from connectx.model.states import State
+
+
+class Level(StrEnum):
+    """Levels as Kafka Connect's log4j names them."""
+
+    DEBUG = "DEBUG"
+    INFO = "INFO"
+    WARN = "WARN"
+    ERROR = "ERROR"
+
+
+_log = logging.getLogger("connectx.worker")
+_QUIET: Final = (
+    *(EventKind.TASK_STEP, EventKind.TRANSACTION_COMMITTED, EventKind.OFFSETS_COMMITTED),
+    EventKind.WORKER_FAILED,  # the process says it with its last words
+)
+_LOUD: Final = (
+    *(EventKind.MEMBER_LOST, EventKind.LEADERSHIP_FENCED, EventKind.FENCING_FAILED, EventKind.PRODUCER_FENCED),
+    *(EventKind.TASK_REFUSED, EventKind.TASKS_INCONSISTENT, EventKind.TRANSACTION_ABORTED, EventKind.COMMIT_REFUSED),
+    *(EventKind.PARTITIONS_LOST, EventKind.RECORDS_SKIPPED),
+)
+_LONGEST: Final = 300
+
+
+class _ConnectLine(logging.Formatter):
+    """`[2026-11-21 20:46:56,123] INFO message (logger:line)`: Kafka Connect's pattern."""
+
+    def __init__(self) -> None:
+        super().__init__("[%(asctime)s] %(levelname)s %(message)s (%(name)s:%(lineno)d)")
+
+    def format(self, record: logging.LogRecord) -> str:
+        """With log4j's word for a warning."""
+        record.levelname = {"WARNING": "WARN", "CRITICAL": "FATAL"}.get(record.levelname, record.levelname)
+        return super().format(record)
+
+
+def to_stderr(level: Level) -> None:
+    """Log to stderr: connectx from `level` on, libraries from WARN on."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_ConnectLine())
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+    logging.getLogger("connectx").setLevel("WARNING" if level is Level.WARN else level.value)
+
+
+def tell(transition: Transition) -> None:
+    """Log what a worker did or what happened to it; data flow only from DEBUG on."""
+    failed = transition.data.get("state") == State.FAILED
+    level = logging.ERROR if failed else logging.WARNING if transition.kind in _LOUD else logging.INFO
+    _log.log(logging.DEBUG if transition.kind in _QUIET else level, "%s", line_of(transition))
+
+
+def line_of(transition: Transition) -> str:
+    """One transition as a line: context, what, data, cause; a failure's trace below it."""
+    told = {key: value for key, value in transition.data.items() if key != "trace" and value not in (None, "", [], ())}
+    if transition.generation is not None:
+        told["generation"] = transition.generation
+    if transition.producer_epoch is not None:
+        told["producer_epoch"] = transition.producer_epoch
+    context = ""
+    if transition.connector is not None:
+        who = "worker" if transition.task is None else f"task-{transition.task}"
+        context = f"[{transition.connector}|{who}] "
+    what = transition.kind.value.replace("_", " ").capitalize()
+    data = ", ".join(f"{key}={_short(value)}" for key, value in told.items())
+    cause = f" ({transition.cause})" if transition.cause else ""
+    trace = transition.data.get("trace")
+    return f"{context}{what}{f': {data}' if data else ''}{cause}" + (f"\n{trace}" if trace else "")
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."

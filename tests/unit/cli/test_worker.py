@@ -1,0 +1,77 @@
+"""Settings files as Java reads them, and the lines of a worker's log."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from connectx.cli import app
+from connectx.cli.worker import read_properties
+from connectx.cli.worker_log import Level, line_of, to_stderr
+from connectx.model.events import EventKind, Transition
+
+PROPERTIES = rb"""
+# comment
+! comment, too
+group.id = one
+group.id : two
+long.list=a,\
+          b,\
+          c
+with\ blank\:colon=\u00fc\ttab
+latin=caf\xe9
+empty
+ends.with.backslash=c:\\dir\\
+windows=line\r
+"""
+
+
+def test_settings_are_read_as_java_reads_them(tmp_path: Path) -> None:
+    path = tmp_path / "worker.properties"
+    path.write_bytes(PROPERTIES.replace(rb"\r", b"\r").replace(rb"\xe9", b"\xe9"))
+    assert read_properties(path) == {
+        "group.id": "two",
+        "long.list": "a,b,c",
+        "with blank:colon": "ü\ttab",
+        "latin": "café",
+        "empty": "",
+        "ends.with.backslash": "c:\\dir\\",
+        "windows": "line",
+    }
+
+
+def test_a_file_that_cannot_be_read_is_a_usage_error(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.properties"
+    broken.write_text("group.id=\\u12")
+    for path in (tmp_path / "none", tmp_path, broken):
+        done = CliRunner().invoke(app, ["worker", str(path)])
+        assert done.exit_code == 2
+        assert "cannot be used" in done.stderr
+
+
+def test_a_line_tells_who_what_why_and_a_failures_trace() -> None:
+    failed = Transition(
+        EventKind.TASK_STATE, "lines", 0, generation=3, data={"state": "FAILED", "trace": "Trace\nback"}
+    )
+    assert line_of(failed) == "[lines|task-0] Task state: state=FAILED, generation=3\nTrace\nback"
+    started = Transition(EventKind.REBALANCE_STARTED, cause="worker-2 joined", data={"reason": None, "tasks": ()})
+    assert line_of(started) == "Rebalance started (worker-2 joined)"
+
+
+def test_the_log_looks_like_kafka_connects(capsys: pytest.CaptureFixture[str]) -> None:
+    before = logging.getLogger().handlers[:], logging.getLogger().level, logging.getLogger("connectx").level
+    try:
+        to_stderr(Level.INFO)
+        logging.getLogger("connectx.any").warning("careful")
+        logging.getLogger("connectx.any").debug("unseen")
+        logging.getLogger("library").info("unseen")
+    finally:
+        logging.getLogger().handlers[:], level, own = before
+        logging.getLogger().setLevel(level)
+        logging.getLogger("connectx").setLevel(own)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("[20")
+    assert "] WARN careful (connectx.any:" in line
