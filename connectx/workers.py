@@ -94,6 +94,14 @@ class Worker:
         return None if generation is None else int(generation)
 
     @property
+    def heartbeat_ms(self) -> int | None:
+        """When the group last answered one of its heartbeats, milliseconds since 1970; None before the first.
+
+        One that is stalled, cut off or ended has no newer one; while the group rebalances, nobody sends any.
+        """
+        return self._live.heartbeat_ms()
+
+    @property
     def is_leader(self) -> bool:
         """True when it leads the group, as it knows."""
         view = self.view

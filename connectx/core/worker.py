@@ -257,20 +257,20 @@ class WorkerCore:
                 self._on_change(change, stimulus.log_offset)
 
     def _on_change(self, change: ConfigChange, log_offset: int) -> None:
-        record = self.context.record
+        record, behind = self.context.record, log_offset + 1
         match change:
             case ConnectorConfigChanged(connector, is_new):
-                record(EventKind.CONNECTOR_CONFIGURED, connector, config_offset=log_offset + 1, is_new=is_new)
+                record(EventKind.CONNECTOR_CONFIGURED, connector, config_offset=behind, is_new=is_new)
                 self.connectors.reconfigure(connector)  # also one that was deleted a moment ago and is still here
                 if is_new:
                     self.rebalance.request_rejoin(f"connector {connector} was created")
             case ConnectorRemoved(connector):
-                record(EventKind.CONNECTOR_DELETED, connector, config_offset=log_offset + 1)
+                record(EventKind.CONNECTOR_DELETED, connector, config_offset=behind)
                 self.rebalance.request_rejoin(f"connector {connector} was deleted")
             case TaskConfigsCommitted():
                 self._on_tasks_committed(change, log_offset)
             case TargetStateChanged(connector, target_state):
-                record(EventKind.TARGET_STATE_CHANGED, connector, target_state=target_state.value)
+                record(EventKind.TARGET_STATE_CHANGED, connector, target_state=target_state.value, config_offset=behind)
                 self.connectors.set_target_state(connector)
                 self.tasks.set_target_state(connector)
                 self.leadership.empty_stopped(connector)
@@ -279,7 +279,8 @@ class WorkerCore:
             case SessionKeyChanged():
                 record(EventKind.SESSION_KEY_ROTATED)
             case RestartSeen(connector, include_tasks, only_failed):
-                record(EventKind.RESTART_REQUESTED, connector, include_tasks=include_tasks, only_failed=only_failed)
+                asked: dict[str, Any] = {"include_tasks": include_tasks, "only_failed": only_failed}
+                record(EventKind.RESTART_REQUESTED, connector, **asked, config_offset=behind)
                 self.requests.execute_restart(connector, include_tasks=include_tasks, only_failed=only_failed)
 
     def _on_tasks_committed(self, change: TaskConfigsCommitted, log_offset: int) -> None:

@@ -33,10 +33,10 @@ class EventKind(StrEnum):
     CONNECTOR_DELETED = "connector_deleted"  # config_offset
     TASKS_CONFIGURED = "tasks_configured"  # tasks: how many there are, task_config_generation, config_offset
     TASKS_INCONSISTENT = "tasks_inconsistent"
-    TARGET_STATE_CHANGED = "target_state_changed"  # target_state
+    TARGET_STATE_CHANGED = "target_state_changed"  # target_state, config_offset
     TASK_COUNT_RECORDED = "task_count_recorded"  # task_count
     SESSION_KEY_ROTATED = "session_key_rotated"
-    RESTART_REQUESTED = "restart_requested"  # include_tasks, only_failed
+    RESTART_REQUESTED = "restart_requested"  # include_tasks, only_failed, config_offset
     # fencing
     FENCING_STARTED = "fencing_started"  # task_count, transactional_ids
     FENCING_COMPLETED = "fencing_completed"  # task_count

@@ -20,7 +20,6 @@ from typing import Any, Final
 from connectx.connectors.plugins import Plugins
 from connectx.errors import ConnectxError
 from connectx.model.events import EventKind, Transition
-from connectx.model.ids import TaskId
 from connectx.model.worker_config import WorkerConfig
 from connectx.runtime.process_lines import Line, Lines, News, Order, encode, facts_content, transition_content
 from connectx.runtime.worker import Surroundings, Worker
@@ -34,9 +33,10 @@ _log = logging.getLogger(__name__)
 class _Teller:
     """Sends lines to the owner on a thread of its own, so that telling never makes the core or a task wait."""
 
-    def __init__(self, link: socket.socket, facts: Callable[[], Mapping[TaskId, Mapping[str, object]]]) -> None:
+    def __init__(self, link: socket.socket, worker: Callable[[], Worker | None]) -> None:
         self._link = link
-        self._facts = facts
+        self._worker = worker
+        self._told_heartbeat_ms: int | None = None
         self._told_facts: list[list[Any]] = []
         self._lines: SimpleQueue[bytes | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="connectx-teller", daemon=True)
@@ -69,7 +69,7 @@ class _Teller:
                 line = self._lines.get(timeout=max(0.0, due_s - time.monotonic()))
             except Empty:
                 due_s = time.monotonic() + _FACTS_S
-                line = self._news_of_tasks()
+                line = self._regular_news()
             if line is None:
                 return
             try:
@@ -77,12 +77,19 @@ class _Teller:
             except OSError:
                 os._exit(1)  # the owner is gone
 
-    def _news_of_tasks(self) -> bytes:
-        facts = facts_content(self._facts())
-        if facts == self._told_facts:
-            return b""
-        self._told_facts = facts
-        return encode(News.FACTS, facts=facts)
+    def _regular_news(self) -> bytes:
+        """What is not worth a line each time that it changes: the last heartbeat and the numbers of the tasks."""
+        worker, lines = self._worker(), b""
+        if worker is None:
+            return lines
+        heartbeat_ms, facts = worker.heartbeat_ms(), facts_content(worker.facts())
+        if heartbeat_ms != self._told_heartbeat_ms:
+            self._told_heartbeat_ms = heartbeat_ms
+            lines += encode(News.HEARTBEAT, time_ms=heartbeat_ms)
+        if facts != self._told_facts:
+            self._told_facts = facts
+            lines += encode(News.FACTS, facts=facts)
+        return lines
 
 
 class Child:
@@ -94,7 +101,7 @@ class Child:
 
     def __init__(self, link: socket.socket) -> None:
         self._link = link
-        self._teller = _Teller(link, lambda: self._worker.facts() if self._worker is not None else {})
+        self._teller = _Teller(link, lambda: self._worker)
         self._spark = RemoteSpark(
             told=lambda session_id: self._teller.tell(News.SPARK_SESSION, session_id=session_id),
             released=lambda session_id: self._teller.tell(News.SPARK_SESSION_RELEASED, session_id=session_id),

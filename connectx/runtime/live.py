@@ -71,6 +71,9 @@ class LiveWorker(Protocol):
     def facts(self) -> dict[TaskId, Mapping[str, object]]:
         """Live numbers of the tasks that run there; never blocks."""
 
+    def heartbeat_ms(self) -> int | None:
+        """When the group last answered one of its heartbeats, milliseconds since 1970; None before the first."""
+
     def start(self) -> None:
         """Start it and wait until it may join the group; raises ConnectxError if it cannot."""
 

@@ -35,6 +35,7 @@ class News(StrEnum):
     DONE = "done"  # id, and result or error
     EVENT = "event"  # transition
     VIEW = "view"  # view
+    HEARTBEAT = "heartbeat"  # time_ms
     FACTS = "facts"  # facts: [[connector, task, numbers]]
     SPARK_SESSION = "spark_session"  # session_id
     SPARK_SESSION_RELEASED = "spark_session_released"  # session_id

@@ -87,6 +87,7 @@ class ProcessWorker:
         self._view: Mapping[str, Any] = {}
         self._instances: dict[TaskId, int] = {}  # tasks that run there
         self._facts: dict[TaskId, Mapping[str, object]] = {}
+        self._heartbeat_ms: int | None = None
         self._in_time = True
         self._killed_told: Told = untold
         self._garbled: str | None = None  # why what it says can no longer be taken in
@@ -109,6 +110,10 @@ class ProcessWorker:
     def facts(self) -> dict[TaskId, Mapping[str, object]]:
         """Live numbers of the tasks that run there, at most half a second old."""
         return {task: self._facts.get(task, {}) for task in sorted(self._instances)}
+
+    def heartbeat_ms(self) -> int | None:
+        """When the group last answered one of its heartbeats, by its own clock; at most half a second late."""
+        return self._heartbeat_ms
 
     # ----------------------------------------------------------------------------------------------- life cycle
 
@@ -290,6 +295,8 @@ class ProcessWorker:
             self._on_event(transition_of(news["transition"]))
         elif kind is News.VIEW:
             self._view = news["view"]
+        elif kind is News.HEARTBEAT:
+            self._heartbeat_ms = news["time_ms"]
         elif kind is News.FACTS:
             self._facts = facts_of(news["facts"])
         elif kind is News.SPARK_SESSION:

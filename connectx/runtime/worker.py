@@ -24,6 +24,7 @@ from connectx.core.messages import (
     FenceProducers,
     FindCoordinator,
     GenerateTaskConfigs,
+    HeartbeatReplied,
     InitTaskProducer,
     InternalTopicsFailed,
     PrepareTask,
@@ -136,6 +137,7 @@ class Worker:
         self._work = Work(self._task_services(), plugins, self._gone.is_set)
         self._core: WorkerCore | None = None
         self._view: Mapping[str, Any] = {}
+        self._heartbeat_ms: int | None = None
         self._replies: dict[int, Future[Reply]] = {}
         self._request_ids = itertools.count(1)
         self._effects = self._effect_table()
@@ -290,6 +292,10 @@ class Worker:
         """Its place in the group as its core last said; never blocks. Shape: `connectx.core.requests`, *worker*."""
         return self._view
 
+    def heartbeat_ms(self) -> int | None:
+        """When the group last answered one of its heartbeats, milliseconds since 1970; None before the first."""
+        return self._heartbeat_ms
+
     def facts(self) -> dict[TaskId, Mapping[str, object]]:
         """Live numbers of the tasks that run here."""
         return self._work.facts()
@@ -312,6 +318,8 @@ class Worker:
         if isinstance(stimulus, InternalTopicsFailed):
             self._fail(WorkerStoppedError(self.name, f"its internal topics have failed ({stimulus.error})"))
             return
+        if isinstance(stimulus, HeartbeatReplied) and stimulus.error in (None, "REBALANCE_IN_PROGRESS"):
+            self._heartbeat_ms = now_ms()
         step = self._core.handle(stimulus, now_ms())
         for transition in step.transitions:
             if transition.kind is EventKind.TASK_REFUSED:

@@ -17,6 +17,7 @@ from playwright.sync_api import Page
 
 from connectx.connectors.plugins import Plugins, class_name
 from connectx.connectors.validation import validate_connector
+from connectx.errors import ConnectorNotFoundError
 from connectx.history.log import EventLog
 from connectx.model.events import Event, EventKind, Transition
 from connectx.model.worker_config import WorkerConfig
@@ -100,6 +101,8 @@ class StagedCluster:
         return {"name": name, "connector": {"state": "RUNNING"}, "tasks": tasks, "type": "source"}
 
     def __getitem__(self, name: str) -> StagedConnector:
+        if name not in self._connectors:
+            raise ConnectorNotFoundError(name)
         return self._connectors[name]
 
     def kill(self, worker: str) -> None:

@@ -53,6 +53,8 @@ def parse(cluster: ConnectCluster, message: Mapping[str, Any]) -> Call:
                 f'cluster["{name}"].restart({arguments})',
                 partial(cluster[name].restart, include_tasks=True, only_failed=failed),
             )
+        case {"verb": "restart_task", "connector": str(name), "task": int(task)}:
+            return Call(f'cluster["{name}"].tasks[{task}].restart()', partial(_restart_task, cluster, name, task))
         case {"verb": "update", "connector": str(name), "config": dict(config)}:
             return Call(f'cluster["{name}"].config.replace(config)', partial(_replace, cluster, name, config))
         case {"verb": "create", "connector": str(name), "config": dict(config)}:
@@ -63,6 +65,24 @@ def parse(cluster: ConnectCluster, message: Mapping[str, Any]) -> Call:
         f"The panel asked for {message.get('verb')!r}, which panels cannot do.",
         next_step="Run the cell that shows the panel again.",
     )
+
+
+def action_words(message: Mapping[str, Any]) -> str:
+    """What a call does to its connector, in a word or two."""
+    match message:
+        case {"verb": "restart", "failed": True}:
+            return "restart failed"
+        case {"verb": "restart_task", "task": task}:
+            return f"restart of task {task}"
+        case {"verb": "update"}:
+            return "configured"
+        case {"verb": "create"}:
+            return "created"
+    return str(message.get("verb"))
+
+
+def _restart_task(cluster: ConnectCluster, name: str, task: int) -> None:
+    cluster[name].tasks[task].restart()
 
 
 def _replace(cluster: ConnectCluster, name: str, config: Mapping[str, str | None]) -> None:

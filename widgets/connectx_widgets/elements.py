@@ -8,7 +8,7 @@ elements are sent.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from connectx.history.facts import Facts, WorkFacts
@@ -23,15 +23,15 @@ FAILED_NAMED = 10
 """How many failed tasks a connector's element names; the rest is counted."""
 
 
-def timeline_elements(timeline: Timeline) -> Elements:
-    """Rows, bars, marks and bands of a whole history.
+def timeline_elements(timeline: Timeline, late: Mapping[str, int] | None = None) -> Elements:
+    """Rows, bars, marks and bands of a whole history; `late`: when overdue workers had their last heartbeat.
 
     Ids: `row:<worker>`, `bar:<worker>:<first sequence number>`, `mark:<sequence number>`, `band:<generation>`.
     """
     places = {connector: place for place, connector in enumerate(timeline.connectors)}
     elements: Elements = {}
     for order, row in enumerate(timeline.rows):
-        elements[f"row:{row.worker}"] = _row(row, order)
+        elements[f"row:{row.worker}"] = {**_row(row, order), "late": (late or {}).get(row.worker)}
         for bar in row.bars:
             elements[f"bar:{row.worker}:{bar.parts[0].seq}"] = _bar(row, bar, places[bar.connector], thin=False)
         for bar in row.connector_bars:
@@ -97,10 +97,17 @@ def _band(band: Band, timeline: Timeline) -> Element:
     return {"kind": "band", "generation": band.generation, "from": band.start_ms, "to": end, "title": title}
 
 
-def connector_elements(facts: Facts, numbers: Mapping[str, Mapping[str, Any]]) -> Elements:
-    """One element per connector: its state, its tasks, and live `numbers` by connector. Id `connector:<name>`."""
+def connector_elements(
+    facts: Facts,
+    numbers: Mapping[str, Mapping[str, Any]],
+    action_of: Callable[[str], Mapping[str, Any] | None] = lambda connector: None,
+) -> Elements:
+    """One element per connector: its state, its tasks, live `numbers`, the last action. Id `connector:<name>`."""
     return {
-        f"connector:{connector.connector}": _connector(connector, facts.tasks, numbers.get(connector.connector, {}))
+        f"connector:{connector.connector}": {
+            **_connector(connector, facts.tasks, numbers.get(connector.connector, {})),
+            "action": action_of(connector.connector),
+        }
         for connector in facts.connectors
     }
 
@@ -117,6 +124,23 @@ def _connector(connector: WorkFacts, tasks: Iterable[WorkFacts], numbers: Mappin
         "tasks": {state: sum(task.state == state for task in mine) for state in sorted({t.state for t in mine})},
         "failed": [f"{task.connector}-{task.task}" for task in failed[:FAILED_NAMED]],
         **numbers,
+    }
+
+
+def task_elements(facts: Facts, numbers: Mapping[str, Mapping[str, Any]]) -> Elements:
+    """One element per task, as the details of its connector show it, with live numbers. Id `task:<name>`."""
+    return {
+        f"task:{task.connector}-{task.task}": {
+            "kind": "task",
+            "connector": task.connector,
+            "task": task.task,
+            "state": task.state,
+            "worker": task.worker,
+            "epoch": task.producer_epoch,
+            "since": task.since_ms,
+            **numbers.get(f"{task.connector}-{task.task}", {}),
+        }
+        for task in facts.tasks
     }
 
 
@@ -139,13 +163,15 @@ def newest(elements: Elements, limit_bytes: int) -> tuple[Elements, bool]:
 
 
 def _moment(element: Element) -> int | None:
-    """When a timeline element was last true; None for what is no part of the timeline."""
+    """When an element was last true; None for what is always needed: a page asks for others that are missing."""
     match element["kind"]:
         case "bar":
             last = element["parts"][-1]
             return 1 << 62 if last["to"] is None else int(last["to"])
         case "mark":
             return int(element["at"])
+        case "task":
+            return int(element["since"])
         case "band":
             return 1 << 62 if element["to"] is None else int(element["to"])
         case _:
@@ -156,12 +182,14 @@ def _size(items: Iterable[tuple[str, Element]]) -> int:
     return sum(len(key) + len(json.dumps(element)) + 6 for key, element in items)
 
 
-def has_open_bars(elements: Elements) -> bool:
-    """Whether anything goes on as time passes."""
-    return any(_open(element) for element in elements.values())
+def goes_on(elements: Elements) -> bool:
+    """Whether anything changes as time passes: something runs, or a worker is there whose age of heartbeat grows."""
+    return any(_goes_on(element) for element in elements.values())
 
 
-def _open(element: Element) -> bool:
+def _goes_on(element: Element) -> bool:
+    if element["kind"] == "row":
+        return not element["gone"]
     return element["kind"] == "bar" and element["parts"][-1]["to"] is None
 
 

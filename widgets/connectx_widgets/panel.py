@@ -22,16 +22,18 @@ import traitlets
 from connectx.errors import ConnectxError
 from connectx.history.facts import FactsFold
 from connectx.history.timeline import TimelineFold
-from connectx_widgets.actions import parse
+from connectx_widgets.actions import action_words, parse
 from connectx_widgets.elements import (
     Elements,
     changes,
     chunks,
     connector_elements,
-    has_open_bars,
+    goes_on,
     newest,
+    task_elements,
     timeline_elements,
 )
+from connectx_widgets.last_actions import LastActions
 from connectx_widgets.numbers import Numbers
 from connectx_widgets.questions import answer
 
@@ -76,6 +78,8 @@ class ClusterPanel(anywidget.AnyWidget):
         self._timeline = TimelineFold()
         self._facts = FactsFold()
         self._numbers = Numbers(cluster)
+        self._actions = LastActions()
+        self._acted = threading.Event()
         self._elements: Elements = {}
         self._seq = 0
         self._inbox: SimpleQueue[Mapping[str, Any]] = SimpleQueue()
@@ -136,15 +140,18 @@ class ClusterPanel(anywidget.AnyWidget):
             happened = self._follow(TICK_S)
             now_s = time.monotonic()
             if now_s - numbers_s >= NUMBERS_S:
-                happened |= self._numbers.read()
+                happened |= self._numbers.read(_now_ms())
                 numbers_s = now_s
+            if self._acted.is_set():
+                self._acted.clear()
+                happened = True
             if happened and self._update():
-                beat_s, behind = now_s, True
+                behind = True
             if behind and now_s - snapshot_s >= SNAPSHOT_S:
                 self._take_snapshot()
                 snapshot_s, behind = now_s, False
-            if now_s - beat_s >= BEAT_S and has_open_bars(self._elements):
-                self._tell({"kind": "beat"})
+            if now_s - beat_s >= BEAT_S and goes_on(self._elements):
+                self._beat()
                 beat_s = now_s
             self._answer()
 
@@ -155,6 +162,7 @@ class ClusterPanel(anywidget.AnyWidget):
         for event in events:
             self._timeline.take(event)
             self._facts.take(event)
+            self._actions.take(event)
         if events and timeout_s:
             self._ended.wait(max(0.0, timeout_s - (time.monotonic() - began_s)))
         return bool(events)
@@ -164,8 +172,9 @@ class ClusterPanel(anywidget.AnyWidget):
         facts = self._facts.facts()
         after: Elements = {
             "head": {"kind": "head", "facts": {key: _shown(value) for key, value in self._cluster.facts().items()}},
-            **timeline_elements(self._timeline.timeline()),
-            **connector_elements(facts, self._numbers.by_connector),
+            **timeline_elements(self._timeline.timeline(), self._numbers.late),
+            **connector_elements(facts, self._numbers.by_connector, self._actions.of),
+            **task_elements(facts, self._numbers.by_task),
         }
         changed, dropped = changes(self._elements, after)
         self._elements = after
@@ -181,6 +190,10 @@ class ClusterPanel(anywidget.AnyWidget):
     def _take_snapshot(self) -> None:
         shown, whole = newest(self._elements, SNAPSHOT_BYTES)
         self.snapshot = {"seq": self._seq, "now": _now_ms(), "whole": whole, "elements": shown}
+
+    def _beat(self) -> None:
+        """A sign of life, with the last heartbeats of the workers, out of which the page makes their ages."""
+        self._tell({"kind": "beat", "heartbeats": self._numbers.heartbeats()})
 
     def _tell(self, message: dict[str, Any]) -> None:
         self.send({**message, "now": _now_ms()})
@@ -199,7 +212,7 @@ class ClusterPanel(anywidget.AnyWidget):
                 return
             match message.get("kind"):
                 case "hello":
-                    self._tell({"kind": "beat"})
+                    self._beat()
                 case "resync":
                     self._send_all()
                 case "call":
@@ -224,12 +237,17 @@ class ClusterPanel(anywidget.AnyWidget):
 
     def _run_call(self, message: Mapping[str, Any], text: str, run: Any) -> None:
         began_s = time.monotonic()
+        failure: Exception | None = None
         try:
             run()
         except Exception as error:  # whatever it is, the page must say it
-            self._result(message, text, time.monotonic() - began_s, error)
-        else:
-            self._result(message, text, time.monotonic() - began_s, None)
+            failure = error
+        took_s = time.monotonic() - began_s
+        if connector := message.get("connector"):
+            what, took_ms = action_words(message), round(took_s * 1e3)
+            self._actions.done(str(connector), what, _now_ms(), took_ms, error=failure is not None)
+            self._acted.set()
+        self._result(message, text, took_s, failure)
 
     def _run_question(self, message: Mapping[str, Any]) -> None:
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from connectx.errors import ConnectorNotFoundError
 from connectx.model.worker_config import masked, masked_text
 
 if TYPE_CHECKING:
@@ -27,7 +28,11 @@ def difference(running: Config, proposed: Config) -> list[dict[str, str | None]]
     """Keys whose value would change: `key`, `before`, `after`, None for missing; secrets hidden."""
     before, after = masked(running), masked(proposed)
     changed = [key for key in sorted({*running, *proposed}) if running.get(key) != proposed.get(key)]
-    return [{"key": key, "before": before.get(key), "after": after.get(key)} for key in changed]
+    same = {key for key in changed if before.get(key) == after.get(key)}  # another secret, which looks the same
+    return [
+        {"key": key, "before": before.get(key), "after": f"{after.get(key)}, another one" if key in same
+         else after.get(key)} for key in changed
+    ]  # fmt: skip
 
 
 def answer(cluster: ConnectCluster, message: Mapping[str, Any]) -> Any:
@@ -36,19 +41,30 @@ def answer(cluster: ConnectCluster, message: Mapping[str, Any]) -> Any:
         case {"question": "classes"}:
             return _short_names(cluster.plugins())
         case {"question": "validate", "connector": str(name), "config": dict(config), "editing": bool(editing)}:
-            running = dict(cluster[name].config) if editing else {}
-            proposed = with_secrets(running, config)
+            running = dict(cluster[name].config) if editing else _running(cluster, name)
+            proposed = with_secrets(running, config) if editing else dict(config)
             result = cluster.validate({**proposed, "name": name or "unnamed"})
-            return {"validation": result, "diff": difference(running, {**proposed, "name": name}) if editing else []}
+            diff = difference(running, {**proposed, "name": name}) if running else []
+            return {"validation": result, "diff": diff, "exists": bool(running)}
         case {"question": "details", "connector": str(name)}:
             status = cluster.status(name)
+            lost = [part["lost"] for part in (status["connector"], *status["tasks"]) if "lost" in part]
             traces = [("connector", status["connector"].get("trace"))]
             traces += [(f"task {task['id']}", task.get("trace")) for task in status["tasks"]]
             return {
                 "config": masked(cluster[name].config),
+                "lost": list(dict.fromkeys(lost)),
                 "traces": [{"who": who, "trace": masked_text(trace)} for who, trace in traces if trace],
             }
     raise KeyError(f"panels do not ask {message.get('question')!r}")
+
+
+def _running(cluster: ConnectCluster, name: str) -> dict[str, str | None]:
+    """The configuration of a connector that may not exist; empty when it does not."""
+    try:
+        return dict(cluster[name].config) if name else {}
+    except ConnectorNotFoundError:
+        return {}
 
 
 def _short_names(plugins: list[dict[str, Any]]) -> list[dict[str, str]]:

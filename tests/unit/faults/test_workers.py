@@ -35,6 +35,9 @@ class Elsewhere:
     def view(self) -> Mapping[str, Any]:
         return {"state": "stable"}
 
+    def heartbeat_ms(self) -> int | None:
+        return None
+
     def facts(self) -> dict[TaskId, Mapping[str, object]]:
         return {TaskId("lines-in", 0): {}}
 

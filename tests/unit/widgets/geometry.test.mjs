@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { clock, duration, emptyStore, layout, sentence, shorten, take, takeSnapshot, windowOf } from "../../../widgets/connectx_widgets/static/geometry.mjs";
-import { configOf, fieldsOf } from "../../../widgets/connectx_widgets/static/form.mjs";
+import { clock, duration, emptyStore, heartbeat, layout, sentence, shorten, take, takeSnapshot, windowOf } from "../../../widgets/connectx_widgets/static/geometry.mjs";
+import { configOf, errorsOf, fieldsOf, formText } from "../../../widgets/connectx_widgets/static/form.mjs";
 import { svgText } from "../../../widgets/connectx_widgets/static/draw.mjs";
-import { workerVerbs } from "../../../widgets/connectx_widgets/static/parts.mjs";
+import { actionText, connectorsText, gutterText, tasksText, workerVerbs } from "../../../widgets/connectx_widgets/static/parts.mjs";
 
 const part = (state, from, to, seq = from) => ({ state, from, to, seq, what: `t on w: ${state}`, why: "" });
 const bar = (label, parts, worker = "w") => ({ kind: "bar", worker, label, lane: 0, thin: false, colour: "#e69f00", text: "#000", parts });
@@ -34,7 +34,7 @@ test("the clock runs while something goes on and the kernel is heard, and stands
   const known = store({ r: row(), b: bar("t", [part("running", 0, null)]) });
   assert.deepEqual(clock(known, 11_000), { now: 11_000, still: false, silent: 0 });
   assert.deepEqual(clock(known, 30_000), { now: 10_000, still: true, silent: 20_000 });
-  const over = store({ r: row(), b: bar("t", [part("running", 0, 5)]) });
+  const over = store({ r: { ...row(), gone: true }, b: bar("t", [part("running", 0, 5)]) });
   assert.equal(clock(over, 11_000).still, true);
 });
 
@@ -58,6 +58,22 @@ test("two tasks at a time take two lanes, and a successor takes its own again", 
   const tops = new Map(drawn.bars.map((shown) => [shown.key, shown.y]));
   assert.equal(tops.get("w:0:a"), tops.get("w:6:a"));
   assert.notEqual(tops.get("w:0:a"), tops.get("w:2:b"));
+});
+
+test("a heartbeat is as old as the kernel said last, and grows only when it is overdue", () => {
+  const known = store({ r: row() });
+  take(known, { kind: "beat", now: 20_000, heartbeats: { w: 19_600 } }, 20_000);
+  assert.deepEqual(heartbeat(row(), known.heartbeats, 24_000), { late: false, text: "heartbeat 0.4 s ago" });
+  assert.deepEqual(heartbeat({ ...row(), late: 19_600 }, known.heartbeats, 24_000), { late: true, text: "no heartbeat for 4.0 s" });
+  assert.equal(heartbeat({ ...row(), gone: true, late: 1 }, known.heartbeats, 24_000), null);
+  assert.equal(heartbeat(row("x"), known.heartbeats, 24_000), null);
+});
+
+test("a worker's line tells generation, tasks and zombies that are there now, whatever the window shows", () => {
+  const elements = { r: row(), a: bar("a", [part("running", 0, null)]), z: bar("z", [part("running", 0, 5), part("zombie", 5, null)]), e: bar("e", [part("running", 0, 9)]) };
+  const [shown] = layout(store(elements), { from: 0, to: 2 }, 100, 10_000).rows;
+  assert.deepEqual([shown.tasks, shown.zombies], [1, 1]);
+  assert.ok(gutterText([shown], 18).includes("gen 1, 1 task, 1 zombie"));
 });
 
 test("a window in the past cuts what is outside of it", () => {
@@ -107,4 +123,54 @@ test("a form gives what was set and leaves defaults out", () => {
   const validation = { configs: ["topic", "rate"].map((name) => ({ definition: definition(name, "1"), value: { recommended_values: [], errors: [] } })) };
   const fields = fieldsOf(validation, {});
   assert.deepEqual(configOf(fields, { topic: "t", rate: "1", extra: "x", empty: "" }), { topic: "t", extra: "x" });
+});
+
+const connector = (more) => ({ kind: "connector", name: "lines", state: "RUNNING", worker: "w", tasks: { RUNNING: 1 }, failed: [], action: null, ...more });
+
+test("a connector's line has its lag or source offset, its rate and what was last done to it", () => {
+  const action = { what: "restart failed", at: Date.parse("2026-11-21T12:03:04"), took_ms: 400, error: false };
+  const text = connectorsText([connector({ lag: 1234, rate: 5000, action }), connector({ name: "in", offset: '{"position": 7}' })], null, null);
+  for (const part of ["lag 1,234", "5,000/s", "restart failed 12:03:04, took 0.4 s", "offset {&quot;position&quot;: 7}"]) assert.ok(text.includes(part), part);
+  assert.equal(actionText({ ...action, took_ms: null }), '<span class="">restart failed 12:03:04</span>');
+  assert.ok(actionText({ ...action, error: true }).includes('class="bad">restart failed 12:03:04, failed after 0.4 s'));
+});
+
+test("a stopped connector can be resumed and one that has failed restarted where it failed", () => {
+  assert.ok(connectorsText([connector({ state: "STOPPED" })], null, null).includes('data-verb="resume"'));
+  assert.ok(connectorsText([connector({ failed: ["lines-0"] })], null, null).includes('data-verb="restart-failed"'));
+});
+
+test("each task has a restart of its own", () => {
+  const task = (number, more) => ({ kind: "task", connector: "lines", task: number, state: "RUNNING", worker: "w", epoch: null, since: 0, ...more });
+  const text = tasksText("lines", [task(10), task(2, { state: "FAILED", rate: 3, lag: 9 })]);
+  assert.ok(text.indexOf('data-task="2"') < text.indexOf('data-task="10"'));
+  for (const part of ["FAILED", "3/s", "lag 9", 'aria-label="restart task 10 of lines"']) assert.ok(text.includes(part), part);
+  assert.ok(tasksText("lines", []).includes("no tasks"));
+});
+
+const form = (more) => ({ name: "lines", class: "C", classes: [], values: {}, fields: [], errors: [], diff: [], exists: false, editing: false, busy: false, sent: null,
+  more: new Set(), other: { key: "", value: "" }, ...more });
+const canSend = (made) => !/data-form="send" disabled/.test(formText(made));
+
+test("a form sends nothing that would be refused or change nothing", () => {
+  assert.ok(canSend(form()));
+  assert.ok(!canSend(form({ name: "" })) && !canSend(form({ busy: true })) && !canSend(form({ exists: true })));
+  assert.ok(!canSend(form({ errors: [{ name: "topic", error: "Missing", shown: true }] })));
+  assert.ok(!canSend(form({ editing: true })));
+  const diff = [{ key: "topic", before: "a", after: "b" }];
+  assert.ok(canSend(form({ editing: true, exists: true, diff })));
+});
+
+test("a dry run shows the difference to what runs, also for a name that is taken", () => {
+  const text = formText(form({ exists: true, diff: [{ key: "topic", before: "a", after: null }] }));
+  assert.ok(text.includes("There is a connector lines already"));
+  assert.ok(text.includes("<td>topic</td><td>a</td><td>–</td>"));
+});
+
+test("errors of what has no field are shown, and keys that the class does not define can be given", () => {
+  const definition = { name: "connector.class", type: "STRING" };
+  const errors = errorsOf({ configs: [{ definition, value: { errors: ["no such class"] } }] }, []);
+  assert.deepEqual(errors, [{ name: "connector.class", error: "no such class", shown: false }]);
+  const text = formText(form({ errors, values: { "producer.override.linger.ms": "5", topic: "t" }, fields: [] }));
+  assert.ok(text.includes("no such class") && text.includes('data-field="producer.override.linger.ms" value="5"'));
 });

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from connectx_widgets.actions import CONNECTOR_VERBS, WORKER_VERBS, UnknownActionError, parse
+from connectx_widgets.actions import CONNECTOR_VERBS, WORKER_VERBS, UnknownActionError, action_words, parse
 from connectx_widgets.questions import difference, with_secrets
 
 
@@ -49,6 +49,39 @@ def test_restart_of_what_failed_leaves_the_rest_alone() -> None:
     assert cluster.calls[-1] == ("restart", ("include_tasks", True), ("only_failed", True))
 
 
+def test_one_task_can_be_restarted_alone() -> None:
+    class OneTask(Recorder):
+        def __getattr__(self, verb: str) -> Any:
+            return [self, self, self] if verb == "tasks" else super().__getattr__(verb)
+
+        def __getitem__(self, name: str) -> Recorder:
+            self.calls.append(("connector", name))
+            return self
+
+    cluster = OneTask()
+    call = parse(cluster, {"verb": "restart_task", "connector": "lines", "task": 2})  # type: ignore[arg-type]
+    call.run()
+    assert (call.text, cluster.calls) == (
+        'cluster["lines"].tasks[2].restart()',
+        [("connector", "lines"), ("restart",)],
+    )
+
+
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        ({"verb": "restart", "failed": True}, "restart failed"),
+        ({"verb": "restart", "failed": False}, "restart"),
+        ({"verb": "restart_task", "task": 2}, "restart of task 2"),
+        ({"verb": "update"}, "configured"),
+        ({"verb": "create"}, "created"),
+        ({"verb": "pause"}, "pause"),
+    ],
+)
+def test_an_action_is_told_in_a_word_or_two(message: dict[str, Any], words: str) -> None:
+    assert action_words(message) == words
+
+
 @pytest.mark.parametrize(
     "message",
     [
@@ -57,6 +90,7 @@ def test_restart_of_what_failed_leaves_the_rest_alone() -> None:
         {"verb": "events", "connector": "lines"},
         {"verb": "kill", "worker": 1},
         {"verb": "restart", "connector": "lines"},
+        {"verb": "restart_task", "connector": "lines", "task": "0"},
         {},
     ],
 )
@@ -80,7 +114,7 @@ def test_a_difference_names_keys_and_hides_secrets() -> None:
     running = {"connection.password": "s3cret", "topic": "a", "gone": "1"}
     proposed = {"connection.password": "other", "topic": "a", "new": "2"}
     assert difference(running, proposed) == [
-        {"key": "connection.password", "before": "[hidden]", "after": "[hidden]"},
+        {"key": "connection.password", "before": "[hidden]", "after": "[hidden], another one"},
         {"key": "gone", "before": "1", "after": None},
         {"key": "new", "before": None, "after": "2"},
     ]

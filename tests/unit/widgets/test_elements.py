@@ -9,8 +9,9 @@ from connectx_widgets.elements import (
     changes,
     chunks,
     connector_elements,
-    has_open_bars,
+    goes_on,
     newest,
+    task_elements,
     timeline_elements,
 )
 from histories import START_MS, History, crowded, kill_of_source, small_cluster
@@ -91,12 +92,31 @@ def test_large_pictures_go_in_several_messages() -> None:
     assert all(len(json.dumps(part)) <= 2_100 or len(part) == 1 for part in parts)
 
 
-def test_nothing_is_open_when_everything_has_ended() -> None:
-    history = small_cluster()
-    assert has_open_bars(elements(history))
+def test_nothing_goes_on_when_everything_has_ended() -> None:
     from connectx.model.events import EventKind
 
-    assert not has_open_bars(elements(history.at(60).add(EventKind.CLUSTER_STOPPED)))
+    history = small_cluster()
+    assert goes_on(elements(history))
+    for worker in ("worker-1", "worker-2", "worker-3"):
+        assert goes_on(elements(history)), "the age of a worker's heartbeat grows"
+        history.at(60).add(EventKind.WORKER_STOPPED, worker)
+    assert not goes_on(elements(history))
+
+
+def test_a_heartbeat_that_is_overdue_is_part_of_a_workers_line_and_another_is_not() -> None:
+    fold = TimelineFold()
+    for event in small_cluster().events:
+        fold.take(event)
+    rows = timeline_elements(fold.timeline(), {"worker-2": 7})
+    assert [rows[f"row:worker-{number}"]["late"] for number in (1, 2, 3)] == [None, 7, None]
+
+
+def test_each_task_is_an_element_with_its_numbers() -> None:
+    shown = task_elements(facts(small_cluster().events), {"flights-out-1": {"rate": 7, "lag": 3}})
+    assert list(shown) == ["task:flights-in-0", "task:flights-out-0", "task:flights-out-1"]
+    one = shown["task:flights-out-1"]
+    assert (one["task"], one["state"], one["worker"], one["rate"], one["lag"]) == (1, "RUNNING", "worker-1", 7, 3)
+    assert shown["task:flights-in-0"]["epoch"] == 0
 
 
 def test_connectors_have_their_tasks_counted_by_state_and_failed_ones_named() -> None:

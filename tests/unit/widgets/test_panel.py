@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,6 +26,9 @@ class Shown:
 
     def facts(self) -> dict[str, object]:
         return {"generation": 3}
+
+    def __getitem__(self, name: str) -> Any:
+        return SimpleNamespace(restart=lambda **named: self.calls.append("restart"))
 
     def kill(self, worker: str) -> None:
         self.calls.append(worker)
@@ -76,7 +80,7 @@ def panel(cluster: Shown) -> Iterator[Listening]:
 def test_a_page_finds_everything_in_the_snapshot(panel: Listening) -> None:
     assert panel.snapshot["whole"]
     kinds = {element["kind"] for element in panel.snapshot["elements"].values()}
-    assert kinds == {"head", "row", "bar", "band", "connector"}
+    assert kinds == {"head", "row", "bar", "band", "connector", "task"}
 
 
 def test_what_happens_is_sent_as_a_change_and_nothing_else_is(panel: Listening, cluster: Shown) -> None:
@@ -109,6 +113,24 @@ def test_a_call_that_fails_says_what_was_called_and_why(panel: Listening, cluste
         "ValueError: no such worker",
     )
     assert cluster.calls == ["worker-9"]
+
+
+def test_a_call_on_a_connector_becomes_its_last_action(panel: Listening, cluster: Shown) -> None:
+    before = len(panel.told)
+    panel._on_message(
+        None, {"kind": "call", "id": "1", "verb": "restart", "connector": "flights-in", "failed": True}, []
+    )
+    action = panel.wait("change", before)["set"]["connector:flights-in"]["action"]
+    assert (action["what"], action["error"], cluster.calls) == ("restart failed", False, ["restart"])
+
+
+def test_a_beat_tells_when_workers_were_last_heard(cluster: Shown) -> None:
+    cluster.workers = [SimpleNamespace(name="worker-1", facts={}, state="running", heartbeat_ms=7)]
+    made = Listening(cluster)
+    made.start()
+    made._on_message(None, {"kind": "hello"}, [])
+    assert made.wait("beat")["heartbeats"] == {"worker-1": 7}
+    made.close()
 
 
 def test_an_unknown_call_is_refused_in_the_panel(panel: Listening) -> None:

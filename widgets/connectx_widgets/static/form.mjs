@@ -26,6 +26,13 @@ export function fieldsOf(validation, given) {
   })).filter((field) => field.name !== "name" && field.name !== "connector.class" && field.shown);
 }
 
+/** What validation complains about: of the fields, and of what has no field, such as the name and the class. */
+export function errorsOf(validation, fields) {
+  const shown = new Set(fields.map((field) => field.name));
+  return validation.configs.flatMap(({ definition, value }) =>
+    (value.errors ?? []).map((error) => ({ name: definition.name, error, shown: shown.has(definition.name) })));
+}
+
 export function formText(form) {
   const known = form.classes.some((item) => item.class === form.class) || !form.class;
   const classes = [...form.classes, ...(known ? [] : [{ class: form.class, type: "as given" }])].map((item) =>
@@ -33,8 +40,10 @@ export function formText(form) {
   const fixed = form.editing ? " disabled" : "";
   const head = `<label>name <input data-field="name" value="${escapeText(form.name)}"${fixed}></label>`
     + `<label>class <select data-field="connector.class"${fixed}><option value="">pick a class</option>${classes}</select></label>`
-    + (form.busy ? '<span class="dim">checking …</span>' : "");
-  return `<div class="cxp-form-head">${head}</div><div class="cxp-form-body"><div>${groupsText(form)}</div><div>${callText(form)}</div></div>`;
+    + (form.busy ? `<span class="dim">${form.sent ? "waiting for the answer …" : "checking …"}</span>` : "")
+    + form.errors.filter((found) => !found.shown).map((found) => `<div class="bad" role="alert">${escapeText(found.error)}</div>`).join("")
+    + (form.exists && !form.editing ? `<div class="bad" role="alert">There is a connector ${escapeText(form.name)} already; take another name, or edit it in its details.</div>` : "");
+  return `<div class="cxp-form-head">${head}</div><div class="cxp-form-body"><div>${groupsText(form)}${form.class ? otherText(form) : ""}</div><div>${callText(form)}</div></div>`;
 }
 
 function groupsText(form) {
@@ -47,6 +56,15 @@ function groupsText(form) {
       + `${rest.map((field) => fieldText(field, form)).join("")}</details>` : "";
     return `<fieldset><legend>${escapeText(name)}</legend>${first.map((field) => fieldText(field, form)).join("")}${more}</fieldset>`;
   }).join("");
+}
+
+/** Keys that the class does not define, such as client overrides and those of transformations. */
+function otherText(form) {
+  const known = new Set(form.fields.map((field) => field.name));
+  const rows = Object.entries(form.values).filter(([name, value]) => !known.has(name) && value !== "" && value !== undefined).map(([name, value]) =>
+    `<div class="cxp-field"><label><code>${escapeText(name)}</code> <input data-field="${escapeText(name)}" value="${escapeText(value)}" autocomplete="off"></label></div>`);
+  return `<fieldset><legend>Other keys</legend>${rows.join("")}<div class="cxp-field"><input data-other="key" aria-label="another key" placeholder="another key" value="${escapeText(form.other.key)}" autocomplete="off">`
+    + ` <input data-other="value" aria-label="its value" placeholder="its value" value="${escapeText(form.other.value)}" autocomplete="off"> <button type="button" data-form="add">add</button></div></fieldset>`;
 }
 
 function fieldText(field, form) {
@@ -74,11 +92,12 @@ function callText(form) {
   const json = JSON.stringify({ name: form.name, config }, null, 2);
   const call = form.editing ? `cluster["${form.name}"].config.replace(config)` : `cluster.create("${form.name}", config)`;
   const lines = form.diff.map((line) => `<tr><td>${escapeText(line.key)}</td><td>${escapeText(line.before ?? "–")}</td><td>${escapeText(line.after ?? "–")}</td></tr>`).join("");
-  const diff = form.editing ? `<table class="cxp-diff"><caption>${form.diff.length ? "what would change" : "nothing would change"}</caption>`
+  const compared = form.editing || form.exists;
+  const diff = compared ? `<table class="cxp-diff"><caption>${form.diff.length ? "what would change" : "nothing would change"}</caption>`
     + `${form.diff.length ? "<thead><tr><th>key</th><th>runs with</th><th>would be</th></tr></thead>" : ""}<tbody>${lines}</tbody></table>` : "";
-  const ready = form.name && form.class && !form.errors && !form.busy;
+  const wrong = form.errors.length, ready = form.name && form.class && !wrong && !form.busy && (form.editing ? form.diff.length : !form.exists);
   return `<pre>${escapeText(json)}</pre><code>${escapeText(call)}</code>${diff}`
-    + `<div class="cxp-form-end"><span class="${form.errors ? "bad" : "dim"}">${form.errors ? `${form.errors} to mend` : form.class ? "valid" : ""}</span>`
+    + `<div class="cxp-form-end"><span class="${wrong ? "bad" : "dim"}">${wrong ? `${wrong} to mend` : form.class ? "valid" : ""}</span>`
     + `<button type="button" data-form="send"${ready ? "" : " disabled"}>${form.editing ? "update" : "create"}</button>`
     + `<button type="button" data-form="close">close</button></div>`;
 }

@@ -1,6 +1,6 @@
 // What is where on the timeline. Pure: elements, a window of time and a width in, numbers out. Times in milliseconds.
 
-export const LANE = 18, BAR = 14, THIN_LANE = 7, THIN = 5, ROW_PAD = 6, ROW_LEAST = 44, TOP = 18, AXIS = 22;
+export const LANE = 18, BAR = 14, THIN_LANE = 7, THIN = 5, ROW_PAD = 6, ROW_LEAST = 58, TOP = 18, AXIS = 22;
 const CHAR = 6.2;
 const STEPS_S = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 86400];
 const SILENT_MS = 12_000, LEAST_MS = 15_000;
@@ -8,7 +8,7 @@ const SILENT_MS = 12_000, LEAST_MS = 15_000;
 // ------------------------------------------------------------------------------------------------- what is known
 
 export function emptyStore() {
-  return { elements: new Map(), seq: -1, skew: 0, heard: 0, live: false, ended: false };
+  return { elements: new Map(), seq: -1, skew: 0, heard: 0, live: false, ended: false, heartbeats: null };
 }
 
 /** Take a message of the kernel; "resync" when something in between was missed. Taking one twice changes nothing. */
@@ -19,6 +19,7 @@ export function take(store, message, pageNow) {
     store.live = true;
   }
   if (message.kind === "ended") store.ended = true;
+  if (message.kind === "beat" && message.heartbeats) store.heartbeats = { at: message.now, of: message.heartbeats };
   if (message.kind === "all") {
     if (message.first) store.elements = new Map();
     for (const [key, element] of Object.entries(message.set)) store.elements.set(key, element);
@@ -49,10 +50,29 @@ export function ofKind(store, kind) {
 /** The cluster's time on this page; it stands still when nothing goes on, or when the kernel is silent though it does. */
 export function clock(store, pageNow) {
   const heard = store.heard + store.skew, silent = pageNow - store.heard;
-  const open = ofKind(store, "bar").some((bar) => bar.parts.at(-1).to === null);
+  const open = ofKind(store, "bar").some(isOpen) || ofKind(store, "row").some((row) => !row.gone);
   if (store.ended || !open || !store.live) return { now: heard, still: true, silent: 0 };
   if (silent > SILENT_MS) return { now: heard, still: true, silent };
   return { now: pageNow + store.skew, still: false, silent: 0 };
+}
+
+function isOpen(bar) {
+  return bar.parts.at(-1).to === null;
+}
+
+/** What is known of a worker's heartbeat: its age when the kernel last said it, or since when none was answered. */
+export function heartbeat(row, heartbeats, now) {
+  if (row.gone) return null;
+  if (row.late != null) return { late: true, text: `no heartbeat for ${duration(1000 * Math.floor(Math.max(now - row.late, 0) / 1000))}` };
+  const at = heartbeats?.of[row.worker];
+  return at === undefined ? null : { late: false, text: `heartbeat ${duration(Math.max(heartbeats.at - at, 0))} ago` };
+}
+
+/** How many tasks a worker runs, and how many zombies are left on it. */
+export function held(store, worker) {
+  const open = ofKind(store, "bar").filter((bar) => bar.worker === worker && !bar.thin && isOpen(bar));
+  const zombies = open.filter((bar) => bar.parts.at(-1).state === "zombie").length;
+  return { tasks: open.length - zombies, zombies };
 }
 
 export function firstMoment(store) {
@@ -111,7 +131,7 @@ export function layout(store, window, width, now) {
     const lanes = packed(own.filter((bar) => !bar.thin), now);
     const thin = packed(own.filter((bar) => bar.thin), now);
     const height = Math.max(lanes.count * LANE + thin.count * THIN_LANE + 2 * ROW_PAD, ROW_LEAST);
-    drawn.rows.push({ ...row, y, height });
+    drawn.rows.push({ ...row, y, height, ...held(store, row.worker), pulse: heartbeat(row, store.heartbeats, now) });
     for (const bar of own) {
       const lane = (bar.thin ? thin : lanes).of.get(bar);
       const top = bar.thin ? y + ROW_PAD + lanes.count * LANE + lane * THIN_LANE + 1 : y + ROW_PAD + lane * LANE + 2;

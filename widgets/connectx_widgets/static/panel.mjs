@@ -1,7 +1,7 @@
 import { clock, duration, emptyStore, layout, ofKind, take, takeSnapshot, TOP, windowOf } from "./geometry.mjs";
 import { escapeText, legendText, svgText } from "./draw.mjs";
-import { configOf, fieldsOf, formText } from "./form.mjs";
-import { connectorsText, detailsText, gutterText, headText } from "./parts.mjs";
+import { configOf, errorsOf, fieldsOf, formText } from "./form.mjs";
+import { connectorsText, detailsText, gutterText, headText, tasksText } from "./parts.mjs";
 
 // One view of the panel: draws what the store knows, and tells the kernel what was clicked.
 
@@ -20,8 +20,8 @@ const SHELL = `
   </div>
   <div class="cxp-legends" aria-hidden="true"></div>
   <div class="cxp-plot"><div class="cxp-gutter" role="group" aria-label="workers"></div><div class="cxp-svg" tabindex="0" role="group" aria-label="timeline; arrow keys go from bar to bar"></div></div>
-  <table class="cxp-connectors" aria-label="connectors"><thead><tr><th>connector</th><th>state</th><th>worker</th><th>tasks</th><th class="num">records</th><th>lag or offset</th><th class="cxp-actions">actions</th></tr></thead><tbody></tbody></table>
-  <div class="cxp-details" hidden></div>
+  <table class="cxp-connectors" aria-label="connectors"><thead><tr><th>connector</th><th>state</th><th>worker</th><th>tasks</th><th class="num">records</th><th>lag or offset</th><th>last action</th><th class="cxp-actions">actions</th></tr></thead><tbody></tbody></table>
+  <div class="cxp-details" hidden><div class="cxp-tasks"></div><div class="cxp-known"></div></div>
   <div class="cxp-form" hidden></div>
   <div class="cxp-error" role="alert" hidden><span></span><button type="button" data-dismiss aria-label="dismiss">✕</button></div>
   <div class="cxp-call" role="status" aria-live="polite">Every click shows here the call that it makes. The buttons of a worker come when you point at it or tab to it.</div>
@@ -59,6 +59,7 @@ function makeView(store, model, el, viewKey) {
     write(".cxp-gutter", gutterText(drawn.rows, TOP));
     write(".cxp-svg", `<svg class="cxt" width="${width}" height="${drawn.height}">${svgText(drawn, viewKey)}</svg>`);
     write(".cxp-connectors tbody", connectorsText(ofKind(store, "connector").sort((a, b) => (a.name < b.name ? -1 : 1)), open, sure));
+    if (open !== null) write(".cxp-tasks", tasksText(open, ofKind(store, "task").filter((task) => task.connector === open)));
     fit();
     drawTools(time, shown);
     mark();
@@ -140,6 +141,7 @@ function makeView(store, model, el, viewKey) {
         tellCall("the click waits: the kernel is busy with a cell and takes it when that ends");
       }
     }, QUEUED_MS);
+    return id;
   }
 
   function call(data) {
@@ -150,6 +152,7 @@ function makeView(store, model, el, viewKey) {
       message.verb = "restart";
       message.failed = data.verb === "restart-failed";
     }
+    if (data.verb === "restart-task") [message.verb, message.task] = ["restart_task", Number(data.task)];
     if (data.verb === "delete" && sure !== data.connector) {
       sure = data.connector;
       setTimeout(() => { sure = null; draw(); }, SURE_MS);
@@ -175,7 +178,10 @@ function makeView(store, model, el, viewKey) {
     }
     if (message.kind === "result" && asked) {
       pending.delete(message.id);
-      if (message.error && asked.kind === "ask" && form) form.busy = false;
+      if (form && (asked.kind === "ask" || form.sent === message.id)) {
+        form = message.error || form.sent !== message.id ? { ...form, busy: false, sent: null } : null;
+        showForm();
+      }
       if (message.error) {
         find(".cxp-error span").textContent = message.next ? `${message.error} ${message.next}` : message.error;
         find(".cxp-error").hidden = false;
@@ -198,7 +204,7 @@ function makeView(store, model, el, viewKey) {
 
   function showDetails() {
     find(".cxp-details").hidden = open === null;
-    if (open !== null) write(".cxp-details", detailsText(open, details));
+    if (open !== null) write(".cxp-known", detailsText(open, details));
   }
 
   function toggle(name) {
@@ -213,7 +219,7 @@ function makeView(store, model, el, viewKey) {
 
   function openForm(name, config) {
     const { "connector.class": picked = "", name: _, ...values } = config;
-    form = { name, class: picked, values, editing: name !== "", fields: [], classes: [], diff: [], errors: 0, busy: false, number: 0, more: new Set() };
+    form = { name, class: picked, values, editing: name !== "", fields: [], classes: [], diff: [], errors: [], exists: false, busy: false, sent: null, number: 0, more: new Set(), other: { key: "", value: "" } };
     send({ kind: "ask", question: "classes" });
     check();
     showForm();
@@ -228,10 +234,10 @@ function makeView(store, model, el, viewKey) {
   }
 
   function checked(asked, answer) {
-    form.busy = false;
+    form.busy = form.sent !== null;
     form.fields = fieldsOf(answer.validation, form.values);
-    form.errors = form.fields.reduce((count, field) => count + field.errors.length, 0);
-    form.diff = answer.diff;
+    form.errors = errorsOf(answer.validation, form.fields);
+    [form.diff, form.exists] = [answer.diff, answer.exists];
     showForm();
   }
 
@@ -249,7 +255,9 @@ function makeView(store, model, el, viewKey) {
 
   function onField(event) {
     const name = event.target.dataset.field;
-    if (!form || !name) return;
+    if (!form) return;
+    if (event.target.dataset.other !== undefined) form.other[event.target.dataset.other] = event.target.value;
+    if (!name) return;
     if (name === "name") form.name = event.target.value.trim();
     else if (name === "connector.class") form.class = event.target.value;
     else form.values[name] = event.target.value;
@@ -260,10 +268,15 @@ function makeView(store, model, el, viewKey) {
   function onForm(action) {
     if (action === "new") openForm("", {});
     if (action === "close") form = null;
+    if (action === "add" && form.other.key.trim()) {
+      form.values[form.other.key.trim()] = form.other.value;
+      form.other = { key: "", value: "" };
+      check();
+    }
     if (action === "send") {
       const config = { ...configOf(form.fields, form.values), "connector.class": form.class };
-      send({ kind: "call", verb: form.editing ? "update" : "create", connector: form.name, config });
-      form = null;
+      form.busy = true;
+      form.sent = send({ kind: "call", verb: form.editing ? "update" : "create", connector: form.name, config });
     }
     showForm();
   }

@@ -1,0 +1,89 @@
+"""Live numbers of tasks and workers, and what was last done to a connector."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from connectx_widgets.last_actions import LastActions
+from connectx_widgets.numbers import Numbers
+from histories import START_MS, History
+
+from connectx.model.events import EventKind
+
+
+def worker(name: str, facts: dict[str, Any], heartbeat_ms: int | None = None, state: str = "running") -> Any:
+    return SimpleNamespace(name=name, facts=facts, heartbeat_ms=heartbeat_ms, state=state)
+
+
+def numbers(*workers: Any) -> Numbers:
+    return Numbers(SimpleNamespace(workers=list(workers), config=SimpleNamespace(heartbeat_interval_ms=500)))  # type: ignore[arg-type]
+
+
+def test_tasks_add_up_to_their_connector() -> None:
+    read = numbers(worker("worker-1", {"out-0": {"records": 5, "lag": 3}}), worker("worker-2", {"out-1": {"lag": 4}}))
+    assert read.read(0)
+    assert (read.by_task["out-0"]["lag"], read.by_task["out-1"]["lag"], read.by_connector["out"]["lag"]) == (3, 4, 7)
+    assert read.by_connector["out"]["records"] == 5
+
+
+def test_a_source_offset_is_shown_as_text_and_an_unknown_lag_is_none() -> None:
+    read = numbers(
+        worker("worker-1", {"in-0": {"records": 5, "source_offset": {"position": 7}}, "out-0": {"lag": None}})
+    )
+    read.read(0)
+    assert (read.by_connector["in"]["offset"], read.by_connector["out"]["lag"]) == ('{"position": 7}', None)
+
+
+def test_what_does_not_change_is_no_news() -> None:
+    read = numbers(worker("worker-1", {"in-0": {"records": 5}}, heartbeat_ms=1_000))
+    assert read.read(1_100)
+    read.read(1_200)  # the rate has fallen to nothing
+    assert not read.read(1_300)
+
+
+def test_a_heartbeat_that_comes_in_time_is_no_news_and_one_that_does_not_is() -> None:
+    quiet = worker("worker-1", {}, heartbeat_ms=1_000)
+    read = numbers(quiet, worker("worker-2", {}), worker("worker-3", {}, heartbeat_ms=1, state="killed"))
+    assert not read.read(1_400)
+    quiet.heartbeat_ms = 1_500
+    assert not read.read(1_900)
+    assert read.read(5_000)
+    assert (read.late, read.heartbeats()) == ({"worker-1": 1_500}, {"worker-1": 1_500})
+    quiet.heartbeat_ms = 5_100
+    assert read.read(5_200)
+    assert read.late == {}
+
+
+def last_action(history: History, *own: tuple[str, int]) -> dict[str, Any] | None:
+    actions = LastActions()
+    for event in history.events:
+        actions.take(event)
+    for what, at_ms in own:
+        actions.done("lines", what, at_ms, 400, error=False)
+    return actions.of("lines")
+
+
+def test_what_anybody_did_to_a_connector_is_told_once_whoever_reads_it_last() -> None:
+    history = History().at(1)
+    history.add(EventKind.CONNECTOR_CONFIGURED, "worker-1", "lines", is_new=True, config_offset=3)
+    assert last_action(history) == {"what": "created", "at": START_MS + 1_000, "took_ms": None, "error": False}
+    history.at(2).add(EventKind.TARGET_STATE_CHANGED, "worker-1", "lines", target_state="PAUSED", config_offset=5)
+    history.at(9).add(EventKind.CONNECTOR_CONFIGURED, "worker-2", "lines", is_new=True, config_offset=3)
+    history.at(9).add(EventKind.TARGET_STATE_CHANGED, "worker-2", "lines", target_state="PAUSED", config_offset=5)
+    assert last_action(history) == {"what": "pause", "at": START_MS + 2_000, "took_ms": None, "error": False}
+    history.at(11).add(EventKind.RESTART_REQUESTED, "worker-1", "lines", only_failed=True, config_offset=6)
+    assert (last_action(history) or {})["what"] == "restart failed"
+    assert last_action(history.add(EventKind.CONNECTOR_DELETED, "worker-1", "lines", config_offset=8)) is None
+
+
+def test_a_call_of_the_panel_says_how_long_it_took_also_when_a_worker_reads_it_later() -> None:
+    history = History().at(1).add(EventKind.RESTART_REQUESTED, "worker-1", "lines", config_offset=6)
+    assert (last_action(history, ("restart", START_MS + 1_200)) or {})["took_ms"] == 400
+    actions = LastActions()
+    actions.done("lines", "pause", START_MS + 900, 300, error=False)
+    history = (
+        History().at(1).add(EventKind.TARGET_STATE_CHANGED, "worker-1", "lines", target_state="PAUSED", config_offset=1)
+    )
+    actions.take(history.events[0])
+    assert (actions.of("lines") or {})["took_ms"] == 300
