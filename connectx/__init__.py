@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from connectx.errors import ConnectxError
 
 if TYPE_CHECKING:
+    from connectx.attached.cluster import AttachedCluster, attach
     from connectx.checks.check import check
     from connectx.checks.topic_table import read_topic
     from connectx.cluster import Cluster
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from connectx.model.configdef import ConfigDef
 
 _HOMES = {
+    "AttachedCluster": "connectx.attached.cluster",
     "Cluster": "connectx.cluster",
     "CommitRefusedError": "connectx.connectors.api",
     "ConfigDef": "connectx.model.configdef",
@@ -48,11 +50,13 @@ _HOMES = {
     "Stored": "connectx.connectors.api",
     "Transform": "connectx.data.transforms.api",
     "Verdict": "connectx.history.verdict",
+    "attach": "connectx.attached.cluster",
     "check": "connectx.checks.check",
     "read_topic": "connectx.checks.topic_table",
 }
 
 __all__ = [
+    "AttachedCluster",
     "Cluster",
     "CommitRefusedError",
     "ConfigDef",
@@ -71,6 +75,7 @@ __all__ = [
     "Transform",
     "Verdict",
     "__version__",
+    "attach",
     "check",
     "read_topic",
 ]

@@ -623,6 +623,18 @@ class GroupInUseError(ConnectxError):
         )
 
 
+class AttachError(ConnectxError):
+    """A running cluster cannot be attached to as asked: it is not clear which group or which topics are its."""
+
+    code = "attach"
+
+
+class NotSeenError(ConnectxError):
+    """What was asked for cannot be seen of an attached cluster."""
+
+    code = "not_seen"
+
+
 class ClassNotImportableError(ConnectxError):
     """A connector class that workers in processes of their own cannot import."""
 

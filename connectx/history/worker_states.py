@@ -137,7 +137,8 @@ _LIVES = {"kill": WorkerState.KILLED, "stop": WorkerState.STOPPING}
 
 def _next(before: Standing, event: Event) -> Standing:
     if event.kind is EventKind.WORKER_STARTED:
-        return Standing()
+        seen = "origin" in event.data  # from outside: it runs already
+        return Standing(life=WorkerState.UP) if seen else Standing()
     if before.life.is_gone:
         return before
     match event.kind:

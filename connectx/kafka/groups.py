@@ -35,10 +35,20 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
+class GroupMember:
+    """What a member joined with and what the leader gave it, as bytes; empty while the group is not Stable."""
+
+    member_id: str
+    metadata: bytes
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class GroupDescription:
     """A group as its coordinator sees it. `members` are member ids; a group that nobody knows is Dead.
 
-    `client_ids` are those of the members, in the same order.
+    `client_ids` are those of the members, in the same order. `protocol` is the name of the one in force, empty while
+    the group is not Stable; `told` has what the members said when they last joined, in the same order.
     """
 
     group_id: str
@@ -46,10 +56,12 @@ class GroupDescription:
     protocol_type: str
     members: tuple[str, ...]
     client_ids: tuple[str, ...] = ()
+    protocol: str = ""
+    told: tuple[GroupMember, ...] = ()
 
 
 class GroupClient:
-    """Calls about one group. They block; each connects, asks and disconnects.
+    """Calls about one group. They block; each connects, asks and disconnects, unless connections are kept (`keep`).
 
     Every call may raise KafkaUnreachableError (no answer in time), KafkaPermissionError or KafkaRequestError.
 
@@ -63,6 +75,17 @@ class GroupClient:
         self._config = config
         self._group_id = group_id
         self._timeout_s = timeout_s
+        self._kept: KafkaNet | None = None
+
+    def keep(self) -> None:
+        """Keep connections from now on, until `close`: for one who asks again and again."""
+        self._kept = KafkaNet(self._config)
+        self._kept.start()
+
+    def close(self) -> None:
+        """End what `keep` began."""
+        if self._kept is not None:
+            self._kept.close()
 
     def describe(self) -> GroupDescription:
         """State and members of a group of the classic protocol, of any type."""
@@ -71,9 +94,19 @@ class GroupClient:
         def read(reply: Any) -> GroupDescription:
             group = reply.groups[0]
             _raise_for(group.error_code)
-            found = sorted((member.member_id, member.client_id) for member in group.members)
-            members, client_ids = tuple(member for member, _ in found), tuple(client for _, client in found)
-            return GroupDescription(self._group_id, group.group_state, group.protocol_type, members, client_ids)
+            found = sorted(group.members, key=lambda member: member.member_id)
+            return GroupDescription(
+                self._group_id,
+                group.group_state,
+                group.protocol_type,
+                tuple(member.member_id for member in found),
+                tuple(member.client_id for member in found),
+                group.protocol_data,
+                tuple(
+                    GroupMember(m.member_id, bytes(m.member_metadata or b""), bytes(m.member_assignment or b""))
+                    for m in found
+                ),
+            )
 
         return self._ask(request, read, f"describe group {self._group_id}")
 
@@ -149,7 +182,7 @@ class GroupClient:
 
     def _ask(self, request: Any, read: Callable[[Any], T], what: str) -> T:
         """Send a request to the coordinator, again while that one moves or loads, and read its reply."""
-        net = KafkaNet(self._config)
+        net = self._kept or KafkaNet(self._config)
         deadline_s = time.monotonic() + self._timeout_s
 
         async def once() -> T:
@@ -157,7 +190,8 @@ class GroupClient:
             await net.connect(found.node_id, deadline_s)
             return read(await net.send(request, found.node_id, max(1.0, (deadline_s - time.monotonic()) * 1000)))
 
-        net.start()
+        if self._kept is None:
+            net.start()
         try:
             answer: T = net.run(_until, once, net, deadline_s)
             return answer
@@ -168,7 +202,8 @@ class GroupClient:
         except kafka_errors.KafkaError as error:
             raise KafkaUnreachableError(net.bootstrap_servers, what, f"{error}") from error
         finally:
-            net.close()
+            if self._kept is None:
+                net.close()
 
 
 async def _until(once: Callable[[], Awaitable[T]], net: KafkaNet, deadline_s: float) -> T:

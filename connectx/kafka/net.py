@@ -32,7 +32,7 @@ class KafkaNet:
 
     def start(self) -> None:
         """Start the loop's thread; connects to nothing yet."""
-        _quiet_kafka_python()
+        quiet_kafka_python()
         self._client = KafkaNetClient(**self._config)
         self._client._net.start()
 
@@ -183,7 +183,7 @@ def error_name(code: int) -> str | None:
     return "UNKNOWN_SERVER_ERROR" if code == -1 else str(kafka_errors.for_code(code).message)
 
 
-def _quiet_kafka_python() -> None:
+def quiet_kafka_python() -> None:
     """kafka-python logs every lost connection as an error; whoever waits for the answer reports it. Unless the
     application has set a level for it, only its own breakdowns are logged."""
     logger = logging.getLogger("kafka")

@@ -9,11 +9,19 @@ from typing import Any
 
 
 class EventKind(StrEnum):
-    """Kinds of events, grouped by what they tell of. `data` keys are named behind each kind."""
+    """Kinds of events, grouped by what they tell of. `data` keys are named behind each kind.
+
+    Events of an attached cluster also have `origin`: what they were seen by, and not before when (`after_ms`), or when
+    they were written (`written_ms`).
+    """
 
     # cluster and workers
     CLUSTER_STARTED = "cluster_started"  # bootstrap_servers, group_id
     CLUSTER_STOPPED = "cluster_stopped"
+    ATTACHED = "attached"  # url, group_id, blind_spots: from here on a running cluster was looked at from outside
+    SIGHT_LOST = "sight_lost"  # origin, error: what told of the cluster does not answer
+    SIGHT_REGAINED = "sight_regained"  # origin
+    DETACHED = "detached"
     WORKER_STARTED = "worker_started"  # url
     WORKER_STOPPED = "worker_stopped"
     WORKER_FAILED = "worker_failed"  # error

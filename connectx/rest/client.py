@@ -74,6 +74,10 @@ class RestClient:
         """The same client, one that tries nothing again: for text forms. Shares the connections."""
         return RestClient(self._urls, retry_s=0, http=self._http)
 
+    def of(self, url: str) -> RestClient:
+        """A client that asks one worker alone, once. Shares the connections."""
+        return RestClient([url], retry_s=0, http=self._http)
+
     def close(self) -> None:
         """Close the connections."""
         self._http.close()
@@ -83,6 +87,12 @@ class RestClient:
     def connectors(self) -> list[str]:
         """Names of all connectors, sorted."""
         return sorted(self._call("GET", "/connectors"))
+
+    def expanded(self) -> dict[str, dict[str, Any]]:
+        """`status` and `info` of all connectors by name; one without a status yet has none."""
+        shown = _map(self._call("GET", "/connectors?expand=status&expand=info"))
+        missing = sorted(set(self._call("GET", "/connectors")) - set(shown))  # left out before their first status
+        return {**shown, **{name: {"info": self.info(name)} for name in missing}}
 
     def create(
         self, name: str, config: Config, *, initial_state: str | None = None, timeout_s: float | None = None

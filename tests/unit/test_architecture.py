@@ -37,21 +37,8 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 # May import everything.
 API = {
-    *(
-        "__init__",
-        "aftermath",
-        "backup",
-        "checks",
-        "cli",
-        "cluster",
-        "cluster_forms",
-        "connect_cluster",
-        "connector",
-        "demo",
-        "faults",
-        "setup",
-    ),
-    *("restore", "supervisor", "workers"),
+    *("__init__", "aftermath", "attached", "audit", "backup", "checks", "cli", "cluster", "cluster_forms"),
+    *("connect_cluster", "connector", "demo", "faults", "restore", "setup", "supervisor", "workers"),
 }
 
 PURE = ("core", "protocol", "model", "views")

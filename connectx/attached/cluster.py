@@ -1,0 +1,266 @@
+"""A Kafka Connect cluster that runs elsewhere: the same face as `Cluster`, without faults of its own.
+
+Decides where its history comes from (the internal topics and the group where Kafka is given, else polling REST) and
+says what cannot be seen. It starts no worker and writes nothing but what a verb is asked to.
+"""
+
+from __future__ import annotations
+
+import atexit
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import httpx
+
+from connectx.attached.discovery import CONFIG, GROUP_CALL_S, STATUS, find_group, find_topics
+from connectx.attached.group_view import worker_id_of
+from connectx.attached.sight import GROUP, POLLING, Picture
+from connectx.attached.watch import KafkaSide, Watch
+from connectx.attached.workers import AttachedWorker, AttachedWorkers
+from connectx.connect_cluster import ConnectCluster
+from connectx.errors import NotSeenError
+from connectx.history.log import EventLog
+from connectx.kafka.clients import ClientConfigs
+from connectx.kafka.groups import GroupClient
+from connectx.model.events import EventKind, Transition
+from connectx.model.worker_config import WorkerConfig, masked_text, own_kafka_config
+from connectx.rest.client import RestClient
+from connectx.rest.exchange import http_client
+from connectx.runtime.mailbox import now_ms
+from connectx.spark.sessions import SparkProvider
+from connectx.views import Row
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from connectx.history.verdict import Verdict
+
+_ALWAYS = (
+    "What happened before this cluster was attached is not in the history, except where it left a status.",
+    "Transactions, fencing, commits and counts of records stay inside the workers.",
+    "Who leaves and does not answer may have been stopped, killed or cut off: from outside that looks the same.",
+)
+
+
+class AttachedCluster(ConnectCluster):
+    """A running Kafka Connect cluster, seen from outside. Made by `connectx.attach`, whose arguments it takes."""
+
+    _title = "Attached cluster"
+    _new_one = "Attach again with cx.attach()."
+    _last_event = EventKind.DETACHED
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        bootstrap_servers: str | None = None,
+        group_id: str | None = None,
+        config: Mapping[str, Any] | None = None,
+        spark: SparkSession | None = None,
+        poll_s: float = 2.0,
+        http: httpx.Client | None = None,
+    ) -> None:
+        if poll_s <= 0:
+            raise ValueError(f"poll_s must be above 0, not {poll_s}")
+        super().__init__(EventLog(clock=now_ms))
+        given = dict(config or {})
+        bootstrap_servers = bootstrap_servers or given.get("bootstrap.servers")
+        self.url = url if url.endswith("/") else f"{url}/"
+        self._poll_s = poll_s
+        self._config: WorkerConfig | None = None
+        self._watch: Watch | None = None
+        self._scheme = urlsplit(url).scheme
+        self._client = RestClient(
+            self._urls, http=http or (http_client() if self._scheme == "http" else httpx.Client())
+        )
+        self._spark = SparkProvider(spark)
+        self.workers: AttachedWorkers = AttachedWorkers(self._picture)
+        self._endings.callback(self._spark.close)
+        if http is None:
+            self._endings.callback(self._client.close)
+        try:
+            self.version = str(self._client.root()["version"])
+            kafka = None
+            if bootstrap_servers is not None:
+                kafka = self._kafka_side(str(bootstrap_servers), group_id or given.get("group.id"), given)
+            watch = Watch(self._client, kafka, self.events, poll_s, now_ms, self._scheme)
+            self._endings.callback(watch.close)
+            self._watch = watch
+            data = {"url": masked_text(self.url), "group_id": self.group_id, "blind_spots": list(self.blind_spots)}
+            self.events.append(Transition(EventKind.ATTACHED, data=data))
+            watch.start()
+        except BaseException:
+            self.close()
+            raise
+        atexit.register(self.close)
+
+    # ------------------------------------------------------------------------------------------------- everything
+
+    @property
+    def blind_spots(self) -> tuple[str, ...]:
+        """What this history cannot show, in sentences; also what does not answer just now, and since when."""
+        spots = list(_ALWAYS)
+        if self._config is None:
+            spots += [
+                "Without bootstrap_servers= neither the worker group nor the internal topics are seen: no generation, "
+                "no leader, no rebalance, no restart, no worker that runs nothing.",
+                f"REST is polled every {self._poll_s:g} s: what lasted less is not seen, what changed has the time of "
+                "the look (`after_ms` in an event's data is that of the look before).",
+            ]
+        else:
+            spots += [
+                "Kafka does not tell the generation of a group: it is the highest that a status has named, counted up "
+                "at each change of the group that was seen.",
+                f"The group is described every {self._poll_s:g} s: a rebalance that changed nothing in between is not "
+                "seen.",
+            ]
+        if self._watch is not None:
+            for origin, (since_ms, error) in list(self._watch.lost.items()):
+                since = datetime.fromtimestamp(since_ms / 1000, tz=UTC).strftime("%H:%M:%S UTC")
+                spots.append(f"Nothing is {origin} since {since}: {error}")
+        return tuple(spots)
+
+    @property
+    def group_id(self) -> str | None:
+        """The worker group, None where Kafka is not looked at."""
+        return None if self._config is None else self._config.group_id
+
+    @property
+    def config(self) -> WorkerConfig:
+        """Settings of the clients that look at Kafka: what was given, over Kafka Connect's defaults.
+
+        NotSeenError without `bootstrap_servers`. The workers' own settings cannot be seen.
+        """
+        if self._config is None:
+            raise NotSeenError(
+                "Kafka is not looked at: this cluster was attached by its REST address alone.",
+                next_step='Attach with bootstrap_servers="host:port".',
+            )
+        return self._config
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """`host:port` of its Kafka; NotSeenError where that was not told."""
+        return self.config.bootstrap_servers
+
+    @property
+    def spark(self) -> SparkSession:
+        """A Spark session for checks and comparisons; started when first asked for."""
+        return self._spark.get()
+
+    @property
+    def leader(self) -> AttachedWorker | None:
+        """The worker that leads the group, None where the group is not looked at."""
+        return next((worker for worker in self.workers if worker.is_leader), None)
+
+    @property
+    def generation(self) -> int | None:
+        """The highest generation that a status has named, counted up at each change of the group that was seen."""
+        return self._picture().generation
+
+    def facts(self) -> dict[str, object]:
+        """The cluster in a few words: url, version, kafka, group, generation, leader, what it is seen by."""
+        leader = self.leader
+        seen = [POLLING] if self._config is None else [GROUP, "the config and status topics"]
+        lost = [] if self._watch is None else list(self._watch.lost)
+        return {
+            "url": masked_text(self.url),
+            "Kafka Connect": self.version,
+            **({} if self._config is None else {"kafka": self.bootstrap_servers}),
+            "group": self.group_id,
+            "generation": self.generation,
+            "leader": leader.name if leader else None,
+            "origin": ", ".join(seen) + (f"; does not answer: {', '.join(lost)}" if lost else ""),
+        }
+
+    def check(self, *, timeout: float = 10.0, **wanted: Any) -> Verdict:
+        """As `Cluster.check`, as far as this process knows the connectors' classes; commits stay unseen, so that a
+        check finds harm but never says "valid". NotSeenError without `bootstrap_servers`."""
+        from connectx.checks.cluster_check import ClusterChecker, Wanted
+
+        checker = ClusterChecker(self.events, self._client, self._plugins, self.config, self._spark)
+        return checker.check(Wanted(**wanted), timeout)
+
+    def close(self) -> None:
+        """Stop looking. The cluster itself goes on. A second call does nothing."""
+        try:
+            super().close()
+        finally:
+            atexit.unregister(self.close)
+
+    # ---------------------------------------------------------------------------------------------------- starting
+
+    def _kafka_side(self, bootstrap_servers: str, group_id: str | None, given: Mapping[str, Any]) -> KafkaSide:
+        base = {"isolation.level": "read_committed", **given, "bootstrap.servers": bootstrap_servers}
+        anybody = WorkerConfig.parse(own_kafka_config({**base, "group.id": group_id or "connectx-attach"}))
+        clients = ClientConfigs(anybody, "attached")
+        shown = self._client.expanded()
+        if group_id is None:
+            group_id = find_group(clients, self._worker_ids(shown))
+        topics = {kind: given.get(f"{kind}.storage.topic") for kind in (CONFIG, STATUS)}
+        wanted = [kind for kind, topic in topics.items() if topic is None]
+        topics |= find_topics(clients, wanted, list(shown)) if wanted else {}
+        named = {f"{kind}.storage.topic": topic for kind, topic in topics.items()}
+        self._config = WorkerConfig.parse(own_kafka_config({**base, **named, "group.id": group_id}))
+        clients = ClientConfigs(self._config, "attached")
+        group = GroupClient(clients.kafka_python("connectx-attached-group"), group_id, GROUP_CALL_S)
+        return KafkaSide(clients, group, str(topics[CONFIG]), str(topics[STATUS]))
+
+    def _worker_ids(self, shown: Mapping[str, Any]) -> set[str]:
+        statuses = [one["status"] for one in shown.values() if one.get("status")]
+        told = {part["worker_id"] for status in statuses for part in (status["connector"], *status["tasks"])}
+        return {worker_id_of(self.url), *told} - {""}
+
+    def _picture(self) -> Picture:
+        return Picture() if self._watch is None else self._watch.picture
+
+    def _urls(self) -> list[str]:
+        """The worker that was named, then the others: they forward to each other."""
+        self._check_open()
+        others = [seen.url for seen in self._picture().workers if seen.url != self.url]
+        return [self.url, *others]
+
+    def _worker_rows(self) -> list[Row]:
+        return [worker.row() for worker in self.workers]
+
+
+def attach(
+    url: str,
+    *,
+    bootstrap_servers: str | None = None,
+    group_id: str | None = None,
+    config: Mapping[str, Any] | None = None,
+    spark: SparkSession | None = None,
+    poll_s: float = 2.0,
+    http: httpx.Client | None = None,
+) -> AttachedCluster:
+    """Look at a Kafka Connect cluster that runs elsewhere, from now on until `close`: Java's or one of ours.
+
+    Args:
+        url: REST address of one of its workers, like "http://host:8083".
+        bootstrap_servers: its Kafka: the group and the internal topics are looked at, too, and tell much more.
+        group_id: the workers' `group.id`; by default the group of which the worker at `url` is a member.
+        config: settings of the workers' properties file as far as they are needed: `security.protocol`, `sasl.*` and
+            `ssl.*` to log in to Kafka, `config.storage.topic` and `status.storage.topic` (by default they are found by
+            what is in them). `audit` judges the settings that are given.
+        spark: your own session, for `check` and `compare`; by default a local one is started when first needed.
+        poll_s: pause between two looks, seconds.
+        http: connections to use, with your own certificates or headers; by default those of the system.
+
+    Raises:
+        WorkersUnreachableError, RestError: there is no worker at `url`.
+        AttachError: which group or which topics belong to it is not clear; name them.
+        KafkaUnreachableError, KafkaLoginError, KafkaPermissionError, KafkaRequestError, TopicMissingError
+        ConfigError, ClientSettingError: a setting is wrong.
+    """
+    return AttachedCluster(
+        url,
+        bootstrap_servers=bootstrap_servers,
+        group_id=group_id,
+        config=config,
+        spark=spark,
+        poll_s=poll_s,
+        http=http,
+    )

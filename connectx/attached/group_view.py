@@ -1,0 +1,101 @@
+"""What the coordinator tells of a worker group: its members, what each of them runs, who leads. Pure.
+
+DescribeGroups has what each member said when it last joined and what the leader answered. With cooperative protocols
+the answer is an increment, so a member's work is what it claimed, without what was revoked, with what was assigned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from connectx.errors import MalformedDataError
+from connectx.model.group import WorkSet
+from connectx.protocol.group import decode_assignment, decode_metadata
+
+if TYPE_CHECKING:
+    from connectx.kafka.groups import GroupMember
+
+STABLE = "Stable"
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A worker as the group knows it.
+
+    Attributes:
+        worker_id: host:port of its URL, as statuses name it.
+        config_offset: the next config record as of its last join.
+        assigned_offset: the next config record that the leader assigned with.
+        work: what it has to run.
+        delay_ms: how long lost work was to wait when the leader last assigned.
+        error: 1 when the leader had no newer configs than its members (CONFIG_MISMATCH), else 0.
+    """
+
+    member_id: str
+    worker_id: str
+    url: str
+    config_offset: int
+    assigned_offset: int
+    work: WorkSet
+    delay_ms: int
+    error: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    """A stable group. `protocol` is its name on the wire: default, compatible or sessioned."""
+
+    group_id: str
+    protocol: str
+    leader_url: str
+    members: tuple[Member, ...]
+
+    @property
+    def worker_ids(self) -> tuple[str, ...]:
+        """Ids (host:port) of its members, sorted."""
+        return tuple(sorted(member.worker_id for member in self.members))
+
+    @property
+    def delay_ms(self) -> int:
+        """How long lost work waits, as the leader said last."""
+        return max((member.delay_ms for member in self.members), default=0)
+
+    def of(self, worker_id: str) -> Member | None:
+        """The member of that id."""
+        return next((member for member in self.members if member.worker_id == worker_id), None)
+
+
+def group_view(group_id: str, protocol: str, told: Sequence[GroupMember]) -> GroupView | None:
+    """What a stable group's members were told; None when one of them says what cannot be read."""
+    try:
+        members = tuple(sorted((_member(one) for one in told), key=lambda member: member.worker_id))
+    except MalformedDataError:
+        return None
+    leader = next((decode_assignment(one.assignment).leader_url for one in told if one.assignment), "")
+    return GroupView(group_id, protocol, leader, members)
+
+
+def worker_id_of(url: str) -> str:
+    """host:port of a worker's URL."""
+    return urlsplit(url).netloc.rpartition("@")[2]
+
+
+def _member(told: GroupMember) -> Member:
+    joined = decode_metadata(told.metadata)
+    given = decode_assignment(told.assignment)
+    work = given.assigned
+    if given.version.is_cooperative and joined.allocation is not None:
+        work = joined.allocation.assigned.minus(given.revoked).plus(given.assigned)
+    return Member(
+        told.member_id,
+        worker_id_of(joined.url),
+        joined.url,
+        joined.config_offset,
+        given.config_offset,
+        WorkSet().plus(work),
+        given.delay_ms,
+        given.error,
+    )

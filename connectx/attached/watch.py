@@ -1,0 +1,244 @@
+"""Looks at a cluster again and again, and writes down what is news.
+
+One thread, the watch, makes every look and takes every record; with Kafka a second one reads the config and status
+topics and hands its records over by a queue. Both start in `start` and end in `close`. It decides when to look, never
+what a sight means (`connectx.attached.sight`).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Final
+
+from confluent_kafka import Message
+
+from connectx.attached.group_view import STABLE, group_view
+from connectx.attached.sight import CONFIG_TOPIC, GROUP, POLLING, Picture, Sight, Told
+from connectx.errors import ConnectxError, TopicMissingError
+from connectx.history.log import EventLog
+from connectx.kafka.admin_client import Admin
+from connectx.kafka.clients import ClientConfigs
+from connectx.kafka.groups import GroupClient
+from connectx.kafka.topic_tail import TopicTail
+from connectx.model.events import EventKind, Transition
+from connectx.model.ids import TopicPartition
+from connectx.model.worker_config import masked_text
+from connectx.protocol.config_topic import decode_config_record
+from connectx.protocol.status_topic import decode_status_record
+from connectx.rest.client import RestClient
+
+_log = logging.getLogger(__name__)
+_READ_S: Final = 60.0
+_JOIN_S: Final = 10.0
+_REST_SHARE: Final = 4
+"""A look that takes long is followed by a pause of as many times its length."""
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaSide:
+    """What is looked at of Kafka: the group, and the config and status topics."""
+
+    clients: ClientConfigs
+    group: GroupClient
+    config_topic: str
+    status_topic: str
+
+
+class Watch:
+    """The looks at one cluster.
+
+    Args:
+        client: asks its workers.
+        kafka: None: everything comes from polling REST.
+        events: takes the news.
+        poll_s: pause between two looks, seconds.
+        now_ms: the clock of the history.
+    """
+
+    def __init__(
+        self,
+        client: RestClient,
+        kafka: KafkaSide | None,
+        events: EventLog,
+        poll_s: float,
+        now_ms: Callable[[], int],
+        scheme: str,
+    ) -> None:
+        self._client = client.impatient()
+        self._kafka = kafka
+        self._events = events
+        self._poll_s = poll_s
+        self._now_ms = now_ms
+        self._records: SimpleQueue[Message | None] = SimpleQueue()
+        self._admin: Admin | None = None
+        self._tail: TopicTail | None = None
+        self._looked_ms: int | None = None
+        self._ended = False
+        self._thread = threading.Thread(target=self._run, name="connectx-attached", daemon=True)
+        self._sight = Sight(scheme=scheme)
+        self.picture = Picture()
+        """How things stood at the last look."""
+        self.lost: dict[str, tuple[int, str]] = {}
+        """Origins that do not answer: since when (Unix time, milliseconds), and why."""
+
+    def start(self) -> None:
+        """Look once, here, and then go on on the watch's own thread.
+
+        Raises:
+            ConnectxError: what is to be looked at cannot be seen.
+        """
+        if self._kafka is None:
+            self._look_at_rest()
+        else:
+            self._kafka.group.keep()
+            self._read_topics(self._kafka)
+            self._tell(self._sight.begin())
+            self._look_at_group(self._kafka)
+        self.picture = self._sight.picture()
+        self._thread.start()
+
+    def close(self) -> None:
+        """End both threads. A second call does nothing."""
+        if self._ended:
+            return
+        self._ended = True
+        self._records.put(None)
+        if self._thread.is_alive():
+            self._thread.join(_JOIN_S)
+        if self._tail is not None:
+            self._tail.close()
+        if self._kafka is not None:
+            self._kafka.group.close()
+        if self._admin is not None:
+            self._admin.close()
+
+    # ------------------------------------------------------------------------------------------------ its thread
+
+    def _run(self) -> None:
+        due_s = time.monotonic() + self._poll_s
+        while not self._ended:
+            try:
+                message = self._records.get(timeout=max(0.0, due_s - time.monotonic()))
+                if message is not None:
+                    self._take(message)
+                if self._records.empty():
+                    self.picture = self._sight.picture()
+                continue
+            except Empty:
+                pass
+            began_s = time.monotonic()
+            self._look()
+            self.picture = self._sight.picture()
+            took_s = time.monotonic() - began_s
+            due_s = time.monotonic() + max(self._poll_s, _REST_SHARE * took_s)
+
+    def _look(self) -> None:
+        origin = POLLING if self._kafka is None else GROUP
+        try:
+            if self._kafka is None:
+                self._look_at_rest()
+            else:
+                self._look_at_group(self._kafka)
+        except ConnectxError as error:
+            self._lose(origin, error.message)
+        except Exception as error:  # a history that stands still without a word would be worse
+            _log.exception("A look at the attached cluster has failed")
+            self._lose(origin, f"{type(error).__name__}: {error}")
+        else:
+            if self.lost.pop(origin, None) is not None:
+                self._events.append(Transition(EventKind.SIGHT_REGAINED, data={"origin": origin}))
+
+    def _lose(self, origin: str, why: str) -> None:
+        if origin not in self.lost and not self._ended:
+            error = masked_text(why)
+            self.lost[origin] = (self._now_ms(), error)
+            self._events.append(Transition(EventKind.SIGHT_LOST, data={"origin": origin, "error": error}))
+
+    def _look_at_rest(self) -> None:
+        now_ms = self._now_ms()
+        shown = self._client.expanded()
+        self._tell(self._sight.saw_rest(shown, self._looked_ms))
+        self._looked_ms = now_ms
+
+    def _look_at_group(self, kafka: KafkaSide) -> None:
+        told = kafka.group.describe()
+        if told.members and told.state != STABLE:
+            self._tell(self._sight.saw_rebalance())
+            return
+        view = group_view(told.group_id, told.protocol, told.told)
+        if view is not None:
+            departed = self._sight.departed(view)
+            answering = [worker_id for worker_id, url in departed.items() if self._answers(url)]
+            self._tell(self._sight.saw_group(view, answering))
+
+    def _answers(self, url: str) -> bool:
+        try:
+            self._client.of(url).root()
+        except ConnectxError:
+            return False
+        return True
+
+    def _tell(self, news: Iterable[Told]) -> None:
+        for transition, worker in news:
+            self._events.append(transition, worker)
+
+    # -------------------------------------------------------------------------------------------------- topics
+
+    def _read_topics(self, kafka: KafkaSide) -> None:
+        """Read both topics to their present end, and go on; news are what comes behind it."""
+        self._admin = Admin(kafka.clients.admin())
+        counts = self._admin.partition_counts([kafka.config_topic, kafka.status_topic])
+        missing = [topic for topic, count in counts.items() if not count]
+        if missing:
+            raise TopicMissingError(
+                missing[0], "it was named as an internal topic", next_step="Check config.storage.topic and the like."
+            )
+        partitions = [TopicPartition(topic, number) for topic, count in counts.items() for number in range(count or 0)]
+        read, failed = threading.Event(), list[ConnectxError]()
+
+        def done(error: ConnectxError | None) -> None:
+            failed.extend([] if error is None else [error])
+            read.set()
+
+        consumer = kafka.clients.internal_consumer()
+        self._tail = TopicTail(
+            "connectx-attached-topics", consumer, self._admin, self._records.put, self._admin.serve, self._crashed
+        )
+        self._tail.start(partitions)
+        self._tail.read_to_end(partitions, _READ_S, done)
+        read.wait()
+        if failed:
+            raise failed[0]
+        while not self._records.empty():
+            message = self._records.get()
+            if message is not None:
+                self._take(message, silently=True)
+
+    def _take(self, message: Message, *, silently: bool = False) -> None:
+        key, value = _bytes(message.key()), _bytes(message.value())
+        offset, written_ms = int(message.offset() or 0), int(message.timestamp()[1])
+        assert self._kafka is not None
+        if message.topic() == self._kafka.config_topic:
+            config = decode_config_record(key, value)
+            if config is not None and silently:
+                self._sight.config.apply(offset, config)
+            elif config is not None:
+                self._tell(self._sight.saw_config(offset, config, written_ms))
+            return
+        status = decode_status_record(key, value)
+        if status is not None and silently:
+            self._sight.status.apply(status, written_ms)
+        elif status is not None:
+            self._tell(self._sight.saw_status(status, written_ms))
+
+    def _crashed(self, error: BaseException) -> None:
+        self._lose(CONFIG_TOPIC, f"{type(error).__name__}: {error}")
+
+
+def _bytes(data: str | bytes | None) -> bytes | None:
+    return data.encode() if isinstance(data, str) else data
