@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from connectx.aftermath import Aftermath
 from connectx.cluster_forms import kafka_fact, shown, spark_fact
 from connectx.connect_cluster import ConnectCluster
-from connectx.connectors.plugins import is_importable
+from connectx.connectors.plugins import is_importable, worker_config
 from connectx.errors import ClassNotImportableError, ClusterClosedError, GroupInUseError
 from connectx.faults.agenda import Agenda
 from connectx.faults.origin import injected
@@ -102,7 +102,7 @@ class Cluster(FaultVerbs, ConnectCluster):
         self._kafka: EmbeddedKafka | None = None
         profile = embedded_config(given) if bootstrap_servers is None else own_kafka_config(given)
         profile["bootstrap.servers"] = bootstrap_servers or "127.0.0.1:0"  # the embedded one's address comes later
-        self._config = WorkerConfig.parse(profile)  # before anything is started
+        self._config = worker_config(profile)  # before anything is started
         self._spark = SparkProvider(spark, serve=isolation == "process")
         self._client = RestClient(self._urls)
         try:
@@ -114,7 +114,7 @@ class Cluster(FaultVerbs, ConnectCluster):
                     self._endings.callback(self._kafka.stop)
                     self._kafka.start()
                     profile["bootstrap.servers"] = self._kafka.bootstrap_servers
-                    self._config = WorkerConfig.parse(profile)
+                    self._config = worker_config(profile)
                 self._endings.callback(self._client.close)
                 self._endings.callback(self._stop_workers)
                 self._endings.callback(self._agenda.close)

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
+from connectx.connectors.plugins import worker_config
 from connectx.errors import ClusterClosedError, ConfigError, WaitTimeoutError, WorkerFailedError, WorkerStoppedError
 from connectx.history.lost import Grace, LostWork, Remains
 from connectx.model.group import ProtocolVersion
@@ -77,7 +78,7 @@ class Supervisor:
                 [f"{key} must be the same in all workers of a group" for key in shared],
                 next_step="Give it to the cluster, or start another one.",
             )
-        settings = WorkerConfig.parse({**self._config.originals, **own}) if own else self._config
+        settings = worker_config({**self._config.given, **own}) if own else self._config
         live = self._make(f"worker-{next(self._numbers)}", settings)
         self._workers.add(Worker(live, self._gate, self._events.append, self._lost_work))
         if self._ending:  # looked at behind the adding, so that either this or `end_starting` sees the other

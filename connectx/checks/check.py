@@ -14,6 +14,7 @@ from typing import Any
 
 from connectx.checks.sides import REFUSED_BY_KAFKA, Sides, Topic, committed_by, decode_plainly, skipped_by, topic_rows
 from connectx.checks.targets import target_of
+from connectx.connectors.plugins import worker_config
 from connectx.errors import CheckError
 from connectx.history.commits import commits
 from connectx.history.judge import judge
@@ -26,7 +27,7 @@ from connectx.jvm.progress import Progress, silent, terminal_progress
 from connectx.kafka.clients import ClientConfigs
 from connectx.kafka.topic_snapshot import take_snapshot
 from connectx.model.events import Event, EventKind
-from connectx.model.worker_config import WorkerConfig, own_kafka_config
+from connectx.model.worker_config import own_kafka_config
 
 _SHOWN_AFTER_S = 2.0
 
@@ -124,7 +125,7 @@ def _clients(events: Sequence[Event], bootstrap_servers: str | None, config: Map
     servers = bootstrap_servers or (config or {}).get("bootstrap.servers") or next(started, None)
     if not servers:
         raise CheckError("Nobody knows where the topics are.", next_step="Say it: bootstrap_servers=.")
-    worker = WorkerConfig.parse(own_kafka_config({**(config or {}), "bootstrap.servers": servers}))
+    worker = worker_config(own_kafka_config({**(config or {}), "bootstrap.servers": servers}))
     return ClientConfigs(worker, "check")
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from connectx.connectors.plugins import worker_config
 from connectx.kafka.clients import ClientConfigs
 from connectx.kafka.topic_snapshot import take_snapshot
-from connectx.model.worker_config import WorkerConfig, own_kafka_config
+from connectx.model.worker_config import own_kafka_config
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,7 +30,7 @@ def read_topic(topic: str, bootstrap_servers: str, *, config: Mapping[str, Any] 
     """
     import pandas as pd
 
-    worker = WorkerConfig.parse(own_kafka_config({**(config or {}), "bootstrap.servers": bootstrap_servers}))
+    worker = worker_config(own_kafka_config({**(config or {}), "bootstrap.servers": bootstrap_servers}))
     snapshot = take_snapshot(ClientConfigs(worker, "read"), topic)
     messages = [message for chunk in snapshot.read() for message in chunk]
     messages.sort(key=lambda message: (message.partition() or 0, message.offset() or 0))

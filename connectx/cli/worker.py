@@ -22,6 +22,7 @@ import typer
 
 from connectx import __version__
 from connectx.cli import worker_log
+from connectx.connectors.plugins import worker_config
 from connectx.errors import (
     ClientSettingError,
     ConfigError,
@@ -78,7 +79,7 @@ def worker(
     """
     worker_log.to_stderr(log_level)
     try:
-        config = WorkerConfig.parse(read_properties(file))
+        config = worker_config(read_properties(file))
     except (ConfigError, OSError, ValueError) as error:
         _log.error("The settings in %s cannot be used: %s", file, _sentence(error))
         raise typer.Exit(BAD_SETTINGS) from None
@@ -141,7 +142,7 @@ class _Process:
 
     def _introduce(self) -> None:
         config = self._config
-        shown = "".join(f"\n\t{key} = {value}" for key, value in sorted(masked(config.originals).items()))
+        shown = "".join(f"\n\t{key} = {value}" for key, value in sorted(masked(config.given).items()))
         _log.info("Starting a Kafka Connect worker, connectx %s, with these settings:%s", __version__, shown)
         for warning in config.warnings:
             _log.warning("%s", warning)

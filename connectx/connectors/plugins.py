@@ -268,7 +268,9 @@ class Plugins:
         Raises:
             ConfigError: an unknown class or wrong settings.
         """
-        return ConfigProviders(worker.originals, _load)
+        providers = ConfigProviders(worker.originals, _load)
+        providers.resolve(worker.given)  # so that they hide the worker's secrets, too
+        return providers
 
     def describe(self, *, connectors_only: bool = True) -> list[PluginDescription]:
         """Plugins that can be named without a path, sorted by class name."""
@@ -354,6 +356,21 @@ def _provided_path(name: str) -> str | None:
 
 def _is_provided(cls: type[Connector]) -> bool:
     return _PROVIDED.get(cls.__name__) == f"{cls.__module__}:{cls.__qualname__}"
+
+
+def worker_config(config: Mapping[str, Any]) -> WorkerConfig:
+    """A worker's settings with values in the place of placeholders, by the providers that they name themselves.
+
+    Raises:
+        ConfigError: with every problem at once, in Kafka's words.
+        ConfigProviderError: a provider cannot read what a placeholder names.
+    """
+
+    def resolve(given: Mapping[str, str]) -> Mapping[str, str]:
+        found = ConfigProviders(given, _load).resolve(given)
+        return {key: text for key, text in found.items() if text is not None}
+
+    return WorkerConfig.parse(config, resolve)
 
 
 def _path_of(cls: type) -> str:

@@ -7,7 +7,7 @@ and never reads a file. Mirrors Kafka Connect's DistributedConfig, WorkerConfig 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -59,13 +59,15 @@ class WorkerConfig:
     """Settings of one worker. Names follow the keys; times are milliseconds.
 
     Attributes:
-        originals: what was given, as text.
+        originals: what was given, as text, with values in the place of placeholders.
+        given: what was given, as text; what is shown, and handed to other processes.
         values: typed value of every key of WORKER_CONFIG.
         warnings: what was given and has no effect, one sentence each.
         connect_protocol: protocols that the worker offers, by preference.
     """
 
     originals: Mapping[str, str]
+    given: Mapping[str, str]
     values: Mapping[str, Any]
     warnings: tuple[str, ...]
     bootstrap_servers: str
@@ -104,13 +106,20 @@ class WorkerConfig:
     config_providers: tuple[str, ...] = field(default=())
 
     @classmethod
-    def parse(cls, config: Mapping[str, Any]) -> WorkerConfig:
+    def parse(
+        cls, config: Mapping[str, Any], resolve: Callable[[Mapping[str, str]], Mapping[str, str]] | None = None
+    ) -> WorkerConfig:
         """Settings from text (or typed) values by key; unknown keys stay in `originals` and give a warning.
+
+        Args:
+            config: values by key.
+            resolve: puts values in the place of placeholders; without it they stay.
 
         Raises:
             ConfigError: with every problem at once, in Kafka's words.
         """
-        originals = {name: _as_text(value) for name, value in config.items() if value is not None}
+        given = {name: _as_text(value) for name, value in config.items() if value is not None}
+        originals = dict(resolve(given)) if resolve is not None else given
         values = WORKER_CONFIG.parse(originals)
         problems = _contradictions(values)
         if problems:
@@ -124,7 +133,7 @@ class WorkerConfig:
         fields["bootstrap_servers"] = ",".join(values["bootstrap.servers"])
         fields["connect_protocol"] = _OFFERED[values["connect.protocol"].lower()]
         fields["exactly_once_source_support"] = ExactlyOnceSupport(values["exactly.once.source.support"].lower())
-        return cls(originals=originals, values=values, warnings=_warnings(originals), **fields)
+        return cls(originals=originals, given=given, values=values, warnings=_warnings(originals), **fields)
 
     @property
     def exactly_once_source_enabled(self) -> bool:
@@ -145,7 +154,7 @@ class WorkerConfig:
         return with_prefix(self.originals, prefix)
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{name}={value}" for name, value in masked(self.originals).items())
+        shown = ", ".join(f"{name}={value}" for name, value in masked(self.given).items())
         return f"WorkerConfig({shown})"
 
 

@@ -17,10 +17,9 @@ from collections.abc import Callable, Mapping
 from queue import Empty, SimpleQueue
 from typing import Any, Final
 
-from connectx.connectors.plugins import Plugins
+from connectx.connectors.plugins import Plugins, worker_config
 from connectx.errors import ConnectxError
 from connectx.model.events import EventKind, Transition
-from connectx.model.worker_config import WorkerConfig
 from connectx.runtime.process_lines import Line, Lines, News, Order, encode, facts_content, transition_content
 from connectx.runtime.worker import Surroundings, Worker
 from connectx.spark.remote import RemoteSpark
@@ -145,7 +144,7 @@ class Child:
     def _start(self, order: Line) -> None:
         try:
             surroundings = Surroundings(
-                WorkerConfig.parse(order["config"]), order["bootstrap_servers"], Plugins(), self._spark,
+                worker_config(order["config"]), order["bootstrap_servers"], Plugins(), self._spark,
                 self._record, self._on_view, order["process_token"],
             )  # fmt: skip
             self._worker = Worker(order["name"], surroundings)

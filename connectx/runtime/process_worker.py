@@ -130,7 +130,7 @@ class ProcessWorker:
             self._spawn()
             self._listener.start()
         given = self._given
-        config, servers = dict(given.config.originals), given.bootstrap_servers
+        config, servers = dict(given.config.given), given.bootstrap_servers
         started = self._order(
             Order.START, name=self.name, process_token=self.process_token, config=config, bootstrap_servers=servers
         )

@@ -89,7 +89,10 @@ def test_workers_tasks_and_spark_reach_a_kafka_that_takes_only_tls_and_a_login(
 ) -> None:
     lines, out = tmp_path / "in.txt", tmp_path / "out.txt"
     lines.write_text("".join(f"line {number}\n" for number in range(1000)))
-    config = {**secure.config(), "value.converter": STRINGS, "offset.flush.interval.ms": "500",
+    (tmp_path / "secrets.properties").write_text(f"kafka={PASSWORD}\n")
+    login = secure.config(password=f"${{file:{tmp_path}/secrets.properties:kafka}}")
+    providers = {"config.providers": "file", "config.providers.file.class": "FileConfigProvider"}
+    config = {**login, **providers, "value.converter": STRINGS, "offset.flush.interval.ms": "500",
               "exactly.once.source.support": "enabled", "offset.storage.replication.factor": "1",
               "config.storage.replication.factor": "1", "status.storage.replication.factor": "1"}  # fmt: skip
     with cx.Cluster(2, bootstrap_servers=secure.servers, config=config, spark=spark) as cluster:

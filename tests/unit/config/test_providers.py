@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from connectx.connectors.plugins import Plugins
+from connectx.connectors.plugins import Plugins, worker_config
 from connectx.connectors.providers import ConfigProvider, ConfigProviders
 from connectx.errors import ConfigError, ConfigProviderError
 from connectx.model.worker_config import WorkerConfig, embedded_config
@@ -111,3 +111,27 @@ def test_a_provider_needs_a_class_that_is_there() -> None:
     for name in ("NoSuch", "no.such.Provider"):
         with pytest.raises(ConfigError, match=f"Class {name} could not be found"):
             providers(a_class=name)
+
+
+def test_a_workers_own_settings_are_resolved_and_shown_as_they_were_given(tmp_path: Path) -> None:
+    secrets = tmp_path / "secrets.properties"
+    secrets.write_text("group=flights\npassword=hunter2\n")
+    given = {
+        "bootstrap.servers": "x:1",
+        "group.id": f"${{file:{secrets}:group}}",
+        "rest.extension.note": f"${{file:{secrets}:password}}",
+        "config.providers": "file",
+        "config.providers.file.class": "FileConfigProvider",
+    }
+    config = worker_config(embedded_config(given))
+    assert (config.group_id, config.originals["rest.extension.note"]) == ("flights", "hunter2")
+    assert "hunter2" not in repr(config)
+    assert f"rest.extension.note={given['rest.extension.note']}" in repr(config)
+    assert Plugins().providers(config).masked("it was hunter2") == "it was [hidden]"
+
+
+def test_a_workers_placeholder_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    given = {"group.id": f"${{file:{tmp_path}/none:group}}", "config.providers": "file",
+             "config.providers.file.class": "FileConfigProvider"}  # fmt: skip
+    with pytest.raises(ConfigProviderError, match="Could not read properties from file"):
+        worker_config(embedded_config(given))
