@@ -175,15 +175,24 @@ def _put_offsets(client: RestClient, connector: str, wanted: Offsets) -> int:
 
 
 def _changes(current: Offsets, wanted: Offsets) -> list[dict[str, Any]]:
-    """What to alter: new and other offsets, and None for partitions that the file does not have."""
+    """What to alter: new and other offsets, and None for partitions that the file does not have.
+
+    A partition that is there keeps the order of its keys, by which the connector looks it up (Kafka Connect compares
+    bytes); in a file of another cluster they may stand in another order.
+    """
 
     def key(entry: Mapping[str, Any]) -> str:
-        return json.dumps(entry["partition"])  # in the order of its keys: Kafka Connect compares bytes
+        return json.dumps(entry["partition"], sort_keys=True)
 
-    have = {key(entry): entry["offset"] for entry in current}
+    have = {key(entry): entry for entry in current}
     keep = {key(entry) for entry in wanted}
-    changes = [dict(entry) for entry in wanted if have.get(key(entry)) != entry["offset"]]
-    return changes + [{"partition": e["partition"], "offset": None} for e in current if key(e) not in keep]
+    partitions = {name: entry["partition"] for name, entry in have.items()}
+    changes = [
+        {"partition": partitions.get(key(entry), entry["partition"]), "offset": entry["offset"]}
+        for entry in wanted
+        if key(entry) not in have or have[key(entry)]["offset"] != entry["offset"]
+    ]
+    return changes + [{"partition": partitions[name], "offset": None} for name in have if name not in keep]
 
 
 def _with_secrets(

@@ -107,8 +107,14 @@ def test_an_import_changes_only_offsets_that_differ_and_forgets_those_that_the_f
 
     assert _changes([at(1, 1), at(2, 2), at(3, 3)], [at(1, 1), at(2, 9), at(4, 4)]) == [at(2, 9), at(4, 4), at(3, None)]
     assert _changes([at(1, 1)], [at(1, 1)]) == []
-    assert _changes([{"partition": {"a": 1, "b": 2}, "offset": {"o": 1}}],
-                    [{"partition": {"b": 2, "a": 1}, "offset": {"o": 1}}]) == [
-        {"partition": {"b": 2, "a": 1}, "offset": {"o": 1}},
-        {"partition": {"a": 1, "b": 2}, "offset": None},
-    ]  # fmt: skip
+
+
+def test_a_partition_is_the_same_whatever_the_order_of_its_keys_and_keeps_the_one_it_has() -> None:
+    def at(partition: dict[str, int], offset: int) -> dict[str, Any]:
+        return {"partition": partition, "offset": {"o": offset}}
+
+    assert _changes([at({"a": 1, "b": 2}, 1)], [at({"b": 2, "a": 1}, 1)]) == []
+    (change,) = _changes([at({"a": 1, "b": 2}, 1)], [at({"b": 2, "a": 1}, 7)])
+    assert (list(change["partition"]), change["offset"]) == (["a", "b"], {"o": 7})
+    (new,) = _changes([], [at({"b": 2, "a": 1}, 7)])
+    assert list(new["partition"]) == ["b", "a"]
