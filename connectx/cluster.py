@@ -23,6 +23,7 @@ from connectx.jvm.progress import Progress
 from connectx.kafka.admin import describe_group, ensure_internal_topics, require_reachable
 from connectx.kafka.clients import ClientConfigs
 from connectx.kafka.embedded import EmbeddedKafka
+from connectx.lag import LagRecorder
 from connectx.model.events import EventKind, Transition
 from connectx.model.worker_config import NO_DELAY, WorkerConfig, embedded_config, own_kafka_config
 from connectx.rest.client import RestClient
@@ -36,6 +37,7 @@ from connectx.views import Row
 from connectx.workers import Worker, Workers, worker_row
 
 if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
     from pyspark.sql import SparkSession
 
     from connectx.connector import Connector
@@ -98,6 +100,7 @@ class Cluster(FaultVerbs, ConnectCluster):
         self._isolation: Isolation = isolation
         self._fast_failover = fast_failover
         self._agenda = Agenda(self.events)
+        self._lag = LagRecorder(self.workers, now_ms)
         self._supervisor: Supervisor | None = None
         self._kafka: EmbeddedKafka | None = None
         profile = embedded_config(given) if bootstrap_servers is None else own_kafka_config(given)
@@ -119,6 +122,8 @@ class Cluster(FaultVerbs, ConnectCluster):
                 self._endings.callback(self._stop_workers)
                 self._endings.callback(self._agenda.close)
                 self._endings.callback(self._end_starting)  # the agenda waits for what has begun
+                self._endings.callback(self._lag.stop)
+                self._lag.start()
                 self._start(workers, join)
         except BaseException:
             self.close()
@@ -203,6 +208,25 @@ class Cluster(FaultVerbs, ConnectCluster):
             "exactly-once sources": self._config.exactly_once_source_support.value,
             "spark": spark_fact(self._spark),
         }
+
+    def throughput(self) -> Figure:
+        """Records a second by connector and task, as a plotly figure to explore; out of the commits in the history.
+
+        A source's records count when they are committed in Kafka, a sink's when they are in its target; those of a
+        commit are spread over the time since the one before, 10 s at most.
+        """
+        from connectx.history.charts import throughput_figure
+
+        return throughput_figure(self.events)
+
+    def lag(self) -> Figure:
+        """How many records each sink connector and task was behind over time, as a plotly figure to explore.
+
+        Looked at once a second since this cluster was made; a task that nobody runs has no lag that anybody knows.
+        """
+        from connectx.history.charts import lag_figure
+
+        return lag_figure(self._lag.samples(), self.events, now_ms())
 
     def check(self, *, timeout: float = 10.0, **wanted: Any) -> Verdict:
         """What was lost, duplicated, reordered, fenced; waits up to `timeout` s for what is on its way: `Wanted`."""

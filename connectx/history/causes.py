@@ -16,7 +16,10 @@ Reason = tuple[str, str]
 
 _FOLLOWING = ("the group is rebalancing", "another rebalance began before this one was complete")
 _STARTING = "the worker starts"
-_OWN_LOSS = ("Heartbeat was refused", "JoinGroup was refused", "SyncGroup was refused", "no heartbeat was answered")
+_OWN_LOSS = (
+    *("Heartbeat was refused", "JoinGroup was refused", "SyncGroup was refused", "no heartbeat was answered"),
+    "the group coordinator cannot be reached",
+)
 
 
 def why(

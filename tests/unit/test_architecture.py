@@ -38,7 +38,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 # May import everything.
 API = {
     *("__init__", "aftermath", "attached", "audit", "backup", "checks", "cli", "cluster", "cluster_forms"),
-    *("connect_cluster", "connector", "demo", "faults", "restore", "setup", "supervisor", "workers"),
+    *("connect_cluster", "connector", "demo", "faults", "lag", "restore", "setup", "supervisor", "workers"),
 }
 
 PURE = ("core", "protocol", "model", "views")

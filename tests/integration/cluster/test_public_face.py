@@ -361,6 +361,7 @@ def test_the_history_goes_to_pandas_and_to_a_file_and_back(
     read_back = EventLog.from_jsonl(cluster.events.to_jsonl(tmp_path / "events.jsonl"))
     assert list(read_back)[: len(frame)] == list(cluster.events)[: len(frame)]
     assert cluster.timeline().data
+    assert lines.name in [trace.name for trace in cluster.throughput().data]
     page = cluster.report(tmp_path / "report.html").read_text()
     assert "<script" not in page.lower()
     assert lines.name in page

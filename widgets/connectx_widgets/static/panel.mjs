@@ -59,7 +59,7 @@ function makeView(store, model, el, viewKey) {
     write(".cxp-gutter", gutterText(drawn.rows, TOP));
     write(".cxp-svg", `<svg class="cxt" width="${width}" height="${drawn.height}">${svgText(drawn, viewKey)}</svg>`);
     write(".cxp-connectors tbody", connectorsText(ofKind(store, "connector").sort((a, b) => (a.name < b.name ? -1 : 1)), open, sure));
-    if (open !== null) write(".cxp-tasks", tasksText(open, ofKind(store, "task").filter((task) => task.connector === open)));
+    if (open !== null) write(".cxp-tasks", tasksText(open, ofKind(store, "task").filter((task) => task.connector === open), details !== null));
     fit();
     drawTools(time, shown);
     mark();

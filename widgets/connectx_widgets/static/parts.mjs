@@ -86,8 +86,10 @@ function buttons(connector, name, isOpen, isSure) {
   return made.join("");
 }
 
-/** The tasks of one connector, each with its numbers and its own restart. */
-export function tasksText(name, tasks) {
+/** The tasks of one connector, each with its numbers and its own restart; `known`: its configuration is, so that it can be edited. */
+export function tasksText(name, tasks, known) {
+  const edit = `<b>${escapeText(name)}</b> <button type="button" data-edit="${escapeText(name)}" aria-label="edit ${escapeText(name)}"${known ? "" : " disabled"}>edit</button>`
+    + ' <span class="dim">over time: <code>cluster.throughput()</code>, <code>cluster.lag()</code></span>';
   const rows = [...tasks].sort((a, b) => a.task - b.task).map((task) => {
     const label = `restart task ${task.task} of ${escapeText(name)}`;
     return `<tr data-task-row="${task.task}" data-state="${task.state}"><th scope="row">${task.task}</th><td>${shown(task.state)}</td>`
@@ -96,8 +98,8 @@ export function tasksText(name, tasks) {
       + `<td><button type="button" data-verb="restart-task" data-connector="${escapeText(name)}" data-task="${task.task}" aria-label="${label}">restart</button></td></tr>`;
   });
   const head = ["task", "state", "worker", "since", "epoch", "records", "lag or offset", "action"].map((text) => `<th>${text}</th>`).join("");
-  return rows.length ? `<table aria-label="tasks of ${escapeText(name)}"><thead><tr>${head}</tr></thead><tbody>${rows.join("")}</tbody></table>`
-    : '<div class="dim">no tasks</div>';
+  return edit + (rows.length ? `<table aria-label="tasks of ${escapeText(name)}"><thead><tr>${head}</tr></thead><tbody>${rows.join("")}</tbody></table>`
+    : '<div class="dim">no tasks</div>');
 }
 
 /** Configuration and traces of one connector. */
@@ -108,6 +110,5 @@ export function detailsText(name, details) {
   const traces = details.traces.map((trace) =>
     `<details open><summary>trace of ${escapeText(trace.who)}</summary><pre>${escapeText(trace.trace)}</pre></details>`).join("");
   const lost = details.lost.map((text) => `<div class="bad">${escapeText(text)}</div>`).join("");
-  return `<b>${escapeText(name)}</b> <button type="button" data-edit="${escapeText(name)}" aria-label="edit ${escapeText(name)}">edit</button>`
-    + `${lost}${traces}<table class="cxp-config" aria-label="configuration of ${escapeText(name)}"><tbody>${config}</tbody></table>`;
+  return `${lost}${traces}<table class="cxp-config" aria-label="configuration of ${escapeText(name)}"><tbody>${config}</tbody></table>`;
 }
