@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from connectx.errors import ConnectxError
 from connectx.jvm.progress import Progress, silent, terminal_progress
-from connectx.views import Row, html_card, html_table, text_table
+from connectx.views import Row, html_card, html_list, html_table, text_table
 
 if TYPE_CHECKING:
     from connectx.kafka.embedded import EmbeddedKafka
     from connectx.model.events import Event
     from connectx.spark.sessions import SparkProvider
+
+_STORIES = 12
+"""How many sentences the static twin tells, newest last."""
 
 
 def text_form(title: str, facts: Mapping[str, object] | None, workers: list[Row], connectors: list[Row]) -> str:
@@ -33,14 +36,17 @@ def html_form(
     events: Iterable[Event],
     now_ms: int | None,
 ) -> str:
-    """The panel's static twin: facts, timeline and tables; None for facts: the cluster is closed."""
-    from connectx.history.svg import timeline_svg
+    """The panel's static twin: facts, timeline, what happened, tables; None for facts: the cluster is closed."""
+    from connectx.history.stories import stories
+    from connectx.history.svg import timeline_image
     from connectx.history.timeline import timeline
 
-    drawing = timeline_svg(timeline(events, now_ms=now_ms))
+    listed = list(events)
+    drawing = timeline_image(timeline(listed, now_ms=now_ms))
+    told = html_list("what happened", [story.sentence for story in stories(listed)[-_STORIES:]])
     if facts is None:
-        return html_card(f"{title} (closed)", {}, drawing)
-    return html_card(title, facts, drawing, html_table(workers), html_table(connectors))
+        return html_card(f"{title} (closed)", {}, drawing, told)
+    return html_card(title, facts, drawing, told, html_table(workers), html_table(connectors))
 
 
 def kafka_fact(kafka: EmbeddedKafka | None, bootstrap_servers: str) -> str:

@@ -77,6 +77,12 @@ def html_details(summary: str, text: str) -> str:
     return f"<details><summary>{escape(summary)}</summary>{preformatted}</details>"
 
 
+def html_list(summary: str, lines: Sequence[str]) -> str:
+    """Sentences behind a line that opens them without a script. Empty without sentences."""
+    items = "".join(f"<li>{escape(line)}</li>" for line in lines)
+    return f"<details><summary>{escape(summary)}</summary><ul>{items}</ul></details>" if lines else ""
+
+
 def html_card(title: str, facts: Mapping[str, object], *parts: str) -> str:
     """A heading, facts, and parts that are HTML already."""
     inner = "".join([f"<strong>{escape(title)}</strong>", html_facts(facts), *parts])

@@ -7,6 +7,7 @@ Jupyter's theme variables, and `prefers-color-scheme` elsewhere; hatches are in 
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -94,11 +95,25 @@ def timeline_svg(timeline: Timeline, *, width: int = 960, relative_to: str = "st
         *_cluster_marks(timeline, top, bottom, scale),
     ]
     view = f"0 0 {width} {num(bottom + _AXIS)}"
-    label = f"timeline of {len(timeline.rows)} workers, {len(timeline.connectors)} connectors"
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="cxt" viewBox="{view}" width="100%" role="group"'
-        f' aria-label="{escape(label)}" style="max-width:{width * 1.4:.0f}px">{"".join(parts)}</svg>'
+        f' aria-label="{_name(timeline)}" style="max-width:{width * 1.4:.0f}px">{"".join(parts)}</svg>'
     )
+
+
+def timeline_image(timeline: Timeline, *, width: int = 960) -> str:
+    """`timeline` as one `<img>` that holds its drawing.
+
+    For notebooks: GitHub, and JupyterLab until a notebook is trusted, take away the tags of inline SVG but leave all
+    its texts, one behind the other. An image stays, or leaves its `alt`; it has no sentences to point at.
+    """
+    drawing = timeline_svg(timeline, width=width).replace('width="100%"', f'width="{width}"', 1)
+    data = b64encode(drawing.encode()).decode("ascii")
+    return f'<img alt="{_name(timeline)}" style="max-width:100%" src="data:image/svg+xml;base64,{data}">'
+
+
+def _name(timeline: Timeline) -> str:
+    return escape(f"timeline of {len(timeline.rows)} workers, {len(timeline.connectors)} connectors")
 
 
 def _row_height(row: Row) -> float:
