@@ -20,7 +20,7 @@ from connectx.attached.sight import GROUP, POLLING, Picture
 from connectx.attached.watch import KafkaSide, Watch
 from connectx.attached.workers import AttachedWorker, AttachedWorkers
 from connectx.connect_cluster import ConnectCluster
-from connectx.errors import NotSeenError
+from connectx.errors import AttachError, NotSeenError
 from connectx.history.log import EventLog
 from connectx.kafka.clients import ClientConfigs
 from connectx.kafka.groups import GroupClient
@@ -206,6 +206,11 @@ class AttachedCluster(ConnectCluster):
         self._config = WorkerConfig.parse(own_kafka_config({**base, **named, "group.id": group_id}))
         clients = ClientConfigs(self._config, "attached")
         group = GroupClient(clients.kafka_python("connectx-attached-group"), group_id, GROUP_CALL_S)
+        if not group.describe().members:
+            raise AttachError(
+                f"The group {group_id} has no member at {bootstrap_servers}.",
+                next_step="Check group_id= (the workers' group.id) and bootstrap_servers=, or leave group_id= out.",
+            )
         return KafkaSide(clients, group, str(topics[CONFIG]), str(topics[STATUS]))
 
     def _worker_ids(self, shown: Mapping[str, Any]) -> set[str]:

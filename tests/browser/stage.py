@@ -61,6 +61,8 @@ class StagedConnector:
 class StagedCluster:
     """A history that ends now, and connectors to look at; its calls fail, as those of a broken cluster."""
 
+    has_faults = True
+
     def __init__(self, events: list[Event], configs: dict[str, dict[str, str]]) -> None:
         shift_ms = time.time_ns() // 1_000_000 - 500 - events[-1].time_ms
         times = iter([event.time_ms + shift_ms for event in events])

@@ -42,6 +42,12 @@ def parse(cluster: ConnectCluster, message: Mapping[str, Any]) -> Call:
     Raises:
         UnknownActionError: there is no such action; nothing was done.
     """
+    breaks = "worker" in message or message.get("verb") == "add_worker"
+    if breaks and not cluster.has_faults:
+        raise UnknownActionError(
+            "The workers of this cluster were not started here, so that they cannot be broken from here.",
+            next_step="Use cx.Cluster() for experiments.",
+        )
     match message:
         case {"verb": "add_worker"}:
             return Call("cluster.add_worker()", cast("Cluster", cluster).add_worker)

@@ -170,8 +170,9 @@ class ClusterPanel(anywidget.AnyWidget):
     def _update(self) -> bool:
         """Send what differs from what the page has; False when nothing does."""
         facts = self._facts.facts()
+        head = {key: _shown(value) for key, value in self._cluster.facts().items()}
         after: Elements = {
-            "head": {"kind": "head", "facts": {key: _shown(value) for key, value in self._cluster.facts().items()}},
+            "head": {"kind": "head", "facts": head, "faults": self._cluster.has_faults},
             **timeline_elements(self._timeline.timeline(), self._numbers.late),
             **connector_elements(facts, self._numbers.by_connector, self._actions.of),
             **task_elements(facts, self._numbers.by_task),

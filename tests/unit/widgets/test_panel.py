@@ -19,6 +19,8 @@ from connectx.model.events import EventKind, Transition
 class Shown:
     """What a panel needs of a cluster."""
 
+    has_faults = True
+
     def __init__(self) -> None:
         self.events = EventLog()
         self.workers: list[Any] = []

@@ -14,7 +14,7 @@ const SHELL = `
     ${SPANS.map(([text, span]) => `<button type="button" data-span="${span}" aria-label="show ${text}">${text}</button>`).join("")}
     <input type="range" min="0" max="1000" value="1000" aria-label="go back in time">
     <button type="button" data-live>live</button>
-    <button type="button" data-verb="add_worker">add worker</button>
+    <button type="button" class="cxp-fault" data-verb="add_worker">add worker</button>
     <button type="button" data-form="new">new connector</button>
     <span class="cxp-still" role="status"></span>
   </div>
@@ -24,7 +24,7 @@ const SHELL = `
   <div class="cxp-details" hidden><div class="cxp-tasks"></div><div class="cxp-known"></div></div>
   <div class="cxp-form" hidden></div>
   <div class="cxp-error" role="alert" hidden><span></span><button type="button" data-dismiss aria-label="dismiss">✕</button></div>
-  <div class="cxp-call" role="status" aria-live="polite">Every click shows here the call that it makes. The buttons of a worker come when you point at it or tab to it.</div>
+  <div class="cxp-call" role="status" aria-live="polite">Every click shows here the call that it makes. <span class="cxp-fault">The buttons of a worker come when you point at it or tab to it.</span></div>
   <div class="cxp-tip" role="tooltip" hidden></div><div class="cxp-said" role="status"></div>`;
 
 function makeView(store, model, el, viewKey) {
@@ -56,6 +56,7 @@ function makeView(store, model, el, viewKey) {
     const drawn = layout(store, shown, width, time.now);
     const head = ofKind(store, "head")[0];
     write(".cxp-head", headText(head ? head.facts : {}));
+    root.classList.toggle("cxp-watched", head?.faults === false);
     write(".cxp-gutter", gutterText(drawn.rows, TOP));
     write(".cxp-svg", `<svg class="cxt" width="${width}" height="${drawn.height}">${svgText(drawn, viewKey)}</svg>`);
     write(".cxp-connectors tbody", connectorsText(ofKind(store, "connector").sort((a, b) => (a.name < b.name ? -1 : 1)), open, sure));
