@@ -52,6 +52,9 @@ def test_a_java_cluster_shows_its_group_its_topics_and_its_verbs(
                 "read from the status topic"
             }
             until(lambda: "PAUSED" in states(polled, "seen-in"), "the pause in the polled history", WAIT_S)
+            head = polled.panel().snapshot["elements"]["head"]
+            assert head["faults"] is False
+            assert not polled.panel().stopped
 
             for connector in (source, sink):
                 connector.delete()
@@ -69,6 +72,7 @@ def test_a_java_cluster_shows_its_group_its_topics_and_its_verbs(
         assert any("neither the worker group nor" in spot for spot in polled.blind_spots)
     assert polled.events[-1].kind is EventKind.DETACHED
     assert "closed" in repr(polled)
+    assert polled._panel.stopped
 
 
 def test_nobody_at_the_address_is_said_at_once() -> None:

@@ -64,6 +64,8 @@ class Numbers:
         return {name: at for name, at in known.items() if at is not None}
 
     def _limit_ms(self) -> float:
+        if not self._cluster.has_faults:  # it runs elsewhere: its settings and heartbeats cannot be seen
+            return 0
         config = getattr(self._cluster, "config", None)
         return 0 if config is None else config.heartbeat_interval_ms * _LATE_BEATS + _LATE_MS
 
