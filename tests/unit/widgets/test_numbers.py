@@ -17,7 +17,9 @@ def worker(name: str, facts: dict[str, Any], heartbeat_ms: int | None = None, st
 
 
 def numbers(*workers: Any) -> Numbers:
-    return Numbers(SimpleNamespace(workers=list(workers), config=SimpleNamespace(heartbeat_interval_ms=500)))  # type: ignore[arg-type]
+    config = SimpleNamespace(heartbeat_interval_ms=500)
+    cluster = SimpleNamespace(workers=list(workers), config=config, has_faults=True)
+    return Numbers(cluster)  # type: ignore[arg-type]
 
 
 def test_tasks_add_up_to_their_connector() -> None:
