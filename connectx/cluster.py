@@ -27,6 +27,7 @@ from connectx.lag import LagRecorder
 from connectx.model.events import EventKind, Transition
 from connectx.model.worker_config import NO_DELAY, WorkerConfig, embedded_config, own_kafka_config
 from connectx.rest.client import RestClient
+from connectx.rest.exchange import http_client
 from connectx.runtime.mailbox import now_ms
 from connectx.runtime.process_worker import ProcessSurroundings, ProcessWorker
 from connectx.runtime.worker import Surroundings
@@ -107,7 +108,7 @@ class Cluster(FaultVerbs, ConnectCluster):
         profile["bootstrap.servers"] = bootstrap_servers or "127.0.0.1:0"  # the embedded one's address comes later
         self._config = worker_config(profile)  # before anything is started
         self._spark = SparkProvider(spark, serve=isolation == "process")
-        self._client = RestClient(self._urls)
+        self._client = RestClient(self._urls, http=http_client(self._config))
         try:
             with shown(progress) as show:
                 self._endings.callback(self._spark.close)

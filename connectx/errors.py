@@ -338,6 +338,18 @@ class ListenerTakenError(PortTakenError):
         )
 
 
+class RestAuthError(ConnectxError):
+    """The logins of REST cannot be read. Names the file and never what is in it."""
+
+    code = "rest_auth"
+
+
+class RestTlsError(ConnectxError):
+    """A certificate or key of REST's listeners cannot be used."""
+
+    code = "rest_tls"
+
+
 class RestError(ConnectxError):
     """A worker refused a REST request. `status` is the HTTP status.
 

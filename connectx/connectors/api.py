@@ -237,6 +237,15 @@ class SourceConnector(Connector):
         return None
 
     @classmethod
+    def check_offsets(
+        cls, config: Mapping[str, str | None], offsets: Sequence[tuple[SourcePartition, SourceOffset | None]]
+    ) -> None:
+        """Refuse offsets that a user wants to set and that the tasks could not go on from; None resets a partition.
+
+        Kafka Connect: SourceConnector.alterOffsets (KIP-875). Raises ValueError with the reason.
+        """
+
+    @classmethod
     def can_define_transaction_boundaries(cls, config: Mapping[str, str | None]) -> bool | None:
         """True: supported with this config, so that transaction.boundary=connector is allowed (KIP-618).
 

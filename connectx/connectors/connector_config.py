@@ -142,6 +142,7 @@ COMMON_CONFIG: Final = (
         0,
         doc="How long a failed operation is tried again, in ms; 0 is never, -1 is for ever.",
         group=_ERRORS,
+        width="MEDIUM",
         display_name="Retry Timeout for Errors",
     )
     .define(
@@ -150,6 +151,7 @@ COMMON_CONFIG: Final = (
         60_000,
         doc="The longest wait between two tries, in ms.",
         group=_ERRORS,
+        width="MEDIUM",
         display_name="Maximum Delay Between Retries for Errors",
     )
     .define(
@@ -162,13 +164,22 @@ COMMON_CONFIG: Final = (
         display_name="Error Tolerance",
         validator=one_of("none", "all"),
     )
-    .define("errors.log.enable", bool, False, doc="Log every error.", group=_ERRORS, display_name="Log Errors")
+    .define(
+        "errors.log.enable",
+        bool,
+        False,
+        doc="Log every error.",
+        group=_ERRORS,
+        width="SHORT",
+        display_name="Log Errors",
+    )
     .define(
         "errors.log.include.messages",
         bool,
         False,
         doc="Log the records of errors, too.",
         group=_ERRORS,
+        width="SHORT",
         display_name="Log Error Details",
     )
 )

@@ -11,7 +11,14 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from connectx.connectors.api import Slice, SourceConnector, SourceOffset, SourceTask, SourceTaskContext
+from connectx.connectors.api import (
+    Slice,
+    SourceConnector,
+    SourceOffset,
+    SourcePartition,
+    SourceTask,
+    SourceTaskContext,
+)
 from connectx.connectors.source_files import SourceFile
 from connectx.errors import SourceFileMissingError
 from connectx.model.configdef import ConfigDef
@@ -66,6 +73,22 @@ class FileStreamSource(SourceConnector):
     def exactly_once_support(cls, config: Mapping[str, str | None]) -> bool | None:
         """Byte positions are exact."""
         return True
+
+    @classmethod
+    def check_offsets(
+        cls, config: Mapping[str, str | None], offsets: Sequence[tuple[SourcePartition, SourceOffset | None]]
+    ) -> None:
+        """A partition names a file; an offset is a position of 0 or more bytes."""
+        for partition, offset in offsets:
+            if "filename" not in partition:
+                raise ValueError("Partition objects should contain the key 'filename'")
+            if offset is not None and "position" not in offset:
+                raise ValueError("Offset objects should either be null or contain the key 'position'")
+            position = 0 if offset is None else offset["position"]
+            if not isinstance(position, int) or isinstance(position, bool):
+                raise ValueError("The value for the 'position' key in the offset is expected to be a Long value")
+            if position < 0:
+                raise ValueError("The value for the 'position' key in the offset should be a non-negative value")
 
     class Task(SourceTask):
         """Source partition `{"filename": <file as configured>}`, source offset `{"position": <bytes>}`."""

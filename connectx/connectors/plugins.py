@@ -249,7 +249,7 @@ class Plugins:
     # ------------------------------------------------------------------------------------------------- what is there
 
     def config_of(self, name: str) -> ConfigDef:
-        """Keys of a plugin: a connector, or a transformation or predicate by its class or simple name.
+        """Keys of a plugin: a connector, converter, transformation or predicate, by its class or simple name.
 
         Raises:
             PluginNotFoundError: there is none.
@@ -259,7 +259,10 @@ class Plugins:
                 return self.transform_class(kind, name).config
             except PluginNotFoundError:
                 continue
-        return self.connector_class(name).config
+        try:
+            return self.converter_class(name).config
+        except PluginNotFoundError:
+            return self.connector_class(name).config
 
     @staticmethod
     def providers(worker: WorkerConfig) -> ConfigProviders:

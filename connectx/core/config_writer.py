@@ -21,6 +21,7 @@ from connectx.core.messages import (
 from connectx.model.config_records import (
     ConfigRecord,
     ConnectorConfigRecord,
+    LoggerLevelRecord,
     RestartRecord,
     SessionKeyRecord,
     TargetStateRecord,
@@ -47,6 +48,7 @@ class WriteKind(StrEnum):
     TASK_COUNT = "task_count"
     SESSION_KEY = "session_key"
     RESTART = "restart"
+    LOGGER_LEVEL = "logger_level"
 
 
 _DONE = {
@@ -57,7 +59,7 @@ _DONE = {
 }
 """HTTP status of a success, 204 for the others."""
 
-_WITHOUT_CONNECTOR = (WriteKind.CREATE, WriteKind.PUT, WriteKind.SESSION_KEY)
+_WITHOUT_CONNECTOR = (WriteKind.CREATE, WriteKind.PUT, WriteKind.SESSION_KEY, WriteKind.LOGGER_LEVEL)
 
 
 class Claim(StrEnum):
@@ -230,6 +232,10 @@ class ConfigWriter:
     def put_restart(self, record: RestartRecord, origin: Origin) -> None:
         """A restart command (KIP-745)."""
         self._enqueue(ConfigWrite(WriteKind.RESTART, origin, record.connector, (Batch((record,)),)))
+
+    def put_logger_level(self, record: LoggerLevelRecord, origin: Origin) -> None:
+        """A logger's level on every worker (KIP-976): an ordinary write of any worker."""
+        self._enqueue(ConfigWrite(WriteKind.LOGGER_LEVEL, origin, "", (Batch((record,), privileged=False),)))
 
     # ------------------------------------------------------------------------------------------------- answers
 

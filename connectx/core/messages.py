@@ -500,6 +500,14 @@ class CreateSessionKey:
 
 
 @dataclass(frozen=True, slots=True)
+class SetLoggerLevel:
+    """Set the level of a logger and of those below it: a command for all workers was read (KIP-976)."""
+
+    namespace: str
+    level: str
+
+
+@dataclass(frozen=True, slots=True)
 class SessionKeyCreated:
     """Answer to CreateSessionKey. The key is a secret."""
 
@@ -578,6 +586,7 @@ Effect = (
     | SendFenceRequest
     | FenceProducers
     | CreateSessionKey
+    | SetLoggerLevel
     | Reply
     | WorkerShutDown
 )

@@ -20,7 +20,7 @@ from connectx.core.leadership import Leadership
 from connectx.core.messages import ConfigReadToEnd, ReadConfigToEnd, Reply, Request, WriteStatus
 from connectx.core.requests import Verb
 from connectx.core.tasks import Tasks
-from connectx.model.config_records import RestartRecord
+from connectx.model.config_records import LoggerLevelRecord, RestartRecord
 from connectx.model.group import ProtocolVersion
 from connectx.model.ids import TaskId
 from connectx.model.states import TargetState
@@ -65,6 +65,9 @@ class RequestHandler:
             self._reply(request, 503, f"This worker is {self.context.phase}; ask another one, or try again")
         elif verb in _OF_CLUSTER:
             self._answer_without_connector(request, verb)
+        elif verb is Verb.LOGGER_LEVEL:
+            record = LoggerLevelRecord(request.args["namespace"], request.args["level"])
+            self.writer.put_logger_level(record, RequestOrigin(request.request_id))
         elif verb in (Verb.PUT_TASK_CONFIGS, Verb.FENCE):
             self._on_internal(request, verb)
         elif snapshot_config or verb in _ANYWHERE:
@@ -320,7 +323,10 @@ class RequestHandler:
         config = self.context.config
         if config.target_state(connector) is TargetState.STOPPED and config.task_count(connector) == 0:
             return True
-        reason = f"Connector {connector} must be stopped before its offsets can be modified: use the stop endpoint"
+        reason = (
+            f"Connector {connector} must be in the STOPPED state before its offsets can be modified: "
+            f"use 'PUT /connectors/{connector}/stop'"
+        )
         self._reply(request, 400, reason)
         return False
 

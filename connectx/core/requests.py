@@ -36,6 +36,7 @@ came out.
 | MODIFY_OFFSETS | leader | | 200 {"type", "config"}; 400 not stopped; 409 |
 | PUT_TASK_CONFIGS | leader, signed | `task_configs`: list of maps, and the three of a signature | 204 |
 | FENCE | leader, signed | the three of a signature | 204; 400 not a source |
+| LOGGER_LEVEL | any | `namespace`, `level` | 204; every worker of the cluster sets it when it reads the record |
 
 Every verb with a connector answers 404 for one that the snapshot does not hold, except TOPICS and TOPICS_RESET.
 
@@ -89,3 +90,4 @@ class Verb(StrEnum):
     MODIFY_OFFSETS = "modify_offsets"
     PUT_TASK_CONFIGS = "put_task_configs"
     FENCE = "fence"
+    LOGGER_LEVEL = "logger_level"

@@ -63,9 +63,9 @@ def tasks(context: Context, connector: str) -> list[dict[str, Any]]:
 def connectors(context: Context, expand: Sequence[str]) -> Any:
     """Sorted names, or with `expand` a map of what was asked for; one without a status yet is left out of it."""
     names = context.config.connectors()
-    wanted = [kind for kind in ("status", "info") if kind in expand]
-    if not wanted:
+    if not expand:
         return list(names)
+    wanted = [kind for kind in ("status", "info") if kind in expand]
     shown: dict[str, dict[str, Any]] = {}
     for name in names:
         status = connector_status(context, name)
@@ -102,7 +102,7 @@ def _task_id(task: TaskId) -> dict[str, Any]:
 
 
 def _state(status: Status) -> dict[str, Any]:
-    shown: dict[str, Any] = {"state": status.state.value, "worker_id": status.worker_id}
+    shown: dict[str, Any] = {"state": status.state.value, "worker_id": status.worker_id, "version": status.version}
     if status.trace:
         shown["trace"] = status.trace
     return shown

@@ -12,6 +12,7 @@ from connectx.core.config_log import (
     ConfigChange,
     ConnectorConfigChanged,
     ConnectorRemoved,
+    LoggerLevelSeen,
     RestartSeen,
     SessionKeyChanged,
     TargetStateChanged,
@@ -49,6 +50,7 @@ from connectx.core.messages import (
     ProducersFenced,
     Request,
     SessionKeyCreated,
+    SetLoggerLevel,
     ShutdownRequested,
     StatusRecordRead,
     Step,
@@ -282,6 +284,8 @@ class WorkerCore:
                 asked: dict[str, Any] = {"include_tasks": include_tasks, "only_failed": only_failed}
                 record(EventKind.RESTART_REQUESTED, connector, **asked, config_offset=behind)
                 self.requests.execute_restart(connector, include_tasks=include_tasks, only_failed=only_failed)
+            case LoggerLevelSeen(namespace, level):
+                self.context.emit(SetLoggerLevel(namespace, level))
 
     def _on_tasks_committed(self, change: TaskConfigsCommitted, log_offset: int) -> None:
         connector, config = change.connector, self.context.config

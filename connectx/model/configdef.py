@@ -122,7 +122,7 @@ class ConfigKey:
             "importance": self.importance,
             "documentation": self.doc,
             "group": self.group,
-            "order": self.order,
+            "order_in_group": self.order,
             "width": self.width,
             "display_name": self.display_name,
             "dependents": list(self.dependents),

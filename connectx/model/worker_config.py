@@ -102,6 +102,10 @@ class WorkerConfig:
     rest_advertised_host_name: str | None
     rest_advertised_port: int | None
     rest_advertised_listener: str | None
+    rest_auth_basic_file: str | None
+    rest_auth_bearer_file: str | None
+    rest_request_max_bytes: int
+    rest_max_concurrent_requests: int
     connector_client_config_override_policy: str
     config_providers: tuple[str, ...] = field(default=())
 

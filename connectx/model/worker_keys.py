@@ -142,6 +142,11 @@ def _rest_keys(definition: ConfigDef) -> ConfigDef:
         .define("access.control.allow.origin", str, "", importance="LOW")
         .define("access.control.allow.methods", str, "", importance="LOW")
         .define("response.http.headers.config", str, "", importance="LOW")
+        # connectx's own: Kafka Connect leaves logins to REST extensions, and has no limits.
+        .define("rest.auth.basic.file", str, None, importance="LOW")
+        .define("rest.auth.bearer.file", str, None, importance="LOW")
+        .define("rest.request.max.bytes", int, 16 * 1024 * 1024, importance="LOW", validator=at_least(1))
+        .define("rest.max.concurrent.requests", int, 256, importance="LOW", validator=at_least(1))
     )
 
 

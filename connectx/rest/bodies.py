@@ -28,17 +28,27 @@ def bad_request(message: str) -> RestError:
     return RestError(message, status=400)
 
 
-async def read_body(request: Request) -> bytes:
-    """The whole body; RestError 413 above MAX_BODY_BYTES, 415 when there is one that does not claim to be JSON."""
+async def read_body(request: Request, max_bytes: int = MAX_BODY_BYTES) -> bytes:
+    """The whole body; RestError 413 above `max_bytes`, 415 when there is one that does not claim to be JSON."""
+    declared = request.headers.get("content-length", "")
     body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > MAX_BODY_BYTES:
-            raise RestError(f"The request body is larger than {MAX_BODY_BYTES} bytes", status=413)
+    if not (declared.isdecimal() and int(declared) > max_bytes):
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > max_bytes:
+                break
+        else:
+            _check_type(request, body)
+            return bytes(body)
+    raise RestError(
+        f"The request body is larger than {max_bytes} bytes", status=413, next_step="See rest.request.max.bytes."
+    )
+
+
+def _check_type(request: Request, body: bytes | bytearray) -> None:
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if body and media_type != "application/json" and not media_type.endswith("+json"):
         raise RestError(f"The request body must be application/json, not {media_type or 'without a type'}", status=415)
-    return bytes(body)
 
 
 def parse_config(body: bytes) -> Config:
@@ -81,6 +91,15 @@ def parse_offsets(body: bytes) -> list[dict[str, Any]]:
             raise bad_request("Each entry of offsets needs an object partition, and an object or null as offset")
         entries.append({"partition": partition, "offset": offset})
     return entries
+
+
+def parse_level(body: bytes) -> str:
+    """The level that a logger shall have."""
+    fields = _json(body)
+    level = fields.get("level") if isinstance(fields, dict) else None
+    if not isinstance(level, str):
+        raise bad_request("Desired 'level' parameter was not specified in request.")
+    return level
 
 
 def with_name(config: Mapping[str, str | None], name: str) -> Config:

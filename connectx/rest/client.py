@@ -27,7 +27,9 @@ from connectx.errors import (
     WorkersUnreachableError,
 )
 from connectx.model.config_records import SessionKeyRecord
+from connectx.model.worker_config import WorkerConfig
 from connectx.protocol.signing import signature_headers
+from connectx.rest.credentials import Credentials
 from connectx.rest.exchange import SilenceError, exchange, http_client
 
 Config = Mapping[str, str | None]
@@ -272,13 +274,16 @@ class RestClient:
 class InternalClient:
     """Requests of a worker to its leader, signed with the session key (KIP-507). Tries nothing again: the core decides.
 
+    `config` has the algorithm, certificates and a login, which is shown where the group's protocol signs nothing.
+
     Both raise `RestError`, with `retriable` when the leader is away, moving, rebalancing, without a key yet or already
     on the next one.
     """
 
-    def __init__(self, signature_algorithm: str = "HmacSHA256") -> None:
-        self._algorithm = signature_algorithm
-        self._http = http_client()
+    def __init__(self, config: WorkerConfig | None = None) -> None:
+        self._algorithm = "HmacSHA256" if config is None else config.inter_worker_signature_algorithm
+        self._http = http_client(config, with_login=False)
+        self._login = None if config is None else Credentials.of(config)
         self._sockets: WeakSet[socket.socket] = WeakSet()
 
     def send_task_configs(
@@ -317,7 +322,9 @@ class InternalClient:
     def _signed(
         self, method: str, leader_url: str, path: str, content: bytes | None, key: SessionKeyRecord | None
     ) -> None:
-        headers = signature_headers(key.key, content, self._algorithm) if key is not None else {}
+        headers = {} if self._login is None else {"authorization": self._login.own}
+        if key is not None:
+            headers = signature_headers(key.key, content, self._algorithm)
         try:
             exchange(
                 self._http, method, leader_url.rstrip("/") + path, content, headers, _ANSWER_S, {"trace": self._traced}

@@ -6,7 +6,7 @@ Decides how a status and a message read; never whether to try again. Never logs 
 from __future__ import annotations
 
 import ssl
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from typing import Any
 
 import httpx
@@ -20,6 +20,9 @@ from connectx.errors import (
     SignatureRefusedError,
     WorkerNotReadyError,
 )
+from connectx.model.worker_config import WorkerConfig
+from connectx.rest.credentials import Credentials
+from connectx.rest.tls import client_context
 
 CONNECT_S = 5.0
 """Limit of connecting; loopback and networks of one site take milliseconds."""
@@ -33,10 +36,28 @@ class SilenceError(Exception):
         self.was_sent = was_sent
 
 
-def http_client() -> httpx.Client:
-    """Connections to workers."""
-    # Workers listen with plain http, so no certificate is trusted; proxies of the environment are not for workers.
-    return httpx.Client(trust_env=False, verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+class Login(httpx.Auth):
+    """Shows the first login of the workers' own files, as they are at the time of the request."""
+
+    def __init__(self, credentials: Credentials) -> None:
+        self._credentials = credentials
+
+    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+        """Add the header."""
+        request.headers["authorization"] = self._credentials.own
+        yield request
+
+
+def http_client(config: WorkerConfig | None = None, *, with_login: bool = True) -> httpx.Client:
+    """Connections to workers: with the login and the certificates of `config`, or to plain http without a login.
+
+    Raises:
+        RestAuthError, RestTlsError: a file that the settings name cannot be used.
+    """
+    # Proxies of the environment are not for workers. Without settings no certificate is trusted.
+    verify = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if config is None else client_context(config)
+    credentials = Credentials.of(config) if with_login and config is not None else None
+    return httpx.Client(trust_env=False, verify=verify, auth=None if credentials is None else Login(credentials))
 
 
 def exchange(
@@ -86,6 +107,10 @@ def _refusal(method: str, answer: httpx.Response) -> RestError:
         problems = [line for line in message.splitlines()[1:] if not line.startswith("You can also find")]
         shown = "".join(f"\n- {problem}" for problem in problems)
         return ConfigRejectedError(f"The configuration is invalid:{shown}", problems)
+    if status == 401:
+        return RestError(
+            message, status=status, next_step="Give a login of rest.auth.basic.file or rest.auth.bearer.file."
+        )
     if status == 403 and "signature" in message:
         return SignatureRefusedError(message, status=status)
     if status == 404:

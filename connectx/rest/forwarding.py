@@ -6,7 +6,6 @@ A request of a user may take two hops between workers: the first adds `forward=t
 
 from __future__ import annotations
 
-import ssl
 from urllib.parse import urlencode
 
 import httpx
@@ -14,7 +13,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from connectx.errors import RestError
+from connectx.model.worker_config import WorkerConfig
 from connectx.protocol.signing import ALGORITHM_HEADER, AUTHORIZATION_HEADER
+from connectx.rest.tls import client_context
 
 _PASSED_ON = ("authorization", "content-type", AUTHORIZATION_HEADER, ALGORITHM_HEADER)
 _RETURNED = ("content-type", "location")
@@ -23,8 +24,9 @@ _RETURNED = ("content-type", "location")
 class Forwarder:
     """Sends requests to other workers; lives in the event loop of one server."""
 
-    def __init__(self, timeout_s: float) -> None:
+    def __init__(self, timeout_s: float, config: WorkerConfig) -> None:
         self._timeout = httpx.Timeout(timeout_s, connect=5.0)
+        self._verify = client_context(config)
         self._client: httpx.AsyncClient | None = None
 
     async def forward(self, request: Request, body: bytes, worker_url: str) -> Response:
@@ -56,9 +58,8 @@ class Forwarder:
 
     def _connected(self) -> httpx.AsyncClient:
         if self._client is None:
-            # Workers listen with plain http, and proxies of the environment are not for them.
-            trust_nobody = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-            self._client = httpx.AsyncClient(timeout=self._timeout, trust_env=False, verify=trust_nobody)
+            # Proxies of the environment are not for workers.
+            self._client = httpx.AsyncClient(timeout=self._timeout, trust_env=False, verify=self._verify)
         return self._client
 
     def _path(self, request: Request) -> bytes:

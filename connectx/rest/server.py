@@ -1,7 +1,8 @@
-"""The REST server of one worker: a socket, a thread with an event loop, uvicorn.
+"""The REST server of one worker: a socket for each listener, a thread with an event loop, uvicorn.
 
-Decides nothing about requests (`connectx.rest.app` does). The thread starts in `start` and ends in `stop` or `abandon`;
-an idle server wakes nobody up. Mirrors Kafka Connect's RestServer.
+Decides where to listen, what to advertise, and which operations each listener serves; nothing about requests
+(`connectx.rest.app` does). The thread starts in `start` and ends in `stop` or `abandon`; an idle server wakes nobody
+up. Mirrors Kafka Connect's RestServer.
 """
 
 from __future__ import annotations
@@ -11,19 +12,31 @@ import contextlib
 import errno
 import logging
 import socket
+import ssl
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 import uvicorn
+from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp
 
 from connectx.errors import ListenerError, ListenerTakenError
 from connectx.model.worker_config import WorkerConfig
-from connectx.rest.app import Resources, create_app
-from connectx.rest.services import Ask, OffsetEntry, Services
+from connectx.rest.admin import AdminResources
+from connectx.rest.app import create_app
+from connectx.rest.credentials import Credentials
+from connectx.rest.forwarding import Forwarder
+from connectx.rest.guard import Guard
+from connectx.rest.openapi import openapi
+from connectx.rest.operations import OPERATIONS, Operation
+from connectx.rest.resources import Resources
+from connectx.rest.services import API_VERSION, Ask, OffsetEntry, Services
+from connectx.rest.steps import Limits, Steps
+from connectx.rest.tls import server_context
 
-__all__ = ["Ask", "OffsetEntry", "RestServer", "Services"]
+__all__ = ["Ask", "Limits", "OffsetEntry", "RestServer", "Services"]
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _ANYWHERE = ("0.0.0.0", "::")
@@ -37,31 +50,25 @@ class RestServer:
     Args:
         ask: puts a request to the worker's core.
         services: what the core does not know.
-        config: says where to listen: the first of `listeners`, such as `http://127.0.0.1:8083`, port 0 for a free one
-            (without a host it is 127.0.0.1, where Kafka Connect would listen on all interfaces); and what to advertise:
-            `rest.advertised.host.name`, `rest.advertised.port`.
+        config: says where to listen: `listeners`, such as `http://127.0.0.1:8083`, port 0 for a free one (without a
+            host it is 127.0.0.1, where Kafka Connect would listen on all interfaces); `admin.listeners`; what to
+            advertise: `rest.advertised.*`; who may ask: `rest.auth.*.file`; limits.
         name: the worker's name, for its threads.
-        request_timeout_ms, health_timeout_ms: limits of a request and of `GET /health`, as in Kafka Connect.
+        limits: other limits than those of the configuration.
     """
 
     def __init__(
-        self,
-        ask: Ask,
-        services: Services,
-        config: WorkerConfig,
-        *,
-        name: str = "worker",
-        request_timeout_ms: int = 90_000,
-        health_timeout_ms: int = 10_000,
+        self, ask: Ask, services: Services, config: WorkerConfig, *, name: str = "worker", limits: Limits | None = None
     ) -> None:
         self._ask = ask
         self._services = services
         self._name = name
         self._config = config
-        self._request_timeout_s = request_timeout_ms / 1000
-        self._health_timeout_s = health_timeout_ms / 1000
-        self._url = ""
-        self._uvicorn: _Uvicorn | None = None
+        self._limits = limits or Limits(
+            max_body_bytes=config.rest_request_max_bytes, max_requests=config.rest_max_concurrent_requests
+        )
+        self._url = self._admin_url = ""
+        self._servers: list[_Uvicorn] = []
         self._thread: threading.Thread | None = None
         self._threads: ThreadPoolExecutor | None = None
 
@@ -70,37 +77,47 @@ class RestServer:
         """The advertised URL, empty before `start`."""
         return self._url
 
+    @property
+    def admin_url(self) -> str:
+        """URL of the first of `admin.listeners`, empty where there is none."""
+        return self._admin_url
+
     def start(self) -> str:
         """Listen and serve from a thread; returns the URL, with a slash at its end as Kafka Connect advertises it.
 
         Raises:
-            ListenerError: the listener is no http address of this machine.
+            ListenerError: a listener is no address of this machine.
             ListenerTakenError: its port is taken.
+            RestAuthError: a file of logins cannot be read.
+            RestTlsError: a certificate cannot be used.
         """
         assert self._thread is None, "a REST server starts once"
-        listening = _listen(self._config.listeners[0])
-        host, port = listening.getsockname()[:2]
-        reachable = socket.gethostname() if host in _ANYWHERE else host
-        advertised_host = self._config.rest_advertised_host_name or reachable
-        advertised_port = self._config.rest_advertised_port or port
+        config, forwarder = self._config, Forwarder(self._limits.request_timeout_ms / 1000, self._config)
+        credentials = Credentials.of(config)
+        places = [_Place(listener, _operations(config, is_admin=False)) for listener in config.listeners]
+        places += [
+            _Place(one, _operations(config, is_admin=True), is_admin=True) for one in config.admin_listeners or ()
+        ]
+        contexts = [place.context(config) for place in places]
+        sockets = _listen_all([place.listener for place in places])
         self._threads = ThreadPoolExecutor(max_workers=4, thread_name_prefix=f"{self._name}-rest-work")
-        resources = Resources(
-            self._ask,
-            self._services,
-            self._threads,
-            request_timeout_s=self._request_timeout_s,
-            health_timeout_s=self._health_timeout_s,
-        )
-        self._uvicorn = _Uvicorn(create_app(resources, {*_LOOPBACK, advertised_host} if host in _LOOPBACK else None))
+        self._url = self._advertised(places, sockets)
+        for place, listening, context in zip(places, sockets, contexts, strict=True):
+            if place.is_admin and not self._admin_url:
+                self._admin_url = _url(place.scheme, *listening.getsockname()[:2])
+            steps = Steps(self._ask, self._services, self._threads, forwarder, self._limits)
+            schemes = {} if credentials is None else credentials.schemes
+            document = openapi(place.operations, version=API_VERSION, schemes=schemes)
+            app = create_app(place.operations, Resources(steps), AdminResources(steps, document))
+            guard = Guard(app, self._allowed_hosts(listening), _origins(config), credentials, self._limits.max_requests)
+            self._servers.append(_Uvicorn(_with_cors(guard, config), context))
         # uvicorn's log goes where the user's logging sends it, and nowhere when there is none.
         logging.getLogger("uvicorn").addHandler(_QUIET)
         self._thread = threading.Thread(
-            target=self._run, args=(listening, resources), name=f"{self._name}-rest", daemon=True
+            target=self._run, args=(sockets, forwarder), name=f"{self._name}-rest", daemon=True
         )
         self._thread.start()
-        # The socket listens already: whoever connects now is served as soon as the loop runs.
-        shown_host = f"[{advertised_host}]" if ":" in advertised_host else advertised_host
-        self._url = f"http://{shown_host}:{advertised_port}/"
+        # The sockets listen already: whoever connects now is served as soon as the loop runs.
         return self._url
 
     def stop(self, timeout_s: float = 5.0) -> bool:
@@ -109,35 +126,96 @@ class RestServer:
 
     def abandon(self) -> None:
         """Drop every socket at once, as a killed process does."""
-        if self._uvicorn is not None:
-            self._uvicorn.abandoned = True
+        for server in self._servers:
+            server.abandoned = True
         self._end(timeout_s=1.0)
 
     def _end(self, timeout_s: float) -> bool:
-        if self._thread is None or self._uvicorn is None or self._threads is None:
+        if self._thread is None or self._threads is None:
             return True
-        self._uvicorn.leave()
+        for server in self._servers:
+            server.leave()
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
-    def _run(self, listening: socket.socket, resources: Resources) -> None:
-        assert self._uvicorn is not None
-        with listening:
-            asyncio.run(_serve(self._uvicorn, listening, resources))
+    def _run(self, sockets: list[socket.socket], forwarder: Forwarder) -> None:
+        with contextlib.ExitStack() as closing:
+            for listening in sockets:
+                closing.enter_context(listening)
+            asyncio.run(_serve(self._servers, sockets, forwarder))
+
+    def _advertised(self, places: list[_Place], sockets: list[socket.socket]) -> str:
+        """Of the listener that `rest.advertised.listener` names; otherwise of the first http one, or the first."""
+        config = self._config
+        public = [(place.scheme, s) for place, s in zip(places, sockets, strict=True)
+                  if not place.is_admin]  # fmt: skip
+        wanted = (config.rest_advertised_listener or "http").lower()
+        scheme, listening = next((found for found in public if found[0] == wanted), public[0])
+        host, port = listening.getsockname()[:2]
+        host = config.rest_advertised_host_name or (socket.gethostname() if host in _ANYWHERE else host)
+        return _url(scheme, host, config.rest_advertised_port or port)
+
+    def _allowed_hosts(self, listening: socket.socket) -> set[str] | None:
+        advertised = urlsplit(self._url).hostname or ""
+        return {*_LOOPBACK, advertised} if listening.getsockname()[0] in _LOOPBACK else None
 
 
-async def _serve(server: _Uvicorn, listening: socket.socket, resources: Resources) -> None:
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A listener and what it serves."""
+
+    listener: str
+    operations: tuple[Operation, ...]
+    is_admin: bool = False
+
+    @property
+    def scheme(self) -> str:
+        """http or https."""
+        return urlsplit(self.listener).scheme.lower()
+
+    def context(self, config: WorkerConfig) -> ssl.SSLContext | None:
+        """TLS of an https listener."""
+        if self.scheme != "https":
+            return None
+        return server_context(config, "admin.listeners.https." if self.is_admin else "listeners.https.")
+
+
+def _operations(config: WorkerConfig, *, is_admin: bool) -> tuple[Operation, ...]:
+    """Admin operations are on the main listeners, on their own, or (an empty `admin.listeners`) nowhere."""
+    if is_admin:
+        return tuple(operation for operation in OPERATIONS if operation.admin)
+    return tuple(one for one in OPERATIONS if config.admin_listeners is None or not one.admin)
+
+
+def _url(scheme: str, host: str, port: int) -> str:
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/"
+
+
+def _with_cors(app: ASGIApp, config: WorkerConfig) -> ASGIApp:
+    """`access.control.allow.origin` and `.methods`: web pages of these origins may read the answers."""
+    if not (origins := _origins(config)):
+        return app
+    methods = [name.strip() for name in config.values["access.control.allow.methods"].split(",") if name.strip()]
+    return CORSMiddleware(app, allow_origins=origins, allow_methods=methods or ["GET", "POST", "HEAD"])
+
+
+def _origins(config: WorkerConfig) -> tuple[str, ...]:
+    allowed = config.values["access.control.allow.origin"]
+    return tuple(origin.strip() for origin in allowed.split(",") if origin.strip())
+
+
+async def _serve(servers: list[_Uvicorn], sockets: list[socket.socket], forwarder: Forwarder) -> None:
     try:
-        await server.serve(sockets=[listening])
+        await asyncio.gather(*(server.serve(sockets=[one]) for server, one in zip(servers, sockets, strict=True)))
     finally:
-        await resources.forwarder.close()
+        await forwarder.close()
 
 
 class _Uvicorn(uvicorn.Server):
     """uvicorn without its clock (ten wake-ups a second), and able to drop everything."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, context: ssl.SSLContext | None) -> None:
         config = uvicorn.Config(
             app,
             loop="asyncio",
@@ -152,6 +230,8 @@ class _Uvicorn(uvicorn.Server):
             timeout_keep_alive=_KEEP_ALIVE_S,
             timeout_graceful_shutdown=1,
         )
+        config.load()
+        config.ssl = context
         super().__init__(config)
         self.abandoned = False
         self._left = threading.Event()
@@ -185,6 +265,14 @@ class _Uvicorn(uvicorn.Server):
         await asyncio.sleep(0)  # connections learn of it before their requests are cancelled
 
 
+def _listen_all(listeners: list[str]) -> list[socket.socket]:
+    """A listening socket for each, or none at all."""
+    with contextlib.ExitStack() as closing:
+        sockets = [closing.enter_context(_listen(listener)) for listener in listeners]
+        closing.pop_all()
+    return sockets
+
+
 def _listen(listener: str) -> socket.socket:
     """A listening socket for a URL of `listeners`."""
     try:
@@ -192,8 +280,8 @@ def _listen(listener: str) -> socket.socket:
         host, port = url.hostname or "127.0.0.1", url.port
     except ValueError as error:
         raise _listener_error(listener, str(error)) from error
-    if url.scheme != "http" or port is None:
-        raise _listener_error(listener, "it must be http with a port")
+    if url.scheme not in ("http", "https") or port is None:
+        raise _listener_error(listener, "it must be http or https with a port")
     listening = None
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]

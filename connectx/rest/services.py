@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from connectx.core.messages import Reply
 from connectx.core.requests import Verb
 from connectx.model.states import ConnectorType
+
+API_VERSION: Final = "4.3.0"
+"""Version of Kafka Connect whose REST API this is; clients decide by it what they may ask."""
 
 Ask = Callable[[Verb, str | None, Mapping[str, Any]], "Future[Reply]"]
 """Puts a request (verb, connector, args) to the worker's core; never blocks. The future is never cancelled by REST."""
@@ -20,8 +23,8 @@ OffsetEntry = Mapping[str, Any]
 class Services(Protocol):
     """What a worker knows beside its core.
 
-    All but `ready` and `stage` may block: REST calls them on threads of its own, several at a time. A failure is a
-    `RestError` with its HTTP status; any other error is a 500 with its message.
+    All but `ready`, `stage` and `logger_level` may block: REST calls them on threads of its own, several at a time. A
+    failure is a `RestError` with its HTTP status; any other error is a 500 with its message.
     """
 
     def ready(self) -> bool:
@@ -37,7 +40,7 @@ class Services(Protocol):
         """[{"class", "type", "version"?}]."""
 
     def plugin_config(self, plugin: str) -> Sequence[Mapping[str, Any]]:
-        """Key definitions of a plugin, by class or alias; RestError 404 when there is none."""
+        """Key definitions of a plugin, by class or alias; RestError 400 when there is none."""
 
     def validate(self, config: Mapping[str, str | None]) -> Mapping[str, Any]:
         """Validate a connector configuration; REST's shape: {"name", "error_count", "groups", "configs"}.
@@ -64,3 +67,18 @@ class Services(Protocol):
 
     def reset_offsets(self, connector: str, kind: ConnectorType, config: Mapping[str, str | None]) -> str:
         """Forget all offsets; returns the message for the user. Permission as with `alter_offsets`."""
+
+    def metrics(self, connectors: Mapping[str, Any]) -> bytes:
+        """Metrics in Prometheus's text format; `connectors` is what LIST_CONNECTORS shows with `expand` info."""
+
+    def loggers(self) -> Mapping[str, Mapping[str, Any]]:
+        """Name to {"level", "last_modified"} of every logger."""
+
+    def logger(self, name: str) -> Mapping[str, Any]:
+        """{"level", "last_modified"} of one logger; RestError 404 when there is none."""
+
+    def logger_level(self, level: str) -> str:
+        """A level in capitals; RestError 404 when it is none. Never blocks."""
+
+    def set_logger(self, namespace: str, level: str) -> Sequence[str]:
+        """Set the level of a logger and of those below it; returns the names of those that changed."""

@@ -24,6 +24,7 @@ from connectx.errors import ConnectxError, SignatureRefusedError
 from connectx.kafka.clients import ClientConfigs
 from connectx.kafka.fencing import ProducerFencer
 from connectx.model.config_records import SessionKeyRecord
+from connectx.model.worker_config import WorkerConfig
 from connectx.rest.client import InternalClient
 
 _log = logging.getLogger(__name__)
@@ -37,7 +38,7 @@ class Calls:
     Args:
         name: the worker's, for its threads.
         clients: builds client settings.
-        signature_algorithm: `inter.worker.signature.algorithm`.
+        config: the worker's settings.
         post: the worker's mailbox.
         providers: resolve placeholders in configurations.
     """
@@ -46,13 +47,13 @@ class Calls:
         self,
         name: str,
         clients: ClientConfigs,
-        signature_algorithm: str,
+        config: WorkerConfig,
         post: Callable[[Stimulus], None],
         providers: ConfigProviders,
     ) -> None:
         self._providers = providers
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix=f"{name}-calls")
-        self._leader = InternalClient(signature_algorithm)
+        self._leader = InternalClient(config)
         self._fencer = ProducerFencer(clients)
         self._post = post
         self._ended = False

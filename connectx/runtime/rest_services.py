@@ -10,11 +10,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from connectx.connectors.api import SourceOffset, SourcePartition
+from connectx.connectors.api import SourceConnector, SourceOffset, SourcePartition
 from connectx.connectors.plugins import Plugins, class_name
 from connectx.connectors.providers import PLACEHOLDER, ConfigProviders
 from connectx.connectors.validation import validate_connector
-from connectx.errors import ConfigError, ConfigProviderError, ConnectxError, RestError
+from connectx.errors import ConfigError, ConfigProviderError, ConnectxError, PluginNotFoundError, RestError
 from connectx.kafka.admin import delete_group_offsets, describe_group
 from connectx.kafka.admin_client import Admin
 from connectx.kafka.clients import ClientConfigs
@@ -25,12 +25,12 @@ from connectx.model.events import EventKind, Transition
 from connectx.model.ids import TaskId, TopicPartition
 from connectx.model.states import ConnectorType
 from connectx.model.worker_config import WorkerConfig
+from connectx.rest.services import API_VERSION
+from connectx.runtime.loggers import WorkerLoggers, checked_level
+from connectx.runtime.metrics import WorkerMetrics
 
 if TYPE_CHECKING:
     from connectx.rest.services import OffsetEntry
-
-_VERSION = "4.3.0"
-"""Version of Kafka Connect whose REST API this is; clients decide by it what they may ask."""
 
 _LEAVE_S = 5.0
 _LOOK_S = 0.1
@@ -47,6 +47,8 @@ class RestServices:
         view: the worker's place in the group (`connectx.core.requests`, *worker*).
         record: puts what a request changed into the history.
         providers: resolve placeholders in configurations.
+        metrics: what was counted.
+        loggers: levels of loggers.
     """
 
     def __init__(
@@ -58,7 +60,11 @@ class RestServices:
         view: Callable[[], Mapping[str, Any]],
         record: Callable[[Transition], object],
         providers: ConfigProviders,
+        metrics: WorkerMetrics,
+        loggers: WorkerLoggers,
     ) -> None:
+        self._metrics = metrics
+        self._loggers = loggers
         self._providers = providers
         self._config = config
         self._clients = clients
@@ -85,7 +91,27 @@ class RestServices:
     def root(self) -> Mapping[str, Any]:
         """Version, commit and id of the Kafka cluster, which is known from the start, so also while Kafka is away."""
         cluster_id = self._topics.kafka_cluster_id or self._admin.cluster_id()
-        return {"version": _VERSION, "commit": "connectx", "kafka_cluster_id": cluster_id}
+        return {"version": API_VERSION, "commit": "connectx", "kafka_cluster_id": cluster_id}
+
+    def metrics(self, connectors: Mapping[str, Any]) -> bytes:
+        """What was counted, in Prometheus's text format."""
+        return self._metrics.exposition(connectors)
+
+    def loggers(self) -> Mapping[str, Mapping[str, Any]]:
+        """Levels of all loggers of the process."""
+        return self._loggers.levels()
+
+    def logger(self, name: str) -> Mapping[str, Any]:
+        """Level of one logger."""
+        return self._loggers.level(name)
+
+    def logger_level(self, level: str) -> str:
+        """A level in capitals."""
+        return checked_level(level)
+
+    def set_logger(self, namespace: str, level: str) -> Sequence[str]:
+        """Set the level of a logger and of those below it, in this process."""
+        return self._loggers.set_level(namespace, level)
 
     def plugins(self, connectors_only: bool) -> Sequence[Mapping[str, Any]]:
         """Plugins that can be named."""
@@ -100,14 +126,14 @@ class RestServices:
         try:
             definition = self._plugins.config_of(plugin)
         except ConnectxError as error:
-            raise RestError(error.message, status=404, next_step=error.next_step) from error
+            raise RestError(error.message, status=400, next_step=error.next_step) from error
         return [key.to_json() for key in definition.keys.values()]
 
     def validate(self, config: Mapping[str, str | None]) -> Mapping[str, Any]:
         """Every key with its errors. Placeholders are resolved, and shown as they were given."""
         try:
             found = validate_connector(self._plugins, self._providers.resolve(config), self._config).to_json()
-        except (ConfigError, ConfigProviderError) as error:
+        except (ConfigError, ConfigProviderError, PluginNotFoundError) as error:
             raise RestError(self._providers.masked(str(error)), status=400) from error
         for info in found["configs"]:
             value = info["value"]
@@ -141,6 +167,7 @@ class RestServices:
         config = self._providers.resolve(config)
         if kind is ConnectorType.SOURCE:
             pairs = [(dict(entry["partition"]), entry["offset"]) for entry in offsets]
+            self._check_offsets(config, pairs)
             write_source_offsets(self._clients, self._config, connector, config, pairs)
         else:
             group = self._group_without_members(connector, config)
@@ -153,7 +180,7 @@ class RestServices:
                 delete_group_offsets(self._clients, group, dropped)
         altered = [dict(entry) for entry in offsets]
         self._record(Transition(EventKind.OFFSETS_ALTERED, connector, data={"offsets": altered}))
-        return f"The offsets for connector {connector} have been altered successfully"
+        return "The offsets for this connector have been altered successfully"
 
     def reset_offsets(self, connector: str, kind: ConnectorType, config: Mapping[str, str | None]) -> str:
         """Forget all offsets."""
@@ -164,7 +191,17 @@ class RestServices:
         else:
             self._admin.delete_group(self._group_without_members(connector, config))
         self._record(Transition(EventKind.OFFSETS_ALTERED, connector, data={"offsets": None}))
-        return f"The offsets for connector {connector} have been reset successfully"
+        return "The offsets for this connector have been reset successfully"
+
+    def _check_offsets(
+        self, config: Mapping[str, str | None], offsets: Sequence[tuple[SourcePartition, SourceOffset | None]]
+    ) -> None:
+        cls = self._plugins.connector_class(config.get("connector.class") or "")
+        try:
+            if issubclass(cls, SourceConnector):
+                cls.check_offsets(config, offsets)
+        except ValueError as error:
+            raise RestError(str(error), status=400) from error
 
     def _source_offsets(
         self, connector: str, config: Mapping[str, str | None]
@@ -223,7 +260,9 @@ def _kafka_offset(entry: OffsetEntry) -> int | None:
     if offset is None:
         return None
     try:
-        return int(offset["kafka_offset"])
+        if (number := int(offset["kafka_offset"])) < 0:
+            raise ValueError("it is below 0")
+        return number
     except (KeyError, TypeError, ValueError) as error:
         raise RestError(
             f"The offset {offset!r} is not one of a sink connector.",

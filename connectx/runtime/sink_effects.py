@@ -19,6 +19,8 @@ from connectx.kafka.sink_consumer import CommitError, SinkConsumer
 from connectx.model.ids import TopicPartition
 from connectx.runtime.connector_host import trace_of
 from connectx.runtime.dead_letters import DeadLetterQueue
+from connectx.runtime.mailbox import now_ms
+from connectx.runtime.metric_names import Summary
 from connectx.runtime.runner import Runner, TaskCancelled
 from connectx.runtime.sink_context import SinkContext
 from connectx.runtime.sink_records import RecordsAtHand
@@ -55,6 +57,8 @@ class SinkWorld:
         self._in_rebalance = False
         self._lag_at_s = 0.0
         self._facts: dict[str, object] = {"records": 0, "skipped": 0, "lag": None, "positions": {}, "retrying": None}
+        self._facts |= dict.fromkeys(("read", "retries", "commits", "failed_commits"), 0)
+        self._batches, self._puts = Summary(), Summary()
         self._handlers: dict[type, Callable[[Any], m.SinkStimulus | None]] = {
             m.StartPlugin: self._start_plugin,
             m.JoinGroup: lambda _: self._consumer.join(setup.subscription),
@@ -127,6 +131,7 @@ class SinkWorld:
 
     def committed(self, sequence: int, error: CommitError | None) -> None:
         """Inside a poll, or in the commit itself."""
+        self._tell_commit(error)
         self._runner.feed(_outcome(sequence, error))
 
     def _rebalance(self, stimulus: m.SinkStimulus) -> None:
@@ -154,8 +159,11 @@ class SinkWorld:
     def _commit(self, effect: m.CommitOffsets) -> m.SinkStimulus | None:
         if effect.wait:
             try:
-                return _outcome(effect.sequence, self._consumer.commit_and_wait(effect.offsets))
+                refused = self._consumer.commit_and_wait(effect.offsets)
+                self._tell_commit(refused)
+                return _outcome(effect.sequence, refused)
             except ConnectxError as error:
+                self._tell_commit(error)
                 return m.CommitFailed(effect.sequence, str(error))
         self._consumer.commit(effect.offsets, effect.sequence)
         return None
@@ -207,6 +215,7 @@ class SinkWorld:
 
     def _put(self, effect: m.Put) -> m.SinkStimulus:
         records = self._records.of(effect.number, effect.ranges)
+        began_ms = now_ms()
         try:
             rows, unreadable = records.readable(self._plugin.value_type)
             self._context.skipped = 0
@@ -222,7 +231,12 @@ class SinkWorld:
         except Exception as error:
             return self._put_failed(effect, error)
         skipped = unreadable + self._context.skipped
+        self._puts.add(now_ms() - began_ms)
+        self._batches.add(records.count)
         self._tell(
+            **self._puts.facts("put_ms"),
+            **self._batches.facts("batch"),
+            read=_number(self._facts["read"]) + records.count,
             records=_number(self._facts["records"]) + rows.num_rows - self._context.skipped,
             skipped=_number(self._facts["skipped"]) + skipped,
             retrying=None,
@@ -236,7 +250,7 @@ class SinkWorld:
         if retriable:
             shown = self._setup.masked(str(error))
             log.info("%s will put again: %s", self._setup.task, shown)
-            self._tell(retrying=shown)
+            self._tell(retrying=shown, retries=_number(self._facts["retries"]) + 1)
         return m.PutFailed(effect.epoch, retriable, str(error) if retriable else trace_of(error))
 
     def _flush(self, effect: m.Flush) -> m.SinkStimulus:
@@ -268,6 +282,10 @@ class SinkWorld:
         ends = self._consumer.known_ends(tuple(sorted(reached)))
         behind = [max(0, ends[partition] - offset) for partition, offset in reached.items() if partition in ends]
         self._tell(lag=sum(behind) if len(behind) == len(reached) else None, positions=named(reached))
+
+    def _tell_commit(self, error: object) -> None:
+        name = "commits" if error is None else "failed_commits"
+        self._tell(**{name: _number(self._facts[name]) + 1})
 
     def _tell(self, **facts: object) -> None:
         self._facts = {**self._facts, **facts}

@@ -59,6 +59,7 @@ from connectx.kafka.task_producer import TaskProducer
 from connectx.protocol.offsets_topic import encode_offset_key, encode_offset_value
 from connectx.runtime.connector_host import trace_of
 from connectx.runtime.mailbox import now_ms
+from connectx.runtime.metric_names import Summary
 from connectx.runtime.runner import Runner, TaskCancelled
 from connectx.runtime.source_context import SourceContext
 from connectx.runtime.source_polling import SourcePoller, topics_of
@@ -113,7 +114,11 @@ class SourceWorld:
             checkpoint=runner.checkpoint,
             used=runner.topic_used,
         )
-        self._facts: Mapping[str, Any] = {"records": 0, "bytes": 0, "slices": 0, "commits": 0, "source_offset": None}
+        self._facts: Mapping[str, Any] = {
+            **{"records": 0, "bytes": 0, "slices": 0, "commits": 0, "source_offset": None, "polled": 0},
+            "failed_commits": 0,
+        }
+        self._batches, self._polls, self._commits = Summary(), Summary(), Summary()
         self._handlers: dict[type, Callable[[Any], SourceStimulus | None]] = {
             AwaitCommand: lambda effect: None,
             StartPlugin: self._start_plugin,
@@ -191,7 +196,10 @@ class SourceWorld:
         began_ms = now_ms()
         found = call(effect)
         if isinstance(found, Polled):
-            self._tell(poll_ms=now_ms() - began_ms)
+            took_ms = now_ms() - began_ms
+            self._polls.add(took_ms)
+            polled = self._facts["polled"] + found.records + found.skipped + found.filtered
+            self._tell(poll_ms=took_ms, polled=polled, **self._polls.facts("poll_ms"))
         return found
 
     def _wait(self, effect: Wait) -> SourceStimulus:
@@ -220,7 +228,9 @@ class SourceWorld:
         topic, offset, records = self._poller.take(effect.part)
         self._topics.ensure(topics_of(topic, records))
         sent_bytes = self._producer.send(records, topic)
+        self._batches.add(records.num_rows)
         self._tell(
+            **self._batches.facts("batch"),
             records=self._facts["records"] + records.num_rows,
             bytes=self._facts["bytes"] + sent_bytes,
             slices=effect.slice_number,
@@ -241,9 +251,10 @@ class SourceWorld:
         return [(encode_offset_key(connector, o.partition), encode_offset_value(o.offset)) for o in offsets]
 
     def _commit_transaction(self, effect: CommitTransaction) -> SourceStimulus:
+        began_ms = now_ms()
         if not self._producer.commit(_COMMIT_S):
             return CommitUndecided()
-        self._tell(commits=self._facts["commits"] + 1)
+        self._tell_commit(began_ms)
         return TransactionCommitted()
 
     def _abort_transaction(self, effect: AbortTransaction) -> SourceStimulus:
@@ -257,13 +268,16 @@ class SourceWorld:
         return TransactionAborted()
 
     def _flush_and_commit(self, effect: FlushAndCommitOffsets) -> SourceStimulus:
-        end_ms = now_ms() + effect.timeout_ms
+        began_ms = now_ms()
+        end_ms = began_ms + effect.timeout_ms
+        self._tell(failed_commits=self._facts["failed_commits"] + 1)  # until it has succeeded
         if not self._producer.flush(effect.timeout_ms / 1000):
             return OffsetsFlushFailed("the records sent before were not acknowledged within offset.flush.timeout.ms")
         self._send_offsets(effect.offsets)
         if not self._producer.flush(max(0, end_ms - now_ms()) / 1000):
             return OffsetsFlushFailed("the source offsets were not acknowledged within offset.flush.timeout.ms")
-        self._tell(commits=self._facts["commits"] + 1)
+        self._tell(failed_commits=self._facts["failed_commits"] - 1)
+        self._tell_commit(began_ms)
         return OffsetsFlushed(self._producer.take_refused())
 
     def _close_producer(self, effect: CloseProducer) -> None:
@@ -279,6 +293,10 @@ class SourceWorld:
         """Epoch of the newest producer with this task's transactional id: its own, or of the one that fenced it."""
         setup = self._setup
         return None if setup.epoch_config is None else producer_epoch(setup.epoch_config, setup.loop.transactional_id)
+
+    def _tell_commit(self, began_ms: int) -> None:
+        self._commits.add(now_ms() - began_ms)
+        self._tell(commits=self._facts["commits"] + 1, **self._commits.facts("commit_ms"))
 
     def _tell(self, **facts: object) -> None:
         self._facts = {**self._facts, **facts}

@@ -39,6 +39,7 @@ from connectx.core.messages import (
     SendTaskConfigs,
     SessionKeyCreated,
     SetConnectorTargetState,
+    SetLoggerLevel,
     SetTaskTargetState,
     SetTimer,
     ShutdownRequested,
@@ -66,7 +67,9 @@ from connectx.rest.server import RestServer
 from connectx.runtime.calls import Calls
 from connectx.runtime.core_settings import core_settings
 from connectx.runtime.live import ALIVE, JOINED, Isolation, Told, WorkerState, untold
+from connectx.runtime.loggers import WorkerLoggers
 from connectx.runtime.mailbox import Mailbox, now_ms
+from connectx.runtime.metrics import WorkerMetrics
 from connectx.runtime.rest_services import RestServices
 from connectx.runtime.task import TaskServices, WorkerGone
 from connectx.runtime.work import Work
@@ -129,10 +132,13 @@ class Worker:
         self._group = GroupConnection(config, self._clients, self.post)
         plugins = surroundings.plugins
         self._providers = plugins.providers(config)
-        self._calls = Calls(name, self._clients, config.inter_worker_signature_algorithm, self.post, self._providers)
+        self._calls = Calls(name, self._clients, config, self.post, self._providers)
+        self._loggers = WorkerLoggers()
+        self._metrics = WorkerMetrics(self.view, self.facts, now_ms)
         self._services = RestServices(
-            config, self._clients, plugins, self._topics, self.view, self._record, self._providers
-        )
+            config, self._clients, plugins, self._topics, self.view, self._record, self._providers,
+            self._metrics, self._loggers,
+        )  # fmt: skip
         self._rest = RestServer(self.ask, self._services, config, name=name)
         self._work = Work(self._task_services(), plugins, self._gone.is_set)
         self._core: WorkerCore | None = None
@@ -325,7 +331,7 @@ class Worker:
             if transition.kind is EventKind.TASK_REFUSED:
                 connector, task = transition.connector, transition.task
                 _log.warning("%s does not start %s-%s: %s", self.name, connector, task, transition.cause)
-            self._given.record(transition, self.name)
+            self._record(transition)
         for effect in step.effects:
             if self._gone.is_set():
                 return
@@ -347,11 +353,13 @@ class Worker:
             SendFenceRequest: lambda effect: calls.send_fence_request(effect, self._session_key()),
             FenceProducers: calls.fence_producers,
             CreateSessionKey: self._on_create_session_key,
+            SetLoggerLevel: self._loggers.execute,
             Reply: self._on_reply,
             WorkerShutDown: self._on_shut_down,
         }
 
     def _record(self, transition: Transition) -> None:
+        self._metrics.observe(transition)
         self._given.record(transition, self.name)
 
     def _task_services(self) -> TaskServices:

@@ -37,6 +37,7 @@ from connectx.core.messages import (
     SendTaskConfigs,
     SessionKeyCreated,
     SetConnectorTargetState,
+    SetLoggerLevel,
     SetTimer,
     StartConnector,
     Stimulus,
@@ -170,6 +171,8 @@ class SimWorker:
                 self.waiting.pop(effect.request_id)(effect)  # a second reply is a KeyError
             case CreateSessionKey():
                 self.deliver(SessionKeyCreated(effect.request_id, b"k" * effect.key_bytes, world.now_ms))
+            case SetLoggerLevel():
+                pass  # nothing is logged here
             case FenceProducers():
                 world.at(world.latency_ms(), lambda: self.fence(effect))
             case SendFenceRequest() | SendTaskConfigs():

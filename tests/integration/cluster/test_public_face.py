@@ -58,7 +58,7 @@ def test_a_status_has_the_shape_of_kafka_connects_rest(cluster: cx.Cluster, make
     assert status["connector"]["state"] == connector.state == "RUNNING"
     assert status["connector"]["worker_id"] in workers
     assert [(task["id"], task["state"]) for task in status["tasks"]] == [(0, "RUNNING")]
-    assert {*status["tasks"][0]} == {"id", "state", "worker_id"}
+    assert {*status["tasks"][0]} == {"id", "state", "worker_id", "version"}
     assert [task.worker for task in connector.tasks] == [lines.owner().name]
     assert lines.name in [found.name for found in cluster.connectors]
 

@@ -15,7 +15,7 @@ from connectx.core.requests import Verb
 from connectx.errors import ConnectorNotFoundError
 from connectx.model.states import ConnectorType
 from connectx.model.worker_config import WorkerConfig, embedded_config
-from connectx.rest.server import RestServer
+from connectx.rest.server import Limits, RestServer
 
 Answer = Reply | Callable[[str | None, Mapping[str, Any]], Reply] | None
 
@@ -62,6 +62,22 @@ class Beside:
 
     def root(self) -> Mapping[str, Any]:
         return {"version": "0.1.0", "commit": "unknown", "kafka_cluster_id": "abc"}
+
+    def metrics(self, connectors: Mapping[str, Any]) -> bytes:
+        return b"# of " + ",".join(connectors).encode()
+
+    def loggers(self) -> Mapping[str, Mapping[str, Any]]:
+        return {"root": {"level": "WARN", "last_modified": None}}
+
+    def logger(self, name: str) -> Mapping[str, Any]:
+        return {"level": "WARN", "last_modified": None}
+
+    def logger_level(self, level: str) -> str:
+        return level.upper()
+
+    def set_logger(self, namespace: str, level: str) -> Sequence[str]:
+        self.calls.append(("logger", namespace, level))
+        return [namespace]
 
     def plugins(self, connectors_only: bool) -> Sequence[Mapping[str, Any]]:
         found = [{"class": "FileStreamSource", "type": "source"}]
@@ -111,6 +127,7 @@ class Served:
     core: Core
     services: Beside
     server: RestServer
+    config: WorkerConfig
 
 
 @pytest.fixture
@@ -120,15 +137,18 @@ def worker_config() -> WorkerConfig:
 
 @pytest.fixture
 def serve(worker_config: WorkerConfig) -> Iterator[Callable[..., Served]]:
-    """Starts servers; `serve(answers, request_timeout_ms=...)`."""
+    """Starts servers; `serve(answers, settings, request_timeout_ms=...)`: settings of the worker, then limits."""
     started: list[RestServer] = []
 
-    def start(answers: Mapping[Verb, Answer] | None = None, **limits: int) -> Served:
+    def start(
+        answers: Mapping[Verb, Answer] | None = None, settings: Mapping[str, str] | None = None, **limits: int
+    ) -> Served:
         core, services = Core(dict(answers or {})), Beside()
-        server = RestServer(core.ask, services, worker_config, **limits)
+        config = WorkerConfig.parse({**worker_config.originals, **(settings or {})})
+        server = RestServer(core.ask, services, config, limits=Limits(**limits) if limits else None)
         started.append(server)
         core.url = server.start()
-        return Served(core.url.rstrip("/"), core, services, server)
+        return Served(core.url.rstrip("/"), core, services, server, config)
 
     yield start
     for server in started:

@@ -426,7 +426,7 @@ def test_the_server_listens_on_loopback_and_a_port_taken_names_the_setting(serve
         server.start()
 
 
-@pytest.mark.parametrize("listener", ["https://127.0.0.1:0", "http://192.0.2.1:0"])
+@pytest.mark.parametrize("listener", ["http://192.0.2.1:0", "http://no such host:0"])
 def test_a_listener_that_cannot_be_is_refused(serve: Serve, listener: str) -> None:
     config = WorkerConfig.parse({**embedded_config({"listeners": listener}), "bootstrap.servers": "127.0.0.1:9"})
     worker = serve()

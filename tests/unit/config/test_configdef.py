@@ -146,16 +146,18 @@ def test_definitions_have_the_shape_of_rest() -> None:
     assert [key.to_json() for key in definition.keys.values()] == [
         {
             "name": "a", "type": "INT", "required": False, "default_value": "5", "importance": "HIGH",
-            "documentation": "An a.", "group": "G", "order": 1, "width": "SHORT", "display_name": "The a",
+            "documentation": "An a.", "group": "G", "order_in_group": 1, "width": "SHORT", "display_name": "The a",
             "dependents": [],
         },
         {
             "name": "b", "type": "LIST", "required": False, "default_value": "x,y", "importance": "MEDIUM",
-            "documentation": "", "group": "G", "order": 2, "width": "NONE", "display_name": "b", "dependents": ["a"],
+            "documentation": "", "group": "G", "order_in_group": 2, "width": "NONE", "display_name": "b",
+            "dependents": ["a"],
         },
         {
             "name": "c", "type": "STRING", "required": True, "default_value": None, "importance": "MEDIUM",
-            "documentation": "", "group": None, "order": -1, "width": "NONE", "display_name": "c", "dependents": [],
+            "documentation": "", "group": None, "order_in_group": -1, "width": "NONE", "display_name": "c",
+            "dependents": [],
         },
     ]  # fmt: skip
     assert definition.validate({"a": "x", "c": "y"})[0].to_json("p.") == {

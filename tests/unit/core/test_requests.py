@@ -157,8 +157,8 @@ def test_a_status_shows_connector_and_tasks_in_order_with_traces_only_where_ther
     failed = Status(State.FAILED, ME, 3, "oops")
     core.context.status.apply(TaskStatusRecord(C1, failed))
     shown(core.context, "c", State.RUNNING)
-    running = {"state": "RUNNING", "worker_id": ME}
-    broken = {"state": "FAILED", "worker_id": ME, "trace": "oops"}
+    running = {"state": "RUNNING", "worker_id": ME, "version": None}
+    broken = {"state": "FAILED", "worker_id": ME, "version": None, "trace": "oops"}
     status = {
         "name": "c",
         "connector": running,
@@ -531,7 +531,7 @@ def test_offsets_of_a_running_connector_cannot_be_modified() -> None:
     core = a_core()
     ask(core, Verb.MODIFY_OFFSETS)
     assert core.handle(ConfigReadToEnd(1), 1_000).effects == replied(
-        400, "Connector c must be stopped before its offsets can be modified: use the stop endpoint"
+        400, "Connector c must be in the STOPPED state before its offsets can be modified: use 'PUT /connectors/c/stop'"
     )
 
 
@@ -558,7 +558,7 @@ def test_the_conditions_are_looked_at_again_behind_the_fencing_round() -> None:
     read(core.context, TaskCountRecord("c", 0))
     target(core.context, TargetState.STARTED)
     assert core.handle(ConfigReadToEnd(2), 1_000).effects == replied(
-        400, "Connector c must be stopped before its offsets can be modified: use the stop endpoint"
+        400, "Connector c must be in the STOPPED state before its offsets can be modified: use 'PUT /connectors/c/stop'"
     )
 
 

@@ -9,7 +9,7 @@ import yaml
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[3]
-PYPI_NAMES = {"python-confluent-kafka": "confluent-kafka"}
+PYPI_NAMES = {"python-confluent-kafka": "confluent-kafka", "prometheus_client": "prometheus-client"}
 
 
 def ranges(requirements: list[str]) -> dict[str, str]:

@@ -1,0 +1,233 @@
+"""Resources of connectors, their offsets and plugins: how a request becomes a verb of the core.
+
+It never decides what the worker does. Mirrors Kafka Connect's ConnectorsResource, InternalConnectResource and
+ConnectorPluginsResource.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from connectx.core.messages import Reply
+from connectx.core.requests import Verb
+from connectx.errors import RestError
+from connectx.model.group import ProtocolVersion
+from connectx.model.states import ConnectorType
+from connectx.protocol.signing import ALGORITHM_HEADER, AUTHORIZATION_HEADER
+from connectx.rest import bodies
+from connectx.rest.guard import NO_LOGIN, UNKNOWN_SENDER
+from connectx.rest.steps import Steps, in_path
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+_TASK_DIGITS = 9
+"""Of the largest task number; Kafka Connect's are 32-bit."""
+
+
+class Resources:
+    """Handlers by the names of `connectx.rest.operations`; `verb` and `task_verb` make those of plain verbs."""
+
+    def __init__(self, steps: Steps) -> None:
+        self._steps = steps
+        self._services = steps.services
+
+    def verb(self, verb: Verb) -> Endpoint:
+        """An endpoint that is one verb of the core, without a body."""
+
+        async def endpoint(request: Request) -> Response:
+            return await self._steps.answer(request, b"", verb, _connector(request), {})
+
+        return endpoint
+
+    def task_verb(self, verb: Verb) -> Endpoint:
+        """The same for a task."""
+
+        async def endpoint(request: Request) -> Response:
+            number = request.path_params["task"]
+            if not (number.isascii() and number.isdigit() and len(number) <= _TASK_DIGITS):
+                raise RestError("HTTP 404 Not Found", status=404)
+            return await self._steps.answer(request, b"", verb, _connector(request), {"task": int(number)})
+
+        return endpoint
+
+    async def list_connectors(self, request: Request) -> Response:
+        """Names, or a map with status and info."""
+        expand = tuple(request.query_params.getlist("expand"))
+        return await self._steps.answer(request, b"", Verb.LIST_CONNECTORS, None, {"expand": expand})
+
+    async def create(self, request: Request) -> Response:
+        """Create a connector."""
+        body = await self._steps.body(request)
+        name, config, initial_state = bodies.parse_create(body)
+        config = bodies.with_name(config, name)
+        if leader := await self._leader_elsewhere():
+            return await self._steps.forward(request, body, leader)
+        await self._validate(config)
+        args = {"config": config, "initial_state": initial_state}
+        answer = await self._steps.answer(request, body, Verb.CREATE, name, args)
+        if answer.status_code == 201:
+            answer.headers["location"] = _location(name)
+        return answer
+
+    async def put_config(self, request: Request) -> Response:
+        """Create a connector, or replace its configuration."""
+        body = await self._steps.body(request)
+        config = bodies.with_name(bodies.parse_config(body), _connector(request))
+        if leader := await self._leader_elsewhere():
+            return await self._steps.forward(request, body, leader)
+        await self._validate(config)
+        args = {"config": config, "expected": None}
+        answer = await self._steps.answer(request, body, Verb.PUT_CONFIG, _connector(request), args)
+        if answer.status_code == 201:
+            answer.headers["location"] = _location(_connector(request))
+        return answer
+
+    async def patch_config(self, request: Request) -> Response:
+        """Change some keys of a configuration (KIP-477); null removes one."""
+        body = await self._steps.body(request)
+        patch = bodies.parse_config(body)
+        reply = await self._steps.ask(Verb.CONNECTOR_CONFIG, _connector(request), {"leader": True})
+        if reply.forward_to is not None or reply.status >= 400:
+            return await self._steps.respond(request, body, reply)
+        current: Mapping[str, str | None] = reply.body
+        merged = {key: value for key, value in {**current, **patch}.items() if patch.get(key, "") is not None}
+        config = bodies.with_name(merged, _connector(request))
+        await self._validate(config)
+        args = {"config": config, "expected": dict(current)}
+        return await self._steps.answer(request, body, Verb.PUT_CONFIG, _connector(request), args)
+
+    async def tasks_config(self, request: Request) -> Response:
+        """Configurations of the tasks by task id, as Kafka Connect gave them before 4.0."""
+        reply = await self._steps.ask(Verb.TASKS, _connector(request))
+        if reply.status >= 400:
+            return await self._steps.respond(request, b"", reply)
+        return JSONResponse({"{connector}-{task}".format(**task["id"]): task["config"] for task in reply.body})
+
+    async def restart(self, request: Request) -> Response:
+        """Restart a connector, with its tasks when asked to (KIP-745)."""
+        args = {"include_tasks": _flag(request, "includeTasks"), "only_failed": _flag(request, "onlyFailed")}
+        return await self._steps.answer(request, b"", Verb.RESTART_CONNECTOR, _connector(request), args)
+
+    # ------------------------------------------------------------------------------------- between workers (KIP-507)
+
+    async def put_task_configs(self, request: Request) -> Response:
+        """A worker publishes the task configurations that its connector made."""
+        body = await self._steps.body(request)
+        await self._require_sender(request)
+        args = {"task_configs": bodies.parse_task_configs(body), **_signature(request, body)}
+        return await self._steps.answer(request, body, Verb.PUT_TASK_CONFIGS, _connector(request), args)
+
+    async def fence(self, request: Request) -> Response:
+        """A worker asks for a fencing round before it starts a task (KIP-618)."""
+        body = await self._steps.body(request)
+        await self._require_sender(request)
+        return await self._steps.answer(request, body, Verb.FENCE, _connector(request), _signature(request, body))
+
+    # --------------------------------------------------------------------------------------------- offsets (KIP-875)
+
+    async def read_offsets(self, request: Request) -> Response:
+        """Committed offsets of a connector."""
+        reply = await self._steps.ask(Verb.OFFSETS, _connector(request))
+        if reply.forward_to is not None or reply.status >= 400:
+            return await self._steps.respond(request, b"", reply)
+        offsets = await self._steps.blocking(self._services.read_offsets, *_permitted(request, reply))
+        return JSONResponse({"offsets": offsets})
+
+    async def alter_offsets(self, request: Request) -> Response:
+        """Set offsets of a stopped connector."""
+        body = await self._steps.body(request)
+        offsets = bodies.parse_offsets(body)
+        reply = await self._steps.ask(Verb.MODIFY_OFFSETS, _connector(request))
+        if reply.forward_to is not None or reply.status >= 400:
+            return await self._steps.respond(request, body, reply)
+        message = await self._steps.blocking(self._services.alter_offsets, *_permitted(request, reply), offsets)
+        return JSONResponse({"message": message})
+
+    async def reset_offsets(self, request: Request) -> Response:
+        """Forget the offsets of a stopped connector."""
+        reply = await self._steps.ask(Verb.MODIFY_OFFSETS, _connector(request))
+        if reply.forward_to is not None or reply.status >= 400:
+            return await self._steps.respond(request, b"", reply)
+        message = await self._steps.blocking(self._services.reset_offsets, *_permitted(request, reply))
+        return JSONResponse({"message": message})
+
+    # -------------------------------------------------------------------------------------------------- plugins
+
+    async def plugins(self, request: Request) -> Response:
+        """Connectors that this worker has, or every plugin."""
+        connectors_only = request.query_params.get("connectorsOnly", "true").lower() == "true"
+        return JSONResponse(await self._steps.blocking(self._services.plugins, connectors_only))
+
+    async def plugin_config(self, request: Request) -> Response:
+        """Configuration keys of a plugin."""
+        return JSONResponse(await self._steps.blocking(self._services.plugin_config, in_path(request, "plugin")))
+
+    async def validate(self, request: Request) -> Response:
+        """Validate a configuration; 200 also when it has errors."""
+        plugin = in_path(request, "plugin")
+        config = bodies.parse_config(await self._steps.body(request))
+        configured = config.get("connector.class")
+        if configured is not None and not _short(configured).endswith(_short(plugin)):
+            raise bodies.bad_request(f"Included connector type {configured} does not match request type {plugin}")
+        return JSONResponse(await self._steps.blocking(self._services.validate, config))
+
+    # ---------------------------------------------------------------------------------------------------- steps
+
+    async def _require_sender(self, request: Request) -> None:
+        """A signature stands for a login, but only where the group's protocol has it verified (KIP-507)."""
+        if request.scope[UNKNOWN_SENDER]:
+            worker = (await self._steps.ask(Verb.WORKER, None)).body
+            if worker["protocol"] != ProtocolVersion.SESSIONED.wire_name:
+                raise RestError(NO_LOGIN, status=401)
+
+    async def _leader_elsewhere(self) -> str | None:
+        """URL of the leader when it is another worker: validation is left to it."""
+        worker = (await self._steps.ask(Verb.WORKER, None)).body
+        leader: str | None = worker["leader_url"]
+        return leader if leader and leader != worker["url"] else None
+
+    async def _validate(self, config: Mapping[str, str | None]) -> None:
+        result = await self._steps.blocking(self._services.validate, config)
+        problems = [problem for entry in result["configs"] for problem in entry["value"]["errors"]]
+        if problems:
+            raise bodies.bad_request(
+                "\n".join(
+                    [
+                        f"Connector configuration is invalid and contains the following {len(problems)} error(s):",
+                        *problems,
+                        "You can also find the above list of errors at the endpoint "
+                        "`/connector-plugins/{connectorType}/config/validate`",
+                    ]
+                )
+            )
+
+
+def _connector(request: Request) -> str:
+    return in_path(request, "connector")
+
+
+def _permitted(request: Request, reply: Reply) -> tuple[str, ConnectorType, Mapping[str, str | None]]:
+    return _connector(request), ConnectorType(reply.body["type"]), reply.body["config"]
+
+
+def _flag(request: Request, name: str) -> bool:
+    return request.query_params.get(name, "false").lower() == "true"
+
+
+def _location(connector: str) -> str:
+    return f"/connectors/{quote(connector, safe='')}"
+
+
+def _short(plugin: str) -> str:
+    return plugin.removesuffix("Connector") or plugin
+
+
+def _signature(request: Request, body: bytes) -> dict[str, Any]:
+    """What the core needs to verify a signature."""
+    signature, algorithm = request.headers.get(AUTHORIZATION_HEADER), request.headers.get(ALGORITHM_HEADER)
+    return {"body": body, "signature": signature, "algorithm": algorithm}

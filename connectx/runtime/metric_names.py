@@ -1,0 +1,103 @@
+"""Names of metrics, and the fact behind each: tables that `connectx.runtime.metrics` reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from connectx.model.events import EventKind
+
+Facts = Mapping[str, Any]
+Row = tuple[str, str, Callable[[Facts], float | None]]
+"""Name, description, and the number in the live numbers of a task (None: not known)."""
+
+
+@dataclass(slots=True)
+class Summary:
+    """Count, sum and extremes of numbers, such as milliseconds."""
+
+    count: int = 0
+    total: float = 0
+    largest: float = 0
+    smallest: float = 0
+
+    def add(self, number: float) -> None:
+        """One more."""
+        self.smallest = number if self.count == 0 else min(self.smallest, number)
+        self.largest = max(self.largest, number)
+        self.count += 1
+        self.total += number
+
+    @property
+    def average(self) -> float:
+        """0 when there is none."""
+        return self.total / self.count if self.count else 0.0
+
+    def facts(self, name: str) -> dict[str, float]:
+        """As live numbers of a task: `<name>_max`, `<name>_avg`."""
+        return {f"{name}_max": self.largest, f"{name}_avg": self.average}
+
+
+TASK_STATES: Final = ("RUNNING", "PAUSED", "FAILED", "UNASSIGNED", "DESTROYED", "RESTARTING")
+
+WORKER_COUNTS: Final[Mapping[str, str]] = {
+    f"{kind}-startup-{what}-total": f"Starts of {kind}s {words}."
+    for kind in ("connector", "task")
+    for what, words in (("attempts", "that ended"), ("success", "that succeeded"), ("failure", "that failed"))
+}
+
+COUNTED: Final[Mapping[EventKind, tuple[str, str, bool]]] = {
+    EventKind.RECORDS_SKIPPED: ("task-error_total-records-skipped", "Records skipped because of errors.", True),
+    EventKind.RECORDS_FILTERED: ("connectx_records_filtered_total", "Records that transformations dropped.", True),
+    EventKind.PRODUCER_FENCED: ("connectx_producers_fenced_total", "Zombies: producers fenced by a successor.", False),
+    EventKind.TASK_REFUSED: ("connectx_task_starts_refused_total", "Starts given up: newer configs, no fence.", False),
+    EventKind.COMMIT_REFUSED: ("connectx_commits_refused_total", "Commits of a sink that were refused.", False),
+    EventKind.FENCING_COMPLETED: ("connectx_fencing_rounds_total", "Fencing rounds that this leader ended.", False),
+    EventKind.FENCING_FAILED: ("connectx_fencing_rounds_failed_total", "Fencing rounds that failed.", False),
+    EventKind.LEADERSHIP_FENCED: ("connectx_leadership_fenced_total", "Writes of this leader that were fenced.", False),
+    EventKind.MEMBER_LOST: ("connectx_membership_lost_total", "Times that this worker fell out of the group.", False),
+}
+"""Events that are counted: name, description, and whether their records are counted instead."""
+
+
+def _of(key: str) -> Callable[[Facts], float | None]:
+    return lambda facts: facts.get(key)
+
+
+def _share(part: str, other: str) -> Callable[[Facts], float | None]:
+    def share(facts: Facts) -> float | None:
+        both = facts.get(part, 0) + facts.get(other, 0)
+        return float(facts.get(part, 0) / both) if both else None
+
+    return share
+
+
+TASK_FACTS: Final[tuple[Row, ...]] = (
+    ("connector-task_offset-commit-max-time-ms", "The longest commit.", _of("commit_ms_max")),
+    ("connector-task_offset-commit-avg-time-ms", "Commits on average.", _of("commit_ms_avg")),
+    ("connector-task_offset-commit-success-percentage", "Share that succeeded.", _share("commits", "failed_commits")),
+    ("connector-task_offset-commit-failure-percentage", "Share that failed.", _share("failed_commits", "commits")),
+    ("connector-task_batch-size-max", "Records of the largest slice.", _of("batch_max")),
+    ("connector-task_batch-size-avg", "Records of a slice on average.", _of("batch_avg")),
+)
+
+SOURCE_FACTS: Final[tuple[Row, ...]] = (
+    ("source-task_source-record-poll-total", "Records polled.", _of("polled")),
+    ("source-task_source-record-write-total", "Records sent to Kafka.", _of("records")),
+    ("source-task_poll-batch-max-time-ms", "The longest poll.", _of("poll_ms_max")),
+    ("source-task_poll-batch-avg-time-ms", "Polls on average.", _of("poll_ms_avg")),
+    ("connectx_source_bytes_total", "Bytes sent to Kafka.", _of("bytes")),
+)
+
+SINK_FACTS: Final[tuple[Row, ...]] = (
+    ("sink-task_sink-record-read-total", "Records fetched.", _of("read")),
+    ("sink-task_sink-record-send-total", "Records put.", _of("records")),
+    ("sink-task_sink-record-lag-max", "Records that the task is behind, over all its partitions.", _of("lag")),
+    ("sink-task_partition-count", "Partitions.", lambda facts: len(facts["positions"])),
+    ("sink-task_offset-commit-completion-total", "Commits that succeeded.", _of("commits")),
+    ("sink-task_put-batch-max-time-ms", "The longest put.", _of("put_ms_max")),
+    ("sink-task_put-batch-avg-time-ms", "Puts on average.", _of("put_ms_avg")),
+    ("task-error_total-retries", "Puts that were tried again.", _of("retries")),
+    ("task-error_total-record-failures", "Records that could not be read or put.", _of("skipped")),
+)

@@ -1,0 +1,269 @@
+"""Metrics of one worker, with Kafka Connect's names, in Prometheus's text format.
+
+Decides what each name means here. Facts come from three places: transitions (counted as they pass, one or two for a
+slice, never for a record), the live numbers of the tasks, and the worker's place in the group. A name is made from
+Kafka Connect's group and attribute as the usual rules of the JMX exporter make it: `source-record-poll-total` of
+`source-task-metrics` is `kafka_connect_source_task_source_record_poll_total`. Attributes that are rates are left to
+Prometheus's `rate()` of the totals; averages and maxima are since the start of the task or worker. What begins with
+`connectx_` is no metric of Kafka Connect. Mirrors ConnectMetricsRegistry.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from connectx.model.events import EventKind, Transition
+from connectx.model.ids import TaskId
+from connectx.model.states import State
+from connectx.runtime.metric_names import (
+    COUNTED,
+    SINK_FACTS,
+    SOURCE_FACTS,
+    TASK_FACTS,
+    TASK_STATES,
+    WORKER_COUNTS,
+    Summary,
+)
+
+Work = tuple[str, int | None]
+"""A task, or (None) the connector itself."""
+
+_BEGUN: Final = (State.RUNNING, State.PAUSED)
+_PREFIX: Final = "kafka_connect_"
+_OF_WORKER: Final = (EventKind.LEADERSHIP_FENCED, EventKind.MEMBER_LOST)
+
+
+class WorkerMetrics(Collector):
+    """Counts what happens in one worker; `exposition` shows it.
+
+    Args:
+        view: the worker's place in the group.
+        facts: live numbers of its tasks.
+        now_ms: a clock.
+    """
+
+    def __init__(
+        self,
+        view: Callable[[], Mapping[str, Any]],
+        facts: Callable[[], Mapping[TaskId, Mapping[str, object]]],
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._view = view
+        self._facts = facts
+        self._now_ms = now_ms
+        self._lock = threading.Lock()
+        self._counts: Counter[tuple[EventKind, str, str]] = Counter()
+        self._records: Counter[tuple[EventKind, str, str]] = Counter()
+        self._states: dict[Work, State] = {}
+        self._begun: set[tuple[Work, object]] = set()
+        self._startups: Counter[str] = Counter()
+        self._transactions: dict[TaskId, Summary] = {}
+        self._rebalances = Summary()
+        self._rebalanced_ms: int | None = None
+        self._duplicated = 0
+        self._lost = 0
+        self._connectors: Mapping[str, Any] = {}
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(self)
+
+    def observe(self, transition: Transition) -> None:
+        """Count one transition of this worker; from any thread, never waits for anything but another count."""
+        kind = transition.kind
+        with self._lock:
+            if kind in COUNTED:
+                key = kind, transition.connector or "", "" if transition.task is None else str(transition.task)
+                self._counts[key] += 1
+                self._records[key] += int(transition.data.get("records") or 0)
+            if kind in (EventKind.TASK_STATE, EventKind.CONNECTOR_STATE):
+                self._on_state(transition)
+            elif kind is EventKind.TASK_ENDED:
+                self._on_ended((transition.connector or "", transition.task))
+            elif kind is EventKind.TRANSACTION_COMMITTED:
+                task = TaskId(transition.connector or "", transition.task or 0)
+                self._transactions.setdefault(task, Summary()).add(transition.data.get("records") or 0)
+            elif kind is EventKind.REBALANCE_COMPLETED:
+                self._rebalanced_ms = self._now_ms()
+                self._rebalances.add(transition.data.get("took_ms") or 0)
+            elif kind is EventKind.ASSIGNMENT_COMPUTED:
+                self._on_assignment(transition.data)
+
+    def exposition(self, connectors: Mapping[str, Any]) -> bytes:
+        """All metrics as text; `connectors` is what `GET /connectors?expand=info` shows."""
+        with self._lock:
+            self._connectors = connectors
+            return generate_latest(self._registry)
+
+    def collect(self) -> Iterator[Metric]:
+        """For prometheus_client, within `exposition`."""
+        yield from self._of_worker()
+        yield from self._of_connectors()
+        yield from self._of_group()
+        yield from self._of_tasks()
+        yield from self._of_events()
+
+    # ------------------------------------------------------------------------------------------------- counting
+
+    def _on_state(self, transition: Transition) -> None:
+        work = transition.connector or "", transition.task
+        state = State(transition.data["state"])
+        begun = work, transition.data.get("instance")
+        kind = "connector" if transition.task is None else "task"
+        if state in _BEGUN and begun not in self._begun:
+            self._begun.add(begun)
+            self._startups[f"{kind}-startup-success-total"] += 1
+        elif state is State.FAILED and begun not in self._begun:
+            self._startups[f"{kind}-startup-failure-total"] += 1
+        if state in (State.UNASSIGNED, State.STOPPED, State.RESTARTING, State.FAILED):
+            self._begun = {other for other in self._begun if other[0] != work}
+        if state is State.UNASSIGNED:
+            self._states.pop(work, None)
+        else:
+            self._states[work] = state
+
+    def _on_ended(self, work: Work) -> None:
+        if self._states.get(work) is not State.FAILED:
+            self._states.pop(work, None)
+        self._begun = {other for other in self._begun if other[0] != work}
+
+    def _on_assignment(self, data: Mapping[str, Any]) -> None:
+        """The leader takes what two members claimed from both, so it is in the revoked work of both."""
+        revoked = Counter(work for member in data.get("members", {}).values() for work in member.get("revoked", ()))
+        self._duplicated += sum(1 for holders in revoked.values() if holders > 1)
+        self._lost = len(data.get("lost") or ())
+
+    # -------------------------------------------------------------------------------------------------- showing
+
+    def _of_worker(self) -> Iterator[Metric]:
+        view = self._view()
+        counts: Counter[str] = Counter(self._startups)
+        for kind in ("connector", "task"):
+            succeeded, failed = counts[f"{kind}-startup-success-total"], counts[f"{kind}-startup-failure-total"]
+            counts[f"{kind}-startup-attempts-total"] = succeeded + failed
+        for name, described in WORKER_COUNTS.items():
+            yield _total(f"worker_{name}", described, counts[name])
+        yield _gauge("worker_connector-count", "Connectors that this worker runs.", len(view.get("connectors", ())))
+        yield _gauge("worker_task-count", "Tasks that this worker runs.", len(view.get("tasks", ())))
+        states = Counter((connector, state) for (connector, task), state in self._shown() if task is not None)
+        for state in TASK_STATES:
+            name = f"worker_connector-{state.lower()}-task-count"
+            family = GaugeMetricFamily(
+                _name(name), f"Tasks of a connector here that are {state}.", labels=["connector"]
+            )
+            for connector in sorted({connector for connector, _ in states}):
+                family.add_metric([connector], states[connector, State(state)] if state != "DESTROYED" else 0)
+            yield family
+        family = GaugeMetricFamily(_name("worker_connector-total-task-count"), "Its tasks here.", labels=["connector"])
+        for connector in sorted({connector for connector, _ in states}):
+            family.add_metric([connector], sum(n for (name, _), n in states.items() if name == connector))
+        yield family
+
+    def _of_connectors(self) -> Iterator[Metric]:
+        """Texts are labels of a gauge that is 1."""
+        connector = GaugeMetricFamily(_name("connector_status"), "1 for its state.", labels=["connector", "status"])
+        task = GaugeMetricFamily(
+            _name("connector-task_status"), "1 for its state here.", labels=["connector", "task", "status"]
+        )
+        about = GaugeMetricFamily(
+            _name("connector_info"), "1; class and type.", labels=["connector", "connector_class", "connector_type"]
+        )
+        for (name, number), state in self._shown():
+            if number is not None:
+                task.add_metric([name, str(number), state.lower()], 1)
+                continue
+            connector.add_metric([name, state.lower()], 1)
+            info = self._connectors.get(name, {}).get("info", {})
+            about.add_metric([name, info.get("config", {}).get("connector.class") or "", info.get("type", "")], 1)
+        yield from (connector, task, about)
+
+    def _of_group(self) -> Iterator[Metric]:
+        view = self._view()
+        group = "worker-rebalance_"
+        labels = [("leader-name", view.get("leader_url")), ("connect-protocol", view.get("protocol"))]
+        for name, text in labels:
+            family = GaugeMetricFamily(_name(group + name), "1 for what it is.", labels=[name.replace("-", "_")])
+            family.add_metric([text or ""], 1)
+            yield family
+        yield _gauge(group + "epoch", "Generation of the group.", view.get("generation") or 0)
+        yield _total(group + "completed-rebalances-total", "Rebalances that have ended.", self._rebalances.count)
+        yield _gauge(group + "rebalancing", "1 while a rebalance is under way.", view.get("state") == "joining")
+        yield _gauge(group + "rebalance-max-time-ms", "The longest rebalance.", self._rebalances.largest)
+        yield _gauge(group + "rebalance-avg-time-ms", "Rebalances on average.", self._rebalances.average)
+        since = float("inf") if self._rebalanced_ms is None else self._now_ms() - self._rebalanced_ms
+        yield _gauge(group + "time-since-last-rebalance-ms", "Since the last one ended.", since)
+        yield _gauge("coordinator_assigned-connectors", "Assigned connectors.", len(view.get("connectors", ())))
+        yield _gauge("coordinator_assigned-tasks", "Assigned tasks.", len(view.get("tasks", ())))
+
+    def _of_tasks(self) -> Iterator[Metric]:
+        tasks = sorted(self._facts().items())
+        sources = [(task, facts) for task, facts in tasks if "slices" in facts]
+        sinks = [(task, facts) for task, facts in tasks if "positions" in facts]
+        for chosen, table in (([*sources, *sinks], TASK_FACTS), (sources, SOURCE_FACTS), (sinks, SINK_FACTS)):
+            for name, described, value in table:
+                yield _of_each(name, described, ((_id(task), value(facts)) for task, facts in chosen))
+        sizes = sorted(self._transactions.items())
+        size = "source-task_transaction-size-"
+        yield _of_each(size + "min", "The smallest transaction.", ((_id(task), one.smallest) for task, one in sizes))
+        yield _of_each(size + "max", "The largest transaction.", ((_id(task), one.largest) for task, one in sizes))
+        yield _of_each(size + "avg", "Transactions on average.", ((_id(task), one.average) for task, one in sizes))
+        assigned = {(task["connector"], task["task"]) for task in self._view().get("tasks", ())}
+        zombies = [task for task, _ in tasks if (task.connector, task.task) not in assigned]
+        yield _gauge("connectx_zombie_tasks", "Tasks whose threads run and which are not assigned here.", len(zombies))
+
+    def _of_events(self) -> Iterator[Metric]:
+        for kind, (name, described, of_records) in COUNTED.items():
+            counts = self._records if of_records else self._counts
+            found = {key: count for key, count in counts.items() if key[0] is kind}
+            if kind in _OF_WORKER:
+                yield _total(name, described, sum(found.values()))
+            else:
+                ids = (((connector, task), count) for (_, connector, task), count in sorted(found.items()))
+                yield _of_each(name, described, ids)
+        duplicated = "Connectors and tasks that two members claimed, as the leader found."
+        yield _total("connectx_duplicated_assignments_total", duplicated, self._duplicated)
+        yield _gauge(
+            "connectx_lost_work", "Connectors and tasks of lost workers, as the leader found last.", self._lost
+        )
+
+    def _shown(self) -> list[tuple[Work, State]]:
+        """States of what runs here, and of what failed and is still assigned here."""
+        view = self._view()
+        assigned: set[Work] = {(task["connector"], task["task"]) for task in view.get("tasks", ())}
+        assigned |= {(connector, None) for connector in view.get("connectors", ())}
+        states = self._states.items()
+        shown = [(work, state) for work, state in states if work in assigned or state in _BEGUN]
+        return sorted(shown, key=lambda entry: (entry[0][0], -1 if entry[0][1] is None else entry[0][1]))
+
+
+def _name(name: str) -> str:
+    full = name if name.startswith("connectx_") else _PREFIX + name
+    return full.replace("-", "_")
+
+
+def _id(task: TaskId) -> tuple[str, str]:
+    return task.connector, str(task.task)
+
+
+def _of_each(name: str, described: str, numbers: Iterable[tuple[tuple[str, str], float | None]]) -> Metric:
+    """A family with a number for each task for which it is known; a counter if it is a total."""
+    is_total = "total-" in name or name.endswith(("-total", "_total"))
+    make = CounterMetricFamily if is_total else GaugeMetricFamily
+    family = make(_name(name).removesuffix("_total"), described, labels=["connector", "task"])
+    for labels, number in numbers:
+        if number is not None:
+            family.add_metric(labels, number)
+    return family
+
+
+def _gauge(name: str, described: str, value: float) -> Metric:
+    return GaugeMetricFamily(_name(name), described, value=float(value))
+
+
+def _total(name: str, described: str, value: float) -> Metric:
+    return CounterMetricFamily(_name(name).removesuffix("_total"), described, value=value)

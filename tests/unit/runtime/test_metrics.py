@@ -1,0 +1,154 @@
+"""What the metrics of a worker count."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from connectx.model.events import EventKind, Transition
+from connectx.model.ids import TaskId
+from connectx.runtime.metrics import WorkerMetrics
+
+VIEW = {
+    "state": "stable",
+    "generation": 7,
+    "protocol": "sessioned",
+    "leader_url": "http://127.0.0.1:1/",
+    "connectors": ["f"],
+    "tasks": [{"connector": "f", "task": 0}],
+}
+SOURCE = {"slices": 2, "records": 30, "polled": 32, "bytes": 900, "commits": 3, "failed_commits": 1, "poll_ms_max": 9}
+SINK = {"positions": {"t-0": 5, "t-1": 6}, "records": 11, "read": 12, "lag": 4, "skipped": 1, "retries": 2}
+
+
+class World:
+    """Metrics over facts that a test sets."""
+
+    def __init__(self) -> None:
+        self.view: Mapping[str, Any] = VIEW
+        self.facts: Mapping[TaskId, Mapping[str, object]] = {}
+        self.now_ms = 1_000
+        self.metrics = WorkerMetrics(lambda: self.view, lambda: self.facts, lambda: self.now_ms)
+
+    def tell(self, kind: EventKind, connector: str | None = "f", task: int | None = 0, **data: Any) -> None:
+        self.metrics.observe(Transition(kind, connector, task, data=data))
+
+    def samples(self, connectors: Mapping[str, Any] | None = None) -> dict[tuple[str, tuple[str, ...]], float]:
+        """Value by name and label values."""
+        text = self.metrics.exposition(connectors or {}).decode()
+        families = list(text_string_to_metric_families(text))
+        names = [family.name for family in families]
+        assert len(names) == len(set(names)), "a family stands there once"
+        return {(one.name, tuple(one.labels.values())): one.value for family in families for one in family.samples}
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_numbers_of_tasks_have_kafka_connects_names(world: World) -> None:
+    world.facts = {TaskId("f", 0): SOURCE, TaskId("s", 1): SINK}
+    found = world.samples()
+    assert found["kafka_connect_source_task_source_record_poll_total", ("f", "0")] == 32
+    assert found["kafka_connect_source_task_source_record_write_total", ("f", "0")] == 30
+    assert found["kafka_connect_source_task_poll_batch_max_time_ms", ("f", "0")] == 9
+    assert found["kafka_connect_connector_task_offset_commit_success_percentage", ("f", "0")] == 0.75
+    assert found["kafka_connect_sink_task_sink_record_read_total", ("s", "1")] == 12
+    assert found["kafka_connect_sink_task_sink_record_lag_max", ("s", "1")] == 4
+    assert found["kafka_connect_sink_task_partition_count", ("s", "1")] == 2
+    assert found["kafka_connect_task_error_total_retries_total", ("s", "1")] == 2
+    assert ("kafka_connect_sink_task_sink_record_lag_max", ("f", "0")) not in found
+
+
+def test_what_is_not_known_is_left_out(world: World) -> None:
+    world.facts = {TaskId("s", 1): {**SINK, "lag": None}, TaskId("t", 0): {}}
+    found = world.samples()
+    assert ("kafka_connect_sink_task_sink_record_lag_max", ("s", "1")) not in found
+    assert not [labels for _, labels in found if labels[:1] == ("t",)]
+
+
+def test_states_are_those_that_this_worker_reached_and_end_with_the_work(world: World) -> None:
+    status = "kafka_connect_connector_task_status"
+    world.tell(EventKind.TASK_STATE, state="RUNNING", instance=1)
+    world.tell(EventKind.CONNECTOR_STATE, task=None, state="RUNNING")
+    info = {"f": {"info": {"type": "source", "config": {"connector.class": "FileStreamSource"}}}}
+    found = world.samples(info)
+    assert found[status, ("f", "running", "0")] == 1
+    assert found["kafka_connect_connector_status", ("f", "running")] == 1
+    assert found["kafka_connect_connector_info", ("f", "FileStreamSource", "source")] == 1
+    assert found["kafka_connect_worker_connector_running_task_count", ("f",)] == 1
+    world.tell(EventKind.TASK_STATE, state="FAILED", instance=1)
+    world.tell(EventKind.TASK_ENDED, instance=1)
+    assert world.samples()[status, ("f", "failed", "0")] == 1
+    world.view = {**VIEW, "tasks": []}
+    assert not [labels for name, labels in world.samples() if name == status]
+
+
+def test_a_task_that_runs_without_being_assigned_is_a_zombie_and_still_running(world: World) -> None:
+    world.tell(EventKind.TASK_STATE, state="RUNNING", instance=1)
+    world.facts = {TaskId("f", 0): SOURCE}
+    assert world.samples()["connectx_zombie_tasks", ()] == 0
+    world.view = {**VIEW, "tasks": []}
+    found = world.samples()
+    assert found["connectx_zombie_tasks", ()] == 1
+    assert found["kafka_connect_connector_task_status", ("f", "running", "0")] == 1
+    world.tell(EventKind.TASK_ENDED, instance=1)
+    world.facts = {}
+    assert world.samples()["connectx_zombie_tasks", ()] == 0
+
+
+def test_starts_are_counted_once_for_each_instance(world: World) -> None:
+    world.tell(EventKind.TASK_STATE, state="RUNNING", instance=1)
+    world.tell(EventKind.TASK_STATE, state="PAUSED", instance=1)
+    world.tell(EventKind.TASK_STATE, state="RUNNING", instance=1)
+    world.tell(EventKind.TASK_STATE, state="RESTARTING", instance=1)
+    world.tell(EventKind.TASK_STATE, state="FAILED", instance=2)
+    found = world.samples()
+    names = ("attempts", "success", "failure")
+    assert [found[f"kafka_connect_worker_task_startup_{name}_total", ()] for name in names] == [2, 1, 1]
+
+
+def test_rebalances_are_counted_and_timed(world: World) -> None:
+    group = "kafka_connect_worker_rebalance_"
+    assert world.samples()[group + "time_since_last_rebalance_ms", ()] == float("inf")
+    for took_ms in (10, 30):
+        world.tell(EventKind.REBALANCE_COMPLETED, None, None, took_ms=took_ms)
+    world.now_ms += 500
+    found = world.samples()
+    assert found[group + "completed_rebalances_total", ()] == 2
+    assert (found[group + "rebalance_max_time_ms", ()], found[group + "rebalance_avg_time_ms", ()]) == (30, 20)
+    assert found[group + "time_since_last_rebalance_ms", ()] == 500
+    assert found[group + "epoch", ()] == 7
+    assert found[group + "leader_name", ("http://127.0.0.1:1/",)] == 1
+    world.view = {**VIEW, "state": "joining"}
+    assert world.samples()[group + "rebalancing", ()] == 1
+
+
+def test_transactions_fences_and_skipped_records_are_counted(world: World) -> None:
+    for records in (4, 8):
+        world.tell(EventKind.TRANSACTION_COMMITTED, records=records)
+    world.tell(EventKind.PRODUCER_FENCED)
+    world.tell(EventKind.RECORDS_SKIPPED, records=5)
+    world.tell(EventKind.MEMBER_LOST, None, None)
+    found = world.samples()
+    sizes = [found[f"kafka_connect_source_task_transaction_size_{name}", ("f", "0")] for name in ("min", "max", "avg")]
+    assert sizes == [4, 8, 6]
+    assert found["connectx_producers_fenced_total", ("f", "0")] == 1
+    assert found["kafka_connect_task_error_total_records_skipped_total", ("f", "0")] == 5
+    assert found["connectx_membership_lost_total", ()] == 1
+
+
+def test_the_leader_counts_what_two_members_claimed_and_what_is_lost(world: World) -> None:
+    members = {"a": {"revoked": ["f", "f-0"]}, "b": {"revoked": ["f-0"]}, "c": {"revoked": []}}
+    world.tell(EventKind.ASSIGNMENT_COMPUTED, None, None, members=members, lost=["f-1"])
+    found = world.samples()
+    assert (found["connectx_duplicated_assignments_total", ()], found["connectx_lost_work", ()]) == (1, 1)
+
+
+def test_two_workers_of_one_process_count_for_themselves(world: World) -> None:
+    world.tell(EventKind.PRODUCER_FENCED)
+    assert ("connectx_producers_fenced_total", ("f", "0")) not in World().samples()
