@@ -124,7 +124,8 @@ class Connector:
     def wait(self, state: str = "RUNNING", timeout: float = 60.0) -> Connector:
         """Wait until the connector and all its tasks are in `state`, at most `timeout` seconds; returns itself.
 
-        RUNNING needs one task at least, STOPPED needs that there are none, FAILED needs one failure.
+        All tasks that are configured count, also those that no worker has started yet: they are in no status. RUNNING
+        needs one task at least, STOPPED needs that there are none, FAILED needs one failure.
 
         Raises:
             ConnectorFailedError: it or a task is FAILED instead, for three seconds; has the trace.
@@ -135,7 +136,7 @@ class Connector:
         failures: list[_Failure] = []
         while True:
             status = self.status()
-            if _is_in(status, wanted):
+            if _is_in(status, wanted) and (wanted is State.FAILED or self._has_all_tasks(status)):
                 return self
             now = time.monotonic()
             if (found := _failures(status)) != failures:
@@ -148,6 +149,10 @@ class Connector:
                     next_step="Wait longer with timeout=, or see cluster.events for what happened.",
                 )
             time.sleep(min(_POLL_S, timeout))
+
+    def _has_all_tasks(self, status: Mapping[str, Any]) -> bool:
+        """A task that no worker has started yet is not in the status."""
+        return len(status["tasks"]) >= len(self._client.info(self.name)["tasks"])
 
     def _failed(self, wanted: State, failures: list[_Failure]) -> ConnectorFailedError:
         who, worker_id, trace = failures[0]

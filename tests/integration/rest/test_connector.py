@@ -185,7 +185,18 @@ def test_wait_ends_when_the_connector_and_its_tasks_are_there(
     }[wanted]
     connector, worker = attach({Verb.CONNECTOR_STATUS: in_turn(*replies, there)})
     assert connector.wait(wanted, timeout=60) is connector
-    assert len(worker.core.asked) == len(replies) + 1
+    assert worker.core.verbs().count(Verb.CONNECTOR_STATUS) == len(replies) + 1
+
+
+def test_waiting_counts_tasks_that_no_worker_has_started_yet(attach: Attach) -> None:
+    two = {**INFO, "tasks": [{"connector": "orders", "task": task} for task in range(2)]}
+    answers = {
+        Verb.CONNECTOR_INFO: Reply(1, 200, two),
+        Verb.CONNECTOR_STATUS: in_turn(status("RUNNING", "RUNNING"), status("RUNNING", "RUNNING", "RUNNING")),
+    }
+    connector, worker = attach(answers)
+    connector.wait(timeout=60)
+    assert worker.core.verbs().count(Verb.CONNECTOR_STATUS) == 2
 
 
 def test_wait_that_takes_too_long_says_what_it_saw(attach: Attach) -> None:
