@@ -174,11 +174,11 @@ class ConnectCluster(ABC):
             self._panel = open_panel(self)
         return self._panel
 
-    def timeline(self) -> Figure:
-        """Tasks over workers as a plotly figure to explore."""
+    def timeline(self, since: int = 0) -> Figure:
+        """Tasks over workers, behind event number `since`, as a plotly figure to explore; a picture without plotly."""
         from connectx.history.figure import timeline_figure
 
-        return timeline_figure(self.events)
+        return timeline_figure(self.events, since=since)
 
     def report(self, path: str | Path) -> Path:
         """Write the timeline with its story as one HTML page that needs no network and no script."""

@@ -1,6 +1,6 @@
 """The timeline as a plotly figure, to zoom and explore. For reports and panels there is the SVG.
 
-plotly is imported when a figure is asked for, so that importing connectx stays fast.
+This module imports plotly: import it when a figure is asked for, so that importing connectx stays fast.
 """
 
 from __future__ import annotations
@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import plotly.graph_objects as go
 
 from connectx.history.palette import colour
 from connectx.history.runs import RunState
+from connectx.history.svg import timeline_svg
 from connectx.history.timeline import Bar, MarkKind, Row, Timeline, timeline
 from connectx.model.events import Event
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
 
 _PATTERNS = {
     RunState.STARTING: ".",
@@ -35,15 +35,30 @@ _MARK_COLOURS: dict[MarkKind, dict[str, Any]] = {
 _SYMBOLS = {MarkKind.FAULT: "diamond", MarkKind.FENCED: "y-down-open", MarkKind.ABORTED: "x-thin-open"}
 
 
-def timeline_figure(events: Iterable[Event], *, now_ms: int | None = None) -> go.Figure:
+class TimelineFigure(go.Figure):  # type: ignore[misc]  # plotly has no types
+    """The figure where plotly can be shown, and the same timeline as a picture elsewhere (GitHub, nbconvert)."""
+
+    _ipython_display_ = None  # plotly's own leaves the picture out,
+    _repr_html_ = None  # and its HTML is a script from the network, which pages prefer to the picture
+    _picture = ""
+
+    def _repr_mimebundle_(self, *given: Any, **more: Any) -> dict[str, Any]:
+        shown = super()._repr_mimebundle_(*given, **more)
+        shown.pop("text/html", None)
+        return {**shown, "image/svg+xml": self._picture, "text/plain": f"Timeline of {len(self.data)} bars and marks"}
+
+
+def timeline_figure(events: Iterable[Event], *, since: int = 0, now_ms: int | None = None) -> TimelineFigure:
     """Tasks over workers: x is time (UTC), one row per worker, hover says what the SVG's titles say.
 
-    The legend switches connectors on and off. Pattern is the state, as in the SVG.
+    The legend switches connectors on and off. Pattern is the state, as in the SVG. Time begins behind event `since`.
     """
-    import plotly.graph_objects as go
-
-    drawn = timeline(events, now_ms=now_ms)
-    figure = go.Figure()
+    listed = list(events)
+    end_ms = now_ms or (listed[-1].time_ms if listed else 0)
+    start_ms = next((event.time_ms for event in listed if event.seq > since), end_ms)
+    drawn = timeline(listed, now_ms=end_ms, window_ms=end_ms - start_ms)
+    figure = TimelineFigure()
+    figure._picture = timeline_svg(drawn)
     for place, connector in enumerate(drawn.connectors):
         swatch = {"color": colour(place)}
         figure.add_trace(go.Bar(x=[None], y=[None], name=connector, legendgroup=connector, marker=swatch))
@@ -92,8 +107,6 @@ def _add_bands(figure: Any, drawn: Timeline) -> None:
 
 
 def _add_bars(figure: Any, row: Row, below: float, drawn: Timeline) -> None:
-    import plotly.graph_objects as go
-
     for bar in (*row.bars, *row.connector_bars):
         for part in bar.parts:
             figure.add_trace(
@@ -146,8 +159,6 @@ def _middle(bar: Bar, row: Row, below: float) -> float:
 
 
 def _add_marks(figure: Any, row: Row, below: float, height: float) -> None:
-    import plotly.graph_objects as go
-
     for mark in row.marks:
         middle = below + (height / 2 if mark.lane is None else mark.lane + 0.5)
         figure.add_trace(

@@ -28,7 +28,7 @@ from connectx.model.events import Event, EventKind, Transition
 if TYPE_CHECKING:
     import pandas as pd
 
-    from connectx.history.stories import Story
+    from connectx.history.told import Rebalances, Stories
 
 
 def wall_clock() -> Callable[[], int]:
@@ -172,14 +172,20 @@ class EventLog:
 
         return to_pandas(self.since(0))
 
-    def stories(self, since: int = 0) -> list[Story]:
+    def stories(self, since: int = 0) -> Stories:
         """What followed from what, one sentence for each cause behind event `since`, in the order they began.
 
         Each has `sentence` (also as `str`), `kind`, `worker`, `time_ms` and `seq`.
         """
-        from connectx.history.stories import stories
+        from connectx.history.told import Stories
 
-        return [story for story in stories(self.since(0)) if story.seq > since]
+        return Stories.of(self.since(0), since)
+
+    def rebalances(self, since: int = 0) -> Rebalances:
+        """The rounds of the worker group, one per generation: those that began behind event `since`."""
+        from connectx.history.told import Rebalances
+
+        return Rebalances.of(self.since(0), since)
 
     def to_jsonl(self, path: str | Path) -> Path:
         """Write the kept events to a file, one JSON object per line. Raises EventLogError when it cannot."""

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from connectx.errors import EventLogError
 from connectx.history.facts import facts
-from connectx.history.rebalances import rebalances
 from connectx.history.stories import stories
 from connectx.history.svg import timeline_svg
 from connectx.history.timeline import timeline
-from connectx.history.words import duration, listing
+from connectx.history.told import REBALANCE_COLUMNS, Rebalances
+from connectx.history.words import duration
 from connectx.model.events import Event
 
 _STYLE = """
@@ -128,21 +128,8 @@ def save_page(page: str, path: str | Path) -> Path:
 
 def rebalance_table(events: Iterable[Event]) -> Table:
     """One row per generation: when, how long, why, who leads, who is in it, what was lost and waits."""
-    listed = list(events)
-    start_ms = listed[0].time_ms if listed else 0
-    rows = [
-        (
-            "joining" if round_.generation is None else str(round_.generation),
-            f"{(round_.start_ms - start_ms) / 1000:.1f} s",
-            "" if round_.end_ms is None else duration(round_.end_ms - round_.start_ms),
-            round_.why,
-            round_.leader or "",
-            ", ".join(round_.members),
-            f"{listing(round_.lost)}, waits {duration(round_.delay_ms)}" if round_.lost and round_.delay_ms else "",
-        )
-        for round_ in rebalances(listed)
-    ]
-    return Table(("generation", "began at", "took", "why", "leader", "members", "work without a worker"), rows)
+    told = Rebalances.of(list(events), since=0)
+    return Table(REBALANCE_COLUMNS, [tuple(row.values()) for row in told.rows()])
 
 
 def _verdict(verdict: Verdict) -> str:
