@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from connectx.attached.cluster import AttachedCluster, attach
     from connectx.checks.check import check
     from connectx.checks.topic_table import read_topic
+    from connectx.checkup.doctor import doctor
     from connectx.cluster import Cluster
     from connectx.connector import Connector
     from connectx.connectors.api import (
@@ -52,6 +53,7 @@ _HOMES = {
     "Verdict": "connectx.history.verdict",
     "attach": "connectx.attached.cluster",
     "check": "connectx.checks.check",
+    "doctor": "connectx.checkup.doctor",
     "read_topic": "connectx.checks.topic_table",
 }
 
@@ -77,6 +79,7 @@ __all__ = [
     "__version__",
     "attach",
     "check",
+    "doctor",
     "read_topic",
 ]
 __version__ = "0.1.0"

@@ -11,6 +11,7 @@ import typer
 
 from connectx import __version__
 from connectx.cli.common import INTERRUPTED, told
+from connectx.cli.doctor import doctor
 from connectx.cli.worker import worker
 
 __all__ = ["INTERRUPTED", "app", "main"]
@@ -55,6 +56,7 @@ def demo(
 
 
 app.command()(worker)
+app.command()(doctor)
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -38,6 +38,7 @@ KAFKA = "kafka"
 KAFKA_CONNECT = "kafka-connect"
 SPARK_KAFKA = "spark-kafka"
 
+_NOT_THERE = "no ivy file nor artifact found"
 _RETRIEVE_PATTERN = "[artifact]-[revision].[ext]"
 
 
@@ -125,6 +126,27 @@ def fetch(name: str, java: JavaHome, progress: Progress = silent) -> list[Path]:
     return [folder / jar.file for jar in locked(name)]
 
 
+def why_not_fetchable(name: str, java: JavaHome, timeout_s: float) -> str | None:
+    """Try to fetch the smallest jar of set `name` and throw it away; None when that works, otherwise why not."""
+    smallest = min(locked(name), key=lambda jar: jar.size_bytes)
+    with tempfile.TemporaryDirectory(prefix="connectx-probe-") as folder:
+        command = _ivy_command([smallest], java, Path(folder))
+        try:
+            done = subprocess.run(
+                command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout_s, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return f"no answer within {timeout_s:g} s"
+        if done.returncode == 0 and (Path(folder) / "jars" / smallest.file).exists():
+            return None
+        told = [line.strip() for line in done.stdout.splitlines() if _is_reason(line) or _NOT_THERE in line]
+        return told[-1] if told else "Ivy gives no reason"
+
+
+def _is_reason(line: str) -> bool:
+    return any(word in line for word in ("ERROR", "WARN: Host", "[FAILED "))
+
+
 def verify(name: str, folder: Path) -> None:
     """Raise ChecksumError unless `folder` holds every jar of set `name` with the SHA-256 of the lock file."""
     for jar in locked(name):
@@ -143,16 +165,7 @@ def _folder(name: str) -> Path:
 
 def _retrieve(name: str, java: JavaHome, partial: Path, progress: Progress) -> None:
     """Run Ivy; on failure, say why in one error."""
-    (partial / "settings.xml").write_text(_ivy_settings(os.environ.get("CONNECTX_MAVEN_REPOSITORY")))
-    (partial / "ivy.xml").write_text(_ivy_module(name))
-    ivy = sorted(spark_jars_dir().glob("ivy-*.jar"))[-1]
-    command = [
-        str(java.java), *proxy_options(os.environ), *trust_options(java, partial),
-        f"-Divy.default.ivy.user.dir={partial / 'user'}",
-        "-jar", str(ivy), "-verbose", "-settings", str(partial / "settings.xml"), "-cache", str(partial / "cache"),
-        "-ivy", str(partial / "ivy.xml"), "-confs", "default",
-        "-retrieve", str(partial / "jars" / _RETRIEVE_PATTERN),
-    ]  # fmt: skip
+    command = _ivy_command(locked(name), java, partial)
     total, done, told = len(locked(name)), 0, ""
     label = f"Fetching {name} jars"
     progress(label, 0, total)
@@ -164,9 +177,9 @@ def _retrieve(name: str, java: JavaHome, partial: Path, progress: Progress) -> N
             if "[SUCCESSFUL ]" in line:
                 done += 1
                 progress(label, done, total)
-            elif any(word in line for word in ("ERROR", "WARN: Host", "[FAILED ")):
+            elif _is_reason(line):
                 told = line.strip().removeprefix("WARN:").removeprefix("ERROR:").strip()
-            if "[FAILED " in line or "no ivy file nor artifact found" in line:
+            if "[FAILED " in line or _NOT_THERE in line:
                 ivy_run.kill()  # one jar that is missing is enough; do not wait for the others to time out
                 break
     if ivy_run.returncode != 0 or done != total:
@@ -193,15 +206,29 @@ def _ivy_settings(repository: str | None) -> str:
     )
 
 
-def _ivy_module(name: str) -> str:
-    wanted = "".join(
+def _ivy_command(wanted: Sequence[Jar], java: JavaHome, folder: Path) -> list[str]:
+    """Ivy with its files in `folder`, to put these jars into its folder `jars`."""
+    (folder / "settings.xml").write_text(_ivy_settings(os.environ.get("CONNECTX_MAVEN_REPOSITORY")))
+    (folder / "ivy.xml").write_text(_ivy_module(wanted))
+    ivy = sorted(spark_jars_dir().glob("ivy-*.jar"))[-1]
+    return [
+        str(java.java), *proxy_options(os.environ), *trust_options(java, folder),
+        f"-Divy.default.ivy.user.dir={folder / 'user'}",
+        "-jar", str(ivy), "-verbose", "-settings", str(folder / "settings.xml"), "-cache", str(folder / "cache"),
+        "-ivy", str(folder / "ivy.xml"), "-confs", "default",
+        "-retrieve", str(folder / "jars" / _RETRIEVE_PATTERN),
+    ]  # fmt: skip
+
+
+def _ivy_module(wanted: Sequence[Jar]) -> str:
+    dependencies = "".join(
         f'<dependency org="{jar.organisation}" name="{jar.module}" rev="{jar.revision}" transitive="false"/>'
-        for jar in locked(name)
+        for jar in wanted
     )
     return (
-        f'<ivy-module version="2.0"><info organisation="connectx" module="{name}"/>'
+        '<ivy-module version="2.0"><info organisation="connectx" module="jars"/>'
         '<configurations><conf name="default"/></configurations>'
-        f'<dependencies defaultconfmapping="default->default">{wanted}</dependencies></ivy-module>'
+        f'<dependencies defaultconfmapping="default->default">{dependencies}</dependencies></ivy-module>'
     )
 
 

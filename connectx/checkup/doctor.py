@@ -1,0 +1,115 @@
+"""`cx.doctor()`: looks at this machine, this notebook, Spark and a Kafka, and says what works and what to type next.
+
+It probes and never assumes, starts nothing that stays, and changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from connectx.checkup import machine, notebook, own_kafka, spark_session
+from connectx.checkup.report import Checkup, Finding, Status
+from connectx.checkup.spark_session import SparkFacts
+from connectx.errors import ConfigError
+from connectx.jvm import jars
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def doctor(
+    *, bootstrap_servers: str | None = None, spark: SparkSession | None = None, config: Mapping[str, Any] | None = None
+) -> Checkup:
+    """What works here, what is off and why, and what to type next.
+
+    Give it what you would give `cx.Cluster`: it then says whether that cluster can run. Takes a second or two; some
+    seconds more while jars are not cached, about 10 s when a Kafka does not answer, and 20 s for each question that
+    a Spark session does not answer.
+
+    Args:
+        bootstrap_servers: your own Kafka; by default the embedded one is meant.
+        spark: your own session; by default the active one of this process is looked at, if there is one.
+        config: settings of workers, such as `security.protocol`.
+    """
+    given = dict(config or {})
+    servers = bootstrap_servers or given.get("bootstrap.servers")
+    with ThreadPoolExecutor(1, thread_name_prefix="connectx-doctor") as pool:
+        asked = None if servers is None else pool.submit(_own_kafka, str(servers), given)
+        facts = spark_session.look(spark)
+        findings = _here(facts, embedded=servers is None)
+        kafka = [] if asked is None else asked.result()
+    return judged([*findings, *kafka], facts, embedded=servers is None)
+
+
+def judged(findings: list[Finding], facts: SparkFacts, *, embedded: bool) -> Checkup:
+    """What follows from the findings; `embedded`: no Kafka of one's own was asked about."""
+    by_name = {found.name: found for found in findings}
+    exactly_once = by_name.pop("Exactly-once sources", None)
+    abilities = [
+        _cluster(by_name, embedded=embedded),
+        exactly_once or Finding("Exactly-once sources", *_exactly_once(embedded=embedded)),
+        spark_session.judge_tasks(facts, _missing(by_name, "Java", "Spark's Kafka jars")),
+        spark_session.judge_backlog(facts),
+        spark_session.judge_processes(facts),
+        _faults(embedded=embedded),
+        by_name.pop("Live panel", None) or notebook.panel(),
+    ]
+    return Checkup(tuple(by_name.values()), tuple(abilities))
+
+
+def _here(facts: SparkFacts, *, embedded: bool) -> list[Finding]:
+    local = facts.kind == "none"
+    java, found = machine.java(needed=embedded or local)
+    return [
+        machine.python(),
+        found,
+        machine.jar_set(jars.KAFKA, java, needed=embedded),
+        machine.jar_set(jars.SPARK_KAFKA, java, needed=local),
+        *machine.disks(),
+        machine.memory(starts_all=embedded and local),
+        machine.loopback(),
+        spark_session.judge_session(facts),
+        notebook.session(),
+        notebook.packages(),
+        machine.postgres(),
+    ]
+
+
+def _own_kafka(servers: str, config: Mapping[str, Any]) -> list[Finding]:
+    try:
+        worker = own_kafka.worker_config(servers, config)
+    except ConfigError as error:
+        return [own_kafka.settings_problem(error)]
+    return own_kafka.judgements(own_kafka.look(worker))
+
+
+def _missing(by_name: Mapping[str, Finding], *names: str) -> Finding | None:
+    return next((by_name[name] for name in names if by_name[name].status is Status.BROKEN), None)
+
+
+def _cluster(by_name: Mapping[str, Finding], *, embedded: bool) -> Finding:
+    """The cluster that was asked about."""
+    name = "A cluster with its own Kafka" if embedded else "A cluster on your Kafka"
+    call = "cx.Cluster(workers=3)" if embedded else "cx.Cluster(bootstrap_servers=...)"
+    broken = [found for found in by_name.values() if found.status is Status.BROKEN]
+    if broken:
+        why = f"See {', '.join(found.name for found in broken)}."
+        return Finding(name, Status.BROKEN, call, why, broken[0].next_step)
+    return Finding(name, Status.OK, call)
+
+
+def _exactly_once(*, embedded: bool) -> tuple[Status, str, str]:
+    if embedded:
+        return Status.OK, "on by default with the embedded Kafka", ""
+    return Status.UNKNOWN, "", "Kafka could not be asked."
+
+
+def _faults(*, embedded: bool) -> Finding:
+    name = "Cutting workers off"
+    if embedded:
+        return Finding(name, Status.OK, "partition, kill_broker and an honest pause, behind the gate")
+    why = "With your own Kafka there is no gate: partition and kill_broker are off; clients of a paused thread go on."
+    next_step = 'stop, kill and stall work; isolation="process" makes pause honest.'
+    return Finding(name, Status.LIMITED, "stop, kill, stall", why, next_step)

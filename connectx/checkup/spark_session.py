@@ -1,0 +1,160 @@
+"""Spark: which session there is, of which kind, and what it can do, found out by trying.
+
+A given or active session is asked small questions (a job of one row, the schema of a Kafka read, which connects to
+nothing). No session is made, and none is changed.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from connectx.checkup.machine import version_of
+from connectx.checkup.report import Finding, Status
+from connectx.errors import SparkNotSharedError
+from connectx.spark.sessions import active_session, is_connect, url_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ASK_S = 20.0
+_SUPPORTED = "4.0"
+Kind = Literal["classic", "connect", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class SparkFacts:
+    """What was found out about a session. A problem is None when there is none; the first line of it otherwise.
+
+    Attributes:
+        kind: classic, Spark Connect, or none: then a local driver would be started.
+        version: of the session's Spark, or of the installed pyspark; None when neither can be told.
+        context: whether the session has a SparkContext.
+        job_problem: of a job of one row that comes back as Arrow.
+        python_problem: of one that runs Python on an executor.
+        kafka_problem: of Spark's Kafka source.
+        share_problem: of handing the session to worker processes.
+    """
+
+    kind: Kind
+    version: str | None
+    context: bool = False
+    job_problem: str | None = None
+    python_problem: str | None = None
+    kafka_problem: str | None = None
+    share_problem: str | None = None
+
+
+def look(spark: SparkSession | None, timeout_s: float = ASK_S) -> SparkFacts:
+    """Ask the given session, or the active one; each question has `timeout_s`."""
+    session = spark if spark is not None else active_session()
+    if session is None:
+        return SparkFacts("none", version_of("pyspark"))
+    found: Any = session
+    kind: Kind = "connect" if is_connect(session) else "classic"
+    version: list[str] = []
+    job_problem = _problem(lambda: version.append(found.version), timeout_s)
+    job_problem = job_problem or _problem(lambda: found.range(1).toArrow(), timeout_s)
+    if job_problem is not None:
+        return SparkFacts(kind, version[0] if version else None, job_problem=job_problem)
+    return SparkFacts(
+        kind,
+        version[0],
+        context=_problem(lambda: found.sparkContext.applicationId, timeout_s) is None,
+        python_problem=_problem(lambda: _on_executor(found), timeout_s),
+        kafka_problem=_problem(lambda: _kafka_schema(found), timeout_s),
+        share_problem=_share_problem(session),
+    )
+
+
+def _on_executor(session: Any) -> None:
+    rows = session.range(1)
+    rows.mapInArrow(lambda batches: batches, rows.schema).toArrow()
+
+
+def _kafka_schema(session: Any) -> None:
+    reader = session.read.format("kafka").option("kafka.bootstrap.servers", "127.0.0.1:1")
+    _ = reader.option("subscribe", "any").load().schema  # Spark looks for the source, and connects to nothing
+
+
+def _share_problem(session: SparkSession) -> str | None:
+    try:
+        url_of(session)
+    except SparkNotSharedError as error:
+        return error.message
+    return None
+
+
+def _problem(ask: Callable[[], object], timeout_s: float) -> str | None:
+    pool = ThreadPoolExecutor(1, thread_name_prefix="connectx-doctor")
+    try:
+        pool.submit(ask).result(timeout_s)
+    except FutureTimeoutError:
+        return f"no answer within {timeout_s:g} s"
+    except Exception as error:  # whatever this session raises is what it cannot do
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        return lines[0] if lines else type(error).__name__
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+    return None
+
+
+def judge_session(facts: SparkFacts) -> Finding:
+    """What there is."""
+    names = {"classic": "classic session", "connect": "Spark Connect session"}
+    if facts.kind == "none":
+        if facts.version is None and "pyspark" not in sys.modules:
+            return Finding("Spark", Status.BROKEN, "pyspark is not installed", "", "pip install 'pyspark==4.0.0'")
+        return Finding("Spark", Status.OK, f"no session; pyspark {facts.version}", "A cluster starts a local Spark.")
+    found = f"{names[facts.kind]}, Spark {facts.version or 'unknown'}"
+    if facts.kind == "connect" and not facts.context:
+        found += ", without a SparkContext"
+    if facts.job_problem is not None:
+        why = f"A job of one row failed: {facts.job_problem}"
+        return Finding("Spark", Status.BROKEN, found, why, "Make a new session, or leave spark= out for a local one.")
+    if not (facts.version or "").startswith(_SUPPORTED):
+        why = f"connectx is tested with Spark {_SUPPORTED}."
+        return Finding("Spark", Status.LIMITED, found, why, "If something fails here, try it with a local Spark.")
+    return Finding("Spark", Status.OK, found)
+
+
+def judge_tasks(facts: SparkFacts, local: Finding | None) -> Finding:
+    """Whether tasks can use Spark; `local` is what keeps a local driver from starting, if there is no session."""
+    name = "Tasks that use Spark"
+    if facts.kind == "none":
+        if local is not None:
+            why = f"{local.name}: {local.found}. Tasks that need no Spark, such as FileStreamSource, run all the same."
+            return Finding(name, Status.OFF, "no local Spark", why, local.next_step)
+        return Finding(name, Status.OK, "on a local Spark that is started when it is needed")
+    if facts.job_problem is not None:
+        return Finding(name, Status.OFF, "this session runs no job", facts.job_problem, "Make a new session.")
+    if facts.python_problem is not None:
+        why = f"Python does not run on its executors ({facts.python_problem}); readers written in Python need that."
+        return Finding(name, Status.LIMITED, "on this session", why, "Give client and server the same Python version.")
+    return Finding(name, Status.OK, "on this session")
+
+
+def judge_backlog(facts: SparkFacts) -> Finding:
+    """Whether Spark can read a sink's backlog."""
+    name = "Backlog read by Spark"
+    if facts.kind == "none":
+        return Finding(name, Status.OK, 'with "backlog.records" in a sink, on the local Spark')
+    if facts.kafka_problem is None and facts.job_problem is None:
+        return Finding(name, Status.OK, 'with "backlog.records" in a sink')
+    why = f"This session has no Kafka source: {facts.kafka_problem or facts.job_problem}"
+    next_step = 'Leave "backlog.records" at -1, its default: tasks read with consumers of their own. Or have the '
+    next_step += "administrator add the library spark-sql-kafka-0-10 to Spark."
+    return Finding(name, Status.OFF, "Spark cannot read Kafka", why, next_step)
+
+
+def judge_processes(facts: SparkFacts) -> Finding:
+    """Whether workers can be processes."""
+    name, call = "Workers as processes", 'cx.Cluster(isolation="process")'
+    if facts.share_problem is None:
+        return Finding(name, Status.OK, call)
+    why = f"{facts.share_problem} Workers as threads, the default, can use it."
+    return Finding(name, Status.OFF, call, why, "Leave isolation= out, or give a Spark Connect session.")

@@ -1,0 +1,35 @@
+"""`connectx doctor`: what works here, what is off and why, and what to type next."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from connectx.cli.common import FAILED, told
+from connectx.cli.worker import read_properties
+
+
+def doctor(
+    bootstrap_servers: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Your own Kafka; without it the embedded one is meant.")
+    ] = None,
+    file: Annotated[
+        Path | None, typer.Option("--config", metavar="FILE.properties", help="Settings of workers, such as logins.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object, for programs.")] = False,
+) -> None:
+    """Say what works on this machine and with this Kafka, what is off and why, and what to type next.
+
+    It starts and changes nothing. The exit code is 1 when a cluster cannot run.
+    """
+    from connectx.checkup.doctor import doctor as look
+
+    with told():
+        settings: dict[str, Any] = {} if file is None else read_properties(file)
+        found = look(bootstrap_servers=bootstrap_servers, config=settings)
+    typer.echo(json.dumps(found.as_json()) if as_json else repr(found))
+    if not found.ok:
+        raise typer.Exit(FAILED)

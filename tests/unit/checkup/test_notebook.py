@@ -1,0 +1,65 @@
+"""Judgements about the notebook: the front end by its signs, and what versions mean for the panel."""
+
+from __future__ import annotations
+
+import pytest
+
+from connectx.checkup.notebook import FrontEnd, judge_front_end, judge_packages, judge_panel, judge_session
+from connectx.checkup.report import Status
+
+GOOD = {"ipykernel": "7.4.0", "ipywidgets": "8.1.9", "anywidget": "0.11.0", "pandas": "2.3.3", "pyarrow": "26.0.1"}
+
+
+@pytest.mark.parametrize(
+    ("env", "modules", "kernel", "expected"),
+    [
+        ({"DATABRICKS_RUNTIME_VERSION": "17.3"}, {"IPython"}, True, FrontEnd.DATABRICKS),
+        ({"DATABRICKS_RUNTIME_VERSION": "client.3"}, set(), False, FrontEnd.DATABRICKS),
+        ({"COLAB_RELEASE_TAG": "x"}, {"IPython"}, True, FrontEnd.COLAB),
+        ({}, {"IPython", "google.colab"}, True, FrontEnd.COLAB),
+        ({"VSCODE_PID": "1"}, {"IPython"}, True, FrontEnd.VS_CODE),
+        ({"JPY_SESSION_NAME": "a.ipynb"}, {"IPython"}, True, FrontEnd.JUPYTER),
+        ({}, {"IPython"}, True, FrontEnd.KERNEL),
+        ({}, {"IPython"}, False, FrontEnd.IPYTHON),
+        ({"VSCODE_PID": "1"}, set(), False, FrontEnd.TERMINAL),
+        ({}, set(), False, FrontEnd.TERMINAL),
+    ],
+)
+def test_the_front_end_is_known_by_its_signs(
+    env: dict[str, str], modules: set[str], kernel: bool, expected: FrontEnd
+) -> None:
+    assert judge_front_end(env, modules, kernel=kernel) is expected
+
+
+def test_on_databricks_the_browser_needs_the_network_of_widgets() -> None:
+    found = judge_session(FrontEnd.DATABRICKS, "17.3")
+    assert found.found == "Databricks 17.3"
+    assert "network" in found.why
+    assert judge_session(FrontEnd.JUPYTER, "").why == ""
+
+
+@pytest.mark.parametrize(
+    ("changed", "status", "told"),
+    [
+        ({}, Status.OK, ""),
+        ({"ipykernel": "7.0.0"}, Status.LIMITED, "ipykernel!=7.0.0"),
+        ({"ipykernel": "6.29.5"}, Status.LIMITED, "cluster.after(5)"),
+        ({"anywidget": None}, Status.OFF, "%pip install anywidget"),
+        ({"ipywidgets": None, "anywidget": None}, Status.OFF, "%pip install ipywidgets anywidget"),
+    ],
+)
+def test_versions_decide_whether_the_panel_lives_and_its_clicks_are_served(
+    changed: dict[str, str | None], status: Status, told: str
+) -> None:
+    found = judge_panel(FrontEnd.JUPYTER, {**GOOD, **changed})
+    assert found.status is status
+    assert told in found.next_step
+
+
+def test_without_a_notebook_there_is_no_panel() -> None:
+    assert judge_panel(FrontEnd.TERMINAL, GOOD).status is Status.OFF
+
+
+def test_packages_that_everything_needs_are_missed() -> None:
+    assert judge_packages(GOOD).status is Status.OK
+    assert judge_packages({**GOOD, "pandas": None}).next_step == "pip install pandas"

@@ -1,0 +1,60 @@
+"""Judgements about Spark: no session, classic ones, Spark Connect, and what restricted ones cannot do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from connectx.checkup.machine import judge_java
+from connectx.checkup.report import Status
+from connectx.checkup.spark_session import (
+    SparkFacts,
+    judge_backlog,
+    judge_processes,
+    judge_session,
+    judge_tasks,
+)
+
+NONE = SparkFacts("none", "4.0.0")
+CLASSIC = SparkFacts("classic", "4.0.0", context=True, share_problem="A classic session cannot be shared.")
+CONNECT = SparkFacts("connect", "4.0.1")
+NO_KAFKA = "[DATA_SOURCE_NOT_FOUND] Failed to find the data source: kafka."
+
+
+def test_without_a_session_a_local_one_serves_if_there_is_java() -> None:
+    assert judge_session(NONE).status is Status.OK
+    assert judge_tasks(NONE, None).status is Status.OK
+    missing = judge_java(None, (), needed=True)
+    found = judge_tasks(NONE, missing)
+    assert found.status is Status.OFF
+    assert found.next_step == missing.next_step
+    assert judge_processes(NONE).status is judge_backlog(NONE).status is Status.OK
+
+
+def test_a_classic_session_is_not_for_processes() -> None:
+    assert judge_session(CLASSIC).found == "classic session, Spark 4.0.0"
+    found = judge_processes(CLASSIC)
+    assert found.status is Status.OFF
+    assert "classic session cannot be shared" in found.why
+
+
+def test_spark_connect_without_a_context_serves() -> None:
+    assert judge_session(CONNECT).found == "Spark Connect session, Spark 4.0.1, without a SparkContext"
+    assert {judge(CONNECT).status for judge in (judge_session, judge_backlog, judge_processes)} == {Status.OK}
+
+
+def test_a_session_without_kafkas_source_reads_no_backlog_and_the_default_does_not_need_it() -> None:
+    found = judge_backlog(replace(CONNECT, kafka_problem=NO_KAFKA))
+    assert found.status is Status.OFF
+    assert NO_KAFKA in found.why
+    assert "-1" in found.next_step
+
+
+def test_a_session_that_runs_no_job_is_broken_and_one_without_python_limits() -> None:
+    dead = SparkFacts("connect", None, job_problem="no answer within 20 s")
+    assert judge_session(dead).status is Status.BROKEN
+    assert judge_tasks(dead, None).status is judge_backlog(dead).status is Status.OFF
+    assert judge_tasks(replace(CONNECT, python_problem="PYTHON_VERSION_MISMATCH"), None).status is Status.LIMITED
+
+
+def test_a_spark_that_is_not_tested_is_told() -> None:
+    assert judge_session(replace(CLASSIC, version="3.5.1")).status is Status.LIMITED
