@@ -4,22 +4,37 @@ from __future__ import annotations
 
 import itertools
 import shutil
+import subprocess
+import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
 from hypothesis import settings
 
+import connectx as cx
 from connectx.kafka.embedded import EmbeddedKafka
+from connectx.model.worker_config import EMBEDDED_PROFILE
 from connectx.spark.sessions import SparkProvider
+from tests.options import (
+    EMBEDDED,
+    LOCAL,
+    pytest_addoption,
+    pytest_collection_modifyitems,
+    pytest_configure,
+    pytest_terminal_summary,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tests.peer.java_worker import JavaWorker
+
+__all__ = ["pytest_addoption", "pytest_collection_modifyitems", "pytest_configure", "pytest_terminal_summary"]
 
 # The same examples in every run: a failure is one of the change at hand, and can be repeated.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
@@ -38,10 +53,25 @@ def no_process_is_left() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def kafka(no_process_is_left: None) -> Iterator[EmbeddedKafka]:
-    """One embedded broker with its gate for all tests; make topics of your own with `topic`."""
-    with EmbeddedKafka() as broker:
+def kafka(no_process_is_left: None, pytestconfig: pytest.Config) -> Iterator[EmbeddedKafka]:
+    """One embedded broker, with its gate unless `--kafka=own`, for all tests; make topics of your own with `topic`."""
+    with EmbeddedKafka(gate=pytestconfig.getoption("--kafka") == EMBEDDED) as broker:
         yield broker
+
+
+@pytest.fixture(scope="session")
+def make_cluster(request: pytest.FixtureRequest, spark_provider: SparkProvider) -> Callable[..., cx.Cluster]:
+    """`make_cluster(workers=2, config=...)`: a cluster; with `--kafka=own` on the broker of all, in a new group."""
+    if request.config.getoption("--kafka") == EMBEDDED:
+        return cx.Cluster
+    broker: EmbeddedKafka = request.getfixturevalue("kafka")
+    numbers = itertools.count(1)
+
+    def make(workers: int = 1, *, config: Mapping[str, str] = MappingProxyType({}), **rest: Any) -> cx.Cluster:
+        own = {**EMBEDDED_PROFILE, "group.id": f"cluster{next(numbers)}", **config}
+        return cx.Cluster(workers, config=own, bootstrap_servers=broker.bootstrap_servers, **rest)
+
+    return make
 
 
 @pytest.fixture(scope="session")
@@ -66,17 +96,27 @@ def topic(kafka: EmbeddedKafka, topic_numbers: Iterator[int]) -> Callable[..., s
 
 
 @pytest.fixture(scope="session")
-def spark_provider(no_process_is_left: None) -> Iterator[SparkProvider]:
-    """The local Spark driver of all tests."""
-    provider = SparkProvider()
-    provider.start()
-    yield provider
-    provider.close()
+def spark_provider(no_process_is_left: None, pytestconfig: pytest.Config) -> Iterator[SparkProvider]:
+    """The Spark of all tests: a local driver, or with `--spark=connect` a session of a server elsewhere."""
+    if pytestconfig.getoption("--spark") == LOCAL:
+        provider = SparkProvider()
+        provider.start()
+        yield provider
+        provider.close()
+        return
+    command = [sys.executable, "-m", "tests.spark_server"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        from pyspark.sql import SparkSession
+
+        yield SparkProvider(SparkSession.builder.remote(server.stdout.readline().strip()).getOrCreate())
+        server.stdin.close()
 
 
 @pytest.fixture(scope="session")
 def spark(spark_provider: SparkProvider) -> SparkSession:
-    """The session of the local Spark driver; use `spark_provider.task_session()` for one of your own."""
+    """The session of all tests; use `spark_provider.task_session()` for one of your own."""
     return spark_provider.get()
 
 

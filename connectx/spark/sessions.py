@@ -46,11 +46,10 @@ class _LocalDriver:
     def acquire(self, make: Callable[[], SparkDriver]) -> tuple[SparkSession, bool]:
         """The process's session, started with `make` when there is none; and whether it must be released."""
         with self._lock:
-            from pyspark import SparkContext
             from pyspark.sql import SparkSession
 
-            if self._driver is None and SparkContext._active_spark_context is not None:
-                return SparkSession.builder.getOrCreate(), False
+            if self._driver is None and (found := active_session()) is not None:
+                return found, False
             if self._driver is None:
                 driver = make()
                 driver.start()
@@ -217,6 +216,19 @@ def make_archive(java: JavaHome, use: Callable[[SparkSession], None]) -> bool:
         _disconnect()
     driver.stop(grace_s=120)  # Java lays the archive out while it ends
     return archive.adopt(partial_file, target)
+
+
+def active_session() -> SparkSession | None:
+    """The session that this process has already, classic or Spark Connect; starts nothing, imports nothing."""
+    pyspark = sys.modules.get("pyspark")
+    context = getattr(pyspark, "SparkContext", None)
+    if context is not None and context._active_spark_context is not None:
+        from pyspark.sql import SparkSession
+
+        return SparkSession.builder.getOrCreate()
+    connect = sys.modules.get("pyspark.sql.connect.session")
+    found: SparkSession | None = None if connect is None else connect.SparkSession._get_default_session()
+    return found
 
 
 def is_connect(session: SparkSession) -> bool:

@@ -16,7 +16,6 @@ import connectx as cx
 from connectx.model.events import Event, EventKind
 
 if TYPE_CHECKING:
-    from connectx.spark.sessions import SparkProvider
     from connectx.workers import Worker
 
 WAIT_S = 90.0
@@ -26,6 +25,7 @@ QUICK = {"value.converter": STRINGS, "offset.flush.interval.ms": "500", "session
          "config.providers": "file", "config.providers.file.class": "FileConfigProvider"}  # fmt: skip
 
 T = TypeVar("T")
+MakeCluster = Callable[..., cx.Cluster]
 
 
 def until(condition: Callable[[], T], what: str, timeout_s: float = WAIT_S) -> T:
@@ -154,9 +154,9 @@ def events(cluster: cx.Cluster, kind: EventKind, since: int = 0, **wanted: Any) 
 
 
 @pytest.fixture(scope="session")
-def cluster(spark_provider: SparkProvider) -> Iterator[cx.Cluster]:
+def cluster(make_cluster: MakeCluster) -> Iterator[cx.Cluster]:
     """Two workers, for tests that break no worker."""
-    with cx.Cluster(workers=2, config=QUICK) as made:
+    with make_cluster(workers=2, config=QUICK) as made:
         yield made
 
 

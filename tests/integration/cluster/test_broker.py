@@ -13,6 +13,7 @@ import pytest
 import connectx as cx
 from connectx.errors import RebalancePendingError
 from connectx.model.events import EventKind
+from tests.options import BROKER
 
 from .conftest import QUICK, WAIT_S, Lines, events, until
 
@@ -37,6 +38,7 @@ def start(cluster: cx.Cluster, make_lines: MakeLines, out: Path) -> Lines:
     return lines
 
 
+@BROKER
 def test_everything_goes_on_by_itself_when_the_broker_was_gone_for_20_seconds(
     spark_provider: SparkProvider, make_lines: MakeLines, tmp_path: Path
 ) -> None:
@@ -67,6 +69,7 @@ def test_everything_goes_on_by_itself_when_the_broker_was_gone_for_20_seconds(
         assert not events(cluster, EventKind.WORKER_FAILED)
 
 
+@BROKER
 @pytest.mark.timeout(120)  # far below the sum of the time-outs of requests, transactions and polls
 def test_without_its_broker_a_cluster_says_so_and_closes_all_the_same(
     spark: SparkSession, make_lines: MakeLines, tmp_path: Path

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from itertools import takewhile
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,19 +12,17 @@ import connectx as cx
 from connectx.errors import UnknownWorkerError, WorkerStoppedError
 from connectx.faults.plan import plan
 from connectx.model.events import EventKind
+from tests.options import BROKER, GATE
 
-from .conftest import QUICK, WAIT_S, Lines, events, until
-
-if TYPE_CHECKING:
-    from connectx.spark.sessions import SparkProvider
+from .conftest import QUICK, WAIT_S, Lines, MakeCluster, events, until
 
 MakeLines = Callable[..., Lines]
 
 
 @pytest.fixture(scope="module")
-def group(spark_provider: SparkProvider) -> Iterator[cx.Cluster]:
+def group(make_cluster: MakeCluster) -> Iterator[cx.Cluster]:
     """Three workers to break."""
-    with cx.Cluster(workers=3, config=QUICK) as made:
+    with make_cluster(workers=3, config=QUICK) as made:
         yield made
 
 
@@ -33,6 +30,7 @@ def healthy(cluster: cx.Cluster) -> int:
     return len([worker for worker in cluster.workers if worker.is_healthy])
 
 
+@GATE
 def test_a_fault_comes_later_by_itself_and_its_handle_tells(group: cx.Cluster) -> None:
     since = group.events.last_seq
     newcomer = group.after(0.05).add_worker(WAIT_S).result(WAIT_S)
@@ -56,6 +54,7 @@ def test_a_fault_comes_later_by_itself_and_its_handle_tells(group: cx.Cluster) -
     group.wait_stable(WAIT_S)
 
 
+@GATE
 def test_chaos_carries_out_its_plan_and_leaves_a_healthy_group(group: cx.Cluster, make_lines: MakeLines) -> None:
     flows = [make_lines(group, partitions=2) for _ in range(2)]
     for lines in flows:
@@ -84,6 +83,7 @@ def test_chaos_carries_out_its_plan_and_leaves_a_healthy_group(group: cx.Cluster
         chaos.start()
 
 
+@GATE
 def test_chaos_keeps_a_healthy_worker_and_ends_at_once_when_its_block_fails(group: cx.Cluster) -> None:
     fewest, ended = [healthy(group)], threading.Event()
 
@@ -109,6 +109,7 @@ def test_chaos_keeps_a_healthy_worker_and_ends_at_once_when_its_block_fails(grou
     group.wait_stable(WAIT_S)
 
 
+@BROKER
 def test_a_broker_that_is_killed_in_the_middle_of_transactions_loses_and_repeats_nothing(
     group: cx.Cluster, make_lines: MakeLines
 ) -> None:
@@ -139,9 +140,9 @@ def test_a_broker_that_is_killed_in_the_middle_of_transactions_loses_and_repeats
     group.wait_stable(WAIT_S)
 
 
-def test_a_cluster_that_is_closed_calls_off_what_was_to_come(spark_provider: SparkProvider) -> None:
+def test_a_cluster_that_is_closed_calls_off_what_was_to_come(make_cluster: MakeCluster) -> None:
     before = set(threading.enumerate())
-    with cx.Cluster(workers=2, config=QUICK) as cluster:
+    with make_cluster(workers=2, config=QUICK) as cluster:
         waiting = cluster.after(3600).kill("worker-1")
         chaos = cluster.chaos(seed=1, kinds=["pause"], every_s=0.2, for_s=None, hold_s=(60, 60)).start()
         until(lambda: chaos.faults, "a fault")

@@ -20,8 +20,9 @@ import connectx as cx
 from connectx.errors import ClusterClosedError, ConfigError, GroupInUseError, KafkaUnreachableError, ListenerTakenError
 from connectx.model.events import EventKind
 from connectx.spark.sessions import SparkProvider
+from tests.options import BROKER, WHOLE
 
-from .conftest import QUICK, WAIT_S, Lines, events, until
+from .conftest import QUICK, WAIT_S, Lines, MakeCluster, events, until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -125,6 +126,7 @@ def children_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
     return psutil.Process(process.pid).children(recursive=True)
 
 
+@WHOLE
 def test_a_closed_cluster_leaves_no_process_thread_port_or_file(
     run: Callable[[str], subprocess.Popen[str]], tmp_path: Path
 ) -> None:
@@ -144,6 +146,7 @@ def test_a_closed_cluster_leaves_no_process_thread_port_or_file(
     assert err == "", "nothing prints"
 
 
+@WHOLE
 def test_a_cluster_that_was_not_closed_ends_with_its_interpreter(
     run: Callable[[str], subprocess.Popen[str]], tmp_path: Path
 ) -> None:
@@ -157,6 +160,7 @@ def test_a_cluster_that_was_not_closed_ends_with_its_interpreter(
     check_nothing_is_left(list(children.values()), tmp_path)
 
 
+@WHOLE
 @pytest.mark.parametrize("moment", ["at once", "broker", "workers"])
 def test_ctrl_c_during_the_start_leaves_nothing(
     run: Callable[[str], subprocess.Popen[str]], tmp_path: Path, moment: str
@@ -187,6 +191,7 @@ def brokers(processes: list[psutil.Process]) -> list[psutil.Process]:
     return found
 
 
+@BROKER
 def test_an_exception_in_the_with_block_closes_the_cluster(spark: SparkSession) -> None:
     before = set(threading.enumerate())
     with pytest.raises(ZeroDivisionError), cx.Cluster(config=QUICK) as cluster:
@@ -205,9 +210,11 @@ def test_an_exception_in_the_with_block_closes_the_cluster(spark: SparkSession) 
             verb()
 
 
-def test_a_cluster_closes_with_paused_stalled_and_killed_workers(spark: SparkSession, make_lines: MakeLines) -> None:
+def test_a_cluster_closes_with_paused_stalled_and_killed_workers(
+    make_cluster: MakeCluster, make_lines: MakeLines
+) -> None:
     before = set(threading.enumerate())
-    with cx.Cluster(workers=4, config=QUICK) as cluster:
+    with make_cluster(workers=4, config=QUICK) as cluster:
         flows = [make_lines(cluster) for _ in range(4)]
         for lines in flows:
             lines.start()
@@ -221,6 +228,7 @@ def test_a_cluster_closes_with_paused_stalled_and_killed_workers(spark: SparkSes
     no_threads_are_left(before)
 
 
+@BROKER
 def test_closing_ends_a_newcomer_that_waits_for_a_dead_broker_and_does_not_wait_with_it(spark: SparkSession) -> None:
     with cx.Cluster(workers=1, config=QUICK, spark=spark) as group:
         group.kill_broker()
@@ -234,8 +242,10 @@ def test_closing_ends_a_newcomer_that_waits_for_a_dead_broker_and_does_not_wait_
     assert not events(group, EventKind.WORKER_FAILED)
 
 
-def test_two_clusters_in_one_process_do_not_disturb_each_other(cluster: cx.Cluster, make_lines: MakeLines) -> None:
-    with cx.Cluster(workers=2, config=QUICK) as other:
+def test_two_clusters_in_one_process_do_not_disturb_each_other(
+    cluster: cx.Cluster, make_cluster: MakeCluster, make_lines: MakeLines
+) -> None:
+    with make_cluster(workers=2, config=QUICK) as other:
         mine, others = make_lines(cluster), make_lines(other)
         for lines in (mine, others):
             lines.start()
@@ -366,6 +376,7 @@ with cx.Cluster(bootstrap_servers=bootstrap_servers, config={"group.id": group, 
 """
 
 
+@WHOLE
 def test_without_spark_only_what_needs_it_fails(kafka: EmbeddedKafka, own: dict[str, Any], tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", NO_SPARK, str(tmp_path), kafka.bootstrap_servers, own["config"]["group.id"]],

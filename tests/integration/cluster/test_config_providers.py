@@ -32,7 +32,7 @@ def test_the_config_topic_keeps_placeholders_and_nobody_sees_what_they_stand_for
     problems = [problem for info in refused["configs"] for problem in info["value"]["errors"]]
     assert problems[0].startswith("Invalid value [hidden] for configuration batch.size")
 
-    configs = Reader(cluster.bootstrap_servers, "connectx-configs", 1, "read_committed")
+    configs = Reader(cluster.bootstrap_servers, cluster.config.config_topic.name, 1, "read_committed")
     try:
         mine = [text for text in configs.values() if "secrets.properties" in text]
     finally:

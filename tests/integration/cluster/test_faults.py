@@ -14,8 +14,9 @@ from confluent_kafka import KafkaException, Producer
 import connectx as cx
 from connectx.errors import NoGateError, NotEmbeddedError, WorkerStoppedError
 from connectx.model.events import EventKind
+from tests.options import GATE
 
-from .conftest import QUICK, WAIT_S, Lines, events, owner_of, until
+from .conftest import QUICK, WAIT_S, Lines, MakeCluster, events, owner_of, until
 
 if TYPE_CHECKING:
     from connectx.kafka.gate import Direction
@@ -28,9 +29,9 @@ SLOW_COMMITS = {"transaction_boundary": "interval", "transaction_boundary_interv
 
 
 @pytest.fixture(scope="module")
-def group(spark_provider: SparkProvider) -> Iterator[cx.Cluster]:
+def group(make_cluster: MakeCluster) -> Iterator[cx.Cluster]:
     """Three workers to break."""
-    with cx.Cluster(workers=3, config=QUICK) as made:
+    with make_cluster(workers=3, config=QUICK) as made:
         yield made
 
 
@@ -215,6 +216,7 @@ def test_a_stalled_worker_goes_on_producing_until_it_is_fenced(group: cx.Cluster
     assert epochs == sorted(epochs, key=lambda epoch: epoch or 0), "no older epoch commits after a newer one"
 
 
+@GATE
 @pytest.mark.parametrize("direction", ["both", "in", "out"])
 def test_a_worker_that_is_cut_off_gives_up_its_work_and_rejoins_after_heal(
     group: cx.Cluster, make_lines: MakeLines, direction: Direction
@@ -253,6 +255,7 @@ def test_a_worker_that_is_cut_off_gives_up_its_work_and_rejoins_after_heal(
     assert not events(group, EventKind.WORKER_FAILED, since)
 
 
+@GATE
 @pytest.mark.parametrize("direction", ["both", "in", "out"])
 def test_a_worker_that_is_cut_off_in_the_middle_of_a_transaction_commits_nothing_of_it(
     group: cx.Cluster, make_lines: MakeLines, direction: Direction
@@ -274,6 +277,7 @@ def test_a_worker_that_is_cut_off_in_the_middle_of_a_transaction_commits_nothing
     lines.check_exactly_once()
 
 
+@GATE
 def test_a_sink_whose_worker_is_cut_off_loses_nothing(group: cx.Cluster, make_lines: MakeLines, tmp_path: Path) -> None:
     lines, out = make_lines(group, partitions=4), tmp_path / "out.txt"
     lines.start()
@@ -293,6 +297,7 @@ def test_a_sink_whose_worker_is_cut_off_loses_nothing(group: cx.Cluster, make_li
     lines.check_exactly_once()
 
 
+@GATE
 def test_a_cut_that_is_healed_before_anybody_misses_the_worker_moves_nothing(
     group: cx.Cluster, make_lines: MakeLines
 ) -> None:
@@ -311,6 +316,7 @@ def test_a_cut_that_is_healed_before_anybody_misses_the_worker_moves_nothing(
     assert not events(group, EventKind.MEMBER_LOST, since)
 
 
+@GATE
 def test_the_end_of_a_pause_does_not_end_a_cut(group: cx.Cluster) -> None:
     worker = group.workers[-1] if group.workers[-1].state == "running" else group.add_worker(WAIT_S)
     since = group.events.last_seq
@@ -323,6 +329,7 @@ def test_the_end_of_a_pause_does_not_end_a_cut(group: cx.Cluster) -> None:
     until(lambda: worker.view.get("state") == "stable" and worker.generation == group.generation, "its return")
 
 
+@GATE
 def test_a_killed_worker_stays_cut_off(group: cx.Cluster, make_lines: MakeLines) -> None:
     lines = make_lines(group)
     lines.start()

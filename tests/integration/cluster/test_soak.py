@@ -8,9 +8,11 @@ import pytest
 
 from connectx.history.log import EventLog
 from connectx.model.events import EventKind
+from tests.options import WHOLE
 from tests.soak.run import KINDS, soak
 
 
+@WHOLE
 @pytest.mark.timeout(400)
 def test_nothing_is_lost_and_nothing_comes_twice_under_chaos(postgres: str, tmp_path: Path) -> None:
     history = tmp_path / "soak.jsonl"

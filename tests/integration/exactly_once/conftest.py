@@ -19,10 +19,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 import connectx as cx
 from connectx.model.events import Event, EventKind
-from tests.integration.cluster.conftest import QUICK, WAIT_S, events, until
+from tests.integration.cluster.conftest import QUICK, WAIT_S, MakeCluster, events, until
 
 if TYPE_CHECKING:
-    from connectx.spark.sessions import SparkProvider
     from connectx.workers import Worker
 
 JSON = {
@@ -180,9 +179,9 @@ def asked() -> Iterator[Callable[..., Future[httpx.Response]]]:
 
 
 @pytest.fixture(scope="session")
-def group(spark_provider: SparkProvider) -> Iterator[cx.Cluster]:
+def group(make_cluster: MakeCluster) -> Iterator[cx.Cluster]:
     """Three workers to break."""
-    with cx.Cluster(workers=3, config=EOS) as made:
+    with make_cluster(workers=3, config=EOS) as made:
         yield made
 
 

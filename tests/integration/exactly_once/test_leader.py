@@ -13,11 +13,13 @@ import connectx as cx
 from connectx.model.events import EventKind
 from tests.integration.cluster.conftest import WAIT_S, events, owner_of, until
 from tests.integration.exactly_once.conftest import OpenTransaction, Rows, ask_settled
+from tests.options import GATE
 
 MakeRows = Callable[[cx.Cluster], Rows]
 Asked = Callable[..., Future[httpx.Response]]
 
 
+@GATE
 def test_a_new_leader_fences_the_old_one_whose_pending_write_fails_and_which_joins_again(
     workers: cx.Cluster, make_rows: MakeRows, asked: Asked
 ) -> None:

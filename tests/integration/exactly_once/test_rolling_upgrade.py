@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import pytest
 
 import connectx as cx
 from connectx.errors import ConfigError
 from connectx.model.events import EventKind
-from tests.integration.cluster.conftest import WAIT_S, events, owner_of, until
+from tests.integration.cluster.conftest import WAIT_S, MakeCluster, events, owner_of, until
 from tests.integration.exactly_once.conftest import EOS, Rows, config_records
-
-if TYPE_CHECKING:
-    from connectx.spark.sessions import SparkProvider
 
 SUPPORT = "exactly.once.source.support"
 
 
 @pytest.fixture
-def old(spark_provider: SparkProvider) -> Iterator[cx.Cluster]:
+def old(make_cluster: MakeCluster) -> Iterator[cx.Cluster]:
     """Two workers of before KIP-618."""
     config = {**EOS, SUPPORT: "disabled", "scheduled.rebalance.max.delay.ms": "0"}
-    with cx.Cluster(workers=2, config=config) as made:
+    with make_cluster(workers=2, config=config) as made:
         yield made
 
 

@@ -12,6 +12,7 @@ from connectx.history.stories import stories
 from connectx.model.events import EventKind
 from tests.integration.cluster.conftest import WAIT_S, events, owner_of, until
 from tests.integration.exactly_once.conftest import Rows, explained, netloc
+from tests.options import GATE
 
 if TYPE_CHECKING:
     from connectx.workers import Worker
@@ -29,7 +30,7 @@ def turn_into_zombie(cluster: cx.Cluster, worker: Worker, kind: Kind) -> Callabl
     return worker.resume
 
 
-@pytest.mark.parametrize("kind", ["pause", "stall", "out"])
+@pytest.mark.parametrize("kind", ["pause", "stall", pytest.param("out", marks=GATE)])
 def test_a_zombie_is_fenced_and_says_by_whom_and_since_when(
     workers: cx.Cluster, make_rows: MakeRows, kind: Kind
 ) -> None:

@@ -12,6 +12,7 @@ import pytest
 from connectx.core.messages import BeginTask
 from connectx.kafka.embedded import EmbeddedKafka
 from connectx.model.events import EventKind
+from tests.options import GATE
 
 from .conftest import Task, until
 
@@ -237,6 +238,7 @@ def test_a_restart_of_the_server_is_waited_for_and_every_row_is_there_once(
     until(lambda: task.runner.facts()["retrying"] is None)
 
 
+@GATE
 def test_a_worker_cut_off_from_kafka_is_replaced_and_writes_nothing_twice_when_it_is_back(
     database: Database, sink_task: Make, produce: Make, kafka: EmbeddedKafka
 ) -> None:

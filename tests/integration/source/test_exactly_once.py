@@ -25,6 +25,7 @@ from connectx.model.configdef import ConfigDef
 from connectx.model.events import EventKind
 from connectx.model.states import TargetState
 from tests.integration.source.conftest import Place, Task, until
+from tests.options import GATE
 
 INTERVAL = {"transaction.boundary": "interval", "transaction.boundary.interval.ms": "600000"}
 
@@ -220,6 +221,7 @@ def test_a_task_may_not_write_to_the_topic_of_its_own_offsets(place: Place, path
     assert place.values(place.offsets_topic) == []
 
 
+@GATE
 def test_a_broker_that_is_gone_for_a_while_only_holds_the_task_up(
     kafka: EmbeddedKafka, place: Place, lines: Callable[..., Task], path: Path
 ) -> None:

@@ -1,0 +1,53 @@
+"""Where a run of the tests takes Spark and Kafka from: options of pytest, and what they leave out, said aloud.
+
+By default everything is as `cx.Cluster()` has it: an embedded Kafka behind its gate, a local Spark driver in this
+process. `--spark=connect` gives every fixture a Spark Connect session of a server in another process, with no
+SparkContext here; `--kafka=own` gives it a Kafka that no cluster started, without a gate: together, what Databricks'
+standard clusters have.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, Final
+
+import pytest
+
+EMBEDDED: Final = "embedded"
+LOCAL: Final = "local"
+GATE: Final = pytest.mark.needs(EMBEDDED, "the gate, which cuts workers off")
+BROKER: Final = pytest.mark.needs(EMBEDDED, "a broker of the cluster's own")
+WHOLE: Final = pytest.mark.needs(EMBEDDED, "a program that starts everything itself")
+_LEFT_OUT: Final = pytest.StashKey[Counter[str]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("connectx")
+    group.addoption("--spark", choices=[LOCAL, "connect"], default=LOCAL, help="where tests take Spark from")
+    group.addoption("--kafka", choices=[EMBEDDED, "own"], default=EMBEDDED, help="where tests take Kafka from")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    what = f'needs("{EMBEDDED}" or "{LOCAL}", reason): not with --kafka=own or --spark=connect, for this reason'
+    config.addinivalue_line("markers", what)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what cannot be had in this run, by its marker, and count it."""
+    had = {config.getoption("--spark"), config.getoption("--kafka")}
+    reasons = {item.nodeid: _reasons(item, had) for item in items}
+    gone = [item for item in items if reasons[item.nodeid]]
+    config.stash[_LEFT_OUT] = Counter(reasons[item.nodeid][0] for item in gone)
+    if gone:
+        config.hook.pytest_deselected(items=gone)
+        items[:] = [item for item in items if not reasons[item.nodeid]]
+
+
+def _reasons(item: pytest.Item, had: set[Any]) -> list[str]:
+    return [reason for thing, reason in (mark.args for mark in item.iter_markers("needs")) if thing not in had]
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Say what was left out, and why."""
+    for reason, count in sorted(config.stash.get(_LEFT_OUT, Counter()).items()):
+        terminalreporter.write_line(f"left out: {count:3} that need {reason}")
