@@ -39,18 +39,18 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     made.stop()
 
 
-@pytest.fixture
-def open_book(browser: Browser, lab: Lab) -> Iterator[Callable[[str, list[str]], Book]]:
-    """`open_book(name, cells)`: a new notebook in a new page."""
+@pytest.fixture(scope="module")
+def make_book(browser: Browser, lab: Lab) -> Iterator[Callable[[str, list[str]], Book]]:
+    """`make_book(name, cells)`: a new notebook in a new page, for the tests of a file."""
     pages: list[Page] = []
 
-    def open_one(name: str, cells: list[str]) -> Book:
+    def make(name: str, cells: list[str]) -> Book:
         lab.write(name, cells)
         page = browser.new_page(viewport={"width": 1300, "height": 1000})
         pages.append(page)
         return Book(page, lab, name)
 
-    yield open_one
+    yield make
     for number, page in enumerate(pages):
         page.screenshot(path=str(SHOTS / f"last-{number}.png"))
         page.close()

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import socket
 import subprocess
 import sys
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import httpx
 from playwright.sync_api import Page
@@ -67,7 +71,10 @@ class Lab:
         self._log.close()
 
     def write(self, name: str, cells: list[str]) -> None:
-        """Make a notebook of code cells."""
+        """Make a notebook of code cells, or of a file of that name among the tutorials."""
+        if not cells:
+            shutil.copy(ROOT / "notebooks" / name, self.folder / name)
+            return
         empty = {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None}
         made = [{**empty, "id": f"cell-{number}", "source": source} for number, source in enumerate(cells)]
         kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
@@ -82,6 +89,9 @@ class Book:
         self.page = page
         self._lab = lab
         self.errors: list[str] = []
+        self.told: list[tuple[float, str]] = []
+        """Comm messages of the kernel: when it sent each, in seconds, and its kind (or "state")."""
+        page.on("websocket", lambda socket: socket.on("framereceived", self._keep))
         page.on("console", lambda message: self.errors.append(message.text) if message.type == "error" else None)
         page.on("pageerror", lambda error: self.errors.append(str(error)))
         page.set_default_timeout(_TIMEOUT_MS)
@@ -100,19 +110,49 @@ class Book:
         if self.page.locator(".jp-Dialog .jp-mod-accept").count():
             self.page.click(".jp-Dialog .jp-mod-accept")
 
-    def run_all(self) -> None:
-        """Run every cell, without waiting."""
-        self.page.evaluate("() => { window.jupyterapp.commands.execute('notebook:run-all-cells'); }")
-
     def restart_kernels(self) -> None:
         """Restart every kernel of the lab, as its menu does."""
         with httpx.Client(timeout=60) as client:
             for kernel in client.get(f"{self._lab.url}/api/kernels").json():
                 client.post(f"{self._lab.url}/api/kernels/{kernel['id']}/restart").raise_for_status()
 
-    def command(self, name: str) -> None:
+    def wait_for_all_cells(self) -> None:
+        """Run every cell and wait for it; a cell that fails fails this."""
+        self.command("notebook:run-all-cells")
+        failed = self.page.evaluate(
+            """() => [...window.jupyterapp.shell.currentWidget.content.model.cells]
+              .flatMap((cell) => cell.type === "code" ? cell.outputs.toJSON() : [])
+              .filter((output) => output.output_type === "error").map((output) => output.evalue)"""
+        )
+        assert failed == []
+
+    def command(self, name: str, **arguments: Any) -> None:
         """A command of JupyterLab, waited for."""
-        self.page.evaluate(f"() => window.jupyterapp.commands.execute({name!r})")
+        run = "([name, given]) => window.jupyterapp.commands.execute(name, given).then(() => null)"
+        self.page.evaluate(run, [name, arguments])
+
+    def run_cell(self, number: int, times: int = 1) -> str:
+        """Run a cell, wait for it, and give the text that it printed."""
+        program = """async ([number, times]) => {
+          const book = window.jupyterapp.shell.currentWidget.content;
+          for (let time = 0; time < times; time += 1) {
+            book.deselectAll();
+            book.activeCellIndex = number;
+            await window.jupyterapp.commands.execute("notebook:run-cell");
+          }
+          const outputs = book.model.cells.get(number).outputs;
+          return outputs.length ? String(outputs.get(0).toJSON().text ?? "") : "";
+        }"""
+        return str(self.page.evaluate(program, [number, times]))
+
+    def _keep(self, frame: str | bytes) -> None:
+        text = frame if isinstance(frame, str) else frame.decode("utf-8", "replace")
+        if not re.search(r'"msg_type":\s*"comm_msg"', text):
+            return
+        sent = re.search(r'"date":\s*"([^"]+)"', text)
+        kind = re.search(r'"method":\s*"custom".*?"kind":\s*"(\w+)"', text)
+        assert sent
+        self.told.append((datetime.fromisoformat(sent[1]).timestamp(), kind[1] if kind else "state"))
 
     def shoot(self, name: str) -> None:
         """Keep a screenshot."""

@@ -7,6 +7,7 @@ import { connectorsText, detailsText, gutterText, headText, tasksText } from "./
 
 const SPANS = [["30 s", 30_000], ["2 min", 120_000], ["10 min", 600_000], ["all", null]];
 const FRAME_MS = 100, CALM_MS = 1000, NARROW = 720, QUEUED_MS = 1000, SURE_MS = 3000, TYPED_MS = 350;
+const WAITS = "the click waits: the kernel is busy with a cell and takes it when that ends";
 
 const SHELL = `
   <div class="cxp-head" role="group" aria-label="cluster"></div>
@@ -139,7 +140,7 @@ function makeView(store, model, el, viewKey) {
     model.send({ ...message, id });
     setTimeout(() => {
       if (pending.has(id) && !pending.get(id).heard) {
-        tellCall("the click waits: the kernel is busy with a cell and takes it when that ends");
+        tellCall(WAITS);
       }
     }, QUEUED_MS);
     return id;
@@ -195,6 +196,7 @@ function makeView(store, model, el, viewKey) {
       }
     }
     if (message.kind === "answer" && asked) {
+      if (find(".cxp-call").textContent === WAITS) tellCall("");
       pending.delete(message.id);
       if (asked.question === "classes" && form) { form.classes = message.value; showForm(); }
       if (asked.question === "validate" && form && asked.number === form.number) checked(asked, message.value);

@@ -1,0 +1,63 @@
+"""The tutorials as readers meet them: in JupyterLab before they trust them, as a page alone, and the first one run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import nbconvert
+import pytest
+from playwright.sync_api import Browser, Page
+
+from tests.browser.lab import ROOT, SHOTS, Book
+
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+OF_THE_DRAWING = "the group divides its work anew"
+"""A sentence that stands in every drawing of a timeline, to be pointed at: in running text it is litter."""
+
+
+def check_outputs(page: Page) -> None:
+    """Pictures are pictures, and nothing is left of drawings that were taken apart."""
+    broken = page.locator("img").evaluate_all("nodes => nodes.filter(node => !node.naturalWidth).map(node => node.alt)")
+    assert broken == []
+    assert OF_THE_DRAWING not in page.inner_text("body")
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_tutorial_can_be_read_before_it_is_trusted(make_book: Callable[[str, list[str]], Book], path: Path) -> None:
+    book = make_book(path.name, [])
+    page = book.page
+    page.set_viewport_size({"width": 1300, "height": 6000})
+    page.wait_for_function(
+        "() => document.querySelectorAll('.jp-Notebook .jp-Cell').length"
+        " === window.jupyterapp.shell.currentWidget.content.model.cells.length"
+    )
+    check_outputs(page)
+    page.locator(".jp-WindowedPanel-viewport").first.screenshot(path=str(SHOTS / f"tutorial-{path.stem}.png"))
+    page.set_viewport_size({"width": 1300, "height": 1000})
+    assert book.complaints == []
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_tutorial_can_be_read_as_a_page_that_is_offline(browser: Browser, tmp_path: Path, path: Path) -> None:
+    body, _ = nbconvert.HTMLExporter().from_filename(str(path))
+    file = tmp_path / "tutorial.html"
+    file.write_text(body, encoding="utf-8")
+    page = browser.new_page(viewport={"width": 1100, "height": 1000}, color_scheme="dark")
+    page.route("http*://**", lambda route: route.abort())
+    page.goto(file.as_uri(), wait_until="domcontentloaded")
+    check_outputs(page)
+    SHOTS.mkdir(exist_ok=True)
+    page.screenshot(path=str(SHOTS / f"page-{path.stem}.png"), full_page=True)
+    page.close()
+
+
+def test_the_first_tutorial_runs_and_its_panel_is_live(make_book: Callable[[str, list[str]], Book]) -> None:
+    book = make_book(NOTEBOOKS[0].name, [])
+    book.wait_for_all_cells()
+    book.page.wait_for_selector(".cxp-svg [data-generation]")
+    book.page.wait_for_selector('.cxp-still:has-text("the cluster is closed")')
+    book.page.set_viewport_size({"width": 1300, "height": 6000})
+    book.page.wait_for_selector('.cxp-svg [data-mark="fault"]')
+    book.page.locator(".jp-WindowedPanel-viewport").first.screenshot(path=str(SHOTS / "tutorial-run.png"))
+    assert book.complaints == []
