@@ -431,6 +431,15 @@ class ConnectorFailedError(ConnectxError):
         self.trace = trace
 
 
+# -------------------------------------------------------------------------------------------- command line
+
+
+class CommandError(ConnectxError):
+    """A command was given something that it cannot use."""
+
+    code = "command"
+
+
 # ----------------------------------------------------------------------------------------- export and import
 
 

@@ -10,8 +10,11 @@ from typing import Annotated
 import typer
 
 from connectx import __version__
-from connectx.cli.common import INTERRUPTED, told
+from connectx.cli import clusters
+from connectx.cli.common import INTERRUPTED, cluster_command, told
+from connectx.cli.connectors import connectors, offsets, restart
 from connectx.cli.doctor import doctor
+from connectx.cli.replay import replay
 from connectx.cli.worker import worker
 
 __all__ = ["INTERRUPTED", "app", "main"]
@@ -57,6 +60,11 @@ def demo(
 
 app.command()(worker)
 app.command()(doctor)
+app.command()(replay)
+clusters.add_to(app)
+cluster_command(app, "restart")(restart)
+app.add_typer(connectors, name="connectors")
+app.add_typer(offsets, name="offsets")
 
 
 def main() -> None:

@@ -1,16 +1,38 @@
-"""What the commands share: how an error ends one, and how results are shown to people and to programs."""
+"""What the commands share: the cluster that they ask, how results are shown, and how an error ends them.
+
+A result is a table on a terminal, plain aligned text elsewhere, or JSON with `--json`. Secrets are masked unless
+`--show-secrets`. Commands on a running cluster go through `connectx.attach`, like any notebook.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import inspect
+import json
+import os
+import ssl
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, get_type_hints
 
 import typer
 
-from connectx.errors import ConnectxError
+from connectx.errors import CommandError, ConnectxError
+from connectx.views import Row, text_table
 
-FAILED = 1
-INTERRUPTED = 130
+if TYPE_CHECKING:
+    import httpx
+
+    from connectx.attached.cluster import AttachedCluster
+    from connectx.rest.client import Config, RestClient
+
+FAILED: Final = 1
+INTERRUPTED: Final = 130
+
+_COLOURS: Final = {"RUNNING": "green", "FAILED": "bold red", "PAUSED": "yellow", "STOPPED": "yellow", "LOST": "red"}
 
 
 @contextmanager
@@ -24,3 +46,236 @@ def told() -> Iterator[None]:
     except KeyboardInterrupt:
         typer.echo("Interrupted; everything that was started has been stopped.", err=True)
         raise typer.Exit(INTERRUPTED) from None
+
+
+Url = Annotated[str, typer.Option("--url", envvar="CONNECTX_URL", help="REST address of any worker.")]
+Kafka = Annotated[
+    str | None,
+    typer.Option("--bootstrap-servers", envvar="CONNECTX_BOOTSTRAP_SERVERS", help="Its Kafka, to see the group, too."),
+]
+Group = Annotated[str | None, typer.Option("--group-id", envvar="CONNECTX_GROUP_ID", help="The workers' group.id.")]
+WorkerConfig = Annotated[
+    Path | None,
+    typer.Option(
+        envvar="CONNECTX_WORKER_CONFIG", help="The workers' own .properties: where Kafka is, and how to log in there."
+    ),
+]
+BasicFile = Annotated[
+    Path | None, typer.Option(envvar="CONNECTX_BASIC_FILE", help="A line user:password, to log in (or CONNECTX_BASIC).")
+]
+BearerFile = Annotated[
+    Path | None, typer.Option(envvar="CONNECTX_BEARER_FILE", help="A line with a token (or CONNECTX_BEARER).")
+]
+CaFile = Annotated[Path | None, typer.Option(envvar="CONNECTX_CA_FILE", help="PEM file of who signed the workers'.")]
+Json = Annotated[bool, typer.Option("--json", help="JSON on stdout, for programs.")]
+ShowSecrets = Annotated[bool, typer.Option("--show-secrets", help="Do not mask passwords.")]
+
+
+@dataclass
+class At:
+    """The cluster that a command is about, and how it shows what it finds.
+
+    Its fields are the options that every command on a running cluster has.
+    """
+
+    url: Url = "http://127.0.0.1:8083"
+    bootstrap_servers: Kafka = None
+    group_id: Group = None
+    worker_config: WorkerConfig = None
+    basic_file: BasicFile = None
+    bearer_file: BearerFile = None
+    ca_file: CaFile = None
+    as_json: Json = False
+    show_secrets: ShowSecrets = False
+    _secret_keys: dict[str, frozenset[str]] = field(default_factory=dict, init=False)
+    _cluster: Any = field(default=None, init=False)  # an AttachedCluster, once it was asked for
+
+    @property
+    def cluster(self) -> AttachedCluster:
+        """The cluster, attached when first asked for."""
+        if self._cluster is None:
+            from connectx.attached.cluster import attach
+
+            given = read_properties(self.worker_config) if self.worker_config is not None else None
+            self._cluster = attach(
+                self.url,
+                bootstrap_servers=self.bootstrap_servers,
+                group_id=self.group_id,
+                config=given,
+                http=self._http(),
+            )
+        attached: AttachedCluster = self._cluster
+        return attached
+
+    @property
+    def client(self) -> RestClient:
+        """Its REST client, for what the objects of a cluster do not have."""
+        return self.cluster._client
+
+    def close(self) -> None:
+        """Let the cluster go."""
+        if self._cluster is not None:
+            self._cluster.close()
+
+    def shown(self, config: Config, *, always_mask: bool = False) -> dict[str, str | None]:
+        """A configuration fit to be shown: with `[hidden]` for secrets, unless they are asked for."""
+        if self.show_secrets and not always_mask:
+            return dict(config)
+        from connectx.backup import hidden_values, secret_keys
+
+        return {**config, **hidden_values(config, secret_keys(self.client, config, self._secret_keys))}
+
+    def tell(self, value: Any, text: str | Sequence[Row] = "") -> None:
+        """Show a result: `value` as JSON, or `text`: a table of rows, or lines."""
+        if self.as_json:
+            typer.echo(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+        elif isinstance(text, str):
+            typer.echo(text)
+        else:
+            show_table(text)
+
+    def _http(self) -> httpx.Client | None:
+        import httpx
+
+        headers = {"authorization": login} if (login := self._login()) else {}
+        if self.ca_file is not None:
+            try:
+                trusted = ssl.create_default_context(cafile=self.ca_file)
+            except (OSError, ssl.SSLError) as error:
+                raise CommandError(f"The certificates in {self.ca_file} cannot be used: {error}.") from error
+            return httpx.Client(trust_env=False, headers=headers, verify=trusted)
+        if not headers:
+            return None
+        return httpx.Client(trust_env=False, headers=headers)
+
+    def _login(self) -> str | None:
+        import httpx
+
+        basic = _line(self.basic_file) or os.environ.get("CONNECTX_BASIC")
+        if basic:
+            user, colon, password = basic.partition(":")
+            if not colon:
+                raise CommandError("A basic login must look like user:password.")
+            auth = httpx.BasicAuth(user, password)
+            return auth._auth_header
+        token = _line(self.bearer_file) or os.environ.get("CONNECTX_BEARER")
+        return f"Bearer {token}" if token else None
+
+
+def cluster_command(app: typer.Typer, name: str | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Make a function a command; its first parameter gets the `At` of the options that every command has."""
+    hints = get_type_hints(At, include_extras=True)
+    options = [one for one in fields(At) if one.init]
+
+    def decorate(function: Callable[..., None]) -> Callable[..., None]:
+        own = get_type_hints(function, include_extras=True)
+        _, *parameters = inspect.signature(function).parameters.values()
+
+        @wraps(function)
+        def command(**given: Any) -> None:
+            at = At(**{one.name: given.pop(one.name) for one in options})
+            with told():
+                try:
+                    function(at, **given)
+                finally:
+                    at.close()
+
+        shared = [
+            inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default, annotation=hints[one.name])
+            for one in options
+        ]
+        taken = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=own[one.name]) for one in parameters]
+        command.__signature__ = inspect.Signature([*taken, *shared])  # type: ignore[attr-defined]
+        command.__annotations__ = {one.name: one.annotation for one in [*taken, *shared]}
+        app.command(name)(command)
+        return function
+
+    return decorate
+
+
+def show_table(rows: Sequence[Row]) -> None:
+    """Rows as a table: with colours on a terminal, aligned text elsewhere."""
+    if not rows:
+        return
+    if not sys.stdout.isatty():
+        typer.echo(text_table(rows))
+        return
+    from rich.console import Console
+
+    Console().print(rich_table(rows))
+
+
+def rich_table(rows: Sequence[Row], title: str | None = None) -> Any:
+    """Rows as a table of rich."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, title=title, title_justify="left", title_style="bold")
+    for heading in rows[0] if rows else ():
+        table.add_column(Text(heading), overflow="fold")
+    for row in rows:
+        cells = ["" if value is None else str(value) for value in row.values()]
+        table.add_row(*(Text(cell, style=_colour(cell)) for cell in cells))
+    return table
+
+
+def _colour(cell: str) -> str:
+    words = cell.split()
+    return next((style for state, style in _COLOURS.items() if state in words), "")
+
+
+def read_json(path: str) -> Any:
+    """The JSON in a file, or of stdin for `-`; CommandError when there is none."""
+    try:
+        return json.loads(sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise CommandError(f"No JSON can be read from {path}: {error}.") from error
+
+
+def read_connector(path: str) -> tuple[str | None, dict[str, str | None]]:
+    """Name and configuration of a file: as in REST, flat, or (*.properties) as for Java's standalone worker."""
+    return connector_of(read_properties(Path(path)) if path.endswith(".properties") else read_json(path), path)
+
+
+def read_properties(path: Path) -> dict[str, str]:
+    """Java's properties format, as Kafka reads it: Latin-1 with escapes; of a key that comes twice the last one counts.
+
+    Raises:
+        CommandError: the file cannot be read, or an escape in it is broken.
+    """
+    import javaproperties  # with much that only its XML format needs
+
+    try:
+        with path.open("rb") as file:
+            return dict(javaproperties.load(file))
+    except (OSError, ValueError) as error:
+        raise CommandError(f"The properties in {path} cannot be read: {error}.") from error
+
+
+def connector_of(content: Any, where: str) -> tuple[str | None, dict[str, str | None]]:
+    """Name and configuration in `{"name", "config"}` or in a flat map of keys."""
+    config = content.get("config", content) if isinstance(content, dict) else None
+    if not isinstance(config, Mapping):
+        raise CommandError(f"{where} has no connector.", next_step='Give {"name": ..., "config": {...}} or its config.')
+    texts = {key: None if value is None else _text(value) for key, value in config.items()}
+    name = content.get("name") or texts.get("name")
+    return (None if name is None else str(name)), texts
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict | list):
+        raise CommandError("A value of a configuration must be a text, a number or true and false.")
+    return str(value)
+
+
+def _line(path: Path | None) -> str | None:
+    """The first line of a file that is neither empty nor a comment."""
+    if path is None:
+        return None
+    try:
+        lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandError(f"The login in {path} cannot be read: {error}.") from error
+    return next((line for line in lines if line and not line.startswith("#")), None)

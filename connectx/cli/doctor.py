@@ -8,8 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from connectx.cli.common import FAILED, told
-from connectx.cli.worker import read_properties
+from connectx.cli.common import FAILED, read_properties, told
 
 
 def doctor(

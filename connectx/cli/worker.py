@@ -22,9 +22,11 @@ import typer
 
 from connectx import __version__
 from connectx.cli import worker_log
+from connectx.cli.common import read_properties
 from connectx.connectors.plugins import worker_config
 from connectx.errors import (
     ClientSettingError,
+    CommandError,
     ConfigError,
     ConnectxError,
     EventLogError,
@@ -80,25 +82,13 @@ def worker(
     worker_log.to_stderr(log_level)
     try:
         config = worker_config(read_properties(file))
-    except (ConfigError, OSError, ValueError) as error:
+    except (CommandError, ConfigError) as error:
         _log.error("The settings in %s cannot be used: %s", file, _sentence(error))
         raise typer.Exit(BAD_SETTINGS) from None
     own_name = (name or f"{socket.gethostname()}-{os.getpid()}").replace("/", "-")
     code = _Process(own_name, config, kafka_timeout).run(history)
     logging.shutdown()
     os._exit(code)  # threads of clients that Kafka does not answer would hold the process back
-
-
-def read_properties(path: Path) -> dict[str, str]:
-    """Java's properties format, as Kafka reads it: Latin-1 with escapes; of a key that comes twice the last one counts.
-
-    Raises:
-        OSError: the file cannot be read. ValueError: an escape is broken.
-    """
-    import javaproperties
-
-    with path.open("rb") as file:
-        return dict(javaproperties.load(file))
 
 
 class _Process:

@@ -49,7 +49,8 @@ def to_stderr(level: Level) -> None:
     """Log to stderr: connectx from `level` on, libraries from WARN on."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_ConnectLine())
-    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+    logging.getLogger().addHandler(handler)
+    logging.getLogger().setLevel(logging.WARNING)
     logging.getLogger("connectx").setLevel("WARNING" if level is Level.WARN else level.value)
 
 

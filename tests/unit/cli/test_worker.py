@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from connectx.cli import app
-from connectx.cli.worker import read_properties
+from connectx.cli.common import read_properties
 from connectx.cli.worker_log import Level, line_of, to_stderr
 from connectx.model.events import EventKind, Transition
 
@@ -62,16 +62,10 @@ def test_a_line_tells_who_what_why_and_a_failures_trace() -> None:
 
 
 def test_the_log_looks_like_kafka_connects(capsys: pytest.CaptureFixture[str]) -> None:
-    before = logging.getLogger().handlers[:], logging.getLogger().level, logging.getLogger("connectx").level
-    try:
-        to_stderr(Level.INFO)
-        logging.getLogger("connectx.any").warning("careful")
-        logging.getLogger("connectx.any").debug("unseen")
-        logging.getLogger("library").info("unseen")
-    finally:
-        logging.getLogger().handlers[:], level, own = before
-        logging.getLogger().setLevel(level)
-        logging.getLogger("connectx").setLevel(own)
+    to_stderr(Level.INFO)
+    logging.getLogger("connectx.any").warning("careful")
+    logging.getLogger("connectx.any").debug("unseen")
+    logging.getLogger("library").info("unseen")
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("[20")
     assert "] WARN careful (connectx.any:" in line

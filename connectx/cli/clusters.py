@@ -1,0 +1,217 @@
+"""Commands on a whole cluster: status, watch, export, import, plan."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from connectx.cli.common import At, cluster_command, connector_of, read_json, rich_table, show_table
+from connectx.cli.plan import Planned, Present, Wanted, plan, planned
+from connectx.errors import CommandError, ConnectorNotFoundError, ImportIncompleteError
+from connectx.model.group import WorkSet
+from connectx.model.ids import TaskId
+from connectx.views import Row, text_table
+
+if TYPE_CHECKING:
+    from connectx.attached.cluster import AttachedCluster
+
+_STORIES = 8
+
+
+def add_to(app: typer.Typer) -> None:
+    """Make the commands commands of an app."""
+    for command in (status, watch, plan_file):
+        cluster_command(app, "plan" if command is plan_file else None)(command)
+    cluster_command(app, "export")(export_file)
+    cluster_command(app, "import")(import_file)
+
+
+def status(at: At) -> None:
+    """Workers and connectors with their states."""
+    cluster = at.cluster
+    if at.as_json:
+        workers = [
+            {
+                "worker": one.name,
+                "url": one.url,
+                "leader": one.is_leader,
+                "connectors": one.connectors,
+                "tasks": one.tasks,
+            }
+            for one in cluster.workers
+        ]
+        connectors = [connector.status() for connector in cluster.connectors]
+        at.tell({"cluster": cluster.facts(), "workers": workers, "connectors": connectors})
+        return
+    show_table([{key: value for key, value in cluster.facts().items() if value is not None}])
+    typer.echo()
+    show_table(_workers(cluster))
+    typer.echo()
+    show_table(_connectors(cluster))
+
+
+def watch(
+    at: At,
+    every: Annotated[float, typer.Option(min=0.2, help="Seconds between two looks.")] = 2.0,
+    once: Annotated[bool, typer.Option("--once", help="Show it once and end, for scripts.")] = False,
+) -> None:
+    """Follow workers, connectors and what happens to them, until Ctrl-C."""
+    if at.as_json or once:
+        status(at)
+        return
+    cluster = at.cluster
+    try:
+        with cluster.events.subscribe() as news:
+            if sys.stdout.isatty():
+                from rich.live import Live
+
+                with Live(_picture(cluster), auto_refresh=False, screen=False) as live:
+                    while True:
+                        live.update(_picture(cluster), refresh=True)
+                        news.get(every)
+            while True:
+                typer.echo(f"{text_table(_workers(cluster))}\n\n{text_table(_connectors(cluster))}\n")
+                news.get(every)
+    except KeyboardInterrupt:
+        return
+
+
+def export_file(
+    at: At,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="To write; an older one is replaced.")],
+    secrets: Annotated[bool, typer.Option("--secrets", help="Write passwords, too, instead of masking them.")] = False,
+    stop: Annotated[
+        bool, typer.Option("--stop", help="Stop the connectors first, so that the offsets are the last ones.")
+    ] = False,
+) -> None:
+    """Write configurations, target states and offsets of all connectors to one JSON file."""
+    backup = at.cluster.export_to(file, secrets=secrets, stop=stop)
+    rows = [connector.row() for connector in backup.connectors]
+    at.tell({"file": str(file), "connectors": rows}, rows or "The cluster has no connectors.")
+
+
+def import_file(
+    at: At,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What `export` wrote.")],
+    secrets_file: Annotated[
+        str | None, typer.Option(metavar="FILE", help='Values of masked keys: {"connector": {"key": "value"}}.')
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Also replace connectors that run; back to the offsets of the file.")
+    ] = False,
+) -> None:
+    """Put connectors back with their offsets and target states; can be run again when it was cut short."""
+    secrets = _secrets(read_json(secrets_file), secrets_file) if secrets_file is not None else None
+    try:
+        report: Any = at.cluster.import_from(file, secrets=secrets, overwrite=overwrite)
+    except ImportIncompleteError as error:
+        report = error.report
+        at.tell([one.row() for one in report], [one.row() for one in report])
+        raise
+    at.tell([one.row() for one in report], [one.row() for one in report] or "The file has no connectors.")
+
+
+def plan_file(
+    at: At,
+    file: Annotated[str, typer.Argument(metavar="FILE.json", help="One connector, a list, or what `export` wrote.")],
+    max_delay: Annotated[int, typer.Option(help="The workers' scheduled.rebalance.max.delay.ms.")] = 300_000,
+) -> None:
+    """Dry run: what would be refused, created or changed, and which tasks would move. Changes nothing.
+
+    Exit code 1 when a connector would be refused. Workers that run nothing are seen only with --bootstrap-servers.
+    """
+    cluster, wanted = at.cluster, _wanted(read_json(file), file)
+    present = {connector.name: _present(at, connector.name) for connector in cluster.connectors}
+    connectors = [_planned(at, one, present.get(one.name)) for one in wanted]
+    work = {w.name: WorkSet(tuple(w.connectors), tuple(map(_task, w.tasks))) for w in cluster.workers}
+    outcome = plan(connectors, present, work, max_delay)
+    if at.as_json:
+        at.tell(outcome.to_json())
+    else:
+        show_table([row for one in outcome.connectors for row in one.rows()])
+        for title, moves in (("These would start", outcome.starts), ("These would move", outcome.moves)):
+            if moves:
+                typer.echo(f"\n{title}:")
+                show_table([move.row() for move in moves])
+        if outcome.restarts:
+            typer.echo(f"\nThese would restart where they are: {', '.join(outcome.restarts)}")
+        if not outcome.moves:
+            typer.echo("\nNo work that runs would move.")
+    if not outcome.is_valid:
+        raise typer.Exit(1)
+
+
+def _workers(cluster: AttachedCluster) -> list[Row]:
+    return [worker.row() for worker in cluster.workers]
+
+
+def _connectors(cluster: AttachedCluster) -> list[Row]:
+    return [connector.row() for connector in cluster.connectors] or [{"connector": "no connectors"}]
+
+
+def _picture(cluster: AttachedCluster) -> Any:
+    from rich.console import Group
+    from rich.text import Text
+
+    stories = [str(story) for story in cluster.events.stories()][-_STORIES:]
+    facts = ", ".join(f"{key} {value}" for key, value in cluster.facts().items() if value is not None)
+    return Group(
+        Text(facts, style="dim"),
+        rich_table(_workers(cluster), "Workers"),
+        rich_table(_connectors(cluster), "Connectors"),
+        *([Text("What happened", style="bold"), *map(Text, stories)] if stories else []),
+    )
+
+
+def _planned(at: At, wanted: Wanted, there: Present | None) -> Planned:
+    """What would become of one; a masked value of the file stands for the one that is there."""
+    old, old_shown = (there.config, at.shown(there.config, always_mask=True)) if there is not None else ({}, {})
+    config = {
+        key: old[key] if key in old and value == old_shown[key] else value for key, value in wanted.config.items()
+    }
+    result = at.cluster.validate({**config, "name": wanted.name})
+    problems = [problem for info in result["configs"] for problem in info["value"]["errors"]]
+    found = planned(replace(wanted, config=config), there, problems)
+    before, after = at.shown(old), at.shown(config)
+    return replace(found, diff={key: (before.get(key), after.get(key)) for key in found.diff})
+
+
+def _present(at: At, name: str) -> Present:
+    connector = at.cluster[name]
+    try:
+        status = connector.status()
+        return Present(dict(connector.config), len(status["tasks"]), status["connector"]["state"] == "STOPPED")
+    except ConnectorNotFoundError:  # deleted meanwhile
+        return Present({}, 0, stopped=True)
+
+
+def _wanted(content: Any, where: str) -> list[Wanted]:
+    """Connectors of a file: one, a list, an export, or a map of names to configurations."""
+    if isinstance(content, dict) and isinstance(content.get("connectors"), list):
+        content = content["connectors"]
+    if isinstance(content, dict) and content and all(isinstance(value, dict) for value in content.values()):
+        content = [{"name": name, "config": config} for name, config in content.items()]
+    wanted = []
+    for entry in content if isinstance(content, list) else [content]:
+        name, config = connector_of(entry, where)
+        if name is None:
+            raise CommandError(f"A connector in {where} has no name.")
+        stopped = str(entry.get("initial_state") or entry.get("state") or "").upper() == "STOPPED"
+        wanted.append(Wanted(name, config, stopped))
+    return wanted
+
+
+def _secrets(content: Any, where: str | None) -> Mapping[str, Mapping[str, str]]:
+    if isinstance(content, dict) and all(isinstance(value, dict) for value in content.values()):
+        return content
+    raise CommandError(f'{where} must look like {{"connector": {{"key": "value"}}}}.')
+
+
+def _task(text: str) -> TaskId:
+    connector, _, number = text.rpartition("-")
+    return TaskId(connector, int(number))

@@ -1,0 +1,203 @@
+"""`connectx connectors …` and `connectx offsets …`: Kafka Connect's verbs, one request each."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from connectx.cli.common import At, cluster_command, read_connector, read_json, show_table
+from connectx.connector import Connector
+from connectx.errors import CommandError
+from connectx.model.states import State
+from connectx.model.worker_config import masked_text
+
+connectors = typer.Typer(help="Kafka Connect's verbs on connectors.", no_args_is_help=True)
+offsets = typer.Typer(help="Committed offsets of a connector (KIP-875).", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The connector.")]
+File = Annotated[str, typer.Argument(metavar="FILE", help="JSON as in REST, or .properties; - is stdin.")]
+Wait = Annotated[float | None, typer.Option(min=0, help="Wait at most so many seconds until it is so.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+@cluster_command(connectors, "list")
+def list_(at: At) -> None:
+    """Connectors with their states."""
+    found = at.cluster.connectors
+    at.tell([connector.status() for connector in found] if at.as_json else None, [one.row() for one in found])
+    if not found and not at.as_json:
+        typer.echo("no connectors")
+
+
+@cluster_command(connectors)
+def show(at: At, name: Name) -> None:
+    """State, tasks, failures and configuration of a connector."""
+    connector = at.cluster[name]
+    status, config = connector.status(), at.shown(connector.config)
+    if at.as_json:
+        at.tell({**status, "config": config})
+        return
+    show_table([connector.row()])
+    show_table([task.row() for task in connector.tasks])
+    for part in (status["connector"], *status["tasks"]):
+        if part.get("trace"):
+            typer.echo(f"\n{masked_text(part['trace'])}")
+    typer.echo()
+    show_table([{"key": key, "value": value} for key, value in sorted(config.items())])
+
+
+@cluster_command(connectors)
+def create(
+    at: At,
+    file: File,
+    name: Annotated[str | None, typer.Option(help="Its name, if the file has none or another one.")] = None,
+    state: Annotated[str | None, typer.Option(help="RUNNING, PAUSED or STOPPED to begin with.")] = None,
+    wait: Wait = None,
+) -> None:
+    """Create a connector."""
+    own, config = read_connector(file)
+    name = name or own
+    if name is None:
+        raise CommandError(f"{file} does not name the connector.", next_step="Give --name.")
+    connector = at.cluster.create(name, {**config, "name": name}, initial_state=state and state.upper())
+    _done(at, connector, f"{name} was created", wait, State((state or "RUNNING").upper()))
+
+
+@cluster_command(connectors)
+def update(
+    at: At,
+    name: Name,
+    settings: Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE", help="Keys to change.")] = None,
+    unset: Annotated[list[str] | None, typer.Option(help="A key to remove; repeatable.")] = None,
+    file: Annotated[str | None, typer.Option(help="Use what is in this file instead of all that it has.")] = None,
+    wait: Wait = None,
+) -> None:
+    """Change some keys of a connector, or replace its whole configuration."""
+    changes: dict[str, str | None] = dict.fromkeys(unset or ())
+    for setting in settings or ():
+        key, sign, value = setting.partition("=")
+        if not sign:
+            raise CommandError(f"{setting} is no KEY=VALUE.", next_step="To remove a key use --unset.")
+        changes[key] = value
+    if bool(changes) == (file is not None):
+        raise CommandError("Give either KEY=VALUE and --unset, or --file.")
+    connector = at.cluster[name]
+    if file is None:
+        connector.config.update(changes)
+    else:
+        connector.config.replace({**read_connector(file)[1], "name": name})
+    _done(at, connector, f"{name} has a new configuration", wait, State.RUNNING)
+
+
+@cluster_command(connectors)
+def validate(at: At, file: File) -> None:
+    """Check a configuration without using it; exit code 1 when it has errors."""
+    name, config = read_connector(file)
+    result = at.cluster.validate({**config, **({} if name is None else {"name": name})})
+    values = [info["value"] for info in result["configs"]]
+    rows = [{"key": value["name"], "problem": problem} for value in values for problem in value["errors"]]
+    at.tell(result, rows or "The configuration is valid.")
+    if rows:
+        raise typer.Exit(1)
+
+
+@cluster_command(connectors)
+def pause(at: At, name: Name, wait: Wait = None) -> None:
+    """Its tasks stay assigned and do nothing."""
+    connector = at.cluster[name]
+    connector.pause()
+    _done(at, connector, f"{name} pauses", wait, State.PAUSED)
+
+
+@cluster_command(connectors)
+def resume(at: At, name: Name, wait: Wait = None) -> None:
+    """Go on after a pause or a stop."""
+    connector = at.cluster[name]
+    connector.resume()
+    _done(at, connector, f"{name} resumes", wait, State.RUNNING)
+
+
+@cluster_command(connectors)
+def stop(at: At, name: Name, wait: Wait = None) -> None:
+    """Give its tasks up; its offsets can then be altered."""
+    connector = at.cluster[name]
+    connector.stop()
+    _done(at, connector, f"{name} stops", wait, State.STOPPED)
+
+
+@cluster_command(connectors)
+def restart(
+    at: At,
+    name: Name,
+    tasks: Annotated[bool, typer.Option("--tasks", help="Its tasks, too.")] = False,
+    only_failed: Annotated[bool, typer.Option("--only-failed", help="Only what has FAILED.")] = False,
+    task: Annotated[int | None, typer.Option(min=0, help="This task alone.")] = None,
+    wait: Wait = None,
+) -> None:
+    """Restart a connector, its tasks, or one task (KIP-745)."""
+    connector = at.cluster[name]
+    if task is not None:
+        at.client.restart_task(name, task)
+    else:
+        connector.restart(include_tasks=tasks, only_failed=only_failed)
+    _done(at, connector, f"{name if task is None else f'{name}-{task}'} restarts", wait, State.RUNNING)
+
+
+@cluster_command(connectors)
+def delete(at: At, name: Name, yes: Yes = False) -> None:
+    """Delete a connector; its topics and offsets stay."""
+    connector = at.cluster[name]
+    status = connector.status()
+    _confirm(yes, f"Delete {name} with {len(status['tasks'])} tasks")
+    connector.delete()
+    at.tell({"deleted": name}, f"{name} was deleted.")
+
+
+@cluster_command(connectors)
+def tasks(at: At, name: Name) -> None:
+    """Tasks of a connector with their states."""
+    connector = at.cluster[name]
+    rows = [task.row() for task in connector.tasks]
+    at.tell(connector.status()["tasks"], rows or f"{name} has no tasks.")
+
+
+@cluster_command(offsets, "get")
+def get_offsets(at: At, name: Name) -> None:
+    """Committed offsets, in the shape of REST with --json."""
+    found = at.cluster[name].offsets.get()
+    at.tell({"offsets": found}, [_offset_row(entry) for entry in found] or f"{name} has committed nothing yet.")
+
+
+@cluster_command(offsets, "alter")
+def alter_offsets(at: At, name: Name, file: File) -> None:
+    """Set offsets of a stopped connector, from JSON in the shape of `offsets get --json`; null resets a partition."""
+    content = read_json(file)
+    entries: Any = content.get("offsets") if isinstance(content, dict) else content
+    if not isinstance(entries, list):
+        raise CommandError(f'{file} has no list "offsets".', next_step="See `connectx offsets get NAME --json`.")
+    message = at.cluster[name].offsets.alter(entries)
+    at.tell({"message": message}, message)
+
+
+@cluster_command(offsets, "reset")
+def reset_offsets(at: At, name: Name, yes: Yes = False) -> None:
+    """Forget all offsets of a stopped connector: it begins anew."""
+    _confirm(yes, f"Forget all offsets of {name}")
+    message = at.cluster[name].offsets.reset()
+    at.tell({"message": message}, message)
+
+
+def _done(at: At, connector: Connector, sentence: str, wait: float | None, state: State) -> None:
+    if wait is not None:
+        connector.wait(state, wait)
+    at.tell(connector.status() if at.as_json else None, f"{sentence}." if wait is None else f"{connector!r}")
+
+
+def _confirm(yes: bool, question: str) -> None:
+    if not yes and not typer.confirm(f"{question}?", err=True):
+        raise CommandError("Nothing was changed.")
+
+
+def _offset_row(entry: dict[str, Any]) -> dict[str, object]:
+    return {**entry["partition"], **(entry["offset"] or {})}

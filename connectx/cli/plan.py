@@ -1,0 +1,215 @@
+"""What a file of connectors would change: the diff of each, and which work would move, by the real assignor. Pure.
+
+It predicts the incremental cooperative rounds of Kafka Connect from who runs what now. How many tasks a new connector
+makes is known only to it: `tasks.max` is taken, so that less may move than is said, hardly ever more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from connectx.core.assignor import AssignorMemory, IncrementalCooperativeAssignor
+from connectx.model.group import WorkSet
+from connectx.model.ids import TASK_ORDER, TaskId
+from connectx.views import Row
+
+Config = Mapping[str, str | None]
+
+_ROUNDS = 50
+
+
+class Action(StrEnum):
+    """What would become of a connector."""
+
+    CREATE = "create"
+    CHANGE = "change"
+    KEEP = "keep"
+    INVALID = "invalid"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A connector of the file; `stopped`: it would have no tasks."""
+
+    name: str
+    config: Config
+    stopped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """A connector of the cluster."""
+
+    config: Config
+    tasks: int
+    stopped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One connector: what would be done, which keys differ as (old, new), how many tasks it would have at most."""
+
+    name: str
+    action: Action
+    diff: Mapping[str, tuple[str | None, str | None]]
+    tasks: int
+    problems: tuple[str, ...] = ()
+
+    def rows(self) -> list[Row]:
+        """Lines of a table."""
+        if self.action is Action.INVALID:
+            return [{"connector": self.name, "would": "be refused", "why": problem} for problem in self.problems]
+        words = {Action.CREATE: "be created", Action.CHANGE: "change", Action.KEEP: "stay as it is"}
+        tasks = f"at most {self.tasks} tasks" if self.action is not Action.KEEP else f"{self.tasks} tasks"
+        lines = [f"{key}: {_shown(old)} -> {_shown(new)}" for key, (old, new) in sorted(self.diff.items())]
+        if self.action is Action.CREATE:
+            lines = []
+        first: Row = {"connector": self.name, "would": words[self.action], "why": tasks}
+        return [first, *({"connector": "", "would": "", "why": line} for line in lines)]
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A connector or task and who runs it now and then; None: nobody."""
+
+    item: str
+    now: str | None
+    then: str | None
+
+    def row(self) -> Row:
+        """One line of a table."""
+        return {"work": self.item, "now": self.now or "-", "then": self.then or "-"}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What would happen. `moves` is work that runs and goes elsewhere or ends, `starts` what begins, `restarts` tasks
+    that get another configuration where they are; `rounds` is how often the group would rebalance for it."""
+
+    connectors: tuple[Planned, ...]
+    starts: tuple[Move, ...]
+    moves: tuple[Move, ...]
+    restarts: tuple[str, ...]
+    rounds: int
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether no connector would be refused."""
+        return all(one.action is not Action.INVALID for one in self.connectors)
+
+    def to_json(self) -> dict[str, Any]:
+        """The plan as JSON values."""
+        return {
+            "connectors": [
+                {
+                    "name": one.name,
+                    "action": one.action.value,
+                    "diff": {key: {"old": old, "new": new} for key, (old, new) in sorted(one.diff.items())},
+                    "tasks": one.tasks,
+                    "problems": list(one.problems),
+                }
+                for one in self.connectors
+            ],
+            **{
+                kind: [{"work": move.item, "now": move.now, "then": move.then} for move in moves]
+                for kind, moves in (("starts", self.starts), ("moves", self.moves))
+            },
+            "restarts": list(self.restarts),
+            "rounds": self.rounds,
+        }
+
+
+def planned(wanted: Wanted, present: Present | None, problems: Sequence[str]) -> Planned:
+    """What would become of one connector."""
+    config = {**wanted.config, "name": wanted.name}
+    if problems:
+        return Planned(wanted.name, Action.INVALID, {}, 0 if present is None else present.tasks, tuple(problems))
+    limit = _tasks_max(config)
+    if present is None:
+        new = {key: (None, value) for key, value in config.items()}
+        return Planned(wanted.name, Action.CREATE, new, 0 if wanted.stopped else limit)
+    old = {**present.config, "name": wanted.name}
+    diff = {key: (old.get(key), config.get(key)) for key in {**old, **config} if old.get(key) != config.get(key)}
+    if not diff:
+        return Planned(wanted.name, Action.KEEP, {}, present.tasks)
+    used_all = present.tasks == _tasks_max(present.config)
+    tasks = limit if used_all or limit < present.tasks else present.tasks
+    return Planned(wanted.name, Action.CHANGE, diff, 0 if present.stopped else tasks)
+
+
+def plan(
+    connectors: Sequence[Planned], present: Mapping[str, Present], work: Mapping[str, WorkSet], max_delay_ms: int = 0
+) -> Plan:
+    """Everything that would happen.
+
+    Args:
+        connectors: what would become of those in the file.
+        present: all connectors of the cluster.
+        work: worker to what it runs now.
+        max_delay_ms: the workers' scheduled.rebalance.max.delay.ms.
+    """
+    counts = {name: one.tasks for name, one in present.items()}
+    counts |= {one.name: one.tasks for one in connectors if one.action in (Action.CREATE, Action.CHANGE)}
+    configured = WorkSet(
+        tuple(sorted(counts)), tuple(TaskId(name, number) for name in sorted(counts) for number in range(counts[name]))
+    )
+    after, rounds = settled(work, configured, max_delay_ms) if work else ({}, 0)
+    now, then = _owners(work), _owners(after)
+    items = sorted({*now, *then}, key=_order)
+    starts = tuple(Move(_name(item), None, then[item]) for item in items if item not in now)
+    moves = tuple(
+        Move(_name(item), now[item], then.get(item))
+        for item in items
+        if now.get(item, then.get(item)) != then.get(item)
+    )
+    changed = {one.name for one in connectors if one.action is Action.CHANGE}
+    stay = [item for item in items if isinstance(item, TaskId) and now.get(item) == then.get(item) is not None]
+    restarts = tuple(str(item) for item in stay if item.connector in changed)
+    return Plan(tuple(connectors), starts, moves, restarts, rounds)
+
+
+def settled(work: Mapping[str, WorkSet], configured: WorkSet, max_delay_ms: int) -> tuple[dict[str, WorkSet], int]:
+    """Who runs what once the group has settled on `configured`, and after how many rounds that change anything."""
+    everything = WorkSet()
+    for held in work.values():
+        everything = everything.plus(held)
+    memory = AssignorMemory(previous=everything, previous_generation=1, previous_members=tuple(sorted(work)))
+    assignor, claims, now_ms = IncrementalCooperativeAssignor(max_delay_ms), dict(work), 0
+    for generation in range(2, _ROUNDS + 2):
+        result = assignor.assign(
+            memory, configured, claims, last_completed_generation=generation - 1, generation=generation, now_ms=now_ms
+        )
+        memory, claims = result.memory, dict(result.owners)
+        now_ms = max(now_ms, result.scheduled_rebalance_ms)
+        changed = any(result.assigned.values()) or any(result.revoked.values())
+        if not changed and not result.delay_ms:
+            return claims, generation - 2
+    return claims, _ROUNDS
+
+
+def _owners(work: Mapping[str, WorkSet]) -> dict[str | TaskId, str]:
+    owners: dict[str | TaskId, str] = {}
+    for worker, held in work.items():
+        owners |= dict.fromkeys(held.connectors, worker)
+        owners |= dict.fromkeys(held.tasks, worker)
+    return owners
+
+
+def _order(item: str | TaskId) -> tuple[int, Any]:
+    return (1, TASK_ORDER(item)) if isinstance(item, TaskId) else (0, item)
+
+
+def _name(item: str | TaskId) -> str:
+    return f"task {item}" if isinstance(item, TaskId) else f"connector {item}"
+
+
+def _tasks_max(config: Config) -> int:
+    text = (config.get("tasks.max") or "1").strip()
+    return int(text) if text.isdigit() else 1
+
+
+def _shown(value: str | None) -> str:
+    return "(none)" if value is None else value or "(empty)"

@@ -1,0 +1,96 @@
+"""`connectx replay HISTORY`: what a saved history tells, and whether something went wrong in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from connectx.cli.common import FAILED, Json, told
+from connectx.errors import CommandError, ConfigError
+
+if TYPE_CHECKING:
+    from connectx.history.verdict import Verdict
+
+
+def replay(
+    history: Annotated[Path, typer.Argument(metavar="HISTORY", help="A file that EventLog.to_jsonl wrote.")],
+    html: Annotated[Path | None, typer.Option(help="Write timeline and story as an HTML page, too.")] = None,
+    topic: Annotated[list[str] | None, typer.Option(help="Compare this topic with what was committed.")] = None,
+    target: Annotated[str | None, typer.Option(help="Compare a file (lines, .csv, .parquet) with the topics.")] = None,
+    bootstrap_servers: Annotated[
+        str | None, typer.Option(envvar="CONNECTX_BOOTSTRAP_SERVERS", help="Where the topics are.")
+    ] = None,
+    key: Annotated[list[str] | None, typer.Option(help="A field that identifies a record; repeatable.")] = None,
+    scenario: Annotated[list[str] | None, typer.Option(help="What the run must have reached; repeatable.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Tell the story of a saved history, with its verdict; exit code 1 when the verdict is invalid.
+
+    Without --topic the verdict is about the history alone, and unknown at best: nobody has looked at the data.
+    """
+    with told():
+        _replay(history, html, topic or [], target, bootstrap_servers, key or [], scenario or [], as_json)
+
+
+def _replay(
+    history: Path,
+    html: Path | None,
+    topics: list[str],
+    target: str | None,
+    bootstrap_servers: str | None,
+    key: list[str],
+    scenarios: list[str],
+    as_json: bool,
+) -> None:
+    from connectx.checks.check import check
+    from connectx.history.frame import clock_time
+    from connectx.history.log import EventLog
+    from connectx.history.report import write_report
+
+    log = EventLog.from_jsonl(history)
+    if not len(log):
+        raise CommandError(f"The history in {history} is empty.")
+    stories = log.stories()
+    try:
+        verdict = check(
+            history=log, topic=topics, target=target, bootstrap_servers=bootstrap_servers, key=key, scenario=scenarios
+        )
+    except ConfigError as error:
+        raise CommandError(str(error)) from error
+    if html is not None:
+        write_report(log, html)
+    if as_json:
+        told_stories = [{"time_ms": s.time_ms, "seq": s.seq, "kind": s.kind, "sentence": str(s)} for s in stories]
+        typer.echo(_json({"events": len(log), "stories": told_stories, "verdict": _of(verdict)}))
+    else:
+        first, last = log[0], log[-1]
+        typer.echo(f"{len(log):,} events from {clock_time(first.time_ms)} to {clock_time(last.time_ms)}")
+        for story in stories:
+            typer.echo(f"{clock_time(story.time_ms)}  {story}")
+        if not stories:
+            typer.echo("It tells of no fault, no failure, no fencing and no change of leader.")
+        typer.echo(f"\n{verdict!r}")
+        if html is not None:
+            typer.echo(f"Timeline: {html}")
+    if verdict.answer == "invalid":
+        raise typer.Exit(FAILED)
+
+
+def _of(verdict: Verdict) -> dict[str, Any]:
+    return {
+        "answer": verdict.answer,
+        "sentence": verdict.sentence,
+        "findings": [
+            {"anomaly": one.anomaly.value, "count": one.count, "place": one.place, "sentence": one.sentence}
+            for one in verdict.findings
+        ],
+        "reasons": list(verdict.reasons),
+    }
+
+
+def _json(value: Any) -> str:
+    import json
+
+    return json.dumps(value, indent=2, ensure_ascii=False)
