@@ -10,8 +10,9 @@ INSTALLED := $(VENV)/.connectx-installed
 PREPARED := $(BIN)/python -m connectx.setup
 
 MINUTES ?= 10
+TYPESCRIPT := 5.9.3
 
-.PHONY: help setup demo test retest browser simulate lab check bench soak clean
+.PHONY: help setup demo test retest browser simulate lab check types bench soak clean
 
 help: ## show the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST)
@@ -42,6 +43,9 @@ check: $(INSTALLED) ## lint, format, types and architecture
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/python -m pytest tests/unit/test_architecture.py
+
+types: ## types of the panel's front end, by a pinned TypeScript that npx fetches once; needs Node
+	@npx --yes --package=typescript@$(TYPESCRIPT) -- tsc -p widgets/jsconfig.json
 
 bench: setup ## measure throughput, latency, failover and memory on this machine
 	@$(BIN)/python -m bench

@@ -124,7 +124,7 @@ export function layout(store, window, width, now) {
   const rows = ofKind(store, "row").sort((a, b) => a.order - b.order);
   const bars = ofKind(store, "bar").filter((bar) => meets(bar.parts[0].from, bar.parts.at(-1).to ?? now, window));
   const marks = ofKind(store, "mark").filter((mark) => mark.at >= window.from && mark.at <= window.to);
-  const drawn = { rows: [], bars: [], labels: [], marks: [], bands: [], axis: [], height: 0, width };
+  const drawn = /** @type {any} */ ({ rows: [], bars: [], labels: [], marks: [], bands: [], axis: [], height: 0, width });
   let y = TOP;
   for (const row of rows) {
     const own = bars.filter((bar) => bar.worker === row.worker);
@@ -150,7 +150,7 @@ export function layout(store, window, width, now) {
   for (const mark of marks.filter((mark) => mark.worker === null)) drawn.marks.push({ ...mark, x: x(mark.at), y: TOP });
   drawn.bottom = y;
   drawn.height = y + AXIS;
-  drawn.marks = merged(drawn.marks).sort((a, b) => (a.mark === "fenced") - (b.mark === "fenced"));
+  drawn.marks = merged(drawn.marks).sort((a, b) => Number(a.mark === "fenced") - Number(b.mark === "fenced"));
   drawn.bands = bands(store, window, x, width, now);
   drawn.axis = axis(window, x, width, now);
   return drawn;
@@ -231,7 +231,7 @@ function bands(store, window, x, full, now) {
 
 function axis(window, x, width, now) {
   const span = Math.max(window.to - window.from, 1) / 1000;
-  const step = STEPS_S.find((step) => span / step <= Math.max(width / 90, 2)) ?? STEPS_S.at(-1);
+  const step = STEPS_S.find((step) => span / step <= Math.max(width / 90, 2)) ?? STEPS_S[STEPS_S.length - 1];
   const ticks = [];
   for (let offset = Math.max(0, Math.ceil((now - window.to) / 1000 / step) * step); now - offset * 1000 >= window.from; offset += step) {
     const back = Math.round(offset * 10) / 10;

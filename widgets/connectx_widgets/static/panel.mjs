@@ -29,12 +29,12 @@ const SHELL = `
   <div class="cxp-tip" role="tooltip" hidden></div><div class="cxp-said" role="status"></div>`;
 
 function makeView(store, model, el, viewKey) {
-  const root = document.createElement("div");
+  const root = /** @type {any} */ (document.createElement("div"));
   root.className = "cxp";
   root.innerHTML = SHELL;
   el.appendChild(root);
   const find = (selector) => root.querySelector(selector);
-  const view = { span: 120_000, end: null };
+  const view = /** @type {{ span: number | null, end: number | null }} */ ({ span: 120_000, end: null });
   const written = new Map(), calm = matchMedia("(prefers-reduced-motion: reduce)");
   let open = null, details = null, chosen = null, seen = true, timer = null, calls = 0, pending = new Map();
   let form = null, typed = null, held = false, sure = null;
@@ -248,7 +248,7 @@ function makeView(store, model, el, viewKey) {
     const target = find(".cxp-form");
     target.hidden = form === null;
     if (form === null) return;
-    const focused = target.contains(document.activeElement) ? document.activeElement : null;
+    const focused = /** @type {any} */ (target.contains(document.activeElement) ? document.activeElement : null);
     const field = focused?.dataset.field, at = focused?.selectionStart, scrolled = target.querySelector(".cxp-form-body>div")?.scrollTop ?? 0;
     target.innerHTML = formText(form);
     target.querySelector(".cxp-form-body>div").scrollTop = scrolled;
@@ -342,7 +342,7 @@ function makeView(store, model, el, viewKey) {
     schedule();
   });
   resized.observe(root);
-  const visible = new IntersectionObserver((entries) => { seen = entries.at(-1).isIntersecting; schedule(); });
+  const visible = new IntersectionObserver((entries) => { seen = entries[entries.length - 1].isIntersecting; schedule(); });
   visible.observe(root);
   document.addEventListener("visibilitychange", schedule);
   draw();
