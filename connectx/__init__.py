@@ -12,6 +12,8 @@ from connectx.errors import ConnectxError
 
 if TYPE_CHECKING:
     from connectx.attached.cluster import AttachedCluster, attach
+    from connectx.audits.findings import Audit, Finding
+    from connectx.audits.run import audit
     from connectx.checks.check import check
     from connectx.checks.topic_table import read_topic
     from connectx.checkup.doctor import doctor
@@ -35,11 +37,13 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "AttachedCluster": "connectx.attached.cluster",
+    "Audit": "connectx.audits.findings",
     "Cluster": "connectx.cluster",
     "CommitRefusedError": "connectx.connectors.api",
     "ConfigDef": "connectx.model.configdef",
     "Connector": "connectx.connector",
     "EventLog": "connectx.history.log",
+    "Finding": "connectx.audits.findings",
     "Predicate": "connectx.data.transforms.api",
     "RetriableError": "connectx.connectors.api",
     "SinkBatch": "connectx.connectors.api",
@@ -52,6 +56,7 @@ _HOMES = {
     "Transform": "connectx.data.transforms.api",
     "Verdict": "connectx.history.verdict",
     "attach": "connectx.attached.cluster",
+    "audit": "connectx.audits.run",
     "check": "connectx.checks.check",
     "doctor": "connectx.checkup.doctor",
     "read_topic": "connectx.checks.topic_table",
@@ -59,12 +64,14 @@ _HOMES = {
 
 __all__ = [
     "AttachedCluster",
+    "Audit",
     "Cluster",
     "CommitRefusedError",
     "ConfigDef",
     "Connector",
     "ConnectxError",
     "EventLog",
+    "Finding",
     "Predicate",
     "RetriableError",
     "SinkBatch",
@@ -78,6 +85,7 @@ __all__ = [
     "Verdict",
     "__version__",
     "attach",
+    "audit",
     "check",
     "doctor",
     "read_topic",

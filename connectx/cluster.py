@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
     from pyspark.sql import SparkSession
 
+    from connectx.audits.gather import Audited
     from connectx.connector import Connector
     from connectx.history.verdict import Verdict
     from connectx.runtime.live import Isolation, LiveWorker
@@ -235,6 +236,12 @@ class Cluster(FaultVerbs, ConnectCluster):
 
         checker = ClusterChecker(self.events, self._client, self._plugins, self._config, self._spark)
         return checker.check(Wanted(**wanted), timeout)
+
+    def audited(self) -> Audited:
+        """What an audit is given of this cluster."""
+        from connectx.audits.ours import audited
+
+        return audited(self._config, self._client, self.workers, self.events)
 
     def close(self) -> None:
         """Stop workers, Spark and Kafka as far as this cluster started them. A second call does nothing."""

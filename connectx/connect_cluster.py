@@ -25,6 +25,8 @@ from connectx.views import Row
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
+    from connectx.audits.findings import Audit
+    from connectx.audits.gather import Audited
     from connectx.backup import Backup
     from connectx.restore import ImportReport
 
@@ -173,6 +175,16 @@ class ConnectCluster(ABC):
 
             self._panel = open_panel(self)
         return self._panel
+
+    @abstractmethod
+    def audited(self) -> Audited:
+        """What an audit is given of this cluster."""
+
+    def audit(self) -> Audit:
+        """What is wrong with it, or will go wrong: findings with evidence, consequence, remedy: `connectx.audits`."""
+        from connectx.audits.run import audit
+
+        return audit(self)
 
     def timeline(self, since: int = 0) -> Figure:
         """Tasks over workers, behind event number `since`, as a plotly figure to explore; a picture without plotly."""

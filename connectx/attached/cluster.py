@@ -35,6 +35,7 @@ from connectx.views import Row
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from connectx.audits.gather import Audited
     from connectx.history.verdict import Verdict
 
 _ALWAYS = (
@@ -69,6 +70,8 @@ class AttachedCluster(ConnectCluster):
         bootstrap_servers = bootstrap_servers or given.get("bootstrap.servers")
         self.url = url if url.endswith("/") else f"{url}/"
         self._poll_s = poll_s
+        self._given = given
+        self._internal: dict[str, str] = {}
         self._config: WorkerConfig | None = None
         self._watch: Watch | None = None
         self._scheme = urlsplit(url).scheme
@@ -183,6 +186,30 @@ class AttachedCluster(ConnectCluster):
         checker = ClusterChecker(self.events, self._client, self._plugins, self.config, self._spark)
         return checker.check(Wanted(**wanted), timeout)
 
+    def audited(self) -> Audited:
+        """What an audit is given of this cluster: its statuses, its group, and the settings that `config` has."""
+        from connectx.audits.facts import WorkerFacts
+        from connectx.audits.gather import Audited
+
+        picture = self._picture()
+
+        def claims() -> tuple[WorkerFacts, ...]:
+            group = self._picture().group
+            members = () if group is None else group.worker_ids  # of these the group tells
+            seen = [worker for worker in self._picture().workers if worker.worker_id not in members]
+            return tuple(WorkerFacts(one.worker_id, connectors=one.connectors, tasks=one.tasks) for one in seen)
+
+        return Audited(
+            self.group_id or masked_text(self.url),
+            self._client,
+            self._config,
+            self._given,
+            self._internal,
+            {seen.worker_id: seen.url for seen in picture.workers},
+            claims,
+            tuple(self.events),
+        )
+
     def close(self) -> None:
         """Stop looking. The cluster itself goes on. A second call does nothing."""
         try:
@@ -202,6 +229,9 @@ class AttachedCluster(ConnectCluster):
         topics = {kind: given.get(f"{kind}.storage.topic") for kind in (CONFIG, STATUS)}
         wanted = [kind for kind, topic in topics.items() if topic is None]
         topics |= find_topics(clients, wanted, list(shown)) if wanted else {}
+        self._internal = {kind: str(topic) for kind, topic in topics.items()}
+        if offsets := given.get("offset.storage.topic"):
+            self._internal["offset"] = str(offsets)
         named = {f"{kind}.storage.topic": topic for kind, topic in topics.items()}
         self._config = WorkerConfig.parse(own_kafka_config({**base, **named, "group.id": group_id}))
         clients = ClientConfigs(self._config, "attached")

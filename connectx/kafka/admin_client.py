@@ -91,6 +91,23 @@ class Admin:
             found[topic] = None if error is not None else len(answer.partitions)
         return found
 
+    def replica_counts(self, topics: Sequence[str], timeout_s: float = CALL_S) -> dict[str, list[int]]:
+        """How many replicas each partition of each topic has; topics that do not exist are left out."""
+        futures = self._rdkafka().describe_topics(TopicCollection(list(topics)), request_timeout=timeout_s)
+        outcomes = {topic: self._outcome(future) for topic, future in futures.items()}
+        return {
+            topic: [len(partition.replicas) for partition in answer.partitions]
+            for topic, (answer, error) in outcomes.items()
+            if error is None
+        }
+
+    def broker_count(self, timeout_s: float = CALL_S) -> int:
+        """How many brokers there are."""
+        try:
+            return len(self._rdkafka().list_topics(timeout=timeout_s).brokers)
+        except KafkaException as error:
+            raise self._typed(error.args[0], "list the brokers") from error
+
     def topics(self, timeout_s: float = CALL_S) -> list[str]:
         """Names of all topics that may be seen, sorted."""
         try:

@@ -37,19 +37,8 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 # May import everything.
 API = {
-    *(
-        "__init__",
-        "__main__",
-        "aftermath",
-        "attached",
-        "audit",
-        "backup",
-        "checks",
-        "checkup",
-        "cli",
-        "cluster",
-        "cluster_forms",
-    ),
+    *("__init__", "__main__", "aftermath", "attached", "audits", "backup", "checks", "checkup", "cli", "cluster"),
+    *("cluster_forms",),
     *("connect_cluster", "connector", "demo", "faults", "lag", "restore", "setup", "supervisor", "workers"),
 }
 

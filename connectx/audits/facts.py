@@ -1,0 +1,128 @@
+"""What an audit knows of a cluster at one moment. Plain values, without secrets: rules are functions of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+Config = Mapping[str, "str | None"]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFacts:
+    """One task: its status, and since when that lasts (Unix time) where the history tells."""
+
+    number: int
+    state: str
+    worker_id: str
+    why: str = ""
+    since_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorFacts:
+    """One connector. `config` is masked; `configured_tasks` is how many tasks it was given, `tasks` have a status."""
+
+    name: str
+    type: str
+    config: Config
+    state: str
+    worker_id: str
+    configured_tasks: int
+    tasks: tuple[TaskFacts, ...] = ()
+    why: str = ""
+
+    @property
+    def class_name(self) -> str:
+        """Its connector.class."""
+        return self.config.get("connector.class") or ""
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The topics that its configuration names."""
+        named = (self.config.get("topics") or self.config.get("topic") or "").split(",")
+        return tuple(topic.strip() for topic in named if topic.strip())
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerFacts:
+    """One worker.
+
+    Attributes:
+        in_group: None when the group was not looked at.
+        generation: group generation that it says it is in; None when nobody can ask it.
+        config_offset: the next config record that it has not read: now (ours), or when it last joined.
+        connectors, tasks: what it runs or has to run, "orders-0" for a task.
+        plugins: class to version of what it can run; None when it did not answer.
+        lacks: classes of connectors that it does not know.
+        as_of_join: `config_offset` is that of its last join; what it has read since cannot be seen.
+        mismatch: the leader had no newer configs than its members when it last assigned (CONFIG_MISMATCH).
+    """
+
+    worker_id: str
+    in_group: bool | None = None
+    generation: int | None = None
+    config_offset: int | None = None
+    connectors: tuple[str, ...] = ()
+    tasks: tuple[str, ...] = ()
+    plugins: Mapping[str, str] | None = None
+    lacks: tuple[str, ...] = ()
+    as_of_join: bool = False
+    mismatch: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TopicFacts:
+    """One topic. `role` is config, offset or status for an internal one.
+
+    `unstable` are partitions whose last stable offset stayed behind the end while the transactions were listed.
+    """
+
+    name: str
+    partitions: int
+    replicas: int = 1
+    cleanup_policy: str = "delete"
+    role: str = ""
+    unstable: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionFacts:
+    """A transaction that has not ended; `partitions` as "topic-0"."""
+
+    transactional_id: str
+    age_ms: int
+    timeout_ms: int
+    partitions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFacts:
+    """One cluster.
+
+    Attributes:
+        name: for readers.
+        kafka_id: id of its Kafka cluster; clusters with the same id share topics, groups and transactional ids.
+        protocol: of the group, on the wire: default, compatible or sessioned; empty when the group was not looked at.
+        delay_ms: scheduled.rebalance.max.delay.ms, where it is known.
+        topics: the internal ones, and those that its connectors name, by name; missing ones are left out.
+        topics_known: whether topics were looked at.
+        settings: worker settings by key, as far as they are known; masked.
+        unseen: what could not be looked at, in sentences.
+    """
+
+    name: str
+    taken_ms: int
+    kafka_id: str = ""
+    group_id: str = ""
+    protocol: str = ""
+    is_settled: bool = True
+    delay_ms: int | None = None
+    connectors: tuple[ConnectorFacts, ...] = ()
+    workers: tuple[WorkerFacts, ...] = ()
+    topics: Mapping[str, TopicFacts] = field(default_factory=dict)
+    topics_known: bool = False
+    brokers: int = 1
+    transactions: tuple[TransactionFacts, ...] = ()
+    settings: Mapping[str, str] = field(default_factory=dict)
+    unseen: tuple[str, ...] = ()

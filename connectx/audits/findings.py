@@ -1,0 +1,122 @@
+"""What an audit answers: findings, each with evidence, consequence and remedy, and their text, HTML and table forms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from html import escape
+from typing import TYPE_CHECKING
+
+from connectx.history.words import plural
+from connectx.views import html_card, html_facts
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Severity(StrEnum):
+    """How bad it is."""
+
+    ERROR = "error"  # rows are lost, repeated or held back, or work stands still
+    WARNING = "warning"  # it will be so when something else happens
+    NOTE = "note"  # works as set, and bites those who do not know it
+
+
+_SIGNS: Mapping[Severity, str] = {Severity.ERROR: "✕", Severity.WARNING: "▲", Severity.NOTE: "i"}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that an audit found.
+
+    Attributes:
+        code: stable, for programs, like "failed_task".
+        subject: what it is about: a task, a connector, a worker, a topic, a setting.
+        evidence: what was seen, without secrets.
+        consequence: what it leads to.
+        remedy: what to do.
+        cluster: which cluster; several by comma.
+    """
+
+    code: str
+    severity: Severity
+    subject: str
+    evidence: str
+    consequence: str
+    remedy: str
+    cluster: str = ""
+
+    def __str__(self) -> str:
+        head = f"{_SIGNS[self.severity]} {self.severity.upper()} {self.code}: {self.subject}"
+        lines = [("seen", self.evidence), ("so", self.consequence), ("do", self.remedy)]
+        return "\n".join([head, *(f"    {label:<5}{text}" for label, text in lines)])
+
+    def _repr_html_(self) -> str:
+        return _html(self)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Audit:
+    """The findings of an audit, worst first; iterate, index by position.
+
+    Attributes:
+        clusters: names of what was looked at.
+        unseen: what could not be looked at, so that nothing can be said about it.
+    """
+
+    findings: tuple[Finding, ...]
+    clusters: tuple[str, ...] = ()
+    unseen: tuple[str, ...] = ()
+
+    @property
+    def worst(self) -> Severity | None:
+        """The worst severity that was found, None when nothing was."""
+        return self.findings[0].severity if self.findings else None
+
+    def of(self, code: str) -> tuple[Finding, ...]:
+        """Findings of one code."""
+        return tuple(finding for finding in self.findings if finding.code == code)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """One row per finding: code, severity, subject, evidence, consequence, remedy, cluster (strings)."""
+        import pandas as pd
+
+        columns = ["code", "severity", "subject", "evidence", "consequence", "remedy", "cluster"]
+        rows = [{**asdict(finding), "severity": finding.severity.value} for finding in self.findings]
+        return pd.DataFrame(rows, columns=columns)
+
+    def __iter__(self) -> Iterator[Finding]:
+        return iter(self.findings)
+
+    def __len__(self) -> int:
+        return len(self.findings)
+
+    def __getitem__(self, index: int) -> Finding:
+        return self.findings[index]
+
+    @property
+    def summary(self) -> str:
+        """One line: how many findings of which severity."""
+        counts = [(one, sum(f.severity is one for f in self.findings)) for one in Severity]
+        said = ", ".join(plural(count, severity.value) for severity, count in counts if count)
+        return f"Audit of {', '.join(self.clusters)}: {said or 'nothing found'}"
+
+    def __repr__(self) -> str:
+        return "\n".join([self.summary, *map(str, self.findings), *(f"not looked at: {one}" for one in self.unseen)])
+
+    def _repr_html_(self) -> str:
+        unseen = {f"not looked at {number}": text for number, text in enumerate(self.unseen, 1)}
+        return html_card(self.summary, {}, *map(_html, self.findings), html_facts(unseen))
+
+
+def _html(finding: Finding) -> str:
+    sign, facts = _SIGNS[finding.severity], {
+        "seen": finding.evidence,
+        "so": finding.consequence,
+        "do": finding.remedy,
+        **({"cluster": finding.cluster} if finding.cluster else {}),
+    }  # fmt: skip
+    head = f"{sign} {finding.severity} <code>{escape(finding.code)}</code> {escape(finding.subject)}"
+    is_open = " open" if finding.severity is Severity.ERROR else ""
+    return f"<details{is_open}><summary>{head}</summary>{html_facts(facts)}</details>"

@@ -1,0 +1,304 @@
+"""Gathers the facts of one cluster: REST, the group, topics, transactions, and what its workers say themselves.
+
+Decides what to ask and how to go on when something cannot be seen (it becomes a sentence in `unseen`); judges nothing.
+It only reads. Configurations are masked here, so that no rule ever sees a secret.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeVar
+
+from connectx.attached.discovery import GROUP_CALL_S
+from connectx.attached.group_view import STABLE, GroupView, group_view
+from connectx.audits.facts import ClusterFacts, ConnectorFacts, TaskFacts, TopicFacts, TransactionFacts, WorkerFacts
+from connectx.errors import ConnectorNotFoundError, ConnectxError
+from connectx.history.facts import WorkFacts, facts
+from connectx.history.words import gist
+from connectx.kafka.admin_client import Admin
+from connectx.kafka.clients import ClientConfigs
+from connectx.kafka.groups import GroupClient
+from connectx.kafka.inspection import Inspection
+from connectx.model.events import Event
+from connectx.model.ids import TopicPartition
+from connectx.model.states import LOST, State
+from connectx.model.worker_config import WorkerConfig, masked, masked_text
+from connectx.rest.client import RestClient
+
+T = TypeVar("T")
+
+_SETTINGS: Final = (
+    *("connect.protocol", "connector.client.config.override.policy", "exactly.once.source.support"),
+    *("heartbeat.interval.ms", "offset.flush.interval.ms", "scheduled.rebalance.max.delay.ms", "session.timeout.ms"),
+)
+_MOST_PARTITIONS: Final = 2_000
+_DISPUTE_S: Final = 3.0
+_PAUSE_S: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Audited:
+    """What an audit is given of a cluster.
+
+    Attributes:
+        config: settings of clients that look at its Kafka; None: Kafka is not looked at.
+        settings: worker settings that are known.
+        internal: names of the internal topics that are known, by role.
+        urls: REST URLs of its workers by id (host:port), as far as they are known.
+        claims: asks its workers what they run, as far as they say that themselves.
+    """
+
+    name: str
+    client: RestClient
+    config: WorkerConfig | None
+    settings: Mapping[str, Any]
+    internal: Mapping[str, str]
+    urls: Mapping[str, str]
+    claims: Callable[[], tuple[WorkerFacts, ...]]
+    events: Sequence[Event]
+
+
+def gather(audited: Audited, now_ms: int) -> ClusterFacts:
+    """The facts of a cluster as of now.
+
+    Raises:
+        WorkersUnreachableError: no worker answers; everything else that cannot be seen is told in `unseen`.
+    """
+    return _Gathering(audited, now_ms).facts()
+
+
+@dataclass
+class _Gathering:
+    audited: Audited
+    now_ms: int
+    unseen: list[str] = field(default_factory=list)
+
+    def facts(self) -> ClusterFacts:
+        client, claims = self.audited.client, self._claims()
+        connectors = self._connectors(client.expanded())
+        known = {
+            key: str(self.audited.settings[key]) for key in _SETTINGS if self.audited.settings.get(key) is not None
+        }
+        if len(known) < len(_SETTINGS):
+            self.unseen.append("the workers' own settings: REST does not tell them (give them with config=)")
+        delay = known.get("scheduled.rebalance.max.delay.ms", "")
+        told = ClusterFacts(
+            self.audited.name,
+            self.now_ms,
+            kafka_id=str(client.root().get("kafka_cluster_id") or ""),
+            delay_ms=int(delay) if delay.isdigit() else None,
+            connectors=connectors,
+            workers=claims,
+            settings=masked(known),
+        )
+        told = self._with_group(told)
+        told = self._with_plugins(told)
+        told = self._with_kafka(told)
+        return replace(told, unseen=tuple(self.unseen))
+
+    def _claims(self) -> tuple[WorkerFacts, ...]:
+        """What workers say; while they contradict each other, as in any rebalance, they are asked again for a while."""
+        until_s = time.monotonic() + _DISPUTE_S
+        while True:
+            claims = self.audited.claims()
+            if not _is_disputed(claims) or time.monotonic() > until_s:
+                return claims
+            time.sleep(_PAUSE_S)
+
+    def _try(self, what: str, ask: Callable[[], T]) -> T | None:
+        try:
+            return ask()
+        except ConnectxError as error:
+            self.unseen.append(f"{what}: {masked_text(error.message)}")
+            return None
+
+    # ------------------------------------------------------------------------------------------------ connectors
+
+    def _connectors(self, shown: Mapping[str, Mapping[str, Any]]) -> tuple[ConnectorFacts, ...]:
+        standing = facts(self.audited.events)
+        since = {(work.connector, work.task): work for work in standing.tasks}
+        return tuple(_connector(name, shown[name], since) for name in sorted(shown))
+
+    # ----------------------------------------------------------------------------------------------------- group
+
+    def _with_group(self, told: ClusterFacts) -> ClusterFacts:
+        config = self.audited.config
+        if config is None:
+            self.unseen.append("the worker group, topics and transactions: no bootstrap_servers= was given")
+            return told
+        clients = ClientConfigs(config, "audit", config.bootstrap_servers)
+        client = GroupClient(clients.kafka_python("connectx-audit"), config.group_id, GROUP_CALL_S)
+        described = self._try("the worker group", client.describe)
+        told = replace(told, group_id=config.group_id)
+        if described is None:
+            return told
+        view = group_view(described.group_id, described.protocol, described.told) if described.state == STABLE else None
+        if view is None:
+            self.unseen.append(f"what the group {config.group_id} has given to whom: it is {described.state} just now")
+            return replace(told, is_settled=False)
+        return replace(told, protocol=view.protocol, workers=_workers(view, told.workers))
+
+    # --------------------------------------------------------------------------------------------------- plugins
+
+    def _with_plugins(self, told: ClusterFacts) -> ClusterFacts:
+        classes = sorted({connector.class_name for connector in told.connectors} - {""})
+        workers = []
+        for worker in told.workers:
+            url = self.audited.urls.get(worker.worker_id, f"http://{worker.worker_id}/")
+            client = self.audited.client.of(url)
+            listed = self._try(f"plugins of {worker.worker_id}", client.plugins)
+            if listed is None:
+                workers.append(worker)
+                continue
+            plugins = {plugin["class"]: str(plugin.get("version", "")) for plugin in listed}
+            lacks = tuple(cls for cls in classes if cls not in plugins and _is_unknown(client, cls))
+            workers.append(replace(worker, plugins=plugins, lacks=lacks))
+        return replace(told, workers=tuple(workers))
+
+    # ----------------------------------------------------------------------------------------------------- Kafka
+
+    def _with_kafka(self, told: ClusterFacts) -> ClusterFacts:
+        if self.audited.config is None:
+            return told
+        clients = ClientConfigs(self.audited.config, "audit", self.audited.config.bootstrap_servers)
+        admin = Admin(clients.admin())
+        try:
+            topics = self._try("the topics", lambda: self._topics(admin, told))
+            if topics is not None:
+                brokers = self._try("the brokers", admin.broker_count) or 1
+                told = replace(told, topics=topics, topics_known=True, brokers=brokers)
+            before = self._try("last stable offsets", lambda: _behind(admin, told.topics.values())) or {}
+            kafka_python = clients.kafka_python("connectx-audit")
+            found = self._try("open transactions", lambda: self._transactions(kafka_python, told))
+            after = self._try("last stable offsets", lambda: _behind(admin, told.topics.values())) or {}
+        finally:
+            admin.close()
+        if found is None:
+            return told
+        stuck = {at for at, stable in after.items() if before.get(at) == stable}
+        with_unstable = {
+            name: replace(topic, unstable=tuple(sorted(at.partition for at in stuck if at.topic == name)))
+            for name, topic in told.topics.items()
+        }
+        return replace(told, transactions=found, topics=with_unstable)
+
+    def _topics(self, admin: Admin, told: ClusterFacts) -> dict[str, TopicFacts]:
+        roles = {name: role for role, name in self.audited.internal.items()}
+        if len(roles) < 3:
+            missing = sorted({"config", "offset", "status"} - set(roles.values()))
+            self.unseen.append(
+                f"which topic is its {' and its '.join(missing)} topic (give {missing[0]}.storage.topic)"
+            )
+        names = admin.topics()
+        patterns = any(connector.config.get("topics.regex") for connector in told.connectors)
+        used = {topic for connector in told.connectors for topic in connector.topics}
+        wanted = [name for name in names if name in roles or name in used or patterns]
+        replicas, settings = admin.replica_counts(wanted), admin.topic_settings(sorted(roles))
+        return {
+            name: TopicFacts(
+                name,
+                len(counts),
+                min(counts, default=0),
+                (settings.get(name) or {}).get("cleanup.policy", "compact" if name in roles else "delete"),
+                roles.get(name, ""),
+            )
+            for name, counts in sorted(replicas.items())
+        }
+
+    def _transactions(self, config: Mapping[str, Any], told: ClusterFacts) -> tuple[TransactionFacts, ...]:
+        """Open transactions that touch a topic of this cluster."""
+        with Inspection(config) as inspection:
+            found = inspection.open_transactions()
+        now_ms = time.time_ns() // 1_000_000
+        return tuple(
+            TransactionFacts(
+                one.transactional_id,
+                max(now_ms - one.started_ms, 0),
+                one.timeout_ms,
+                tuple(str(at) for at in one.partitions),
+            )
+            for one in found
+            if one.started_ms > 0 and any(at.topic in told.topics for at in one.partitions)
+        )
+
+
+def _is_disputed(claims: Sequence[WorkerFacts]) -> bool:
+    for works in ([w.connectors for w in claims], [w.tasks for w in claims]):
+        listed = [one for work in works for one in work]
+        if len(listed) > len(set(listed)):
+            return True
+    return len({worker.generation for worker in claims}) > 1
+
+
+def _connector(
+    name: str, shown: Mapping[str, Any], since: Mapping[tuple[str, int | None], WorkFacts]
+) -> ConnectorFacts:
+    info = shown.get("info") or {}
+    status = shown.get("status") or {"connector": {"state": State.UNASSIGNED.value, "worker_id": ""}, "tasks": []}
+    itself = status["connector"]
+    return ConnectorFacts(
+        name,
+        str(info.get("type", "unknown")),
+        masked(info.get("config") or {}),
+        str(itself["state"]),
+        str(itself["worker_id"]),
+        len(info.get("tasks", ())),
+        tuple(_task(name, task, since.get((name, int(task["id"])))) for task in status["tasks"]),
+        _why(itself),
+    )
+
+
+def _task(connector: str, shown: Mapping[str, Any], known: WorkFacts | None) -> TaskFacts:
+    lost = known is not None and known.state == LOST
+    state = LOST if lost else str(shown["state"])
+    is_same = known is not None and known.state == state
+    return TaskFacts(
+        int(shown["id"]), state, str(shown["worker_id"]), _why(shown), known.since_ms if known and is_same else None
+    )
+
+
+def _why(shown: Mapping[str, Any]) -> str:
+    return masked_text(gist(str(shown.get("trace") or "")))
+
+
+def _workers(view: GroupView, claims: Iterable[WorkerFacts]) -> tuple[WorkerFacts, ...]:
+    """What workers say themselves, and of the others what the group knows."""
+    said = {worker.worker_id: worker for worker in claims}
+    found = {worker_id: replace(worker, in_group=False) for worker_id, worker in said.items()}
+    for member in view.members:
+        known = WorkerFacts(
+            member.worker_id,
+            True,
+            None,
+            member.config_offset,
+            member.work.connectors,
+            tuple(str(task) for task in member.work.tasks),
+            as_of_join=True,
+            mismatch=member.error != 0,
+        )
+        own = said.get(member.worker_id)
+        found[member.worker_id] = known if own is None else replace(own, in_group=True, mismatch=known.mismatch)
+    return tuple(found[worker_id] for worker_id in sorted(found))
+
+
+def _is_unknown(client: RestClient, cls: str) -> bool:
+    """Aliases and classes by path are not listed; the worker says whether it knows them."""
+    try:
+        client.plugin_config(cls)
+    except ConnectorNotFoundError:
+        return True
+    except ConnectxError:
+        return False
+    return False
+
+
+def _behind(admin: Admin, topics: Iterable[TopicFacts]) -> dict[TopicPartition, int]:
+    """Partitions whose last stable offset is behind their end, with that offset."""
+    partitions = [TopicPartition(topic.name, number) for topic in topics for number in range(topic.partitions)]
+    if not partitions or len(partitions) > _MOST_PARTITIONS:
+        return {}
+    stable = admin.end_offsets(partitions, committed=True)
+    ends = admin.end_offsets(partitions)
+    return {at: stable[at] for at in partitions if stable[at] < ends[at]}

@@ -1,0 +1,48 @@
+"""What an audit is given of a cluster that was started here: its workers' own views and all their settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from connectx.attached.group_view import worker_id_of
+from connectx.audits.facts import WorkerFacts
+from connectx.audits.gather import Audited
+from connectx.history.words import task_of
+
+if TYPE_CHECKING:
+    from connectx.history.log import EventLog
+    from connectx.model.worker_config import WorkerConfig
+    from connectx.rest.client import RestClient
+    from connectx.workers import Worker, Workers
+
+
+def audited(config: WorkerConfig, client: RestClient, workers: Workers, events: EventLog) -> Audited:
+    """The cluster as it is now; workers that have ended have nothing to say."""
+    running = [worker for worker in workers if worker.view]
+    settings = {key: value for key, value in config.values.items() if value is not None}
+    internal = {"config": config.config_topic, "offset": config.offset_topic, "status": config.status_topic}
+    return Audited(
+        config.group_id,
+        client,
+        config,
+        {**settings, "exactly.once.source.support": config.exactly_once_source_support.value},
+        {role: topic.name for role, topic in internal.items()},
+        {worker_id_of(worker.url): worker.url for worker in running},
+        lambda: tuple(_facts(worker for worker in workers if worker.view)),
+        tuple(events),
+    )
+
+
+def _facts(running: Iterable[Worker]) -> Iterable[WorkerFacts]:
+    for worker in running:
+        view = worker.view
+        tasks = tuple(str(task_of(task)) for task in view.get("tasks", ()))
+        config_offset = view.get("config_offset")
+        yield WorkerFacts(
+            worker_id_of(worker.url),
+            generation=worker.generation,
+            config_offset=None if config_offset is None else int(config_offset),
+            connectors=tuple(view.get("connectors", ())),
+            tasks=tasks,
+        )

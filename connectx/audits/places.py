@@ -1,0 +1,77 @@
+"""What a connector reads or writes outside Kafka, told from its configuration: names that can be compared. Pure.
+
+Knows the keys of connectors that are in wide use (FileStream, Debezium, the JDBC connectors, S3, MirrorMaker 2) and of
+ours. A connector that uses none of these keys has no place: about it nothing is said.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator
+
+from connectx.audits.facts import Config
+
+_LOGIN = re.compile(r"//[^/@]*@")
+_TABLE_KEYS = ("table.include.list", "table.whitelist", "tables", "table.name")
+_FILE_KEYS = ("file", "path", "input.path")
+
+
+def sources_of(config: Config) -> list[str]:
+    """What a source reads: files, tables, replication slots, topics of another Kafka; sorted."""
+    return sorted({*_files(config), *_slots(config), *_tables(config), *_mirrored(config)})
+
+
+def targets_of(config: Config, topics: list[str]) -> list[str]:
+    """What a sink writes to: files, tables, buckets; `topics` are those that it reads; sorted."""
+    found = set(_files(config))
+    database = _database(config)
+    pattern = config.get("table.name.format") or ("${topic}" if database else "")
+    found |= {f"table {pattern.replace('${topic}', topic)} of {database}" for topic in topics if database and pattern}
+    if bucket := config.get("s3.bucket.name"):
+        folder = config.get("topics.dir") or "topics"
+        found |= {f"bucket {bucket}/{folder}/{topic}" for topic in topics}
+    return sorted(found)
+
+
+def _files(config: Config) -> Iterator[str]:
+    for key in _FILE_KEYS:
+        if (path := config.get(key)) and "${" not in path:
+            yield f"file {posixpath.normpath(path)}"
+
+
+def _slots(config: Config) -> Iterator[str]:
+    database = _database(config)
+    if database and (slot := config.get("slot.name")):
+        yield f"replication slot {slot} of {database}"
+    if database and (server := config.get("database.server.id")):
+        yield f"replication server id {server} of {database.rpartition('/')[0] or database}"
+
+
+def _tables(config: Config) -> Iterator[str]:
+    database = _database(config)
+    if not database:
+        return
+    for key in _TABLE_KEYS:
+        for table in (config.get(key) or "").split(","):
+            if table.strip():
+                yield f"table {table.strip()} of {database}"
+    if query := config.get("query"):
+        yield f"query {' '.join(query.split())} of {database}"
+
+
+def _mirrored(config: Config) -> Iterator[str]:
+    if servers := config.get("source.cluster.bootstrap.servers"):
+        for topic in (config.get("topics") or ".*").split(","):
+            yield f"topic {topic.strip()} of {servers}"
+
+
+def _database(config: Config) -> str:
+    """host:port/name, without login and parameters."""
+    if url := config.get("connection.url"):
+        bare = _LOGIN.sub("//", url.removeprefix("jdbc:")).partition("?")[0]
+        return bare.partition("//")[2].rstrip("/") or bare
+    if host := config.get("database.hostname"):
+        port, name = config.get("database.port") or "", config.get("database.dbname") or ""
+        return f"{host}:{port}/{name}".rstrip("/")
+    return ""

@@ -1,0 +1,27 @@
+"""`cx.audit`: gathers the facts of clusters, one after the other, and judges them together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from connectx.audits.gather import gather
+from connectx.audits.judge import judge
+from connectx.runtime.mailbox import now_ms
+
+if TYPE_CHECKING:
+    from connectx.audits.findings import Audit
+    from connectx.connect_cluster import ConnectCluster
+
+
+def audit(*clusters: ConnectCluster) -> Audit:
+    """What is wrong, or will go wrong, with these clusters; also between them: sources, targets, groups, topics.
+
+    It only reads. Findings have evidence without secrets, a consequence and a remedy; `unseen` says what was not seen.
+
+    Raises:
+        WorkersUnreachableError: a cluster of which no worker answers.
+        ClusterClosedError: one that is closed.
+    """
+    if not clusters:
+        raise ValueError("audit needs a cluster: cx.audit(cluster, ...)")
+    return judge([gather(cluster.audited(), now_ms()) for cluster in clusters])

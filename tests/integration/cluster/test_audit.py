@@ -1,0 +1,94 @@
+"""Audits of live clusters: ours, the same seen from outside, and both together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+import connectx as cx
+from connectx.audits.findings import Severity
+from tests.integration.cluster.conftest import WAIT_S, until
+
+SECRET = "hunter2-in-clear"
+
+
+@pytest.fixture
+def crowded(cluster: cx.Cluster, tmp_path: Path) -> Iterator[cx.Cluster]:
+    """The shared cluster with connectors that get in each other's way; a failed task; all gone after the test."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    admin.create_topics([NewTopic("audited", 2)])["audited"].result(30)
+    (tmp_path / "in.txt").write_text("one\ntwo\n")
+    file = {"connector.class": "FileStreamSource", "file": str(tmp_path / "in.txt"), "topic": "audited"}
+    out = {"connector.class": "FileStreamSink", "file": str(tmp_path / "out.txt"), "topics": "audited"}
+    with ExitStack() as endings:
+        for name, config in (
+            ("audit-in", {**file, "tasks.max": "2"}),
+            ("audit-in-2", file),
+            ("audit-out", {**out, "tasks.max": "3"}),
+            ("audit-out-2", out),
+            ("audit-fails", {**out, "file": str(tmp_path / "missing" / "out.txt"), "sasl.password": SECRET}),
+        ):
+            endings.callback(cluster.create(name, config).delete)
+        for name in ("audit-in", "audit-in-2", "audit-out", "audit-out-2"):
+            cluster.wait(name, "RUNNING", WAIT_S)
+        cluster.wait("audit-fails", "FAILED", WAIT_S)
+        yield cluster
+
+
+FOUND = {
+    "same_source": "audit-in and audit-in-2",
+    "same_target": "audit-out and audit-out-2",
+    "failed_task": "audit-fails-0",
+    "sink_tasks_above_partitions": "audit-out",
+    "tasks_max_unused": "audit-in",
+    "same_topic_written": "audit-in and audit-in-2",
+}
+
+
+def test_an_audit_finds_the_same_from_inside_and_from_outside(crowded: cx.Cluster) -> None:
+    producer = Producer({"bootstrap.servers": crowded.bootstrap_servers, "transactional.id": "left-open"})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce("audited", b"never committed", partition=1)
+    producer.flush(30)
+
+    inside = crowded.audit()
+    config = {f"{role}.storage.topic": getattr(crowded.config, f"{role}_topic").name for role in ("config", "status")}
+    url, servers = crowded.workers[0].url, crowded.bootstrap_servers
+    with cx.attach(url, bootstrap_servers=servers, group_id=crowded.config.group_id, config=config) as attached:
+        outside = attached.audit()
+        together = cx.audit(crowded, attached)
+    producer.abort_transaction(30)
+
+    for audit in (inside, outside):
+        seen = {code: [finding.subject for finding in audit.of(code)] for code in FOUND}
+        assert {code: [FOUND[code]] for code in FOUND} == seen
+        assert audit.worst is Severity.ERROR
+        assert not audit.of("claimed_twice") + audit.of("old_generation") + audit.of("hanging_transaction")
+        assert SECRET not in repr(audit) + audit._repr_html_() + audit.to_pandas().to_string()
+    assert inside.unseen == ()
+    assert any("own settings" in text for text in outside.unseen)
+    assert [str(finding) for finding in together] == [str(finding) for finding in inside], "one cluster, given twice"
+
+
+def test_a_worker_that_goes_on_although_the_group_has_left_it_out_is_found_twice(tmp_path: Path) -> None:
+    with cx.Cluster(2, config={"session.timeout.ms": "1500", "scheduled.rebalance.max.delay.ms": "0"}) as cluster:
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+        admin.create_topics([NewTopic("stalled", 1)])["stalled"].result(30)
+        (tmp_path / "in.txt").write_text("one\n")
+        config = {"connector.class": "FileStreamSource", "file": str(tmp_path / "in.txt"), "topic": "stalled"}
+        cluster.create("stalled-in", config).wait("RUNNING", WAIT_S)
+        owner = until(lambda: [w for w in cluster.workers if "stalled-in-0" in w.tasks], "an owner", WAIT_S)[0]
+        owner.stall()
+        other = next(worker for worker in cluster.workers if worker.name != owner.name)
+        until(lambda: "stalled-in-0" in other.tasks, "the take-over", WAIT_S)
+        audit = cluster.audit()
+        assert "stalled-in-0" in {finding.subject for finding in audit.of("claimed_twice")}
+        (zombie,) = audit.of("old_generation")
+        assert zombie.subject == owner.url.split("/")[2]
+        owner.resume()
