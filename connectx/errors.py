@@ -27,7 +27,8 @@ class ConnectxError(Exception):
         self.next_step = next_step
 
     def __str__(self) -> str:
-        return f"{self.message} {self.next_step}".rstrip()
+        end = "" if self.message.endswith((".", "!", "?", ":")) or not self.next_step else "."
+        return f"{self.message}{end} {self.next_step}".rstrip()
 
 
 # ------------------------------------------------------------------------------------------ configuration

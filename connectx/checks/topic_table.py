@@ -6,10 +6,14 @@ consumer of anything: it joins no group and commits nothing.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from confluent_kafka import Message
+
 from connectx.connectors.plugins import worker_config
+from connectx.errors import TopicMissingError, WaitTimeoutError
 from connectx.kafka.clients import ClientConfigs
 from connectx.kafka.topic_snapshot import take_snapshot
 from connectx.model.worker_config import own_kafka_config
@@ -18,22 +22,44 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def read_topic(topic: str, bootstrap_servers: str, *, config: Mapping[str, Any] | None = None) -> pd.DataFrame:
+_PAUSE_S = 0.2
+
+
+def read_topic(
+    topic: str,
+    bootstrap_servers: str,
+    *,
+    at_least: int = 0,
+    timeout: float = 60.0,
+    config: Mapping[str, Any] | None = None,
+) -> pd.DataFrame:
     """All committed records of a topic up to now, in order within each partition.
 
     Columns: `partition`, `offset` (int64), `time` (timestamp, UTC), `key`, `value` (text, None for null). Records of
-    aborted and open transactions are not there. `config` are settings of the client by Kafka Connect's worker keys, for
-    example security. Internal topics are shown as they are: the config topic holds the workers' session key.
+    aborted and open transactions are not there. Internal topics are shown as they are: the config topic holds the
+    workers' session key.
+
+    Args:
+        at_least: wait until there are so many records (and the topic), `timeout` seconds at most.
+        config: settings of the client by Kafka Connect's worker keys, for example security.
 
     Raises:
+        WaitTimeoutError: fewer than `at_least` records have come.
         TopicMissingError, TopicUnreadableError, Kafka*Error: as they say.
     """
     import pandas as pd
 
     worker = worker_config(own_kafka_config({**(config or {}), "bootstrap.servers": bootstrap_servers}))
-    snapshot = take_snapshot(ClientConfigs(worker, "read"), topic)
-    messages = [message for chunk in snapshot.read() for message in chunk]
-    messages.sort(key=lambda message: (message.partition() or 0, message.offset() or 0))
+    clients, deadline = ClientConfigs(worker, "read"), time.monotonic() + timeout
+    messages = _messages(clients, topic, wait=at_least > 0)
+    while len(messages) < at_least:
+        if time.monotonic() >= deadline:
+            raise WaitTimeoutError(
+                f"Topic {topic} has {len(messages):,} records and not {at_least:,} after {timeout:g} s.",
+                next_step="Wait longer with timeout=, or see cluster.events for what happened.",
+            )
+        time.sleep(_PAUSE_S)
+        messages = _messages(clients, topic, wait=True)
     table = pd.DataFrame(
         {
             "partition": pd.Series([message.partition() for message in messages], dtype="int64"),
@@ -45,6 +71,16 @@ def read_topic(topic: str, bootstrap_servers: str, *, config: Mapping[str, Any] 
     )
     table["time"] = pd.to_datetime(table["time"], unit="ms", utc=True)
     return table
+
+
+def _messages(clients: ClientConfigs, topic: str, *, wait: bool) -> list[Message]:
+    try:
+        messages = [message for chunk in take_snapshot(clients, topic).read() for message in chunk]
+    except TopicMissingError:
+        if not wait:
+            raise
+        return []
+    return sorted(messages, key=lambda message: (message.partition() or 0, message.offset() or 0))
 
 
 def _text(data: str | bytes | None) -> str | None:

@@ -214,9 +214,9 @@ class Verdict:
             }
             for finding in self.findings
         ]
-        facts = (
-            {"": self.sentence} if self.answer != "invalid" else {"": self.sentence, "also": "; ".join(self.reasons)}
-        )
+        facts = {"": self.sentence}
+        if self.answer == "invalid" and self.reasons:
+            facts["also"] = "; ".join(self.reasons)
         return html_card(f"Verdict: {self.answer}", facts, html_table(self._checked_rows()), html_table(rows))
 
     def _checked_rows(self) -> list[dict[str, object]]:

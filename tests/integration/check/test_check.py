@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import connectx as cx
-from connectx.errors import CheckError, NotValidError, TopicMissingError
+from connectx.errors import CheckError, NotValidError, TopicMissingError, WaitTimeoutError
 from connectx.history.verdict import Anomaly, Verdict
 from connectx.model.events import EventKind
 from tests.integration.waiting import until
@@ -103,10 +103,12 @@ def test_a_clean_flow_is_valid_and_what_is_then_taken_away_or_added_is_found(mak
         f"topic {flow.topic}": (200, 200),
         "file out.txt": (200, 200),
     }
-    read = cx.read_topic(flow.topic, flow.cluster.bootstrap_servers)
+    read = cx.read_topic(flow.topic, flow.cluster.bootstrap_servers, at_least=200)
     assert list(read["value"]) == [f"line {number}" for number in range(200)]
     assert list(read["offset"])[:3] == [0, 1, 2]
     assert read["key"].isna().all()
+    with pytest.raises(WaitTimeoutError, match="has 200 records and not 201"):
+        cx.read_topic(flow.topic, flow.cluster.bootstrap_servers, at_least=201, timeout=0)
     until(lambda: cluster_has_committed(flow), "the sink's commit")
     lines = flow.target.read_text().splitlines(keepends=True)
     flow.target.write_text("".join(lines[:7] + lines[8:]))
