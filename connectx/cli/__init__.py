@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +13,7 @@ import typer
 
 from connectx import __version__
 from connectx.cli import clusters
-from connectx.cli.common import INTERRUPTED, cluster_command, told
+from connectx.cli.common import FAILED, INTERRUPTED, cluster_command, told
 from connectx.cli.connectors import connectors, offsets, restart
 from connectx.cli.doctor import doctor
 from connectx.cli.replay import replay
@@ -69,4 +71,13 @@ app.add_typer(offsets, name="offsets")
 
 def main() -> None:
     """Run the command."""
-    app()
+    try:
+        app()
+    except Exception as error:  # whatever it is: a stack trace is of no use to who types commands
+        if os.environ.get("CONNECTX_TRACEBACK"):
+            raise
+        what = f"{type(error).__name__}: {error}".rstrip(": ")
+        typer.echo(
+            f"connectx has failed ({what}). Please report it; CONNECTX_TRACEBACK=1 shows where it was.", err=True
+        )
+        sys.exit(FAILED)

@@ -88,6 +88,7 @@ class At:
     as_json: Json = False
     show_secrets: ShowSecrets = False
     _secret_keys: dict[str, frozenset[str]] = field(default_factory=dict, init=False)
+    _connections: Any = field(default=None, init=False)  # an httpx.Client, where attach's own would not do
     _cluster: Any = field(default=None, init=False)  # an AttachedCluster, once it was asked for
 
     @property
@@ -97,12 +98,13 @@ class At:
             from connectx.attached.cluster import attach
 
             given = read_properties(self.worker_config) if self.worker_config is not None else None
+            self._connections = self._http()
             self._cluster = attach(
                 self.url,
                 bootstrap_servers=self.bootstrap_servers,
                 group_id=self.group_id,
                 config=given,
-                http=self._http(),
+                http=self._connections,
             )
         attached: AttachedCluster = self._cluster
         return attached
@@ -116,6 +118,8 @@ class At:
         """Let the cluster go."""
         if self._cluster is not None:
             self._cluster.close()
+        if self._connections is not None:
+            self._connections.close()
 
     def shown(self, config: Config, *, always_mask: bool = False) -> dict[str, str | None]:
         """A configuration fit to be shown: with `[hidden]` for secrets, unless they are asked for."""

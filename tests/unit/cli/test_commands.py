@@ -9,6 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+import connectx.cli
 from connectx.cli import app
 from connectx.cli.common import At, cluster_command, read_connector
 from connectx.errors import CommandError
@@ -79,6 +80,19 @@ def test_a_cluster_that_does_not_answer_is_told_in_one_sentence() -> None:
     done = RUNNER.invoke(app, ["status", *NOBODY])
     assert (done.exit_code, done.stdout) == (1, "")
     assert done.stderr.startswith("No worker answers; http://127.0.0.1:1/:")
+
+
+def test_what_nobody_foresaw_is_a_sentence_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> None:
+        raise KeyError("worker_id")
+
+    monkeypatch.setattr(connectx.cli, "app", fail)
+    with pytest.raises(SystemExit) as ended:
+        connectx.cli.main()
+    assert ended.value.code == 1
+    assert capsys.readouterr().err.startswith("connectx has failed (KeyError: 'worker_id'). Please report it;")
 
 
 def test_a_connector_is_read_as_in_rest_flat_and_from_properties(tmp_path: Path) -> None:
