@@ -20,7 +20,7 @@ from connectx.connectors.api import (
     SourceConnector,
     SourceTask,
 )
-from connectx.connectors.connector_config import COMMON_CONFIG
+from connectx.connectors.connector_config import COMMON_CONFIG, SINK_CONFIG, SOURCE_CONFIG
 from connectx.connectors.providers import ConfigProviders
 from connectx.connectors.transforms import PREDICATES, TRANSFORMS, Kind, chain_of, plugin_class, provided
 from connectx.errors import ConfigError, ConnectxError, PluginNotFoundError
@@ -249,7 +249,7 @@ class Plugins:
     # ------------------------------------------------------------------------------------------------- what is there
 
     def config_of(self, name: str) -> ConfigDef:
-        """Keys of a plugin: a connector, converter, transformation or predicate, by its class or simple name.
+        """Keys of a plugin: a connector (with those of all of its kind), converter, transformation or predicate.
 
         Raises:
             PluginNotFoundError: there is none.
@@ -262,7 +262,9 @@ class Plugins:
         try:
             return self.converter_class(name).config
         except PluginNotFoundError:
-            return self.connector_class(name).config
+            cls = self.connector_class(name)
+            is_source = type_of(cls) is ConnectorType.SOURCE
+            return ConfigDef(SOURCE_CONFIG if is_source else SINK_CONFIG, getattr(cls, "config", ConfigDef()))
 
     @staticmethod
     def providers(worker: WorkerConfig) -> ConfigProviders:

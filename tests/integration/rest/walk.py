@@ -19,6 +19,8 @@ import httpx
 
 JSON = {"content-type": "application/json"}
 WAIT_S = 60.0
+HELD_S = 0.3
+TOPICS = "topics"
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,7 @@ class Step:
     path: str
     body: Any = None
     headers: dict[str, str] = field(default_factory=dict)
-    until: tuple[str, str, int] | None = None  # connector, state, number of tasks in that state
+    until: tuple[str, str, int] | None = None  # connector, state, number of tasks in it; or TOPICS and their number
 
 
 @dataclass(frozen=True)
@@ -112,8 +114,9 @@ def _reading_steps() -> Iterator[Step]:
     yield Step("task status", "GET", at + "/tasks/0/status")
     yield Step("status of no task", "GET", at + "/tasks/7/status")
     yield Step("status of a task that is no number", "GET", at + "/tasks/x/status")
-    yield Step("topics", "GET", at + "/topics", until=("walk-source", "TOPIC", 1))
+    yield Step("topics", "GET", at + "/topics", until=("walk-source", TOPICS, 1))
     yield Step("topics reset", "PUT", at + "/topics/reset")
+    yield Step("restart only what failed", "POST", at + "/restart?includeTasks=true&onlyFailed=true")
     yield Step("names", "GET", "/connectors")
     yield Step("expand status", "GET", "/connectors?expand=status")
     yield Step("expand info", "GET", "/connectors?expand=info")
@@ -135,7 +138,6 @@ def _changing_steps(source: dict[str, str]) -> Iterator[Step]:
     yield Step("patch", "PATCH", at + "/config", {"batch.size": None, "tasks.max": "1"}, until=running)
     yield Step("patch of no connector", "PATCH", "/connectors/none/config", {"a": "b"})
     yield Step("patch to an invalid config", "PATCH", at + "/config", {"topic": None})
-    yield Step("restart only what failed", "POST", at + "/restart?includeTasks=true&onlyFailed=true", until=running)
     yield Step("restart with tasks", "POST", at + "/restart?includeTasks=true", until=running)
     yield Step("restart", "POST", at + "/restart", until=running)
     yield Step("restart with a flag of no sense", "POST", at + "/restart?onlyFailed=maybe", until=running)
@@ -314,21 +316,24 @@ def _may_change(step: Step, answer: httpx.Response) -> bool:
 
 
 def _wait(http: httpx.Client, connector: str, state: str, tasks: int) -> None:
-    until = time.monotonic() + WAIT_S
-    shown = ""
-    while time.monotonic() < until:
-        answer = http.get(f"/connectors/{connector}/{'topics' if state == 'TOPIC' else 'status'}")
+    """Wait until it is so and stays so: a new configuration takes a moment to reach the tasks."""
+    since, shown = time.monotonic(), ""
+    until = since + WAIT_S
+    while (now := time.monotonic()) < until:
+        answer = http.get(f"/connectors/{connector}/{'topics' if state == TOPICS else 'status'}")
         shown = answer.text
-        if state == "TOPIC":
-            if len(answer.json()[connector]["topics"]) == tasks:
-                return
-            continue
-        if answer.status_code == 200:
-            states = [task["state"] for task in answer.json()["tasks"]]
-            if answer.json()["connector"]["state"] == state and states == [state] * tasks:
-                return
+        if not answer.is_success or not _is(answer.json(), connector, state, tasks):
+            since = now
+        elif now - since > HELD_S:
+            return
         time.sleep(0.05)
     raise AssertionError(f"{connector} is not {state} with {tasks} tasks after {WAIT_S:g} s: {shown}")
+
+
+def _is(shown: Any, connector: str, state: str, tasks: int) -> bool:
+    if state == TOPICS:
+        return len(shown[connector]["topics"]) == tasks
+    return bool(shown["connector"]["state"] == state and [one["state"] for one in shown["tasks"]] == [state] * tasks)
 
 
 def _normal(text: str, known: dict[str, str]) -> Any:

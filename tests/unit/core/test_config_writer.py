@@ -21,6 +21,7 @@ from connectx.core.messages import ConfigReadToEnd, ConfigRecordsWritten, ReadCo
 from connectx.model.config_records import (
     ConfigRecord,
     ConnectorConfigRecord,
+    LoggerLevelRecord,
     RestartRecord,
     TargetStateRecord,
     TaskCommitRecord,
@@ -161,6 +162,12 @@ def carry_out(context: Context, writer: ConfigWriter) -> list[tuple[tuple[Config
             [((RestartRecord("c", True, False),), True), "read"],
             WriteOutcome(WriteKind.RESTART, ORIGIN, "c", 202),
             id="restart command",
+        ),
+        pytest.param(
+            lambda w: w.put_logger_level(LoggerLevelRecord("connectx", "DEBUG"), ORIGIN),
+            [((LoggerLevelRecord("connectx", "DEBUG"),), False), "read"],
+            WriteOutcome(WriteKind.LOGGER_LEVEL, ORIGIN, "", 204),
+            id="logger level, an ordinary write",
         ),
     ],
 )

@@ -19,6 +19,7 @@ from connectx.core.messages import (
     ReadConfigToEnd,
     Reply,
     Request,
+    SetLoggerLevel,
     ShutdownRequested,
     StartConnector,
     StopConnector,
@@ -32,6 +33,7 @@ from connectx.core.requests import Verb
 from connectx.core.worker import WorkerCore
 from connectx.model.config_records import (
     ConnectorConfigRecord,
+    LoggerLevelRecord,
     RestartRecord,
     SessionKeyRecord,
     TargetStateRecord,
@@ -431,6 +433,20 @@ def test_a_restart_command_is_written_by_the_leader() -> None:
     effects = ask(core, Verb.RESTART_CONNECTOR, include_tasks=True)
     effects = core.handle(ConfigReadToEnd(1), 1_000).effects
     assert effects == [WriteConfigRecords(2, (RestartRecord("c", True, False),), privileged=True)]
+
+
+@pytest.mark.parametrize("leads", [True, False])
+def test_any_worker_writes_a_loggers_level_and_every_worker_sets_it_when_it_reads_the_record(leads: bool) -> None:
+    core = a_core(leads=leads)
+    effects = ask(core, Verb.LOGGER_LEVEL, None, namespace="connectx", level="DEBUG")
+    assert effects == [WriteConfigRecords(1, (LoggerLevelRecord("connectx", "DEBUG"),), privileged=False)]
+    assert run(core, effects) == [SetLoggerLevel("connectx", "DEBUG"), *replied(204)]
+
+
+def test_logger_levels_of_the_past_are_not_set_again() -> None:
+    core = a_core()
+    core.context.phase = WorkerPhase.STARTING
+    assert core.handle(ConfigRecordRead(6, LoggerLevelRecord("connectx", "DEBUG")), 1_000).effects == []
 
 
 def test_a_connector_without_a_status_cannot_be_restarted_with_flags() -> None:
