@@ -31,9 +31,8 @@ from typing import Any, Final
 from connectx.connectors.providers import PLACEHOLDER
 from connectx.errors import BackupFileError, ConnectorNotFoundError, ConnectxError, RestError, WaitTimeoutError
 from connectx.model.states import State
-from connectx.model.worker_config import masked
 from connectx.rest.client import Config, RestClient
-from connectx.views import Row, html_card, html_table, text_table
+from connectx.views import Row, Shown, html_card, html_table, masked, text_table
 
 FORMAT: Final = "connectx-export"
 VERSION: Final = 1
@@ -48,8 +47,8 @@ _TOLD: Final[Mapping[str, str]] = {State.RUNNING: "running", State.PAUSED: "paus
 _CONVERTERS: Final = ("key.converter", "value.converter", "header.converter")
 
 
-@dataclass(frozen=True, slots=True)
-class Exported:
+@dataclass(frozen=True, slots=True, repr=False)
+class Exported(Shown):
     """One connector as it stands in the file. Attributes as in the module's text."""
 
     name: str

@@ -20,7 +20,7 @@ from connectx.history.log import EventLog
 from connectx.model.events import EventKind, Transition
 from connectx.rest.client import RestClient
 from connectx.runtime.mailbox import now_ms
-from connectx.views import Row
+from connectx.views import Listed, Row
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -127,17 +127,17 @@ class ConnectCluster(ABC):
         """Check a configuration without creating anything; the shape is that of Kafka Connect's REST."""
         return self._client.validate(self._as_text(config))
 
-    def plugins(self) -> list[dict[str, Any]]:
+    def plugins(self) -> Listed[dict[str, Any]]:
         """Connector classes that can be used: class, type and version, in the shape of Kafka Connect's REST."""
-        return self._client.plugins()
+        return Listed(self._client.plugins(), "connector classes")
 
     def __getitem__(self, name: str) -> Connector:
         return Connector(name, self._client, worker_name=self.workers.name_of, lost=self.workers.lost_on)
 
     @property
-    def connectors(self) -> list[Connector]:
+    def connectors(self) -> Listed[Connector]:
         """All connectors, by name."""
-        return [self[name] for name in self._client.connectors()]
+        return Listed([self[name] for name in self._client.connectors()], "connectors")
 
     def status(self, name: str) -> Mapping[str, Any]:
         """State of a connector and its tasks, in the shape of Kafka Connect's REST; see `Connector.status`."""

@@ -13,13 +13,14 @@ from typing import Any
 from connectx.errors import ConnectorFailedError, ConnectorNotFoundError, ConnectxError, WaitTimeoutError
 from connectx.model.ids import TaskId
 from connectx.model.states import LOST, State
-from connectx.model.worker_config import masked, masked_text
 from connectx.rest.client import Config, RestClient
 from connectx.views import (
+    Listed,
     html_card,
     html_details,
-    html_facts,
     html_table,
+    masked,
+    masked_text,
     shown_state,
     text_facts,
     text_table,
@@ -68,7 +69,7 @@ class Connector:
         return str(self.status()["connector"]["state"])
 
     @property
-    def tasks(self) -> list[Task]:
+    def tasks(self) -> Listed[Task]:
         """The tasks with their states as of now, by number."""
         return self._tasks(self.status())
 
@@ -186,8 +187,11 @@ class Connector:
                 part |= {"state": LOST, "lost": lost}
         return status
 
-    def _tasks(self, status: Mapping[str, Any]) -> list[Task]:
-        return [Task(TaskId(self.name, task["id"]), task, self._worker(task), self._client) for task in status["tasks"]]
+    def _tasks(self, status: Mapping[str, Any]) -> Listed[Task]:
+        tasks = [
+            Task(TaskId(self.name, task["id"]), task, self._worker(task), self._client) for task in status["tasks"]
+        ]
+        return Listed(tasks, f"tasks of {self.name}")
 
     def _worker(self, state: Mapping[str, Any]) -> str:
         return self._worker_name(state["worker_id"]) if state["worker_id"] else ""
@@ -296,7 +300,7 @@ class ConnectorConfig(Mapping[str, "str | None"]):
         return text_facts(masked(self._values))
 
     def _repr_html_(self) -> str:
-        return html_facts(masked(self._values))
+        return html_card(f"Configuration of {self._connector}", masked(self._values))
 
 
 class ConnectorOffsets:
@@ -325,7 +329,11 @@ class ConnectorOffsets:
         return self._form(text_table, str)
 
     def _repr_html_(self) -> str:
-        return self._form(html_table, lambda message: html_facts({"": message}))
+        title = f"Offsets of {self._connector}"
+        return self._form(
+            lambda rows: html_card(title, {}, html_table(rows)) if rows else "",
+            lambda message: html_card(title, {"": message.removeprefix(f"{title}: ")}),
+        )
 
     def _form(self, table: Callable[[Sequence[Mapping[str, object]]], str], text: Callable[[str], str]) -> str:
         try:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
+from connectx.views import Form, masked_text
+
 
 class ConnectxError(Exception):
     """Base of all expected failures.
@@ -29,6 +31,13 @@ class ConnectxError(Exception):
     def __str__(self) -> str:
         end = "" if self.message.endswith((".", "!", "?", ":")) or not self.next_step else "."
         return f"{self.message}{end} {self.next_step}".rstrip()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}: {masked_text(str(self))}"
+
+    def _repr_html_(self) -> str:
+        told = {"what": masked_text(self.message), "next step": masked_text(self.next_step)}
+        return Form(type(self).__name__, {name: text for name, text in told.items() if text}).html
 
 
 # ------------------------------------------------------------------------------------------ configuration

@@ -27,7 +27,7 @@ from connectx.errors import (
     WorkersUnreachableError,
 )
 from connectx.rest.client import Config, RestClient
-from connectx.views import Row, html_card, html_table, text_table
+from connectx.views import Listed, Row, Shown, html_card, html_table, text_table
 
 Secrets = Mapping[str, Mapping[str, str]]
 """Secret values by connector and key."""
@@ -39,8 +39,8 @@ _RETRY_S: Final = 30.0
 _LOOK_S: Final = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class Imported:
+@dataclass(frozen=True, slots=True, repr=False)
+class Imported(Shown):
     """What became of one connector. `error` is None when it is as the file says."""
 
     name: str
@@ -59,9 +59,11 @@ class ImportReport(Sequence[Imported]):
         self._connectors = tuple(connectors)
 
     @property
-    def failed(self) -> list[Imported]:
+    def failed(self) -> Listed[Imported]:
         """Those that are not as the file says."""
-        return [connector for connector in self._connectors if connector.error is not None]
+        return Listed(
+            [one for one in self._connectors if one.error is not None], "connectors that are not as the file says"
+        )
 
     def __getitem__(self, index: Any) -> Any:
         return self._connectors[index]

@@ -1,29 +1,36 @@
-"""Text and HTML forms that the public objects share: tables, cards, states.
+"""Text and HTML forms that the public objects share: tables, cards, states; and what hides secrets in them.
 
-Pure functions of plain values. The HTML has no script and no style sheet, takes its colours from the page (light or
-dark) and stays readable where inline styles are dropped, as on GitHub. Everything is escaped; what may hold secrets
-comes masked (`connectx.model.worker_config`).
+Pure functions of plain values, below everything else, so that every object can have its forms. The HTML has no script
+and no style sheet, takes its colours from the page (light or dark) and stays readable where inline styles are dropped,
+as on GitHub. Everything is escaped, and passwords in URLs are hidden wherever they stand. `Shown` gives a class its
+two forms out of one description.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from html import escape
-
-from connectx.model.states import LOST, State
+from typing import Any, Final, TypeVar
 
 Row = Mapping[str, object]
+T = TypeVar("T")
 
-_SIGNS: Mapping[str, str] = {
-    State.RUNNING: "●",
-    State.PAUSED: "‖",
-    State.FAILED: "✕",
-    State.STOPPED: "■",
-    State.RESTARTING: "↻",
-    State.UNASSIGNED: "○",
-    State.DESTROYED: "·",
-    LOST: "◌",
+_SIGNS: Mapping[str, str] = {  # of Kafka Connect's states, and of LOST
+    "RUNNING": "●",
+    "PAUSED": "‖",
+    "FAILED": "✕",
+    "STOPPED": "■",
+    "RESTARTING": "↻",
+    "UNASSIGNED": "○",
+    "DESTROYED": "·",
+    "LOST": "◌",
 }
+_SECRET: Final = re.compile(r"password|secret|jaas|token|credential|keystore\.key|private\.key|user\.info|passphrase")
+_URL_PASSWORD: Final = re.compile(r"(://[^/@:\s]*:)[^/@\s]+@")
+_URL_QUERY_PASSWORD: Final = re.compile(r"([?&;](?:ssl)?password=)[^&;\s'\"]+", re.IGNORECASE)
 _CELL = "text-align:left;vertical-align:top;padding:2px 10px 2px 0"
 
 
@@ -73,7 +80,7 @@ def html_facts(facts: Mapping[str, object]) -> str:
 
 def html_details(summary: str, text: str) -> str:
     """Long text, such as a trace, behind a line that opens it without a script."""
-    preformatted = f'<pre style="white-space:pre-wrap">{escape(text)}</pre>'
+    preformatted = f'<pre style="white-space:pre-wrap">{escape(masked_text(text))}</pre>'
     return f"<details><summary>{escape(summary)}</summary>{preformatted}</details>"
 
 
@@ -90,8 +97,132 @@ def html_card(title: str, facts: Mapping[str, object], *parts: str) -> str:
 
 
 def _cell(value: object) -> str:
-    return "" if value is None else " ".join(str(value).split())
+    return "" if value is None else " ".join(masked_text(str(value)).split())
 
 
 def _html_cells(values: Iterable[object]) -> str:
-    return "".join(f'<td style="{_CELL}">{escape("" if value is None else str(value))}</td>' for value in values)
+    return "".join(
+        f'<td style="{_CELL}">{escape("" if value is None else masked_text(str(value)))}</td>' for value in values
+    )
+
+
+# ------------------------------------------------------------------------------------------------------- secrets
+
+
+def masked(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration fit for logs and text forms: secrets in values, and values of secret keys, are `[hidden]`."""
+
+    def shown(name: str, value: Any) -> Any:
+        if value and _SECRET.search(name.lower()):
+            return "[hidden]"
+        return masked_text(value) if isinstance(value, str) else value
+
+    return {name: shown(name, value) for name, value in config.items()}
+
+
+def masked_text(text: str) -> str:
+    """Text, such as a trace, with the passwords that stand in URLs `[hidden]`."""
+    return _URL_QUERY_PASSWORD.sub(r"\1[hidden]", _URL_PASSWORD.sub(r"\1[hidden]@", text))
+
+
+# --------------------------------------------------------------------------------------------------- whole objects
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What an object shows: a title, facts, tables, and long texts behind a summary."""
+
+    title: str
+    facts: Mapping[str, object] = field(default_factory=dict)
+    tables: Sequence[Sequence[Row]] = ()
+    details: Sequence[tuple[str, str]] = ()
+
+    @property
+    def text(self) -> str:
+        """For terminals: a line of facts, then the tables."""
+        facts = ", ".join(f"{name} {_cell(value)}".strip() for name, value in self.facts.items() if value is not None)
+        head = f"{self.title}: {facts}" if facts else self.title
+        return "\n".join([head, *(text_table(table) for table in self.tables if table)])
+
+    @property
+    def html(self) -> str:
+        """For notebooks: a card."""
+        tables = (html_table(table) for table in self.tables)
+        return html_card(self.title, self.facts, *tables, *(html_details(*detail) for detail in self.details))
+
+
+class Shown:
+    """Gives a class its text and its HTML form. A dataclass needs nothing more; others define `_shown`."""
+
+    __slots__ = ()
+
+    def _shown(self) -> Form:
+        return Form(type(self).__name__, fields_of(self))
+
+    def __repr__(self) -> str:
+        return self._shown().text
+
+    def _repr_html_(self) -> str:
+        return self._shown().html
+
+
+class Listed(list[T]):
+    """A list of objects that shows itself as a table. What is cut out of it is a plain list.
+
+    Args:
+        items: its members; each has a `row()`, is a mapping, or is a dataclass.
+        title: what they are.
+    """
+
+    def __init__(self, items: Iterable[T], title: str) -> None:
+        super().__init__(items)
+        self._title = title
+
+    def _shown(self) -> Form:
+        return Form(f"{len(self):,} {self._title}", {}, [[_row(item) for item in self]])
+
+    def __repr__(self) -> str:
+        return self._shown().text
+
+    def _repr_html_(self) -> str:
+        return self._shown().html
+
+
+def fields_of(value: Any) -> dict[str, object]:
+    """Fields of a dataclass as facts: secrets hidden, data told by its size instead of its content."""
+    named = {one.name: getattr(value, one.name) for one in dataclasses.fields(value) if one.repr}
+    return {name: brief(field) for name, field in masked(named).items() if not name.startswith("_")}
+
+
+def brief(value: object) -> object:
+    """A value as a fact. A table of records is told by its size, a DataFrame by its name: to look would evaluate it."""
+    rows = getattr(value, "num_rows", None)
+    if isinstance(rows, int):
+        return f"{rows:,} rows of {', '.join(getattr(value, 'column_names', ()))}"
+    if type(value).__module__.startswith("pyspark"):
+        return type(value).__name__
+    if isinstance(value, str):
+        return masked_text(value)
+    if isinstance(value, Mapping):
+        return ", ".join(
+            f"{name} {brief(item)}" for name, item in masked({str(n): v for n, v in value.items()}).items()
+        )
+    if isinstance(value, (list, tuple)):
+        return ", ".join(str(brief(item)) for item in value)
+    if callable(value):
+        return getattr(value, "__name__", type(value).__name__)
+    return value
+
+
+def plugin_form(plugin: Any, kind: str) -> Form:
+    """A connector, task, transformation or predicate of any author: its class and its settings, once it has some."""
+    settings = masked({str(name): value for name, value in getattr(plugin, "settings", {}).items()})
+    return Form(f"{type(plugin).__name__} ({kind})", {name: brief(value) for name, value in settings.items()})
+
+
+def _row(item: Any) -> Row:
+    if isinstance(item, Mapping):
+        return {str(name): brief(value) for name, value in masked(item).items()}
+    if hasattr(item, "row"):
+        return dict(item.row())
+    return fields_of(item)

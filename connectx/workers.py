@@ -12,6 +12,7 @@ from connectx.faults.origin import injected
 from connectx.model.events import Transition
 from connectx.model.ids import TaskId
 from connectx.runtime.mailbox import now_ms
+from connectx.views import Form, text_table
 
 if TYPE_CHECKING:
     from connectx.history.lost import LostWork
@@ -250,9 +251,7 @@ class Worker:
         return f"<Worker {self.name} {self.state}{role}, generation {self.generation}, runs {work}>"
 
     def _repr_html_(self) -> str:
-        from connectx.views import html_table
-
-        return html_table([worker_row(self)])
+        return Form(f"Worker {self.name}", worker_row(self)).html
 
 
 def worker_row(worker: Worker) -> dict[str, object]:
@@ -327,11 +326,7 @@ class Workers:
         return name in self._workers
 
     def __repr__(self) -> str:
-        from connectx.views import text_table
-
         return text_table([worker_row(worker) for worker in self])
 
     def _repr_html_(self) -> str:
-        from connectx.views import html_table
-
-        return html_table([worker_row(worker) for worker in self])
+        return Form("Workers", {}, [[worker_row(worker) for worker in self]]).html

@@ -25,12 +25,12 @@ from connectx.history.log import EventLog
 from connectx.kafka.clients import ClientConfigs
 from connectx.kafka.groups import GroupClient
 from connectx.model.events import EventKind, Transition
-from connectx.model.worker_config import WorkerConfig, masked_text, own_kafka_config
+from connectx.model.worker_config import WorkerConfig, own_kafka_config
 from connectx.rest.client import RestClient
 from connectx.rest.exchange import http_client
 from connectx.runtime.mailbox import now_ms
 from connectx.spark.sessions import SparkProvider
-from connectx.views import Row
+from connectx.views import Row, masked_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

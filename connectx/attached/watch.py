@@ -27,10 +27,10 @@ from connectx.kafka.groups import GroupClient
 from connectx.kafka.topic_tail import TopicTail
 from connectx.model.events import EventKind, Transition
 from connectx.model.ids import TopicPartition
-from connectx.model.worker_config import masked_text
 from connectx.protocol.config_topic import decode_config_record
 from connectx.protocol.status_topic import decode_status_record
 from connectx.rest.client import RestClient
+from connectx.views import masked_text
 
 _log = logging.getLogger(__name__)
 _READ_S: Final = 60.0

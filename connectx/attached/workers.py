@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from connectx.attached.sight import Picture
 from connectx.errors import UnknownWorkerError
 from connectx.history.words import duration
-from connectx.views import Row, html_table, text_table
+from connectx.views import Form, Row, text_table
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -52,7 +52,7 @@ class AttachedWorker:
         return f"<AttachedWorker {self.name}{', leader' if self.is_leader else ''}, runs {work}>"
 
     def _repr_html_(self) -> str:
-        return html_table([self.row()])
+        return Form(f"AttachedWorker {self.name}", self.row()).html
 
 
 class AttachedWorkers:
@@ -103,4 +103,4 @@ class AttachedWorkers:
         return text_table([worker.row() for worker in self])
 
     def _repr_html_(self) -> str:
-        return html_table([worker.row() for worker in self])
+        return Form("Workers", {}, [[worker.row() for worker in self]]).html

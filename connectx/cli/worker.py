@@ -41,7 +41,8 @@ from connectx.errors import (
     TopicMissingError,
 )
 from connectx.model.events import EventKind, Transition
-from connectx.model.worker_config import WorkerConfig, masked
+from connectx.model.worker_config import WorkerConfig
+from connectx.views import masked
 
 STOPPED, FAILED, BAD_SETTINGS, PORT_TAKEN, NO_KAFKA = range(5)
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from connectx.errors import ConnectxError
 from connectx.model.configdef import ConfigDef
 from connectx.model.ids import TaskId, TopicPartition
+from connectx.views import Form, Shown, plugin_form
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,8 +47,8 @@ class CommitRefusedError(ConnectxError):
         self.committed = dict(committed)
 
 
-@dataclass(frozen=True, slots=True)
-class Slice:
+@dataclass(frozen=True, slots=True, repr=False)
+class Slice(Shown):
     """Rows between two source offsets.
 
     `rows` has the columns of Spark's Kafka sink: `value` (any type), and if wanted `key` (any type), `topic` (string),
@@ -67,8 +68,8 @@ class Slice:
     rows_read: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SinkBatch:
+@dataclass(frozen=True, slots=True, repr=False)
+class SinkBatch(Shown):
     """Converted records of one put.
 
     `rows` is an Arrow table with the columns `topic`, `partition`, `offset`, `timestamp` (ms since 1970, int64, may be
@@ -156,7 +157,7 @@ class SinkTaskContext(Protocol):
         """
 
 
-class Connector:
+class Connector(Shown):
     """Base of connectors. `config` describes the keys that users set; validation uses it."""
 
     config: ClassVar[ConfigDef]
@@ -173,13 +174,16 @@ class Connector:
     def stop(self) -> None:
         """Release what `start` took."""
 
+    def _shown(self) -> Form:
+        return plugin_form(self, "source connector" if isinstance(self, SourceConnector) else "sink connector")
+
     @classmethod
     def validate(cls, config: Mapping[str, str | None]) -> Mapping[str, Sequence[str]]:
         """Errors beyond what `config` can tell: key to messages. Must not change anything."""
         return {}
 
 
-class SourceTask:
+class SourceTask(Shown):
     """Reads slices. One thread calls all methods, except that `poll` may be interrupted by interrupting Spark."""
 
     partition: SourcePartition = MappingProxyType({})
@@ -225,6 +229,9 @@ class SourceTask:
     def stop(self) -> None:
         """Release what `start` took."""
 
+    def _shown(self) -> Form:
+        return plugin_form(self, "source task")
+
 
 class SourceConnector(Connector):
     """A source: reads an outside system into topics. Set `task_class` or nest a class called Task."""
@@ -254,7 +261,7 @@ class SourceConnector(Connector):
         return False
 
 
-class SinkTask:
+class SinkTask(Shown):
     """Writes batches, at least once: the runtime commits offsets after `flush` returned."""
 
     exactly_once: ClassVar[bool] = False
@@ -296,9 +303,12 @@ class SinkTask:
     def stop(self) -> None:
         """Release what `start` took."""
 
+    def _shown(self) -> Form:
+        return plugin_form(self, "sink task")
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Stored(Shown):
     """What a sink's target holds, for `cluster.check` to compare with the topics.
 
     Attributes:

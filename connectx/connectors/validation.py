@@ -28,7 +28,8 @@ from connectx.connectors.transforms import (
 from connectx.errors import ConfigError, PluginNotFoundError
 from connectx.model.configdef import ConfigDef, ConfigKey, ConfigValue, invalid_value
 from connectx.model.states import ConnectorType
-from connectx.model.worker_config import WorkerConfig, masked, with_prefix
+from connectx.model.worker_config import WorkerConfig, with_prefix
+from connectx.views import masked
 
 _log = logging.getLogger(__name__)
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from connectx.errors import ClusterClosedError
 from connectx.faults.origin import caused_by, failed
+from connectx.views import Form, masked_text
 
 if TYPE_CHECKING:
     from connectx.faults.verbs import FaultVerbs
@@ -90,6 +91,14 @@ class Scheduled:
         when = f" in {max(left_s, 0):.1f} s" if self.state == "waiting" else ""
         why = f": {self.error}" if self.error is not None else ""
         return f"<Scheduled {self._what}{when}, {self.state}{why}>"
+
+    def _repr_html_(self) -> str:
+        facts = {"what": self._what, "state": self.state}
+        if self.state == "waiting":
+            facts["comes in"] = f"{max(self._due_s - time.monotonic(), 0):.1f} s"
+        if self.error is not None:
+            facts["why"] = masked_text(str(self.error))
+        return Form("Scheduled", facts).html
 
 
 class Agenda:
@@ -201,3 +210,7 @@ class After:
 
     def __repr__(self) -> str:
         return f"<After {self._delay_s:g} s: kill, stop, pause, resume, stall, partition, heal, add_worker, ...>"
+
+    def _repr_html_(self) -> str:
+        verbs = "kill, stop, pause, resume, stall, partition, heal, add_worker, kill_broker, restart_broker"
+        return Form("After", {"seconds": f"{self._delay_s:g}", "verbs": verbs}).html

@@ -20,7 +20,7 @@ from connectx.errors import ConnectxError, NoGateError
 from connectx.faults.agenda import Agenda, Scheduled
 from connectx.faults.origin import caused_by, failed
 from connectx.faults.plan import KINDS, PlannedFault
-from connectx.views import html_card, html_table, text_table
+from connectx.views import Listed, Shown, html_card, html_table, text_table
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -35,7 +35,7 @@ _STABLE_S: Final = 120.0
 
 
 @dataclass(slots=True)
-class ChaosFault:
+class ChaosFault(Shown):
     """A fault as it was carried out.
 
     Attributes:
@@ -174,9 +174,9 @@ class Chaos:
         self.stop(wait=kind is None)
 
     @property
-    def faults(self) -> list[ChaosFault]:
+    def faults(self) -> Listed[ChaosFault]:
         """What was done up to now, in order."""
-        return list(self._faults)
+        return Listed(self._faults, "faults")
 
     # ----------------------------------------------------------------------------------------------- the thread
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 from connectx.model.events import Event
+from connectx.views import Form, masked_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,35 +55,24 @@ def subject(event: Event) -> str:
 
 
 def to_html(events: Sequence[Event]) -> str:
-    """The newest events as a table, with a line that says how many there are and how many were dropped."""
+    """The newest events as a card, which says how many there are and how many were dropped."""
     if not events:
-        return "<p>The history is empty: nothing has happened yet.</p>"
-    dropped = events[0].seq - 1
-    facts = f"{len(events):,} events" + (f", {dropped:,} older ones dropped" if dropped else "")
-    shown = events[-_SHOWN:]
+        return Form("EventLog", {"": "The history is empty: nothing has happened yet."}).html
+    dropped, shown = events[0].seq - 1, events[-_SHOWN:]
     newest = f"; the newest {len(shown)}" if len(shown) < len(events) else ""
-    head = "".join(
-        f"<th style='text-align:left'>{name}</th>"
-        for name in ("seq", "time (UTC)", "worker", "kind", "about", "generation", "cause")
-    )
-    rows = "".join(
-        "<tr>"
-        + "".join(
-            f"<td style='text-align:left'>{escape(str(cell))}</td>"
-            for cell in (
-                event.seq,
-                clock_time(event.time_ms),
-                event.worker or "",
-                event.kind.value,
-                subject(event),
-                "" if event.generation is None else event.generation,
-                event.cause,
-            )
-        )
-        + "</tr>"
-        for event in shown
-    )
-    return (
-        f"<div><p>{escape(facts + newest)}. <code>cluster.events.to_pandas()</code> has them all.</p>"
-        f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
-    )
+    count = f"{len(events):,} events" + (f", {dropped:,} older ones dropped" if dropped else "") + newest
+    facts = {"": f"{count}. cluster.events.to_pandas() has them all."}
+    return Form("EventLog", facts, [[event_row(event) for event in shown]]).html
+
+
+def event_row(event: Event) -> dict[str, object]:
+    """One line of a table of events."""
+    return {
+        "seq": event.seq,
+        "time (UTC)": clock_time(event.time_ms),
+        "worker": event.worker,
+        "kind": event.kind.value,
+        "about": subject(event),
+        "generation": event.generation,
+        "cause": masked_text(event.cause),
+    }

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, overload
 from connectx.errors import EventLogError, EventTimeoutError
 from connectx.history.plain import event_from_json, event_to_json, plain
 from connectx.model.events import Event, EventKind, Transition
+from connectx.views import Form, Listed, Shown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -104,10 +105,10 @@ class EventLog:
         """A position for a live view: behind `since`, by default behind the newest event. See `Subscription`."""
         return Subscription(self, self.last_seq if since is None else since)
 
-    def find(self, kind: str, *, since: int = 0, **wanted: Any) -> list[Event]:
+    def find(self, kind: str, *, since: int = 0, **wanted: Any) -> Listed[Event]:
         """Events of a kind behind `since` with these values, of fields or in `data`: `find("task_state", task=0)`."""
         accepted = _of_kind(kind, wanted)
-        return [event for event in self.since(since) if accepted(event)]
+        return Listed([event for event in self.since(since) if accepted(event)], f"{kind} events")
 
     def wait(
         self, wanted: Callable[[Event], bool] | str, timeout_s: float = 60.0, *, since: int = 0, **values: Any
@@ -275,7 +276,7 @@ def _detail(error: Exception) -> str:
     return f"the key {error} is missing" if isinstance(error, KeyError) else str(error)
 
 
-class Subscription:
+class Subscription(Shown):
     """A reader's own position in a log: an iterator over events as they come, for one thread.
 
     Memory is bounded because nothing is stored here: a reader that falls behind by more than the log's capacity
@@ -302,6 +303,10 @@ class Subscription:
         self.dropped += events[0].seq - self.seq - 1
         self.seq = events[-1].seq
         return events
+
+    def _shown(self) -> Form:
+        facts = {"behind event": self.seq, "missed": self.dropped, "closed": "yes" if self._closed else "no"}
+        return Form("Subscription", facts)
 
     def close(self) -> None:
         """End the iteration, also from another thread."""

@@ -14,6 +14,7 @@ from connectx.history.words import duration, task_of
 from connectx.model.events import Event, EventKind
 from connectx.model.ids import TaskId
 from connectx.model.states import State
+from connectx.views import Shown
 
 SESSION = "session.timeout.ms"
 DELAY = "scheduled.rebalance.max.delay.ms"
@@ -35,7 +36,7 @@ class Grace:
 
 
 @dataclass(frozen=True, slots=True)
-class LostWork:
+class LostWork(Shown):
     """What a dead worker ran and nobody runs now.
 
     Attributes:

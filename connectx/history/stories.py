@@ -15,10 +15,11 @@ from connectx.history.rebalances import Rebalance, rebalances
 from connectx.history.runs import Run, RunState, epoch_of, runs
 from connectx.history.words import duration, gist, listing, plural
 from connectx.model.events import Event, EventKind
+from connectx.views import Shown
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
+class Story(Shown):
     """One sentence, without a full stop.
 
     `kind` is the fault (kill, stop, pause, stall, partition, add_worker, broker_kill), or one of leader, task_failed,

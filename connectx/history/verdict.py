@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from connectx.errors import NotValidError
 from connectx.history.frame import clock_time
 from connectx.history.words import listing, plural
-from connectx.views import html_card, html_table, text_table
+from connectx.views import Shown, html_card, html_table, text_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,7 +31,7 @@ class Anomaly(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class Moment(Shown):
     """Where in the history something belongs: the event, and in a sentence what happened there."""
 
     seq: int
@@ -41,7 +41,7 @@ class Moment:
 
 
 @dataclass(frozen=True, slots=True)
-class Example:
+class Example(Shown):
     """One record or row, as short text; where it is, as far as it has a place, and its moment if the history has it."""
 
     text: str
@@ -52,7 +52,7 @@ class Example:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Shown):
     """One anomaly in one place.
 
     Attributes:
@@ -75,7 +75,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class Checked(Shown):
     """A place that was read: how many records or rows it holds, and how many it should (None: nobody can tell)."""
 
     place: str

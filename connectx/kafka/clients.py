@@ -19,7 +19,8 @@ from connectx.kafka.client_keys import SECURITY_PREFIXES, Layer, to_librdkafka
 from connectx.kafka.librdkafka_log import LibrdkafkaLog
 from connectx.kafka.security import for_java, for_kafka_python
 from connectx.model.ids import TaskId
-from connectx.model.worker_config import WorkerConfig, masked, with_prefix
+from connectx.model.worker_config import WorkerConfig, with_prefix
+from connectx.views import masked
 
 _log = logging.getLogger(__name__)
 

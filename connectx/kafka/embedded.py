@@ -24,6 +24,7 @@ from connectx.jvm.process import ChildProcess
 from connectx.jvm.progress import Progress, silent
 from connectx.kafka import node
 from connectx.kafka.gate import Gate
+from connectx.views import Form, Shown
 
 NEEDED_BYTES = 200 << 20
 START_TIMEOUT_S = 60.0
@@ -33,7 +34,7 @@ LOG_LOOK_BYTES = 1 << 20
 log = logging.getLogger(__name__)
 
 
-class EmbeddedKafka:
+class EmbeddedKafka(Shown):
     """One Kafka broker in a child process.
 
     Args:
@@ -82,6 +83,15 @@ class EmbeddedKafka:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+    def _shown(self) -> Form:
+        gate = None if self.gate is None else f"{self.worker_bootstrap_servers}, where workers can be cut off"
+        facts = {
+            "bootstrap servers": self.bootstrap_servers,
+            "gate": gate,
+            "state": "runs" if self.alive else "does not run",
+        }
+        return Form("EmbeddedKafka", {**facts, "process": self.pid, "data": self.data_dir})
 
     @property
     def bootstrap_servers(self) -> str:

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from connectx.errors import ConfigError
+from connectx.views import Form, Listed, Shown
 
 
 class ConfigType(StrEnum):
@@ -76,7 +77,7 @@ _JAVA_BLANKS: Final = "".join(map(chr, range(33)))
 
 
 @dataclass(frozen=True, slots=True)
-class Validator:
+class Validator(Shown):
     """A check of one parsed value: `check` returns what is wrong, or None. `text` tells what is allowed.
 
     What is wrong is put behind Kafka's "Invalid value ... for configuration ...", unless `whole_message` is set.
@@ -91,7 +92,7 @@ class Validator:
 
 
 @dataclass(frozen=True, slots=True)
-class ConfigKey:
+class ConfigKey(Shown):
     """One key, complete. `order` counts within `group`; -1 is unordered. Widths and importances are Kafka's."""
 
     name: str
@@ -112,6 +113,17 @@ class ConfigKey:
         """True when the user has to give a value."""
         return self.default is REQUIRED
 
+    def row(self) -> dict[str, object]:
+        """One line of a table of keys."""
+        secret = self.type is ConfigType.PASSWORD and not self.required and self.default is not None
+        default = "[hidden]" if secret else None if self.required else to_text(self.default)
+        needed = "required" if self.required else str(self.importance).lower()
+        return {"key": self.name, "type": str(self.type).lower(), "default": default, "importance": needed,
+                "what": self.doc}  # fmt: skip
+
+    def _shown(self) -> Form:
+        return Form(f"ConfigKey {self.name}", self.row())
+
     def to_json(self, prefix: str = "") -> dict[str, Any]:
         """The definition in the shape of REST (Kafka Connect: ConfigKeyInfo), with `prefix` before the name."""
         return {
@@ -130,7 +142,7 @@ class ConfigKey:
 
 
 @dataclass(slots=True)
-class ConfigValue:
+class ConfigValue(Shown):
     """What became of one key: the parsed value, and what is wrong with it."""
 
     name: str
@@ -246,15 +258,18 @@ class ConfigDef:
             raise ConfigError(problems)
         return {value.name: value.value for value in values}
 
-    def validate(self, config: Mapping[str, Any]) -> list[ConfigValue]:
+    def validate(self, config: Mapping[str, Any]) -> Listed[ConfigValue]:
         """One ConfigValue per defined key, with its errors; never raises for a bad value."""
-        return [_validate_key(key, config) for key in self._keys.values()]
+        return Listed([_validate_key(key, config) for key in self._keys.values()], "keys")
 
     def __contains__(self, name: str) -> bool:
         return name in self._keys
 
     def __repr__(self) -> str:
         return f"ConfigDef({', '.join(self._keys)})"
+
+    def _repr_html_(self) -> str:
+        return Form("ConfigDef", {}, [[key.row() for key in self._keys.values()]]).html
 
 
 def _validate_key(key: ConfigKey, config: Mapping[str, Any]) -> ConfigValue:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from connectx.views import Form, Shown, brief, masked, masked_text
+
 
 class EventKind(StrEnum):
     """Kinds of events, grouped by what they tell of. `data` keys are named behind each kind.
@@ -86,8 +88,8 @@ class Transition:
     data: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+@dataclass(frozen=True, slots=True, repr=False)
+class Event(Shown):
     """One line of the history.
 
     `seq` counts from 1 without gaps within a cluster's history, `time_ms` is wall-clock milliseconds since 1970 taken
@@ -104,3 +106,23 @@ class Event:
     producer_epoch: int | None = None
     cause: str = ""
     data: Mapping[str, Any] = field(default_factory=dict)
+
+    def _shown(self) -> Form:
+        about = self.connector if self.task is None else f"{self.connector}-{self.task}"
+        facts = {
+            "time": _clock_time(self.time_ms),
+            "worker": self.worker,
+            "about": about,
+            "generation": self.generation,
+            "producer epoch": self.producer_epoch,
+            "cause": masked_text(self.cause),
+            **{name: brief(value) for name, value in masked(self.data).items()},
+        }
+        told = {name: value for name, value in facts.items() if value not in (None, "")}
+        return Form(f"Event {self.seq}: {self.kind}", told)
+
+
+def _clock_time(time_ms: int) -> str:
+    seconds, milliseconds = divmod(time_ms, 1000)
+    hours, minutes = seconds // 3600 % 24, seconds // 60 % 60
+    return f"{hours:02}:{minutes:02}:{seconds % 60:02}.{milliseconds:03} UTC"

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from operator import attrgetter
 
+from connectx.views import Shown
+
 
 @dataclass(frozen=True, slots=True, order=True)
-class TaskId:
+class TaskId(Shown):
     """One task of a connector, numbered from 0 (Kafka Connect: ConnectorTaskId)."""
 
     connector: str
@@ -22,7 +24,7 @@ TASK_ORDER = attrgetter("connector", "task")
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class TopicPartition:
+class TopicPartition(Shown):
     """One partition of a Kafka topic."""
 
     topic: str

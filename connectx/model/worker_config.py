@@ -6,7 +6,6 @@ and never reads a file. Mirrors Kafka Connect's DistributedConfig, WorkerConfig 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -16,15 +15,13 @@ from connectx.model.configdef import invalid_value
 from connectx.model.group import ProtocolVersion
 from connectx.model.states import ExactlyOnceSupport
 from connectx.model.worker_keys import STORAGES, WORKER_CONFIG
+from connectx.views import Form, Shown, masked
 
 _PREFIXES: Final = (
     *("producer.", "consumer.", "admin.", "config.storage.", "offset.storage.", "status.storage."),
     *("config.providers.", "key.converter.", "value.converter.", "header.converter."),
     *("listeners.https.", "admin.listeners.https.", "metrics.context.", "ssl.", "sasl.", "auto.include.jmx."),
 )
-_SECRET: Final = re.compile(r"password|secret|jaas|token|credential|keystore\.key|private\.key|user\.info|passphrase")
-_URL_PASSWORD: Final = re.compile(r"(://[^/@:\s]*:)[^/@\s]+@")
-_URL_QUERY_PASSWORD: Final = re.compile(r"([?&;](?:ssl)?password=)[^&;\s'\"]+", re.IGNORECASE)
 
 _WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "plugin.path": "connectors are Python classes, which are found where Python imports from (PYTHONPATH)",
@@ -42,7 +39,7 @@ _OFFERED: Final[Mapping[str, tuple[ProtocolVersion, ...]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class StorageTopic:
+class StorageTopic(Shown):
     """One internal topic. -1 for `partitions` or `replication_factor` is the broker's default.
 
     `settings` are further topic settings of the user; `cleanup.policy` is always `compact` and not among them.
@@ -157,6 +154,9 @@ class WorkerConfig:
         """Given settings that start with `prefix`, without it: `prefixed("producer.")`."""
         return with_prefix(self.originals, prefix)
 
+    def _repr_html_(self) -> str:
+        return Form("WorkerConfig", masked(self.given), (), [(f"warning: {text}", text) for text in self.warnings]).html
+
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={value}" for name, value in masked(self.given).items())
         return f"WorkerConfig({shown})"
@@ -165,22 +165,6 @@ class WorkerConfig:
 def with_prefix(config: Mapping[str, Any], prefix: str) -> dict[str, Any]:
     """Settings whose key starts with `prefix`, without it."""
     return {name[len(prefix) :]: value for name, value in config.items() if name.startswith(prefix) and name != prefix}
-
-
-def masked(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A configuration fit for logs and text forms: secrets in values, and values of secret keys, are `[hidden]`."""
-
-    def shown(name: str, value: Any) -> Any:
-        if value and _SECRET.search(name.lower()):
-            return "[hidden]"
-        return masked_text(value) if isinstance(value, str) else value
-
-    return {name: shown(name, value) for name, value in config.items()}
-
-
-def masked_text(text: str) -> str:
-    """Text, such as a trace, with the passwords that stand in URLs `[hidden]`."""
-    return _URL_QUERY_PASSWORD.sub(r"\1[hidden]", _URL_PASSWORD.sub(r"\1[hidden]@", text))
 
 
 def _as_text(value: Any) -> str:

@@ -29,7 +29,7 @@ from connectx.core.messages import (
 )
 from connectx.errors import ConnectxError
 from connectx.model.states import TargetState
-from connectx.model.worker_config import masked_text
+from connectx.views import masked_text
 
 _log = logging.getLogger(__name__)
 

@@ -6,8 +6,8 @@ import pytest
 
 from connectx.connectors.postgres_session import PostgresSession
 from connectx.errors import DatabaseError
-from connectx.model.worker_config import masked, masked_text
 from connectx.runtime.connector_host import trace_of
+from connectx.views import masked, masked_text
 
 
 def test_secrets_are_masked_and_nothing_else() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from connectx.errors import ConnectorNotFoundError
-from connectx.model.worker_config import masked, masked_text
+from connectx.views import masked, masked_text
 
 if TYPE_CHECKING:
     from connectx.connect_cluster import ConnectCluster

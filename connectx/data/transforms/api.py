@@ -12,9 +12,10 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from connectx.model.configdef import ConfigDef
+from connectx.views import Form, Shown, plugin_form
 
 
-class Transform:
+class Transform(Shown):
     """Base of transformations.
 
     A table of records has the columns `topic` (string), `partition` (int32), `offset` (int64, sinks only), `timestamp`
@@ -48,8 +49,11 @@ class Transform:
         """
         raise TypeError(f"{type(self).__name__} must define apply")
 
+    def _shown(self) -> Form:
+        return plugin_form(self, "transformation")
 
-class Predicate:
+
+class Predicate(Shown):
     """Base of predicates: which records a transformation is for.
 
     Args:
@@ -71,3 +75,6 @@ class Predicate:
     def test(self, table: pa.Table) -> pa.Array:
         """True or false for each row; null counts as false."""
         raise TypeError(f"{type(self).__name__} must define test")
+
+    def _shown(self) -> Form:
+        return plugin_form(self, "predicate")

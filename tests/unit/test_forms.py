@@ -1,0 +1,313 @@
+"""Every object that a user can get hold of has a text form and an HTML form: escaped, without script, secrets hidden.
+
+The objects are found by walking: from the public names of `connectx` over what their public methods and properties
+return, and what their fields hold. Whoever adds one gives it forms (`connectx.views.Shown`), and an entry in MADE.
+"""
+
+from __future__ import annotations
+
+import ast
+import enum
+import importlib
+import inspect
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from types import SimpleNamespace
+from typing import Any, get_args, get_origin
+
+import pyarrow as pa
+import pytest
+
+import connectx as cx
+from connectx.attached.cluster import AttachedCluster
+from connectx.attached.workers import AttachedWorker, AttachedWorkers
+from connectx.backup import Backup, Exported
+from connectx.connect_cluster import ConnectCluster
+from connectx.connector import ConnectorConfig, ConnectorOffsets, Task
+from connectx.faults.agenda import After, Scheduled
+from connectx.faults.chaos import Chaos, ChaosFault
+from connectx.history.log import Subscription
+from connectx.history.lost import LostWork
+from connectx.history.stories import Story
+from connectx.history.verdict import Anomaly, Checked, Example, Finding, Moment
+from connectx.kafka.embedded import EmbeddedKafka
+from connectx.model.configdef import ConfigKey, ConfigValue, Secret, Validator
+from connectx.model.events import Event, EventKind, Transition
+from connectx.model.ids import TaskId, TopicPartition
+from connectx.model.worker_config import StorageTopic, WorkerConfig, embedded_config
+from connectx.restore import Imported, ImportReport
+from connectx.views import Listed
+from connectx.workers import Worker, Workers
+
+CARD = '<div style="border-left:3px solid currentColor'
+BAD = "<script>alert('x')</script>"
+PASSWORD = "s3cret-pw"
+URL = f"postgresql://me:{PASSWORD}@db/flights"
+CONFIG = {"connector.class": "FileStreamSource", "file": BAD, "connection.password": PASSWORD, "connection.url": URL}
+CLASSES: list[type] = [value for name in cx.__all__ if isinstance(value := getattr(cx, name), type)]
+
+
+# ------------------------------------------------------------------------------------------------------- the walk
+
+
+def names_of(module: Any) -> dict[str, Any]:
+    """What annotations of a module can name: also what it imports only for them."""
+    names = dict(vars(module))
+    for node in ast.walk(ast.parse(inspect.getsource(module))):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            for found in ast.walk(node):
+                if isinstance(found, ast.ImportFrom):
+                    home = importlib.import_module(found.module or "")
+                    names |= {alias.asname or alias.name: getattr(home, alias.name) for alias in found.names}
+                elif isinstance(found, ast.Import):
+                    names |= {alias.asname or alias.name: importlib.import_module(alias.name) for alias in found.names}
+    return names
+
+
+def annotations_of(cls: type) -> Iterator[tuple[str, Any]]:
+    """Public fields, and what public methods and properties return: name and annotation."""
+    for base in cls.__mro__:
+        if not base.__module__.startswith("connectx"):
+            continue
+        names = names_of(sys.modules[base.__module__])
+        for name, member in vars(base).items():
+            function = member.fget if isinstance(member, property) else getattr(member, "__func__", member)
+            is_public = not name.startswith("_") or name in ("__getitem__", "__iter__", "__enter__")
+            if is_public and inspect.isfunction(function):
+                yield name, eval(str(function.__annotations__.get("return", None)), names)
+        for name, annotation in vars(base).get("__annotations__", {}).items():
+            if not name.startswith("_"):
+                yield name, eval(str(annotation), names)
+
+
+def classes_in(annotation: Any) -> Iterator[type]:
+    origin = get_origin(annotation)
+    found = [origin, *get_args(annotation)] if origin is not None else [annotation]
+    for one in found:
+        if isinstance(one, type) and get_origin(one) is None:
+            yield one
+        elif one is not annotation and not isinstance(one, str):
+            yield from classes_in(one)
+
+
+def is_ours(cls: type) -> bool:
+    is_named_value = issubclass(cls, enum.Enum) or getattr(cls, "_is_protocol", False)
+    return cls.__module__.startswith("connectx") and not is_named_value
+
+
+def reachable() -> dict[type, str]:
+    """Every class of connectx that a user can get hold of, and where."""
+    found = dict.fromkeys(CLASSES, "connectx")
+    todo = list(CLASSES)
+    while todo:
+        cls = todo.pop()
+        for name, annotation in annotations_of(cls):
+            for reached in classes_in(annotation):
+                if is_ours(reached) and reached not in found:
+                    found[reached] = f"{cls.__name__}.{name}"
+                    todo.append(reached)
+    return found
+
+
+# ------------------------------------------------------------------------------------------------- one of each class
+
+
+class Answers:
+    """What a REST client would answer."""
+
+    def impatient(self) -> Answers:
+        return self
+
+    def connectors(self) -> list[str]:
+        return [BAD]
+
+    def config(self, name: str) -> Mapping[str, str]:
+        return CONFIG
+
+    def offsets(self, name: str) -> list[dict[str, Any]]:
+        return [{"partition": {"filename": BAD}, "offset": {"position": 7}}]
+
+    def status(self, name: str) -> dict[str, Any]:
+        task = {"id": 0, "state": "FAILED", "worker_id": BAD, "trace": f"Error: {URL} {BAD}"}
+        return {"name": name, "connector": {"state": "RUNNING", "worker_id": BAD}, "tasks": [task], "type": "source"}
+
+
+class StandIn(ConnectCluster):
+    """A cluster without workers, whose connectors are told by `Answers`."""
+
+    def __init__(self) -> None:
+        super().__init__(log())
+        self.workers = Workers()
+        self._client = Answers()  # type: ignore[assignment]
+
+    def facts(self) -> dict[str, object]:
+        return {"kafka": BAD}
+
+    def _worker_rows(self) -> list[Mapping[str, object]]:
+        return [{"worker": BAD}]
+
+
+class Ticks(cx.SourceConnector):
+    pass
+
+
+class Rows(cx.SinkConnector):
+    pass
+
+
+class Upper(cx.Transform):
+    def configure(self) -> None:
+        self.settings = dict(CONFIG)
+
+
+class Never(cx.Predicate):
+    pass
+
+
+def log() -> cx.EventLog:
+    made = cx.EventLog(clock=lambda: 1_700_000_000_000)
+    made.append(Transition(EventKind.WORKER_STARTED, cause=f"{URL} {BAD}", data={"url": BAD}), BAD)
+    return made
+
+
+def started(plugin: Any) -> Any:
+    plugin.start(CONFIG, None)
+    return plugin
+
+
+def worker() -> Worker:
+    live = SimpleNamespace(
+        isolation="thread",
+        name=BAD,
+        state=SimpleNamespace(value="running"),
+        alive=True,
+        url="http://127.0.0.1:1/",
+        facts=dict,
+        view=lambda: {"state": "stable", "tasks": [{"connector": BAD, "task": 0}], "connectors": [BAD]},
+    )
+    return Worker(live, None, lambda transition, name: None, lambda name: None)  # type: ignore[arg-type]
+
+
+def workers() -> Workers:
+    made = Workers()
+    made.add(worker())
+    return made
+
+
+def attached() -> AttachedWorkers:
+    seen = SimpleNamespace(worker_id=BAD, url=BAD, connectors=[BAD], tasks=[BAD], is_leader=True)
+    return AttachedWorkers(lambda: SimpleNamespace(workers=[seen], generation=3))  # type: ignore[arg-type, return-value]
+
+
+def settings() -> cx.ConfigDef:
+    return cx.ConfigDef().define("connection.password", "password", default=Secret(PASSWORD), doc=BAD)
+
+
+MOMENT = Moment(seq=1, time_ms=0, worker=BAD, sentence=BAD)
+EXAMPLE = Example(BAD, moment=MOMENT)
+FINDING = Finding(Anomaly.LOST, 1, BAD, (BAD,), BAD, (EXAMPLE,), (MOMENT,))
+CHECKED = Checked(BAD, (BAD,), 1, None)
+EXPORTED = Exported(BAD, "source", "running", CONFIG, (), [{"partition": {"x": BAD}, "offset": {}}], (BAD,))
+IMPORTED = Imported(BAD, ("created",), f"{URL} {BAD}")
+PLACES = {TopicPartition(BAD, 0): (1, 2)}
+
+MADE: dict[type, Callable[[], Any]] = {
+    cx.Cluster: StandIn,
+    AttachedCluster: StandIn,
+    cx.CommitRefusedError: lambda: cx.CommitRefusedError(f"{URL} {BAD}", {}, next_step=BAD),
+    cx.ConfigDef: settings,
+    cx.Connector: lambda: cx.Connector(BAD, Answers()),  # type: ignore[arg-type]
+    cx.ConnectxError: lambda: cx.ConnectxError(f"{URL} {BAD}", next_step=BAD),
+    cx.EventLog: log,
+    cx.Predicate: lambda: Never({}),
+    cx.RetriableError: lambda: cx.RetriableError(BAD),
+    cx.SinkBatch: lambda: cx.SinkBatch(pa.table({BAD: [1]}), PLACES),
+    cx.SinkConnector: lambda: started(Rows()),
+    cx.SinkTask: lambda: started(cx.SinkTask()),
+    cx.Slice: lambda: cx.Slice(pa.table({BAD: [1]}), {"position": 7, "token": PASSWORD}, BAD),
+    cx.SourceConnector: lambda: started(Ticks()),
+    cx.SourceTask: lambda: started(cx.SourceTask()),
+    cx.Stored: lambda: cx.Stored(BAD, lambda: iter(())),
+    cx.Transform: lambda: Upper({}),
+    cx.Verdict: lambda: cx.Verdict("invalid", (FINDING,), (BAD,), (CHECKED,)),
+    After: lambda: After(None, None, 5),  # type: ignore[arg-type]
+    AttachedWorker: lambda: attached()[0],
+    AttachedWorkers: attached,
+    Backup: lambda: Backup({"version": BAD}, BAD, (EXPORTED,)),
+    Chaos: lambda: Chaos(
+        None,
+        None,
+        (),
+        seed=7,
+        kinds=(BAD,),
+        every_s=2,
+        for_s=None,
+        keep=1,  # type: ignore[arg-type]
+    ),
+    ChaosFault: lambda: ChaosFault(1, "kill", BAD, 1.0, skipped=BAD),
+    Checked: lambda: CHECKED,
+    ConfigKey: lambda: settings().keys["connection.password"],
+    ConfigValue: lambda: settings().validate({"connection.password": PASSWORD})[0],
+    ConnectorConfig: lambda: ConnectorConfig(BAD, CONFIG, Answers()),  # type: ignore[arg-type]
+    ConnectorOffsets: lambda: ConnectorOffsets(BAD, Answers()),  # type: ignore[arg-type]
+    EmbeddedKafka: EmbeddedKafka,
+    Event: lambda: log()[0],
+    Example: lambda: EXAMPLE,
+    Exported: lambda: EXPORTED,
+    Finding: lambda: FINDING,
+    ImportReport: lambda: ImportReport([IMPORTED]),
+    Imported: lambda: IMPORTED,
+    Listed: lambda: Listed([{"class": BAD, "password": PASSWORD}], BAD),
+    LostWork: lambda: LostWork(BAD, "was killed", 0, (BAD,), (TaskId(BAD, 0),), 5, (BAD,)),
+    Moment: lambda: MOMENT,
+    Scheduled: lambda: Scheduled(BAD, 5, lambda: None),
+    StorageTopic: lambda: StorageTopic(BAD, 1, 1, {"x": BAD}),
+    Story: lambda: Story(0, 1, "kill", BAD, BAD),
+    Subscription: lambda: log().subscribe(),
+    Task: lambda: Task(TaskId(BAD, 0), Answers().status(BAD)["tasks"][0], BAD, Answers()),  # type: ignore[arg-type]
+    TaskId: lambda: TaskId(BAD, 0),
+    TopicPartition: lambda: TopicPartition(BAD, 0),
+    Validator: lambda: Validator(lambda value: None, BAD),
+    Worker: worker,
+    WorkerConfig: lambda: WorkerConfig.parse(
+        {**embedded_config({}), "bootstrap.servers": "127.0.0.1:1", "sasl.jaas.config": PASSWORD, "no.key": BAD}
+    ),
+    Workers: workers,
+}
+
+
+def test_every_object_that_a_user_can_get_hold_of_is_here() -> None:
+    missing = {f"{cls.__module__}.{cls.__qualname__}": where for cls, where in reachable().items() if cls not in MADE}
+    assert missing == {}, "give them forms, and an entry in MADE"
+
+
+@pytest.mark.parametrize("cls", MADE, ids=lambda cls: cls.__name__)
+def test_it_shows_itself_as_text_and_as_a_card_escaped_without_script_and_without_secrets(cls: type) -> None:
+    made = MADE[cls]()
+    text, html = repr(made), made._repr_html_()
+    assert type(made)._repr_html_ is cls._repr_html_, "the form that is looked at is that of the class"  # type: ignore[attr-defined]
+    assert "object at 0x" not in text
+    assert html.startswith(CARD)
+    assert "<script" not in html.replace("<svg", "").lower()
+    assert "onerror" not in html
+    assert PASSWORD not in html
+    assert PASSWORD not in text
+    if not issubclass(cls, BaseException):
+        assert str(made)
+
+
+def test_public_lists_of_objects_show_themselves_as_tables() -> None:
+    plain = [
+        f"{cls.__name__}.{name}"
+        for cls in reachable()
+        for name, annotation in annotations_of(cls)
+        if get_origin(annotation) is list and any(is_ours(found) for found in classes_in(annotation))
+    ]
+    assert plain == [], "return a Listed"
+
+
+def test_a_listed_is_a_list() -> None:
+    listed = Listed([TaskId("a", 0), TaskId("a", 1)], "tasks")
+    assert listed == [TaskId("a", 0), TaskId("a", 1)]
+    assert repr(listed) == "2 tasks\nconnector  task\na          0\na          1"
+    assert repr(Listed([], "tasks")) == "0 tasks"
