@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from connectx.views import Row, html_card, html_table
+from connectx.views import Row, Shown, html_card, html_table, masked_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,8 +30,8 @@ class Status(StrEnum):
 _SIGNS = {Status.OK: "●", Status.LIMITED: "◐", Status.OFF: "○", Status.BROKEN: "✕", Status.UNKNOWN: "?"}
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+@dataclass(frozen=True, slots=True, repr=False)
+class Finding(Shown):
     """One check: what was found, what follows if it is not simply fine, and what to type."""
 
     name: str
@@ -102,7 +102,7 @@ class Checkup:
         width = max((len(found.name) for found in (*self.findings, *self.abilities)), default=0)
         works = [line for found in self.abilities for line in found.lines(width)]
         here = [line for found in self.findings for line in found.lines(width)]
-        return "\n".join([self.summary, "", "What works", *works, "", "What is here", *here])
+        return masked_text("\n".join([self.summary, "", "What works", *works, "", "What is here", *here]))
 
     def _repr_html_(self) -> str:
         tables = [html_table([f.row() for f in self.abilities], "What works")]

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from connectx.history.causes import Reason, told, why
 from connectx.history.worker_states import Standing, WorkerStateFold
 from connectx.model.events import Event, EventKind
+from connectx.views import Shown
 
 
-@dataclass(frozen=True, slots=True)
-class Rebalance:
+@dataclass(frozen=True, slots=True, repr=False)
+class Rebalance(Shown):
     """One generation of the worker group.
 
     Attributes:

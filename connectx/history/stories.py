@@ -6,7 +6,7 @@ A sentence says only what the events show; a part whose event is missing is left
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 
 from connectx.history.failovers import REJECTIONS, Failover, Move, failovers
@@ -15,10 +15,10 @@ from connectx.history.rebalances import Rebalance, rebalances
 from connectx.history.runs import Run, RunState, epoch_of, runs
 from connectx.history.words import duration, gist, listing, plural
 from connectx.model.events import Event, EventKind
-from connectx.views import Shown
+from connectx.views import Shown, masked_text
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Story(Shown):
     """One sentence, without a full stop.
 
@@ -55,7 +55,8 @@ def stories(events: Iterable[Event]) -> list[Story]:
         for event in listed
         if event.kind in REJECTIONS and event.seq not in explained
     )
-    return sorted(told, key=lambda story: (story.time_ms, story.seq))
+    shown = [replace(story, sentence=masked_text(story.sentence)) for story in told]
+    return sorted(shown, key=lambda story: (story.time_ms, story.seq))
 
 
 # ------------------------------------------------------------------------------------------------- failovers

@@ -14,6 +14,7 @@ from connectx.history.runs import Run, RunFold, RunState, Segment, epoch_of
 from connectx.history.words import duration, listing
 from connectx.history.worker_states import Standing, WorkerState, WorkerStateFold
 from connectx.model.events import Event, EventKind
+from connectx.views import masked_text
 
 
 class MarkKind(StrEnum):
@@ -275,7 +276,7 @@ def _why(run: Run, segment: Segment, marks: Sequence[Event]) -> str:
     rejected = [event for event in marks if _is_about(event, run) and _mark_kind(event) is MarkKind.FENCED]
     if segment is run.segments[-1] and rejected:
         reasons.append(_rejection(rejected[-1], run))
-    return "".join(f"; {reason}" for reason in reasons)
+    return "".join(f"; {masked_text(reason)}" for reason in reasons)
 
 
 def _is_about(event: Event, run: Run) -> bool:
@@ -307,7 +308,7 @@ def _mark(event: Event, own: Sequence[Run], lane_of: dict[Run, int]) -> Mark:
     run = next((run for run in begun if run.covers(event.time_ms)), begun[-1] if begun else None)
     name = None if event.connector is None else f"{event.connector}-{event.task}"
     lane = lane_of.get(run) if run is not None else None
-    return Mark(kind, event.time_ms, lane, event.seq, _mark_title(event, kind, run), name)
+    return Mark(kind, event.time_ms, lane, event.seq, masked_text(_mark_title(event, kind, run)), name)
 
 
 def _mark_title(event: Event, kind: MarkKind, run: Run | None) -> str:
@@ -348,4 +349,4 @@ def _band(round_: Rebalance, window: _Window) -> Band:
         title += f"; leader {round_.leader}" if round_.leader else ""
         title += f"; {round_.why}" if round_.why else ""
         title += f"; lost work waits {duration(round_.delay_ms)}" if round_.delay_ms and round_.lost else ""
-    return Band(round_.generation, window.clip(round_.start_ms), end_ms, round_.seq, title)
+    return Band(round_.generation, window.clip(round_.start_ms), end_ms, round_.seq, masked_text(title))

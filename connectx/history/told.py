@@ -13,7 +13,7 @@ from connectx.history.rebalances import Rebalance, rebalances
 from connectx.history.stories import Story, stories
 from connectx.history.words import duration, listing
 from connectx.model.events import Event
-from connectx.views import html_card, html_table, masked_text, text_table
+from connectx.views import html_card, html_table, text_table
 
 
 def _start_ms(events: Iterable[Event], since: int) -> int:
@@ -40,10 +40,10 @@ class Stories(tuple[Story, ...]):
         return [f"{_seconds(story.time_ms, self._start_ms)}: {story.sentence}." for story in self]
 
     def __repr__(self) -> str:
-        return "\n".join(map(masked_text, self._lines())) or "Nothing to tell so far."
+        return "\n".join(self._lines()) or "Nothing to tell so far."
 
     def _repr_html_(self) -> str:
-        lines = "".join(f"<li>{escape(masked_text(line))}</li>" for line in self._lines())
+        lines = "".join(f"<li>{escape(line)}</li>" for line in self._lines())
         return html_card("Stories", {}, f"<ul>{lines}</ul>" if lines else "<p>Nothing to tell so far.</p>")
 
 

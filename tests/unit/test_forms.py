@@ -22,13 +22,17 @@ import connectx as cx
 from connectx.attached.cluster import AttachedCluster
 from connectx.attached.workers import AttachedWorker, AttachedWorkers
 from connectx.backup import Backup, Exported
+from connectx.checkup.report import Checkup, Status
+from connectx.checkup.report import Finding as CheckupFinding
 from connectx.connect_cluster import ConnectCluster
 from connectx.connector import ConnectorConfig, ConnectorOffsets, Task
 from connectx.faults.agenda import After, Scheduled
 from connectx.faults.chaos import Chaos, ChaosFault
 from connectx.history.log import Subscription
 from connectx.history.lost import LostWork
+from connectx.history.rebalances import Rebalance, rebalances
 from connectx.history.stories import Story
+from connectx.history.told import Rebalances, Stories
 from connectx.history.verdict import Anomaly, Checked, Example, Finding, Moment
 from connectx.kafka.embedded import EmbeddedKafka
 from connectx.model.configdef import ConfigKey, ConfigValue, Secret, Validator
@@ -65,7 +69,8 @@ def names_of(module: Any) -> dict[str, Any]:
 
 
 def annotations_of(cls: type) -> Iterator[tuple[str, Any]]:
-    """Public fields, and what public methods and properties return: name and annotation."""
+    """Public fields, what public methods and properties return, and what a sequence holds: name and annotation."""
+    yield from (("[]", base) for base in getattr(cls, "__orig_bases__", ()))
     for base in cls.__mro__:
         if not base.__module__.startswith("connectx"):
             continue
@@ -97,8 +102,11 @@ def is_ours(cls: type) -> bool:
 
 def reachable() -> dict[type, str]:
     """Every class of connectx that a user can get hold of, and where."""
+    functions = [value for name in cx.__all__ if inspect.isfunction(value := getattr(cx, name))]
+    returned = {f: eval(f.__annotations__["return"], names_of(sys.modules[f.__module__])) for f in functions}
     found = dict.fromkeys(CLASSES, "connectx")
-    todo = list(CLASSES)
+    found |= {cls: f"{f.__name__}()" for f, hint in returned.items() for cls in classes_in(hint) if is_ours(cls)}
+    todo = list(found)
     while todo:
         cls = todo.pop()
         for name, annotation in annotations_of(cls):
@@ -165,8 +173,11 @@ class Never(cx.Predicate):
 
 
 def log() -> cx.EventLog:
+    """A worker that started, was told to join, and is dead."""
     made = cx.EventLog(clock=lambda: 1_700_000_000_000)
     made.append(Transition(EventKind.WORKER_STARTED, cause=f"{URL} {BAD}", data={"url": BAD}), BAD)
+    made.append(Transition(EventKind.REBALANCE_STARTED, cause=f"{URL} {BAD}"), BAD)
+    made.append(Transition(EventKind.WORKER_FAILED, data={"error": f"{URL} {BAD}"}), f"{BAD}2")
     return made
 
 
@@ -206,6 +217,7 @@ def settings() -> cx.ConfigDef:
 MOMENT = Moment(seq=1, time_ms=0, worker=BAD, sentence=BAD)
 EXAMPLE = Example(BAD, moment=MOMENT)
 FINDING = Finding(Anomaly.LOST, 1, BAD, (BAD,), BAD, (EXAMPLE,), (MOMENT,))
+CHECK = CheckupFinding(BAD, Status.OK, f"{URL} {BAD}", BAD, BAD)
 CHECKED = Checked(BAD, (BAD,), 1, None)
 EXPORTED = Exported(BAD, "source", "running", CONFIG, (), [{"partition": {"x": BAD}, "offset": {}}], (BAD,))
 IMPORTED = Imported(BAD, ("created",), f"{URL} {BAD}")
@@ -245,6 +257,8 @@ MADE: dict[type, Callable[[], Any]] = {
         keep=1,  # type: ignore[arg-type]
     ),
     ChaosFault: lambda: ChaosFault(1, "kill", BAD, 1.0, skipped=BAD),
+    Checkup: lambda: Checkup([CHECK], [CHECK]),
+    CheckupFinding: lambda: CHECK,
     Checked: lambda: CHECKED,
     ConfigKey: lambda: settings().keys["connection.password"],
     ConfigValue: lambda: settings().validate({"connection.password": PASSWORD})[0],
@@ -260,8 +274,11 @@ MADE: dict[type, Callable[[], Any]] = {
     Listed: lambda: Listed([{"class": BAD, "password": PASSWORD}], BAD),
     LostWork: lambda: LostWork(BAD, "was killed", 0, (BAD,), (TaskId(BAD, 0),), 5, (BAD,)),
     Moment: lambda: MOMENT,
+    Rebalance: lambda: rebalances(log())[-1],
+    Rebalances: lambda: log().rebalances(),
     Scheduled: lambda: Scheduled(BAD, 5, lambda: None),
     StorageTopic: lambda: StorageTopic(BAD, 1, 1, {"x": BAD}),
+    Stories: lambda: log().stories(),
     Story: lambda: Story(0, 1, "kill", BAD, BAD),
     Subscription: lambda: log().subscribe(),
     Task: lambda: Task(TaskId(BAD, 0), Answers().status(BAD)["tasks"][0], BAD, Answers()),  # type: ignore[arg-type]
