@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from connectx.views import Shown
+
 Config = Mapping[str, "str | None"]
 
 
@@ -45,7 +47,7 @@ class ConnectorFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerFacts:
+class WorkerFacts(Shown):
     """One worker.
 
     Attributes:

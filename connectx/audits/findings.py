@@ -53,7 +53,7 @@ class Finding:
         return "\n".join([head, *(f"    {label:<5}{text}" for label, text in lines)])
 
     def _repr_html_(self) -> str:
-        return _html(self)
+        return html_card("Finding of an audit", {}, _html(self))
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -24,8 +24,9 @@ from connectx.kafka.inspection import Inspection
 from connectx.model.events import Event
 from connectx.model.ids import TopicPartition
 from connectx.model.states import LOST, State
-from connectx.model.worker_config import WorkerConfig, masked, masked_text
+from connectx.model.worker_config import WorkerConfig
 from connectx.rest.client import RestClient
+from connectx.views import Shown, masked, masked_text
 
 T = TypeVar("T")
 
@@ -38,8 +39,8 @@ _DISPUTE_S: Final = 3.0
 _PAUSE_S: Final = 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class Audited:
+@dataclass(frozen=True, slots=True, repr=False)
+class Audited(Shown):
     """What an audit is given of a cluster.
 
     Attributes:

@@ -10,7 +10,7 @@ from connectx.cli.common import At, cluster_command, read_connector, read_json, 
 from connectx.connector import Connector
 from connectx.errors import CommandError
 from connectx.model.states import State
-from connectx.model.worker_config import masked_text
+from connectx.views import masked_text
 
 connectors = typer.Typer(help="Kafka Connect's verbs on connectors.", no_args_is_help=True)
 offsets = typer.Typer(help="Committed offsets of a connector (KIP-875).", no_args_is_help=True)

@@ -31,6 +31,7 @@ from connectx.model.worker_config import WorkerConfig
 from connectx.protocol.signing import signature_headers
 from connectx.rest.credentials import Credentials
 from connectx.rest.exchange import SilenceError, exchange, http_client
+from connectx.views import Form, Shown
 
 Config = Mapping[str, str | None]
 
@@ -46,7 +47,7 @@ _FIRST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 1.0
 
 
-class RestClient:
+class RestClient(Shown):
     """Kafka Connect's verbs over HTTP.
 
     Args:
@@ -71,6 +72,9 @@ class RestClient:
         self._urls: Callable[[], Sequence[str]] = urls if callable(urls) else lambda: urls
         self._retry_s = retry_s
         self._http = http or http_client()
+
+    def _shown(self) -> Form:
+        return Form("RestClient", {"tries again for": f"{self._retry_s:g} s"})
 
     def impatient(self) -> RestClient:
         """The same client, one that tries nothing again: for text forms. Shares the connections."""

@@ -21,6 +21,10 @@ import pytest
 import connectx as cx
 from connectx.attached.cluster import AttachedCluster
 from connectx.attached.workers import AttachedWorker, AttachedWorkers
+from connectx.audits.facts import WorkerFacts as AuditedWorker
+from connectx.audits.findings import Audit, Severity
+from connectx.audits.findings import Finding as AuditFinding
+from connectx.audits.gather import Audited
 from connectx.backup import Backup, Exported
 from connectx.checkup.report import Checkup, Status
 from connectx.checkup.report import Finding as CheckupFinding
@@ -39,6 +43,7 @@ from connectx.model.configdef import ConfigKey, ConfigValue, Secret, Validator
 from connectx.model.events import Event, EventKind, Transition
 from connectx.model.ids import TaskId, TopicPartition
 from connectx.model.worker_config import StorageTopic, WorkerConfig, embedded_config
+from connectx.rest.client import RestClient
 from connectx.restore import Imported, ImportReport
 from connectx.views import Listed
 from connectx.workers import Worker, Workers
@@ -151,6 +156,9 @@ class StandIn(ConnectCluster):
     def facts(self) -> dict[str, object]:
         return {"kafka": BAD}
 
+    def audited(self) -> Audited:
+        return AUDITED
+
     def _worker_rows(self) -> list[Mapping[str, object]]:
         return [{"worker": BAD}]
 
@@ -218,6 +226,8 @@ MOMENT = Moment(seq=1, time_ms=0, worker=BAD, sentence=BAD)
 EXAMPLE = Example(BAD, moment=MOMENT)
 FINDING = Finding(Anomaly.LOST, 1, BAD, (BAD,), BAD, (EXAMPLE,), (MOMENT,))
 CHECK = CheckupFinding(BAD, Status.OK, f"{URL} {BAD}", BAD, BAD)
+FLAW = AuditFinding("lag", Severity.ERROR, BAD, BAD, BAD, BAD)
+AUDITED = Audited(BAD, RestClient([]), None, CONFIG, {"config": BAD}, {BAD: BAD}, lambda: (), [])
 CHECKED = Checked(BAD, (BAD,), 1, None)
 EXPORTED = Exported(BAD, "source", "running", CONFIG, (), [{"partition": {"x": BAD}, "offset": {}}], (BAD,))
 IMPORTED = Imported(BAD, ("created",), f"{URL} {BAD}")
@@ -245,6 +255,10 @@ MADE: dict[type, Callable[[], Any]] = {
     After: lambda: After(None, None, 5),  # type: ignore[arg-type]
     AttachedWorker: lambda: attached()[0],
     AttachedWorkers: attached,
+    Audit: lambda: Audit((FLAW,), (BAD,), (BAD,)),
+    AuditedWorker: lambda: AuditedWorker(BAD, connectors=(BAD,)),
+    AuditFinding: lambda: FLAW,
+    Audited: lambda: AUDITED,
     Backup: lambda: Backup({"version": BAD}, BAD, (EXPORTED,)),
     Chaos: lambda: Chaos(
         None,
@@ -276,6 +290,7 @@ MADE: dict[type, Callable[[], Any]] = {
     Moment: lambda: MOMENT,
     Rebalance: lambda: rebalances(log())[-1],
     Rebalances: lambda: log().rebalances(),
+    RestClient: lambda: RestClient(["http://127.0.0.1:1/"]),
     Scheduled: lambda: Scheduled(BAD, 5, lambda: None),
     StorageTopic: lambda: StorageTopic(BAD, 1, 1, {"x": BAD}),
     Stories: lambda: log().stories(),
