@@ -30,10 +30,12 @@ from connectx.views import Shown, masked, masked_text
 
 T = TypeVar("T")
 
-_SETTINGS: Final = (
+JUDGED_SETTINGS: Final = (
     *("connect.protocol", "connector.client.config.override.policy", "exactly.once.source.support"),
     *("heartbeat.interval.ms", "offset.flush.interval.ms", "scheduled.rebalance.max.delay.ms", "session.timeout.ms"),
 )
+"""Worker settings that an audit judges."""
+
 _MOST_PARTITIONS: Final = 2_000
 _DISPUTE_S: Final = 3.0
 _PAUSE_S: Final = 0.1
@@ -80,9 +82,11 @@ class _Gathering:
         client, claims = self.audited.client, self._claims()
         connectors = self._connectors(client.expanded())
         known = {
-            key: str(self.audited.settings[key]) for key in _SETTINGS if self.audited.settings.get(key) is not None
+            key: str(self.audited.settings[key])
+            for key in JUDGED_SETTINGS
+            if self.audited.settings.get(key) is not None
         }
-        if len(known) < len(_SETTINGS):
+        if len(known) < len(JUDGED_SETTINGS):
             self.unseen.append("the workers' own settings: REST does not tell them (give them with config=)")
         delay = known.get("scheduled.rebalance.max.delay.ms", "")
         told = ClusterFacts(

@@ -1,10 +1,11 @@
-"""Commands on a whole cluster: status, watch, export, import, plan."""
+"""Commands on a whole cluster: status, watch, audit, export, import, plan."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,7 +26,7 @@ _STORIES = 8
 
 def add_to(app: typer.Typer) -> None:
     """Make the commands commands of an app."""
-    for command in (status, watch, plan_file):
+    for command in (status, watch, audit, plan_file):
         cluster_command(app, "plan" if command is plan_file else None)(command)
     cluster_command(app, "export")(export_file)
     cluster_command(app, "import")(import_file)
@@ -81,6 +82,39 @@ def watch(
         return
 
 
+class Threshold(StrEnum):
+    """From which severity on an audit has an exit code."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NEVER = "never"
+
+
+def audit(
+    at: At,
+    also: Annotated[
+        list[str] | None, typer.Option(metavar="URL[,HOST:PORT]", help="Another cluster, with its Kafka; repeatable.")
+    ] = None,
+    fail_on: Annotated[Threshold, typer.Option(help="Exit code 1 when there is such a finding.")] = Threshold.ERROR,
+) -> None:
+    """Say what is wrong with a cluster, or several, or will go wrong: evidence, consequence, remedy. Changes nothing.
+
+    With --bootstrap-servers or --worker-config it sees the group, the topics and the settings, too.
+    """
+    from connectx.audits.run import audit as look
+
+    clusters = [at.cluster]
+    for other in also or ():
+        url, _, bootstrap_servers = other.partition(",")
+        clusters.append(at.attach(url, bootstrap_servers or None))
+    found = look(*clusters)
+    findings = [{**asdict(finding), "severity": finding.severity.value} for finding in found]
+    at.tell({"clusters": found.clusters, "findings": findings, "unseen": found.unseen}, repr(found))
+    bad = {Threshold.NEVER: [], Threshold.ERROR: ["error"], Threshold.WARNING: ["error", "warning"]}[fail_on]
+    if any(finding["severity"] in bad for finding in findings):
+        raise typer.Exit(1)
+
+
 def export_file(
     at: At,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="To write; an older one is replaced.")],
@@ -119,7 +153,10 @@ def import_file(
 def plan_file(
     at: At,
     file: Annotated[str, typer.Argument(metavar="FILE.json", help="One connector, a list, or what `export` wrote.")],
-    max_delay: Annotated[int, typer.Option(help="The workers' scheduled.rebalance.max.delay.ms.")] = 300_000,
+    max_delay: Annotated[
+        int | None,
+        typer.Option(min=0, help="Their scheduled.rebalance.max.delay.ms; 300000 if --worker-config has none."),
+    ] = None,
 ) -> None:
     """Dry run: what would be refused, created or changed, and which tasks would move. Changes nothing.
 
@@ -129,6 +166,8 @@ def plan_file(
     present = {connector.name: _present(at, connector.name) for connector in cluster.connectors}
     connectors = [_planned(at, one, present.get(one.name)) for one in wanted]
     work = {w.name: WorkSet(tuple(w.connectors), tuple(map(_task, w.tasks))) for w in cluster.workers}
+    if max_delay is None:
+        max_delay = int(at.worker_settings.get("scheduled.rebalance.max.delay.ms", 300_000))
     outcome = plan(connectors, present, work, max_delay)
     if at.as_json:
         at.tell(outcome.to_json())

@@ -89,25 +89,45 @@ class At:
     show_secrets: ShowSecrets = False
     _secret_keys: dict[str, frozenset[str]] = field(default_factory=dict, init=False)
     _connections: Any = field(default=None, init=False)  # an httpx.Client, where attach's own would not do
-    _cluster: Any = field(default=None, init=False)  # an AttachedCluster, once it was asked for
+    _attached: list[Any] = field(default_factory=list, init=False)  # AttachedCluster
 
     @property
     def cluster(self) -> AttachedCluster:
         """The cluster, attached when first asked for."""
-        if self._cluster is None:
-            from connectx.attached.cluster import attach
-
-            given = read_properties(self.worker_config) if self.worker_config is not None else None
-            self._connections = self._http()
-            self._cluster = attach(
-                self.url,
-                bootstrap_servers=self.bootstrap_servers,
-                group_id=self.group_id,
-                config=given,
-                http=self._connections,
-            )
-        attached: AttachedCluster = self._cluster
+        if not self._attached:
+            self.attach(self.url, self.bootstrap_servers, self.group_id, self.worker_settings)
+        attached: AttachedCluster = self._attached[0]
         return attached
+
+    @property
+    def worker_settings(self) -> dict[str, str]:
+        """The workers' settings in `worker_config`, with Kafka Connect's defaults for those that matter to an audit."""
+        if self.worker_config is None:
+            return {}
+        from connectx.audits.gather import JUDGED_SETTINGS
+        from connectx.model.configdef import to_text
+        from connectx.model.worker_keys import WORKER_CONFIG
+
+        defaults = {key: to_text(WORKER_CONFIG.keys[key].default) or "" for key in JUDGED_SETTINGS}
+        return {**defaults, **read_properties(self.worker_config)}
+
+    def attach(
+        self,
+        url: str,
+        bootstrap_servers: str | None = None,
+        group_id: str | None = None,
+        config: Mapping[str, str] | None = None,
+    ) -> AttachedCluster:
+        """One more cluster, with the same login to REST; let go with the others."""
+        from connectx.attached.cluster import attach
+
+        if self._connections is None:
+            self._connections = self._http()
+        found = attach(
+            url, bootstrap_servers=bootstrap_servers, group_id=group_id, config=config, http=self._connections
+        )
+        self._attached.append(found)
+        return found
 
     @property
     def client(self) -> RestClient:
@@ -115,9 +135,9 @@ class At:
         return self.cluster._client
 
     def close(self) -> None:
-        """Let the cluster go."""
-        if self._cluster is not None:
-            self._cluster.close()
+        """Let the clusters go."""
+        for cluster in self._attached:
+            cluster.close()
         if self._connections is not None:
             self._connections.close()
 

@@ -101,6 +101,15 @@ def test_a_cluster_is_shown_planned_exported_and_imported(
     assert name in run("watch", "--once").stdout
     until(lambda: connector.state == "RUNNING", "the connector")
 
+    found = of_json(run("audit", *kafka, "--fail-on", "never", "--json"))
+    assert found["clusters"] == ["connectx"]
+    broken = cluster.create(
+        f"{name}-broken", {"connector.class": "FileStreamSource", "file": str(tmp_path), "topic": "t"}
+    )
+    broken.wait("FAILED", WAIT_S)
+    assert f"failed_task: {name}-broken-0" in run("audit", code=1).stdout
+    broken.delete()
+
     run("export", str(file))
     assert "geheim" not in file.read_text()
     mine = next(one for one in json.loads(file.read_text())["connectors"] if one["name"] == name)
