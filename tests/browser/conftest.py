@@ -40,12 +40,12 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 
 @pytest.fixture(scope="module")
-def make_book(browser: Browser, lab: Lab) -> Iterator[Callable[[str, list[str]], Book]]:
-    """`make_book(name, cells)`: a new notebook in a new page, for the tests of a file."""
+def make_book(browser: Browser, lab: Lab) -> Iterator[Callable[..., Book]]:
+    """`make_book(name, cells, copy_of=None)`: a new notebook in a new page, for the tests of a file."""
     pages: list[Page] = []
 
-    def make(name: str, cells: list[str]) -> Book:
-        lab.write(name, cells)
+    def make(name: str, cells: list[str], copy_of: Path | None = None) -> Book:
+        lab.write(name, cells, copy_of)
         page = browser.new_page(viewport={"width": 1300, "height": 1000})
         pages.append(page)
         return Book(page, lab, name)

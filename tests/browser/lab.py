@@ -70,10 +70,10 @@ class Lab:
         self._process.wait(30)
         self._log.close()
 
-    def write(self, name: str, cells: list[str]) -> None:
-        """Make a notebook of code cells, or of a file of that name among the tutorials."""
-        if not cells:
-            shutil.copy(ROOT / "notebooks" / name, self.folder / name)
+    def write(self, name: str, cells: list[str], copy_of: Path | None = None) -> None:
+        """Make a notebook of code cells, or of another."""
+        if copy_of is not None:
+            shutil.copy(copy_of, self.folder / name)
             return
         empty = {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None}
         made = [{**empty, "id": f"cell-{number}", "source": source} for number, source in enumerate(cells)]

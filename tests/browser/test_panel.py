@@ -15,7 +15,8 @@ from tests.browser.lab import Book
 CREATE = """import connectx as cx
 cluster = cx.Cluster(workers=3)
 cluster.create("ticks", {"connector.class": "Generator", "topic": "ticks", "rate": "200", "tasks.max": "3"})
-cluster.wait("ticks", "RUNNING")"""
+cluster.wait("ticks", "RUNNING")
+print("Spark", cluster.spark.version)"""
 UNTIL_KILLED = """import time
 deadline = time.monotonic() + 60
 while cluster.workers["worker-2"].state != "killed" and time.monotonic() < deadline:
@@ -36,7 +37,7 @@ BUSIEST_S = 5.0
 
 
 @pytest.fixture(scope="module")
-def book(make_book: Callable[[str, list[str]], Book]) -> Iterator[Book]:
+def book(make_book: Callable[..., Book]) -> Iterator[Book]:
     """An open notebook whose cluster runs and is shown."""
     made = make_book("panel.ipynb", CELLS)
     made.run_cell(0)

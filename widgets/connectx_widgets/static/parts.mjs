@@ -23,11 +23,13 @@ export function gutterText(rows, top) {
     const buttons = workerVerbs(row).map((verb) =>
       `<button type="button" data-verb="${verb}" data-worker="${name}" aria-label="${verb} ${name}">${verb}</button>`);
     const state = escapeText(row.words + (row.leader ? ", leader" : ""));
-    const pulse = row.pulse ? `, <span class="${row.pulse.late ? "bad" : ""}">${row.pulse.text}</span>` : "";
+    const work = row.gone ? [] : [workText(row)];
+    if (row.pulse?.late) work.unshift(`<span class="bad">${row.pulse.text}</span>`);
+    else if (row.pulse) work.push(row.pulse.text);
     return `<div class="cxp-worker" style="height:${row.height}px" data-worker="${name}" data-state="${escapeText(row.state)}">`
       + `<div><span class="cxp-sign" aria-hidden="true">${row.sign}</span><b title="${name}">${name}</b></div>`
       + `<div class="dim cxp-state" title="${state}">${state}</div>`
-      + `<div class="dim cxp-state">${row.gone ? "" : `${workText(row)}${pulse}`}</div><div class="cxp-verbs">${buttons.join("")}</div></div>`;
+      + `<div class="dim cxp-state">${work.join(", ")}</div><div class="cxp-verbs">${buttons.join("")}</div></div>`;
   }).join("");
 }
 
