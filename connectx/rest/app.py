@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -28,10 +28,10 @@ logger = logging.getLogger(__name__)
 
 def create_app(operations: Iterable[Operation], connectors: Resources, admin: AdminResources) -> ASGIApp:
     """The ASGI application that serves `operations`."""
-    routes = [
-        Route(operation.path, _answering(_endpoint(operation, connectors, admin)), methods=[operation.method])
-        for operation in operations
-    ]
+    paths: dict[str, dict[str, Endpoint]] = {}
+    for operation in operations:
+        paths.setdefault(operation.path, {})[operation.method] = _answering(_endpoint(operation, connectors, admin))
+    routes = [_route(path, endpoints) for path, endpoints in paths.items()]
     app = Starlette(routes=routes, exception_handlers={HTTPException: _http_error})
     app.router.redirect_slashes = False
 
@@ -42,6 +42,19 @@ def create_app(operations: Iterable[Operation], connectors: Resources, admin: Ad
             await app({**scope, "path": path}, receive, send)
 
     return encoded
+
+
+def _route(path: str, endpoints: Mapping[str, Endpoint]) -> Route:
+    """All methods of one path, so that a refusal and OPTIONS tell of all of them; HEAD is GET without its body."""
+    methods = sorted({*endpoints, "OPTIONS"} | ({"HEAD"} if "GET" in endpoints else set()))
+
+    async def endpoint(request: Request) -> Response:
+        if request.method == "OPTIONS":
+            allowed = ", ".join(methods)
+            return Response(allowed, headers={"allow": allowed}, media_type="text/plain")
+        return await endpoints["GET" if request.method == "HEAD" else request.method](request)
+
+    return Route(path, endpoint, methods=methods)
 
 
 def _endpoint(operation: Operation, connectors: Resources, admin: AdminResources) -> Endpoint:

@@ -40,6 +40,8 @@ ALLOWED = [
     Allowed("validate an empty one|validate no plugin", "status|body.error_code", "likewise: Java wraps its own 400"),
     Allowed(".*", "body.message", "texts of errors are for readers; ours name the next step, Java's its classes"),
     Allowed("no such .*|create as text|.*tasks-config", "content_type", "Java forgets to say that these are JSON"),
+    Allowed("options.*", "body", "in the order of the alphabet", always=False),
+    Allowed("options.*", "content_type", "with its charset"),
     Allowed("no such method.*", "allow", "a 405 has to say what is allowed (RFC 9110); Java does not"),
     Allowed("root", "body.commit", "another program"),
     Allowed("tasks-config", "status|body.*", "gone from Kafka Connect since 4.0; older clients still ask for it"),

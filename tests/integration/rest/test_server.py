@@ -377,6 +377,17 @@ def test_plugins_and_their_validation(serve: Serve) -> None:
     assert httpx.put(path, json={"connector.class": "FileStreamSink"}).status_code == 400
 
 
+def test_every_method_of_a_path_is_told_by_options_and_by_a_refusal(serve: Serve) -> None:
+    url = serve().url + "/connectors"
+    for answer, status in ((httpx.options(url), 200), (httpx.delete(url), 405)):
+        assert (answer.status_code, {*answer.headers["allow"].split(", ")}) == (
+            status,
+            {"GET", "HEAD", "OPTIONS", "POST"},
+        )
+    head = httpx.head(url)
+    assert (head.status_code, head.text, head.headers["content-length"]) == (200, "", "2")
+
+
 def test_the_root_tells_the_versions(serve: Serve) -> None:
     answer = httpx.get(serve().url)
     assert answer.json() == {"version": "0.1.0", "commit": "unknown", "kafka_cluster_id": "abc"}

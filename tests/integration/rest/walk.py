@@ -72,6 +72,8 @@ def _worker_steps() -> Iterator[Step]:
     yield Step("no such path", "GET", "/nothing")
     yield Step("no such method", "DELETE", "/connectors")
     yield Step("no such method below a connector", "POST", "/connectors/none/status")
+    yield Step("options", "OPTIONS", "/connectors")
+    yield Step("options of a path that is only written to", "OPTIONS", "/connectors/none/restart")
     yield Step("expand of no connectors", "GET", "/connectors?expand=status")
 
 
