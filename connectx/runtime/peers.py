@@ -7,17 +7,22 @@ has failed already; this says where it could run. Asks over REST on the thread o
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from typing import Any
 from urllib.parse import urlsplit
 
+import httpx
+
 from connectx.errors import ConnectxError, PluginNotFoundError
+from connectx.model.worker_config import WorkerConfig
 from connectx.rest.client import RestClient
+from connectx.rest.exchange import http_client
 
 MOST_ASKED = 8
 
 
 def unknown_here(
-    error: PluginNotFoundError, config: Mapping[str, str | None], worker: Mapping[str, object]
+    error: PluginNotFoundError, config: Mapping[str, str | None], worker: Mapping[str, object], settings: WorkerConfig
 ) -> PluginNotFoundError:
     """The error of a connector class that this worker does not know, with the workers of its group that know it.
 
@@ -25,9 +30,11 @@ def unknown_here(
         error: as the plugins raised it.
         config: of the connector.
         worker: this worker's place in the group (`connectx.core.requests`, *worker*).
+        settings: of this worker: they have the login and the certificates that the others want.
     """
     name, own, leader = config.get("connector.class") or "", str(worker["url"]), worker["leader_url"]
-    others = [url for url in _others(str(leader), own) if _knows(url, name)] if leader else []
+    with closing(http_client(settings)) as http:
+        others = [url for url in _others(http, str(leader), own) if _knows(http, url, name)] if leader else []
     if others:
         known = f"This worker, {_id(own)}, does not know {name}; these do: {', '.join(map(_id, others))}."
         todo = "Install it here and restart the task, or run it in a group whose workers all have it."
@@ -37,29 +44,26 @@ def unknown_here(
     return PluginNotFoundError(f"{known} {error.message}.", next_step=todo)
 
 
-def _others(leader: str, own: str) -> list[str]:
+def _others(http: httpx.Client, leader: str, own: str) -> list[str]:
     """The leader and whoever the status topic names as a worker of something, without this one."""
     scheme = urlsplit(leader).scheme
     ids: set[str] = set()
-    for status in _ask(leader, lambda client: list(client.statuses().values())):
+    for status in _ask(http, leader, lambda client: list(client.statuses().values())):
         ids |= {part["worker_id"] for part in (status["connector"], *status["tasks"])}
     urls = [leader.rstrip("/"), *(f"{scheme}://{worker_id}" for worker_id in sorted(ids))]
     return [url for url in dict.fromkeys(urls) if url != own.rstrip("/")][:MOST_ASKED]
 
 
-def _knows(url: str, name: str) -> bool:
-    classes = (plugin["class"] for plugin in _ask(url, lambda client: client.plugins()))
+def _knows(http: httpx.Client, url: str, name: str) -> bool:
+    classes = (plugin["class"] for plugin in _ask(http, url, lambda client: client.plugins()))
     return any(found == name or found.rpartition(".")[2] in (name, f"{name}Connector") for found in classes)
 
 
-def _ask(url: str, question: Callable[[RestClient], list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    client = RestClient([url], retry_s=0)
+def _ask(http: httpx.Client, url: str, question: Callable[[RestClient], list[dict[str, Any]]]) -> list[dict[str, Any]]:
     try:
-        return question(client)
+        return question(RestClient([url], retry_s=0, http=http))
     except ConnectxError:  # it is gone, or busy: the message does without it
         return []
-    finally:
-        client.close()
 
 
 def _id(url: str) -> str:

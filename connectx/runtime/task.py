@@ -95,7 +95,7 @@ class TaskServices:
         try:
             return create(config)
         except PluginNotFoundError as error:
-            raise unknown_here(error, config, self.place()) from error
+            raise unknown_here(error, config, self.place(), self.config) from error
 
     def resolved(self, order: PrepareTask) -> PrepareTask:
         """A task's order with its configurations resolved.

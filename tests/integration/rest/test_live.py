@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import logging
+import ssl
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import httpx
 import pytest
 import schemathesis
+import trustme
 from hypothesis import HealthCheck, settings
 from kafka_connect import KafkaConnect
 from kafkaconnect.connect import Connect
@@ -190,3 +193,41 @@ def test_a_logger_is_set_on_one_worker_or_on_all(urls: list[str]) -> None:
     assert httpx.get(urls[1] + path).json() == {"level": "ERROR", "last_modified": None}
     assert httpx.put(urls[1] + path + "?scope=cluster", json={"level": "debug"}).status_code == 204
     until(lambda: logging.getLogger(name).level == logging.DEBUG, "a worker to read the record", WAIT_S)
+
+
+# ------------------------------------------------------------------------------------------------------- logins, TLS
+
+
+def test_a_cluster_behind_logins_and_tls_works_as_one_without(
+    kafka: EmbeddedKafka, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Clients of ours log in, workers forward to each other, and followers publish task configurations, signed."""
+    authority = trustme.CA()
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "key.pem"))
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    (tmp_path / "tokens").write_text("a-token\n")
+    (tmp_path / "in.txt").write_text("one\n")
+    config = peer_config(kafka.bootstrap_servers, "live-login") | {
+        "listeners": "https://127.0.0.1:0",
+        "rest.auth.bearer.file": str(tmp_path / "tokens"),
+        "listeners.https.ssl.keystore.type": "PEM",
+        "listeners.https.ssl.keystore.location": str(tmp_path / "key.pem"),
+        "listeners.https.ssl.truststore.type": "PEM",
+        "listeners.https.ssl.truststore.location": str(tmp_path / "ca.pem"),
+    }
+    with cx.Cluster(2, config=config, spark=spark, join=True) as guarded:
+        for number in (1, 2):  # one for each worker
+            lines = {"connector.class": "FileStreamSource", "file": str(tmp_path / "in.txt")}
+            guarded.create(f"lines-{number}", {**lines, "topic": f"guarded-{number}"})
+        for number in (1, 2):
+            guarded.wait(f"lines-{number}")
+        assert [len(worker.connectors) for worker in guarded.workers] == [1, 1]
+        verify = ssl.create_default_context()
+        authority.configure_trust(verify)
+        for worker in guarded.workers:
+            assert httpx.get(worker.url + "connectors", verify=verify).status_code == 401
+            path, login = worker.url + "connectors/lines-1/restart", {"authorization": "Bearer a-token"}
+            restart = partial(httpx.post, path, verify=verify, headers=login)
+            until(
+                lambda restart=restart: restart().status_code == 204, "the restart", WAIT_S
+            )  # 409 while it rebalances
