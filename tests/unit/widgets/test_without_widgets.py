@@ -1,0 +1,70 @@
+"""Without widgets, outside of a kernel and after its end, a cluster shows its text and its HTML."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from test_forms import CARD, StandIn
+
+import connectx.connect_cluster as home
+from connectx.errors import ClusterClosedError
+
+WIDGET = "application/vnd.jupyter.widget-view+json"
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> StandIn:
+    """A cluster in a kernel."""
+    monkeypatch.setattr(home, "in_kernel", lambda: True)
+    return StandIn()
+
+
+def check_static(bundle: Mapping[str, str]) -> None:
+    assert set(bundle) == {"text/plain", "text/html"}
+    assert bundle["text/html"].startswith(CARD)
+    assert bundle["text/plain"].startswith("Cluster: ")
+
+
+@pytest.mark.parametrize("missing", ["anywidget", "ipywidgets", "connectx_widgets"])
+def test_what_a_panel_needs_may_be_missing(cluster: StandIn, missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.split(".")[0] in ("anywidget", "connectx_widgets")]:
+        monkeypatch.delitem(sys.modules, name)
+    for name in [name for name in sys.modules if name.split(".")[0] == missing]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, missing, None)
+    check_static(cluster._repr_mimebundle_())
+    with pytest.raises(ImportError):
+        cluster.panel()
+
+
+def test_outside_of_a_kernel_no_panel_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = StandIn()
+    check_static(cluster._repr_mimebundle_())
+    assert cluster._panel is None
+
+
+def test_a_closed_cluster_shows_its_history_and_no_panel(cluster: StandIn) -> None:
+    cluster.close()
+    bundle = cluster._repr_mimebundle_()
+    assert bundle["text/plain"] == "Cluster: closed"
+    assert "Cluster (closed)" in bundle["text/html"]
+    assert "what happened" in bundle["text/html"]
+    with pytest.raises(ClusterClosedError):
+        cluster.panel()
+
+
+def test_in_a_kernel_the_panel_comes_with_both_forms_and_stays_behind_when_the_cluster_ends(cluster: StandIn) -> None:
+    bundle = cluster._repr_mimebundle_()
+    assert set(bundle) >= {"text/plain", "text/html", WIDGET}
+    panel = cluster.panel()
+    assert bundle[WIDGET]["model_id"] == panel.model_id
+    cluster.close()
+    assert panel.stopped
+    assert WIDGET not in cluster._repr_mimebundle_()
+    panel.close()
