@@ -30,14 +30,14 @@ class FrontEnd(StrEnum):
     TERMINAL = "no notebook"
 
 
-def judge_front_end(env: Mapping[str, str], modules: Collection[str], *, kernel: bool) -> FrontEnd:
-    """`modules` are names of loaded ones; `kernel` whether this runs in a Jupyter kernel."""
+def judge_front_end(env: Mapping[str, str], modules: Collection[str], *, shell: bool, kernel: bool) -> FrontEnd:
+    """`modules` are names of loaded ones; `shell` whether IPython runs this, `kernel` whether for a front end."""
     if "DATABRICKS_RUNTIME_VERSION" in env:
         return FrontEnd.DATABRICKS
     if "COLAB_RELEASE_TAG" in env or "google.colab" in modules:
         return FrontEnd.COLAB
     if not kernel:
-        return FrontEnd.IPYTHON if "IPython" in modules and "pytest" not in modules else FrontEnd.TERMINAL
+        return FrontEnd.IPYTHON if shell else FrontEnd.TERMINAL
     if any(name.startswith("VSCODE_") for name in env):
         return FrontEnd.VS_CODE
     if "JPY_SESSION_NAME" in env or "JPY_PARENT_PID" in env:
@@ -47,7 +47,8 @@ def judge_front_end(env: Mapping[str, str], modules: Collection[str], *, kernel:
 
 def front_end() -> FrontEnd:
     """That of this process."""
-    return judge_front_end(os.environ, sys.modules, kernel=in_kernel())
+    shell = "IPython" in sys.modules and sys.modules["IPython"].get_ipython() is not None
+    return judge_front_end(os.environ, sys.modules, shell=shell, kernel=in_kernel())
 
 
 def judge_session(front: FrontEnd, runtime: str) -> Finding:

@@ -21,7 +21,7 @@ from connectx.spark.sessions import active_session, is_connect, url_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ASK_S = 20.0
+ASK_S = 60.0
 _SUPPORTED = "4.0"
 Kind = Literal["classic", "connect", "none"]
 

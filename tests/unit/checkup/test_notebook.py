@@ -11,24 +11,24 @@ GOOD = {"ipykernel": "7.4.0", "ipywidgets": "8.1.9", "anywidget": "0.11.0", "pan
 
 
 @pytest.mark.parametrize(
-    ("env", "modules", "kernel", "expected"),
+    ("env", "modules", "shell", "expected"),
     [
-        ({"DATABRICKS_RUNTIME_VERSION": "17.3"}, {"IPython"}, True, FrontEnd.DATABRICKS),
-        ({"DATABRICKS_RUNTIME_VERSION": "client.3"}, set(), False, FrontEnd.DATABRICKS),
-        ({"COLAB_RELEASE_TAG": "x"}, {"IPython"}, True, FrontEnd.COLAB),
-        ({}, {"IPython", "google.colab"}, True, FrontEnd.COLAB),
-        ({"VSCODE_PID": "1"}, {"IPython"}, True, FrontEnd.VS_CODE),
-        ({"JPY_SESSION_NAME": "a.ipynb"}, {"IPython"}, True, FrontEnd.JUPYTER),
-        ({}, {"IPython"}, True, FrontEnd.KERNEL),
-        ({}, {"IPython"}, False, FrontEnd.IPYTHON),
-        ({"VSCODE_PID": "1"}, set(), False, FrontEnd.TERMINAL),
-        ({}, set(), False, FrontEnd.TERMINAL),
+        ({"DATABRICKS_RUNTIME_VERSION": "17.3"}, set(), "kernel", FrontEnd.DATABRICKS),
+        ({"DATABRICKS_RUNTIME_VERSION": "client.3"}, set(), "", FrontEnd.DATABRICKS),
+        ({"COLAB_RELEASE_TAG": "x"}, set(), "kernel", FrontEnd.COLAB),
+        ({}, {"google.colab"}, "kernel", FrontEnd.COLAB),
+        ({"VSCODE_PID": "1"}, set(), "kernel", FrontEnd.VS_CODE),
+        ({"JPY_SESSION_NAME": "a.ipynb"}, set(), "kernel", FrontEnd.JUPYTER),
+        ({}, set(), "kernel", FrontEnd.KERNEL),
+        ({}, set(), "terminal", FrontEnd.IPYTHON),
+        ({"VSCODE_PID": "1"}, set(), "", FrontEnd.TERMINAL),
+        ({}, set(), "", FrontEnd.TERMINAL),
     ],
 )
 def test_the_front_end_is_known_by_its_signs(
-    env: dict[str, str], modules: set[str], kernel: bool, expected: FrontEnd
+    env: dict[str, str], modules: set[str], shell: str, expected: FrontEnd
 ) -> None:
-    assert judge_front_end(env, modules, kernel=kernel) is expected
+    assert judge_front_end(env, modules, shell=bool(shell), kernel=shell == "kernel") is expected
 
 
 def test_on_databricks_the_browser_needs_the_network_of_widgets() -> None:
