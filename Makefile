@@ -6,13 +6,17 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.connectx-installed
+# A second environment that lies over the first: only what differs is in it.
+OVER := .venv-databricks
+OVER_INSTALLED := $(OVER)/.connectx-installed
 # Jars and class archives are kept per user, so this one always runs; when all is there it takes a quarter of a second.
 PREPARED := $(BIN)/python -m connectx.setup
 
 MINUTES ?= 10
 TYPESCRIPT := 5.9.3
+CONNECT := $(addprefix tests/integration/,cluster source sink exactly_once)
 
-.PHONY: help setup demo test retest browser simulate lab check types bench soak clean
+.PHONY: help setup demo test retest browser databricks connect simulate lab check types bench soak clean
 
 help: ## show the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST)
@@ -24,13 +28,22 @@ demo: setup ## run the main job: flights from CSV to PostgreSQL while workers ar
 	@$(BIN)/connectx demo
 
 test: setup ## run all tests, with a real Kafka, Spark and PostgreSQL
-	@$(BIN)/python -m pytest --ignore=tests/browser
+	@$(BIN)/python -m pytest --ignore=tests/browser --ignore=tests/databricks
 
 retest: setup ## run again, on their own, the tests that failed last
-	@$(BIN)/python -m pytest --ignore=tests/browser --last-failed --last-failed-no-failures=none
+	@$(BIN)/python -m pytest --ignore=tests/browser --ignore=tests/databricks --last-failed --last-failed-no-failures=none
 
-browser: setup ## look at the panel in a real JupyterLab; needs Chromium on PATH
+browser: setup $(OVER_INSTALLED) ## look at the panel in a real JupyterLab, of either versions; needs Chromium on PATH
 	@$(BIN)/python -m pytest tests/browser -p no:nbval -o timeout=600
+	@$(OVER)/bin/python -m pytest tests/databricks/test_panel.py -p no:nbval -o timeout=600
+
+databricks: setup $(OVER_INSTALLED) ## test widgets, forms, data and a tutorial with the versions of Databricks images
+	@$(OVER)/bin/python -m pytest $(AGAIN) tests/databricks/test_versions.py tests/unit/widgets tests/unit/checkup tests/unit/data \
+	  tests/unit/history tests/unit/transforms tests/integration/data tests/notebooks/test_notebooks.py \
+	  -k 'not test_notebooks or (prints_what_it_shows and 01-first)'
+
+connect: setup ## integration tests with Spark Connect alone and a Kafka of one's own; TESTS="..." for some of them
+	@$(BIN)/python -m pytest $(AGAIN) --spark=connect --kafka=own $(or $(TESTS),$(CONNECT))
 
 simulate: $(INSTALLED) ## run simulated clusters with faults, SEEDS=200 of them
 	@$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),200)
@@ -54,7 +67,7 @@ soak: setup ## flows under chaos in both isolations for MINUTES=10, and a verdic
 	@$(BIN)/python -m tests.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 clean: ## remove .venv and what tests and tools left here; the user's cache of jars stays
-	@rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis test-artefacts
+	@rm -rf $(VENV) $(OVER) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis test-artefacts
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(INSTALLED): pyproject.toml
@@ -73,4 +86,14 @@ $(INSTALLED): pyproject.toml
 	  rm -rf $(VENV); exit 1; \
 	fi
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+$(OVER_INSTALLED): tests/databricks/requirements.txt $(INSTALLED)
+	@rm -rf $(OVER)
+	@$(BIN)/python -m venv --without-pip $(OVER)
+	@own() { "$$1/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))'; }; \
+	echo "import site; site.addsitedir('$$(own $(BIN)/..)')" > "$$(own $(OVER))/under.pth"
+	@$(BIN)/python -m pip --python $(OVER)/bin/python install --quiet --disable-pip-version-check --no-deps -r $<
+	@ln -s $(abspath $(VENV))/share/jupyter/lab $(OVER)/share/jupyter/lab
+	@ln -s $(abspath $(VENV))/share/jupyter/labextensions/anywidget $(OVER)/share/jupyter/labextensions/anywidget
 	@touch $@

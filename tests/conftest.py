@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -104,13 +105,20 @@ def spark_provider(no_process_is_left: None, pytestconfig: pytest.Config) -> Ite
         yield provider
         provider.close()
         return
-    command = [sys.executable, "-m", "tests.spark_server"]
+    from pyspark.sql import SparkSession
+
+    with spark_server() as url:
+        yield SparkProvider(SparkSession.builder.remote(url).getOrCreate())
+
+
+@contextmanager
+def spark_server(*arguments: str) -> Iterator[str]:
+    """A Spark Connect server in another process; its address."""
+    command = [sys.executable, "-m", "tests.spark_server", *arguments]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdin is not None
         assert server.stdout is not None
-        from pyspark.sql import SparkSession
-
-        yield SparkProvider(SparkSession.builder.remote(server.stdout.readline().strip()).getOrCreate())
+        yield server.stdout.readline().strip()
         server.stdin.close()
 
 

@@ -18,6 +18,7 @@ LOCAL: Final = "local"
 GATE: Final = pytest.mark.needs(EMBEDDED, "the gate, which cuts workers off")
 BROKER: Final = pytest.mark.needs(EMBEDDED, "a broker of the cluster's own")
 WHOLE: Final = pytest.mark.needs(EMBEDDED, "a program that starts everything itself")
+CONNECT: Final = pytest.mark.needs("connect", "Spark Connect alone (--spark=connect)")
 _LEFT_OUT: Final = pytest.StashKey[Counter[str]]()
 
 
@@ -28,7 +29,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    what = f'needs("{EMBEDDED}" or "{LOCAL}", reason): not with --kafka=own or --spark=connect, for this reason'
+    what = "needs(what, reason): only in runs whose --spark or --kafka is this, and why"
     config.addinivalue_line("markers", what)
 
 

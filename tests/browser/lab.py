@@ -45,7 +45,7 @@ class Lab:
             "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "widgets"), os.environ.get("PYTHONPATH", "")]),
         }
         self._log = (home / "lab.log").open("w")
-        command = [sys.executable, "-m", "jupyter", "lab", "--no-browser", "--ip=127.0.0.1", "--allow-root"]
+        command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1", "--allow-root"]
         command += [
             f"--port={self.url.rpartition(':')[2]}",
             f"--notebook-dir={self.folder}",

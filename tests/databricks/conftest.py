@@ -1,0 +1,7 @@
+"""A real JupyterLab and a browser, as in tests/browser."""
+
+from __future__ import annotations
+
+from tests.browser.conftest import browser, lab, open_book
+
+__all__ = ["browser", "lab", "open_book"]

@@ -1,0 +1,95 @@
+"""A session as on Databricks' standard clusters: Spark Connect only, no SparkContext, no jars that could be added.
+
+The check-up says what is off, and everything that needs no more than the defaults works.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import connectx as cx
+from connectx.checkup.report import Status
+from tests.conftest import spark_server
+from tests.options import CONNECT
+
+from .conftest import QUICK, WAIT_S, MakeCluster, until
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from connectx.kafka.embedded import EmbeddedKafka
+
+pytestmark = CONNECT
+
+
+@pytest.fixture(scope="module")
+def bare() -> Iterator[SparkSession]:
+    """A session without Kafka's source."""
+    from pyspark.sql import SparkSession
+
+    with spark_server("bare") as url:
+        yield SparkSession.builder.remote(url).create()
+
+
+@pytest.fixture(scope="module")
+def bare_cluster(bare: SparkSession, make_cluster: MakeCluster) -> Iterator[cx.Cluster]:
+    with make_cluster(workers=2, config={**QUICK, "group.id": "bare"}, spark=bare) as made:
+        yield made
+
+
+def test_the_checkup_says_what_is_off_and_that_a_cluster_can_run(bare: SparkSession, kafka: EmbeddedKafka) -> None:
+    one = {f"{kind}.storage.replication.factor": "1" for kind in ("config", "offset", "status")}
+    config = {**one, "group.id": "nobody", "exactly.once.source.support": "enabled"}
+    found = cx.doctor(spark=bare, bootstrap_servers=kafka.bootstrap_servers, config=config)
+    assert found.ok, found
+    assert found["Spark"].found.startswith("Spark Connect session, Spark 4.0.0, without a SparkContext")
+    backlog = found["Backlog read by Spark"]
+    assert backlog.status is Status.OFF
+    assert "kafka" in backlog.why.lower()
+    assert '"backlog.records" at -1' in backlog.next_step
+    states = {name: found[name].status for name in ("Tasks that use Spark", "Your Kafka", "Internal topics")}
+    assert set(states.values()) == {Status.OK}, states
+    assert found["Your Kafka"].found.startswith("Kafka 4.")
+    assert found["Exactly-once sources"].status is Status.OK
+    assert found["Workers as processes"].status is Status.OK
+
+
+def test_rows_go_through_spark_and_kafka_into_a_file_with_the_defaults(
+    bare_cluster: cx.Cluster, topic: Callable[..., str], tmp_path: Path
+) -> None:
+    name, out = topic("bare", partitions=2), tmp_path / "out.txt"
+    (tmp_path / "in.csv").write_text("id,name\n" + "".join(f"{n},n{n}\n" for n in range(200)))
+    source = {"connector.class": "FileSource", "file": str(tmp_path / "in.csv"), "format": "csv", "topic": name}
+    plain = {
+        "header": "true",
+        "schema": "id INT, name STRING",
+        "read.by": "executors",
+        "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+        "value.converter.schemas.enable": "false",
+    }
+    bare_cluster.create("bare-in", {**source, **plain}).wait("RUNNING", WAIT_S)
+    bare_cluster.create("bare-out", {"connector.class": "FileStreamSink", "file": str(out), "topics": name})
+    until(lambda: out.exists() and len(out.read_text().splitlines()) >= 200, "200 rows")
+    assert sorted(out.read_text().splitlines()) == sorted(f'{{"id":{n},"name":"n{n}"}}' for n in range(200))
+    bare_cluster.check(timeout=60).require_valid()
+
+
+def test_a_backlog_that_spark_cannot_read_fails_its_task_with_the_setting_to_give(
+    bare_cluster: cx.Cluster, topic: Callable[..., str], tmp_path: Path
+) -> None:
+    from confluent_kafka import Producer
+
+    name = topic("backlog")
+    producer = Producer({"bootstrap.servers": bare_cluster.bootstrap_servers})
+    for number in range(100):
+        producer.produce(name, str(number))
+    producer.flush(30)
+    sink: dict[str, Any] = {"connector.class": "FileStreamSink", "file": str(tmp_path / "out.txt"), "topics": name}
+    sink |= {"backlog.records": "10", "consumer.override.max.poll.records": "10"}
+    connector = bare_cluster.create("backlog-out", sink)
+    failed = until(lambda: [task for task in connector.tasks if task.state == "FAILED"], "its failure")
+    assert "backlog.records=-1 lets the task's consumer read everything" in (failed[0].trace or "")
