@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.browser.conftest import browser, lab, open_book
+from tests.browser.conftest import browser, lab, make_book
 
-__all__ = ["browser", "lab", "open_book"]
+__all__ = ["browser", "lab", "make_book"]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from connectx.kafka.embedded import EmbeddedKafka
 
-pytestmark = CONNECT
+pytestmark = [CONNECT, pytest.mark.timeout(400)]  # a server of its own starts without a class archive
 
 
 @pytest.fixture(scope="module")
