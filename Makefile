@@ -95,5 +95,6 @@ $(OVER_INSTALLED): tests/databricks/requirements.txt $(INSTALLED)
 	echo "import site; site.addsitedir('$$(own $(BIN)/..)')" > "$$(own $(OVER))/under.pth"
 	@$(BIN)/python -m pip --python $(OVER)/bin/python install --quiet --disable-pip-version-check --no-deps -r $<
 	@ln -s $(abspath $(VENV))/share/jupyter/lab $(OVER)/share/jupyter/lab
+	@mkdir -p $(OVER)/etc && ln -s $(abspath $(VENV))/etc/jupyter $(OVER)/etc/jupyter
 	@ln -s $(abspath $(VENV))/share/jupyter/labextensions/anywidget $(OVER)/share/jupyter/labextensions/anywidget
 	@touch $@
