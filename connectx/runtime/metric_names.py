@@ -99,5 +99,6 @@ SINK_FACTS: Final[tuple[Row, ...]] = (
     ("sink-task_put-batch-max-time-ms", "The longest put.", _of("put_ms_max")),
     ("sink-task_put-batch-avg-time-ms", "Puts on average.", _of("put_ms_avg")),
     ("task-error_total-retries", "Puts that were tried again.", _of("retries")),
+    ("task-error_deadletterqueue-produce-requests", "Records for the dead letter queue.", _of("dead_letters")),
     ("task-error_total-record-failures", "Records that could not be read or put.", _of("skipped")),
 )

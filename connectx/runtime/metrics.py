@@ -65,6 +65,7 @@ class WorkerMetrics(Collector):
         self._begun: set[tuple[Work, object]] = set()
         self._startups: Counter[str] = Counter()
         self._transactions: dict[TaskId, Summary] = {}
+        self._errors_ms: dict[TaskId, int] = {}
         self._rebalances = Summary()
         self._rebalanced_ms: int | None = None
         self._duplicated = 0
@@ -88,6 +89,8 @@ class WorkerMetrics(Collector):
             elif kind is EventKind.TRANSACTION_COMMITTED:
                 task = TaskId(transition.connector or "", transition.task or 0)
                 self._transactions.setdefault(task, Summary()).add(transition.data.get("records") or 0)
+            elif kind is EventKind.RECORDS_SKIPPED:
+                self._errors_ms[TaskId(transition.connector or "", transition.task or 0)] = self._now_ms()
             elif kind is EventKind.REBALANCE_COMPLETED:
                 self._rebalanced_ms = self._now_ms()
                 self._rebalances.add(transition.data.get("took_ms") or 0)
@@ -212,6 +215,8 @@ class WorkerMetrics(Collector):
         yield _of_each(size + "min", "The smallest transaction.", ((_id(task), one.smallest) for task, one in sizes))
         yield _of_each(size + "max", "The largest transaction.", ((_id(task), one.largest) for task, one in sizes))
         yield _of_each(size + "avg", "Transactions on average.", ((_id(task), one.average) for task, one in sizes))
+        errors = ((_id(task), time_ms) for task, time_ms in sorted(self._errors_ms.items()))
+        yield _of_each("task-error_last-error-timestamp", "When records were skipped last, ms since 1970.", errors)
         assigned = {(task["connector"], task["task"]) for task in self._view().get("tasks", ())}
         zombies = [task for task, _ in tasks if (task.connector, task.task) not in assigned]
         yield _gauge("connectx_zombie_tasks", "Tasks whose threads run and which are not assigned here.", len(zombies))

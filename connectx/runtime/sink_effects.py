@@ -57,7 +57,7 @@ class SinkWorld:
         self._in_rebalance = False
         self._lag_at_s = 0.0
         self._facts: dict[str, object] = {"records": 0, "skipped": 0, "lag": None, "positions": {}, "retrying": None}
-        self._facts |= dict.fromkeys(("read", "retries", "commits", "failed_commits"), 0)
+        self._facts |= dict.fromkeys(("read", "retries", "commits", "failed_commits", "dead_letters"), 0)
         self._batches, self._puts = Summary(), Summary()
         self._handlers: dict[type, Callable[[Any], m.SinkStimulus | None]] = {
             m.StartPlugin: self._start_plugin,
@@ -237,6 +237,7 @@ class SinkWorld:
             **self._puts.facts("put_ms"),
             **self._batches.facts("batch"),
             read=_number(self._facts["read"]) + records.count,
+            dead_letters=_number(self._facts["dead_letters"]) + (skipped if self._dead_letters is not None else 0),
             records=_number(self._facts["records"]) + rows.num_rows - self._context.skipped,
             skipped=_number(self._facts["skipped"]) + skipped,
             retrying=None,

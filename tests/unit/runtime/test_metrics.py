@@ -21,7 +21,8 @@ VIEW = {
     "tasks": [{"connector": "f", "task": 0}],
 }
 SOURCE = {"slices": 2, "records": 30, "polled": 32, "bytes": 900, "commits": 3, "failed_commits": 1, "poll_ms_max": 9}
-SINK = {"positions": {"t-0": 5, "t-1": 6}, "records": 11, "read": 12, "lag": 4, "skipped": 1, "retries": 2}
+SINK = {"positions": {"t-0": 5, "t-1": 6}, "records": 11, "read": 12, "lag": 4, "skipped": 1, "retries": 2,
+        "dead_letters": 1}  # fmt: skip
 
 
 class World:
@@ -61,6 +62,7 @@ def test_numbers_of_tasks_have_kafka_connects_names(world: World) -> None:
     assert found["kafka_connect_sink_task_sink_record_lag_max", ("s", "1")] == 4
     assert found["kafka_connect_sink_task_partition_count", ("s", "1")] == 2
     assert found["kafka_connect_task_error_total_retries_total", ("s", "1")] == 2
+    assert found["kafka_connect_task_error_deadletterqueue_produce_requests", ("s", "1")] == 1
     assert ("kafka_connect_sink_task_sink_record_lag_max", ("f", "0")) not in found
 
 
@@ -139,6 +141,7 @@ def test_transactions_fences_and_skipped_records_are_counted(world: World) -> No
     assert sizes == [4, 8, 6]
     assert found["connectx_producers_fenced_total", ("f", "0")] == 1
     assert found["kafka_connect_task_error_total_records_skipped_total", ("f", "0")] == 5
+    assert found["kafka_connect_task_error_last_error_timestamp", ("f", "0")] == world.now_ms
     assert found["connectx_membership_lost_total", ()] == 1
 
 
