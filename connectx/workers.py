@@ -303,9 +303,13 @@ class Workers:
         return worker_id if worker is None else worker.name
 
     def lost_on(self, worker_id: str) -> str | None:
-        """What became of work that a status places on a worker (host:port) which is dead; None while it lives."""
+        """What became of work that a status places on a worker (host:port) which has ended; None while it lives.
+
+        One that was stopped wrote UNASSIGNED, which is not heard from a task that began under the same generation
+        (KAFKA-12525), or that had to be cancelled.
+        """
         worker = self._of_id(worker_id)
-        if worker is None or not worker.is_dead:
+        if worker is None or not (worker.is_dead or worker.state == "stopped"):
             return None
         lost = worker.lost
         if lost is None:  # others have it, and the status will say so in a moment

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -91,6 +92,8 @@ def test_a_stopped_worker_hands_over_without_a_duplicate(
         assert group.stop(owner.name), "nothing is left behind"
         assert owner.state == "stopped"
         assert owner.tasks == owner.connectors == []
+        told = group.workers.lost_on(urlsplit(owner.url).netloc)
+        assert told == f"{owner.name} has ended; its work is being handed over"
         lines.append(100)
         lines.wait_committed()
     until(lambda: len(out.read_text().splitlines()) >= 300, "300 lines")
