@@ -29,7 +29,7 @@ def check_outputs(page: Page) -> None:
 def test_a_tutorial_can_be_read_before_it_is_trusted(make_book: Callable[..., Book], path: Path) -> None:
     book = make_book(path.name, [], path)
     page = book.page
-    page.set_viewport_size({"width": 1300, "height": 6000})
+    page.set_viewport_size({"width": 1300, "height": 10000})
     page.wait_for_function(
         "() => document.querySelectorAll('.jp-Notebook .jp-Cell').length"
         " === window.jupyterapp.shell.currentWidget.content.model.cells.length"
@@ -56,7 +56,7 @@ def test_a_tutorial_can_be_read_as_a_page_that_is_offline(browser: Browser, tmp_
 
 def test_the_first_tutorial_runs_and_its_panel_is_live(make_book: Callable[..., Book]) -> None:
     book = make_book("run.ipynb", [], NOTEBOOKS[0])
-    book.page.set_viewport_size({"width": 1300, "height": 6000})
+    book.page.set_viewport_size({"width": 1300, "height": 10000})
     book.wait_for_all_cells()
     book.page.wait_for_selector('.cxp-still:has-text("the cluster is closed")')
     book.page.click('.cxp [data-span="null"]')
