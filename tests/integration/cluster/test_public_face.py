@@ -161,7 +161,7 @@ def test_source_offsets_can_be_read_altered_and_reset(cluster: cx.Cluster, make_
     partition = {"filename": str(lines.path)}
     size = lines.path.stat().st_size
     assert connector.offsets.get() == [{"partition": partition, "offset": {"position": size}}]
-    with pytest.raises(RestError, match="stopped"):
+    with pytest.raises(RestError, match="must be in the STOPPED state"):
         connector.offsets.reset()
     connector.stop()
     connector.wait("STOPPED", WAIT_S)
