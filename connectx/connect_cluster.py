@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
@@ -24,10 +24,13 @@ from connectx.views import Listed, Row
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
+    from pyspark.sql import SparkSession
 
     from connectx.audits.findings import Audit
     from connectx.audits.gather import Audited
     from connectx.backup import Backup
+    from connectx.checks.compare import Comparison
+    from connectx.model.worker_config import WorkerConfig
     from connectx.restore import ImportReport
 
 
@@ -185,6 +188,33 @@ class ConnectCluster(ABC):
         from connectx.audits.run import audit
 
         return audit(self)
+
+    @property
+    @abstractmethod
+    def config(self) -> WorkerConfig:
+        """Settings by which Kafka is reached."""
+
+    @property
+    @abstractmethod
+    def spark(self) -> SparkSession:
+        """A Spark session, started when it is first needed."""
+
+    def compare(self, topic: str, target: Any, key: str | Sequence[str] = (), *, examples: int = 5) -> Comparison:
+        """Which keys of a topic a target lacks or has too often, counted by Spark: `connectx.checks.compare`.
+
+        Unlike `check` it needs no history and no connector, looks at keys alone, and gives counts without a verdict.
+
+        Args:
+            topic: read up to its last stable offset, as a read_committed reader sees it.
+            target: a Spark or pandas data frame, rows, a path (Parquet, CSV, lines), or (uri, table) of PostgreSQL.
+            key: fields of the JSON value (or of the record's key) that identify a row; for lines: nothing, or fields.
+            examples: how many keys to show per finding.
+        """
+        from connectx.checks.compare import compare
+        from connectx.kafka.clients import ClientConfigs
+
+        config = self.config
+        return compare(ClientConfigs(config, "compare"), self.spark, topic, target, key, examples)
 
     def timeline(self, since: int = 0) -> Figure:
         """Tasks over workers, behind event number `since`, as a plotly figure to explore; a picture without plotly."""

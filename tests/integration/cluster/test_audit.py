@@ -57,6 +57,11 @@ def test_an_audit_finds_the_same_from_inside_and_from_outside(crowded: cx.Cluste
     producer.produce("audited", b"never committed", partition=1)
     producer.flush(30)
 
+    out = crowded["audit-out"].config["file"]
+    until(lambda: Path(str(out)).read_text().count("\n") == 8, "each of two rows by two sources and two sinks", WAIT_S)
+    twice = crowded.compare("audited", out)
+    assert (twice.records, twice.rows, twice.duplicated, twice.missing) == (4, 8, 2, 0)
+
     inside = crowded.audit()
     config = {f"{role}.storage.topic": getattr(crowded.config, f"{role}_topic").name for role in ("config", "status")}
     url, servers = crowded.workers[0].url, crowded.bootstrap_servers

@@ -1,0 +1,271 @@
+"""`cluster.compare`: which keys of a topic are missing in a target, and which are there too often. Counted by Spark.
+
+Decides what counts as the same key: the same text, numbers without zeros behind the last digit that counts. It differs
+from a check (`cluster.check`, `connectx.check`) in three ways: it looks at keys alone, it needs neither a history nor
+the connector that wrote the target (so that it can be asked about anybody's pipeline), and Spark does the counting, so
+that the size of topic and target does not matter. It gives counts and examples, no verdict: a key that is missing may
+still be on its way. Only Spark SQL is used, no Python on executors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from connectx.checks.check import as_tuple
+from connectx.checks.targets import target_of
+from connectx.errors import CheckError, ConnectxError
+from connectx.history.words import listing
+from connectx.kafka.topic_snapshot import TopicSnapshot, take_snapshot
+from connectx.model.ids import TaskId, TopicPartition
+from connectx.spark.backlog import backlog_error, backlog_frame
+from connectx.views import html_card, html_table, text_facts, text_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from connectx.kafka.clients import ClientConfigs
+
+_CHUNK_ROWS: Final = 200_000
+_NO_KEY: Final = "(no key)"
+
+# What of the joined counts means what; `topic` and `target` are how often a key is there, null for never.
+_MISSING, _DUPLICATED = "target IS NULL", "target > coalesce(topic, 0) AND topic IS NOT NULL"
+_UNEXPECTED, _FEWER = "topic IS NULL", "target < topic"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyExample:
+    """One key, and how often it is in the topic and in the target."""
+
+    finding: str
+    key: str
+    in_topic: int
+    in_target: int
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Comparison:
+    """What a comparison of keys found; all counts are exact.
+
+    Attributes:
+        topic, target: what was compared, in words; `key`: by which fields.
+        records, rows: how many records with a key the topic has, and rows the target.
+        missing: keys of the topic that the target does not have.
+        duplicated: keys that are more often in the target than in the topic.
+        unexpected: keys of the target that the topic does not have.
+        fewer: keys that are in the target, but less often than in the topic: fine where the target keeps one row a key.
+        unidentified: records without the fields of the key, tombstones among them; they were not compared.
+        doubts: why a reader does not see all of the topic.
+    """
+
+    topic: str
+    target: str
+    key: tuple[str, ...]
+    records: int
+    rows: int
+    missing: int
+    duplicated: int
+    unexpected: int
+    fewer: int
+    unidentified: int
+    examples: tuple[KeyExample, ...] = ()
+    doubts: tuple[str, ...] = ()
+
+    @property
+    def complete(self) -> bool:
+        """Whether every key that can be seen in the topic is in the target, and none of them too often."""
+        return not self.missing and not self.duplicated
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The examples, one row each: finding, key, in_topic, in_target."""
+        import pandas as pd
+
+        columns = ["finding", "key", "in_topic", "in_target"]
+        return pd.DataFrame([asdict(example) for example in self.examples], columns=columns)
+
+    @property
+    def _facts(self) -> dict[str, object]:
+        counts = ("records", "rows", "missing", "duplicated", "unexpected", "fewer", "unidentified")
+        by = {"by": listing(self.key)} if self.key else {"by": "whole lines"}
+        doubts = {"but": "; ".join(self.doubts)} if self.doubts else {}
+        return {**by, **{name: f"{getattr(self, name):,}" for name in counts}, **doubts}
+
+    @property
+    def _title(self) -> str:
+        return f"{self.topic} and {self.target}: {'complete' if self.complete else 'not the same'}"
+
+    def __repr__(self) -> str:
+        table = text_table([asdict(example) for example in self.examples])
+        return "\n".join(filter(None, [self._title, text_facts(self._facts), table]))
+
+    def _repr_html_(self) -> str:
+        return html_card(self._title, self._facts, html_table([asdict(example) for example in self.examples]))
+
+
+def compare(
+    clients: ClientConfigs, spark: SparkSession, topic: str, target: Any, key: str | Sequence[str], examples: int
+) -> Comparison:
+    """Count the keys of both sides and join them.
+
+    Raises:
+        CheckError: no key was named, or the target cannot be read or has not these columns.
+        TopicMissingError, BacklogReadError: the topic cannot be read.
+        TableMissingError, DatabaseError: the table cannot be read.
+    """
+    keys = as_tuple(key)
+    place, rows = _target_keys(spark, target, keys)
+    snapshot = take_snapshot(clients, topic)
+    ranges = {TopicPartition(topic, n): (start, snapshot.ends[n]) for n, start in snapshot.starts.items()}
+    try:
+        records = _topic_keys(spark, clients, snapshot, keys)
+        return _compared(records, rows, snapshot, place, keys, examples)
+    except ConnectxError:
+        raise
+    except Exception as error:
+        raise backlog_error(error, ranges) from error
+
+
+def _compared(
+    records: DataFrame, rows: DataFrame, snapshot: TopicSnapshot, place: str, keys: tuple[str, ...], examples: int
+) -> Comparison:
+    from pyspark.sql import functions as f
+
+    def counted(side: DataFrame, name: str) -> DataFrame:
+        return side.where("key IS NOT NULL").groupBy("key").agg(f.count("*").alias(name))
+
+    joined = counted(records, "topic").join(counted(rows, "target"), "key", "full_outer").persist()
+    try:
+        named = {"missing": _MISSING, "duplicated": _DUPLICATED, "unexpected": _UNEXPECTED, "fewer": _FEWER}
+        sums = joined.agg(
+            f.coalesce(f.sum("topic"), f.lit(0)).alias("records"),
+            f.coalesce(f.sum("target"), f.lit(0)).alias("rows"),
+            *(f.count_if(f.expr(condition)).alias(name) for name, condition in named.items()),
+        ).first()
+        assert sums is not None
+        found = [
+            KeyExample(name, str(row["key"]), int(row["topic"] or 0), int(row["target"] or 0))
+            for name, condition in named.items()
+            if sums[name] and name != "fewer"
+            for row in joined.where(condition).orderBy("key").limit(examples).collect()
+        ]
+        unidentified = records.where("key IS NULL").count()
+    finally:
+        joined.unpersist()
+    counts = {name: int(sums[name]) for name in ("records", "rows", *named)}
+    return Comparison(
+        f"topic {snapshot.topic}",
+        place,
+        keys,
+        **counts,
+        unidentified=unidentified,
+        examples=tuple(found),
+        doubts=snapshot.hidden,
+    )
+
+
+# ------------------------------------------------------------------------------------------------- the two sides
+
+
+def _topic_keys(
+    spark: SparkSession, clients: ClientConfigs, snapshot: TopicSnapshot, keys: tuple[str, ...]
+) -> DataFrame:
+    """One column, `key`: of each record that a read_committed reader sees; null where it has none."""
+    from pyspark.sql import functions as f
+
+    ranges = {TopicPartition(snapshot.topic, n): (s, snapshot.ends[n]) for n, s in snapshot.starts.items()}
+    options = clients.spark_kafka_options(TaskId("connectx-compare", 0), {})
+    frame = backlog_frame(spark, {**options, "kafka.isolation.level": "read_committed"}, ranges)
+    value, record_key = f.col("value").cast("string"), f.col("key").cast("string")
+    if not keys:
+        return frame.select(value.alias("key"))
+    fields, key_fields = _fields(value), _fields(record_key)
+    parts = [f.coalesce(fields.getItem(name), key_fields.getItem(name)) for name in keys]
+    if len(parts) == 1:
+        parts = [f.coalesce(parts[0], record_key)]
+    return frame.select(f.when(f.col("value").isNotNull(), _joined(parts)).alias("key"))
+
+
+def _fields(text: Column) -> Column:
+    """Fields of a JSON object as text by name, also within Connect's envelope of schema and payload."""
+    from pyspark.sql import functions as f
+
+    payload = f.when(f.get_json_object(text, "$.schema").isNotNull(), f.get_json_object(text, "$.payload"))
+    return f.from_json(f.coalesce(payload, text), "MAP<STRING,STRING>")
+
+
+def _target_keys(spark: SparkSession, target: Any, keys: tuple[str, ...]) -> tuple[str, DataFrame]:
+    """The target in words, and the same column of each of its rows."""
+    from pyspark.sql import functions as f
+
+    if hasattr(target, "toArrow"):
+        return "the given rows", _columns_of(target, keys, "the given rows")
+    stored = target_of(target)
+    if stored.lines:
+        lines = _frame(spark, (table.select([0]).rename_columns(["line"]) for table in stored.read()), "line string")
+        if not keys:
+            return stored.place, lines.select(f.col("line").alias("key"))
+        fields = _fields(f.col("line"))
+        return stored.place, lines.select(_joined([fields[name] for name in keys]).alias("key"))
+    if not keys:
+        raise CheckError(
+            f"By which fields records and rows of {stored.place} belong together was not said.",
+            next_step="Name them: key=, one or more fields.",
+        )
+    wanted = (table.select(_checked(table.column_names, keys, stored.place)) for table in stored.read())
+    schema = ", ".join(f"`{name}` string" for name in keys)
+    return stored.place, _columns_of(_frame(spark, wanted, schema), keys, stored.place)
+
+
+def _columns_of(frame: DataFrame, keys: tuple[str, ...], place: str) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    names = _checked(frame.columns, keys, place)
+    return frame.select(_joined([f.col(f"`{name}`").cast("string") for name in names]).alias("key"))
+
+
+def _checked(columns: Sequence[str], keys: tuple[str, ...], place: str) -> list[str]:
+    missing = [name for name in keys if name not in columns]
+    if missing or not keys:
+        raise CheckError(
+            f"{place} has no column {missing[0] if missing else _NO_KEY}, by which rows were to be told apart.",
+            next_step=f"Name columns that it has: {listing(list(columns))}.",
+        )
+    return list(keys)
+
+
+def _joined(parts: Sequence[Column]) -> Column:
+    """Parts of a key as one text; null when one of them is. Numbers lose the zeros that mean nothing."""
+    from pyspark.sql import functions as f
+
+    plain = [f.regexp_replace(f.regexp_replace(one, r"^(-?\d+)\.0+$", "$1"), r"^(-?\d+\.\d*?[1-9])0+$", "$1")
+             for one in parts]  # fmt: skip
+    whole = plain[0]
+    for one in plain[1:]:
+        whole = f.concat(whole, f.lit(", "), one)
+    return whole
+
+
+def _frame(spark: SparkSession, tables: Iterator[pa.Table], schema: str) -> DataFrame:
+    """Arrow tables as one data frame, in chunks, so that no more than a chunk is here at a time."""
+    import pyarrow as pa
+
+    frame: DataFrame | None = None
+    held: list[pa.Table] = []
+
+    def take() -> None:
+        nonlocal frame
+        chunk = spark.createDataFrame(pa.concat_tables(held))
+        frame = chunk if frame is None else frame.unionByName(chunk)
+        held.clear()
+
+    for table in tables:
+        held.append(table)
+        if sum(one.num_rows for one in held) >= _CHUNK_ROWS:
+            take()
+    if held and (frame is None or any(one.num_rows for one in held)):
+        take()
+    return frame if frame is not None else spark.createDataFrame([], schema)
