@@ -32,9 +32,13 @@ if TYPE_CHECKING:
 _CHUNK_ROWS: Final = 200_000
 _NO_KEY: Final = "(no key)"
 
-# What of the joined counts means what; `topic` and `target` are how often a key is there, null for never.
-_MISSING, _DUPLICATED = "target IS NULL", "target > coalesce(topic, 0) AND topic IS NOT NULL"
-_UNEXPECTED, _FEWER = "topic IS NULL", "target < topic"
+# What the counts of a key mean.
+_FINDINGS: Final = {
+    "missing": "target = 0",
+    "duplicated": "topic > 0 AND target > topic",
+    "unexpected": "topic = 0",
+}
+_FEWER: Final = "target > 0 AND target < topic"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,39 +136,40 @@ def compare(
 def _compared(
     records: DataFrame, rows: DataFrame, snapshot: TopicSnapshot, place: str, keys: tuple[str, ...], examples: int
 ) -> Comparison:
+    """One job counts, over one shuffle of both sides; a second one looks for examples, when there is something."""
     from pyspark.sql import functions as f
 
-    def counted(side: DataFrame, name: str) -> DataFrame:
-        return side.where("key IS NOT NULL").groupBy("key").agg(f.count("*").alias(name))
+    one, none = f.lit(1).alias("one"), f.lit(0).alias("none")
+    both = records.select("key", one.alias("topic"), none.alias("target"))
+    both = both.unionAll(rows.select("key", none.alias("topic"), one.alias("target")))
+    counted = both.groupBy("key").agg(f.sum("topic").alias("topic"), f.sum("target").alias("target"))
+    known = "key IS NOT NULL"
+    named = {**_FINDINGS, "fewer": _FEWER}
+    sums = counted.agg(
+        *(f.coalesce(f.sum(f.expr(f"IF({known}, {side}, 0)")), f.lit(0)).alias(name)
+          for name, side in (("records", "topic"), ("rows", "target"))),
+        f.coalesce(f.sum(f.expr(f"IF({known}, 0, topic)")), f.lit(0)).alias("unidentified"),
+        *(f.count_if(f.expr(f"{known} AND {condition}")).alias(name) for name, condition in named.items()),
+    ).first()  # fmt: skip
+    assert sums is not None
+    counts = {name: int(sums[name]) for name in ("records", "rows", "unidentified", *named)}
+    some = any(counts[name] for name in _FINDINGS)
+    found = _examples(counted.where(known), examples) if some and examples else ()
+    return Comparison(f"topic {snapshot.topic}", place, keys, **counts, examples=found, doubts=snapshot.hidden)
 
-    joined = counted(records, "topic").join(counted(rows, "target"), "key", "full_outer").persist()
-    try:
-        named = {"missing": _MISSING, "duplicated": _DUPLICATED, "unexpected": _UNEXPECTED, "fewer": _FEWER}
-        sums = joined.agg(
-            f.coalesce(f.sum("topic"), f.lit(0)).alias("records"),
-            f.coalesce(f.sum("target"), f.lit(0)).alias("rows"),
-            *(f.count_if(f.expr(condition)).alias(name) for name, condition in named.items()),
-        ).first()
-        assert sums is not None
-        found = [
-            KeyExample(name, str(row["key"]), int(row["topic"] or 0), int(row["target"] or 0))
-            for name, condition in named.items()
-            if sums[name] and name != "fewer"
-            for row in joined.where(condition).orderBy("key").limit(examples).collect()
-        ]
-        unidentified = records.where("key IS NULL").count()
-    finally:
-        joined.unpersist()
-    counts = {name: int(sums[name]) for name in ("records", "rows", *named)}
-    return Comparison(
-        f"topic {snapshot.topic}",
-        place,
-        keys,
-        **counts,
-        unidentified=unidentified,
-        examples=tuple(found),
-        doubts=snapshot.hidden,
-    )
+
+def _examples(counted: DataFrame, examples: int) -> tuple[KeyExample, ...]:
+    """The first keys of each finding."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    cases = " ".join(f"WHEN {condition} THEN '{name}'" for name, condition in _FINDINGS.items())
+    told = counted.select("*", f.expr(f"CASE {cases} END").alias("finding")).where("finding IS NOT NULL")
+    place = f.row_number().over(Window.partitionBy("finding").orderBy("key"))
+    chosen = told.select("*", place.alias("place")).where(f.col("place") <= examples).collect()
+    order = list(_FINDINGS)
+    ranked = sorted(chosen, key=lambda row: (order.index(row["finding"]), row["place"]))
+    return tuple(KeyExample(r["finding"], str(r["key"]), int(r["topic"]), int(r["target"])) for r in ranked)
 
 
 # ------------------------------------------------------------------------------------------------- the two sides
@@ -215,7 +220,7 @@ def _target_keys(spark: SparkSession, target: Any, keys: tuple[str, ...]) -> tup
             f"By which fields records and rows of {stored.place} belong together was not said.",
             next_step="Name them: key=, one or more fields.",
         )
-    wanted = (table.select(_checked(table.column_names, keys, stored.place)) for table in stored.read())
+    wanted = (_plain(table.select(_checked(table.column_names, keys, stored.place))) for table in stored.read())
     schema = ", ".join(f"`{name}` string" for name in keys)
     return stored.place, _columns_of(_frame(spark, wanted, schema), keys, stored.place)
 
@@ -247,6 +252,17 @@ def _joined(parts: Sequence[Column]) -> Column:
     for one in plain[1:]:
         whole = f.concat(whole, f.lit(", "), one)
     return whole
+
+
+def _plain(table: pa.Table) -> pa.Table:
+    """Without types that only the database has, such as PostgreSQL's numeric: Spark gets the text behind them."""
+    import pyarrow as pa
+
+    for number, column in enumerate(table.columns):
+        if isinstance(column.type, pa.BaseExtensionType):
+            stored = pa.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
+            table = table.set_column(number, table.column_names[number], stored)
+    return table
 
 
 def _frame(spark: SparkSession, tables: Iterator[pa.Table], schema: str) -> DataFrame:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import connectx as cx
+from connectx.audits.findings import Severity
 from connectx.errors import ConnectorNotFoundError, NotSeenError, WorkersUnreachableError
 from connectx.kafka.embedded import EmbeddedKafka
 from connectx.model.events import EventKind
@@ -15,6 +16,7 @@ from tests.integration.waiting import until
 from tests.peer.java_worker import FILE_SINK, FILE_SOURCE, JavaWorker
 
 WAIT_S = 60.0
+STRINGS = "org.apache.kafka.connect.storage.StringConverter"
 
 
 def states(cluster: cx.AttachedCluster, connector: str) -> list[str]:
@@ -24,14 +26,16 @@ def states(cluster: cx.AttachedCluster, connector: str) -> list[str]:
 
 @pytest.mark.timeout(300)
 def test_a_java_cluster_shows_its_group_its_topics_and_its_verbs(
-    kafka: EmbeddedKafka, java_worker: JavaWorker, topic: Callable[..., str], tmp_path: Path
+    kafka: EmbeddedKafka, java_worker: JavaWorker, topic: Callable[..., str], tmp_path: Path, spark: object
 ) -> None:
     lines, path, out = topic("attached"), tmp_path / "in.txt", tmp_path / "out.txt"
     path.write_text("one\ntwo\n")
     with cx.attach(java_worker.url) as polled:
         source = polled.create("seen-in", {"connector.class": FILE_SOURCE, "file": str(path), "topic": lines})
         source.wait("RUNNING", WAIT_S)
-        with cx.attach(java_worker.url, bootstrap_servers=kafka.bootstrap_servers, poll_s=0.3) as cluster:
+        config = dict.fromkeys(("key.converter", "value.converter"), STRINGS)
+        servers = kafka.bootstrap_servers
+        with cx.attach(java_worker.url, bootstrap_servers=servers, config=config, poll_s=0.3) as cluster:
             assert (cluster.group_id, cluster.version) == ("java", polled.version)
             assert cluster.config.config_topic.name == "java-config"
             assert [worker.name for worker in cluster.workers] == [java_worker.worker_id]
@@ -42,6 +46,12 @@ def test_a_java_cluster_shows_its_group_its_topics_and_its_verbs(
             sink.wait("RUNNING", WAIT_S)
             until(lambda: out.exists() and out.read_text() == "one\ntwo\n", "the rows", WAIT_S)
             until(lambda: "seen-out-0" in cluster.workers[0].tasks, "the group to show the task", WAIT_S)
+            audit = cluster.audit()
+            assert {finding.severity for finding in audit} == {Severity.NOTE}
+            assert {finding.subject for finding in audit} == {
+                "java-config (config.storage.topic)", "java-status (status.storage.topic)"
+            }  # fmt: skip
+            assert cluster.check(timeout=0.1).answer == "unknown", "commits cannot be seen"
             source.pause()
             source.wait("PAUSED", WAIT_S)
             until(lambda: states(cluster, "seen-in")[-1:] == ["PAUSED"], "the pause in the history", WAIT_S)

@@ -21,6 +21,8 @@ from connectx.model.worker_config import WorkerConfig, own_kafka_config
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.timeout(400)  # Spark plans and compiles for each of them
+
 Compare = Callable[..., Comparison]
 MakeTopic = Callable[..., str]
 
