@@ -41,7 +41,7 @@ _FINDINGS: Final = {
 _FEWER: Final = "target > 0 AND target < topic"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class KeyExample:
     """One key, and how often it is in the topic and in the target."""
 
@@ -49,6 +49,12 @@ class KeyExample:
     key: str
     in_topic: int
     in_target: int
+
+    def __repr__(self) -> str:
+        return f"{self.finding}: {self.key}, {self.in_topic} in the topic, {self.in_target} in the target"
+
+    def _repr_html_(self) -> str:
+        return html_card(self.finding, asdict(self))
 
 
 @dataclass(frozen=True, slots=True, repr=False)

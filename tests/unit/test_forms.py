@@ -26,6 +26,7 @@ from connectx.audits.findings import Audit, Severity
 from connectx.audits.findings import Finding as AuditFinding
 from connectx.audits.gather import Audited
 from connectx.backup import Backup, Exported
+from connectx.checks.compare import Comparison, KeyExample
 from connectx.checkup.report import Checkup, Status
 from connectx.checkup.report import Finding as CheckupFinding
 from connectx.connect_cluster import ConnectCluster
@@ -159,6 +160,14 @@ class StandIn(ConnectCluster):
     def audited(self) -> Audited:
         return AUDITED
 
+    @property
+    def config(self) -> Any:
+        return None
+
+    @property
+    def spark(self) -> Any:
+        return None
+
     def _worker_rows(self) -> list[Mapping[str, object]]:
         return [{"worker": BAD}]
 
@@ -227,6 +236,7 @@ EXAMPLE = Example(BAD, moment=MOMENT)
 FINDING = Finding(Anomaly.LOST, 1, BAD, (BAD,), BAD, (EXAMPLE,), (MOMENT,))
 CHECK = CheckupFinding(BAD, Status.OK, f"{URL} {BAD}", BAD, BAD)
 FLAW = AuditFinding("lag", Severity.ERROR, BAD, BAD, BAD, BAD)
+KEY = KeyExample("missing", BAD, 1, 0)
 AUDITED = Audited(BAD, RestClient([]), None, CONFIG, {"config": BAD}, {BAD: BAD}, lambda: (), [])
 CHECKED = Checked(BAD, (BAD,), 1, None)
 EXPORTED = Exported(BAD, "source", "running", CONFIG, (), [{"partition": {"x": BAD}, "offset": {}}], (BAD,))
@@ -274,6 +284,7 @@ MADE: dict[type, Callable[[], Any]] = {
     Checkup: lambda: Checkup([CHECK], [CHECK]),
     CheckupFinding: lambda: CHECK,
     Checked: lambda: CHECKED,
+    Comparison: lambda: Comparison(BAD, BAD, (BAD,), 1, 1, 1, 0, 0, 0, 0, (KEY,), (BAD,)),
     ConfigKey: lambda: settings().keys["connection.password"],
     ConfigValue: lambda: settings().validate({"connection.password": PASSWORD})[0],
     ConnectorConfig: lambda: ConnectorConfig(BAD, CONFIG, Answers()),  # type: ignore[arg-type]
@@ -285,6 +296,7 @@ MADE: dict[type, Callable[[], Any]] = {
     Finding: lambda: FINDING,
     ImportReport: lambda: ImportReport([IMPORTED]),
     Imported: lambda: IMPORTED,
+    KeyExample: lambda: KEY,
     Listed: lambda: Listed([{"class": BAD, "password": PASSWORD}], BAD),
     LostWork: lambda: LostWork(BAD, "was killed", 0, (BAD,), (TaskId(BAD, 0),), 5, (BAD,)),
     Moment: lambda: MOMENT,
