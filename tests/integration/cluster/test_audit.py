@@ -50,6 +50,7 @@ FOUND = {
 }
 
 
+@pytest.mark.timeout(400)
 def test_an_audit_finds_the_same_from_inside_and_from_outside(crowded: cx.Cluster) -> None:
     producer = Producer({"bootstrap.servers": crowded.bootstrap_servers, "transactional.id": "left-open"})
     producer.init_transactions(30)
