@@ -127,7 +127,7 @@ class Generator(SourceConnector):
             return None if maximum is None else max(0, maximum - made)
 
         def _due(self, made: int) -> int:
-            """Rows that may be made now; a task that was held up does not try to catch up."""
+            """Rows that may be made now; a task that was held up catches up with one second at most."""
             most: int = self._values["rows.per.poll"]
             if (left := self._left(made)) is not None:
                 most = min(most, left)
@@ -136,8 +136,9 @@ class Generator(SourceConnector):
                 return most
             now_s = time.monotonic()
             if self._paced_from is None or now_s - self._paced_from[0] > (made - self._paced_from[1]) / rate + 1.0:
-                self._paced_from = (now_s, made + 1)
-                return min(most, 1)
+                rows = min(most, 1 if self._paced_from is None else max(1, int(rate)))
+                self._paced_from = (now_s, made + rows)
+                return rows
             from_s, from_rows = self._paced_from
             return min(most, from_rows + int((now_s - from_s) * rate) - made)
 

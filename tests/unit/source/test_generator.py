@@ -73,6 +73,19 @@ def test_a_rate_is_kept_by_waiting_and_not_by_turning() -> None:
     assert 50 < made.context.waits[0] <= 101
 
 
+def test_a_task_that_was_held_up_catches_up_with_one_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = 100.0
+    monkeypatch.setattr("connectx.connectors.generator.time.monotonic", lambda: now_s)
+    made = task(rate="500")
+    assert len(rows(made, None)) == 1
+    now_s += 60
+    assert len(rows(made, {"rows": 1})) == 500
+    now_s += 1.5
+    assert len(rows(made, {"rows": 501})) == 500
+    now_s += 0.5
+    assert len(rows(made, {"rows": 1001})) == 250
+
+
 def test_key_fields_make_the_key() -> None:
     table = task(rows_per_poll="2", key_fields="id").poll(None, None).rows
     assert table.column("key").to_pylist() == [0, 1]
