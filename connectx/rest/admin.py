@@ -49,7 +49,7 @@ class AdminResources:
 
     async def metrics(self, request: Request) -> Response:
         """Metrics in Prometheus's text format."""
-        listed = await self._steps.ask(Verb.LIST_CONNECTORS, None, {"expand": ("info",)})
+        listed = await self._steps.ask(Verb.LIST_CONNECTORS, None, {"expand": ("info", "status")})
         connectors = listed.body if listed.status == 200 else {}  # a worker that starts or ends has no answer
         text = await self._steps.blocking(self._services.metrics, connectors)
         return Response(text, headers={"content-type": _PROMETHEUS})

@@ -10,6 +10,7 @@ Prometheus's `rate()` of the totals; averages and maxima are since the start of 
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -40,12 +41,32 @@ _PREFIX: Final = "kafka_connect_"
 _OF_WORKER: Final = (EventKind.LEADERSHIP_FENCED, EventKind.MEMBER_LOST)
 
 
+class _Spans:
+    """How long a task was in each state."""
+
+    def __init__(self, begin_ms: int) -> None:
+        self._begin_ms = self._since_ms = begin_ms
+        self._state: State | None = None
+        self._spent_ms: Counter[State | None] = Counter()
+
+    def turn(self, state: State, now_ms: int) -> None:
+        """It is in another state from now on."""
+        self._spent_ms[self._state] += now_ms - self._since_ms
+        self._state, self._since_ms = state, now_ms
+
+    def share(self, state: State, now_ms: int) -> float:
+        """Part of its time that it was in a state, 0 to 1."""
+        spent_ms = self._spent_ms[state] + (now_ms - self._since_ms if self._state is state else 0)
+        return spent_ms / (now_ms - self._begin_ms) if now_ms > self._begin_ms else float(self._state is state)
+
+
 class WorkerMetrics(Collector):
     """Counts what happens in one worker; `exposition` shows it.
 
     Args:
         view: the worker's place in the group.
         facts: live numbers of its tasks.
+        heartbeat_ms: when the group last answered one of its heartbeats.
         now_ms: a clock.
     """
 
@@ -53,15 +74,18 @@ class WorkerMetrics(Collector):
         self,
         view: Callable[[], Mapping[str, Any]],
         facts: Callable[[], Mapping[TaskId, Mapping[str, object]]],
+        heartbeat_ms: Callable[[], int | None],
         now_ms: Callable[[], int],
     ) -> None:
         self._view = view
         self._facts = facts
+        self._heartbeat_ms = heartbeat_ms
         self._now_ms = now_ms
         self._lock = threading.Lock()
         self._counts: Counter[tuple[EventKind, str, str]] = Counter()
         self._records: Counter[tuple[EventKind, str, str]] = Counter()
         self._states: dict[Work, State] = {}
+        self._spans: dict[Work, _Spans] = {}
         self._begun: set[tuple[Work, object]] = set()
         self._startups: Counter[str] = Counter()
         self._transactions: dict[TaskId, Summary] = {}
@@ -98,7 +122,7 @@ class WorkerMetrics(Collector):
                 self._on_assignment(transition.data)
 
     def exposition(self, connectors: Mapping[str, Any]) -> bytes:
-        """All metrics as text; `connectors` is what `GET /connectors?expand=info` shows."""
+        """All metrics as text; `connectors` is what `GET /connectors?expand=info&expand=status` shows."""
         with self._lock:
             self._connectors = connectors
             return generate_latest(self._registry)
@@ -129,10 +153,13 @@ class WorkerMetrics(Collector):
             self._states.pop(work, None)
         else:
             self._states[work] = state
+        if transition.task is not None:
+            self._spans.setdefault(work, _Spans(self._now_ms())).turn(state, self._now_ms())
 
     def _on_ended(self, work: Work) -> None:
         if self._states.get(work) is not State.FAILED:
             self._states.pop(work, None)
+        self._spans.pop(work, None)
         self._begun = {other for other in self._begun if other[0] != work}
 
     def _on_assignment(self, data: Mapping[str, Any]) -> None:
@@ -151,6 +178,10 @@ class WorkerMetrics(Collector):
             counts[f"{kind}-startup-attempts-total"] = succeeded + failed
         for name, described in WORKER_COUNTS.items():
             yield _total(f"worker_{name}", described, counts[name])
+        for kind, what in itertools.product(("connector", "task"), ("success", "failure")):
+            attempts, number = counts[f"{kind}-startup-attempts-total"], counts[f"{kind}-startup-{what}-total"]
+            name = f"worker_{kind}-startup-{what}-percentage"
+            yield _gauge(name, f"Share of the starts of {kind}s, 0 to 1.", number / attempts if attempts else 0)
         yield _gauge("worker_connector-count", "Connectors that this worker runs.", len(view.get("connectors", ())))
         yield _gauge("worker_task-count", "Tasks that this worker runs.", len(view.get("tasks", ())))
         states = Counter((connector, state) for (connector, task), state in self._shown() if task is not None)
@@ -174,15 +205,19 @@ class WorkerMetrics(Collector):
             _name("connector-task_status"), "1 for its state here.", labels=["connector", "task", "status"]
         )
         about = GaugeMetricFamily(
-            _name("connector_info"), "1; class and type.", labels=["connector", "connector_class", "connector_type"]
+            _name("connector_info"),
+            "1; class, type and version.",
+            labels=["connector", "connector_class", "connector_type", "connector_version"],
         )
         for (name, number), state in self._shown():
             if number is not None:
                 task.add_metric([name, str(number), state.lower()], 1)
                 continue
             connector.add_metric([name, state.lower()], 1)
-            info = self._connectors.get(name, {}).get("info", {})
-            about.add_metric([name, info.get("config", {}).get("connector.class") or "", info.get("type", "")], 1)
+            shown = self._connectors.get(name, {})
+            info, version = shown.get("info", {}), shown.get("status", {}).get("connector", {}).get("version")
+            cls = info.get("config", {}).get("connector.class")
+            about.add_metric([name, cls or "", info.get("type", ""), version or ""], 1)
         yield from (connector, task, about)
 
     def _of_group(self) -> Iterator[Metric]:
@@ -200,8 +235,24 @@ class WorkerMetrics(Collector):
         yield _gauge(group + "rebalance-avg-time-ms", "Rebalances on average.", self._rebalances.average)
         since = float("inf") if self._rebalanced_ms is None else self._now_ms() - self._rebalanced_ms
         yield _gauge(group + "time-since-last-rebalance-ms", "Since the last one ended.", since)
+        yield from self._of_coordinator()
         yield _gauge("coordinator_assigned-connectors", "Assigned connectors.", len(view.get("connectors", ())))
         yield _gauge("coordinator_assigned-tasks", "Assigned tasks.", len(view.get("tasks", ())))
+
+    def _of_coordinator(self) -> Iterator[Metric]:
+        """What Kafka's clients tell of any group."""
+        group, now_ms = "coordinator_", self._now_ms()
+        heartbeat_ms, rebalanced_ms = self._heartbeat_ms(), self._rebalanced_ms
+        if heartbeat_ms is not None:
+            ago_s = max(0, now_ms - heartbeat_ms) / 1000
+            yield _gauge(group + "last-heartbeat-seconds-ago", "Since a heartbeat was answered.", ago_s)
+        if rebalanced_ms is not None:
+            ago_s = (now_ms - rebalanced_ms) / 1000
+            yield _gauge(group + "last-rebalance-seconds-ago", "Since a rebalance ended.", ago_s)
+        yield _total(group + "rebalance-total", "Rebalances that have ended.", self._rebalances.count)
+        yield _total(group + "rebalance-latency-total", "Time that rebalances took, ms.", self._rebalances.total)
+        yield _gauge(group + "rebalance-latency-max", "The longest rebalance, ms.", self._rebalances.largest)
+        yield _gauge(group + "rebalance-latency-avg", "Rebalances on average, ms.", self._rebalances.average)
 
     def _of_tasks(self) -> Iterator[Metric]:
         tasks = sorted(self._facts().items())
@@ -210,6 +261,10 @@ class WorkerMetrics(Collector):
         for chosen, table in (([*sources, *sinks], TASK_FACTS), (sources, SOURCE_FACTS), (sinks, SINK_FACTS)):
             for name, described, value in table:
                 yield _of_each(name, described, ((_id(task), value(facts)) for task, facts in chosen))
+        for name, state in (("running", State.RUNNING), ("pause", State.PAUSED)):
+            spans = ((work, spans.share(state, self._now_ms())) for work, spans in sorted(self._spans.items()))
+            ratios = (((connector, str(number)), share) for (connector, number), share in spans)
+            yield _of_each(f"connector-task_{name}-ratio", f"Share of its time in which it was {state}.", ratios)
         sizes = sorted(self._transactions.items())
         size = "source-task_transaction-size-"
         yield _of_each(size + "min", "The smallest transaction.", ((_id(task), one.smallest) for task, one in sizes))

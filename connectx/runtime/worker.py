@@ -134,7 +134,7 @@ class Worker:
         self._providers = plugins.providers(config)
         self._calls = Calls(name, self._clients, config, self.post, self._providers)
         self._loggers = WorkerLoggers()
-        self._metrics = WorkerMetrics(self.view, self.facts, now_ms)
+        self._metrics = WorkerMetrics(self.view, self.facts, self.heartbeat_ms, now_ms)
         self._services = RestServices(
             config, self._clients, plugins, self._topics, self.view, self._record, self._providers,
             self._metrics, self._loggers,

@@ -46,7 +46,7 @@ def metrics_of(expression: str) -> set[str]:
 
 
 def served() -> set[str]:
-    text = WorkerMetrics(dict, dict, lambda: 0).exposition({}).decode()
+    text = WorkerMetrics(dict, dict, lambda: 0, lambda: 0).exposition({}).decode()
     families = text_string_to_metric_families(text)
     return {family.name + ("_total" if family.type == "counter" else "") for family in families}
 

@@ -32,7 +32,10 @@ class World:
         self.view: Mapping[str, Any] = VIEW
         self.facts: Mapping[TaskId, Mapping[str, object]] = {}
         self.now_ms = 1_000
-        self.metrics = WorkerMetrics(lambda: self.view, lambda: self.facts, lambda: self.now_ms)
+        self.heartbeat_ms: int | None = None
+        self.metrics = WorkerMetrics(
+            lambda: self.view, lambda: self.facts, lambda: self.heartbeat_ms, lambda: self.now_ms
+        )
 
     def tell(self, kind: EventKind, connector: str | None = "f", task: int | None = 0, **data: Any) -> None:
         self.metrics.observe(Transition(kind, connector, task, data=data))
@@ -77,11 +80,12 @@ def test_states_are_those_that_this_worker_reached_and_end_with_the_work(world: 
     status = "kafka_connect_connector_task_status"
     world.tell(EventKind.TASK_STATE, state="RUNNING", instance=1)
     world.tell(EventKind.CONNECTOR_STATE, task=None, state="RUNNING")
-    info = {"f": {"info": {"type": "source", "config": {"connector.class": "FileStreamSource"}}}}
+    info = {"f": {"info": {"type": "source", "config": {"connector.class": "FileStreamSource"}},
+                  "status": {"connector": {"version": "4.3.0"}}}}  # fmt: skip
     found = world.samples(info)
     assert found[status, ("f", "running", "0")] == 1
     assert found["kafka_connect_connector_status", ("f", "running")] == 1
-    assert found["kafka_connect_connector_info", ("f", "FileStreamSource", "source")] == 1
+    assert found["kafka_connect_connector_info", ("f", "FileStreamSource", "source", "4.3.0")] == 1
     assert found["kafka_connect_worker_connector_running_task_count", ("f",)] == 1
     world.tell(EventKind.TASK_STATE, state="FAILED", instance=1)
     world.tell(EventKind.TASK_ENDED, instance=1)
@@ -112,6 +116,36 @@ def test_starts_are_counted_once_for_each_instance(world: World) -> None:
     found = world.samples()
     names = ("attempts", "success", "failure")
     assert [found[f"kafka_connect_worker_task_startup_{name}_total", ()] for name in names] == [2, 1, 1]
+    shares = [found[f"kafka_connect_worker_task_startup_{name}_percentage", ()] for name in ("success", "failure")]
+    assert shares == [0.5, 0.5]
+
+
+def test_a_task_tells_the_share_of_its_time_in_each_state_until_it_ends(world: World) -> None:
+    running, paused = (f"kafka_connect_connector_task_{name}_ratio" for name in ("running", "pause"))
+    world.tell(EventKind.TASK_STATE, state="RUNNING", instance=1)
+    world.now_ms += 300
+    world.tell(EventKind.TASK_STATE, state="PAUSED", instance=1)
+    world.now_ms += 100
+    found = world.samples()
+    assert (found[running, ("f", "0")], found[paused, ("f", "0")]) == (0.75, 0.25)
+    world.tell(EventKind.TASK_ENDED, instance=1)
+    assert (running, ("f", "0")) not in world.samples()
+
+
+def test_the_group_is_told_in_the_words_of_kafkas_clients(world: World) -> None:
+    group = "kafka_connect_coordinator_"
+    assert (group + "last_heartbeat_seconds_ago", ()) not in world.samples()
+    world.heartbeat_ms = world.now_ms
+    for took_ms in (10, 30):
+        world.tell(EventKind.REBALANCE_COMPLETED, None, None, took_ms=took_ms)
+    world.now_ms += 500
+    found = world.samples()
+    assert (found[group + "last_heartbeat_seconds_ago", ()], found[group + "last_rebalance_seconds_ago", ()]) == (
+        0.5,
+        0.5,
+    )
+    assert (found[group + "rebalance_total", ()], found[group + "rebalance_latency_total", ()]) == (2, 40)
+    assert (found[group + "rebalance_latency_max", ()], found[group + "rebalance_latency_avg", ()]) == (30, 20)
 
 
 def test_rebalances_are_counted_and_timed(world: World) -> None:
