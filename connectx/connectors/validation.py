@@ -8,7 +8,8 @@ AbstractHerder.validateConnectorConfig and DistributedHerder's preflight checks 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+import traceback
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -96,8 +97,16 @@ class ConfigInfos:
         }
 
 
-def validate_connector(plugins: Plugins, config: Mapping[str, str | None], worker: WorkerConfig) -> ConfigInfos:
+def validate_connector(
+    plugins: Plugins, config: Mapping[str, str | None], worker: WorkerConfig, hide: Callable[[str], str] = str
+) -> ConfigInfos:
     """Every key of a connector with its errors.
+
+    Args:
+        plugins: connector and converter classes.
+        config: with values in the place of placeholders.
+        worker: its worker's settings.
+        hide: takes what stood behind placeholders out of a text, before that is logged.
 
     Raises:
         ConfigError: the configuration names no connector class.
@@ -106,15 +115,21 @@ def validate_connector(plugins: Plugins, config: Mapping[str, str | None], worke
     given = config.get("connector.class")
     if given is None:
         raise ConfigError([f"Connector config {masked(config)} contains no connector type"])
-    return _Validation(plugins, config, worker, plugins.connector_class(given)).run(given)
+    return _Validation(plugins, config, worker, plugins.connector_class(given), hide).run(given)
 
 
 class _Validation:
     """One run over one configuration: collects keys and values."""
 
     def __init__(
-        self, plugins: Plugins, config: Mapping[str, str | None], worker: WorkerConfig, cls: type[Connector]
+        self,
+        plugins: Plugins,
+        config: Mapping[str, str | None],
+        worker: WorkerConfig,
+        cls: type[Connector],
+        hide: Callable[[str], str],
     ) -> None:
+        self.hide = hide
         self.plugins = plugins
         self.config = config
         self.worker = worker
@@ -191,8 +206,7 @@ class _Validation:
         try:
             supported = self.cls.exactly_once_support(self.config)
         except Exception as error:
-            _log.exception("Connector %s failed to tell whether it delivers exactly once", self.cls.__qualname__)
-            return [_unexpected(error)]
+            return [self._failed("tell whether it delivers exactly once", error)]
         if supported:
             return []
         if supported is None:
@@ -204,8 +218,7 @@ class _Validation:
         try:
             supported = self.cls.can_define_transaction_boundaries(self.config)
         except Exception as error:
-            _log.exception("Connector %s failed to tell whether it defines transactions", self.cls.__qualname__)
-            return [_unexpected(error)]
+            return [self._failed("tell whether it defines transactions", error)]
         if supported:
             return []
         return [_NO_ANSWER if supported is None else _NO_BOUNDARIES]
@@ -225,12 +238,17 @@ class _Validation:
                 f"group {worker_group}",
             )
 
+    def _failed(self, to_do: str, error: Exception) -> str:
+        """The problem that a connector's own error is; its trace goes to the log."""
+        trace = self.hide("".join(traceback.format_exception(error)))
+        _log.error("Connector %s failed to %s\n%s", self.cls.__qualname__, to_do, trace)
+        return _unexpected(error)
+
     def _ask_connector(self) -> None:
         try:
             problems = self.cls.validate(self.config)
         except Exception as error:
-            _log.exception("Connector %s failed to validate its configuration", self.cls.__qualname__)
-            problems = {"connector.class": [_unexpected(error)]}
+            problems = {"connector.class": [self._failed("validate its configuration", error)]}
         for name, messages in problems.items():
             self._say(name, *messages)
 

@@ -132,7 +132,9 @@ class RestServices:
     def validate(self, config: Mapping[str, str | None]) -> Mapping[str, Any]:
         """Every key with its errors. Placeholders are resolved, and shown as they were given."""
         try:
-            found = validate_connector(self._plugins, self._providers.resolve(config), self._config).to_json()
+            found = validate_connector(
+                self._plugins, self._providers.resolve(config), self._config, self._providers.masked
+            ).to_json()
         except (ConfigError, ConfigProviderError, PluginNotFoundError) as error:
             raise RestError(self._providers.masked(str(error)), status=400) from error
         for info in found["configs"]:

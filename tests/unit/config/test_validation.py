@@ -289,3 +289,19 @@ def test_no_secret_is_in_the_answer() -> None:
     infos = check(Source, token="hunter2", **{"producer.override.sasl.jaas.config": "hunter2"})
     assert value_of(infos, "producer.override.sasl.jaas.config")["value"] == "[hidden]"
     assert "hunter2" not in str(infos.to_json())
+
+
+def test_what_stood_behind_placeholders_is_not_logged_when_a_connector_fails_to_validate(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Talkative(Source):
+        @classmethod
+        def validate(cls, config: Mapping[str, str | None]) -> Mapping[str, Sequence[str]]:
+            raise ValueError(f"cannot use {config['token']}")
+
+    plugins = Plugins()
+    config = {"name": "c", "connector.class": plugins.register(Talkative), "token": "hunter2"}
+    validate_connector(plugins, config, worker(), lambda text: text.replace("hunter2", "[hidden]"))
+    assert "failed to validate its configuration" in caplog.text
+    assert "cannot use [hidden]" in caplog.text
+    assert "hunter2" not in caplog.text
