@@ -20,6 +20,7 @@ from connectx.attached.sight import GROUP, POLLING, Picture
 from connectx.attached.watch import KafkaSide, Watch
 from connectx.attached.workers import AttachedWorker, AttachedWorkers
 from connectx.connect_cluster import ConnectCluster
+from connectx.connectors.plugins import worker_config
 from connectx.errors import AttachError, NotSeenError
 from connectx.history.log import EventLog
 from connectx.kafka.clients import ClientConfigs
@@ -221,7 +222,7 @@ class AttachedCluster(ConnectCluster):
 
     def _kafka_side(self, bootstrap_servers: str, group_id: str | None, given: Mapping[str, Any]) -> KafkaSide:
         base = {"isolation.level": "read_committed", **given, "bootstrap.servers": bootstrap_servers}
-        anybody = WorkerConfig.parse(own_kafka_config({**base, "group.id": group_id or "connectx-attach"}))
+        anybody = worker_config(own_kafka_config({**base, "group.id": group_id or "connectx-attach"}))
         clients = ClientConfigs(anybody, "attached")
         shown = self._client.expanded()
         if group_id is None:
@@ -233,7 +234,7 @@ class AttachedCluster(ConnectCluster):
         if offsets := given.get("offset.storage.topic"):
             self._internal["offset"] = str(offsets)
         named = {f"{kind}.storage.topic": topic for kind, topic in topics.items()}
-        self._config = WorkerConfig.parse(own_kafka_config({**base, **named, "group.id": group_id}))
+        self._config = worker_config(own_kafka_config({**base, **named, "group.id": group_id}))
         clients = ClientConfigs(self._config, "attached")
         group = GroupClient(clients.kafka_python("connectx-attached-group"), group_id, GROUP_CALL_S)
         if not group.describe().members:
