@@ -86,6 +86,8 @@ class Sight:
             SeenWorker(worker_id, url, *self._held_by(worker_id), leader == url)
             for worker_id, url in sorted(self._urls.items())
         ]
+        if self.group is None:  # by statuses alone, one that runs nothing cannot be told from one that is gone
+            workers = [worker for worker in workers if worker.connectors or worker.tasks]
         return Picture(tuple(workers), self.group, self.generation)
 
     def _held_by(self, worker_id: str) -> tuple[tuple[str, ...], tuple[str, ...]]:

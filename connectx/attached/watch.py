@@ -18,7 +18,7 @@ from typing import Final
 from confluent_kafka import Message
 
 from connectx.attached.group_view import STABLE, group_view
-from connectx.attached.sight import CONFIG_TOPIC, GROUP, POLLING, Picture, Sight, Told
+from connectx.attached.sight import CONFIG_TOPIC, GROUP, POLLING, STATUS_TOPIC, Picture, Sight, Told
 from connectx.errors import ConnectxError, TopicMissingError
 from connectx.history.log import EventLog
 from connectx.kafka.admin_client import Admin
@@ -125,7 +125,7 @@ class Watch:
             try:
                 message = self._records.get(timeout=max(0.0, due_s - time.monotonic()))
                 if message is not None:
-                    self._take(message)
+                    self._take_news(message)
                 if self._records.empty():
                     self.picture = self._sight.picture()
                 continue
@@ -150,8 +150,11 @@ class Watch:
             _log.exception("A look at the attached cluster has failed")
             self._lose(origin, f"{type(error).__name__}: {error}")
         else:
-            if self.lost.pop(origin, None) is not None:
-                self._events.append(Transition(EventKind.SIGHT_REGAINED, data={"origin": origin}))
+            self._regain(origin)
+
+    def _regain(self, origin: str) -> None:
+        if self.lost.pop(origin, None) is not None:
+            self._events.append(Transition(EventKind.SIGHT_REGAINED, data={"origin": origin}))
 
     def _lose(self, origin: str, why: str) -> None:
         if origin not in self.lost and not self._ended:
@@ -218,6 +221,17 @@ class Watch:
             message = self._records.get()
             if message is not None:
                 self._take(message, silently=True)
+
+    def _take_news(self, message: Message) -> None:
+        is_config = self._kafka is not None and message.topic() == self._kafka.config_topic
+        origin = CONFIG_TOPIC if is_config else STATUS_TOPIC
+        try:
+            self._take(message)
+        except Exception as error:  # the looks at the group must go on
+            _log.exception("A record of the attached cluster could not be taken")
+            self._lose(origin, f"{type(error).__name__}: {error}")
+        else:
+            self._regain(origin)
 
     def _take(self, message: Message, *, silently: bool = False) -> None:
         key, value = _bytes(message.key()), _bytes(message.value())

@@ -71,6 +71,14 @@ def test_what_changed_between_two_polls_says_when_it_was_looked_at_before() -> N
     assert (connector.data["state"], task.data["state"], task.data["after_ms"]) == ("PAUSED", "PAUSED", 4321)
 
 
+def test_a_worker_whose_work_has_moved_is_not_shown_as_running_when_only_statuses_are_seen() -> None:
+    sight = Sight()
+    list(sight.saw_rest(shown(A), None))
+    assert [worker.worker_id for worker in sight.picture().workers] == [A]
+    list(sight.saw_rest(shown(B), 1000))
+    assert [worker.worker_id for worker in sight.picture().workers] == [B]
+
+
 def test_work_that_has_moved_ends_where_it_was() -> None:
     sight = Sight()
     look = list(sight.saw_rest(shown(A), None))
