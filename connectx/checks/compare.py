@@ -63,12 +63,12 @@ class Comparison:
 
     Attributes:
         topic, target: what was compared, in words; `key`: by which fields.
-        records, rows: how many records with a key the topic has, and rows the target.
+        records, rows: how many records with a key the topic has, and rows with a key the target.
         missing: keys of the topic that the target does not have.
         duplicated: keys that are more often in the target than in the topic.
         unexpected: keys of the target that the topic does not have.
         fewer: keys that are in the target, but less often than in the topic: fine where the target keeps one row a key.
-        unidentified: records without the fields of the key, tombstones among them; they were not compared.
+        unidentified: records and rows without the fields of the key, tombstones among them; they were not compared.
         doubts: why a reader does not see all of the topic.
     """
 
@@ -154,7 +154,7 @@ def _compared(
     sums = counted.agg(
         *(f.coalesce(f.sum(f.expr(f"IF({known}, {side}, 0)")), f.lit(0)).alias(name)
           for name, side in (("records", "topic"), ("rows", "target"))),
-        f.coalesce(f.sum(f.expr(f"IF({known}, 0, topic)")), f.lit(0)).alias("unidentified"),
+        f.coalesce(f.sum(f.expr(f"IF({known}, 0, topic + target)")), f.lit(0)).alias("unidentified"),
         *(f.count_if(f.expr(f"{known} AND {condition}")).alias(name) for name, condition in named.items()),
     ).first()  # fmt: skip
     assert sums is not None
