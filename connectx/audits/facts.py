@@ -41,9 +41,19 @@ class ConnectorFacts:
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The topics that its configuration names."""
-        named = (self.config.get("topics") or self.config.get("topic") or "").split(",")
+        """The topics that its configuration names: `topics` of a sink, `topic` of a source.
+
+        None of a source with a router, which writes elsewhere; `topics` of a source (MirrorMaker 2) are its origin's.
+        """
+        is_source = self.type == "source"
+        if is_source and any("Router" in (self.config.get(key) or "") for key in self.config if _is_type(key)):
+            return ()
+        named = (self.config.get("topic" if is_source else "topics") or "").split(",")
         return tuple(topic.strip() for topic in named if topic.strip())
+
+
+def _is_type(key: str) -> bool:
+    return key.startswith("transforms.") and key.endswith(".type")
 
 
 @dataclass(frozen=True, slots=True)

@@ -174,6 +174,8 @@ class _Gathering:
             if topics is not None:
                 brokers = self._try("the brokers", admin.broker_count) or 1
                 told = replace(told, topics=topics, topics_known=True, brokers=brokers)
+                if sum(topic.partitions for topic in topics.values()) > _MOST_PARTITIONS:
+                    self.unseen.append(f"last stable offsets: there are more than {_MOST_PARTITIONS:,} partitions")
             before = self._try("last stable offsets", lambda: _behind(admin, told.topics.values())) or {}
             kafka_python = clients.kafka_python("connectx-audit")
             found = self._try("open transactions", lambda: self._transactions(kafka_python, told))
@@ -234,7 +236,7 @@ def _is_disputed(claims: Sequence[WorkerFacts]) -> bool:
         listed = [one for work in works for one in work]
         if len(listed) > len(set(listed)):
             return True
-    return len({worker.generation for worker in claims}) > 1
+    return len({worker.generation for worker in claims}) > 1 or len({worker.config_offset for worker in claims}) > 1
 
 
 def _connector(

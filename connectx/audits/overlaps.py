@@ -172,7 +172,9 @@ def shared_internal_topics(clusters: Sequence[ClusterFacts]) -> Iterator[Finding
                 Severity.ERROR,
                 listing(shared),
                 f"The groups {one.group_id} and {other.group_id} use {listing(shared)}",
-                "Both run every connector, write over each other's statuses and offsets, and fence each other.",
+                "Both run every connector, write over each other's statuses and offsets, and fence each other."
+                if any(mine[name] == "config" for name in shared)
+                else "They write over each other's statuses or offsets wherever two connectors have the same name.",
                 "Give each group topics of its own (export, new topics, import).",
                 f"{one.name}, {other.name}",
             )

@@ -76,8 +76,10 @@ def transactions(cluster: ClusterFacts) -> Iterator[Finding]:
                 "hanging_transaction",
                 Severity.ERROR,
                 topic.name,
-                f"The last stable offset of {listing(stuck[:5])} stands still, and no transaction is open there",
-                "Readers with read_committed stand still for ever; compaction stops, too.",
+                f"The last stable offset of {listing(stuck[:5])} stands still, and no transaction that may be seen is "
+                "open there",
+                "Readers with read_committed stand still for ever, compaction too; unless it belongs to a "
+                "transactional id that this login may not describe.",
                 "Find it with kafka-transactions.sh find-hanging, and abort it.",
             )
 

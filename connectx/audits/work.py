@@ -107,20 +107,19 @@ def unassigned(cluster: ClusterFacts) -> Iterator[Finding]:
 
 
 def lagging(cluster: ClusterFacts) -> Iterator[Finding]:
-    """Workers that have read less of the config topic than others."""
+    """Workers that have read less of the config topic than others; at a join that is usual: they catch up at once."""
     known = [worker for worker in cluster.workers if worker.config_offset is not None]
     newest = max((worker.config_offset or 0 for worker in known), default=0)
     for worker in known:
-        is_behind = (worker.config_offset or 0) < newest
+        is_behind = not worker.as_of_join and (worker.config_offset or 0) < newest
         if not is_behind and not worker.mismatch:
             continue
         seen = "The leader had read less of the config topic than its members when it last gave out work"
         if is_behind:
-            when = "When it last joined, it had" if worker.as_of_join else "It has"
-            seen = f"{when} read the config topic up to {worker.config_offset}, another up to {newest}"
+            seen = f"It has read the config topic up to {worker.config_offset}, another up to {newest}"
         yield Finding(
             "lagging_worker",
-            Severity.NOTE if worker.as_of_join and not worker.mismatch else Severity.WARNING,
+            Severity.WARNING,
             worker.worker_id,
             seen,
             "It runs old configurations, and starts no new work until it has caught up.",
@@ -161,8 +160,9 @@ def status_against_group(cluster: ClusterFacts) -> Iterator[Finding]:
 def tasks_without_use(cluster: ClusterFacts) -> Iterator[Finding]:
     """tasks.max above what a source makes, and sinks with more tasks than partitions."""
     for connector in cluster.connectors:
-        wanted = int(connector.config.get("tasks.max") or 1)
-        if connector.type == "source" and 0 < connector.configured_tasks < wanted:
+        given = (connector.config.get("tasks.max") or "1").strip()  # may be a placeholder
+        wanted = int(given) if given.isascii() and given.isdigit() else None
+        if connector.type == "source" and wanted is not None and 0 < connector.configured_tasks < wanted:
             yield Finding(
                 "tasks_max_unused",
                 Severity.NOTE,
@@ -199,7 +199,8 @@ def missing_topics(cluster: ClusterFacts) -> Iterator[Finding]:
                     Severity.WARNING,
                     connector.name,
                     f"Topic {topic} does not exist",
-                    "A task of Kafka Connect that writes to it hangs until it is there, RUNNING; a sink reads nothing.",
+                    "A sink reads nothing. Unless the brokers create topics by themselves when one is asked for, a "
+                    "source's task hangs in Kafka Connect until it is there, RUNNING.",
                     "Create it, or let the connector: topic.creation.default.partitions and .replication.factor.",
                 )
 

@@ -31,6 +31,18 @@ def dotted(config: dict[str, str]) -> dict[str, str]:
     return {key.replace("_", "."): value for key, value in config.items()}
 
 
+def mirror(name: str) -> ConnectorFacts:
+    """MirrorMaker 2: its topics are patterns, and those of another Kafka."""
+    given = {"connector.class": "MirrorSourceConnector", "topics": "orders.*"}
+    return connector(name, "source", given, 1, "RUNNING")
+
+
+def routed(name: str, **config: str) -> ConnectorFacts:
+    """Its records go to the topics that a transformation names."""
+    router = "org.apache.kafka.connect.transforms.RegexRouter"
+    return source(name, transforms="r", transforms_r_type=router, **config)
+
+
 def connector(name: str, kind: str, config: dict[str, str], tasks: int, state: str) -> ConnectorFacts:
     told = tuple(TaskFacts(number, "RUNNING", A) for number in range(tasks))
     return ConnectorFacts(name, kind, config, state, A, tasks, told)
@@ -208,7 +220,8 @@ def test_groups_that_share_an_internal_topic_are_found_within_one_kafka() -> Non
         healthy(source("x"), topics={**topics("t-x"), **shared}),
         other(source("y"), topics={**topics("t-y"), **shared}),
     )
-    assert codes(one, replace(two, kafka_id="kafka-1")) == {"internal_topics_shared"}
+    (both,) = judge([one, replace(two, kafka_id="kafka-1")])
+    assert (both.code, both.consequence.startswith("Both run every connector")) == ("internal_topics_shared", True)
     assert codes(one, two) == set()
 
 
@@ -236,6 +249,11 @@ def test_what_is_stopped_gets_in_nobodys_way() -> None:
         (healthy(source(topic_creation_default_partitions="1"), topics={}), "topic_missing"),
         (healthy(sink("x", topics="a"), sink("y", topics="a", connector_class="Other")), "topics_overlap"),
         (internal(role="offset", partitions=25), "internal_topic_partitions"),
+        (healthy(source(tasks_max="${env:TASKS}")), "tasks_max_unused"),
+        (healthy(mirror("all"), topics={}), "topic_missing"),
+        (healthy(mirror("one"), mirror("two")), "same_topic_written"),
+        (healthy(routed("x"), topics={}), "topic_missing"),
+        (healthy(routed("x", topic="t"), routed("y", topic="t")), "same_topic_written"),
     ],
 )
 def test_what_looks_like_it_and_is_not(facts: ClusterFacts, absent: str) -> None:
@@ -268,9 +286,9 @@ def test_a_class_that_nobody_knows_is_an_error() -> None:
     assert judge([with_workers(*workers)]).of("class_unknown")[0].severity is Severity.ERROR
 
 
-def test_a_config_offset_of_the_last_join_is_only_a_note() -> None:
+def test_members_that_had_read_less_when_they_joined_have_caught_up_since() -> None:
     workers = (WorkerFacts(A, True, None, 20, as_of_join=True), WorkerFacts(B, True, None, 15, as_of_join=True))
-    assert judge([with_workers(*workers)]).of("lagging_worker")[0].severity is Severity.NOTE
+    assert not judge([with_workers(*workers)]).of("lagging_worker")
     lost = (WorkerFacts(A, True, None, 20, as_of_join=True, mismatch=True),)
     assert judge([with_workers(*lost)]).of("lagging_worker")[0].severity is Severity.WARNING
 
