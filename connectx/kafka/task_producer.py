@@ -162,12 +162,14 @@ class TaskProducer:
         """Abort the transaction; raises when it cannot be confirmed in time. None: wait as long as it takes.
 
         What was handed over is sent before: librdkafka asks to end the transaction although Kafka has not added the
-        partitions of its records yet, and behind a commit Kafka refuses that for good (INVALID_TXN_STATE).
+        partitions of its records yet, and behind a commit Kafka refuses that for good (INVALID_TXN_STATE). Of a
+        cancelled task nothing waits to be sent (`cancel`), so that its transaction is aborted, too.
         """
         end_s = time.monotonic() + (_DRAIN_S if timeout_s is None else min(_DRAIN_S, timeout_s))
         while len(self._live()) > 0 and time.monotonic() < end_s:
-            self._checkpoint()
             self._call("abort the transaction", lambda: self._live().flush(0.1))
+            if len(self._live()) > 0:
+                self._checkpoint()
         while True:
             try:
                 self._live().abort_transaction(_CHECK_EVERY_S if timeout_s is None else timeout_s)
