@@ -36,7 +36,7 @@ class Guard:
         allowed_hosts: names that a browser may know this worker by (None: any).
         allowed_origins: further origins of web pages that may ask (`access.control.allow.origin`).
         credentials: logins (None: everyone may ask).
-        max_requests: requests that are answered at the same time; `/health` is answered always.
+        max_requests: requests that are answered at the same time; `/health` is answered always and does not count.
     """
 
     app: ASGIApp
@@ -57,6 +57,8 @@ class Guard:
             await error_response(401, NO_LOGIN, self.credentials.challenge)(scope, receive, send)
         elif not is_public and self.under_way >= self.max_requests:
             await error_response(503, _BUSY, {"retry-after": "1"})(scope, receive, send)
+        elif is_public:
+            await self.app(scope, receive, send)
         else:
             self.under_way += 1
             try:
@@ -67,11 +69,14 @@ class Guard:
     def _is_foreign(self, request: Request) -> bool:
         """True for what a page of another site makes a browser send (also through DNS rebinding)."""
         origin = request.headers.get("origin")
-        if self.allowed_hosts is None or (origin is not None and origin in self.allowed_origins):
+        if self.allowed_hosts is None or (origin is not None and {origin, "*"} & {*self.allowed_origins}):
             return False
-        hosts = [urlsplit(f"//{request.headers.get('host', '')}").hostname]
-        if origin is not None:
-            hosts.append(urlsplit(origin).hostname)
+        try:
+            hosts = [urlsplit(f"//{request.headers.get('host', '')}").hostname]
+            if origin is not None:
+                hosts.append(urlsplit(origin).hostname)
+        except ValueError:  # no name at all, such as one with half of the brackets of IPv6
+            return True
         return not all(host in self.allowed_hosts for host in hosts)
 
     def _is_known(self, request: Request) -> bool:

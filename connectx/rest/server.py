@@ -26,6 +26,7 @@ from connectx.errors import ListenerError, ListenerTakenError
 from connectx.model.worker_config import WorkerConfig
 from connectx.rest.admin import AdminResources
 from connectx.rest.app import create_app
+from connectx.rest.connection import Connection
 from connectx.rest.credentials import Credentials
 from connectx.rest.forwarding import Forwarder
 from connectx.rest.guard import Guard
@@ -219,7 +220,7 @@ class _Uvicorn(uvicorn.Server):
         config = uvicorn.Config(
             app,
             loop="asyncio",
-            http="h11",
+            http=Connection,
             ws="none",
             lifespan="off",
             log_config=None,
