@@ -126,7 +126,7 @@ class ClusterPanel(anywidget.AnyWidget):
             self._run()
             self._follow(0.0)
             self._update()
-            self._take_snapshot()
+            self._take_snapshot(ended=True)
             self._tell({"kind": "ended"})
         except Exception as error:  # a picture that stands still without a word would be worse
             log.exception("The panel has failed")
@@ -188,9 +188,10 @@ class ClusterPanel(anywidget.AnyWidget):
             self._tell({"kind": "change", "base": base, "seq": self._seq, "set": part, "drop": drop})
         return True
 
-    def _take_snapshot(self) -> None:
+    def _take_snapshot(self, *, ended: bool = False) -> None:
+        """What a page finds that was not there to hear the messages: opened later, or with the cell out of sight."""
         shown, whole = newest(self._elements, SNAPSHOT_BYTES)
-        self.snapshot = {"seq": self._seq, "now": _now_ms(), "whole": whole, "elements": shown}
+        self.snapshot = {"seq": self._seq, "now": _now_ms(), "whole": whole, "ended": ended, "elements": shown}
 
     def _beat(self) -> None:
         """A sign of life, with the last heartbeats of the workers, out of which the page makes their ages."""

@@ -30,6 +30,13 @@ test("a snapshot that holds only the newest asks for the rest", () => {
   assert.equal(takeSnapshot(emptyStore(), { seq: 3, now: 5, whole: true, elements: {} }, 0), "taken");
 });
 
+test("a page that did not hear of the end finds it in the snapshot, also in one that it has already", () => {
+  const known = store({ r: row() });
+  takeSnapshot(known, { seq: known.seq, now: 5, whole: true, ended: true, elements: {} }, 0);
+  assert.equal(known.ended, true);
+  assert.equal(known.elements.size, 1);
+});
+
 test("the clock runs while something goes on and the kernel is heard, and stands still when it is silent", () => {
   const known = store({ r: row(), b: bar("t", [part("running", 0, null)]) });
   assert.deepEqual(clock(known, 11_000), { now: 11_000, still: false, silent: 0 });

@@ -146,6 +146,7 @@ def test_the_last_picture_holds_the_end_and_a_failing_panel_says_so(cluster: Sho
     cluster.events.append(Transition(EventKind.CLUSTER_STOPPED))
     shown.stop()
     assert shown.told[-1]["kind"] == "ended"
+    assert shown.snapshot["ended"]
     open_bars = [e for e in shown._elements.values() if e["kind"] == "bar" and e["parts"][-1]["to"] is None]
     assert open_bars == []
     shown.close()

@@ -36,6 +36,7 @@ export function take(store, message, pageNow) {
 
 /** Take the snapshot that a page finds when it opens; "resync" when it does not hold everything. */
 export function takeSnapshot(store, snapshot, pageNow) {
+  if (snapshot?.ended) store.ended = true;
   if (!snapshot || typeof snapshot.seq !== "number" || snapshot.seq <= store.seq) return "taken";
   store.elements = new Map(Object.entries(snapshot.elements));
   store.seq = snapshot.seq;

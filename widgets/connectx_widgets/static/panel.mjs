@@ -379,6 +379,7 @@ export default () => {
       };
       model.on("msg:custom", hear);
       model.on("change:snapshot", see);
+      see(); // messages that came while no cell showed the panel were heard by nobody
       return () => { model.off("msg:custom", hear); model.off("change:snapshot", see); view.close(); };
     },
   };
