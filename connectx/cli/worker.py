@@ -28,6 +28,7 @@ from connectx.errors import (
     ClientSettingError,
     CommandError,
     ConfigError,
+    ConfigProviderError,
     ConnectxError,
     EventLogError,
     InternalTopicError,
@@ -38,6 +39,8 @@ from connectx.errors import (
     ListenerError,
     ListenerTakenError,
     PluginNotFoundError,
+    RestAuthError,
+    RestTlsError,
     TopicMissingError,
 )
 from connectx.model.events import EventKind, Transition
@@ -53,9 +56,13 @@ _KAFKA_ERRORS: Final = (
     *(KafkaUnreachableError, KafkaLoginError, KafkaPermissionError, KafkaRequestError),
     *(InternalTopicError, TopicMissingError),
 )
+_SETTINGS_ERRORS: Final = (
+    *(ConfigError, ConfigProviderError, ClientSettingError, ListenerError, PluginNotFoundError),
+    *(RestAuthError, RestTlsError),
+)
 _CODES: Final[tuple[tuple[tuple[type[BaseException], ...], int], ...]] = (
     ((ListenerTakenError,), PORT_TAKEN),
-    ((ConfigError, ClientSettingError, ListenerError, PluginNotFoundError), BAD_SETTINGS),
+    (_SETTINGS_ERRORS, BAD_SETTINGS),
     (_KAFKA_ERRORS, NO_KAFKA),
 )
 
@@ -81,13 +88,13 @@ def worker(
     worker failed, 2 wrong usage or settings, 3 the REST port is taken, 4 Kafka cannot be used.
     """
     worker_log.to_stderr(log_level)
+    own_name = (name or f"{socket.gethostname()}-{os.getpid()}").replace("/", "-")
     try:
-        config = worker_config(read_properties(file))
-    except (CommandError, ConfigError) as error:
+        process = _Process(own_name, worker_config(read_properties(file)), kafka_timeout)
+    except (CommandError, *_SETTINGS_ERRORS) as error:
         _log.error("The settings in %s cannot be used: %s", file, _sentence(error))
         raise typer.Exit(BAD_SETTINGS) from None
-    own_name = (name or f"{socket.gethostname()}-{os.getpid()}").replace("/", "-")
-    code = _Process(own_name, config, kafka_timeout).run(history)
+    code = process.run(history)
     logging.shutdown()
     os._exit(code)  # threads of clients that Kafka does not answer would hold the process back
 

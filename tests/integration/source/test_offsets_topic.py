@@ -18,6 +18,8 @@ from connectx.kafka.offset_writer import write_source_offsets
 from connectx.model.states import ConnectorType
 from connectx.model.worker_config import WorkerConfig, embedded_config
 from connectx.protocol.offsets_topic import encode_offset_key
+from connectx.runtime.loggers import WorkerLoggers
+from connectx.runtime.metrics import WorkerMetrics
 from connectx.runtime.rest_services import RestServices
 from tests.integration.source.conftest import Place, Task, read_all, until
 
@@ -137,7 +139,10 @@ def services(place: Place) -> Iterator[tuple[RestServices, InternalTopics, dict[
     topics = InternalTopics(worker, clients, lambda stimulus: None)
     topics.start()
     plugins = Plugins()
-    made = RestServices(worker, clients, plugins, topics, dict, lambda transition: None, plugins.providers(worker))
+    made = RestServices(
+        worker, clients, plugins, topics, dict, lambda transition: None, plugins.providers(worker),
+        WorkerMetrics(dict, dict, lambda: None, lambda: 0), WorkerLoggers(),
+    )  # fmt: skip
     config = {"name": "c", "connector.class": "FileStreamSource", "offsets.storage.topic": mine(place)}
     yield made, topics, config, (clients, worker)
     made.close()

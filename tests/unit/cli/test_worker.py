@@ -12,6 +12,7 @@ from connectx.cli import app
 from connectx.cli.common import read_properties
 from connectx.cli.worker_log import Level, line_of, to_stderr
 from connectx.model.events import EventKind, Transition
+from connectx.model.worker_config import embedded_config
 
 PROPERTIES = rb"""
 # comment
@@ -50,6 +51,31 @@ def test_a_file_that_cannot_be_read_is_a_usage_error(tmp_path: Path) -> None:
         done = CliRunner().invoke(app, ["worker", str(path)])
         assert done.exit_code == 2
         assert "cannot be used" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ("rest.auth.basic.file=none", "rest.auth.basic.file=none cannot be read"),
+        ("listeners=https://127.0.0.1:0\nssl.keystore.location=none\nssl.keystore.type=PEM", "REST cannot use TLS"),
+        ("config.providers=mine\nconfig.providers.mine.class=None", "Class None could not be found"),
+        (
+            "config.providers=env\nconfig.providers.env.class=EnvVarConfigProvider\nclient.id=${env:a:b}",
+            "Path is not supported",
+        ),
+    ],
+)
+def test_files_and_providers_that_settings_name_and_that_cannot_be_used_are_usage_errors(
+    settings: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = embedded_config({"bootstrap.servers": "127.0.0.1:1"})
+    text = "\n".join([*(f"{key}={value}" for key, value in given.items()), settings])
+    Path("worker.properties").write_text(text)
+    done = CliRunner().invoke(app, ["worker", "worker.properties"])
+    assert (done.exit_code, done.exception.__class__) == (2, SystemExit)
+    assert "worker.properties cannot be used" in done.stderr
+    assert told in done.stderr
 
 
 def test_a_line_tells_who_what_why_and_a_failures_trace() -> None:
