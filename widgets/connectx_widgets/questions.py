@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +19,20 @@ HIDDEN = "[hidden]"
 
 
 def with_secrets(running: Config, proposed: Config) -> dict[str, str | None]:
-    """What a form sends back, with the secrets that it was shown as hidden and that nobody changed."""
+    """What a form sends back, with the secrets that it was shown as hidden, also where what stands around them (the
+    host of a URL, say) was changed."""
     hidden = masked(running)
-    return {key: running[key] if HIDDEN in str(value) and hidden.get(key) == value else value
-            for key, value in proposed.items()}  # fmt: skip
+    return {key: _with_secrets(running.get(key), hidden.get(key), value) for key, value in proposed.items()}
+
+
+def _with_secrets(running: str | None, shown: str | None, value: str | None) -> str | None:
+    if running is None or shown is None or value is None or HIDDEN not in shown:
+        return value
+    around, rest = shown.split(HIDDEN), value.split(HIDDEN)
+    found = re.fullmatch("(.*)".join(map(re.escape, around)), running, re.DOTALL)
+    if found is None or len(rest) != len(around):
+        return value
+    return rest[0] + "".join(secret + text for secret, text in zip(found.groups(), rest[1:], strict=True))
 
 
 def difference(running: Config, proposed: Config) -> list[dict[str, str | None]]:
@@ -45,7 +56,7 @@ def answer(cluster: ConnectCluster, message: Mapping[str, Any]) -> Any:
             proposed = with_secrets(running, config) if editing else dict(config)
             result = cluster.validate({**proposed, "name": name or "unnamed"})
             diff = difference(running, {**proposed, "name": name}) if running else []
-            return {"validation": result, "diff": diff, "exists": bool(running)}
+            return {"validation": _without_values(result), "diff": diff, "exists": bool(running)}
         case {"question": "details", "connector": str(name)}:
             status = cluster.status(name)
             lost = [part["lost"] for part in (status["connector"], *status["tasks"]) if "lost" in part]
@@ -57,6 +68,12 @@ def answer(cluster: ConnectCluster, message: Mapping[str, Any]) -> Any:
                 "traces": [{"who": who, "trace": masked_text(trace)} for who, trace in traces if trace],
             }
     raise KeyError(f"panels do not ask {message.get('question')!r}")
+
+
+def _without_values(validation: Mapping[str, Any]) -> dict[str, Any]:
+    """What a form needs of a validation: it has the values itself, but for secrets that it was not told."""
+    entries = [{**one, "value": {**one["value"], "value": None}} for one in validation["configs"]]
+    return {**validation, "configs": entries}
 
 
 def _running(cluster: ConnectCluster, name: str) -> dict[str, str | None]:

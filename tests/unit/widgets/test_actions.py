@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from connectx_widgets.actions import CONNECTOR_VERBS, WORKER_VERBS, UnknownActionError, action_words, parse
-from connectx_widgets.questions import difference, with_secrets
+from connectx_widgets.questions import answer, difference, with_secrets
 
 
 class Recorder:
@@ -108,6 +109,37 @@ def test_a_secret_that_was_shown_hidden_and_not_touched_stays_what_it_is() -> No
         "topic": "b",
     }
     assert with_secrets(running, {"connection.password": "new"}) == {"connection.password": "new"}
+
+
+def test_a_hidden_password_stays_in_a_url_of_which_the_host_was_changed() -> None:
+    running = {"connection.url": "postgresql://me:s3cret@old/db?sslpassword=more", "topic": "a"}
+    proposed = {"connection.url": "postgresql://me:[hidden]@new/db?sslpassword=[hidden]", "other": "[hidden]"}
+    assert with_secrets(running, proposed) == {
+        "connection.url": "postgresql://me:s3cret@new/db?sslpassword=more",
+        "other": "[hidden]",
+    }
+    dropped = {"connection.url": "postgresql://me:s3cret@new/db"}
+    assert with_secrets(running, dropped) == dropped
+
+
+def test_a_validation_tells_the_page_no_value() -> None:
+    config = {"connection.password": "s3cret", "topic": "a"}
+    told = {"configs": [{"definition": {"name": key}, "value": {"value": text, "errors": ["e"]}} for key, text in
+                        config.items()]}  # fmt: skip
+
+    class Edited:
+        def __getitem__(self, name: str) -> Any:
+            return SimpleNamespace(config=config)
+
+        def validate(self, proposed: dict[str, str]) -> Any:
+            assert proposed["connection.password"] == "s3cret"
+            return told
+
+    asked = {"question": "validate", "connector": "x", "editing": True,
+             "config": {**config, "connection.password": "[hidden]"}}  # fmt: skip
+    found = answer(Edited(), asked)  # type: ignore[arg-type]
+    assert "s3cret" not in str(found)
+    assert [one["value"]["errors"] for one in found["validation"]["configs"]] == [["e"], ["e"]]
 
 
 def test_a_difference_names_keys_and_hides_secrets() -> None:

@@ -36,7 +36,7 @@ export function errorsOf(validation, fields) {
 export function formText(form) {
   const known = form.classes.some((item) => item.class === form.class) || !form.class;
   const classes = [...form.classes, ...(known ? [] : [{ class: form.class, type: "as given" }])].map((item) =>
-    `<option value="${escapeText(item.class)}"${item.class === form.class ? " selected" : ""}>${escapeText(item.class)} (${item.type})</option>`).join("");
+    `<option value="${escapeText(item.class)}"${item.class === form.class ? " selected" : ""}>${escapeText(item.class)} (${escapeText(item.type)})</option>`).join("");
   const fixed = form.editing ? " disabled" : "";
   const head = `<label>name <input data-field="name" value="${escapeText(form.name)}"${fixed}></label>`
     + `<label>class <select data-field="connector.class"${fixed}><option value="">pick a class</option>${classes}</select></label>`

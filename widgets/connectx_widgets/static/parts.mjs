@@ -91,7 +91,7 @@ function buttons(connector, name, isOpen, isSure) {
 /** The tasks of one connector, each with its numbers and its own restart; `known`: its configuration is, so that it can be edited. */
 export function tasksText(name, tasks, known) {
   const edit = `<b>${escapeText(name)}</b> <button type="button" data-edit="${escapeText(name)}" aria-label="edit ${escapeText(name)}"${known ? "" : " disabled"}>edit</button>`
-    + ' <span class="dim">over time: <code>cluster.throughput()</code>, <code>cluster.lag()</code></span>';
+    + ' <span class="dim cxp-fault">over time: <code>cluster.throughput()</code>, <code>cluster.lag()</code></span>';
   const rows = [...tasks].sort((a, b) => a.task - b.task).map((task) => {
     const label = `restart task ${task.task} of ${escapeText(name)}`;
     return `<tr data-task-row="${task.task}" data-state="${task.state}"><th scope="row">${task.task}</th><td>${shown(task.state)}</td>`
