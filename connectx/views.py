@@ -28,7 +28,10 @@ _SIGNS: Mapping[str, str] = {  # of Kafka Connect's states, and of LOST
     "DESTROYED": "·",
     "LOST": "◌",
 }
-_SECRET: Final = re.compile(r"password|secret|jaas|token|credential|keystore\.key|private\.key|user\.info|passphrase")
+_SECRET: Final = re.compile(
+    r"password|secret|jaas|token|credential|keystore\.key|private\.key|user\.info|passphrase"
+    r"|(api|account|access)[._-]?key(?![._-]?id)"
+)
 _URL_PASSWORD: Final = re.compile(r"(://[^/@:\s]*:)[^/@\s]+@")
 _URL_QUERY_PASSWORD: Final = re.compile(r"([?&;](?:ssl)?password=)[^&;\s'\"]+", re.IGNORECASE)
 _CELL = "text-align:left;vertical-align:top;padding:2px 10px 2px 0"
