@@ -95,7 +95,8 @@ def _add(line: list[float], begin_ms: int, end_ms: int, records: int, bin_ms: in
 def lags(samples: Sequence[LagSample], now_ms: int) -> list[Series]:
     """Lag of each sink connector and then of its tasks, step by step up to `now_ms`.
 
-    A connector's lag is the sum of what is known of its tasks, None when nothing is.
+    A connector's lag is the sum of what is known of its tasks, None when nothing is. Of a long history each line keeps
+    its peaks and where it came to, so that a figure stays small enough for a notebook.
     """
     found = []
     for connector in dict.fromkeys(sample.task.connector for sample in samples):
@@ -115,4 +116,19 @@ def lags(samples: Sequence[LagSample], now_ms: int) -> list[Series]:
 
 def _until(series: Series, now_ms: int) -> Series:
     last_ms, last = series.points[-1]
-    return Series(series.connector, series.task, (*series.points, (max(now_ms, last_ms), last)))
+    return Series(series.connector, series.task, (*_thinned(series.points), (max(now_ms, last_ms), last)))
+
+
+def _thinned(points: tuple[tuple[int, float | None], ...]) -> tuple[tuple[int, float | None], ...]:
+    """Of each stretch of time the largest number and the last one; all points where there are not many."""
+    if len(points) <= 2 * _POINTS:
+        return points
+    first_ms = points[0][0]
+    stretch_ms = (points[-1][0] - first_ms) // _POINTS + 1
+    stretches: dict[int, list[tuple[int, float | None]]] = {}
+    for point in points:
+        stretches.setdefault((point[0] - first_ms) // stretch_ms, []).append(point)
+    kept = [
+        (max(some, key=lambda point: -1 if point[1] is None else point[1]), some[-1]) for some in stretches.values()
+    ]
+    return tuple(point for peak, end in kept for point in dict.fromkeys((peak, end)))

@@ -75,6 +75,16 @@ def test_lag_holds_until_it_changes_and_a_connectors_is_the_sum_of_what_is_known
     assert (second.task, second.points) == (1, ((2, 7), (4, None), (9, None)))
 
 
+def test_a_long_lag_keeps_its_peaks_and_its_end_in_few_points() -> None:
+    samples = [LagSample(1_000 * second, OUT_0, second % 7) for second in range(50_000)]
+    samples[31_234] = LagSample(31_234_000, OUT_0, 9_999)
+    for line in lags(samples, 50_000_000):
+        assert len(line.points) <= 602
+        assert max(line.points, key=lambda point: point[1] or 0) == (31_234_000, 9_999)
+        assert line.points[-1] == (50_000_000, 49_999 % 7)
+        assert list(line.points) == sorted(line.points)
+
+
 def test_figures_draw_connectors_in_the_timelines_colours_and_tasks_on_demand() -> None:
     history = committed(small_cluster(), 5, "flights-out-0", 100)
     figures: list[Any] = [
