@@ -98,7 +98,10 @@ class RestClient(Shown):
         """`status` and `info` of all connectors by name; one without a status yet has none."""
         shown = _map(self._call("GET", "/connectors?expand=status&expand=info"))
         missing = sorted(set(self._call("GET", "/connectors")) - set(shown))  # left out before their first status
-        return {**shown, **{name: {"info": self.info(name)} for name in missing}}
+        for name in missing:
+            with contextlib.suppress(ConnectorNotFoundError):  # deleted since it was listed
+                shown[name] = {"info": self.info(name)}
+        return shown
 
     def create(
         self, name: str, config: Config, *, initial_state: str | None = None, timeout_s: float | None = None

@@ -110,6 +110,17 @@ def test_a_method_is_one_verb_whatever_the_name_holds(
     assert worker.core.asked == [(asked[0], NAME, asked[1])]
 
 
+def test_a_connector_that_was_deleted_since_it_was_listed_is_left_out(
+    serve: Serve, connect: Callable[..., RestClient]
+) -> None:
+    shown = {"f1": {"info": INFO, "status": STATUS}}
+    answers = {
+        Verb.LIST_CONNECTORS: lambda _, args: Reply(1, 200, shown if args["expand"] else ["f1", "f2", "gone"]),
+        Verb.CONNECTOR_INFO: lambda name, _: Reply(1, 200, INFO) if name == "f2" else Reply(1, 404, "not found"),
+    }
+    assert connect(serve(answers)).expanded() == {**shown, "f2": {"info": INFO}}
+
+
 def test_answers_come_back_as_plain_values(serve: Serve, connect: Callable[..., RestClient]) -> None:
     permitted = Reply(1, 200, {"type": "sink", "config": {}})
     answers = {
@@ -191,7 +202,7 @@ def test_an_endless_rebalance_is_given_up_with_the_attempts_told(
     serve: Serve, connect: Callable[..., RestClient]
 ) -> None:
     worker = serve({Verb.STOP: Reply(1, 409, "a rebalance is expected")})
-    with pytest.raises(RebalancePendingError, match=r"a rebalance is expected Asked 2 times within \d+\.\d s"):
+    with pytest.raises(RebalancePendingError, match=r"a rebalance is expected\. Asked 2 times within \d+\.\d s"):
         connect(worker, retry_s=0.12).stop("f1")
 
 
