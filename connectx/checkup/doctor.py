@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from connectx.checkup import machine, notebook, own_kafka, spark_session
 from connectx.checkup.report import Checkup, Finding, Status
 from connectx.checkup.spark_session import SparkFacts
-from connectx.errors import ConfigError
+from connectx.errors import ConfigError, ConfigProviderError
 from connectx.jvm import jars
 
 if TYPE_CHECKING:
@@ -79,8 +79,8 @@ def _here(facts: SparkFacts, *, embedded: bool) -> list[Finding]:
 
 def _own_kafka(servers: str, config: Mapping[str, Any]) -> list[Finding]:
     try:
-        worker = own_kafka.worker_config(servers, config)
-    except ConfigError as error:
+        worker = own_kafka.settings_of(servers, config)
+    except (ConfigError, ConfigProviderError) as error:
         return [own_kafka.settings_problem(error)]
     return own_kafka.judgements(own_kafka.look(worker))
 

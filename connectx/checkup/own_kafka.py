@@ -16,7 +16,8 @@ from typing import Any, Final
 from kafka.errors import KafkaError
 
 from connectx.checkup.report import Finding, Status
-from connectx.errors import ConfigError, ConnectxError
+from connectx.connectors.plugins import worker_config
+from connectx.errors import ConfigError, ConfigProviderError, ConnectxError
 from connectx.kafka.admin import describe_group
 from connectx.kafka.admin_client import Admin, ClusterView
 from connectx.kafka.clients import ClientConfigs
@@ -54,9 +55,9 @@ class KafkaFacts:
     group_members: int = 0
 
 
-def worker_config(bootstrap_servers: str, config: Mapping[str, Any]) -> WorkerConfig:
-    """Settings of a worker on this Kafka; raises ConfigError as a cluster would."""
-    return WorkerConfig.parse({**own_kafka_config(config), "bootstrap.servers": bootstrap_servers})
+def settings_of(bootstrap_servers: str, config: Mapping[str, Any]) -> WorkerConfig:
+    """Settings of a worker on this Kafka; raises ConfigError or ConfigProviderError as a cluster would."""
+    return worker_config({**own_kafka_config(config), "bootstrap.servers": bootstrap_servers})
 
 
 def look(worker: WorkerConfig) -> KafkaFacts:
@@ -121,13 +122,7 @@ def judge_reach(facts: KafkaFacts) -> Finding:
     if facts.error is None and facts.view is None:
         why = "; ".join(f"{address}: {reason}" for address, reason in facts.unreachable.items())
         found = f"{facts.bootstrap_servers} cannot be reached"
-        return Finding(
-            name,
-            Status.BROKEN,
-            f"{facts.bootstrap_servers} cannot be reached",
-            f"{why}.",
-            "Correct bootstrap_servers=, or start it.",
-        )
+        return Finding(name, Status.BROKEN, found, f"{why}.", "Correct bootstrap_servers=, or start it.")
     if facts.error is not None:
         found = f"{facts.bootstrap_servers} gives no answer"
         return Finding(name, Status.BROKEN, found, facts.error.message, facts.error.next_step)
@@ -212,10 +207,10 @@ def judgements(facts: KafkaFacts) -> list[Finding]:
     return [reach, judge_topics(facts), judge_group(facts), judge_exactly_once(facts)]
 
 
-def settings_problem(error: ConfigError) -> Finding:
+def settings_problem(error: ConfigError | ConfigProviderError) -> Finding:
     """Worker settings that a cluster would refuse."""
     next_step = error.next_step or "Correct config=."
-    return Finding("Worker settings", Status.BROKEN, "refused", "; ".join(error.problems), next_step)
+    return Finding("Worker settings", Status.BROKEN, "refused", "; ".join(error.message.splitlines()), next_step)
 
 
 def _shown(version: tuple[int, ...] | None) -> str:

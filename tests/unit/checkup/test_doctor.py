@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 import connectx as cx
+from connectx.checkup import own_kafka
 from connectx.checkup.doctor import judged
 from connectx.checkup.report import Checkup, Finding, Status
 from connectx.checkup.spark_session import SparkFacts
@@ -79,3 +80,13 @@ def test_settings_of_workers_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> N
     found = cx.doctor(bootstrap_servers="127.0.0.1:1", config={"session.timeout.ms": "soon"})
     assert found["Worker settings"].status is Status.BROKEN
     assert found["Front end"].found == "Databricks 17.3"
+
+
+def test_a_placeholder_is_looked_up_as_a_cluster_would(monkeypatch: pytest.MonkeyPatch) -> None:
+    providers = {"config.providers": "env", "config.providers.env.class": "EnvVarConfigProvider"}
+    monkeypatch.setenv("SESSION_MS", "7000")
+    given = {**providers, "session.timeout.ms": "${env:SESSION_MS}"}
+    assert own_kafka.settings_of("127.0.0.1:1", given).values["session.timeout.ms"] == 7000
+    monkeypatch.delenv("SESSION_MS")
+    found = cx.doctor(bootstrap_servers="127.0.0.1:1", config=given)
+    assert (found["Worker settings"].status, "SESSION_MS" in found["Worker settings"].why) == (Status.BROKEN, True)

@@ -18,7 +18,7 @@ WHERE = "kafka:9092"
 
 def facts(view: ClusterView | None = None, config: dict[str, str] | None = None, **more: Any) -> KafkaFacts:
     version = None if view is None else (4, 3)
-    return KafkaFacts(WHERE, own_kafka.worker_config(WHERE, config or {}), view=view, **{"version": version, **more})
+    return KafkaFacts(WHERE, own_kafka.settings_of(WHERE, config or {}), view=view, **{"version": version, **more})
 
 
 def seen(
@@ -102,7 +102,7 @@ def test_exactly_once_is_off_by_default_with_the_setting_that_enables_it() -> No
 
 def test_settings_that_a_cluster_would_refuse_are_a_finding() -> None:
     with pytest.raises(ConfigError) as caught:
-        own_kafka.worker_config(WHERE, {"session.timeout.ms": "soon"})
+        own_kafka.settings_of(WHERE, {"session.timeout.ms": "soon"})
     found = own_kafka.settings_problem(caught.value)
     assert found.status is Status.BROKEN
     assert "session.timeout.ms" in found.why
