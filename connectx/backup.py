@@ -154,7 +154,7 @@ def export_to(client: RestClient, path: str | Path, *, secrets: bool = False, st
             with suppress(ConnectorNotFoundError):  # deleted meanwhile
                 if stop:
                     wait_stopped(client, name)
-                    _wait_quiet(client, name)
+                    wait_quiet(client, name)
                 elif state != "stopped":
                     notes.append("it was not stopped: what it did after the export is not in these offsets")
                 connectors.append(_exported(client, name, state, notes, known, secrets=secrets))
@@ -231,6 +231,19 @@ def wait_stopped(client: RestClient, connector: str) -> None:
         time.sleep(_LOOK_S)
 
 
+def wait_quiet(client: RestClient, connector: str) -> None:
+    """Until the offsets of a stopped connector stand still: its tasks may still be committing when it is STOPPED."""
+    with suppress(RestError):  # who cannot be read cannot be waited for
+        before = client.offsets(connector)
+        deadline_s = time.monotonic() + _SETTLE_S
+        while time.monotonic() < deadline_s:
+            time.sleep(_QUIET_S)
+            now = client.offsets(connector)
+            if now == before:
+                return
+            before = now
+
+
 def hidden_values(config: Config, secret_keys: frozenset[str]) -> dict[str, str]:
     """What stands in a file for secret values, by key; values that only name a placeholder are not among them."""
     by_name = masked(config)
@@ -269,19 +282,6 @@ def _exported(
         client.info(name)  # ConnectorNotFoundError: it is gone
         notes.append(f"the offsets could not be read: {error.message}")
     return Exported(name, info["type"], state, {**config, **hidden}, tuple(sorted(hidden)), offsets, tuple(notes))
-
-
-def _wait_quiet(client: RestClient, connector: str) -> None:
-    """Until the offsets of a stopped connector stand still: its tasks may still be committing when it is STOPPED."""
-    with suppress(RestError):  # who cannot be read cannot be waited for
-        before = client.offsets(connector)
-        deadline_s = time.monotonic() + _SETTLE_S
-        while time.monotonic() < deadline_s:
-            time.sleep(_QUIET_S)
-            now = client.offsets(connector)
-            if now == before:
-                return
-            before = now
 
 
 def _parts(config: Config) -> Iterator[tuple[str, str]]:

@@ -15,7 +15,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from connectx.backup import Backup, Exported, hidden_values, put_state, secret_keys, target_state, wait_stopped
+from connectx.backup import (
+    Backup,
+    Exported,
+    hidden_values,
+    put_state,
+    secret_keys,
+    target_state,
+    wait_quiet,
+    wait_stopped,
+)
 from connectx.errors import (
     BackupFileError,
     ConfigRejectedError,
@@ -140,6 +149,8 @@ def _put_back(client: RestClient, connector: Exported, config: Config, existing:
                 client.put_config(name, config)
                 did.append("configuration replaced")
             wait_stopped(client, name)
+            if "stopped" in did:
+                wait_quiet(client, name)
         if connector.offsets is None:
             error = "the file has no offsets of it, so it was left STOPPED; set them, then resume it"
             return Imported(name, tuple(did), error)

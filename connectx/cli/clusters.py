@@ -46,7 +46,7 @@ def status(at: At) -> None:
             }
             for one in cluster.workers
         ]
-        connectors = [connector.status() for connector in cluster.connectors]
+        connectors = [at.status(connector) for connector in cluster.connectors]
         at.tell({"cluster": cluster.facts(), "workers": workers, "connectors": connectors})
         return
     show_table([{key: value for key, value in cluster.facts().items() if value is not None}])

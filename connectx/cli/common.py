@@ -21,12 +21,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, get_type_hints
 import typer
 
 from connectx.errors import CommandError, ConnectxError
-from connectx.views import Row, text_table
+from connectx.views import Row, masked_text, text_table
 
 if TYPE_CHECKING:
     import httpx
 
     from connectx.attached.cluster import AttachedCluster
+    from connectx.connector import Connector
     from connectx.rest.client import Config, RestClient
 
 FAILED: Final = 1
@@ -148,6 +149,17 @@ class At:
         from connectx.backup import hidden_values, secret_keys
 
         return {**config, **hidden_values(config, secret_keys(self.client, config, self._secret_keys))}
+
+    def status(self, connector: Connector) -> dict[str, Any]:
+        """REST's status of a connector, fit to be shown: with `[hidden]` for passwords in traces, unless asked for."""
+        status: dict[str, Any] = connector.status()
+
+        def fit(part: dict[str, Any]) -> dict[str, Any]:
+            return {**part, "trace": masked_text(part["trace"])} if part.get("trace") else part
+
+        if self.show_secrets:
+            return status
+        return {**status, "connector": fit(status["connector"]), "tasks": [fit(task) for task in status["tasks"]]}
 
     def tell(self, value: Any, text: str | Sequence[Row] = "") -> None:
         """Show a result: `value` as JSON, or `text`: a table of rows, or lines."""

@@ -10,7 +10,6 @@ from connectx.cli.common import At, cluster_command, read_connector, read_json, 
 from connectx.connector import Connector
 from connectx.errors import CommandError
 from connectx.model.states import State
-from connectx.views import masked_text
 
 connectors = typer.Typer(help="Kafka Connect's verbs on connectors.", no_args_is_help=True)
 offsets = typer.Typer(help="Committed offsets of a connector (KIP-875).", no_args_is_help=True)
@@ -25,7 +24,7 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 def list_(at: At) -> None:
     """Connectors with their states."""
     found = at.cluster.connectors
-    at.tell([connector.status() for connector in found] if at.as_json else None, [one.row() for one in found])
+    at.tell([at.status(connector) for connector in found] if at.as_json else None, [one.row() for one in found])
     if not found and not at.as_json:
         typer.echo("no connectors")
 
@@ -34,7 +33,7 @@ def list_(at: At) -> None:
 def show(at: At, name: Name) -> None:
     """State, tasks, failures and configuration of a connector."""
     connector = at.cluster[name]
-    status, config = connector.status(), at.shown(connector.config)
+    status, config = at.status(connector), at.shown(connector.config)
     if at.as_json:
         at.tell({**status, "config": config})
         return
@@ -42,7 +41,7 @@ def show(at: At, name: Name) -> None:
     show_table([task.row() for task in connector.tasks])
     for part in (status["connector"], *status["tasks"]):
         if part.get("trace"):
-            typer.echo(f"\n{masked_text(part['trace'])}")
+            typer.echo(f"\n{part['trace']}")
     typer.echo()
     show_table([{"key": key, "value": value} for key, value in sorted(config.items())])
 
@@ -159,7 +158,7 @@ def tasks(at: At, name: Name) -> None:
     """Tasks of a connector with their states."""
     connector = at.cluster[name]
     rows = [task.row() for task in connector.tasks]
-    at.tell(connector.status()["tasks"], rows or f"{name} has no tasks.")
+    at.tell(at.status(connector)["tasks"], rows or f"{name} has no tasks.")
 
 
 @cluster_command(offsets, "get")
@@ -191,7 +190,7 @@ def reset_offsets(at: At, name: Name, yes: Yes = False) -> None:
 def _done(at: At, connector: Connector, sentence: str, wait: float | None, state: State) -> None:
     if wait is not None:
         connector.wait(state, wait)
-    at.tell(connector.status() if at.as_json else None, f"{sentence}." if wait is None else f"{connector!r}")
+    at.tell(at.status(connector) if at.as_json else None, f"{sentence}." if wait is None else f"{connector!r}")
 
 
 def _confirm(yes: bool, question: str) -> None:

@@ -56,6 +56,7 @@ class RestClient(Shown):
         retry_s: how long an answer that says "rebalancing" or "not ready" is tried again; workers of which none answers
             are tried for 5 s at most.
         http: connections to use.
+        answer_s: how long one worker may take to answer, at most.
 
     Every method raises `WorkersUnreachableError` when no worker answers, `RebalancePendingError` when the group did not
     settle in time, `ConnectorNotFoundError` for an unknown name, and `RestError` for any other refusal. All calls take
@@ -68,7 +69,9 @@ class RestClient(Shown):
         *,
         retry_s: float = 60.0,
         http: httpx.Client | None = None,
+        answer_s: float = _ANSWER_S,
     ) -> None:
+        self._answer_s = answer_s
         self._urls: Callable[[], Sequence[str]] = urls if callable(urls) else lambda: urls
         self._retry_s = retry_s
         self._http = http or http_client()
@@ -78,11 +81,11 @@ class RestClient(Shown):
 
     def impatient(self) -> RestClient:
         """The same client, one that tries nothing again: for text forms. Shares the connections."""
-        return RestClient(self._urls, retry_s=0, http=self._http)
+        return RestClient(self._urls, retry_s=0, http=self._http, answer_s=self._answer_s)
 
     def of(self, url: str) -> RestClient:
         """A client that asks one worker alone, once. Shares the connections."""
-        return RestClient([url], retry_s=0, http=self._http)
+        return RestClient([url], retry_s=0, http=self._http, answer_s=self._answer_s)
 
     def close(self) -> None:
         """Close the connections."""
@@ -248,7 +251,7 @@ class RestClient(Shown):
         self, method: str, path: str, body: Any = None, *, retry_s: float | None = None, read_s: float | None = None
     ) -> Any:
         """The JSON of a success; asks worker after worker, and again while the answer may change."""
-        timeout_s = read_s or (_READ_S if method == "GET" else _ANSWER_S)
+        timeout_s = min(self._answer_s, read_s or (_READ_S if method == "GET" else _ANSWER_S))
         retry_s = self._retry_s if retry_s is None else retry_s
         begin, in_doubt = time.monotonic(), False
         for attempt in itertools.count(1):

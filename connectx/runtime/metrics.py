@@ -99,7 +99,7 @@ class WorkerMetrics(Collector):
         self._registry.register(self)
 
     def observe(self, transition: Transition) -> None:
-        """Count one transition of this worker; from any thread, never waits for anything but another count."""
+        """Count one transition of this worker; from any thread. Waits only for a count or a page."""
         kind = transition.kind
         with self._lock:
             if kind in COUNTED:

@@ -19,6 +19,7 @@ from connectx.rest.client import RestClient
 from connectx.rest.exchange import http_client
 
 MOST_ASKED = 8
+ANSWER_S = 5.0
 
 
 def unknown_here(
@@ -61,7 +62,7 @@ def _knows(http: httpx.Client, url: str, name: str) -> bool:
 
 def _ask(http: httpx.Client, url: str, question: Callable[[RestClient], list[dict[str, Any]]]) -> list[dict[str, Any]]:
     try:
-        return question(RestClient([url], retry_s=0, http=http))
+        return question(RestClient([url], retry_s=0, http=http, answer_s=ANSWER_S))
     except ConnectxError:  # it is gone, or busy: the message does without it
         return []
 

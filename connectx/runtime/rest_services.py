@@ -202,8 +202,8 @@ class RestServices:
         try:
             if issubclass(cls, SourceConnector):
                 cls.check_offsets(config, offsets)
-        except ValueError as error:
-            raise RestError(str(error), status=400) from error
+        except ValueError as error:  # of any author: it may quote the configuration
+            raise RestError(self._providers.masked(str(error)), status=400) from error
 
     def _source_offsets(
         self, connector: str, config: Mapping[str, str | None]

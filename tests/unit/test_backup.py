@@ -11,7 +11,7 @@ import pytest
 
 from connectx.backup import Backup, Exported, hidden_values
 from connectx.errors import BackupFileError
-from connectx.restore import _changes
+from connectx.restore import _changes, import_from
 
 ENTRY: dict[str, Any] = {"name": "a", "type": "source", "state": "running", "config": {"topic": "t"}, "masked": [],
                          "offsets": [{"partition": {"z": 1, "a": 2}, "offset": {"position": 7}}]}  # fmt: skip
@@ -118,3 +118,47 @@ def test_a_partition_is_the_same_whatever_the_order_of_its_keys_and_keeps_the_on
     assert (list(change["partition"]), change["offset"]) == (["a", "b"], {"o": 7})
     (new,) = _changes([], [at({"b": 2, "a": 1}, 7)])
     assert list(new["partition"]) == ["b", "a"]
+
+
+class Late:
+    """A connector that runs; once it is stopped, one last commit of its task comes after the first look."""
+
+    def __init__(self) -> None:
+        self.state, self.position, self.looks = "RUNNING", 5, 0
+
+    def __getattr__(self, name: str) -> Any:
+        answers = {
+            "root": {"version": "4.3.0"},
+            "config": {"name": "a", "k": "v"},
+            "status": {"connector": {"state": self.state}, "tasks": []},
+            "connectors": ["a"],
+        }
+        return lambda *args: answers[name]
+
+    def stop(self, connector: str) -> None:
+        self.state = "STOPPED"
+
+    def resume(self, connector: str) -> None:
+        if self.looks < 2:  # nobody has waited for it
+            self.position = 9
+        self.state = "RUNNING"
+
+    def offsets(self, connector: str) -> list[dict[str, Any]]:
+        self.looks += 1
+        if self.looks == 2:
+            self.position = 9
+        return [{"partition": {"p": 1}, "offset": {"o": self.position}}]
+
+    def alter_offsets(self, connector: str, offsets: list[dict[str, Any]]) -> None:
+        self.position = offsets[0]["offset"]["o"]
+
+
+def test_an_import_over_a_running_connector_waits_for_its_last_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("connectx.backup._QUIET_S", 0)
+    there = Exported("a", "source", "running", {"k": "v"}, offsets=[{"partition": {"p": 1}, "offset": {"o": 5}}])
+    Backup({}, "", (there,)).write(tmp_path / "export.json")
+    client: Any = Late()
+    import_from(client, tmp_path / "export.json", overwrite=True)
+    assert (client.position, client.state) == (5, "RUNNING")

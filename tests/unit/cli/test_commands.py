@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -143,3 +144,20 @@ def test_a_history_is_told_again_and_one_that_went_wrong_has_an_exit_code(tmp_pa
     done = RUNNER.invoke(app, ["replay", str(path), "--json"])
     told = json.loads(done.stdout)
     assert (done.exit_code, told["verdict"]["answer"], told["events"]) == (1, "invalid", 5)
+
+
+def test_passwords_in_traces_are_hidden_in_json_too() -> None:
+    trace = "Failed: jdbc:postgresql://u:s3cret@db/x"
+
+    class Failed:
+        def status(self) -> dict[str, Any]:
+            return {
+                "name": "a",
+                "connector": {"state": "FAILED", "trace": trace},
+                "tasks": [{"id": 0, "state": "FAILED", "trace": trace}, {"id": 1, "state": "RUNNING"}],
+            }
+
+    failed: Any = Failed()
+    assert "s3cret" not in json.dumps(At().status(failed))
+    assert At().status(failed)["tasks"][1] == {"id": 1, "state": "RUNNING"}
+    assert At(show_secrets=True).status(failed) == failed.status()
