@@ -108,7 +108,7 @@ class _Gathering:
         until_s = time.monotonic() + _DISPUTE_S
         while True:
             claims = self.audited.claims()
-            if not _is_disputed(claims) or time.monotonic() > until_s:
+            if not is_disputed(claims) or time.monotonic() > until_s:
                 return claims
             time.sleep(_PAUSE_S)
 
@@ -231,7 +231,8 @@ class _Gathering:
         )
 
 
-def _is_disputed(claims: Sequence[WorkerFacts]) -> bool:
+def is_disputed(claims: Sequence[WorkerFacts]) -> bool:
+    """Whether workers contradict each other: in who runs what, in the generation, in how much they have read."""
     for works in ([w.connectors for w in claims], [w.tasks for w in claims]):
         listed = [one for work in works for one in work]
         if len(listed) > len(set(listed)):

@@ -65,11 +65,11 @@ def test_a_table_is_compared_by_a_key_of_several_fields(
     session = PostgresSession(postgres, {})
     session.execute("DROP TABLE IF EXISTS compared")
     session.execute("CREATE TABLE compared (id numeric(9, 2), part text, other text)")
-    session.execute("INSERT INTO compared VALUES (1, 'a'), (1, 'a'), (3, 'a'), (4, 'b'), (7, 'z')")
+    session.execute("INSERT INTO compared VALUES (1, 'a'), (1, 'a'), (3, 'a'), (4, 'b'), (7, 'z'), (NULL, 'a')")
     session.commit()
     session.close()
     found = compared(name, (postgres, "compared"), ["id", "part"])
-    assert (found.records, found.rows, found.unidentified) == (5, 5, 2)
+    assert (found.records, found.rows, found.unidentified) == (5, 5, 3)
     assert (found.missing, found.duplicated, found.unexpected, found.fewer) == (1, 1, 1, 1)
     assert {(e.finding, e.key, e.in_topic, e.in_target) for e in found.examples} == {
         ("missing", "2, a", 1, 0), ("duplicated", "1, a", 1, 2), ("unexpected", "7, z", 0, 1),

@@ -10,6 +10,7 @@ import pytest
 
 from connectx.audits.facts import ClusterFacts, ConnectorFacts, TaskFacts, TopicFacts, TransactionFacts, WorkerFacts
 from connectx.audits.findings import Severity
+from connectx.audits.gather import is_disputed
 from connectx.audits.judge import judge
 
 A, B = "a:8083", "b:8083"
@@ -284,6 +285,11 @@ def test_a_connector_that_is_called_like_anothers_task_is_not_claimed_twice() ->
 def test_a_class_that_nobody_knows_is_an_error() -> None:
     workers = [WorkerFacts(w, True, 7, 20, plugins={}, lacks=(SINK,)) for w in (A, B)]
     assert judge([with_workers(*workers)]).of("class_unknown")[0].severity is Severity.ERROR
+
+
+def test_workers_that_have_read_up_to_different_offsets_just_now_are_asked_again() -> None:
+    assert is_disputed([WorkerFacts(A, True, 7, 20), WorkerFacts(B, True, 7, 19)])
+    assert not is_disputed([WorkerFacts(A, True, 7, 20), WorkerFacts(B, True, 7, 20)])
 
 
 def test_members_that_had_read_less_when_they_joined_have_caught_up_since() -> None:
