@@ -119,7 +119,7 @@ class ConfigProviders:
 
     def __init__(self, worker: Mapping[str, str], load: Callable[[str], tuple[Any, str]]) -> None:
         self._providers: dict[str, ConfigProvider] = {}
-        self._hidden: frozenset[str] = frozenset()
+        self._hidden: set[str] = set()  # only added to, from any thread
         for name in dict.fromkeys(part.strip() for part in worker.get("config.providers", "").split(",")):
             if name:
                 prefix = f"config.providers.{name}."
@@ -146,14 +146,14 @@ class ConfigProviders:
                 _log.warning("The config provider %s knows no %s; the placeholder stays as it is", name, key)
                 return placeholder.group()
             if len(known) >= _SHORTEST_HIDDEN:
-                self._hidden |= {known}
+                self._hidden.add(known)
             return known
 
         return {key: None if text is None else PLACEHOLDER.sub(value, text) for key, text in config.items()}
 
     def masked(self, text: str) -> str:
         """Text, such as a trace, with every value that a placeholder stood for `[hidden]`."""
-        for value in sorted(self._hidden, key=lambda value: (-len(value), value)):
+        for value in sorted(self._hidden.copy(), key=lambda value: (-len(value), value)):
             text = text.replace(value, "[hidden]")
         return text
 

@@ -1,0 +1,44 @@
+"""What REST answers beside the core, where it needs no Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from connectx.connectors.api import SourceConnector
+from connectx.connectors.plugins import Plugins
+from connectx.errors import RestError
+from connectx.kafka.clients import ClientConfigs
+from connectx.model.states import ConnectorType
+from connectx.model.worker_config import WorkerConfig, embedded_config
+from connectx.runtime.loggers import WorkerLoggers
+from connectx.runtime.metrics import WorkerMetrics
+from connectx.runtime.rest_services import RestServices
+
+PROVIDER = {"config.providers": "env", "config.providers.env.class": "EnvVarConfigProvider"}
+
+
+class Strict(SourceConnector):
+    """Takes no offsets, and quotes its configuration as it says so."""
+
+    @classmethod
+    def check_offsets(cls, config: Mapping[str, str | None], offsets: Any) -> None:
+        raise ValueError(f"no offsets at {config['url']}")
+
+
+def test_a_refusal_of_offsets_hides_what_stood_behind_a_placeholder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATABASE", "db/s3cret")
+    worker = WorkerConfig.parse(embedded_config({"bootstrap.servers": "127.0.0.1:1", **PROVIDER}))
+    plugins, topics = Plugins(), Any
+    name = plugins.register(Strict)
+    services = RestServices(
+        worker, ClientConfigs(worker, "w"), plugins, topics, dict, lambda transition: None, plugins.providers(worker),
+        WorkerMetrics(dict, dict, lambda: None, lambda: 0), WorkerLoggers(),
+    )  # type: ignore[arg-type]  # fmt: skip
+    config = {"connector.class": name, "url": "${env:DATABASE}"}
+    with pytest.raises(RestError) as refused:
+        services.alter_offsets("c", ConnectorType.SOURCE, config, [{"partition": {"p": 1}, "offset": {"o": 1}}])
+    services.close()
+    assert (refused.value.status, str(refused.value)) == (400, "no offsets at [hidden]")
