@@ -198,7 +198,7 @@ def missing_topics(cluster: ClusterFacts) -> Iterator[Finding]:
                     "topic_missing",
                     Severity.WARNING,
                     connector.name,
-                    f"Topic {topic} does not exist",
+                    f"Topic {topic} does not exist, or this login may not see it",
                     "A sink reads nothing. Unless the brokers create topics by themselves when one is asked for, a "
                     "source's task hangs in Kafka Connect until it is there, RUNNING.",
                     "Create it, or let the connector: topic.creation.default.partitions and .replication.factor.",
