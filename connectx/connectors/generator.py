@@ -135,7 +135,7 @@ class Generator(SourceConnector):
             if not rate:
                 return most
             now_s = time.monotonic()
-            if self._paced_from is None or now_s - self._paced_from[0] > (made - self._paced_from[1]) / rate + 1.0:
+            if self._paced_from is None or now_s - self._paced_from[0] > (made + 1 - self._paced_from[1]) / rate + 1.0:
                 rows = min(most, 1 if self._paced_from is None else max(1, int(rate)))
                 self._paced_from = (now_s, made + rows)
                 return rows

@@ -153,14 +153,15 @@ class WorkerMetrics(Collector):
             self._states.pop(work, None)
         else:
             self._states[work] = state
-        if transition.task is not None:
+        if state not in _BEGUN:  # its last word comes behind its end
+            self._spans.pop(work, None)
+        elif transition.task is not None:
             self._spans.setdefault(work, _Spans(self._now_ms())).turn(state, self._now_ms())
 
     def _on_ended(self, work: Work) -> None:
         if self._states.get(work) is not State.FAILED:
             self._states.pop(work, None)
         self._spans.pop(work, None)
-        self._begun = {other for other in self._begun if other[0] != work}
 
     def _on_assignment(self, data: Mapping[str, Any]) -> None:
         """The leader takes what two members claimed from both, so it is in the revoked work of both."""

@@ -189,3 +189,26 @@ def test_the_leader_counts_what_two_members_claimed_and_what_is_lost(world: Worl
 def test_two_workers_of_one_process_count_for_themselves(world: World) -> None:
     world.tell(EventKind.PRODUCER_FENCED)
     assert ("connectx_producers_fenced_total", ("f", "0")) not in World().samples()
+
+
+def test_a_task_that_has_gone_has_no_share_of_time_and_begins_anew_when_it_comes_back(world: World) -> None:
+    running = "kafka_connect_connector_task_running_ratio", ("f", "0")
+    world.tell(EventKind.TASK_STATE, state="RUNNING", instance=1)
+    world.tell(EventKind.TASK_ENDED, instance=1, reason="stopped")
+    world.tell(EventKind.TASK_STATE, state="UNASSIGNED", instance=1)  # the history is told of the end first
+    assert running not in world.samples()
+    world.now_ms += 3_600_000
+    world.tell(EventKind.TASK_STATE, state="RUNNING", instance=2)
+    world.now_ms += 1_000
+    assert world.samples()[running] == 1
+
+
+def test_a_task_that_fails_after_its_start_is_no_failed_start(world: World) -> None:
+    world.tell(EventKind.TASK_STATE, state="RUNNING", instance=1)
+    world.tell(EventKind.TASK_ENDED, instance=1, reason="failed")  # the history is told of the end first
+    world.tell(EventKind.TASK_STATE, state="FAILED", instance=1)
+    world.tell(EventKind.TASK_ENDED, instance=2, reason="failed")
+    world.tell(EventKind.TASK_STATE, state="FAILED", instance=2)
+    found = world.samples()
+    names = ("attempts", "success", "failure")
+    assert [found[f"kafka_connect_worker_task_startup_{name}_total", ()] for name in names] == [2, 1, 1]

@@ -86,6 +86,21 @@ def test_a_task_that_was_held_up_catches_up_with_one_second(monkeypatch: pytest.
     assert len(rows(made, {"rows": 1001})) == 250
 
 
+def test_a_rate_below_one_row_a_second_is_kept_though_idle_wakes_more_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = 100.0
+    monkeypatch.setattr("connectx.connectors.generator.time.monotonic", lambda: now_s)
+    made = task(rate="0.5")
+    at_s = []
+    offset = {"rows": 0}
+    while now_s < 107:
+        if (found := made.poll(None, offset)) is not None:
+            offset = found.offset
+            at_s.append(now_s)
+        made.idle(offset)
+        now_s += made.context.waits[-1] / 1000 + 0.01  # turning takes time, too
+    assert [round(each - 100) for each in at_s] == [0, 2, 4, 6]
+
+
 def test_key_fields_make_the_key() -> None:
     table = task(rows_per_poll="2", key_fields="id").poll(None, None).rows
     assert table.column("key").to_pylist() == [0, 1]
