@@ -109,7 +109,7 @@ class WorkerMetrics(Collector):
             if kind in (EventKind.TASK_STATE, EventKind.CONNECTOR_STATE):
                 self._on_state(transition)
             elif kind is EventKind.TASK_ENDED:
-                self._on_ended((transition.connector or "", transition.task))
+                self._on_ended((transition.connector or "", transition.task), transition.data.get("instance"))
             elif kind is EventKind.TRANSACTION_COMMITTED:
                 task = TaskId(transition.connector or "", transition.task or 0)
                 self._transactions.setdefault(task, Summary()).add(transition.data.get("records") or 0)
@@ -158,7 +158,9 @@ class WorkerMetrics(Collector):
         elif transition.task is not None:
             self._spans.setdefault(work, _Spans(self._now_ms())).turn(state, self._now_ms())
 
-    def _on_ended(self, work: Work) -> None:
+    def _on_ended(self, work: Work, instance: object) -> None:
+        if any(other == work and number != instance for other, number in self._begun):
+            return  # a zombie has ended: its successor runs here, too
         if self._states.get(work) is not State.FAILED:
             self._states.pop(work, None)
         self._spans.pop(work, None)

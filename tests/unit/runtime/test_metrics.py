@@ -212,3 +212,13 @@ def test_a_task_that_fails_after_its_start_is_no_failed_start(world: World) -> N
     found = world.samples()
     names = ("attempts", "success", "failure")
     assert [found[f"kafka_connect_worker_task_startup_{name}_total", ()] for name in names] == [2, 1, 1]
+
+
+def test_the_end_of_a_zombie_hides_nothing_of_its_successor_on_the_same_worker(world: World) -> None:
+    world.tell(EventKind.TASK_STATE, state="RUNNING", instance=1)
+    world.tell(EventKind.TASK_STATE, state="UNASSIGNED", instance=1)
+    world.tell(EventKind.TASK_STATE, state="RUNNING", instance=2)
+    world.tell(EventKind.TASK_ENDED, instance=1, reason="stopped")
+    found = world.samples()
+    assert found["kafka_connect_connector_task_status", ("f", "0", "running")] == 1
+    assert ("kafka_connect_connector_task_running_ratio", ("f", "0")) in found
