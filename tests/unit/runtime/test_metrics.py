@@ -220,5 +220,5 @@ def test_the_end_of_a_zombie_hides_nothing_of_its_successor_on_the_same_worker(w
     world.tell(EventKind.TASK_STATE, state="RUNNING", instance=2)
     world.tell(EventKind.TASK_ENDED, instance=1, reason="stopped")
     found = world.samples()
-    assert found["kafka_connect_connector_task_status", ("f", "0", "running")] == 1
+    assert found["kafka_connect_connector_task_status", ("f", "running", "0")] == 1
     assert ("kafka_connect_connector_task_running_ratio", ("f", "0")) in found
