@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import shutil
 import subprocess
 import sys
@@ -115,7 +116,9 @@ def spark_provider(no_process_is_left: None, pytestconfig: pytest.Config) -> Ite
 def spark_server(*arguments: str) -> Iterator[str]:
     """A Spark Connect server in another process; its address."""
     command = [sys.executable, "-m", "tests.spark_server", *arguments]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+    # pyspark marks the environment of a process that has a Spark Connect session; the server's driver is a classic one.
+    env = {key: value for key, value in os.environ.items() if key not in ("SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE")}
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env) as server:
         assert server.stdin is not None
         assert server.stdout is not None
         yield server.stdout.readline().strip()
