@@ -12,17 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from connectx.attached.group_view import GroupView
-from connectx.core.config_log import (
-    ConfigChange,
-    ConfigLog,
-    ConnectorConfigChanged,
-    ConnectorRemoved,
-    RestartSeen,
-    SessionKeyChanged,
-    TargetStateChanged,
-    TaskConfigsCommitted,
-    TaskCountRecorded,
-)
+from connectx.core.config_events import event_of
+from connectx.core.config_log import ConfigLog
 from connectx.core.status_log import StatusLog
 from connectx.model.config_records import ConfigRecord
 from connectx.model.events import EventKind, Transition
@@ -160,10 +151,9 @@ class Sight:
     def saw_config(self, log_offset: int, record: ConfigRecord, written_ms: int) -> Iterator[Told]:
         """A further record of the config topic."""
         for change in self.config.apply(log_offset, record):
-            told = _of_change(change, self.config)
-            if told is not None:
-                kind, connector, more = told
-                data = {"origin": CONFIG_TOPIC, "written_ms": written_ms, "config_offset": log_offset + 1, **more}
+            if told := event_of(change, self.config, log_offset):
+                kind, connector, data = told
+                data = {"origin": CONFIG_TOPIC, "written_ms": written_ms, **data}
                 yield Transition(kind, connector, data=data), None
 
     def saw_status(self, record: StatusRecord, written_ms: int) -> Iterator[Told]:
@@ -273,24 +263,3 @@ class Sight:
 def _of_rest(shown: Mapping[str, Any]) -> Status:
     """REST does not tell the generation."""
     return Status(State(shown["state"]), shown["worker_id"], -1, shown.get("trace"), shown.get("version"))
-
-
-def _of_change(change: ConfigChange, log: ConfigLog) -> tuple[EventKind, str | None, Mapping[str, Any]] | None:
-    match change:
-        case ConnectorConfigChanged(connector, is_new):
-            return EventKind.CONNECTOR_CONFIGURED, connector, {"is_new": is_new}
-        case ConnectorRemoved(connector):
-            return EventKind.CONNECTOR_DELETED, connector, {}
-        case TaskConfigsCommitted(connector, tasks, complete):
-            kind = EventKind.TASKS_CONFIGURED if complete else EventKind.TASKS_INCONSISTENT
-            generation = log.task_config_generation(connector)
-            return kind, connector, {"tasks": len(tasks), "task_config_generation": generation}
-        case TargetStateChanged(connector, target_state):
-            return EventKind.TARGET_STATE_CHANGED, connector, {"target_state": target_state.value}
-        case TaskCountRecorded(connector, task_count):
-            return EventKind.TASK_COUNT_RECORDED, connector, {"task_count": task_count}
-        case SessionKeyChanged():
-            return EventKind.SESSION_KEY_ROTATED, None, {}
-        case RestartSeen(connector, include_tasks, only_failed):
-            return EventKind.RESTART_REQUESTED, connector, {"include_tasks": include_tasks, "only_failed": only_failed}
-    return None

@@ -6,18 +6,15 @@ live driver, a simulation and a replay can run it alike. Mirrors Kafka Connect's
 
 from __future__ import annotations
 
-from typing import Any
-
+from connectx.core.config_events import event_of
 from connectx.core.config_log import (
     ConfigChange,
     ConnectorConfigChanged,
     ConnectorRemoved,
     LoggerLevelSeen,
     RestartSeen,
-    SessionKeyChanged,
     TargetStateChanged,
     TaskConfigsCommitted,
-    TaskCountRecorded,
 )
 from connectx.core.config_writer import (
     ConfigWriter,
@@ -259,43 +256,28 @@ class WorkerCore:
                 self._on_change(change, stimulus.log_offset)
 
     def _on_change(self, change: ConfigChange, log_offset: int) -> None:
-        record, behind = self.context.record, log_offset + 1
+        if told := event_of(change, self.context.config, log_offset):
+            kind, about, data = told
+            self.context.record(kind, about, **data)
         match change:
             case ConnectorConfigChanged(connector, is_new):
-                record(EventKind.CONNECTOR_CONFIGURED, connector, config_offset=behind, is_new=is_new)
                 self.connectors.reconfigure(connector)  # also one that was deleted a moment ago and is still here
                 if is_new:
                     self.rebalance.request_rejoin(f"connector {connector} was created")
             case ConnectorRemoved(connector):
-                record(EventKind.CONNECTOR_DELETED, connector, config_offset=behind)
                 self.rebalance.request_rejoin(f"connector {connector} was deleted")
-            case TaskConfigsCommitted():
-                self._on_tasks_committed(change, log_offset)
-            case TargetStateChanged(connector, target_state):
-                record(EventKind.TARGET_STATE_CHANGED, connector, target_state=target_state.value, config_offset=behind)
+            case TaskConfigsCommitted(connector):
+                self._on_tasks_committed(connector)
+            case TargetStateChanged(connector):
                 self.connectors.set_target_state(connector)
                 self.tasks.set_target_state(connector)
                 self.leadership.empty_stopped(connector)
-            case TaskCountRecorded(connector, task_count):
-                record(EventKind.TASK_COUNT_RECORDED, connector, task_count=task_count)
-            case SessionKeyChanged():
-                record(EventKind.SESSION_KEY_ROTATED)
             case RestartSeen(connector, include_tasks, only_failed):
-                asked: dict[str, Any] = {"include_tasks": include_tasks, "only_failed": only_failed}
-                record(EventKind.RESTART_REQUESTED, connector, **asked, config_offset=behind)
                 self.requests.execute_restart(connector, include_tasks=include_tasks, only_failed=only_failed)
             case LoggerLevelSeen(namespace, level):
                 self.context.emit(SetLoggerLevel(namespace, level))
 
-    def _on_tasks_committed(self, change: TaskConfigsCommitted, log_offset: int) -> None:
-        connector, config = change.connector, self.context.config
-        told: dict[str, Any] = {
-            "tasks": config.task_count(connector),
-            "task_config_generation": config.task_config_generation(connector),
-            "config_offset": log_offset + 1,
-        }
-        kind = EventKind.TASKS_CONFIGURED if change.complete else EventKind.TASKS_INCONSISTENT
-        self.context.record(kind, connector, **told)
+    def _on_tasks_committed(self, connector: str) -> None:
         self.fencing.cancel(connector, f"new task configs of connector {connector} came during the fencing round")
         self.tasks.on_new_task_configs(connector)
         self.connectors.on_tasks_committed(connector)
