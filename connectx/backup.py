@@ -30,6 +30,7 @@ from typing import Any, Final
 
 from connectx.connectors.providers import PLACEHOLDER
 from connectx.errors import BackupFileError, ConnectorNotFoundError, ConnectxError, RestError, WaitTimeoutError
+from connectx.history.words import plural
 from connectx.model.states import State
 from connectx.rest.client import Config, RestClient
 from connectx.views import Row, Shown, html_card, html_table, masked, text_table
@@ -61,7 +62,7 @@ class Exported(Shown):
 
     def row(self) -> Row:
         """One line of a table."""
-        offsets = "unknown" if self.offsets is None else f"{len(self.offsets)} partitions"
+        offsets = "unknown" if self.offsets is None else plural(len(self.offsets), "partition")
         told = "; ".join([*self.notes, *([f"masked: {', '.join(self.masked)}"] if self.masked else [])])
         return {"connector": self.name, "type": self.type, "state": self.state, "offsets": offsets, "notes": told}
 
@@ -319,7 +320,7 @@ def _entry(where: str, entry: Any) -> Exported:
         raise wrong('"config" must be an object of texts')
     if entry.get("state") not in STATES:
         raise wrong(f'"state" must be one of {", ".join(STATES)}, not {entry.get("state")!r}')
-    if not isinstance(hidden, list) or not all(key in config for key in hidden):
+    if not isinstance(hidden, list) or not all(isinstance(key, str) and key in config for key in hidden):
         raise wrong('"masked" must be a list of keys of "config"')
     if offsets is not None and not (isinstance(offsets, list) and all(map(_is_offset, offsets))):
         raise wrong('"offsets" must be null or a list of {"partition": {...}, "offset": {...}}')

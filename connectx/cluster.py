@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
     from connectx.audits.gather import Audited
     from connectx.connector import Connector
-    from connectx.history.verdict import Verdict
     from connectx.runtime.live import Isolation, LiveWorker
 
 
@@ -194,11 +193,6 @@ class Cluster(FaultVerbs, ConnectCluster):
         """Settings of the workers."""
         return self._config
 
-    @property
-    def spark(self) -> SparkSession:
-        """The Spark session that tasks derive theirs from; waits until it is up."""
-        return self._spark.get()
-
     def facts(self) -> dict[str, object]:
         """The cluster in a few words: kafka, group, generation, leader, exactly-once sources, spark."""
         leader = self.leader
@@ -229,13 +223,6 @@ class Cluster(FaultVerbs, ConnectCluster):
         from connectx.history.charts import lag_figure
 
         return lag_figure(self._lag.samples(), self.events, now_ms())
-
-    def check(self, *, timeout: float = 10.0, **wanted: Any) -> Verdict:
-        """What was lost, duplicated, reordered, fenced; waits up to `timeout` s for what is on its way: `Wanted`."""
-        from connectx.checks.cluster_check import ClusterChecker, Wanted
-
-        checker = ClusterChecker(self.events, self._client, self._plugins, self._config, self._spark)
-        return checker.check(Wanted(**wanted), timeout)
 
     def audited(self) -> Audited:
         """What an audit is given of this cluster."""

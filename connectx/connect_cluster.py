@@ -30,8 +30,10 @@ if TYPE_CHECKING:
     from connectx.audits.gather import Audited
     from connectx.backup import Backup
     from connectx.checks.compare import Comparison
+    from connectx.history.verdict import Verdict
     from connectx.model.worker_config import WorkerConfig
     from connectx.restore import ImportReport
+    from connectx.spark.sessions import SparkProvider
 
 
 class WorkerFace(Protocol):
@@ -90,12 +92,13 @@ class ConnectCluster(ABC):
     Args:
         events: its history.
 
-    Whoever extends it sets `_client` (to workers that answer) and `workers`, puts what must be ended into `_endings`,
-    and calls `close` when its start fails.
+    Whoever extends it sets `_client` (to workers that answer), `_spark` and `workers`, puts what must be ended into
+    `_endings`, and calls `close` when its start fails.
     """
 
     workers: WorkersFace
     _client: RestClient
+    _spark: SparkProvider
     _title: ClassVar[str] = "Cluster"
     _new_one: ClassVar[str] = "Make a new one with cx.Cluster()."
     has_faults: ClassVar[bool] = False
@@ -195,9 +198,20 @@ class ConnectCluster(ABC):
         """Settings by which Kafka is reached."""
 
     @property
-    @abstractmethod
     def spark(self) -> SparkSession:
-        """A Spark session, started when it is first needed."""
+        """The Spark session of this cluster, or for looking at it; started when it is first needed."""
+        return self._spark.get()
+
+    def check(self, *, timeout: float = 10.0, **wanted: Any) -> Verdict:
+        """What was lost, duplicated, reordered, fenced; waits up to `timeout` s for what is on its way: `Wanted`.
+
+        Only connectors whose classes this process knows can be checked. A history that does not see commits (that of
+        an attached cluster) shows harm but never says "valid".
+        """
+        from connectx.checks.cluster_check import ClusterChecker, Wanted
+
+        checker = ClusterChecker(self.events, self._client, self._plugins, self.config, self._spark)
+        return checker.check(Wanted(**wanted), timeout)
 
     def compare(self, topic: str, target: Any, key: str | Sequence[str] = (), *, examples: int = 5) -> Comparison:
         """Which keys of a topic a target lacks or has too often, counted by Spark: `connectx.checks.compare`.

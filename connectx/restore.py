@@ -35,6 +35,7 @@ from connectx.errors import (
     RestError,
     WorkersUnreachableError,
 )
+from connectx.history.words import plural
 from connectx.rest.client import Config, RestClient
 from connectx.views import Listed, Row, Shown, html_card, html_table, text_table
 
@@ -155,7 +156,7 @@ def _put_back(client: RestClient, connector: Exported, config: Config, existing:
             error = "the file has no offsets of it, so it was left STOPPED; set them, then resume it"
             return Imported(name, tuple(did), error)
         if count := _put_offsets(client, name, connector.offsets):
-            did.append(f"offsets of {count} partitions set")
+            did.append(f"offsets of {plural(count, 'partition')} set")
         put_state(client, name, connector.state)
         if connector.state != "stopped":
             did.append("resumed" if connector.state == "running" else "paused")
@@ -183,7 +184,7 @@ def _put_offsets(client: RestClient, connector: str, wanted: Offsets) -> int:
                 raise
         time.sleep(_LOOK_S)
     if left := _changes(client.offsets(connector), wanted):
-        raise BackupFileError(f"the offsets of {len(left)} partitions are not those of the file after they were set")
+        raise BackupFileError(f"the offsets of {plural(len(left), 'partition')} did not become those of the file")
     return len(changes)
 
 

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from connectx.audits.gather import Audited
-    from connectx.history.verdict import Verdict
 
 _ALWAYS = (
     "What happened before this cluster was attached is not in the history, except where it left a status.",
@@ -150,11 +149,6 @@ class AttachedCluster(ConnectCluster):
         return self.config.bootstrap_servers
 
     @property
-    def spark(self) -> SparkSession:
-        """A Spark session for checks and comparisons; started when first asked for."""
-        return self._spark.get()
-
-    @property
     def leader(self) -> AttachedWorker | None:
         """The worker that leads the group, None where the group is not looked at."""
         return next((worker for worker in self.workers if worker.is_leader), None)
@@ -178,14 +172,6 @@ class AttachedCluster(ConnectCluster):
             "leader": leader.name if leader else None,
             "origin": ", ".join(seen) + (f"; does not answer: {', '.join(lost)}" if lost else ""),
         }
-
-    def check(self, *, timeout: float = 10.0, **wanted: Any) -> Verdict:
-        """As `Cluster.check`, as far as this process knows the connectors' classes; commits stay unseen, so that a
-        check finds harm but never says "valid". NotSeenError without `bootstrap_servers`."""
-        from connectx.checks.cluster_check import ClusterChecker, Wanted
-
-        checker = ClusterChecker(self.events, self._client, self._plugins, self.config, self._spark)
-        return checker.check(Wanted(**wanted), timeout)
 
     def audited(self) -> Audited:
         """What an audit is given of this cluster: its statuses, its group, and the settings that `config` has."""

@@ -14,8 +14,8 @@ import typer
 from connectx.cli.common import At, cluster_command, connector_of, read_json, rich_table, show_table
 from connectx.cli.plan import Planned, Present, Wanted, plan, planned
 from connectx.errors import CommandError, ConnectorNotFoundError, ImportIncompleteError
+from connectx.history.words import task_of
 from connectx.model.group import WorkSet
-from connectx.model.ids import TaskId
 from connectx.views import Row, text_table
 
 if TYPE_CHECKING:
@@ -26,10 +26,11 @@ _STORIES = 8
 
 def add_to(app: typer.Typer) -> None:
     """Make the commands commands of an app."""
-    for command in (status, watch, audit, plan_file):
-        cluster_command(app, "plan" if command is plan_file else None)(command)
+    for command in (status, watch, audit):
+        cluster_command(app)(command)
     cluster_command(app, "export")(export_file)
     cluster_command(app, "import")(import_file)
+    cluster_command(app, "plan")(plan_file)
 
 
 def status(at: At) -> None:
@@ -165,7 +166,7 @@ def plan_file(
     cluster, wanted = at.cluster, _wanted(read_json(file), file)
     present = {connector.name: _present(at, connector.name) for connector in cluster.connectors}
     connectors = [_planned(at, one, present.get(one.name)) for one in wanted]
-    work = {w.name: WorkSet(tuple(w.connectors), tuple(map(_task, w.tasks))) for w in cluster.workers}
+    work = {w.name: WorkSet(tuple(w.connectors), tuple(filter(None, map(task_of, w.tasks)))) for w in cluster.workers}
     if max_delay is None:
         max_delay = int(at.worker_settings.get("scheduled.rebalance.max.delay.ms", 300_000))
     outcome = plan(connectors, present, work, max_delay)
@@ -249,8 +250,3 @@ def _secrets(content: Any, where: str | None) -> Mapping[str, Mapping[str, str]]
     if isinstance(content, dict) and all(isinstance(value, dict) for value in content.values()):
         return content
     raise CommandError(f'{where} must look like {{"connector": {{"key": "value"}}}}.')
-
-
-def _task(text: str) -> TaskId:
-    connector, _, number = text.rpartition("-")
-    return TaskId(connector, int(number))

@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from connectx.core.assignor import AssignorMemory, IncrementalCooperativeAssignor
+from connectx.history.words import plural
 from connectx.model.group import WorkSet
 from connectx.model.ids import TASK_ORDER, TaskId
 from connectx.views import Row
@@ -63,7 +64,7 @@ class Planned:
         if self.action is Action.INVALID:
             return [{"connector": self.name, "would": "be refused", "why": problem} for problem in self.problems]
         words = {Action.CREATE: "be created", Action.CHANGE: "change", Action.KEEP: "stay as it is"}
-        tasks = f"at most {self.tasks} tasks" if self.action is not Action.KEEP else f"{self.tasks} tasks"
+        tasks = ("" if self.action is Action.KEEP else "at most ") + plural(self.tasks, "task")
         lines = [f"{key}: {_shown(old)} -> {_shown(new)}" for key, (old, new) in sorted(self.diff.items())]
         if self.action is Action.CREATE:
             lines = []

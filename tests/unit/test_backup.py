@@ -89,6 +89,7 @@ def test_a_file_that_cannot_be_written_leaves_the_older_one(tmp_path: Path) -> N
         ({**HEAD, "connectors": [{**ENTRY, "state": "RUNNING"}]}, "running, paused, stopped, not 'RUNNING'"),
         ({**HEAD, "connectors": [{**ENTRY, "config": {"tasks.max": 1}}]}, "object of texts"),
         ({**HEAD, "connectors": [{**ENTRY, "masked": ["other"]}]}, "keys of"),
+        ({**HEAD, "connectors": [{**ENTRY, "masked": [["topic"]]}]}, "keys of"),
         ({**HEAD, "connectors": [{**ENTRY, "offsets": [{"partition": {}}]}]}, '"offsets" must be'),
     ],
 )
