@@ -39,16 +39,19 @@ class _Placed:
 
 
 def same_source(clusters: Sequence[ClusterFacts]) -> Iterator[Finding]:
-    """Two sources that read the same file, table, slot or topic."""
+    """Two sources that read the same file, table, slot or topic; it may be meant so when each names its own topics."""
     found = _of_type(clusters, "source")
     for place, readers in _grouped(found, lambda one: sources_of(one.connector.config)):
+        apart = not place.startswith("replication ") and _write_apart(readers)
         yield _finding(
             "same_source",
-            Severity.ERROR,
+            Severity.WARNING if apart else Severity.ERROR,
             readers,
             f"{_names(readers)} read {place}{_on_hosts(place, readers)}",
-            "Each row is written as often as there are readers; a replication slot serves only one of them.",
-            "Delete or stop all but one.",
+            "Each row is in the topics of each: who reads both of them has it twice."
+            if apart
+            else "Each row is written as often as there are readers; a replication slot serves only one of them.",
+            "Delete or stop all but one, unless it is meant so." if apart else "Delete or stop all but one.",
         )
 
 
@@ -92,7 +95,7 @@ def topics_overlap(clusters: Sequence[ClusterFacts]) -> Iterator[Finding]:
                 readers,
                 f"{_names(readers)} of the same class read topic {topic}, "
                 f"{patterns[0].connector.name} by topics.regex={patterns[0].connector.config['topics.regex']}",
-                "A pattern takes in topics that others have by name: their rows arrive twice.",
+                "A pattern takes in topics that others have by name: each row is written by both.",
                 "Make the pattern narrower.",
             )
     for sink in sinks:
@@ -208,6 +211,12 @@ def _grouped(
 def _one_kafka(one: _Placed, other: _Placed) -> bool:
     a, b = one.cluster, other.cluster
     return a is b or (bool(a.kafka_id) and a.kafka_id == b.kafka_id)
+
+
+def _write_apart(sources: Sequence[_Placed]) -> bool:
+    """Whether each names topics, and no two the same."""
+    topics = [set(one.connector.topics) for one in sources]
+    return all(topics) and len(set().union(*topics)) == sum(map(len, topics))
 
 
 def _matches(pattern: str, topic: str) -> bool:

@@ -95,12 +95,12 @@ def unassigned(cluster: ClusterFacts) -> Iterator[Finding]:
                     "Look at the leader's log: a group that does not settle, or no worker that can run the class.",
                 )
         missing = connector.configured_tasks - len(connector.tasks)
-        if connector.tasks and missing > 0 and connector.state == State.RUNNING:
+        if missing > 0 and connector.state == State.RUNNING:
             yield Finding(
                 "never_started",
                 Severity.WARNING,
                 connector.name,
-                f"{missing} of {plural(connector.configured_tasks, 'task')} have no status",
+                f"{missing} of {plural(connector.configured_tasks, 'task')} without a status",
                 "Their part of the data is not moved; they may be starting just now.",
                 "Ask again; if it stays, restart the connector with its tasks.",
             )

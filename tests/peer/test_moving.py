@@ -55,7 +55,7 @@ def test_connectors_move_to_connectx_and_back_with_their_offsets(
             goes_on()
             cluster.export_to(path, stop=True)
         back = import_from(java, path)
-        assert back[0].did == ("offsets of 1 partitions set", "resumed")
+        assert back[0].did == ("offsets of 1 partition set", "resumed")
         assert back[1].did == ("resumed",), "offsets of a sink are in its group, which both clusters share"
         goes_on()
     finally:

@@ -143,7 +143,7 @@ CASES: dict[str, tuple[Severity, ClusterFacts]] = {
     "flush_interval": (Severity.NOTE, known(offset_flush_interval_ms="60000")),
     "exactly_once_preparing": (Severity.NOTE, known(exactly_once_source_support="preparing")),
     "override_policy_all": (Severity.NOTE, known(connector_client_config_override_policy="All")),
-    "same_source": (Severity.ERROR, healthy(source("in"), source("again", file="/data/../data/in.txt"))),
+    "same_source": (Severity.ERROR, healthy(source("in"), source("again", file="/data/../data/in.txt", topic=""))),
     "same_target": (Severity.ERROR, healthy(sink("x", file="/o", topics="t"), sink("y", file="/o", topics="t"))),
     "same_topic_written": (Severity.NOTE, healthy(source("x", topic="t"), source("y", topic="t"))),
     "topics_overlap": (
@@ -199,6 +199,28 @@ def other(*connectors: ConnectorFacts, **changes: Any) -> ClusterFacts:
 def test_a_source_that_two_clusters_read_is_found_on_any_kafka() -> None:
     (finding,) = judge([healthy(source()), other(source())])
     assert (finding.code, finding.subject, finding.cluster) == ("same_source", "in (one) and in (two)", "one, two")
+
+
+SLOT = {"database_hostname": "db", "database_dbname": "shop", "slot_name": "s", "file": ""}
+
+
+@pytest.mark.parametrize(
+    ("one", "again", "severity"),
+    [
+        (source("a", file="/x"), source("b", file="/x"), Severity.WARNING),
+        (source("a", file="/x", topic="t"), source("b", file="/x", topic="t"), Severity.ERROR),
+        (source("a", file="/x"), source("b", file="/x", topic=""), Severity.ERROR),
+        (source("a", **SLOT), source("b", **SLOT), Severity.ERROR),
+    ],
+)
+def test_one_source_into_topics_that_differ_is_a_warning_and_any_other_an_error(
+    one: ConnectorFacts, again: ConnectorFacts, severity: Severity
+) -> None:
+    assert {finding.severity for finding in judge([healthy(one, again)]).of("same_source")} == {severity}
+
+
+def test_tasks_of_which_none_has_a_status_are_found() -> None:
+    assert codes(healthy(replace(source(), configured_tasks=1, tasks=()))) == {"never_started"}
 
 
 def test_sinks_of_one_name_share_a_group_only_within_one_kafka() -> None:
