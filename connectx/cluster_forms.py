@@ -61,7 +61,7 @@ def spark_fact(spark: SparkProvider) -> str:
     if not spark.ready:
         return "starting"
     try:
-        return f"Spark {spark.get().version}"
+        return str(spark.get().version)
     except ConnectxError as error:
         return error.message
 

@@ -94,7 +94,8 @@ class Blame:
             if earlier:
                 lost = self._who(earlier[-1].worker, run.start_ms)
                 sentence = f"{_taken(run)} from {lost} and went on behind the last committed offset"
-                return Moment(run.segments[0].seq, run.start_ms, run.worker, sentence)
+                began = next((s for s in run.segments if s.state is RunState.RUNNING), run.segments[0])
+                return Moment(began.seq, began.start_ms, run.worker, sentence)
         return None
 
     def _successor(self, run: Run) -> Run | None:

@@ -88,7 +88,7 @@ class StagedCluster:
     def facts(self) -> dict[str, object]:
         return {
             **{"kafka": "127.0.0.1:9092 (embedded)", "group": "flights", "generation": 4, "leader": "worker-1"},
-            **{"exactly-once sources": "enabled", "spark": "Spark 4.0.0"},
+            **{"exactly-once sources": "enabled", "spark": "4.0.0"},
         }
 
     def plugins(self) -> list[dict[str, Any]]:

@@ -315,7 +315,7 @@ def test_a_second_cluster_with_the_same_group_is_refused_unless_it_is_to_join(
 def test_your_spark_session_is_used_and_left_running(own: dict[str, Any], spark: SparkSession) -> None:
     with cx.Cluster(workers=1, spark=spark, **own) as cluster:
         assert cluster.spark is spark
-        assert f"Spark {spark.version}" in repr(cluster)
+        assert f"spark {spark.version}" in repr(cluster)
     assert spark.range(3).count() == 3
 
 

@@ -10,6 +10,7 @@ import pytest
 from histories import START_MS, History, kill_of_source, small_cluster
 
 from connectx.errors import ConfigError, NotValidError
+from connectx.history.blame import Blame
 from connectx.history.judge import judge
 from connectx.history.passages import Passage
 from connectx.history.rows import Row, Rows
@@ -238,6 +239,15 @@ def test_commits_that_cover_the_same_are_duplicates_and_the_zombie_is_named() ->
         "worker-2, stalled since 22:13:30.000, committed 2 records of flights-in-0 in 1 commit after worker-3 had "
         "taken flights-in-0 over at 22:13:33.100"
     )
+
+
+def test_a_take_over_has_the_time_that_its_sentence_tells() -> None:
+    history = flow().at(10).fault("kill", "worker-2").ended("worker-2", "flights-in-0")
+    history.at(13).start("worker-3", "flights-in-0", instance=2)
+    moment = Blame(history.events).of_write(["flights-in"], START_MS + 15_000)
+    assert moment is not None
+    assert (moment.time_ms, moment.seq) == (START_MS + 13_100, history.events[-1].seq)
+    assert moment.sentence.startswith("worker-3 had taken flights-in-0 over at 22:13:33.100 from worker-2, killed")
 
 
 def test_the_zombie_is_named_also_when_it_committed_first() -> None:
