@@ -290,19 +290,22 @@ def read_properties(path: Path) -> dict[str, str]:
 
 def connector_of(content: Any, where: str) -> tuple[str | None, dict[str, str | None]]:
     """Name and configuration in `{"name", "config"}` or in a flat map of keys."""
+    if isinstance(content, list) and len(content) > 1:
+        raise CommandError(f"{where} has {len(content)} connectors, where one is taken.", next_step="Give each a file.")
+    content = content[0] if isinstance(content, list) and content else content
     config = content.get("config", content) if isinstance(content, dict) else None
     if not isinstance(config, Mapping):
         raise CommandError(f"{where} has no connector.", next_step='Give {"name": ..., "config": {...}} or its config.')
-    texts = {key: None if value is None else _text(value) for key, value in config.items()}
+    texts = {key: None if value is None else _text(key, value) for key, value in config.items()}
     name = content.get("name") or texts.get("name")
     return (None if name is None else str(name)), texts
 
 
-def _text(value: Any) -> str:
+def _text(key: str, value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, dict | list):
-        raise CommandError("A value of a configuration must be a text, a number or true and false.")
+        raise CommandError(f"The value of {key} must be a text, a number, true or false.")
     return str(value)
 
 

@@ -7,6 +7,8 @@ from typing import Any
 
 from connectx.model.configdef import Validator
 
+_ADDRESS = re.compile(r"([\w.%-]*://)?(\[[0-9A-Fa-f:%.]+\]|[\w.%-]+):[0-9]+", re.ASCII)
+
 
 def at_least(minimum: float) -> Validator:
     """A number, not below `minimum`."""
@@ -69,6 +71,19 @@ def matching(pattern: str) -> Validator:
     return Validator(
         lambda value: None if value is None or compiled.fullmatch(value) else f"String must match {pattern}", pattern
     )
+
+
+def addresses() -> Validator:
+    """A list of `host:port`, not empty, as Kafka's clients take it (ClientUtils.parseAndValidateAddresses)."""
+
+    def check(value: Any) -> str | None:
+        given = [entry for entry in value or () if entry]
+        wrong = [entry for entry in given if not _ADDRESS.fullmatch(entry)]
+        if wrong:
+            return f"{wrong[0]} is not host:port"
+        return None if given else "No host:port is given"
+
+    return Validator(check, "non-empty list of host:port")
 
 
 def unique_list(what: str) -> Validator:

@@ -10,7 +10,7 @@ import re
 from typing import Any, Final
 
 from connectx.model.configdef import ConfigDef, Validator
-from connectx.model.validators import at_least, between, one_of
+from connectx.model.validators import addresses, at_least, between, one_of
 
 _MAX_INT: Final = 2**31 - 1
 STORAGES: Final = ("config", "offset", "status")
@@ -155,7 +155,7 @@ def _client_keys(definition: ConfigDef) -> ConfigDef:
     protocols = ("SASL_SSL", "PLAINTEXT", "SSL", "SASL_PLAINTEXT")
     lookups = ("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")
     not_negative = at_least(0)
-    definition.define("bootstrap.servers", list, importance="HIGH")
+    definition.define("bootstrap.servers", list, importance="HIGH", validator=addresses())
     for name, config_type, default, validator in (
         ("client.dns.lookup", "STRING", "use_all_dns_ips", one_of(*lookups)),
         ("client.id", "STRING", "", None),

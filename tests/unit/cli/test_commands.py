@@ -47,6 +47,7 @@ def test_every_command_on_a_cluster_has_the_options_that_they_share() -> None:
         (["connectors", "create", "none.json"], "No JSON can be read from none.json"),
         (["connectors", "create", "nameless.json"], "nameless.json does not name the connector. Give --name."),
         (["connectors", "create", "list.json"], "list.json has no connector."),
+        (["connectors", "create", "two.json"], "two.json has 2 connectors, where one is taken."),
         (["connectors", "update", "a"], "Give either KEY=VALUE and --unset, or --file."),
         (["connectors", "update", "a", "x"], "x is no KEY=VALUE. To remove a key use --unset."),
         (["offsets", "alter", "a", "nameless.json"], 'nameless.json has no list "offsets".'),
@@ -65,6 +66,7 @@ def test_what_cannot_be_used_is_told_in_one_sentence(
     files = {
         "nameless.json": '{"config": {"a": 1}}',
         "list.json": "[1]",
+        "two.json": "[{}, {}]",
         "empty.txt": "# nothing\nx",
         "nothing.jsonl": "",
     }

@@ -95,6 +95,19 @@ def test_values_out_of_bounds(setting: str, value: str, problem: str) -> None:
     assert caught.value.problems == (f"Invalid value {value} for configuration {setting}: {problem}",)
 
 
+@pytest.mark.parametrize(
+    ("servers", "problem"), [("", "No host:port is given"), ("a:1,kafka", "kafka is not host:port")]
+)
+def test_kafka_has_an_address_with_a_port(servers: str, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        WorkerConfig.parse({**MINIMAL, "bootstrap.servers": servers})
+
+
+@pytest.mark.parametrize("servers", ["kafka-1.example:9092", "[::1]:9092", "PLAINTEXT://my_host:9092", "a:1,,b:2"])
+def test_addresses_of_kafka_as_its_clients_take_them(servers: str) -> None:
+    assert WorkerConfig.parse({**MINIMAL, "bootstrap.servers": servers}).bootstrap_servers
+
+
 @pytest.mark.parametrize("listener", ["8083", "ftp://:8083", "http://localhost"])
 def test_a_listener_is_a_url_with_a_port(listener: str) -> None:
     with pytest.raises(ConfigError, match="must look like"):
