@@ -100,7 +100,7 @@ def _chosen(kind: str, keys: Mapping[str, Collection[str]], connectors: Collecti
     seen = f"it could be {', '.join(best)}" if best else "no compacted topic has such records that may be read"
     raise AttachError(
         f"Which topic is the {kind} topic of this cluster cannot be seen: {seen}.",
-        next_step=f'Name it: config={{"{setting}": ...}}, as in the worker\'s properties.',
+        next_step=f'Name it: config={{"{setting}": ...}}; or --worker-config with a worker\'s properties.',
     )
 
 
