@@ -39,9 +39,9 @@ def show(at: At, name: Name) -> None:
         return
     show_table([connector.row()])
     show_table([task.row() for task in connector.tasks])
-    for part in (status["connector"], *status["tasks"]):
-        if part.get("trace"):
-            typer.echo(f"\n{part['trace']}")
+    for trace in dict.fromkeys(part.get("trace") for part in (status["connector"], *status["tasks"])):
+        if trace:  # once, however many tasks have it
+            typer.echo(f"\n{trace}")
     typer.echo()
     show_table([{"key": key, "value": value} for key, value in sorted(config.items())])
 
