@@ -1,7 +1,8 @@
-"""A connection of a client to a REST server: uvicorn's, and let go when no request comes.
+"""A connection of a client to a REST server: uvicorn's, and let go when its client neither asks nor reads.
 
-Decides how long a client may take to begin and to finish the head of a request; bodies have a limit of their own
-(`Steps.body`). uvicorn waits for ever, so that clients without a login could hold every socket that a worker may have.
+Decides how long a client may take to begin and to finish the head of a request, to send what is left of one that is
+answered, and to read an answer; other bodies have a limit of their own (`Steps.body`). uvicorn waits for ever, so that
+clients without a login could hold every socket that a worker may have, and others a place among its requests.
 """
 
 from __future__ import annotations
@@ -14,19 +15,34 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 
 class Connection(H11Protocol):
-    """Closes when the head of a request is not there within `timeout_keep_alive`, whatever has come of it."""
+    """Closes when the head of a request is not there within `timeout_keep_alive`, whatever has come of it; drops who
+    has not read everything that was sent within the same time."""
 
     _late: asyncio.TimerHandle | None = None
+    _unread: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
         """Wait for the first request."""
         super().connection_made(transport)
+        transport.set_write_buffer_limits(1)  # whatever cannot be sent at once pauses writing (0 is none for TLS)
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait no longer."""
         super().connection_lost(exc)
         self._forget()
+        self._forget_unread()
+
+    def pause_writing(self) -> None:
+        """The client does not read as fast as it is written to: wait for it, and then no longer."""
+        super().pause_writing()
+        if self._unread is None:
+            self._unread = self.loop.call_later(self.timeout_keep_alive, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """It has read everything."""
+        super().resume_writing()
+        self._forget_unread()
 
     def handle_events(self) -> None:
         """Take what has come; begin or end to wait for the rest of a head."""
@@ -36,7 +52,9 @@ class Connection(H11Protocol):
     def _watch(self) -> None:
         """Between two requests uvicorn's own limit counts, which ends with the first byte of the next."""
         begun = self.cycle is None or bool(self.conn.trailing_data[0])
-        if not begun or self.conn.their_state is not h11.IDLE or self.transport.is_closing():
+        is_head = begun and self.conn.their_state is h11.IDLE
+        is_answered = self.conn.our_state is h11.DONE  # before all of its body has come: uvicorn's limit ends with it
+        if not (is_head or is_answered) or self.transport.is_closing():
             self._forget()
         elif self._late is None:
             self._late = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
@@ -45,3 +63,8 @@ class Connection(H11Protocol):
         if self._late is not None:
             self._late.cancel()
             self._late = None
+
+    def _forget_unread(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None

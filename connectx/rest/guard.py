@@ -25,6 +25,8 @@ NO_LOGIN: Final = "This worker answers only requests with a login that it knows"
 _BUSY: Final = "This worker answers as many requests as it may at the same time; try again"
 _FOREIGN: Final = "This worker answers only requests that are made to its own address"
 _PUBLIC: Final = ("/health",)
+_UNKNOWN_SHARE: Final = 4
+"""One in so many places may be taken by requests with a signature and no login, which anybody can write."""
 
 
 @dataclass(slots=True)
@@ -45,6 +47,7 @@ class Guard:
     credentials: Credentials | None
     max_requests: int
     under_way: int = 0
+    unknown_under_way: int = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, or refuse."""
@@ -55,16 +58,22 @@ class Guard:
         elif not is_public and not self._is_known(request):
             assert self.credentials is not None
             await error_response(401, NO_LOGIN, self.credentials.challenge)(scope, receive, send)
-        elif not is_public and self.under_way >= self.max_requests:
-            await error_response(503, _BUSY, {"retry-after": "1"})(scope, receive, send)
         elif is_public:
             await self.app(scope, receive, send)
+        elif not self._has_room(unknown := int(scope[UNKNOWN_SENDER])):
+            await error_response(503, _BUSY, {"retry-after": "1"})(scope, receive, send)
         else:
             self.under_way += 1
+            self.unknown_under_way += unknown
             try:
                 await self.app(scope, receive, send)
             finally:
                 self.under_way -= 1
+                self.unknown_under_way -= unknown
+
+    def _has_room(self, unknown: int) -> bool:
+        share = max(1, self.max_requests // _UNKNOWN_SHARE)
+        return self.under_way < self.max_requests and self.unknown_under_way + unknown <= share
 
     def _is_foreign(self, request: Request) -> bool:
         """True for what a page of another site makes a browser send (also through DNS rebinding)."""

@@ -117,15 +117,15 @@ class Resources:
 
     async def put_task_configs(self, request: Request) -> Response:
         """A worker publishes the task configurations that its connector made."""
-        body = await self._steps.body(request)
         await self._require_sender(request)
+        body = await self._steps.body(request)
         args = {"task_configs": bodies.parse_task_configs(body), **_signature(request, body)}
         return await self._steps.answer(request, body, Verb.PUT_TASK_CONFIGS, _connector(request), args)
 
     async def fence(self, request: Request) -> Response:
         """A worker asks for a fencing round before it starts a task (KIP-618)."""
-        body = await self._steps.body(request)
         await self._require_sender(request)
+        body = await self._steps.body(request)
         return await self._steps.answer(request, body, Verb.FENCE, _connector(request), _signature(request, body))
 
     # --------------------------------------------------------------------------------------------- offsets (KIP-875)

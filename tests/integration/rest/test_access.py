@@ -158,6 +158,25 @@ def test_a_signature_stands_for_a_login_where_the_core_verifies_it(
     assert (Verb.FENCE in worker.core.verbs()) is (status == 204)
 
 
+def test_a_signature_that_stands_for_nothing_is_refused_before_a_body_is_waited_for(
+    serve: Serve, logins: dict[str, str]
+) -> None:
+    worker = serve({Verb.WORKER: Reply(1, 200, {**WORKER, "protocol": "compatible"})}, logins)
+    head = "".join(f"{name}: {value}\r\n" for name, value in SIGNED.items())
+
+    async def status_without_a_body() -> bytes:
+        url = urlsplit(worker.url)
+        reader, writer = await asyncio.open_connection(url.hostname, url.port)
+        writer.write(
+            f"POST /connectors/f1/tasks HTTP/1.1\r\nhost: localhost\r\n{head}content-length: 9\r\n\r\n".encode()
+        )
+        answer = await asyncio.wait_for(reader.readuntil(b"\r\n"), 30)
+        writer.close()
+        return answer
+
+    assert asyncio.run(status_without_a_body()).startswith(b"HTTP/1.1 401")
+
+
 def test_a_signature_opens_nothing_but_the_two_requests_of_workers(serve: Serve, logins: dict[str, str]) -> None:
     worker = serve(settings=logins)
     for method, path in (("PUT", "/connectors/f1/stop"), ("GET", "/connectors/f1/tasks"), ("POST", "/connectors")):
