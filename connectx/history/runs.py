@@ -100,6 +100,9 @@ def epoch_of(event: Event, run: Run | None) -> int | None:
 
 
 _LIVE_STATES = {State.RUNNING: RunState.RUNNING, State.PAUSED: RunState.PAUSED, State.FAILED: RunState.FAILED}
+_Work = tuple[str | None, int | None]
+_CONCERNED = 16
+"""Of the same work on a worker, so many runs may still get an event after they have ended: they come late at times."""
 _GONE_STATES = (State.UNASSIGNED, State.RESTARTING, State.DESTROYED, State.STOPPED)
 
 
@@ -122,6 +125,10 @@ class _Draft:
     fenced_ms: int | None = None
     lost: bool = False
     segments: list[Segment] = field(default_factory=list)
+
+    @property
+    def work(self) -> _Work:
+        return self.connector, self.task
 
     @property
     def open(self) -> bool:
@@ -170,7 +177,7 @@ class RunFold:
 
     def __init__(self) -> None:
         self._drafts: list[_Draft] = []
-        self._current: dict[str, list[_Draft]] = {}  # per worker, those that an event may still concern
+        self._current: dict[str, dict[_Work, list[_Draft]]] = {}  # per worker, those that an event may still concern
         self._urls: dict[str, str] = {}
 
     def take(self, event: Event) -> None:
@@ -185,20 +192,18 @@ class RunFold:
 
     # ------------------------------------------------------------------------------------------------ look-up
 
-    def _of_worker(self, worker: str | None) -> list[_Draft]:
-        return self._current.get(worker or "", [])
-
     def _open(self, worker: str | None) -> list[_Draft]:
-        return [draft for draft in self._of_worker(worker) if draft.open]
+        return [draft for of_work in self._current.get(worker or "", {}).values() for draft in of_work if draft.open]
+
+    def _others(self, one: _Draft) -> list[_Draft]:
+        """Open runs of the same work, on whatever worker."""
+        of_work = [draft for worker in sorted(self._current) for draft in self._current[worker].get(one.work, ())]
+        return [draft for draft in of_work if draft is not one and draft.open]
 
     def _find(self, event: Event) -> _Draft | None:
         """The run that an event is about: by instance where the event names one, else the newest that is open."""
         instance = event.data.get("instance")
-        candidates = [
-            draft
-            for draft in reversed(self._of_worker(event.worker))
-            if draft.connector == event.connector and draft.task == event.task
-        ]
+        candidates = self._current.get(event.worker or "", {}).get((event.connector, event.task), [])[::-1]
         if instance is not None:
             return next((draft for draft in candidates if draft.instance == instance), None)
         if event.producer_epoch is not None:
@@ -211,20 +216,19 @@ class RunFold:
         draft = _Draft(event.worker or "", event.connector, event.task, event.data.get("instance"), event.generation)
         draft.enter(state, event)
         self._drafts.append(draft)
-        self._current.setdefault(draft.worker, []).append(draft)
+        before = self._current.setdefault(draft.worker, {}).get(draft.work, [])
+        older = [run for run in before[:-_CONCERNED] if run.open]
+        self._current[draft.worker][draft.work] = [*older, *before[-_CONCERNED:], draft]
         self._supersede(draft, event)
         return draft
 
     def _supersede(self, new: _Draft, event: Event) -> None:
         """Another instance of the same work begins: a failed one is over, any other becomes a zombie."""
-        for worker in sorted(self._current):
-            for draft in self._open(worker):
-                if draft is new or (draft.connector, draft.task) != (new.connector, new.task):
-                    continue
-                if draft.state is RunState.FAILED:
-                    draft.end(event.time_ms)
-                else:
-                    draft.enter(RunState.ZOMBIE, event, f"{new.worker} began the same work")
+        for draft in self._others(new):
+            if draft.state is RunState.FAILED:
+                draft.end(event.time_ms)
+            else:
+                draft.enter(RunState.ZOMBIE, event, f"{new.worker} began the same work")
 
     # ----------------------------------------------------------------------------------------------- handlers
 
@@ -346,16 +350,9 @@ class RunFold:
             work = draft.connector if draft.task is None else TaskId(draft.connector, draft.task)
             if work not in mine and draft.state is RunState.FAILED:
                 draft.end(event.time_ms)
-            elif work in mine and draft.state is RunState.ZOMBIE and not self._runs_elsewhere(draft):
+            elif work in mine and draft.state is RunState.ZOMBIE and not self._others(draft):
                 before = next((s.state for s in reversed(draft.segments) if s.state is not RunState.ZOMBIE), None)
                 draft.enter(before or RunState.RUNNING, event, "its worker came back in time")
-
-    def _runs_elsewhere(self, draft: _Draft) -> bool:
-        return any(
-            other is not draft and (other.connector, other.task) == (draft.connector, draft.task)
-            for worker in sorted(self._current)
-            for other in self._open(worker)
-        )
 
     def _deleted(self, event: Event) -> None:
         for worker in sorted(self._current):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+
 from histories import START_MS, History, kill_of_source, pause_with_fence, small_cluster
 
-from connectx.history.runs import Run, RunState, runs
+from connectx.history.runs import Run, RunFold, RunState, runs
 from connectx.model.events import EventKind
 
 
@@ -167,3 +169,34 @@ def test_a_failure_that_is_told_after_the_end_of_the_thread_is_a_failure_all_the
 def test_a_failure_of_a_zombie_that_has_ended_does_not_bring_it_back() -> None:
     history = kill_of_source().at(20).state("worker-2", "flights-in-0", "FAILED", trace="late")
     assert of(history, "flights-in-0", "worker-2")[0].end_ms == START_MS + 10_400
+
+
+def test_an_event_of_a_long_history_costs_no_more_than_one_of_a_short_one() -> None:
+    """Counted in calls: a fold that looked through all that ever ran took minutes for a history that is full."""
+    fold, calls = RunFold(), [0]
+
+    def count(frame: object, event: str, argument: object) -> None:
+        calls[0] += event == "call"
+
+    def calls_of_a_restart(instance: int) -> int:
+        history = History().at(instance).start("worker-1", "orders-0", instance)
+        history.state("worker-1", "orders-0", "UNASSIGNED", instance).ended("worker-1", "orders-0", instance)
+        calls[0] = 0
+        sys.setprofile(count)
+        for event in history.events:
+            fold.take(event)
+        sys.setprofile(None)
+        return calls[0]
+
+    costs = [calls_of_a_restart(instance) for instance in range(1, 101)]
+    assert costs[99] == costs[49]
+    assert len(fold.runs()) == 100
+
+
+def test_a_zombie_that_nothing_ends_is_known_however_many_came_after_it() -> None:
+    history = History().started("worker-1", "worker-2").at(1).start("worker-1", "orders-0", 1)
+    history.at(2).step("worker-1", "orders-0", "cancel", 1)
+    for instance in range(2, 60):
+        history.at(instance).start("worker-1", "orders-0", instance).ended("worker-1", "orders-0", instance)
+    history.at(100).ended("worker-1", "orders-0", 1)
+    assert spans(of(history, "orders-0")[0])[-1] == ("zombie", 2.0, 100.0)
