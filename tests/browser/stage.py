@@ -56,6 +56,10 @@ class StagedConnector:
 
     def __init__(self, config: dict[str, str]) -> None:
         self.config = config
+        self.deleted = 0
+
+    def delete(self) -> None:
+        self.deleted += 1
 
 
 class StagedCluster:

@@ -197,6 +197,47 @@ def test_everything_is_reached_and_used_by_the_keyboard(show: Show) -> None:
     assert "cluster.kill" in page.locator(".cxp-call").inner_text()
 
 
+def test_a_connector_is_deleted_by_two_presses_and_by_neither_a_double_click_nor_a_key_held_down(show: Show) -> None:
+    stage = show()
+    page, connector = stage.page, stage.panel._cluster["flights-in"]
+    button = 'button[data-verb="delete"][data-connector="flights-in"]'
+    page.dblclick(button)
+    stage.until(f"{button}.sure")
+    page.focus(button)
+    page.keyboard.down("Enter")  # it is sure by now
+    stage.until('.cxp-call:has-text("done in")')
+    page.keyboard.down("Enter")
+    page.keyboard.down("Enter")
+    page.keyboard.up("Enter")
+    assert page.locator(f"{button}.sure").count() == 0
+    assert connector.deleted == 1
+
+    # the same by the keyboard alone: the button that asks again still has the focus
+    page.focus(button)
+    page.keyboard.press("Enter")
+    stage.until(f"{button}.sure")
+    assert page.evaluate("() => document.activeElement.innerText") == "really delete?"
+    page.keyboard.press("Enter")
+    stage.wait(lambda: connector.deleted == 2)
+
+
+def test_when_a_button_goes_the_focus_stays_in_its_line(show: Show) -> None:
+    stage = show()
+    stage.page.focus('button[data-verb="stall"][data-worker="worker-3"]')
+    stage.panel._cluster.kill("worker-3")
+    stage.until('.cxp-worker[data-worker="worker-3"][data-state="killed"]')
+    assert stage.page.evaluate("() => document.activeElement.className") == "cxp-worker"
+    assert stage.page.evaluate("() => document.activeElement.dataset.worker") == "worker-3"
+
+
+def test_a_click_on_a_closed_cluster_is_not_said_to_wait(show: Show) -> None:
+    stage = show()
+    stage.panel.stop()
+    stage.until('.cxp-still:has-text("the cluster is closed")')
+    stage.page.click('button[data-verb="pause"][data-connector="flights-in"]')
+    stage.until('.cxp-call:has-text("nobody hears this")')
+
+
 def test_who_asks_for_less_motion_gets_one_picture_a_second(show: Show) -> None:
     count = """() => new Promise((done) => { let count = 0; const target = document.querySelector(".cxp-svg");
       new MutationObserver(() => { count += 1; }).observe(target, { childList: true });

@@ -8,6 +8,7 @@ import { connectorsText, detailsText, gutterText, headText, tasksText } from "./
 const SPANS = [["30 s", 30_000], ["2 min", 120_000], ["10 min", 600_000], ["all", null]];
 const FRAME_MS = 100, CALM_MS = 1000, NARROW = 720, QUEUED_MS = 1000, SURE_MS = 3000, TYPED_MS = 350;
 const WAITS = "the click waits: the kernel is busy with a cell and takes it when that ends";
+const CLOSED = "the cluster is closed: nobody hears this";
 
 const SHELL = `
   <div class="cxp-head" role="group" aria-label="cluster"></div>
@@ -37,7 +38,7 @@ function makeView(store, model, el, viewKey) {
   const view = /** @type {{ span: number | null, end: number | null }} */ ({ span: 120_000, end: null });
   const written = new Map(), calm = matchMedia("(prefers-reduced-motion: reduce)");
   let open = null, details = null, chosen = null, seen = true, timer = null, calls = 0, pending = new Map();
-  let form = null, typed = null, held = false, sure = null;
+  let form = null, typed = null, held = false, sure = null, unsure = null;
   find(".cxp-legends").innerHTML = legendText(viewKey + "l");
 
   /** Write HTML only where it changed, so that focus and selection survive; and never under a pressed button. */
@@ -45,9 +46,15 @@ function makeView(store, model, el, viewKey) {
     if (held || written.get(selector) === text) return;
     written.set(selector, text);
     const target = find(selector), focused = target.contains(document.activeElement) ? document.activeElement : null;
-    const label = focused?.getAttribute("aria-label");
     target.innerHTML = text;
-    if (label) [...target.querySelectorAll("[aria-label]")].find((node) => node.getAttribute("aria-label") === label)?.focus();
+    if (focused && focused !== target) successor(target, focused)?.focus({ preventScroll: true });
+  }
+
+  /** What stands where `before` stood: the same button, whatever it says now, or else the line of its worker or connector. */
+  function successor(target, before) {
+    const { worker, connector } = before.dataset, button = JSON.stringify({ ...before.dataset });
+    return [...target.querySelectorAll("button")].find((node) => JSON.stringify({ ...node.dataset }) === button)
+      ?? [...target.querySelectorAll('[tabindex="-1"]')].find(({ dataset }) => dataset.worker === worker && dataset.connector === connector);
   }
 
   function draw() {
@@ -140,7 +147,7 @@ function makeView(store, model, el, viewKey) {
     model.send({ ...message, id });
     setTimeout(() => {
       if (pending.has(id) && !pending.get(id).heard) {
-        tellCall(WAITS);
+        tellCall(store.ended ? CLOSED : WAITS);
       }
     }, QUEUED_MS);
     return id;
@@ -155,12 +162,11 @@ function makeView(store, model, el, viewKey) {
       message.failed = data.verb === "restart-failed";
     }
     if (data.verb === "restart-task") [message.verb, message.task] = ["restart_task", Number(data.task)];
-    if (data.verb === "delete" && sure !== data.connector) {
-      sure = data.connector;
-      setTimeout(() => { sure = null; draw(); }, SURE_MS);
-      return;
-    }
-    send(message);
+    const asks = data.verb === "delete" && sure !== data.connector;
+    clearTimeout(unsure);
+    sure = asks ? data.connector : null;
+    if (asks) unsure = setTimeout(() => { sure = null; draw(); }, SURE_MS);
+    else send(message);
   }
 
   function tellCall(text, code = "") {
@@ -305,12 +311,12 @@ function makeView(store, model, el, viewKey) {
   }
 
   const release = () => { held = false; schedule(); };
-  root.addEventListener("pointerdown", () => { held = true; });
+  root.addEventListener("pointerdown", (event) => { held = event.button === 0; }); // a menu may swallow the end of others
   document.addEventListener("pointerup", release);
   document.addEventListener("pointercancel", release);
   root.addEventListener("click", (event) => {
     const button = event.target.closest("button");
-    if (!button) return;
+    if (!button || (button.dataset.verb && event.detail > 1)) return; // a double click's second half hits what stands there by then
     if (button.dataset.verb) call(button.dataset);
     else if (button.dataset.open) toggle(button.dataset.open);
     else if (button.dataset.form) onForm(button.dataset.form);
@@ -334,7 +340,10 @@ function makeView(store, model, el, viewKey) {
     if (step) { event.preventDefault(); move(step); }
   });
   find(".cxp-svg").addEventListener("blur", () => choose(null));
-  root.addEventListener("keydown", (event) => { if (event.key === "Escape") escape(); });
+  root.addEventListener("keydown", (event) => {
+    if (event.key === "Escape") escape();
+    if (event.key === "Enter" && event.repeat && event.target.closest("[data-verb]")) event.preventDefault(); // a key held down is one click
+  });
   const resized = new ResizeObserver(() => {
     root.classList.toggle("cxp-narrow", root.clientWidth < NARROW);
     find(".cxp-connectors").classList.remove("cxp-tight");
@@ -356,7 +365,7 @@ function makeView(store, model, el, viewKey) {
       document.removeEventListener("visibilitychange", schedule);
       document.removeEventListener("pointerup", release);
       document.removeEventListener("pointercancel", release);
-      clearTimeout(timer);
+      [timer, typed, unsure].forEach(clearTimeout);
       root.remove();
     },
   };

@@ -26,7 +26,7 @@ export function gutterText(rows, top) {
     const work = row.gone ? [] : [workText(row)];
     if (row.pulse?.late) work.unshift(`<span class="bad">${row.pulse.text}</span>`);
     else if (row.pulse) work.push(row.pulse.text);
-    return `<div class="cxp-worker" style="height:${row.height}px" data-worker="${name}" data-state="${escapeText(row.state)}">`
+    return `<div class="cxp-worker" tabindex="-1" style="height:${row.height}px" data-worker="${name}" data-state="${escapeText(row.state)}">`
       + `<div><span class="cxp-sign" aria-hidden="true">${row.sign}</span><b title="${name}">${name}</b></div>`
       + `<div class="dim cxp-state" title="${state}">${state}</div>`
       + `<div class="dim cxp-state">${work.join(", ")}</div><div class="cxp-verbs">${buttons.join("")}</div></div>`;
@@ -44,7 +44,7 @@ export function connectorsText(connectors, open, sure) {
   return connectors.map((connector) => {
     const name = escapeText(connector.name);
     const tasks = Object.entries(connector.tasks).map(([state, count]) => `${count} ${shown(state)}`).join(", ") || "none";
-    return `<tr data-connector="${name}" data-state="${connector.state}"><th scope="row" title="${name}">${name}</th><td>${shown(connector.state)}</td>`
+    return `<tr tabindex="-1" data-connector="${name}" data-state="${connector.state}"><th scope="row" title="${name}">${name}</th><td>${shown(connector.state)}</td>`
       + `<td class="dim">${escapeText(connector.worker ?? "")}</td><td>${tasks}</td><td class="num">${rateText(connector)}</td>`
       + `<td class="cxp-where" title="${whereText(connector)}">${whereText(connector)}</td><td class="cxp-did">${actionText(connector.action)}</td><td class="cxp-actions">${buttons(connector, name, open === connector.name, sure === connector.name)}</td></tr>`;
   }).join("");
