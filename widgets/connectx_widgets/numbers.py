@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -21,12 +21,13 @@ _LATE_MS = 1_000
 
 
 class Numbers:
-    """Reads the tasks' own counts; rates are over the time since the last reading."""
+    """Reads the tasks' own counts; rates are over the time since the last reading. Of two instances of a task, as while
+    a zombie is left, the newer one counts."""
 
     def __init__(self, cluster: ConnectCluster) -> None:
         self._cluster = cluster
         self._read_s = time.monotonic()
-        self._counts: dict[str, int] = {}
+        self._counts = {key: _count(facts) for key, _, facts in self._running()}
         self.by_connector: dict[str, dict[str, Any]] = {}
         """Connector to `records` (of the instances that run now), `rate` (a second), `lag`, `offset`."""
         self.by_task: dict[str, dict[str, Any]] = {}
@@ -41,18 +42,22 @@ class Numbers:
         now_s = time.monotonic()
         passed_s, self._read_s = max(now_s - self._read_s, 1e-3), now_s
         counts: dict[str, int] = {}
-        for worker in self._cluster.workers:
-            for task, facts in worker.facts.items():
-                key = f"{worker.name}/{task}"
-                counts[key] = _count(facts)
-                gained = max(0, counts[key] - self._counts.get(key, 0))
-                numbers = _numbers(facts, round(gained / passed_s))
-                _add(self.by_task.setdefault(task, {}), numbers)
-                _add(self.by_connector.setdefault(task.rpartition("-")[0], {}), numbers)
+        for key, task, facts in self._running():
+            counts[key] = _count(facts)
+            gained = max(0, counts[key] - self._counts.get(key, 0))
+            self.by_task[task] = _numbers(facts, round(gained / passed_s))
+        for task, numbers in self.by_task.items():
+            _add(self.by_connector.setdefault(task.rpartition("-")[0], {}), numbers)
         self._counts = counts
         limit_ms = self._limit_ms()
         self.late = {name: at for name, at in self.heartbeats().items() if limit_ms and now_ms - at > limit_ms}
         return before != (self.by_connector, self.by_task, self.late)
+
+    def _running(self) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+        """An instance, its task and what it says; of a zombie and its successor the successor comes last."""
+        for worker in sorted(self._cluster.workers, key=lambda worker: worker.generation or 0):
+            for task, facts in worker.facts.items():
+                yield f"{worker.name}/{task}", task, facts
 
     def heartbeats(self) -> dict[str, int]:
         """Workers that have not ended, and when the group last answered a heartbeat of theirs, as far as is known."""

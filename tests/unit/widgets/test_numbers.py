@@ -12,8 +12,10 @@ from histories import START_MS, History
 from connectx.model.events import EventKind
 
 
-def worker(name: str, facts: dict[str, Any], heartbeat_ms: int | None = None, state: str = "running") -> Any:
-    return SimpleNamespace(name=name, facts=facts, heartbeat_ms=heartbeat_ms, state=state)
+def worker(
+    name: str, facts: dict[str, Any], heartbeat_ms: int | None = None, state: str = "running", generation: int = 1
+) -> Any:
+    return SimpleNamespace(name=name, facts=facts, heartbeat_ms=heartbeat_ms, state=state, generation=generation)
 
 
 def numbers(*workers: Any) -> Numbers:
@@ -35,6 +37,24 @@ def test_a_source_offset_is_shown_as_text_and_an_unknown_lag_is_none() -> None:
     )
     read.read(0)
     assert (read.by_connector["in"]["offset"], read.by_connector["out"]["lag"]) == ('{"position": 7}', None)
+
+
+def test_what_was_counted_before_the_first_look_is_no_rate() -> None:
+    busy = worker("worker-1", {"in-0": {"records": 1_000_000}})
+    read = numbers(busy)
+    read.read(0)
+    assert (read.by_task["in-0"]["records"], read.by_task["in-0"]["rate"]) == (1_000_000, 0)
+    busy.facts = {"in-0": {"records": 1_000_500}}
+    read.read(0)
+    assert read.by_task["in-0"]["rate"] > 0
+
+
+def test_a_zombie_and_its_successor_are_one_task_behind_once() -> None:
+    left = worker("worker-2", {"out-0": {"records": 9, "lag": 50}}, generation=4)
+    read = numbers(worker("worker-3", {"out-0": {"records": 5, "lag": 48}}, generation=5), left)
+    read.read(0)
+    assert (read.by_task["out-0"]["lag"], read.by_connector["out"]["lag"]) == (48, 48)
+    assert read.by_connector["out"]["records"] == 5
 
 
 def test_what_does_not_change_is_no_news() -> None:

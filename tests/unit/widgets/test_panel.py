@@ -34,7 +34,7 @@ class Shown:
 
     def kill(self, worker: str) -> None:
         self.calls.append(worker)
-        raise ValueError("no such worker")
+        raise ValueError("no such worker at http://me:s3cret@host/")
 
 
 class Listening(ClusterPanel):
@@ -112,7 +112,7 @@ def test_a_call_that_fails_says_what_was_called_and_why(panel: Listening, cluste
     assert (result["id"], result["text"], result["error"]) == (
         "1",
         'cluster.kill("worker-9")',
-        "ValueError: no such worker",
+        "ValueError: no such worker at http://me:[hidden]@host/",
     )
     assert cluster.calls == ["worker-9"]
 
@@ -127,7 +127,7 @@ def test_a_call_on_a_connector_becomes_its_last_action(panel: Listening, cluster
 
 
 def test_a_beat_tells_when_workers_were_last_heard(cluster: Shown) -> None:
-    cluster.workers = [SimpleNamespace(name="worker-1", facts={}, state="running", heartbeat_ms=7)]
+    cluster.workers = [SimpleNamespace(name="worker-1", facts={}, state="running", heartbeat_ms=7, generation=1)]
     made = Listening(cluster)
     made.start()
     made._on_message(None, {"kind": "hello"}, [])
