@@ -22,6 +22,7 @@ import traitlets
 from connectx.errors import ConnectxError
 from connectx.history.facts import FactsFold
 from connectx.history.timeline import TimelineFold
+from connectx.views import masked_text
 from connectx_widgets.actions import action_words, parse
 from connectx_widgets.elements import (
     Elements,
@@ -260,7 +261,8 @@ class ClusterPanel(anywidget.AnyWidget):
     def _result(self, message: Mapping[str, Any], text: str, took_s: float, error: Exception | None) -> None:
         told: dict[str, Any] = {"kind": "result", "id": message.get("id"), "text": text, "took_ms": round(took_s * 1e3)}
         if error is not None:
-            told["error"] = error.message if isinstance(error, ConnectxError) else f"{type(error).__name__}: {error}"
+            said = error.message if isinstance(error, ConnectxError) else f"{type(error).__name__}: {error}"
+            told["error"] = masked_text(said)  # it may quote a URL of a configuration
             told["next"] = error.next_step if isinstance(error, ConnectxError) else ""
         self._tell(told)
 

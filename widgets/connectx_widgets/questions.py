@@ -71,8 +71,12 @@ def answer(cluster: ConnectCluster, message: Mapping[str, Any]) -> Any:
 
 
 def _without_values(validation: Mapping[str, Any]) -> dict[str, Any]:
-    """What a form needs of a validation: it has the values itself, but for secrets that it was not told."""
-    entries = [{**one, "value": {**one["value"], "value": None}} for one in validation["configs"]]
+    """What a form needs of a validation: it has the values itself, but for secrets that it was not told. Errors may
+    quote a value, and with it the password in a URL."""
+    entries = [
+        {**one, "value": {**one["value"], "value": None, "errors": [masked_text(e) for e in one["value"]["errors"]]}}
+        for one in validation["configs"]
+    ]
     return {**validation, "configs": entries}
 
 

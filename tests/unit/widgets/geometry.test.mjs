@@ -174,6 +174,16 @@ test("a dry run shows the difference to what runs, also for a name that is taken
   assert.ok(text.includes("<td>topic</td><td>a</td><td>–</td>"));
 });
 
+test("the configuration that a form shows has no password, and the one that it sends has it", () => {
+  const field = { name: "connection.password", type: "PASSWORD", required: false, importance: "HIGH", group: "Target", doc: "", default: null, choices: [], errors: [], given: true };
+  const made = form({ fields: [field], values: { "connection.password": "s3cret" } });
+  assert.deepEqual(configOf(made.fields, made.values), { "connection.password": "s3cret" });
+  const text = formText(made);
+  assert.ok(text.includes('type="password" value="s3cret"'), "the browser hides what was typed");
+  assert.ok(!text.replace('type="password" value="s3cret"', "").includes("s3cret"));
+  assert.ok(text.includes("connection.password&quot;: &quot;[hidden]&quot;"));
+});
+
 test("errors of what has no field are shown, and keys that the class does not define can be given", () => {
   const definition = { name: "connector.class", type: "STRING" };
   const errors = errorsOf({ configs: [{ definition, value: { errors: ["no such class"] } }] }, []);

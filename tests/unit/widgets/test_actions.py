@@ -142,6 +142,15 @@ def test_a_validation_tells_the_page_no_value() -> None:
     assert [one["value"]["errors"] for one in found["validation"]["configs"]] == [["e"], ["e"]]
 
 
+def test_errors_of_a_validation_quote_no_password_of_a_url() -> None:
+    error = "Invalid value postgres://me:s3cret@db for configuration connection.url"
+    told = {"configs": [{"definition": {"name": "connection.url"}, "value": {"value": None, "errors": [error]}}]}
+    cluster = SimpleNamespace(validate=lambda config: told)
+    asked = {"question": "validate", "connector": "", "editing": False, "config": {}}
+    [one] = answer(cluster, asked)["validation"]["configs"]  # type: ignore[arg-type]
+    assert one["value"]["errors"] == ["Invalid value postgres://me:[hidden]@db for configuration connection.url"]
+
+
 def test_a_difference_names_keys_and_hides_secrets() -> None:
     running = {"connection.password": "s3cret", "topic": "a", "gone": "1"}
     proposed = {"connection.password": "other", "topic": "a", "new": "2"}

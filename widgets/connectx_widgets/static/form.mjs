@@ -89,6 +89,7 @@ function inputText(field, name, value) {
 
 function callText(form) {
   const config = { "connector.class": form.class, ...configOf(form.fields, form.values) };
+  for (const field of form.fields) if (field.type === "PASSWORD" && field.name in config) config[field.name] = "[hidden]";
   const json = JSON.stringify({ name: form.name, config }, null, 2);
   const call = form.editing ? `cluster["${form.name}"].config.replace(config)` : `cluster.create("${form.name}", config)`;
   const lines = form.diff.map((line) => `<tr><td>${escapeText(line.key)}</td><td>${escapeText(line.before ?? "–")}</td><td>${escapeText(line.after ?? "–")}</td></tr>`).join("");
