@@ -176,7 +176,7 @@ class ConnectCluster(ABC):
             ImportError: anywidget is not installed.
         """
         self._check_open()
-        if self._panel is None:
+        if self._panel is None or self._panel.stopped:  # one that has failed, or that somebody closed
             from connectx_widgets import open_panel
 
             self._panel = open_panel(self)

@@ -59,6 +59,17 @@ def test_a_closed_cluster_shows_its_history_and_no_panel(cluster: StandIn) -> No
         cluster.panel()
 
 
+def test_a_panel_that_ended_before_its_cluster_is_followed_by_a_new_one(cluster: StandIn) -> None:
+    first = cluster.panel()
+    assert cluster.panel() is first
+    first.close()
+    second = cluster.panel()
+    assert second is not first
+    assert not second.stopped
+    cluster.close()
+    second.close()
+
+
 def test_in_a_kernel_the_panel_comes_with_both_forms_and_stays_behind_when_the_cluster_ends(cluster: StandIn) -> None:
     bundle = cluster._repr_mimebundle_()
     assert set(bundle) >= {"text/plain", "text/html", WIDGET}
