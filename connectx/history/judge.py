@@ -16,7 +16,7 @@ from connectx.history.rows import MAX_ROWS, Row, Tell, pick
 from connectx.history.scenarios import Scenario, unreached
 from connectx.history.verdict import Anomaly, Checked, Example, Finding, Moment, Verdict
 from connectx.history.words import listing, plural
-from connectx.model.events import Event
+from connectx.model.events import Event, EventKind
 
 _MOMENTS = 3
 
@@ -62,7 +62,9 @@ def judge(
 def _blind_spots(events: Sequence[Event], passages: Sequence[Passage]) -> Iterator[str]:
     if events and events[0].seq > 1:
         yield f"the beginning of the history is gone ({plural(events[0].seq - 1, 'event')})"
-    if events and not any(event.kind in COMMITS for event in events):
+    if any(event.kind is EventKind.ATTACHED for event in events):
+        yield "the cluster is only looked at from outside, where no commit is seen"
+    elif events and not any(event.kind in COMMITS for event in events):
         yield "nothing ran: no task has committed anything"
     if not passages:
         yield "no topic and no target was read"
