@@ -156,5 +156,5 @@ def chain_of(config: Mapping[str, str | None], find: Callable[[Kind, str], type[
         named = (config.get(f"transforms.{alias}.predicate") or "").strip()
         negate = (config.get(f"transforms.{alias}.negate") or "").strip().lower() == "true"
         predicate = made(PREDICATES, named) if named else None
-        steps.append(Step(alias, made(TRANSFORMS, alias), predicate, negate))
+        steps.append(Step(alias, made(TRANSFORMS, alias), predicate, negate, named))
     return Chain(tuple(steps))

@@ -6,7 +6,7 @@ of Kafka Connect's WorkerSinkTask (currentOffsets, lastCommittedOffsets) and its
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from connectx.core.sink_messages import Fetched, Offsets, Partitions
@@ -67,7 +67,7 @@ class Progress:
 
     `positions` is the offset behind the last record put, `reached` the one below which nothing is left to put (the
     same, or behind transaction markers), `committed` what the consumer group holds. `put_records` counts what was put
-    and is in no commit yet.
+    and is in no commit yet, `late_commits` the outcomes of commits that were not waited for any more.
     """
 
     positions: dict[TopicPartition, int] = field(default_factory=dict)
@@ -76,6 +76,7 @@ class Progress:
     put_records: int = 0
     sequence: int = 0
     commit: Commit | None = None
+    late_commits: int = 0
 
     @property
     def owned(self) -> Partitions:
@@ -137,10 +138,21 @@ class Progress:
         self.put_records = 0
         return self.commit
 
+    def awaited(self, sequence: int) -> Commit | None:
+        """The commit of that number, if its outcome is still waited for."""
+        return self.commit if self.commit is not None and self.commit.sequence == sequence else None
+
+    def active_records(self, batches: Sequence[Batch]) -> int:
+        """Offsets from what the group holds to what was read; `batches` were read and are not put yet."""
+        ends = dict(self.reached)
+        for batch in batches:
+            ends |= batch.ends
+        return sum(max(0, ends[p] - committed) for p, committed in self.committed.items())
+
     def end_commit(self, sequence: int, *, committed: bool) -> Commit | None:
         """Note the outcome; None when this commit is no longer waited for."""
-        commit = self.commit
-        if commit is None or commit.sequence != sequence:
+        if (commit := self.awaited(sequence)) is None:
+            self.late_commits += 1
             return None
         if committed:
             self.commit = None

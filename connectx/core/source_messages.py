@@ -22,6 +22,7 @@ class FailureKind(StrEnum):
     FENCED = "fenced"  # a newer producer took over the transactional id
     EXPIRED = "expired"  # the broker aborted the transaction because it was open too long
     DELIVERY = "delivery"  # a record was refused for good: offsets behind it must not be committed
+    RECORD = "record"  # a record cannot be transformed or converted, and errors.tolerance does not allow that
     FATAL = "fatal"  # anything else
 
 
@@ -164,7 +165,7 @@ class ReportFailed:
     """Tell the worker that the task failed; the loop has ended. No answer."""
 
     error: str
-    fenced: bool = False
+    kind: FailureKind = FailureKind.FATAL
     newer_epoch: int | None = None
 
 

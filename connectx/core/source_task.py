@@ -253,7 +253,7 @@ class SourceTaskCore:
         elif settings.tolerate_all:
             step.effects.append(msg.ConvertAgain(give_up=True))
         else:
-            self._on_failure(msg.EffectFailed(failed.error), step, now_ms)
+            self._on_failure(msg.EffectFailed(failed.error, msg.FailureKind.RECORD), step, now_ms)
 
     def _go_on(self, step: msg.SourceStep, now_ms: int) -> None:
         """What comes after a completed effect: a due commit, the end, a pause, waiting for rows, or the next poll."""
@@ -384,8 +384,8 @@ class SourceTaskCore:
             return
         step.effects.append(msg.CloseProducer())
         if self.failure is not None:
-            failed, fenced = self.failure, self.failure.kind is msg.FailureKind.FENCED
-            step.effects.append(msg.ReportFailed(failed.error, fenced, failed.newer_epoch))
+            failed = self.failure
+            step.effects.append(msg.ReportFailed(failed.error, failed.kind, failed.newer_epoch))
         else:
             step.effects.append(msg.ReportStopped())
 

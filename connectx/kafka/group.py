@@ -13,6 +13,7 @@ import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import kafka.errors as kafka_errors
@@ -42,6 +43,7 @@ from connectx.errors import MalformedDataError
 from connectx.kafka.clients import ClientConfigs
 from connectx.kafka.net import KafkaNet, error_name
 from connectx.model.group import Assignment, MemberMetadata
+from connectx.model.summary import Summary
 from connectx.model.worker_config import WorkerConfig
 from connectx.protocol.group import decode_assignment, decode_metadata, encode_assignment, encode_metadata
 
@@ -52,8 +54,24 @@ _JOIN_MARGIN_MS: Final = 5_000
 _LEAVE_S: Final = 2.0
 
 
+@dataclass(slots=True)
+class GroupRequests:
+    """How the requests of one member went: milliseconds until the answer, as Kafka's AbstractCoordinator counts them.
+
+    Attributes:
+        joins, syncs: those that the coordinator took.
+        heartbeats: all that were answered.
+        failed_rebalances: joins and syncs that failed or were refused. To be given a member id is no refusal.
+    """
+
+    joins: Summary = field(default_factory=Summary)
+    syncs: Summary = field(default_factory=Summary)
+    heartbeats: Summary = field(default_factory=Summary)
+    failed_rebalances: int = 0
+
+
 class GroupConnection:
-    """The group requests of one member.
+    """The group requests of one member; `requests` counts them.
 
     Args:
         config: the worker's settings: group id and time-outs.
@@ -73,6 +91,7 @@ class GroupConnection:
         self._leaving = threading.Event()
         self._leaving.set()
         self._ended = False
+        self.requests = GroupRequests()
 
     def start(self) -> None:
         """Start the network thread; connects with the first FindCoordinator.
@@ -99,7 +118,7 @@ class GroupConnection:
         try:
             self._net.spawn(self._carry_out, requests[type(effect)], effect)
         except ConnectionError as error:
-            self._tell(GroupRequestFailed(effect.request_id, str(error)))
+            self._failed(effect, str(error))
 
     def close(self) -> None:
         """Wait a moment for the answer to LeaveGroup if one is on its way, then close. A second call does nothing."""
@@ -120,13 +139,18 @@ class GroupConnection:
         try:
             await work(effect)
         except kafka_errors.KafkaError as error:
-            self._tell(GroupRequestFailed(effect.request_id, f"{type(effect).__name__}: {error}"))
+            self._failed(effect, f"{type(effect).__name__}: {error}")
         except Exception as error:  # whatever it is, the core must not wait for ever
             _log.exception("a group request failed in an unexpected way")
-            self._tell(GroupRequestFailed(effect.request_id, f"{type(effect).__name__}: {error!r}"))
+            self._failed(effect, f"{type(effect).__name__}: {error!r}")
         finally:
             if isinstance(effect, SendLeaveGroup):
                 self._leaving.set()
+
+    def _failed(self, effect: GroupEffect, reason: str) -> None:
+        if isinstance(effect, SendJoinGroup | SendSyncGroup):
+            self.requests.failed_rebalances += 1
+        self._tell(GroupRequestFailed(effect.request_id, reason))
 
     def _tell(self, stimulus: GroupStimulus) -> None:
         if not self._ended:
@@ -159,21 +183,27 @@ class GroupConnection:
             protocols=protocols,
             max_version=7,  # from 9 on the coordinator may skip the assignment, which Connect forbids
         )
+        began_s = time.monotonic()
         try:
             reply = await self._net.send(request, self._join_node, effect.rebalance_timeout_ms + _JOIN_MARGIN_MS)
         finally:
             if self._join_in_flight == effect.request_id:
                 self._join_in_flight = None
-        leads = reply.error_code == 0 and reply.leader == reply.member_id
+        error = error_name(reply.error_code)
+        if error is None:
+            self.requests.joins.add(_ms_since(began_s))
+        elif error != "MEMBER_ID_REQUIRED":
+            self.requests.failed_rebalances += 1
+        leads = error is None and reply.leader == reply.member_id
         try:
             members = {member.member_id: _metadata(member.metadata) for member in reply.members} if leads else {}
-        except MalformedDataError as error:
-            self._tell(GroupRequestFailed(effect.request_id, str(error)))
+        except MalformedDataError as malformed:
+            self._failed(effect, str(malformed))
             return
         self._tell(
             JoinGroupReplied(
                 effect.request_id,
-                error_name(reply.error_code),
+                error,
                 reply.generation_id,
                 reply.member_id,
                 reply.leader,
@@ -192,8 +222,13 @@ class GroupConnection:
             assignments=[(member, encode_assignment(effect.assignments[member])) for member in effect.assignments],
             max_version=4,  # from 5 on the protocol's name has to be repeated
         )
+        began_s = time.monotonic()
         reply = await self._net.send(request, self._join_node, self._sync_timeout_ms)
         error = error_name(reply.error_code)
+        if error is None:
+            self.requests.syncs.add(_ms_since(began_s))
+        else:
+            self.requests.failed_rebalances += 1
         assignment = None if error else self._assignment(bytes(reply.assignment))
         self._tell(SyncGroupReplied(effect.request_id, error, assignment))
 
@@ -213,11 +248,13 @@ class GroupConnection:
             member_id=effect.member_id,
             group_instance_id=None,
         )
+        began_s = time.monotonic()
         try:
             reply = await self._net.send(request, self._heartbeat_node, self._reply_timeout_ms)
         except kafka_errors.RequestTimedOutError:  # the other connection leads to the same silence
             self._net.disconnect(self._join_node, "the coordinator does not answer heartbeats")
             raise
+        self.requests.heartbeats.add(_ms_since(began_s))
         self._tell(HeartbeatReplied(effect.request_id, error_name(reply.error_code)))
 
     async def _leave(self, effect: SendLeaveGroup) -> None:
@@ -228,6 +265,10 @@ class GroupConnection:
         request = LeaveGroupRequest(group_id=self._group_id, member_id=effect.member_id, members=[member])
         reply = await self._net.send(request, self._heartbeat_node, self._reply_timeout_ms)
         _log.debug("left group %s: %s", self._group_id, error_name(reply.error_code))
+
+
+def _ms_since(began_s: float) -> float:
+    return (time.monotonic() - began_s) * 1000
 
 
 def _metadata(data: Any) -> MemberMetadata:

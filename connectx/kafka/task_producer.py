@@ -49,6 +49,8 @@ class TaskProducer:
         checkpoint: called at least every half second while a call waits and between chunks of records; what it
             raises (worker killed, task cancelled) ends the call.
         tolerate_refused: at-least-once only: count records that Kafka refuses instead of failing (KIP-779).
+
+    `refusals` counts all records that are known to be refused.
     """
 
     def __init__(
@@ -60,6 +62,8 @@ class TaskProducer:
         self._tolerate_refused = tolerate_refused
         self._producer: Producer | None = None
         self._begun_s: float | None = None
+        self.refusals = 0
+        self._handed_over = 0
         self._refused = 0
         self._refusal: ConnectxError | None = None
         self._refusal_bytes = 0
@@ -121,6 +125,7 @@ class TaskProducer:
             room = max(chunk, min(_QUEUE_RECORDS, _QUEUE_BYTES // average_bytes))
             for start in range(0, records.count, chunk):
                 self._await_room(room)
+                self._handed_over += min(chunk, records.count - start)
                 self._send_chunk(records, start, min(chunk, records.count - start))
         self._raise_refusal()
         return sent_bytes
@@ -155,7 +160,7 @@ class TaskProducer:
                 if time.monotonic() >= end_s:
                     return False
             else:
-                self._begun_s = None
+                self._begun_s, self._handed_over = None, 0
                 return True
 
     def abort(self, timeout_s: float | None) -> None:
@@ -178,7 +183,7 @@ class TaskProducer:
                     raise self._typed(error.args[0], "abort the transaction") from error
                 self._checkpoint()
             else:
-                self._begun_s = None
+                self._begun_s, self._handed_over = None, 0
                 return
 
     def flush(self, timeout_s: float) -> bool:
@@ -188,6 +193,7 @@ class TaskProducer:
             self._checkpoint()
             left_s = max(0.0, end_s - time.monotonic())
             if self._live().flush(min(_CHECK_EVERY_S, left_s)) == 0:
+                self._handed_over = 0
                 self._raise_refusal()
                 return True
             if left_s == 0.0:
@@ -197,6 +203,14 @@ class TaskProducer:
         """How many records Kafka refused and tolerance let go since the last call."""
         refused, self._refused = self._refused, 0
         return refused
+
+    @property
+    def unacknowledged(self) -> int:
+        """Records that were handed over and that Kafka is not known to have taken or refused yet.
+
+        librdkafka's own number has waiting events in it, too; what was flushed or committed is known to be done.
+        """
+        return 0 if self._producer is None else min(self._handed_over, len(self._producer))
 
     def cancel(self) -> None:
         """From another thread: throw away what is queued, so that a blocked call ends soon."""
@@ -287,6 +301,7 @@ class TaskProducer:
             self._take_refusal(error, message.topic(), _size_bytes(message.value(), message.key()), tolerable=False)
 
     def _take_refusal(self, error: KafkaError, topic: str, size_bytes: int, *, tolerable: bool = True) -> None:
+        self.refusals += 1
         typed = refusal(error, topic, size_bytes, self._circumstances())
         if tolerable and self._tolerate_refused and self.transactional_id is None and not error.fatal():
             self._refused += 1

@@ -21,6 +21,7 @@ from connectx.kafka.clients import ClientConfig
 from connectx.kafka.task_producer import TaskProducer
 from connectx.model.ids import TaskId
 from connectx.runtime.connector_host import trace_of
+from connectx.runtime.record_errors import RecordErrors
 
 _CALL_S = 5.0
 _CLOSE_S = 5.0
@@ -47,6 +48,7 @@ class DeadLetterQueue:
         admin: makes the topic when it is missing.
         checkpoint: called while a call waits; what it raises ends the call.
         masked: hides in the headers what stood behind placeholders.
+        errors: counts what is sent and what is refused.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class DeadLetterQueue:
         admin: Admin,
         checkpoint: Callable[[], None],
         masked: Callable[[str], str],
+        errors: RecordErrors,
     ) -> None:
         self._task = task
         self._topic = settings.dead_letter_topic or ""
@@ -66,6 +69,7 @@ class DeadLetterQueue:
         self._admin = admin
         self._checkpoint = checkpoint
         self._masked = masked
+        self._errors = errors
 
     def start(self) -> None:
         """Make sure that the topic is there.
@@ -98,7 +102,11 @@ class DeadLetterQueue:
                 for before, letter, place in zip(given, letters, places, strict=True)
             ]
             rows = rows.set_column(rows.column_names.index("headers"), "headers", pa.array(headers, HEADERS))
-        self._producer.send(rows.drop_columns(["topic", "partition", "offset"]), self._topic)
+        self._errors.dead_letters += len(letters)
+        try:
+            self._producer.send(rows.drop_columns(["topic", "partition", "offset"]), self._topic)
+        finally:
+            self._errors.failed_dead_letters = self._producer.refusals
 
     def flush(self) -> None:
         """Wait until all reports are acknowledged, as long as it takes.
@@ -106,8 +114,11 @@ class DeadLetterQueue:
         Raises:
             RecordRefusedError, RecordTooLargeError: Kafka refused one.
         """
-        while not self._producer.flush(_CALL_S):
-            self._checkpoint()
+        try:
+            while not self._producer.flush(_CALL_S):
+                self._checkpoint()
+        finally:
+            self._errors.failed_dead_letters = self._producer.refusals
 
     def close(self) -> None:
         """Let the producer go; what was not flushed may be lost."""

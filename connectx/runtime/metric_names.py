@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from connectx.model.events import EventKind
@@ -11,32 +10,6 @@ from connectx.model.events import EventKind
 Facts = Mapping[str, Any]
 Row = tuple[str, str, Callable[[Facts], float | None]]
 """Name, description, and the number in the live numbers of a task (None: not known)."""
-
-
-@dataclass(slots=True)
-class Summary:
-    """Count, sum and extremes of numbers, such as milliseconds."""
-
-    count: int = 0
-    total: float = 0
-    largest: float = 0
-    smallest: float = 0
-
-    def add(self, number: float) -> None:
-        """One more."""
-        self.smallest = number if self.count == 0 else min(self.smallest, number)
-        self.largest = max(self.largest, number)
-        self.count += 1
-        self.total += number
-
-    @property
-    def average(self) -> float:
-        """0 when there is none."""
-        return self.total / self.count if self.count else 0.0
-
-    def facts(self, name: str) -> dict[str, float]:
-        """As live numbers of a task: `<name>_max`, `<name>_avg`."""
-        return {f"{name}_max": self.largest, f"{name}_avg": self.average}
 
 
 TASK_STATES: Final = ("RUNNING", "PAUSED", "FAILED", "UNASSIGNED", "DESTROYED", "RESTARTING")
@@ -87,6 +60,9 @@ SOURCE_FACTS: Final[tuple[Row, ...]] = (
     ("source-task_source-record-write-total", "Records sent to Kafka.", _of("records")),
     ("source-task_poll-batch-max-time-ms", "The longest poll.", _of("poll_ms_max")),
     ("source-task_poll-batch-avg-time-ms", "Polls on average.", _of("poll_ms_avg")),
+    ("source-task_source-record-active-count", "Records polled that Kafka is not known to have.", _of("active")),
+    ("source-task_source-record-active-count-max", "The most of them.", _of("active_max")),
+    ("source-task_source-record-active-count-avg", "On average, whenever they changed.", _of("active_avg")),
     ("connectx_source_bytes_total", "Bytes sent to Kafka.", _of("bytes")),
 )
 
@@ -95,10 +71,28 @@ SINK_FACTS: Final[tuple[Row, ...]] = (
     ("sink-task_sink-record-send-total", "Records put.", _of("records")),
     ("sink-task_sink-record-lag-max", "Records that the task is behind, over all its partitions.", _of("lag")),
     ("sink-task_partition-count", "Partitions.", lambda facts: len(facts["positions"])),
+    ("sink-task_offset-commit-seq-no", "Number of the last commit.", _of("commit_sequence")),
     ("sink-task_offset-commit-completion-total", "Commits that succeeded.", _of("commits")),
+    ("sink-task_offset-commit-skip-total", "Outcomes of commits that came too late to count.", _of("late_commits")),
     ("sink-task_put-batch-max-time-ms", "The longest put.", _of("put_ms_max")),
     ("sink-task_put-batch-avg-time-ms", "Puts on average.", _of("put_ms_avg")),
-    ("task-error_total-retries", "Puts that were tried again.", _of("retries")),
+    ("sink-task_sink-record-active-count", "Offsets from what the group holds to what was read.", _of("active")),
+    ("sink-task_sink-record-active-count-max", "The most of them.", _of("active_max")),
+    ("sink-task_sink-record-active-count-avg", "On average, whenever they changed.", _of("active_avg")),
+)
+
+ERROR_FACTS: Final[tuple[Row, ...]] = (
+    ("task-error_total-record-failures", "Records that failed, once for every try.", _of("record_failures")),
+    ("task-error_total-record-errors", "Failures beyond errors.tolerance: the task ends.", _of("record_errors")),
+    ("task-error_total-retries", "Conversions of slices and puts that were tried again.", _of("retries")),
+    ("task-error_total-errors-logged", "Errors that errors.log.enable put into the log.", _of("errors_logged")),
     ("task-error_deadletterqueue-produce-requests", "Records for the dead letter queue.", _of("dead_letters")),
-    ("task-error_total-record-failures", "Records that could not be read or put.", _of("skipped")),
+    ("task-error_deadletterqueue-produce-failures", "Those that Kafka refused.", _of("failed_dead_letters")),
+    ("task-error_last-error-timestamp", "When a record failed last, ms since 1970.", _of("error_ms")),
+)
+"""Also of a task that has failed, until it is started again."""
+
+PLUGIN_TEXTS: Final = (
+    *("connector-class", "connector-type", "connector-version", "task-class", "task-version"),
+    *(f"{side}-converter-{what}" for side in ("key", "value", "header") for what in ("class", "version")),
 )

@@ -1,11 +1,13 @@
 """Metrics of one worker, with Kafka Connect's names, in Prometheus's text format.
 
-Decides what each name means here. Facts come from three places: transitions (counted as they pass, one or two for a
-slice, never for a record), the live numbers of the tasks, and the worker's place in the group. A name is made from
-Kafka Connect's group and attribute as the usual rules of the JMX exporter make it: `source-record-poll-total` of
-`source-task-metrics` is `kafka_connect_source_task_source_record_poll_total`. Attributes that are rates are left to
-Prometheus's `rate()` of the totals; averages and maxima are since the start of the task or worker. What begins with
-`connectx_` is no metric of Kafka Connect. Mirrors ConnectMetricsRegistry.
+Decides what each name means here. Facts come from four places: transitions (counted as they pass, one or two for a
+slice, never for a record), the live numbers of the tasks, the worker's place in the group, and its requests there. A
+name is made from Kafka Connect's group and attribute as the usual rules of the JMX exporter make it:
+`source-record-poll-total` of `source-task-metrics` is `kafka_connect_source_task_source_record_poll_total`. Attributes
+that are rates are left to Prometheus's `rate()` of the totals; averages and maxima are since the start of the task or
+worker. What begins with `connectx_` is no metric of Kafka Connect. Mirrors ConnectMetricsRegistry. Left out beside
+rates: metrics that plugins register (KIP-877: plugins here have no such call), and the tag client-id (Prometheus's
+`instance` names the worker).
 """
 
 from __future__ import annotations
@@ -20,18 +22,22 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from connectx.kafka.group import GroupRequests
 from connectx.model.events import EventKind, Transition
 from connectx.model.ids import TaskId
 from connectx.model.states import State
+from connectx.model.summary import Summary
 from connectx.runtime.metric_names import (
     COUNTED,
+    ERROR_FACTS,
+    PLUGIN_TEXTS,
     SINK_FACTS,
     SOURCE_FACTS,
     TASK_FACTS,
     TASK_STATES,
     WORKER_COUNTS,
-    Summary,
 )
+from connectx.runtime.task_plugins import TaskPlugins
 
 Work = tuple[str, int | None]
 """A task, or (None) the connector itself."""
@@ -65,9 +71,10 @@ class WorkerMetrics(Collector):
 
     Args:
         view: the worker's place in the group.
-        facts: live numbers of its tasks.
+        facts: live numbers of its tasks, and what stays known of those that failed; see `Work.counted`.
         heartbeat_ms: when the group last answered one of its heartbeats.
         now_ms: a clock.
+        requests: what is counted of its requests to the group.
     """
 
     def __init__(
@@ -76,7 +83,9 @@ class WorkerMetrics(Collector):
         facts: Callable[[], Mapping[TaskId, Mapping[str, object]]],
         heartbeat_ms: Callable[[], int | None],
         now_ms: Callable[[], int],
+        requests: GroupRequests,
     ) -> None:
+        self._requests = requests
         self._view = view
         self._facts = facts
         self._heartbeat_ms = heartbeat_ms
@@ -89,7 +98,6 @@ class WorkerMetrics(Collector):
         self._begun: set[tuple[Work, object]] = set()
         self._startups: Counter[str] = Counter()
         self._transactions: dict[TaskId, Summary] = {}
-        self._errors_ms: dict[TaskId, int] = {}
         self._rebalances = Summary()
         self._rebalanced_ms: int | None = None
         self._duplicated = 0
@@ -113,8 +121,6 @@ class WorkerMetrics(Collector):
             elif kind is EventKind.TRANSACTION_COMMITTED:
                 task = TaskId(transition.connector or "", transition.task or 0)
                 self._transactions.setdefault(task, Summary()).add(transition.data.get("records") or 0)
-            elif kind is EventKind.RECORDS_SKIPPED:
-                self._errors_ms[TaskId(transition.connector or "", transition.task or 0)] = self._now_ms()
             elif kind is EventKind.REBALANCE_COMPLETED:
                 self._rebalanced_ms = self._now_ms()
                 self._rebalances.add(transition.data.get("took_ms") or 0)
@@ -133,6 +139,7 @@ class WorkerMetrics(Collector):
         yield from self._of_connectors()
         yield from self._of_group()
         yield from self._of_tasks()
+        yield from self._of_plugins()
         yield from self._of_events()
 
     # ------------------------------------------------------------------------------------------------- counting
@@ -256,12 +263,25 @@ class WorkerMetrics(Collector):
         yield _total(group + "rebalance-latency-total", "Time that rebalances took, ms.", self._rebalances.total)
         yield _gauge(group + "rebalance-latency-max", "The longest rebalance, ms.", self._rebalances.largest)
         yield _gauge(group + "rebalance-latency-avg", "Rebalances on average, ms.", self._rebalances.average)
+        requests = self._requests
+        failed = "Joins and syncs that failed or were refused."
+        yield _total(group + "failed-rebalance-total", failed, requests.failed_rebalances)
+        yield _total(group + "heartbeat-total", "Heartbeats that were answered.", requests.heartbeats.count)
+        slowest = requests.heartbeats.largest
+        yield _gauge(group + "heartbeat-response-time-max", "The longest wait for an answer, ms.", slowest)
+        for name, times in (("join", requests.joins), ("sync", requests.syncs)):
+            yield _total(f"{group}{name}-total", f"{name.title()}s of the group that succeeded.", times.count)
+            yield _gauge(f"{group}{name}-time-max", "The longest, ms.", times.largest)
+            yield _gauge(f"{group}{name}-time-avg", "On average, ms.", times.average)
 
     def _of_tasks(self) -> Iterator[Metric]:
-        tasks = sorted(self._facts().items())
+        counted, assigned = sorted(self._facts().items()), self._assigned()
+        tasks = [(task, facts) for task, facts in counted if not facts.get("ended")]
+        known = [(task, facts) for task, facts in counted if not facts.get("ended") or _work(task) in assigned]
         sources = [(task, facts) for task, facts in tasks if "slices" in facts]
         sinks = [(task, facts) for task, facts in tasks if "positions" in facts]
-        for chosen, table in (([*sources, *sinks], TASK_FACTS), (sources, SOURCE_FACTS), (sinks, SINK_FACTS)):
+        tables = ([*sources, *sinks], TASK_FACTS), (sources, SOURCE_FACTS), (sinks, SINK_FACTS), (known, ERROR_FACTS)
+        for chosen, table in tables:
             for name, described, value in table:
                 yield _of_each(name, described, ((_id(task), value(facts)) for task, facts in chosen))
         for name, state in (("running", State.RUNNING), ("pause", State.PAUSED)):
@@ -273,11 +293,32 @@ class WorkerMetrics(Collector):
         yield _of_each(size + "min", "The smallest transaction.", ((_id(task), one.smallest) for task, one in sizes))
         yield _of_each(size + "max", "The largest transaction.", ((_id(task), one.largest) for task, one in sizes))
         yield _of_each(size + "avg", "Transactions on average.", ((_id(task), one.average) for task, one in sizes))
-        errors = ((_id(task), time_ms) for task, time_ms in sorted(self._errors_ms.items()))
-        yield _of_each("task-error_last-error-timestamp", "When records were skipped last, ms since 1970.", errors)
-        assigned = {(task["connector"], task["task"]) for task in self._view().get("tasks", ())}
-        zombies = [task for task, _ in tasks if (task.connector, task.task) not in assigned]
+        zombies = [task for task, _ in tasks if _work(task) not in assigned]
         yield _gauge("connectx_zombie_tasks", "Tasks whose threads run and which are not assigned here.", len(zombies))
+
+    def _of_plugins(self) -> Iterator[Metric]:
+        """Classes and versions of what runs here, as labels of a gauge that is 1 (Kafka Connect 4.1)."""
+        labels = [text.replace("-", "_") for text in PLUGIN_TEXTS]
+        task_info = GaugeMetricFamily(
+            _name("connector-task_info"),
+            "1; classes and versions of its plugins.",
+            labels=["connector", "task", *labels],
+        )
+        steps = {
+            kind: GaugeMetricFamily(
+                _name(f"connector-{kind}_info"),
+                "1; class and version.",
+                labels=["connector", "task", kind, f"{kind}_class", f"{kind}_version"],
+            )
+            for kind in ("transform", "predicate")
+        }
+        for task, facts in sorted(self._facts().items()):
+            if isinstance(plugins := facts.get("plugins"), TaskPlugins):
+                task_info.add_metric([*_id(task), *(plugins.texts[text] for text in PLUGIN_TEXTS)], 1)
+                for kind, named in (("transform", plugins.transforms), ("predicate", plugins.predicates)):
+                    for texts in named:
+                        steps[kind].add_metric([*_id(task), *texts], 1)
+        yield from (task_info, *steps.values())
 
     def _of_events(self) -> Iterator[Metric]:
         for kind, (name, described, of_records) in COUNTED.items():
@@ -296,17 +337,24 @@ class WorkerMetrics(Collector):
 
     def _shown(self) -> list[tuple[Work, State]]:
         """States of what runs here, and of what failed and is still assigned here."""
-        view = self._view()
-        assigned: set[Work] = {(task["connector"], task["task"]) for task in view.get("tasks", ())}
-        assigned |= {(connector, None) for connector in view.get("connectors", ())}
+        assigned = self._assigned()
         states = self._states.items()
         shown = [(work, state) for work, state in states if work in assigned or state in _BEGUN]
         return sorted(shown, key=lambda entry: (entry[0][0], -1 if entry[0][1] is None else entry[0][1]))
+
+    def _assigned(self) -> set[Work]:
+        view = self._view()
+        tasks: set[Work] = {(task["connector"], task["task"]) for task in view.get("tasks", ())}
+        return tasks | {(connector, None) for connector in view.get("connectors", ())}
 
 
 def _name(name: str) -> str:
     full = name if name.startswith("connectx_") else _PREFIX + name
     return full.replace("-", "_")
+
+
+def _work(task: TaskId) -> Work:
+    return task.connector, task.task
 
 
 def _id(task: TaskId) -> tuple[str, str]:

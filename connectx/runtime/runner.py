@@ -31,6 +31,7 @@ from connectx.core.messages import (
 from connectx.core.source_messages import (
     Begin,
     CancelRequested,
+    FailureKind,
     PauseRequested,
     ReportFailed,
     ReportState,
@@ -42,7 +43,9 @@ from connectx.model.events import Transition
 from connectx.model.states import TargetState
 from connectx.runtime.connector_host import trace_of
 from connectx.runtime.mailbox import now_ms
+from connectx.runtime.record_errors import RecordErrors
 from connectx.runtime.task import TaskEffect, TaskServices, WorkerGone
+from connectx.runtime.task_plugins import TaskPlugins
 
 log = logging.getLogger(__name__)
 
@@ -87,6 +90,8 @@ class Runner:
         order: the task and its configuration.
         services: what the worker offers.
         kind: source or sink.
+
+    `errors` counts what goes wrong with records, `plugins` is known once `set_up` has returned.
     """
 
     def __init__(self, order: PrepareTask, services: TaskServices, kind: str) -> None:
@@ -101,6 +106,8 @@ class Runner:
         self._paused = order.target_state is TargetState.PAUSED
         self._core: LoopCore | None = None
         self._world: TaskWorld | None = None
+        self.errors = RecordErrors()
+        self.plugins: TaskPlugins | None = None
         self._topics: set[str] = set()
         self._thread = threading.Thread(target=self._run, name=f"{kind}-task-{order.task}", daemon=True)
 
@@ -264,8 +271,9 @@ class Runner:
         match effect:
             case ReportState(paused):
                 self.services.post(TaskStateReached(order.task, order.instance, paused))
-            case ReportFailed(error, fenced, newer_epoch):
-                self.post_failure(error, fenced=fenced, newer_epoch=newer_epoch)
+            case ReportFailed(error, kind, newer_epoch):
+                self.errors.record_errors += kind is FailureKind.RECORD
+                self.post_failure(error, fenced=kind is FailureKind.FENCED, newer_epoch=newer_epoch)
             case ReportStopped():
                 self.services.post(TaskStopped(order.task, order.instance))
             case _:

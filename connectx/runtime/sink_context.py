@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from connectx.model.ids import TaskId, TopicPartition
 from connectx.runtime.dead_letters import DeadLetter, DeadLetterQueue
+from connectx.runtime.record_errors import RecordErrors
 from connectx.runtime.sink_records import TopicRecords
 from connectx.runtime.sink_setup import SinkSetup
 
@@ -16,12 +17,15 @@ log = logging.getLogger(__name__)
 class SinkContext:
     """SinkTaskContext of one task. `skipped` and `reason` tell of records reported within the current put.
 
-    `records` are those of the current put.
+    `records` are those of the current put, `counted` are the errors of the task.
     """
 
-    def __init__(self, setup: SinkSetup, group_id: str, dead_letters: DeadLetterQueue | None) -> None:
+    def __init__(
+        self, setup: SinkSetup, group_id: str, dead_letters: DeadLetterQueue | None, counted: RecordErrors
+    ) -> None:
         self._setup = setup
         self._dead_letters = dead_letters
+        self._counted = counted
         self.records: TopicRecords | None = None
         self._group_id = group_id
         self._assignment: list[TopicPartition] = []
@@ -45,12 +49,17 @@ class SinkContext:
 
     def report(self, partition: TopicPartition, offset: int, error: Exception) -> None:
         """Count a record that the target refuses, or raise `error`."""
-        self._bury(partition, offset, error)
-        if not self._setup.settings.errors.tolerate_all:
-            raise error
-        if self._setup.settings.errors.log_enable:
+        errors = self._setup.settings.errors
+        self._counted.failed()
+        if errors.log_enable:
             shown = self._setup.masked(str(error))
-            log.warning("%s skips offset %d of %s: %s", self.task, offset, partition, shown)
+            log.error("Error encountered in task %s: offset %d of %s: %s", self.task, offset, partition, shown)
+            self._counted.errors_logged += 1
+        if not errors.tolerate_all:
+            self._counted.record_errors += 1
+        self._bury(partition, offset, error)
+        if not errors.tolerate_all:
+            raise error
         self.skipped += 1
         self.reason = str(error)
 

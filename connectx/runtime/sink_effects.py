@@ -13,14 +13,15 @@ from typing import Any
 from connectx.connectors.api import CommitRefusedError, SinkBatch
 from connectx.core import sink_messages as m
 from connectx.core.sink_progress import named
+from connectx.core.sink_task import SinkTaskCore
 from connectx.errors import ConnectxError
 from connectx.kafka.admin_client import Admin
 from connectx.kafka.sink_consumer import CommitError, SinkConsumer
 from connectx.model.ids import TopicPartition
+from connectx.model.summary import Summary
 from connectx.runtime.connector_host import trace_of
 from connectx.runtime.dead_letters import DeadLetterQueue
 from connectx.runtime.mailbox import now_ms
-from connectx.runtime.metric_names import Summary
 from connectx.runtime.runner import Runner, TaskCancelled
 from connectx.runtime.sink_context import SinkContext
 from connectx.runtime.sink_records import RecordsAtHand
@@ -40,25 +41,27 @@ class SinkWorld:
     Args:
         setup: plugin, converters, settings.
         runner: feeds the loop what comes in the middle of a poll, and knows whether the task is to go on.
-        reached: how far the task has come in each partition that it owns.
+        core: the loop, which knows how far the task has come; it is only read here.
     """
 
-    def __init__(self, setup: SinkSetup, runner: Runner, reached: Callable[[], Mapping[TopicPartition, int]]) -> None:
+    def __init__(self, setup: SinkSetup, runner: Runner, core: SinkTaskCore) -> None:
         self._setup = setup
         self._runner = runner
-        self._reached = reached
+        self._core = core
         self._plugin = setup.plugin
         self._dead_letters = _dead_letters(setup, runner)
-        self._context = SinkContext(setup, str(setup.consumer_config.get("group.id")), self._dead_letters)
+        self._context = SinkContext(
+            setup, str(setup.consumer_config.get("group.id")), self._dead_letters, runner.errors
+        )
         self._consumer = SinkConsumer(setup.consumer_config, self, checkpoint=runner.checkpoint)
         self._spark = TaskSpark(runner.services.spark, RecordsAtHand.SPARK_SETTINGS)
-        self._records = RecordsAtHand(setup, self._spark, self._dead_letters)
+        self._records = RecordsAtHand(setup, self._spark, self._dead_letters, runner.errors)
         self._started = False
         self._in_rebalance = False
         self._lag_at_s = 0.0
         self._facts: dict[str, object] = {"records": 0, "skipped": 0, "lag": None, "positions": {}, "retrying": None}
-        self._facts |= dict.fromkeys(("read", "retries", "commits", "failed_commits", "dead_letters"), 0)
-        self._batches, self._puts = Summary(), Summary()
+        self._facts |= dict.fromkeys(("read", "commits", "failed_commits", "active"), 0)
+        self._batches, self._puts, self._commits, self._active = Summary(), Summary(), Summary(), Summary()
         self._handlers: dict[type, Callable[[Any], m.SinkStimulus | None]] = {
             m.StartPlugin: self._start_plugin,
             m.JoinGroup: lambda _: self._consumer.join(setup.subscription),
@@ -131,8 +134,9 @@ class SinkWorld:
 
     def committed(self, sequence: int, error: CommitError | None) -> None:
         """Inside a poll, or in the commit itself."""
-        self._tell_commit(error)
+        self._tell_commit(sequence, error)
         self._runner.feed(_outcome(sequence, error))
+        self._tell_progress()
 
     def _rebalance(self, stimulus: m.SinkStimulus) -> None:
         self._in_rebalance = True
@@ -160,10 +164,10 @@ class SinkWorld:
         if effect.wait:
             try:
                 refused = self._consumer.commit_and_wait(effect.offsets)
-                self._tell_commit(refused)
+                self._tell_commit(effect.sequence, refused)
                 return _outcome(effect.sequence, refused)
             except ConnectxError as error:
-                self._tell_commit(error)
+                self._tell_commit(effect.sequence, error)
                 return m.CommitFailed(effect.sequence, str(error))
         self._consumer.commit(effect.offsets, effect.sequence)
         return None
@@ -215,6 +219,7 @@ class SinkWorld:
 
     def _put(self, effect: m.Put) -> m.SinkStimulus:
         records = self._records.of(effect.number, effect.ranges)
+        self._tell_progress()
         began_ms = now_ms()
         try:
             rows, unreadable = records.readable(self._plugin.value_type)
@@ -237,7 +242,6 @@ class SinkWorld:
             **self._puts.facts("put_ms"),
             **self._batches.facts("batch"),
             read=_number(self._facts["read"]) + records.count,
-            dead_letters=_number(self._facts["dead_letters"]) + (skipped if self._dead_letters is not None else 0),
             records=_number(self._facts["records"]) + rows.num_rows - self._context.skipped,
             skipped=_number(self._facts["skipped"]) + skipped,
             retrying=None,
@@ -251,7 +255,8 @@ class SinkWorld:
         if retriable:
             shown = self._setup.masked(str(error))
             log.info("%s will put again: %s", self._setup.task, shown)
-            self._tell(retrying=shown, retries=_number(self._facts["retries"]) + 1)
+            self._runner.errors.retries += 1
+            self._tell(retrying=shown)
         return m.PutFailed(effect.epoch, retriable, str(error) if retriable else trace_of(error))
 
     def _flush(self, effect: m.Flush) -> m.SinkStimulus:
@@ -279,14 +284,31 @@ class SinkWorld:
         if time.monotonic() < self._lag_at_s:
             return
         self._lag_at_s = time.monotonic() + _LAG_EVERY_S
-        reached = dict(self._reached())
+        self._tell_progress()
+        reached = dict(self._core.progress.reached)
         ends = self._consumer.known_ends(tuple(sorted(reached)))
         behind = [max(0, ends[partition] - offset) for partition, offset in reached.items() if partition in ends]
         self._tell(lag=sum(behind) if len(behind) == len(reached) else None, positions=named(reached))
 
-    def _tell_commit(self, error: object) -> None:
+    def _tell_progress(self) -> None:
+        progress = self._core.progress
+        if (active := progress.active_records(self._core.batches)) != self._facts["active"]:
+            self._active.add(active)
+        self._tell(
+            active=active,
+            **self._active.facts("active"),
+            commit_sequence=progress.sequence,
+            late_commits=progress.late_commits,
+        )
+
+    def _tell_commit(self, sequence: int, error: object) -> None:
+        """Told before the core is; one that the core does not wait for any more is counted there."""
+        if (commit := self._core.progress.awaited(sequence)) is None:
+            return
         name = "commits" if error is None else "failed_commits"
-        self._tell(**{name: _number(self._facts[name]) + 1})
+        if error is None:
+            self._commits.add(now_ms() - commit.sent_ms)
+        self._tell(**{name: _number(self._facts[name]) + 1}, **self._commits.facts("commit_ms"))
 
     def _tell(self, **facts: object) -> None:
         self._facts = {**self._facts, **facts}
@@ -302,6 +324,7 @@ def _dead_letters(setup: SinkSetup, runner: Runner) -> DeadLetterQueue | None:
         Admin(setup.admin_config),
         runner.checkpoint,
         setup.masked,
+        runner.errors,
     )
 
 

@@ -18,7 +18,9 @@ from connectx.data.transforms.chain import in_order
 from connectx.errors import ConnectxError, RecordConversionError
 from connectx.model.ids import TopicPartition
 from connectx.runtime.dead_letters import DeadLetter, DeadLetterQueue
+from connectx.runtime.record_errors import RecordErrors
 from connectx.runtime.sink_setup import SinkSetup, keeps_values
+from connectx.runtime.task_plugins import name_of
 from connectx.spark.backlog import backlog_error, backlog_frame
 from connectx.spark.slices import TaskSpark, is_spark_error, spark_job_error
 
@@ -39,10 +41,13 @@ class RecordsAtHand:
 
     SPARK_SETTINGS: Final = SESSION_SETTINGS
 
-    def __init__(self, setup: SinkSetup, spark: TaskSpark, dead_letters: DeadLetterQueue | None) -> None:
+    def __init__(
+        self, setup: SinkSetup, spark: TaskSpark, dead_letters: DeadLetterQueue | None, counted: RecordErrors
+    ) -> None:
         self._setup = setup
         self._spark = spark
         self._dead_letters = dead_letters
+        self._counted = counted
         self._number = 0
         self._put_number = 0
         self._fetches: dict[int, pa.Table] = {}
@@ -79,7 +84,9 @@ class RecordsAtHand:
         known = self._by_topic.get(topic)
         if known is None or known.partitions != tuple(sorted(ranges)):
             rows = _of_partitions(self._fetches[number], topic, sorted(partition.partition for partition in ranges))
-            known = TopicRecords(self._setup, self._spark, self._dead_letters, tuple(sorted(ranges)), rows)
+            known = TopicRecords(
+                self._setup, self._spark, self._dead_letters, self._counted, tuple(sorted(ranges)), rows
+            )
             self._by_topic[topic] = known
         return known
 
@@ -100,12 +107,14 @@ class TopicRecords:
         setup: SinkSetup,
         spark: TaskSpark,
         dead_letters: DeadLetterQueue | None,
+        counted: RecordErrors,
         partitions: tuple[TopicPartition, ...],
         rows: pa.Table,
     ) -> None:
         self._setup = setup
         self._spark = spark
         self._dead_letters = dead_letters
+        self._counted = counted
         self.raw: pa.Table | None = rows
         self._readable: pa.Table | None = None
         self.partitions = partitions
@@ -176,7 +185,7 @@ class TopicRecords:
                     (
                         failure.row if numbers is None else numbers[failure.row],
                         "TRANSFORMATION",
-                        _name_of(failure.transform),
+                        name_of(failure.transform),
                         failure.message,
                     )
                     for failure in made.failures
@@ -187,9 +196,9 @@ class TopicRecords:
     def _stage(self, cause: str) -> tuple[str, str]:
         """Kafka Connect's stage of a converter's error, and the class at work."""
         if cause.startswith("Converting the key"):
-            return "KEY_CONVERTER", _name_of(type(self._setup.key_converter))
+            return "KEY_CONVERTER", name_of(type(self._setup.key_converter))
         if cause.startswith("Converting the value"):
-            return "VALUE_CONVERTER", _name_of(type(self._setup.value_converter))
+            return "VALUE_CONVERTER", name_of(type(self._setup.value_converter))
         return "HEADER_CONVERTER", self._setup.header_converter.name
 
     def _judge(self, bad: Sequence[tuple[int, str, str, str]]) -> None:
@@ -203,6 +212,13 @@ class TopicRecords:
             for (row, stage, name, cause), at in zip(wanted, places, strict=True)
         ]
         first = letters[0].error
+        self._counted.failed(len(letters))
+        if errors.log_enable:
+            for letter in letters:
+                log.error("Error encountered in task %s: %s", self._setup.task, self._setup.masked(str(letter.error)))
+            self._counted.errors_logged += len(letters)
+        if not errors.tolerate_all:
+            self._counted.record_errors += 1
         try:
             if self._dead_letters is not None:
                 self._dead_letters.report(self.raw, letters)
@@ -211,14 +227,7 @@ class TopicRecords:
             raise (refused if errors.tolerate_all else first) from refused
         if not errors.tolerate_all:
             raise first
-        if errors.log_enable:
-            shown = self._setup.masked(str(first))
-            log.warning("%s skips %d records, the first: %s", self._setup.task, len(letters), shown)
         self.reason = self.reason or str(getattr(first, "message", first))
-
-
-def _name_of(cls: type) -> str:
-    return getattr(cls, "java_class", None) or f"{cls.__module__}.{cls.__qualname__}"
 
 
 def _of_partitions(rows: pa.Table, topic: str, partitions: list[int]) -> pa.Table:

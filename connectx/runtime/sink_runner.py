@@ -5,16 +5,15 @@ Mirrors the thread of Kafka Connect's WorkerSinkTask.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from connectx.core.messages import PrepareTask
 from connectx.core.sink_task import SinkTaskCore
-from connectx.model.ids import TopicPartition
 from connectx.runtime.runner import LoopCore, Runner, TaskWorld
 from connectx.runtime.sink_effects import SinkWorld
 from connectx.runtime.sink_setup import set_up
 from connectx.runtime.task import TaskServices
+from connectx.runtime.task_plugins import plugins_of
 
 if TYPE_CHECKING:
     from connectx.connectors.plugins import Plugins
@@ -36,9 +35,6 @@ class SinkRunner(Runner):
     def set_up(self) -> tuple[LoopCore, TaskWorld, str | None]:
         """Make the plugin, the converters, the loop; nothing is connected yet."""
         setup = set_up(self.services.resolved(self.order), self.services, self._plugins)
+        self.plugins = plugins_of(setup, self.order.connector_config.get("connector.class") or "", "sink")
         core = SinkTaskCore(setup.loop)
-
-        def reached() -> Mapping[TopicPartition, int]:
-            return core.progress.reached
-
-        return core, SinkWorld(setup, self, reached), setup.version
+        return core, SinkWorld(setup, self, core), setup.version

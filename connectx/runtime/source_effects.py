@@ -1,6 +1,7 @@
 """Carries out the effects of a source task's loop: plugin calls, producer, offsets.
 
-It decides only what a failure is (fenced, expired, refused, fatal); what follows from it is the core's decision.
+It decides only what a failure is (fenced, expired, refused, of a record, fatal); what follows from it is the core's
+decision.
 """
 
 from __future__ import annotations
@@ -47,19 +48,21 @@ from connectx.core.source_messages import (
 )
 from connectx.data.converters import SESSION_SETTINGS
 from connectx.errors import (
+    ConversionError,
     ProducerFencedError,
     RecordRefusedError,
     RecordTooLargeError,
     TransactionExpiredError,
+    TransformError,
 )
 from connectx.kafka.admin_client import Admin
 from connectx.kafka.offset_topics import OffsetCopier
 from connectx.kafka.producer_epochs import producer_epoch
 from connectx.kafka.task_producer import TaskProducer
+from connectx.model.summary import Summary
 from connectx.protocol.offsets_topic import encode_offset_key, encode_offset_value
 from connectx.runtime.connector_host import trace_of
 from connectx.runtime.mailbox import now_ms
-from connectx.runtime.metric_names import Summary
 from connectx.runtime.runner import Runner, TaskCancelled
 from connectx.runtime.source_context import SourceContext
 from connectx.runtime.source_polling import SourcePoller, topics_of
@@ -77,6 +80,8 @@ _KINDS: tuple[tuple[type[Exception], FailureKind], ...] = (
     (TransactionExpiredError, FailureKind.EXPIRED),
     (RecordTooLargeError, FailureKind.DELIVERY),
     (RecordRefusedError, FailureKind.DELIVERY),
+    (ConversionError, FailureKind.RECORD),
+    (TransformError, FailureKind.RECORD),
 )
 
 
@@ -116,15 +121,15 @@ class SourceWorld:
         )
         self._facts: Mapping[str, Any] = {
             **{"records": 0, "bytes": 0, "slices": 0, "commits": 0, "source_offset": None, "polled": 0},
-            "failed_commits": 0,
+            **{"failed_commits": 0, "active": 0},
         }
-        self._batches, self._polls, self._commits = Summary(), Summary(), Summary()
+        self._batches, self._polls, self._commits, self._active = Summary(), Summary(), Summary(), Summary()
         self._handlers: dict[type, Callable[[Any], SourceStimulus | None]] = {
             AwaitCommand: lambda effect: None,
             StartPlugin: self._start_plugin,
             ReadOffsets: self._read_offsets,
             Poll: lambda effect: self._timed(self._poller.poll, effect),
-            ConvertAgain: lambda effect: self._timed(self._poller.convert, effect),
+            ConvertAgain: self._convert_again,
             Wait: self._wait,
             Idle: self._poller.idle,
             BeginTransaction: self._begin_transaction,
@@ -153,7 +158,8 @@ class SourceWorld:
         except Exception as error:
             self._runner.stay_alive()
             kind = _kind_of(error)
-            if kind in (FailureKind.FATAL, FailureKind.DELIVERY) and (ending := self._producer.ending()) is not None:
+            final = kind in (FailureKind.FENCED, FailureKind.EXPIRED)
+            if not final and (ending := self._producer.ending()) is not None:
                 kind = _kind_of(ending)
                 error = ending if kind is not FailureKind.FATAL else error
             return EffectFailed(trace_of(error), kind, self._epoch() if kind is FailureKind.FENCED else None)
@@ -200,7 +206,12 @@ class SourceWorld:
             self._polls.add(took_ms)
             polled = self._facts["polled"] + found.records + found.skipped + found.filtered
             self._tell(poll_ms=took_ms, polled=polled, **self._polls.facts("poll_ms"))
+        self._tell_active()
         return found
+
+    def _convert_again(self, effect: ConvertAgain) -> SourceStimulus:
+        self._runner.errors.retries += not effect.give_up
+        return self._timed(self._poller.convert, effect)
 
     def _wait(self, effect: Wait) -> SourceStimulus:
         self._runner.wait(max(0, effect.until_ms - now_ms()) / 1000)
@@ -236,7 +247,8 @@ class SourceWorld:
             slices=effect.slice_number,
             source_offset=dict(offset),
         )
-        return SliceSent(effect.slice_number, self._producer.take_refused())
+        self._tell_active()
+        return SliceSent(effect.slice_number, self._refused())
 
     def _write_offsets(self, effect: WriteOffsets) -> SourceStimulus:
         self._send_offsets(effect.offsets)
@@ -278,7 +290,7 @@ class SourceWorld:
             return OffsetsFlushFailed("the source offsets were not acknowledged within offset.flush.timeout.ms")
         self._tell(failed_commits=self._facts["failed_commits"] - 1)
         self._tell_commit(began_ms)
-        return OffsetsFlushed(self._producer.take_refused())
+        return OffsetsFlushed(self._refused())
 
     def _close_producer(self, effect: CloseProducer) -> None:
         try:
@@ -294,8 +306,20 @@ class SourceWorld:
         setup = self._setup
         return None if setup.epoch_config is None else producer_epoch(setup.epoch_config, setup.loop.transactional_id)
 
+    def _refused(self) -> int:
+        refused = self._producer.take_refused()
+        self._runner.errors.failed(refused)
+        return refused
+
+    def _tell_active(self) -> None:
+        active = self._poller.at_hand + self._producer.unacknowledged
+        if active != self._facts["active"]:
+            self._active.add(active)
+            self._tell(active=active, **self._active.facts("active"))
+
     def _tell_commit(self, began_ms: int) -> None:
         self._commits.add(now_ms() - began_ms)
+        self._tell_active()
         self._tell(commits=self._facts["commits"] + 1, **self._commits.facts("commit_ms"))
 
     def _tell(self, **facts: object) -> None:

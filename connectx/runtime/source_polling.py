@@ -113,6 +113,7 @@ class SourcePoller:
             for piece in pieces:
                 self._convert(piece, polled.topic, effect.give_up)
         except RetriableError as error:
+            self._runner.errors.failed()
             log.info("%s will convert its slice again: %s", self._setup.task, self._setup.masked(str(error)))
             return ConvertFailed(trace_of(error))
         except Exception as error:
@@ -124,6 +125,11 @@ class SourcePoller:
             raise spark_job_error(error, f"the rows that {self._setup.task} polled were evaluated") from error
         self._slice, self._pieces, self._topic = None, pieces, polled.topic
         return self._polled(polled, pieces, boundary)
+
+    @property
+    def at_hand(self) -> int:
+        """Records that were polled and not taken yet."""
+        return sum(piece.records.num_rows for piece in self._pieces if piece.records is not None)
 
     def take(self, part: int) -> tuple[str | None, SourceOffset, pa.Table]:
         """Of a part of the slice that was polled last: default topic, offset behind it, records. Handed out once."""
@@ -148,7 +154,9 @@ class SourcePoller:
                 raise
             made = nothing_of(in_arrow(piece.rows), error.message)
         except (ConversionError, TransformError) as error:
+            self._runner.errors.failed()
             if errors.log_enable:
+                self._runner.errors.errors_logged += 1
                 log.error("Error encountered in task %s: %s", setup.task, setup.masked(str(error)))
             raise
         piece.records, piece.filtered = made.records, made.filtered
@@ -173,6 +181,7 @@ class SourcePoller:
 
     def _log_bad(self, piece: _Piece) -> None:
         """Kafka Connect's LogReporter: each error, with the record if it may be shown."""
+        self._runner.errors.errors_logged += len(piece.bad)
         with_record = self._setup.settings.errors.log_include_messages
         for row, cause in piece.bad.items():
             why = self._setup.masked(cause)
@@ -186,6 +195,7 @@ class SourcePoller:
         self._context.remember(self._setup.plugin.partition if partition is None else partition, polled.offset)
         records, bad = sum(piece.records.num_rows for piece in pieces), sum(len(piece.bad) for piece in pieces)
         left_out = 0 if polled.rows_read is None else polled.rows_read - sum(piece.count for piece in pieces)
+        self._runner.errors.failed(left_out + bad)
         reasons = ["malformed"] if left_out else []
         reasons += [next(iter(piece.bad.values())) for piece in pieces if piece.bad][:1]
         if reasons:

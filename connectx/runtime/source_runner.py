@@ -17,6 +17,7 @@ from connectx.runtime.runner import LoopCore, Runner, TaskCancelled, TaskWorld
 from connectx.runtime.source_effects import SourceWorld
 from connectx.runtime.source_setup import set_up
 from connectx.runtime.task import TaskServices
+from connectx.runtime.task_plugins import plugins_of
 
 if TYPE_CHECKING:
     from connectx.connectors.plugins import Plugins
@@ -40,6 +41,7 @@ class SourceRunner(Runner):
     def set_up(self) -> tuple[LoopCore, TaskWorld, str | None]:
         """Make the plugin, the converters, the loop; nothing is connected yet."""
         setup = set_up(self.services.resolved(self.order), self.services, self._plugins)
+        self.plugins = plugins_of(setup, self.order.connector_config.get("connector.class") or "", "source")
         self._source_core = SourceTaskCore(setup.loop)
         self._source_world = SourceWorld(setup, self)
         return self._source_core, self._source_world, setup.version

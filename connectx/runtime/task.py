@@ -27,6 +27,8 @@ from connectx.model.events import Transition
 from connectx.model.ids import TaskId
 from connectx.model.worker_config import WorkerConfig
 from connectx.runtime.peers import unknown_here
+from connectx.runtime.record_errors import RecordErrors
+from connectx.runtime.task_plugins import TaskPlugins
 
 if TYPE_CHECKING:
     from connectx.kafka.clients import ClientConfigs
@@ -112,6 +114,9 @@ class TaskServices:
 
 class TaskRunner(Protocol):
     """One task instance of a worker. Created by PrepareTask; the constructor starts nothing."""
+
+    errors: RecordErrors
+    plugins: TaskPlugins | None
 
     def start(self) -> None:
         """Start the thread; it instantiates and validates the plugins, then posts TaskPrepared or TaskFailed."""

@@ -56,6 +56,7 @@ class Work:
         self._end_reason = "stopped"
         self._hosts: dict[tuple[str, int], ConnectorHost] = {}
         self._runners: dict[_Instance, TaskRunner] = {}
+        self._failed: dict[TaskId, Mapping[str, object]] = {}  # what stays known of tasks that have failed
 
     def start_connector(self, effect: StartConnector) -> None:
         """Start a connector instance on a thread of its own."""
@@ -80,6 +81,7 @@ class Work:
         is_source = self._plugins.connector_type(effect.connector_config) is ConnectorType.SOURCE
         make = SourceRunner if is_source else SinkRunner
         runner: TaskRunner = make(effect, self._services, self._plugins)
+        self._failed.pop(effect.task, None)
         self._runners[_Instance(effect.task, effect.instance)] = runner
         runner.start()
         if self._is_gone():
@@ -94,6 +96,14 @@ class Work:
     def facts(self) -> dict[TaskId, Mapping[str, object]]:
         """Live numbers of the tasks."""
         return {key.task: runner.facts() for key, runner in list(self._runners.items())}
+
+    def counted(self) -> dict[TaskId, Mapping[str, object]]:
+        """For metrics: live numbers of the tasks, their errors and plugins; `ended` and errors of those that failed."""
+        live = {
+            key.task: {**runner.facts(), **runner.errors.facts(), "plugins": runner.plugins}
+            for key, runner in list(self._runners.items())
+        }
+        return {**self._failed, **live}
 
     def join(self, timeout_s: float) -> bool:
         """Wait for the ends of all task threads, at most `timeout_s` in all; True when all have ended."""
@@ -123,6 +133,8 @@ class Work:
         self._ended(_Instance(task, instance), self._end_reason)
 
     def _ended(self, key: _Instance, reason: str) -> None:
-        if self._runners.pop(key, None) is not None:
+        if (runner := self._runners.pop(key, None)) is not None:
+            if reason == "failed":
+                self._failed[key.task] = {**runner.errors.facts(), "ended": True}
             data = {"instance": key.instance, "reason": reason}
             self._record(Transition(EventKind.TASK_ENDED, key.task.connector, key.task.task, data=data))

@@ -134,13 +134,13 @@ class Worker:
         self._providers = plugins.providers(config)
         self._calls = Calls(name, self._clients, config, self.post, self._providers)
         self._loggers = WorkerLoggers()
-        self._metrics = WorkerMetrics(self.view, self.facts, self.heartbeat_ms, now_ms)
+        self._work = Work(self._task_services(), plugins, self._gone.is_set)
+        self._metrics = WorkerMetrics(self.view, self._work.counted, self.heartbeat_ms, now_ms, self._group.requests)
         self._services = RestServices(
             config, self._clients, plugins, self._topics, self.view, self._record, self._providers,
             self._metrics, self._loggers,
         )  # fmt: skip
         self._rest = RestServer(self.ask, self._services, config, name=name)
-        self._work = Work(self._task_services(), plugins, self._gone.is_set)
         self._core: WorkerCore | None = None
         self._view: Mapping[str, Any] = {}
         self._heartbeat_ms: int | None = None

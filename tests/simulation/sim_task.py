@@ -24,6 +24,7 @@ from connectx.core.source_messages import (
     Begin,
     CancelRequested,
     EffectFailed,
+    FailureKind,
     PauseRequested,
     ReportFailed,
     ReportState,
@@ -142,8 +143,8 @@ class SimTask:
         match effect:
             case ReportState(paused):
                 self.worker.deliver(TaskStateReached(*self.key, paused), self.key)
-            case ReportFailed(error, fenced):
-                self.worker.deliver(TaskFailed(*self.key, error, fenced), self.key)
+            case ReportFailed(error, kind):
+                self.worker.deliver(TaskFailed(*self.key, error, kind is FailureKind.FENCED), self.key)
             case ReportStopped():
                 self.worker.deliver(TaskStopped(*self.key), self.key)
             case _:

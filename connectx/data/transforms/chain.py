@@ -24,12 +24,13 @@ ROW = "connectx_row"
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One transformation with its alias, and the predicate that says which records it is for (None: all)."""
+    """One transformation with its alias, and the predicate (with its own) that says for which records (None: all)."""
 
     alias: str
     transform: Transform
     predicate: Predicate | None = None
     negate: bool = False
+    predicate_alias: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,8 +76,9 @@ class Member:
         return reply
 
     def get_id(self) -> None:
-        while (error := self.joined(self.send_join()).error) == "COORDINATOR_LOAD_IN_PROGRESS":
+        while (error := self.joined(self.send_join()).error) in ("COORDINATOR_LOAD_IN_PROGRESS", "NOT_COORDINATOR"):
             time.sleep(0.05)
+            self.find()
         assert error == "MEMBER_ID_REQUIRED"
 
     def send_sync(self, assignments: dict[str, Assignment]) -> int:
@@ -135,6 +136,10 @@ def await_rebalance(member: Member) -> None:
 
 def test_two_members_go_through_a_rebalance(leader: Member, follower: Member, config: Any) -> None:
     assert (leader.heartbeat(), follower.heartbeat()) == (None, None)
+    counted = leader.adapters.group.requests
+    assert (counted.joins.count, counted.syncs.count) == (2, 2)
+    assert counted.heartbeats.count >= 2
+    assert counted.joins.largest > 0
     group = describe_group(leader.adapters.clients, config.group_id)
     assert (group.state, group.protocol_type) == ("Stable", "connect")
     assert group.members == tuple(sorted([leader.id, follower.id]))
@@ -181,18 +186,22 @@ def test_a_member_that_leaves_is_gone_when_close_returns(leader: Member, followe
 
 
 def test_an_unknown_member_is_told_so_in_kafkas_words(leader: Member) -> None:
-    leader.id = "nobody"
+    leader.id, counted = "nobody", leader.adapters.group.requests
+    failed_before = counted.failed_rebalances
     assert leader.heartbeat() == "UNKNOWN_MEMBER_ID"
     assert leader.synced(leader.send_sync({})).error == "UNKNOWN_MEMBER_ID"
     assert leader.joined(leader.send_join()).error == "UNKNOWN_MEMBER_ID"
+    assert (counted.failed_rebalances - failed_before, counted.joins.count, counted.syncs.count) == (2, 1, 1)
 
 
 def test_metadata_that_cannot_be_read_fails_the_leaders_join(leader: Member, config: Any) -> None:
     stranger = RawMember(leader)
     stranger.join(b"\x00\x02garbage")
     await_rebalance(leader)
+    failed_before = leader.adapters.group.requests.failed_rebalances
     joining = leader.send_join()
     assert leader.adapters.inbox.answer(GroupRequestFailed, joining).reason.startswith("There is group member metadata")
+    assert leader.adapters.group.requests.failed_rebalances == failed_before + 1
     stranger.net.close()
 
 

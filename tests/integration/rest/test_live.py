@@ -181,7 +181,32 @@ def test_metrics_tell_what_the_workers_do(urls: list[str], cluster: cx.Cluster, 
     assert together("kafka_connect_connector_status", "put") == together("kafka_connect_connector_info", "put") == 1
     assert together("kafka_connect_worker_rebalance_completed_rebalances_total") >= 2
     until(lambda: together(sink + "lag_max", "put") == 0, "no lag", WAIT_S)
+    until(lambda: together("kafka_connect_sink_task_offset_commit_completion_total", "put") >= 1, "a commit", WAIT_S)
+    until(lambda: together(sink + "active_count", "put") == 0, "nothing to commit", WAIT_S)
+    assert together(sink + "active_count_max", "put") >= 1
+    assert together(source + "active_count_max", "counted") == 3
+    assert together("kafka_connect_connector_task_info", "put") == 1
+    for name in ("join_total", "sync_total", "heartbeat_total"):
+        assert together(f"kafka_connect_coordinator_{name}") >= 2
     until(lambda: together("connectx_zombie_tasks") == 0, "no zombies", WAIT_S)
+
+
+def test_the_error_that_a_task_failed_of_stays_in_its_metrics_until_it_is_started_again(
+    urls: list[str], cluster: cx.Cluster, lines: dict[str, str]
+) -> None:
+    integers = "org.apache.kafka.connect.converters.IntegerConverter"
+    cluster.create("wrong", {**lines, "value.converter": integers})
+    errors = "kafka_connect_task_error_total_record_errors_total"
+
+    def told(name: str) -> float | None:
+        return next((found[name, "wrong"] for found in map(samples, urls) if (name, "wrong") in found), None)
+
+    until(lambda: told(errors) == 1, "the error", WAIT_S)
+    until(lambda: cluster["wrong"].status()["tasks"][0]["state"] == "FAILED", "the failure", WAIT_S)
+    assert (told(errors), told("kafka_connect_task_error_total_record_failures_total")) == (1, 1)
+    assert told("kafka_connect_source_task_source_record_poll_total") is None
+    cluster["wrong"].delete()
+    until(lambda: told(errors) is None, "the metrics to go", WAIT_S)
 
 
 def test_a_logger_is_set_on_one_worker_or_on_all(urls: list[str]) -> None:

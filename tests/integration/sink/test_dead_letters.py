@@ -53,9 +53,17 @@ def test_a_record_that_cannot_be_read_lies_in_the_queue_as_it_was_with_its_story
     source, dead = topic("dead"), f"{topic('dead')}-queue"
     produce(source, [b'{"id":1}', BROKEN, b'{"id":2}'], keys=[b"a", b"b", b"c"])
     out = tmp_path / "out.txt"
-    sink_task("dlq-1", files(out, source, **queue(dead))).begin()
+    task = sink_task("dlq-1", files(out, source, **queue(dead), **{"errors.log.enable": "true"})).begin()
     until(lambda: out.exists() and out.read_text().split() == ['{"id":1}', '{"id":2}'], 60.0)
     until(lambda: committed("connect-dlq-1", source) == {f"{source}-0": 3}, 60.0)
+    counted = task.runner.errors
+    assert (counted.record_failures, counted.record_errors, counted.errors_logged) == (1, 0, 1)
+    assert (counted.dead_letters, counted.failed_dead_letters) == (1, 0)
+    until(lambda: task.runner.facts()["active"] == 0)
+    facts = task.runner.facts()
+    assert facts["commit_sequence"] == facts["commits"] >= 1
+    assert facts["active_max"] >= 1
+    assert "commit_ms_max" in facts
     (record,) = read_all(kafka.bootstrap_servers, dead)
     (original,) = (each for each in read_all(kafka.bootstrap_servers, source) if each.value() == BROKEN)
     assert (record.key(), record.value(), record.timestamp()) == (b"b", BROKEN, original.timestamp())
@@ -94,8 +102,9 @@ def test_failures_of_transformations_and_of_the_target_are_reported_too(
     dead = f"{database.table}-queue"
     produce(database.table, [b'{"id":"%s","name":"n"}' % number for number in (b"1", b"x", b"2", b"3")])
     cast = {"transforms": "c", "transforms.c.type": "Cast$Value", "transforms.c.spec": "id:int64"}
-    sink_task("dlq-2", {**database.config(), **queue(dead), **cast}).begin()
+    task = sink_task("dlq-2", {**database.config(), **queue(dead), **cast}).begin()
     until(lambda: database.ids() == [1, 3], 60.0)
+    assert task.runner.errors.record_failures == task.runner.errors.dead_letters == 2
     records = read_all(kafka.bootstrap_servers, dead)
     stages = {context(record)["stage"]: (record.value(), context(record)["offset"]) for record in records}
     assert stages == {
@@ -126,3 +135,6 @@ def test_no_offset_is_committed_past_a_record_whose_report_is_refused(
     task.begin()
     assert cause in task.failure().splitlines()[-1]
     assert committed("connect-dlq-3", source) == {}
+    counted = task.runner.errors
+    assert (counted.dead_letters, counted.failed_dead_letters) == (1, 1)
+    assert (counted.record_failures, counted.record_errors) == (1, 0 if tolerance == "all" else 1)

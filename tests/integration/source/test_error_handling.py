@@ -59,11 +59,15 @@ def test_a_transformation_that_may_succeed_later_is_tried_again(place: Place, li
     assert place.wait_for_values(f"{place.group}-t", 3) == ["one", "away", "two"]
     assert not task.recorded(EventKind.RECORDS_SKIPPED)
     task.stop()
+    counted = task.runner.errors
+    assert (counted.retries, counted.record_failures, counted.record_errors) == (1, 1, 0)
+    assert (task.runner.facts()["active"], task.runner.facts()["active_max"]) == (0, 3)
 
 
 def test_without_a_retry_timeout_it_fails_the_task(lines: Callable[..., Task]) -> None:
-    failed = lines(transforms="a", transforms_a_type=f"{HERE}.Away").begin_and_fail()
-    assert "the registry is away" in failed.trace
+    task = lines(transforms="a", transforms_a_type=f"{HERE}.Away")
+    assert "the registry is away" in task.begin_and_fail().trace
+    assert (task.runner.errors.record_failures, task.runner.errors.record_errors) == (1, 1)
 
 
 def test_with_tolerance_only_the_rows_that_still_fail_are_skipped_when_time_is_over(
@@ -90,4 +94,5 @@ def test_errors_are_told_in_the_log_with_the_record_only_where_it_may_be_shown(
         task.stop()
     told = [message for message in caplog.messages if message.startswith("Error encountered in task c-0: ")]
     assert len(told) == 3
+    assert (task.runner.errors.record_failures, task.runner.errors.errors_logged) == (3, 3)
     assert told[1].endswith("where source record is {'value': 'away'}") is with_record

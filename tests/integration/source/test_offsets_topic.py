@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 
 from connectx.connectors.plugins import Plugins
 from connectx.kafka.clients import ClientConfigs
+from connectx.kafka.group import GroupRequests
 from connectx.kafka.internal_topics import InternalTopics
 from connectx.kafka.offset_writer import write_source_offsets
 from connectx.model.states import ConnectorType
@@ -141,7 +142,7 @@ def services(place: Place) -> Iterator[tuple[RestServices, InternalTopics, dict[
     plugins = Plugins()
     made = RestServices(
         worker, clients, plugins, topics, dict, lambda transition: None, plugins.providers(worker),
-        WorkerMetrics(dict, dict, lambda: None, lambda: 0), WorkerLoggers(),
+        WorkerMetrics(dict, dict, lambda: None, lambda: 0, GroupRequests()), WorkerLoggers(),
     )  # fmt: skip
     config = {"name": "c", "connector.class": "FileStreamSource", "offsets.storage.topic": mine(place)}
     yield made, topics, config, (clients, worker)

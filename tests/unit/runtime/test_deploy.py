@@ -11,6 +11,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from connectx.kafka.group import GroupRequests
 from connectx.runtime.metrics import WorkerMetrics
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
@@ -46,7 +47,7 @@ def metrics_of(expression: str) -> set[str]:
 
 
 def served() -> set[str]:
-    text = WorkerMetrics(dict, dict, lambda: 0, lambda: 0).exposition({}).decode()
+    text = WorkerMetrics(dict, dict, lambda: 0, lambda: 0, GroupRequests()).exposition({}).decode()
     families = text_string_to_metric_families(text)
     return {family.name + ("_total" if family.type == "counter" else "") for family in families}
 

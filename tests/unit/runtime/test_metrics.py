@@ -8,9 +8,13 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from connectx.kafka.group import GroupRequests
 from connectx.model.events import EventKind, Transition
 from connectx.model.ids import TaskId
+from connectx.runtime.metric_names import PLUGIN_TEXTS
 from connectx.runtime.metrics import WorkerMetrics
+from connectx.runtime.record_errors import RecordErrors
+from connectx.runtime.task_plugins import TaskPlugins
 
 VIEW = {
     "state": "stable",
@@ -20,9 +24,47 @@ VIEW = {
     "connectors": ["f"],
     "tasks": [{"connector": "f", "task": 0}],
 }
-SOURCE = {"slices": 2, "records": 30, "polled": 32, "bytes": 900, "commits": 3, "failed_commits": 1, "poll_ms_max": 9}
-SINK = {"positions": {"t-0": 5, "t-1": 6}, "records": 11, "read": 12, "lag": 4, "skipped": 1, "retries": 2,
-        "dead_letters": 1}  # fmt: skip
+SOURCE = {"slices": 2, "records": 30, "polled": 32, "bytes": 900, "commits": 3, "failed_commits": 1, "poll_ms_max": 9,
+          "active": 4, "active_max": 8, "active_avg": 6.0}  # fmt: skip
+SINK = {"positions": {"t-0": 5, "t-1": 6}, "records": 11, "read": 12, "lag": 4, "commit_ms_max": 7,
+        "active": 1, "active_max": 3, "active_avg": 2.0, "commit_sequence": 9, "late_commits": 2}  # fmt: skip
+ERRORS = RecordErrors(
+    record_failures=6, record_errors=1, retries=2, errors_logged=5, dead_letters=3, failed_dead_letters=1, error_ms=900
+).facts()
+NAMES = (
+    *("total_record_failures_total", "total_record_errors_total", "total_retries_total", "total_errors_logged_total"),
+    *("deadletterqueue_produce_requests", "deadletterqueue_produce_failures", "last_error_timestamp"),
+)
+
+
+KAFKA_CONNECT = {
+    "worker": "connector-count task-count connector-startup-attempts-total connector-startup-success-total "
+    "connector-startup-success-percentage connector-startup-failure-total connector-startup-failure-percentage "
+    "task-startup-attempts-total task-startup-success-total task-startup-success-percentage task-startup-failure-total "
+    "task-startup-failure-percentage connector-total-task-count connector-running-task-count "
+    "connector-paused-task-count connector-failed-task-count connector-unassigned-task-count "
+    "connector-destroyed-task-count connector-restarting-task-count",
+    "worker-rebalance": "connect-protocol leader-name epoch completed-rebalances-total rebalancing "
+    "rebalance-max-time-ms rebalance-avg-time-ms time-since-last-rebalance-ms",
+    "coordinator": "assigned-connectors assigned-tasks heartbeat-total heartbeat-response-time-max "
+    "last-heartbeat-seconds-ago join-total join-time-avg join-time-max sync-total sync-time-avg sync-time-max "
+    "rebalance-total rebalance-latency-avg rebalance-latency-max rebalance-latency-total failed-rebalance-total "
+    "last-rebalance-seconds-ago",
+    "connector": "status info",
+    "connector-task": "status info running-ratio pause-ratio offset-commit-max-time-ms offset-commit-avg-time-ms "
+    "offset-commit-failure-percentage offset-commit-success-percentage batch-size-max batch-size-avg",
+    "connector-transform": "info",
+    "connector-predicate": "info",
+    "source-task": "source-record-poll-total source-record-write-total poll-batch-max-time-ms poll-batch-avg-time-ms "
+    "source-record-active-count source-record-active-count-max source-record-active-count-avg transaction-size-min "
+    "transaction-size-max transaction-size-avg",
+    "sink-task": "sink-record-read-total sink-record-send-total sink-record-lag-max partition-count "
+    "offset-commit-seq-no offset-commit-completion-total offset-commit-skip-total put-batch-max-time-ms "
+    "put-batch-avg-time-ms sink-record-active-count sink-record-active-count-max sink-record-active-count-avg",
+    "task-error": "total-record-failures total-record-errors total-records-skipped total-retries total-errors-logged "
+    "deadletterqueue-produce-requests deadletterqueue-produce-failures last-error-timestamp",
+}
+"""What Kafka Connect 4.1 has, without rates; `info` stands for all classes and versions, which are labels."""
 
 
 class World:
@@ -33,8 +75,9 @@ class World:
         self.facts: Mapping[TaskId, Mapping[str, object]] = {}
         self.now_ms = 1_000
         self.heartbeat_ms: int | None = None
+        self.requests = GroupRequests()
         self.metrics = WorkerMetrics(
-            lambda: self.view, lambda: self.facts, lambda: self.heartbeat_ms, lambda: self.now_ms
+            lambda: self.view, lambda: self.facts, lambda: self.heartbeat_ms, lambda: self.now_ms, self.requests
         )
 
     def tell(self, kind: EventKind, connector: str | None = "f", task: int | None = 0, **data: Any) -> None:
@@ -64,9 +107,25 @@ def test_numbers_of_tasks_have_kafka_connects_names(world: World) -> None:
     assert found["kafka_connect_sink_task_sink_record_read_total", ("s", "1")] == 12
     assert found["kafka_connect_sink_task_sink_record_lag_max", ("s", "1")] == 4
     assert found["kafka_connect_sink_task_partition_count", ("s", "1")] == 2
-    assert found["kafka_connect_task_error_total_retries_total", ("s", "1")] == 2
-    assert found["kafka_connect_task_error_deadletterqueue_produce_requests", ("s", "1")] == 1
+    assert found["kafka_connect_connector_task_offset_commit_max_time_ms", ("s", "1")] == 7
+    assert found["kafka_connect_sink_task_offset_commit_seq_no", ("s", "1")] == 9
+    assert found["kafka_connect_sink_task_offset_commit_skip_total", ("s", "1")] == 2
+    for kind, task, numbers in (("source", ("f", "0"), [4, 8, 6]), ("sink", ("s", "1"), [1, 3, 2])):
+        active = f"kafka_connect_{kind}_task_{kind}_record_active_count"
+        assert [found[active + part, task] for part in ("", "_max", "_avg")] == numbers
     assert ("kafka_connect_sink_task_sink_record_lag_max", ("f", "0")) not in found
+
+
+def test_everything_that_kafka_connect_measures_but_rates_is_served(world: World) -> None:
+    world.heartbeat_ms = world.now_ms
+    world.tell(EventKind.REBALANCE_COMPLETED, None, None, took_ms=1)
+    families = text_string_to_metric_families(world.metrics.exposition({}).decode())
+    served = {family.name for family in families if not family.name.startswith("connectx_")}
+    named = [(group, attribute) for group, attributes in KAFKA_CONNECT.items() for attribute in attributes.split()]
+    names = {
+        f"kafka_connect_{group}_{attribute}".replace("-", "_").removesuffix("_total") for group, attribute in named
+    }
+    assert served == names
 
 
 def test_what_is_not_known_is_left_out(world: World) -> None:
@@ -74,6 +133,37 @@ def test_what_is_not_known_is_left_out(world: World) -> None:
     found = world.samples()
     assert ("kafka_connect_sink_task_sink_record_lag_max", ("s", "1")) not in found
     assert not [labels for _, labels in found if labels[:1] == ("t",)]
+
+
+def test_errors_of_a_task_stay_known_when_it_has_failed_as_long_as_it_is_assigned_here(world: World) -> None:
+    world.facts = {TaskId("f", 0): {**SOURCE, **ERRORS}}
+    found = world.samples()
+    assert [found[f"kafka_connect_task_error_{name}", ("f", "0")] for name in NAMES] == [6, 1, 2, 5, 3, 1, 900]
+    world.facts = {TaskId("f", 0): {**ERRORS, "ended": True}}
+    found = world.samples()
+    assert [found[f"kafka_connect_task_error_{name}", ("f", "0")] for name in NAMES] == [6, 1, 2, 5, 3, 1, 900]
+    world.view = {**VIEW, "tasks": []}
+    found = world.samples()
+    assert found["connectx_zombie_tasks", ()] == 0
+    assert not [name for name, labels in found if labels == ("f", "0")]
+
+
+def test_plugins_of_a_task_are_labels(world: World) -> None:
+    texts = {text: f"its {text}" for text in PLUGIN_TEXTS}
+    plugins = TaskPlugins(texts, (("u", "Upper", "1.0"), ("v", "Lower", "")), (("p", "IsNull", ""),))
+    world.facts = {TaskId("f", 0): {**SOURCE, "plugins": plugins}}
+    families = text_string_to_metric_families(world.metrics.exposition({}).decode())
+    labels = {family.name: [one.labels for one in family.samples] for family in families}
+    task = {"connector": "f", "task": "0"}
+    shown = {text.replace("-", "_"): f"its {text}" for text in PLUGIN_TEXTS}
+    assert labels["kafka_connect_connector_task_info"] == [{**task, **shown}]
+    assert labels["kafka_connect_connector_transform_info"] == [
+        {**task, "transform": "u", "transform_class": "Upper", "transform_version": "1.0"},
+        {**task, "transform": "v", "transform_class": "Lower", "transform_version": ""},
+    ]
+    assert labels["kafka_connect_connector_predicate_info"] == [
+        {**task, "predicate": "p", "predicate_class": "IsNull", "predicate_version": ""}
+    ]
 
 
 def test_states_are_those_that_this_worker_reached_and_end_with_the_work(world: World) -> None:
@@ -148,6 +238,20 @@ def test_the_group_is_told_in_the_words_of_kafkas_clients(world: World) -> None:
     assert (found[group + "rebalance_latency_max", ()], found[group + "rebalance_latency_avg", ()]) == (30, 20)
 
 
+def test_requests_to_the_group_are_counted_and_timed(world: World) -> None:
+    for times, numbers in ((world.requests.joins, (10, 20)), (world.requests.syncs, (3, 4)),
+                           (world.requests.heartbeats, (1, 5, 2))):  # fmt: skip
+        for number in numbers:
+            times.add(number)
+    world.requests.failed_rebalances = 3
+    found = world.samples()
+    group = "kafka_connect_coordinator_"
+    assert [found[f"{group}join_{name}", ()] for name in ("total", "time_max", "time_avg")] == [2, 20, 15]
+    assert [found[f"{group}sync_{name}", ()] for name in ("total", "time_max", "time_avg")] == [2, 4, 3.5]
+    assert [found[f"{group}heartbeat_{name}", ()] for name in ("total", "response_time_max")] == [3, 5]
+    assert found[group + "failed_rebalance_total", ()] == 3
+
+
 def test_rebalances_are_counted_and_timed(world: World) -> None:
     group = "kafka_connect_worker_rebalance_"
     assert world.samples()[group + "time_since_last_rebalance_ms", ()] == float("inf")
@@ -175,7 +279,6 @@ def test_transactions_fences_and_skipped_records_are_counted(world: World) -> No
     assert sizes == [4, 8, 6]
     assert found["connectx_producers_fenced_total", ("f", "0")] == 1
     assert found["kafka_connect_task_error_total_records_skipped_total", ("f", "0")] == 5
-    assert found["kafka_connect_task_error_last_error_timestamp", ("f", "0")] == world.now_ms
     assert found["connectx_membership_lost_total", ()] == 1
 
 

@@ -11,6 +11,7 @@ from connectx.connectors.api import SourceConnector
 from connectx.connectors.plugins import Plugins
 from connectx.errors import RestError
 from connectx.kafka.clients import ClientConfigs
+from connectx.kafka.group import GroupRequests
 from connectx.model.states import ConnectorType
 from connectx.model.worker_config import WorkerConfig, embedded_config
 from connectx.runtime.loggers import WorkerLoggers
@@ -35,7 +36,7 @@ def test_a_refusal_of_offsets_hides_what_stood_behind_a_placeholder(monkeypatch:
     name = plugins.register(Strict)
     services = RestServices(
         worker, ClientConfigs(worker, "w"), plugins, topics, dict, lambda transition: None, plugins.providers(worker),
-        WorkerMetrics(dict, dict, lambda: None, lambda: 0), WorkerLoggers(),
+        WorkerMetrics(dict, dict, lambda: None, lambda: 0, GroupRequests()), WorkerLoggers(),
     )  # type: ignore[arg-type]  # fmt: skip
     config = {"connector.class": name, "url": "${env:DATABASE}"}
     with pytest.raises(RestError) as refused:

@@ -207,8 +207,19 @@ def test_a_commit_without_an_answer_is_dropped_after_its_timeout_and_its_late_an
     run(core, FetchedNothing(1), now_ms=1500)
     before = dataclasses.replace(core.progress)
     assert run(core, OffsetsCommitted(1), now_ms=1501) == SinkStep()
-    assert core.progress == before
+    assert core.progress == dataclasses.replace(before, late_commits=1)
     assert run(core, FetchedNothing(1), now_ms=2000).effects == [Flush()]
+
+
+def test_what_was_read_is_active_until_the_group_holds_it() -> None:
+    core = with_put(AT_LEAST_ONCE)
+    assert core.progress.active_records(core.batches) == 5
+    run(core, Fetched(1, {A1: (20, 23)}))
+    assert core.progress.active_records(core.batches) == 8
+    run(core, PutDone(1, 3), FetchedNothing(1), Flushed(), now_ms=1000)
+    assert core.progress.active_records(core.batches) == 8
+    run(core, OffsetsCommitted(1), now_ms=1001)
+    assert (core.progress.active_records(core.batches), core.progress.late_commits) == (0, 0)
 
 
 def test_a_failed_commit_does_not_fail_the_task_and_is_made_again_with_its_records() -> None:

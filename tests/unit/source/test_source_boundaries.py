@@ -186,7 +186,7 @@ def test_an_abort_that_the_task_asked_for_and_that_fails_fails_the_task() -> Non
     run(core, PolledNothing(ABORT))
     step = core.handle(EffectFailed("fenced", FailureKind.FENCED), 0)
     assert [t.kind for t in step.transitions] == [EventKind.PRODUCER_FENCED, EventKind.TRANSACTION_ABORTED]
-    assert step.effects[-1] == ReportFailed("fenced", fenced=True)
+    assert step.effects[-1] == ReportFailed("fenced", FailureKind.FENCED)
 
 
 def test_a_failure_while_offsets_of_aborted_records_are_written_aborts_again() -> None:

@@ -9,6 +9,7 @@ from connectx.core.source_messages import (
     CloseProducer,
     ConvertAgain,
     ConvertFailed,
+    FailureKind,
     Idle,
     PauseRequested,
     Poll,
@@ -63,11 +64,11 @@ def test_the_last_delay_ends_at_the_deadline_and_then_the_task_fails() -> None:
     run(core, Waited(), now_ms=300)
     assert run(core, DOWN, now_ms=310) == [Wait(400)]
     run(core, Waited(), now_ms=400)
-    assert run(core, DOWN, now_ms=400) == [StopPlugin(), CloseProducer(), ReportFailed(DOWN.error)]
+    assert run(core, DOWN, now_ms=400) == [StopPlugin(), CloseProducer(), ReportFailed(DOWN.error, FailureKind.RECORD)]
 
 
 def test_without_a_retry_timeout_a_failed_conversion_fails_the_task_at_once() -> None:
-    assert run(working(retrying(0)), DOWN)[-1] == ReportFailed(DOWN.error)
+    assert run(working(retrying(0)), DOWN)[-1] == ReportFailed(DOWN.error, FailureKind.RECORD)
 
 
 def test_with_tolerance_the_records_that_still_fail_at_the_deadline_are_left_out() -> None:

@@ -219,14 +219,14 @@ def test_a_fenced_commit_fails_the_task_and_names_the_transactional_id() -> None
     assert step.effects == [
         StopPlugin(),
         CloseProducer(),
-        ReportFailed("fenced by a newer producer", fenced=True, newer_epoch=4),
+        ReportFailed("fenced by a newer producer", FailureKind.FENCED, newer_epoch=4),
     ]
 
 
 def test_an_expired_transaction_fails_the_task_without_calling_it_fenced() -> None:
     step = at_commit(working(exactly_once())).handle(EffectFailed("expired", FailureKind.EXPIRED), 60_000)
     assert step.transitions == [transition(EventKind.TRANSACTION_ABORTED, records=2, reason="expired")]
-    assert step.effects[-1] == ReportFailed("expired", fenced=False)
+    assert step.effects[-1] == ReportFailed("expired", FailureKind.EXPIRED)
 
 
 @pytest.mark.parametrize("confirmed", [True, False])
@@ -237,7 +237,7 @@ def test_a_failed_send_aborts_the_open_transaction_and_commits_nothing(confirmed
     step = core.handle(TransactionAborted(None if confirmed else "no broker"), 0)
     reason = "delivery" if confirmed else "delivery, unconfirmed: no broker"
     assert step.transitions == [transition(EventKind.TRANSACTION_ABORTED, records=2, reason=reason)]
-    assert step.effects == [StopPlugin(), CloseProducer(), ReportFailed("too large")]
+    assert step.effects == [StopPlugin(), CloseProducer(), ReportFailed("too large", FailureKind.DELIVERY)]
 
 
 def test_a_failed_poll_with_nothing_open_ends_without_an_abort() -> None:
@@ -306,7 +306,7 @@ def test_after_a_refused_record_no_offset_is_committed() -> None:
     assert run(core, EffectFailed("too large", FailureKind.DELIVERY)) == [
         StopPlugin(),
         CloseProducer(),
-        ReportFailed("too large"),
+        ReportFailed("too large", FailureKind.DELIVERY),
     ]
 
 

@@ -23,9 +23,12 @@ def test_a_cancelled_task_still_asks_to_abort_its_transaction() -> None:
 
     producer = TaskProducer({"bootstrap.servers": "127.0.0.1:9"}, checkpoint=checkpoint)
     producer.init()
+    assert producer.unacknowledged == 0
     producer.send(pa.table({"value": [b"1", b"2"]}), "unreachable")
+    assert producer.unacknowledged == 2
     cancelled = True
     producer.cancel()
     with pytest.raises(ProducerError, match="abort the transaction"):  # asked, and refused: it has no transactional id
         producer.abort(1.0)
     producer.abandon()
+    assert (producer.unacknowledged, producer.refusals) == (0, 0)  # what is purged was not refused

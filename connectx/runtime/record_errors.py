@@ -1,0 +1,39 @@
+"""Errors with the records of one task, as Kafka Connect's ErrorHandlingMetrics counts them. Decides nothing."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+from connectx.runtime.mailbox import now_ms
+
+
+@dataclass(slots=True)
+class RecordErrors:
+    """Counted by the thread of the task; other threads read single numbers.
+
+    Attributes:
+        record_failures: records that could not be processed, once for every try.
+        record_errors: those of them that errors.tolerance does not allow: each ends the task.
+        retries: operations that were tried again.
+        errors_logged: lines in the log, which errors.log.enable asks for.
+        dead_letters: records handed to the producer of the dead letter queue, `failed_dead_letters` those refused.
+        error_ms: when a record failed last, milliseconds since 1970.
+    """
+
+    record_failures: int = 0
+    record_errors: int = 0
+    retries: int = 0
+    errors_logged: int = 0
+    dead_letters: int = 0
+    failed_dead_letters: int = 0
+    error_ms: int | None = None
+
+    def failed(self, records: int = 1) -> None:
+        """So many records could not be processed, whatever follows from it."""
+        if records:
+            self.record_failures += records
+            self.error_ms = now_ms()
+
+    def facts(self) -> dict[str, object]:
+        """As live numbers of a task."""
+        return asdict(self)

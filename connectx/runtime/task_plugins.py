@@ -1,0 +1,63 @@
+"""Names of the plugins at work in a task, as its metrics tell them. Decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from connectx.runtime.sink_setup import SinkSetup
+    from connectx.runtime.source_setup import SourceSetup
+
+Named = tuple[str, str, str]
+"""Alias, class and version of a transformation or predicate; versions are empty where a class has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPlugins:
+    """Plugins of one task: `texts` by Kafka Connect's attribute, and what its chain has."""
+
+    texts: Mapping[str, str]
+    transforms: tuple[Named, ...]
+    predicates: tuple[Named, ...]
+
+
+def plugins_of(setup: SourceSetup | SinkSetup, connector_class: str, connector_type: str) -> TaskPlugins:
+    """What a task is made of; `connector_class` as the connector's configuration names it."""
+    key, value, header = setup.key_converter, setup.value_converter, setup.header_converter
+    steps = setup.chain.steps
+    return TaskPlugins(
+        {
+            "connector-class": connector_class,
+            "connector-type": connector_type,
+            "connector-version": setup.version or "",
+            "task-class": name_of(type(setup.plugin)),
+            "task-version": setup.version or "",
+            "key-converter-class": name_of(type(key)),
+            "key-converter-version": _version(type(key)),
+            "value-converter-class": name_of(type(value)),
+            "value-converter-version": _version(type(value)),
+            "header-converter-class": header.name,
+            "header-converter-version": "",
+        },
+        tuple((step.alias, *_named(type(step.transform))) for step in steps),
+        tuple(
+            dict.fromkeys(
+                (step.predicate_alias, *_named(type(step.predicate))) for step in steps if step.predicate is not None
+            )
+        ),
+    )
+
+
+def name_of(cls: type) -> str:
+    """The Java class that a class stands in for, otherwise its dotted path."""
+    return getattr(cls, "java_class", None) or f"{cls.__module__}.{cls.__qualname__}"
+
+
+def _named(cls: type) -> tuple[str, str]:
+    return name_of(cls), _version(cls)
+
+
+def _version(cls: type) -> str:
+    return getattr(cls, "version", None) or ""
