@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from connectx.errors import SparkStartError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+T = TypeVar("T")
 
 _WAIT_S = 120.0
 _CALL_S = 5.0
@@ -46,18 +47,15 @@ class RemoteSpark:
         """Spark cannot be had."""
         self._url.set_exception(SparkStartError(reason))
 
-    def task_session(self) -> SparkSession:
-        """A new session; waits for the server's start.
+    def task_session(self, cancelled: Future[None] | None = None) -> SparkSession:
+        """A new session; waits for the server's start, or until `cancelled` is done.
 
         Raises:
             SparkStartError: there is no server, or not in time.
         """
         from pyspark.sql import SparkSession
 
-        try:
-            url = self._url.result(_WAIT_S)
-        except FutureTimeoutError:
-            raise SparkStartError(f"was not ready within {_WAIT_S:.0f} s") from None
+        url = awaited(self._url, cancelled)
         session_id = str(uuid.uuid4())
         self._told(session_id)
         made: SparkSession = SparkSession.builder.remote(with_params(url, session_id=session_id)).create()
@@ -71,6 +69,19 @@ class RemoteSpark:
         """End `session`, which `task_session` made; one that the server kept for want of an answer stays known."""
         if close_session(session):
             self._released(cast(Any, session).session_id)
+
+
+def awaited(started: Future[T], cancelled: Future[None] | None = None, timeout_s: float = _WAIT_S) -> T:
+    """What `started` brings, waiting for it at most `timeout_s` seconds, and no longer than until `cancelled` is done.
+
+    Raises:
+        SparkStartError: not in time, or cancelled; or what `started` failed with.
+    """
+    either: list[Future[Any]] = [started] if cancelled is None else [started, cancelled]
+    done, _ = wait(either, timeout_s, FIRST_COMPLETED)
+    if started in done:
+        return started.result()
+    raise SparkStartError("was not awaited, as the task was cancelled" if done else f"was not up in {timeout_s:.0f} s")
 
 
 def close_session(session: Any) -> bool:

@@ -15,7 +15,6 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -25,7 +24,7 @@ from connectx.jvm import archive, jars
 from connectx.jvm.java import JavaHome
 from connectx.jvm.progress import Progress, silent
 from connectx.spark.launcher import SparkDriver, archive_path, class_path
-from connectx.spark.remote import close_session, with_params
+from connectx.spark.remote import awaited, close_session, with_params
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -148,14 +147,15 @@ class SparkProvider:
             NoJavaError, JarDownloadError, DiskFullError: what the driver needs cannot be had.
         """
         self.start()
-        try:
-            return self._session.result(timeout_s)
-        except FutureTimeoutError:
-            raise SparkStartError(f"was not ready within {timeout_s:.0f} s") from None
+        return awaited(self._session, timeout_s=timeout_s)
 
-    def task_session(self) -> SparkSession:
-        """A new session on the same Spark, so that one task can be interrupted without the others."""
-        session = self.get()
+    def task_session(self, cancelled: Future[None] | None = None) -> SparkSession:
+        """A new session on the same Spark, so that one task can be interrupted without the others.
+
+        Waits for Spark's start until `cancelled` is done; errors as of `get`.
+        """
+        self.start()
+        session = awaited(self._session, cancelled)
         return _new_connect_session(session) if is_connect(session) else session.newSession()
 
     @staticmethod

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from connectx.errors import SparkJobError
@@ -21,8 +23,9 @@ _CAUSE = re.compile(r"(Caused by: )?[\w.$]*(Error|Exception): ")  # a line that 
 class SparkSessions(Protocol):
     """Where tasks get their sessions from: Spark of this process, or a Spark Connect server."""
 
-    def task_session(self) -> SparkSession:
-        """A new session, so that one task can be interrupted without the others; waits for Spark's start."""
+    def task_session(self, cancelled: Future[None] | None = None) -> SparkSession:
+        """A new session, so that one task can be interrupted without the others; waits for Spark's start, or until
+        `cancelled` is done: then SparkStartError."""
 
     def interrupt(self, session: SparkSession) -> None:
         """End everything that runs in `session`, from any thread."""
@@ -43,11 +46,12 @@ class TaskSpark:
         self._provider = provider
         self._settings = dict(settings)
         self._session: SparkSession | None = None
+        self._cancelled: Future[None] = Future()
 
     def session(self) -> SparkSession:
         """The task's session; the first call makes it, and waits for Spark's start if it has to."""
         if self._session is None:
-            session = self._provider.task_session()
+            session = self._provider.task_session(self._cancelled)
             for name, value in self._settings.items():
                 if session.conf.isModifiable(name):
                     session.conf.set(name, value)
@@ -64,7 +68,9 @@ class TaskSpark:
         return cast("SparkSession", _LazySession(self))
 
     def interrupt(self) -> None:
-        """From any thread: end what runs in the session now. Does nothing when there is none."""
+        """From any thread: end what runs in the session, or the wait for Spark's start; the task is cancelled."""
+        with suppress(InvalidStateError):  # interrupted before
+            self._cancelled.set_result(None)
         if (session := self._session) is not None:
             self._provider.interrupt(session)
 
