@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -40,7 +41,7 @@ class Calls:
         clients: builds client settings.
         config: the worker's settings.
         post: the worker's mailbox.
-        providers: resolve placeholders in configurations.
+        providers: resolve placeholders in configurations, and hide in what failed what stood behind them.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class Calls:
         def call() -> None:
             self._leader.send_task_configs(effect.leader_url, effect.connector, effect.task_configs, key)
 
-        self._submit(call, lambda failure: TaskConfigsSent(effect.request_id, _text(failure)))
+        self._submit(call, lambda failure: TaskConfigsSent(effect.request_id, self._text(failure)))
 
     def send_fence_request(self, effect: SendFenceRequest, key: SessionKeyRecord | None) -> None:
         """PUT a fencing request to the leader."""
@@ -75,7 +76,7 @@ class Calls:
         def answer(failure: Exception | None) -> Stimulus:
             retriable = isinstance(failure, ConnectxError) and failure.retriable
             refused = isinstance(failure, SignatureRefusedError)
-            return FenceRequestAnswered(effect.request_id, _text(failure), retriable, refused)
+            return FenceRequestAnswered(effect.request_id, self._text(failure), retriable, refused)
 
         self._submit(call, answer)
 
@@ -85,7 +86,7 @@ class Calls:
         def call() -> None:
             self._fencer.fence(effect.connector, self._providers.resolve(effect.config), effect.transactional_ids)
 
-        self._submit(call, lambda failure: ProducersFenced(effect.request_id, _text(failure)))
+        self._submit(call, lambda failure: ProducersFenced(effect.request_id, self._text(failure)))
 
     def close(self) -> None:
         """End what is under way and take nothing more. A second call does nothing."""
@@ -106,15 +107,16 @@ class Calls:
             except ConnectxError as error:
                 failure = error
             except Exception as error:  # whatever it is, the core must not wait for ever
-                _log.exception("a call of a worker failed in an unexpected way")
+                trace = self._providers.masked("".join(traceback.format_exception(error)))
+                _log.error("a call of a worker failed in an unexpected way\n%s", trace)
                 failure = error
             self._post(answer(failure))
 
         with contextlib.suppress(RuntimeError):  # the worker has ended meanwhile
             self._pool.submit(run)
 
-
-def _text(failure: Exception | None) -> str | None:
-    if failure is None:
-        return None
-    return str(failure) if isinstance(failure, ConnectxError) else f"{type(failure).__name__}: {failure}"
+    def _text(self, failure: Exception | None) -> str | None:
+        if failure is None:
+            return None
+        text = str(failure) if isinstance(failure, ConnectxError) else f"{type(failure).__name__}: {failure}"
+        return self._providers.masked(text)
