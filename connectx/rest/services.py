@@ -40,7 +40,7 @@ class Services(Protocol):
         """[{"class", "type", "version"?}]."""
 
     def plugin_config(self, plugin: str) -> Sequence[Mapping[str, Any]]:
-        """Key definitions of a plugin, by class or alias; RestError 400 when there is none."""
+        """Key definitions of a plugin, by class or alias; RestError 404 when there is none."""
 
     def validate(self, config: Mapping[str, str | None]) -> Mapping[str, Any]:
         """Validate a connector configuration; REST's shape: {"name", "error_count", "groups", "configs"}.

@@ -125,6 +125,8 @@ class RestServices:
         """Key definitions of a plugin."""
         try:
             definition = self._plugins.config_of(plugin)
+        except PluginNotFoundError as error:
+            raise RestError(error.message, status=404, next_step=error.next_step) from error
         except ConnectxError as error:
             raise RestError(error.message, status=400, next_step=error.next_step) from error
         return [key.to_json() for key in definition.keys.values()]

@@ -235,7 +235,7 @@ def _plugin_steps(source: dict[str, str]) -> Iterator[Step]:
     yield Step("config of a plugin", "GET", at + "/org.apache.kafka.connect.file.FileStreamSourceConnector/config")
     yield Step("config of a plugin by its alias", "GET", at + "/FileStreamSource/config")
     yield Step("config of a converter", "GET", at + "/org.apache.kafka.connect.json.JsonConverter/config")
-    yield Step("config of no plugin", "GET", at + "/None/config")
+    yield Step("config of no plugin", "GET", at + "/no.such.Plugin/config")  # None is an override policy in Java
     yield Step("validate", "PUT", at + "/FileStreamSource/config/validate", source)
     yield Step("validate an empty one", "PUT", at + "/FileStreamSource/config/validate", {})
     wrong = {**source, "name": "x", "tasks.max": "x", "topic": ""}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -29,17 +29,38 @@ class Strict(SourceConnector):
         raise ValueError(f"no offsets at {config['url']}")
 
 
-def test_a_refusal_of_offsets_hides_what_stood_behind_a_placeholder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DATABASE", "db/s3cret")
+@pytest.fixture
+def plugins() -> Plugins:
+    return Plugins()
+
+
+@pytest.fixture
+def services(plugins: Plugins) -> Iterator[RestServices]:
     worker = WorkerConfig.parse(embedded_config({"bootstrap.servers": "127.0.0.1:1", **PROVIDER}))
-    plugins, topics = Plugins(), Any
-    name = plugins.register(Strict)
-    services = RestServices(
+    topics = Any
+    made = RestServices(
         worker, ClientConfigs(worker, "w"), plugins, topics, dict, lambda transition: None, plugins.providers(worker),
         WorkerMetrics(dict, dict, lambda: None, lambda: 0, GroupRequests()), WorkerLoggers(),
     )  # type: ignore[arg-type]  # fmt: skip
+    yield made
+    made.close()
+
+
+def test_a_plugin_that_nobody_knows_is_a_404_by_which_others_see_that_this_worker_lacks_it(
+    services: RestServices,
+) -> None:
+    for name in ("no.such.Plugin", "Nothing"):
+        with pytest.raises(RestError, match=name) as unknown:
+            services.plugin_config(name)
+        assert unknown.value.status == 404
+
+
+def test_a_refusal_of_offsets_hides_what_stood_behind_a_placeholder(
+    services: RestServices, plugins: Plugins, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DATABASE", "db/s3cret")
+    name = plugins.register(Strict)
     config = {"connector.class": name, "url": "${env:DATABASE}"}
     with pytest.raises(RestError) as refused:
         services.alter_offsets("c", ConnectorType.SOURCE, config, [{"partition": {"p": 1}, "offset": {"o": 1}}])
-    services.close()
     assert (refused.value.status, str(refused.value)) == (400, "no offsets at [hidden]")
