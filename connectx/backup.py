@@ -33,7 +33,7 @@ from connectx.errors import BackupFileError, ConnectorNotFoundError, ConnectxErr
 from connectx.history.words import plural
 from connectx.model.states import State
 from connectx.rest.client import Config, RestClient
-from connectx.views import Row, Shown, html_card, html_table, masked, text_table
+from connectx.views import HIDDEN, Row, Shown, html_card, html_table, masked, text_table
 
 FORMAT: Final = "connectx-export"
 VERSION: Final = 1
@@ -42,7 +42,6 @@ STATES: Final = ("running", "paused", "stopped")
 _SETTLE_S: Final = 60.0
 _LOOK_S: Final = 0.2
 _QUIET_S: Final = 1.0
-_HIDDEN: Final = "[hidden]"
 _OPTION: Final = re.compile(r'([\w.-]+)\s*=\s*"([^"]*)"')
 _TOLD: Final[Mapping[str, str]] = {State.RUNNING: "running", State.PAUSED: "paused", State.STOPPED: "stopped"}
 _CONVERTERS: Final = ("key.converter", "value.converter", "header.converter")
@@ -248,7 +247,7 @@ def wait_quiet(client: RestClient, connector: str) -> None:
 def hidden_values(config: Config, secret_keys: frozenset[str]) -> dict[str, str]:
     """What stands in a file for secret values, by key; values that only name a placeholder are not among them."""
     by_name = masked(config)
-    shown = {key: _HIDDEN if key in secret_keys and value else by_name[key] for key, value in config.items()}
+    shown = {key: HIDDEN if key in secret_keys and value else by_name[key] for key, value in config.items()}
     return {
         key: shown[key]
         for key, value in config.items()
@@ -303,7 +302,7 @@ def _is_placeholder(value: str) -> bool:
     if not PLACEHOLDER.sub("", value).strip():
         return True
     options = dict(_OPTION.findall(value))  # sasl.jaas.config: `... username="app" password="${file:...}";`
-    hidden = [text for name, text in options.items() if masked({name: "x"})[name] == _HIDDEN]
+    hidden = [text for name, text in options.items() if masked({name: "x"})[name] == HIDDEN]
     return bool(hidden) and not any(PLACEHOLDER.sub("", text) for text in hidden)
 
 

@@ -34,6 +34,9 @@ _SECRET: Final = re.compile(
 )
 _URL_PASSWORD: Final = re.compile(r"(://[^/@:\s]*:)[^/@\s]+@")
 _URL_QUERY_PASSWORD: Final = re.compile(r"([?&;](?:ssl)?password=)[^&;\s'\"]+", re.IGNORECASE)
+HIDDEN: Final = "[hidden]"
+"""What is shown in the place of a secret."""
+
 _CELL = "text-align:left;vertical-align:top;padding:2px 10px 2px 0"
 
 
@@ -117,7 +120,7 @@ def masked(config: Mapping[str, Any]) -> dict[str, Any]:
 
     def shown(name: str, value: Any) -> Any:
         if value and _SECRET.search(name.lower()):
-            return "[hidden]"
+            return HIDDEN
         return masked_text(value) if isinstance(value, str) else value
 
     return {name: shown(name, value) for name, value in config.items()}

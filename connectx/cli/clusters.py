@@ -210,10 +210,8 @@ def _picture(cluster: AttachedCluster) -> Any:
 
 def _planned(at: At, wanted: Wanted, there: Present | None) -> Planned:
     """What would become of one; a masked value of the file stands for the one that is there."""
-    old, old_shown = (there.config, at.shown(there.config, always_mask=True)) if there is not None else ({}, {})
-    config = {
-        key: old[key] if key in old and value == old_shown[key] else value for key, value in wanted.config.items()
-    }
+    old = there.config if there is not None else {}
+    config = at.revealed(wanted.config, old)
     result = at.cluster.validate({**config, "name": wanted.name})
     problems = [problem for info in result["configs"] for problem in info["value"]["errors"]]
     found = planned(replace(wanted, config=config), there, problems)

@@ -150,6 +150,11 @@ class At:
 
         return {**config, **hidden_values(config, secret_keys(self.client, config, self._secret_keys))}
 
+    def revealed(self, wanted: Config, there: Config) -> dict[str, str | None]:
+        """A configuration of a file; where it has what would be shown for a secret that is there, that one stays."""
+        shown = self.shown(there, always_mask=True) if there else {}
+        return {key: there[key] if key in there and value == shown[key] else value for key, value in wanted.items()}
+
     def status(self, connector: Connector) -> dict[str, Any]:
         """REST's status of a connector, fit to be shown: with `[hidden]` for passwords in traces, unless asked for."""
         status: dict[str, Any] = connector.status()

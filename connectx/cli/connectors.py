@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -10,6 +10,10 @@ from connectx.cli.common import At, cluster_command, read_connector, read_json, 
 from connectx.connector import Connector
 from connectx.errors import CommandError
 from connectx.model.states import State
+from connectx.views import HIDDEN
+
+if TYPE_CHECKING:
+    from connectx.rest.client import Config
 
 connectors = typer.Typer(help="Kafka Connect's verbs on connectors.", no_args_is_help=True)
 offsets = typer.Typer(help="Committed offsets of a connector (KIP-875).", no_args_is_help=True)
@@ -59,6 +63,7 @@ def create(
     name = name or own
     if name is None:
         raise CommandError(f"{file} does not name the connector.", next_step="Give --name.")
+    config = _without_hidden(config, file)
     connector = at.cluster.create(name, {**config, "name": name}, initial_state=state and state.upper())
     _done(at, connector, f"{name} was created", wait, State((state or "RUNNING").upper()))
 
@@ -85,7 +90,8 @@ def update(
     if file is None:
         connector.config.update(changes)
     else:
-        connector.config.replace({**read_connector(file)[1], "name": name})
+        config = at.revealed(read_connector(file)[1], connector.config)
+        connector.config.replace({**_without_hidden(config, file), "name": name})
     _done(at, connector, f"{name} has a new configuration", wait, State.RUNNING)
 
 
@@ -191,6 +197,17 @@ def _done(at: At, connector: Connector, sentence: str, wait: float | None, state
     if wait is not None:
         connector.wait(state, wait)
     at.tell(at.status(connector) if at.as_json else None, f"{sentence}." if wait is None else f"{connector!r}")
+
+
+def _without_hidden(config: Config, file: str) -> Config:
+    """The configuration; CommandError where it has what is shown for a secret, which would become the secret."""
+    hidden = [key for key, value in sorted(config.items()) if HIDDEN in (value or "")]
+    if hidden:
+        raise CommandError(
+            f"{file} has {HIDDEN} where the value of {', '.join(hidden)} should be.",
+            next_step="Write it there, or a placeholder of a config provider.",
+        )
+    return config
 
 
 def _confirm(yes: bool, question: str) -> None:

@@ -1,0 +1,63 @@
+"""What commands ask of a worker: a stand-in for its core says what arrives."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from connectx.cli import app
+from connectx.core.messages import Reply
+from connectx.core.requests import Verb
+
+CONFIG = {
+    "name": "orders",
+    "connector.class": "FileStreamSource",
+    "connection.password": "geheim",
+    "connection.url": "postgresql://app:geheim@db/orders",
+}
+INFO = {"name": "orders", "config": CONFIG, "tasks": [], "type": "source"}
+STATUS = {"name": "orders", "connector": {"state": "RUNNING", "worker_id": "a:1"}, "tasks": [], "type": "source"}
+ANSWERS = {
+    Verb.CONNECTOR_INFO: Reply(1, 200, INFO),
+    Verb.CONNECTOR_CONFIG: Reply(1, 200, CONFIG),
+    Verb.CONNECTOR_STATUS: Reply(1, 200, STATUS),
+    Verb.LIST_CONNECTORS: lambda connector, args: Reply(
+        1, 200, {"orders": {"status": STATUS, "info": INFO}} if args["expand"] else ["orders"]
+    ),
+    Verb.PUT_CONFIG: Reply(1, 200, INFO),
+}
+
+
+@pytest.fixture
+def worker(serve: Callable[..., Any]) -> Any:
+    return serve(ANSWERS)
+
+
+def run(worker: Any, *arguments: str) -> Result:
+    return CliRunner().invoke(app, [*arguments, "--url", worker.url])
+
+
+def test_a_file_of_what_was_shown_keeps_the_secrets_that_are_there(worker: Any, tmp_path: Path) -> None:
+    shown = json.loads(run(worker, "connectors", "show", "orders", "--json").stdout)
+    assert "geheim" not in json.dumps(shown)
+    (tmp_path / "shown.json").write_text(json.dumps({**shown, "config": {**shown["config"], "file": "/new"}}))
+    done = run(worker, "connectors", "update", "orders", "--file", str(tmp_path / "shown.json"))
+    assert done.exit_code == 0, done.stderr
+    (sent,) = [args["config"] for verb, _, args in worker.core.asked if verb is Verb.PUT_CONFIG]
+    assert sent == {**CONFIG, "file": "/new"}
+
+
+@pytest.mark.parametrize("command", [["update", "orders", "--file"], ["create"]])
+def test_what_is_shown_for_a_secret_never_becomes_the_secret(command: list[str], worker: Any, tmp_path: Path) -> None:
+    file = tmp_path / "new.json"
+    file.write_text(json.dumps({"name": "orders", "config": {**CONFIG, "api.key": "[hidden]"}}))
+    done = run(worker, "connectors", *command, str(file))
+    assert (done.exit_code, done.stderr.count("\n")) == (1, 1)
+    assert "has [hidden] where the value of api.key should be" in done.stderr
+    assert not {Verb.PUT_CONFIG, Verb.CREATE} & {*worker.core.verbs()}
