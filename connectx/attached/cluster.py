@@ -269,7 +269,8 @@ def attach(
             what is in them). `audit` judges the settings that are given.
         spark: your own session, for `check` and `compare`; by default a local one is started when first needed.
         poll_s: pause between two looks, seconds.
-        http: connections to use, with your own certificates or headers; by default those of the system.
+        http: connections to use, with your own login, certificates or headers, such as httpx.Client(auth=(user,
+            password)); by default those of the system.
 
     Raises:
         WorkersUnreachableError, RestError: there is no worker at `url`.

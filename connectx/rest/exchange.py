@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Generator, Mapping
-from typing import Any
+from typing import Any, Final
 
 import httpx
 
@@ -26,6 +26,11 @@ from connectx.rest.tls import client_context
 
 CONNECT_S = 5.0
 """Limit of connecting; loopback and networks of one site take milliseconds."""
+
+_LOG_IN: Final = (
+    "Give a login of its rest.auth.basic.file or rest.auth.bearer.file: "
+    "cx.attach(url, http=httpx.Client(auth=(user, password))), or --basic-file or --bearer-file of a command."
+)
 
 
 class SilenceError(Exception):
@@ -108,9 +113,7 @@ def _refusal(method: str, answer: httpx.Response) -> RestError:
         shown = "".join(f"\n- {problem}" for problem in problems)
         return ConfigRejectedError(f"The configuration is invalid:{shown}", problems)
     if status == 401:
-        return RestError(
-            message, status=status, next_step="Give a login of rest.auth.basic.file or rest.auth.bearer.file."
-        )
+        return RestError(message, status=status, next_step=_LOG_IN)
     if status == 403 and "signature" in message:
         return SignatureRefusedError(message, status=status)
     if status == 404:

@@ -7,13 +7,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
+from connectx.attached.cluster import attach
 from connectx.cli import app
 from connectx.core.messages import Reply
 from connectx.core.requests import Verb
+from connectx.errors import RestError
 
 CONFIG = {
     "name": "orders",
@@ -61,3 +64,18 @@ def test_what_is_shown_for_a_secret_never_becomes_the_secret(command: list[str],
     assert (done.exit_code, done.stderr.count("\n")) == (1, 1)
     assert "has [hidden] where the value of api.key should be" in done.stderr
     assert not {Verb.PUT_CONFIG, Verb.CREATE} & {*worker.core.verbs()}
+
+
+def test_a_worker_that_wants_a_login_is_told_with_every_way_to_give_one(
+    serve: Callable[..., Any], tmp_path: Path
+) -> None:
+    (tmp_path / "basic").write_text("ana:pw\n")
+    worker = serve(ANSWERS, {"rest.auth.basic.file": str(tmp_path / "basic")})
+    with pytest.raises(RestError, match=r"rest\.auth\.basic\.file.*httpx\.Client\(auth=.*--basic-file"):
+        attach(worker.url)
+    refused = run(worker, "connectors", "list")
+    assert (refused.exit_code, refused.stderr.count("\n")) == (1, 1)
+    known = run(worker, "connectors", "list", "--basic-file", str(tmp_path / "basic"))
+    assert (known.exit_code, "orders" in known.stdout) == (0, True)
+    with httpx.Client(auth=("ana", "pw")) as http:
+        attach(worker.url, http=http).close()
