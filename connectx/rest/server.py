@@ -42,6 +42,9 @@ __all__ = ["Ask", "Limits", "OffsetEntry", "RestServer", "Services"]
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _ANYWHERE = ("0.0.0.0", "::")
 _KEEP_ALIVE_S = 75
+_THREADS = 32
+"""Made as they are needed: validations that wait for a database must not hold up what others ask."""
+
 _QUIET = logging.NullHandler()
 
 
@@ -101,7 +104,7 @@ class RestServer:
         ]
         contexts = [place.context(config) for place in places]
         sockets = _listen_all([place.listener for place in places])
-        self._threads = ThreadPoolExecutor(max_workers=4, thread_name_prefix=f"{self._name}-rest-work")
+        self._threads = ThreadPoolExecutor(max_workers=_THREADS, thread_name_prefix=f"{self._name}-rest-work")
         self._url = self._advertised(places, sockets)
         for place, listening, context in zip(places, sockets, contexts, strict=True):
             if place.is_admin and not self._admin_url:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -375,6 +375,31 @@ def test_plugins_and_their_validation(serve: Serve) -> None:
     answer = httpx.put(path, json={"connector.class": "org.apache.kafka.connect.file.FileStreamSourceConnector"})
     assert (answer.status_code, answer.json()["error_count"]) == (200, 1)
     assert httpx.put(path, json={"connector.class": "FileStreamSink"}).status_code == 400
+
+
+def test_validations_that_wait_hold_nobody_else_up(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    worker, go_on = serve(), threading.Event()
+    begun, validate = threading.Semaphore(0), worker.services.validate
+
+    def waiting(config: Mapping[str, str | None]) -> Mapping[str, Any]:
+        begun.release()
+        assert go_on.wait(30)
+        answer: Mapping[str, Any] = validate(config)
+        return answer
+
+    monkeypatch.setattr(worker.services, "validate", waiting)
+    path, config = (
+        worker.url + "/connector-plugins/FileStreamSource/config/validate",
+        {"connector.class": "FileStreamSource"},
+    )
+    with ThreadPoolExecutor(8) as pool:
+        asked = [pool.submit(httpx.put, path, json=config, timeout=30) for _ in range(8)]
+        try:
+            assert all(begun.acquire(timeout=10) for _ in asked)
+            assert httpx.get(worker.url + "/").status_code == 200
+        finally:
+            go_on.set()
+        assert {answer.result().status_code for answer in asked} == {200}
 
 
 def test_every_method_of_a_path_is_told_by_options_and_by_a_refusal(serve: Serve) -> None:
