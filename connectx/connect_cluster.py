@@ -222,6 +222,8 @@ class ConnectCluster(ABC):
             topic: read up to its last stable offset, as a read_committed reader sees it.
             target: a Spark or pandas data frame, rows, a path (Parquet, CSV, lines), or (uri, table) of PostgreSQL.
             key: fields of the JSON value (or of the record's key) that identify a row; for lines: nothing, or fields.
+                Without fields values and lines are compared as text, out of JsonConverter's envelope; without its
+                schemas (schemas.enable=false) a text stands in quotes, and no line of a file is the same.
             examples: how many keys to show per finding.
         """
         from connectx.checks.compare import compare

@@ -1,10 +1,10 @@
 """`cluster.compare`: which keys of a topic are missing in a target, and which are there too often. Counted by Spark.
 
-Decides what counts as the same key: the same text, numbers without zeros behind the last digit that counts. It differs
-from a check (`cluster.check`, `connectx.check`) in three ways: it looks at keys alone, it needs neither a history nor
-the connector that wrote the target (so that it can be asked about anybody's pipeline), and Spark does the counting, so
-that the size of topic and target does not matter. It gives counts and examples, no verdict: a key that is missing may
-still be on its way. Only Spark SQL is used, no Python on executors.
+Decides what counts as the same key: the same text, out of JsonConverter's envelope, numbers without zeros behind the
+last digit that counts. It differs from a check (`cluster.check`, `connectx.check`) in three ways: it looks at keys
+alone, it needs neither a history nor the connector that wrote the target (so that it can be asked about anybody's
+pipeline), and Spark does the counting, so that the size of topic and target does not matter. It gives counts and
+examples, no verdict: a key that is missing may still be on its way. Only Spark SQL is used, no Python on executors.
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ def _topic_keys(
     frame = backlog_frame(spark, {**options, "kafka.isolation.level": "read_committed"}, ranges)
     value, record_key = f.col("value").cast("string"), f.col("key").cast("string")
     if not keys:
-        return frame.select(value.alias("key"))
+        return frame.select(_opened(value).alias("key"))
     fields, key_fields = _fields(value), _fields(record_key)
     parts = [f.coalesce(fields.getItem(name), key_fields.getItem(name)) for name in keys]
     if len(parts) == 1:
@@ -201,11 +201,18 @@ def _topic_keys(
 
 
 def _fields(text: Column) -> Column:
-    """Fields of a JSON object as text by name, also within Connect's envelope of schema and payload."""
+    """Fields of a JSON object as text by name."""
+    from pyspark.sql import functions as f
+
+    return f.from_json(_opened(text), "MAP<STRING,STRING>")
+
+
+def _opened(text: Column) -> Column:
+    """What is in Connect's envelope of schema and payload (JsonConverter); other text is itself."""
     from pyspark.sql import functions as f
 
     payload = f.when(f.get_json_object(text, "$.schema").isNotNull(), f.get_json_object(text, "$.payload"))
-    return f.from_json(f.coalesce(payload, text), "MAP<STRING,STRING>")
+    return f.coalesce(payload, text)
 
 
 def _target_keys(spark: SparkSession, target: Any, keys: tuple[str, ...]) -> tuple[str, DataFrame]:
@@ -218,7 +225,7 @@ def _target_keys(spark: SparkSession, target: Any, keys: tuple[str, ...]) -> tup
     if stored.lines:
         lines = _frame(spark, (table.select([0]).rename_columns(["line"]) for table in stored.read()), "line string")
         if not keys:
-            return stored.place, lines.select(f.col("line").alias("key"))
+            return stored.place, lines.select(_opened(f.col("line")).alias("key"))
         fields = _fields(f.col("line"))
         return stored.place, lines.select(_joined([fields[name] for name in keys]).alias("key"))
     if not keys:

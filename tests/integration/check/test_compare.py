@@ -99,8 +99,9 @@ def test_lines_of_a_file_are_compared_whole_or_by_a_field(
     kafka: EmbeddedKafka, topic: MakeTopic, compared: Compare, tmp_path: Path
 ) -> None:
     name, path = topic("compared"), tmp_path / "out.txt"
-    fill(kafka, name, ["one", "two", "three"])
-    path.write_text("one\ntwo\ntwo\n")
+    text = {"schema": {"type": "string", "optional": False}, "payload": "four"}  # as JsonConverter writes a line
+    fill(kafka, name, ["one", "two", "three", text])
+    path.write_text("one\ntwo\ntwo\nfour\n")
     found = compared(name, str(path))
     assert [(e.finding, e.key) for e in found.examples] == [("missing", "three"), ("duplicated", "two")]
     rows = topic("compared")
