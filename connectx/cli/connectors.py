@@ -63,8 +63,9 @@ def create(
     name = name or own
     if name is None:
         raise CommandError(f"{file} does not name the connector.", next_step="Give --name.")
-    config = _without_hidden(config, file)
-    connector = at.cluster.create(name, {**config, "name": name}, initial_state=state and state.upper())
+    connector = at.cluster.create(
+        name, {**_without_hidden(config, file), "name": name}, initial_state=state and state.upper()
+    )
     _done(at, connector, f"{name} was created", wait, State((state or "RUNNING").upper()))
 
 
