@@ -61,7 +61,7 @@ def timeline_figure(events: Iterable[Event], *, since: int = 0, now_ms: int | No
     figure._picture = timeline_svg(drawn)
     for place, connector in enumerate(drawn.connectors):
         swatch = {"color": colour(place)}
-        figure.add_trace(go.Bar(x=[None], y=[None], name=connector, legendgroup=connector, marker=swatch))
+        figure.add_trace(go.Bar(x=[None], y=[None], name=escape(connector), legendgroup=connector, marker=swatch))
     centres: dict[str, float] = {}
     below = 0.0
     for row in drawn.rows:
@@ -81,7 +81,9 @@ def timeline_figure(events: Iterable[Event], *, since: int = 0, now_ms: int | No
         margin={"l": 10, "r": 10, "t": 40, "b": 10},
         uniformtext={"minsize": 9, "mode": "hide"},
     )
-    figure.update_yaxes(tickvals=list(centres.values()), ticktext=list(centres), showgrid=False, zeroline=False)
+    figure.update_yaxes(
+        tickvals=list(centres.values()), ticktext=[escape(worker) for worker in centres], showgrid=False, zeroline=False
+    )
     figure.update_xaxes(type="date", range=[_time(drawn.start_ms), _time(drawn.end_ms)], title_text="time (UTC)")
     return figure
 
@@ -122,11 +124,11 @@ def _add_bars(figure: Any, row: Row, below: float, drawn: Timeline) -> None:
                         "line": {"width": 0 if part.state is RunState.RUNNING else 1, "color": "#444"},
                     },
                     opacity=_OPACITY.get(part.state, 0.6),
-                    text=[bar.label if bar.task is not None and part.state in _LABELLED else ""],
+                    text=[escape(bar.label) if bar.task is not None and part.state in _LABELLED else ""],
                     textposition="inside",
                     insidetextanchor="start",
                     hovertemplate=f"{escape(part.title)}<extra></extra>",
-                    name=bar.connector,
+                    name=escape(bar.connector),
                     legendgroup=bar.connector,
                     showlegend=False,
                 )

@@ -104,3 +104,12 @@ def test_a_report_without_a_verdict_says_how_things_stand(tmp_path: Path) -> Non
     assert "<h2>Verdict</h2>" not in text
     with pytest.raises(EventLogError, match="could not be written"):
         write_report([], tmp_path / "no" / "report.html")
+
+
+def test_names_are_no_markup_in_a_figure() -> None:
+    """plotly takes some tags in its texts for formatting."""
+    history = History().started("<i>w").at(1).start("<i>w", "a<b>-0").at(9).state("<i>w", "a<b>-0", "PAUSED")
+    figure = timeline_figure(history.events)
+    shown = [*(trace.name for trace in figure.data), *(text for trace in figure.data for text in trace.text or ())]
+    assert [text for text in (*shown, *figure.layout.yaxis.ticktext) if "<" in text] == []
+    assert "a&lt;b&gt;" in shown
