@@ -80,11 +80,14 @@ class FactsFold:
     """Takes events one by one, in order, and knows how things stand.
 
     What is not configured any more is left out: deleted connectors, and tasks beyond a reduced number.
+
+    Args:
+        kept: about so many runs and rounds are looked at, the newest, and the last run of each work; None: all.
     """
 
-    def __init__(self) -> None:
-        self._runs = RunFold()
-        self._rebalances = RebalanceFold()
+    def __init__(self, kept: int | None = None) -> None:
+        self._runs = RunFold(kept)
+        self._rebalances = RebalanceFold(kept)
         self._states = WorkerStateFold()
         self._configured = ConfiguredFold()
         self._told: dict[_Work, tuple[State, str | None, int]] = {}
@@ -119,7 +122,7 @@ class FactsFold:
             workers=tuple(_worker(name, standings[name], leader, all_runs) for name in standings),
             connectors=tuple(fact for fact in work if fact.task is None),
             tasks=tuple(fact for fact in work if fact.task is not None),
-            rebalances=len(rounds),
+            rebalances=len(rounds) + self._rebalances.forgotten,
             faults=self._faults,
             fenced=self._fenced,
         )

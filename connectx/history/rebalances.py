@@ -65,9 +65,18 @@ def rebalances(events: Iterable[Event]) -> tuple[Rebalance, ...]:
 
 
 class RebalanceFold:
-    """Takes events one by one, in order, and knows the rounds that they show."""
+    """Takes events one by one, in order, and knows the rounds that they show.
 
-    def __init__(self) -> None:
+    Args:
+        kept: about so many rounds are kept, the newest; None: all.
+    """
+
+    def __init__(self, kept: int | None = None) -> None:
+        self._kept = kept
+        self.forgotten = 0
+        """How many rounds were there that are not kept."""
+        self._before: list[str] = []  # members of the newest of those
+        self._ever: dict[str, None] = {}  # and of all of them
         self._names: dict[str, str] = {}
         self._joining: dict[str, Event] = {}
         self._drafts: dict[int, _Draft] = {}
@@ -97,18 +106,32 @@ class RebalanceFold:
             draft = _complete(self._drafts, event, self._joining.pop(worker, None))
             draft.standings = draft.standings or self._states.standings()
             draft.removed = draft.removed or tuple(self._removed)
+            if self._kept is not None and len(self._drafts) > 2 * self._kept:
+                self._forget(self._kept)
 
     def rebalances(self) -> tuple[Rebalance, ...]:
         """All rounds up to now."""
         done = []
-        before: list[str] = []
-        ever: dict[str, None] = {}
+        before, ever = self._before, dict(self._ever)
         for generation in sorted(self._drafts):
-            members = sorted({*self._drafts[generation].members, *self._assigned.get(generation, ())})
+            members = self._members(generation)
             done.append(self._freeze(generation, members, before, list(ever)))
             before = members
             ever |= dict.fromkeys(members)
         return (*done, *self._under_way(before))
+
+    def _members(self, generation: int) -> list[str]:
+        return sorted({*self._drafts[generation].members, *self._assigned.get(generation, ())})
+
+    def _forget(self, kept: int) -> None:
+        for generation in sorted(self._drafts)[:-kept]:
+            self._before = self._members(generation)
+            self._ever |= dict.fromkeys(self._before)
+            del self._drafts[generation]
+            self.forgotten += 1
+        oldest = min(self._drafts)
+        self._lost = {generation: lost for generation, lost in self._lost.items() if generation >= oldest}
+        self._assigned = {generation: names for generation, names in self._assigned.items() if generation >= oldest}
 
     def _under_way(self, before: list[str]) -> Iterator[Rebalance]:
         """The round that has not ended, if workers are joining."""

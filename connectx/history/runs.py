@@ -173,9 +173,15 @@ class _Draft:
 
 
 class RunFold:
-    """Takes events one by one, in order, and knows the runs that they show."""
+    """Takes events one by one, in order, and knows the runs that they show.
 
-    def __init__(self) -> None:
+    Args:
+        kept: about so many runs are kept, the newest, besides those that go on and the last of each work; None: all.
+    """
+
+    def __init__(self, kept: int | None = None) -> None:
+        self._kept = kept
+        self._full = 2 * (kept or 0)
         self._drafts: list[_Draft] = []
         self._current: dict[str, dict[_Work, list[_Draft]]] = {}  # per worker, those that an event may still concern
         self._urls: dict[str, str] = {}
@@ -220,6 +226,11 @@ class RunFold:
         older = [run for run in before[:-_CONCERNED] if run.open]
         self._current[draft.worker][draft.work] = [*older, *before[-_CONCERNED:], draft]
         self._supersede(draft, event)
+        if self._kept is not None and len(self._drafts) > self._full:
+            last = {id(of_work[-1]) for works in self._current.values() for of_work in works.values()}
+            old = [draft for draft in self._drafts[: -self._kept] if draft.open or id(draft) in last]
+            self._drafts = [*old, *self._drafts[-self._kept :]]
+            self._full = len(self._drafts) + self._kept
         return draft
 
     def _supersede(self, new: _Draft, event: Event) -> None:

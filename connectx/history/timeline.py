@@ -5,6 +5,7 @@ The SVG, the plotly figure and panels draw the same `Timeline`; what an element 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -135,13 +136,17 @@ def timeline(events: Iterable[Event], *, now_ms: int | None = None, window_ms: i
 
 
 class TimelineFold:
-    """Takes events one by one, in order, and lays out at any time what they show: for views that follow a cluster."""
+    """Takes events one by one, in order, and lays out at any time what they show: for views that follow a cluster.
 
-    def __init__(self) -> None:
-        self._runs = RunFold()
-        self._rebalances = RebalanceFold()
+    Args:
+        kept: about so many bars and bands are kept of each, the newest, and twice as many marks; None: all.
+    """
+
+    def __init__(self, kept: int | None = None) -> None:
+        self._runs = RunFold(kept)
+        self._rebalances = RebalanceFold(kept)
         self._states = WorkerStateFold()
-        self._marks: list[Event] = []
+        self._marks: deque[Event] = deque(maxlen=None if kept is None else 2 * kept)
         self._connectors: dict[str, None] = {}
         self._first_ms = 0
         self._last_ms = 0
@@ -210,7 +215,8 @@ def _row(
     worker: str, standing: Standing, is_leader: bool, own: Sequence[Run], marks: Sequence[Event], window: _Window
 ) -> Row:
     seen = [run for run in own if window.meets(run.start_ms, run.end_ms)]
-    bars, task_lanes, lane_of = _packed([run for run in seen if run.task is not None], marks, window)
+    fences = [event for event in marks if _mark_kind(event) is MarkKind.FENCED]
+    bars, task_lanes, lane_of = _packed([run for run in seen if run.task is not None], fences, window)
     connector_bars, connector_lanes, _ = _packed([run for run in seen if run.task is None], (), window)
     return Row(
         worker=worker,
@@ -224,7 +230,7 @@ def _row(
     )
 
 
-def _packed(of: Sequence[Run], marks: Sequence[Event], window: _Window) -> tuple[tuple[Bar, ...], int, dict[Run, int]]:
+def _packed(of: Sequence[Run], fences: Sequence[Event], window: _Window) -> tuple[tuple[Bar, ...], int, dict[Run, int]]:
     """Give each run the lane its task had before when that is free, else the lowest free one."""
     free_from: list[int] = []
     home: dict[str, int] = {}
@@ -239,10 +245,10 @@ def _packed(of: Sequence[Run], marks: Sequence[Event], window: _Window) -> tuple
         free_from[lane] = max(end, start + 1)
         home[run.name] = lane
         lanes[run] = lane
-    return tuple(_bar(run, lane, marks, window) for run, lane in lanes.items()), len(free_from), lanes
+    return tuple(_bar(run, lane, fences, window) for run, lane in lanes.items()), len(free_from), lanes
 
 
-def _bar(run: Run, lane: int, marks: Sequence[Event], window: _Window) -> Bar:
+def _bar(run: Run, lane: int, fences: Sequence[Event], window: _Window) -> Bar:
     parts = tuple(
         BarPart(
             segment.state,
@@ -253,7 +259,7 @@ def _bar(run: Run, lane: int, marks: Sequence[Event], window: _Window) -> Bar:
             max((window.end_ms if segment.end_ms is None else segment.end_ms) - segment.start_ms, 0),
             segment.end_ms is None,
             _what(run, segment),
-            _why(run, segment, marks),
+            _why(run, segment, fences),
         )
         for segment in run.segments
         if window.meets(segment.start_ms, segment.end_ms)
@@ -271,10 +277,10 @@ def _what(run: Run, segment: Segment) -> str:
     return ", ".join(facts)
 
 
-def _why(run: Run, segment: Segment, marks: Sequence[Event]) -> str:
+def _why(run: Run, segment: Segment, fences: Sequence[Event]) -> str:
     reasons = [segment.cause] if segment.cause else []
-    rejected = [event for event in marks if _is_about(event, run) and _mark_kind(event) is MarkKind.FENCED]
-    if segment is run.segments[-1] and rejected:
+    rejected = [event for event in fences if _is_about(event, run)] if segment is run.segments[-1] else []
+    if rejected:
         reasons.append(_rejection(rejected[-1], run))
     return "".join(f"; {masked_text(reason)}" for reason in reasons)
 

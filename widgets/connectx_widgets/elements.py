@@ -170,7 +170,7 @@ def _moment(element: Element) -> int | None:
             return 1 << 62 if last["to"] is None else int(last["to"])
         case "mark":
             return int(element["at"])
-        case "task":
+        case "task" | "connector":
             return int(element["since"])
         case "band":
             return 1 << 62 if element["to"] is None else int(element["to"])

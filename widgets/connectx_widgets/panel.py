@@ -47,6 +47,8 @@ NUMBERS_S = 1.0
 SNAPSHOT_S = 1.0
 SNAPSHOT_BYTES = 64_000
 MESSAGE_BYTES = 256_000
+KEPT = 1_000
+"""About so many bars, bands and marks of each stay in the picture, the newest; `cluster.timeline()` has all."""
 _CALLS = 4
 _JOIN_S = 2.0
 log = logging.getLogger(__name__)
@@ -76,8 +78,8 @@ class ClusterPanel(anywidget.AnyWidget):
     def __init__(self, cluster: ConnectCluster) -> None:
         super().__init__()
         self._cluster = cluster
-        self._timeline = TimelineFold()
-        self._facts = FactsFold()
+        self._timeline = TimelineFold(KEPT)
+        self._facts = FactsFold(KEPT)
         self._numbers = Numbers(cluster)
         self._actions = LastActions()
         self._acted = threading.Event()

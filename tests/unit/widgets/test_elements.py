@@ -84,6 +84,45 @@ def test_a_snapshot_keeps_what_is_newest_and_says_when_something_is_missing() ->
     assert open_bars & set(kept)
 
 
+def test_a_snapshot_of_many_connectors_stays_within_its_limit() -> None:
+    history = small_cluster()
+    for number in range(100):
+        history.at(9 + number).state("worker-1", f"flights{number}x", "RUNNING")
+    shown = {**elements(history), **connector_elements(facts(history.events), {})}
+    kept, whole = newest(shown, 8_000)
+    assert (whole, len(json.dumps(kept)) <= 8_000) == (False, True)
+
+
+def test_a_picture_that_keeps_the_newest_shows_of_them_what_the_whole_one_shows() -> None:
+    whole, some, told, told_by_some = TimelineFold(), TimelineFold(10), FactsFold(), FactsFold(10)
+    sizes = []
+    for event in many_rebalances(100).events:
+        for fold in (whole, some, told, told_by_some):
+            fold.take(event)
+        sizes.append(len(timeline_elements(some.timeline())))
+    everything, kept = timeline_elements(whole.timeline()), timeline_elements(some.timeline())
+    assert {key: everything[key] for key in kept} == kept
+    assert {key for key, element in everything.items() if goes_on({key: element})} <= set(kept)
+    assert max(sizes) == max(sizes[: len(sizes) // 2]) < len(everything) // 4
+    assert told_by_some.facts() == told.facts()
+
+
+def many_rebalances(rounds: int) -> History:
+    """With each round a task moves to and fro, and is fenced. A worker comes and goes, another is there at both ends; a
+    task ran but once, another has a zombie from the beginning."""
+    history = History().started("worker-1", "worker-2", "worker-3", "worker-4").at(0.5).start("worker-1", "once-0")
+    history.ended("worker-1", "once-0", reason="stopped")
+    history.start("worker-1", "stuck-0", 1).step("worker-1", "stuck-0", "cancel", 1).start("worker-1", "stuck-0", 2)
+    for number in range(1, rounds + 1):
+        here, there = ("worker-1", "worker-2") if number % 2 else ("worker-2", "worker-1")
+        group = {here: ["orders-0"], there: [], **({"worker-3": []} if number % 3 else {})}
+        group |= {"worker-4": []} if number in (1, rounds - 2) else {}
+        history.at(60 * number).rebalance(number, leader="worker-1", work=group)
+        history.start(here, "orders-0", number, epoch=number)
+        history.at(60 * number + 5).fenced(there, "orders-0", number - 1)
+    return history
+
+
 def test_large_pictures_go_in_several_messages() -> None:
     drawn = elements(crowded())
     parts = list(chunks(drawn, 2_000))
