@@ -48,7 +48,7 @@ SNAPSHOT_S = 1.0
 SNAPSHOT_BYTES = 64_000
 MESSAGE_BYTES = 256_000
 KEPT = 1_000
-"""About so many bars, bands and marks of each stay in the picture, the newest; `cluster.timeline()` has all."""
+"""About so many bars, bands and marks of each stay in the picture, the newest; `cluster.timeline()` shows more."""
 _CALLS = 4
 _JOIN_S = 2.0
 log = logging.getLogger(__name__)
