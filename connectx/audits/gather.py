@@ -7,14 +7,14 @@ It only reads. Configurations are masked here, so that no rule ever sees a secre
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
 from connectx.attached.discovery import GROUP_CALL_S
 from connectx.attached.group_view import STABLE, GroupView, group_view
 from connectx.audits.facts import ClusterFacts, ConnectorFacts, TaskFacts, TopicFacts, TransactionFacts, WorkerFacts
-from connectx.errors import ConnectorNotFoundError, ConnectxError
+from connectx.errors import ConnectxError, RestError
 from connectx.history.facts import WorkFacts, facts
 from connectx.history.words import gist
 from connectx.kafka.admin_client import Admin
@@ -77,6 +77,8 @@ class _Gathering:
     audited: Audited
     now_ms: int
     unseen: list[str] = field(default_factory=list)
+    history: dict[tuple[str, int | None], WorkFacts] = field(default_factory=dict)
+    """Connectors and tasks as the events show them."""
 
     def facts(self) -> ClusterFacts:
         client, claims = self.audited.client, self._claims()
@@ -122,9 +124,16 @@ class _Gathering:
     # ------------------------------------------------------------------------------------------------ connectors
 
     def _connectors(self, shown: Mapping[str, Mapping[str, Any]]) -> tuple[ConnectorFacts, ...]:
-        standing = facts(self.audited.events)
-        since = {(work.connector, work.task): work for work in standing.tasks}
-        return tuple(_connector(name, shown[name], since) for name in sorted(shown))
+        self.history = {(work.connector, work.task): work for work in facts(self.audited.events).tasks}
+        return tuple(_connector(name, shown[name], self.history) for name in sorted(shown))
+
+    def _lost(self, task: TaskFacts, connector: str, members: Collection[str]) -> TaskFacts:
+        """From outside nobody tells why a worker went; what its last statuses say is so no more."""
+        known = self.history.get((connector, task.number))
+        if known is None or known.state != State.UNASSIGNED or task.worker_id in members:
+            return task
+        is_told = task.state in (State.RUNNING, State.PAUSED)
+        return replace(task, state=LOST, since_ms=known.since_ms) if is_told else task
 
     # ----------------------------------------------------------------------------------------------------- group
 
@@ -143,7 +152,12 @@ class _Gathering:
         if view is None:
             self.unseen.append(f"what the group {config.group_id} has given to whom: it is {described.state} just now")
             return replace(told, is_settled=False)
-        return replace(told, protocol=view.protocol, workers=_workers(view, told.workers))
+        connectors = tuple(
+            replace(one, tasks=tuple(self._lost(task, one.name, view.worker_ids) for task in one.tasks))
+            for one in told.connectors
+        )
+        workers = _workers(view, told.workers)
+        return replace(told, protocol=view.protocol, workers=workers, connectors=connectors)
 
     # --------------------------------------------------------------------------------------------------- plugins
 
@@ -292,11 +306,11 @@ def _workers(view: GroupView, claims: Iterable[WorkerFacts]) -> tuple[WorkerFact
 
 
 def _is_unknown(client: RestClient, cls: str) -> bool:
-    """Aliases and classes by path are not listed; the worker says whether it knows them."""
+    """Aliases and classes by path are not listed; the worker says whether it knows them (Kafka Connect 4.3: by 400)."""
     try:
         client.plugin_config(cls)
-    except ConnectorNotFoundError:
-        return True
+    except RestError as error:
+        return error.status in (400, 404)
     except ConnectxError:
         return False
     return False

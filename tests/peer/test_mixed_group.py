@@ -166,5 +166,8 @@ def test_a_class_that_a_worker_lacks_fails_its_task_and_names_the_workers_that_h
 
     trace = until(failed, "a failure on the Python worker", WAIT_S)[0]
     assert trace.startswith(f"This worker, {own}, does not know {theirs}; these do: {java.worker_id}.")
+    audit = python.audit()
+    assert {finding.evidence for finding in audit.of("class_unknown")} == {f"{own} does not know {theirs}"}
+    assert not audit.of("plugin_versions_differ"), "the FileStream connectors of both have one version"
     with pytest.raises(RestError, match="Failed to find any class"):
         ours.client_of(java.url).create("c", {"connector.class": "Generator", "topic": "unused"})

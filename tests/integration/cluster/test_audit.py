@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 import connectx as cx
 from connectx.audits.findings import Severity
+from connectx.rest.client import RestClient
 from tests.integration.cluster.conftest import WAIT_S, until
 
 SECRET = "hunter2-in-clear"
@@ -82,7 +83,7 @@ def test_an_audit_finds_the_same_from_inside_and_from_outside(crowded: cx.Cluste
     assert [str(finding) for finding in together] == [str(finding) for finding in inside], "one cluster, given twice"
 
 
-def test_a_worker_that_goes_on_although_the_group_has_left_it_out_is_found_twice(tmp_path: Path) -> None:
+def test_a_worker_that_goes_on_although_the_group_has_left_it_out_is_found_and_lags(tmp_path: Path) -> None:
     with cx.Cluster(2, config={"session.timeout.ms": "1500", "scheduled.rebalance.max.delay.ms": "0"}) as cluster:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
         admin.create_topics([NewTopic("stalled", 1)])["stalled"].result(30)
@@ -93,8 +94,10 @@ def test_a_worker_that_goes_on_although_the_group_has_left_it_out_is_found_twice
         owner.stall()
         other = next(worker for worker in cluster.workers if worker.name != owner.name)
         until(lambda: "stalled-in-0" in other.tasks, "the take-over", WAIT_S)
+        RestClient([other.url]).create("later", {**config, "file": str(tmp_path / "later.txt")})
         audit = cluster.audit()
         assert "stalled-in-0" in {finding.subject for finding in audit.of("claimed_twice")}
         (zombie,) = audit.of("old_generation")
         assert zombie.subject == owner.url.split("/")[2]
+        assert [finding.subject for finding in audit.of("lagging_worker")] == [zombie.subject]
         owner.resume()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import trustme
+from confluent_kafka import Producer
 from confluent_kafka.admin import (
     AdminClient,
     NewTopic,
@@ -34,9 +35,10 @@ MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 @dataclass
 class Secure:
-    """A broker with a listener for SASL_SSL alone, and the certificate of who vouches for it."""
+    """A broker: where it takes only SASL_SSL, where anybody gets in, and the certificate of who vouches for it."""
 
     servers: str
+    direct: str
     authority: Path
 
     def config(self, password: str = PASSWORD, authority: Path | None = None) -> dict[str, str]:
@@ -74,6 +76,7 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure]:
         "listener.name.secure.scram-sha-512.sasl.jaas.config": f"{MODULE} required;",
         "listener.name.secure.ssl.keystore.type": "PEM",
         "listener.name.secure.ssl.keystore.location": str(folder / "broker.pem"),
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "600000",  # what is open stays open
     }
     with EmbeddedKafka(port=direct, gate=False, settings=settings) as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
@@ -81,7 +84,7 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure]:
         alice = UserScramCredentialUpsertion("alice", info, PASSWORD.encode())
         admin.alter_user_scram_credentials([alice])["alice"].result(30)
         admin.create_topics([NewTopic("lines", 2)])["lines"].result(30)
-        yield Secure(f"127.0.0.1:{own}", folder / "authority.pem")
+        yield Secure(f"127.0.0.1:{own}", broker.bootstrap_servers, folder / "authority.pem")
 
 
 def test_workers_tasks_and_spark_reach_a_kafka_that_takes_only_tls_and_a_login(
@@ -107,6 +110,38 @@ def test_workers_tasks_and_spark_reach_a_kafka_that_takes_only_tls_and_a_login(
         assert sorted(out.read_text().splitlines()) == sorted(lines.read_text().splitlines())
         seen = f"{cluster!r}{cluster._repr_html_()}{cluster.config!r}{cluster.events.to_pandas().to_string()}{verdict}"
         assert PASSWORD not in seen
+
+
+def test_a_cluster_there_is_attached_and_audited_with_a_login_that_nobody_sees(
+    secure: Secure, spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    storage = {f"{store}.storage.topic": f"seen-{store}" for store in ("config", "offset", "status")}
+    once = {f"{store}.storage.replication.factor": "1" for store in ("config", "offset", "status")}
+    config = {**secure.config(), **storage, **once, "group.id": "seen", "value.converter": STRINGS}
+    (tmp_path / "in.txt").write_text("one\n")
+    with cx.Cluster(1, bootstrap_servers=secure.servers, config=config, spark=spark) as cluster:
+        file = {"connector.class": "FileStreamSource", "file": str(tmp_path / "in.txt"), "topic": "lines"}
+        cluster.create("in", file).wait("RUNNING", 90)
+        ours = cluster.workers[0]
+        with cx.attach(ours.url, bootstrap_servers=secure.servers, config=config) as seen:
+            assert seen.group_id == "seen"
+            assert [(worker.name, worker.is_leader) for worker in seen.workers] == [(ours.url.split("/")[2], True)]
+            until(lambda: seen.workers[0].tasks == ["in-0"], "the task in the group", 90)
+            owner = Producer(
+                {"bootstrap.servers": secure.direct, "transactional.id": "left", "transaction.timeout.ms": 1000}
+            )
+            owner.init_transactions(30)
+            owner.begin_transaction()
+            owner.produce("lines", b"never committed")
+            owner.flush(30)
+            audit = until(lambda: (now := seen.audit()).of("open_transaction") and now, "the time-out to pass", 30)
+            assert [finding.subject for finding in audit.of("open_transaction")] == ["left"]
+            assert audit.unseen == ("the workers' own settings: REST does not tell them (give them with config=)",)
+            forms = [f"{one!r}{one._repr_html_()}{one.to_pandas().to_string()}" for one in (audit, seen.events)]
+            told = f"{seen!r}{seen._repr_html_()}{seen.config!r}{seen.facts()}{seen.blind_spots}"
+        assert PASSWORD not in "".join([told, *forms, caplog.text])
+        assert "alice" in seen.config.given["sasl.jaas.config"], "it is there, and not shown"
 
 
 def test_a_wrong_password_is_refused_in_a_sentence_without_it(secure: Secure, spark: SparkSession) -> None:
