@@ -6,9 +6,12 @@ the parts of Kafka Connect's Worker and AbstractHerder that serve GET, PATCH and
 
 from __future__ import annotations
 
+import functools
+import logging
 import time
+import traceback
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from connectx.connectors.api import SourceConnector, SourceOffset, SourcePartition
 from connectx.connectors.plugins import Plugins, class_name
@@ -32,8 +35,34 @@ from connectx.runtime.metrics import WorkerMetrics
 if TYPE_CHECKING:
     from connectx.rest.services import OffsetEntry
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 _LEAVE_S = 5.0
 _LOOK_S = 0.1
+
+_log = logging.getLogger(__name__)
+
+
+def _masking(
+    method: Callable[Concatenate[RestServices, P], T],
+) -> Callable[Concatenate[RestServices, P], T]:
+    """A method that uses a resolved configuration, whose failures do not tell what stood behind placeholders."""
+
+    @functools.wraps(method)
+    def call(self: RestServices, *args: P.args, **kwargs: P.kwargs) -> T:
+        masked = self._providers.masked
+        try:
+            return method(self, *args, **kwargs)
+        except RestError as error:
+            raise RestError(masked(error.message), status=error.status, next_step=error.next_step) from None
+        except ConnectxError as error:
+            raise RestError(masked(error.message), status=500, next_step=masked(error.next_step)) from None
+        except Exception as error:
+            _log.error("a request about offsets failed\n%s", masked("".join(traceback.format_exception(error))))
+            raise RestError(masked(f"{type(error).__name__}: {error}"), status=500) from None
+
+    return call
 
 
 class RestServices:
@@ -147,6 +176,7 @@ class RestServices:
             info["value"] = {**value, "errors": errors, **({"value": given} if raw else {})}
         return found
 
+    @_masking
     def read_offsets(
         self, connector: str, kind: ConnectorType, config: Mapping[str, str | None]
     ) -> Sequence[OffsetEntry]:
@@ -164,6 +194,7 @@ class RestServices:
             for where, offset in self._admin.group_offsets(group).items()
         ]
 
+    @_masking
     def alter_offsets(
         self, connector: str, kind: ConnectorType, config: Mapping[str, str | None], offsets: Sequence[OffsetEntry]
     ) -> str:
@@ -186,6 +217,7 @@ class RestServices:
         self._record(Transition(EventKind.OFFSETS_ALTERED, connector, data={"offsets": altered}))
         return "The offsets for this connector have been altered successfully"
 
+    @_masking
     def reset_offsets(self, connector: str, kind: ConnectorType, config: Mapping[str, str | None]) -> str:
         """Forget all offsets."""
         config = self._providers.resolve(config)
@@ -204,8 +236,8 @@ class RestServices:
         try:
             if issubclass(cls, SourceConnector):
                 cls.check_offsets(config, offsets)
-        except ValueError as error:  # of any author: it may quote the configuration
-            raise RestError(self._providers.masked(str(error)), status=400) from error
+        except ValueError as error:
+            raise RestError(str(error), status=400) from error
 
     def _source_offsets(
         self, connector: str, config: Mapping[str, str | None]

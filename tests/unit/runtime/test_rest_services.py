@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -24,9 +24,17 @@ PROVIDER = {"config.providers": "env", "config.providers.env.class": "EnvVarConf
 class Strict(SourceConnector):
     """Takes no offsets, and quotes its configuration as it says so."""
 
+    error: ClassVar[type[Exception]] = ValueError
+
     @classmethod
     def check_offsets(cls, config: Mapping[str, str | None], offsets: Any) -> None:
-        raise ValueError(f"no offsets at {config['url']}")
+        raise cls.error(f"no offsets at {config['url']}")
+
+
+class Broken(Strict):
+    """Fails with what nobody expects."""
+
+    error = TypeError
 
 
 @pytest.fixture
@@ -55,12 +63,30 @@ def test_a_plugin_that_nobody_knows_is_a_404_by_which_others_see_that_this_worke
         assert unknown.value.status == 404
 
 
+@pytest.mark.parametrize(
+    ("cls", "told"), [(Strict, (400, "no offsets at [hidden]")), (Broken, (500, "TypeError: no offsets at [hidden]"))]
+)
 def test_a_refusal_of_offsets_hides_what_stood_behind_a_placeholder(
-    services: RestServices, plugins: Plugins, monkeypatch: pytest.MonkeyPatch
+    cls: type[Strict],
+    told: tuple[int, str],
+    services: RestServices,
+    plugins: Plugins,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setenv("DATABASE", "db/s3cret")
-    name = plugins.register(Strict)
-    config = {"connector.class": name, "url": "${env:DATABASE}"}
+    config = {"connector.class": plugins.register(cls), "url": "${env:DATABASE}"}
     with pytest.raises(RestError) as refused:
         services.alter_offsets("c", ConnectorType.SOURCE, config, [{"partition": {"p": 1}, "offset": {"o": 1}}])
-    assert (refused.value.status, str(refused.value)) == (400, "no offsets at [hidden]")
+    assert (refused.value.status, str(refused.value)) == told
+    assert "s3cret" not in caplog.text
+
+
+def test_a_client_setting_that_cannot_be_used_is_told_without_what_stood_behind_its_placeholder(
+    services: RestServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STORE", "/s3cret/place")
+    config = {"connector.class": "FileStreamSink", "consumer.override.ssl.truststore.location": "${env:STORE}"}
+    with pytest.raises(RestError, match=r"truststore.location is \[hidden\]") as refused:
+        services.read_offsets("c", ConnectorType.SINK, config)
+    assert (refused.value.status, "s3cret" in str(refused.value)) == (500, False)
