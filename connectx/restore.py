@@ -37,7 +37,7 @@ from connectx.errors import (
 )
 from connectx.history.words import plural
 from connectx.rest.client import Config, RestClient
-from connectx.views import Listed, Row, Shown, html_card, html_table, text_table
+from connectx.views import HIDDEN, Listed, Row, Shown, html_card, html_table, text_table
 
 Secrets = Mapping[str, Mapping[str, str]]
 """Secret values by connector and key."""
@@ -98,7 +98,8 @@ def import_from(
     configuration is left as it is.
 
     Args:
-        secrets: values of masked keys, `{connector: {key: value}}`; without one an existing connector's is kept.
+        secrets: values of masked keys, `{connector: {key: value}}`; without one counts what was written into the file
+            in the place of `[hidden]`, then what an existing connector has.
         overwrite: also change connectors that run: they are stopped, and go back to the offsets of the file.
 
     Raises:
@@ -226,7 +227,7 @@ def _with_secrets(
                 config[key] = given
             elif kept.get(key) == config[key]:
                 config[key] = there[key]
-            else:
+            elif HIDDEN in (config[key] or HIDDEN):  # otherwise somebody has written the value into the file
                 missing.append(f"{key} of {connector.name}")
         configs[connector.name] = config
     if missing:

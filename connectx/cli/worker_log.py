@@ -9,6 +9,7 @@ from typing import Final
 
 from connectx.model.events import EventKind, Transition
 from connectx.model.states import State
+from connectx.views import masked_text
 
 
 class Level(StrEnum):
@@ -40,9 +41,9 @@ class _ConnectLine(logging.Formatter):
         super().__init__("[%(asctime)s] %(levelname)s %(message)s (%(name)s:%(lineno)d)")
 
     def format(self, record: logging.LogRecord) -> str:
-        """With log4j's word for a warning."""
+        """With log4j's word for a warning, and without passwords that stand in URLs, whoever wrote them."""
         record.levelname = {"WARNING": "WARN", "CRITICAL": "FATAL"}.get(record.levelname, record.levelname)
-        return super().format(record)
+        return masked_text(super().format(record))
 
 
 def to_stderr(level: Level) -> None:

@@ -50,7 +50,7 @@ def _masking(
     """A method that uses a resolved configuration, whose failures do not tell what stood behind placeholders."""
 
     @functools.wraps(method)
-    def call(self: RestServices, *args: P.args, **kwargs: P.kwargs) -> T:
+    def call(self: RestServices, /, *args: P.args, **kwargs: P.kwargs) -> T:
         masked = self._providers.masked
         try:
             return method(self, *args, **kwargs)

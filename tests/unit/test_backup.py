@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from connectx.backup import Backup, Exported, hidden_values
-from connectx.errors import BackupFileError
-from connectx.restore import _changes, import_from
+from connectx.errors import BackupFileError, ImportRefusedError
+from connectx.rest.client import RestClient
+from connectx.restore import _changes, _with_secrets, import_from
 
 ENTRY: dict[str, Any] = {"name": "a", "type": "source", "state": "running", "config": {"topic": "t"}, "masked": [],
                          "offsets": [{"partition": {"z": 1, "a": 2}, "offset": {"position": 7}}]}  # fmt: skip
@@ -100,6 +101,16 @@ def test_what_is_no_export_is_told_in_one_sentence(content: Any, told: str, tmp_
         Backup.read(path)
     with pytest.raises(BackupFileError, match="cannot be read"):
         Backup.read(tmp_path / "none.json")
+
+
+def test_a_secret_that_was_written_into_the_file_by_hand_is_taken() -> None:
+    nobody, config = RestClient([]), {"k": "written", "t": "x"}
+    one = Exported("a", "source", "running", config, ("k",), offsets=[])
+    assert _with_secrets(nobody, [one], {"a": None}, {}) == {"a": {**config, "name": "a"}}
+    for left in ("[hidden]", "postgresql://app:[hidden]@db"):
+        hidden = Exported("a", "source", "running", {**config, "k": left}, ("k",), offsets=[])
+        with pytest.raises(ImportRefusedError, match="no value for k of a"):
+            _with_secrets(nobody, [hidden], {"a": None}, {})
 
 
 def test_an_import_changes_only_offsets_that_differ_and_forgets_those_that_the_file_lacks() -> None:

@@ -92,6 +92,8 @@ def test_the_log_looks_like_kafka_connects(capsys: pytest.CaptureFixture[str]) -
     logging.getLogger("connectx.any").warning("careful")
     logging.getLogger("connectx.any").debug("unseen")
     logging.getLogger("library").info("unseen")
-    (line,) = capsys.readouterr().err.splitlines()
+    logging.getLogger("library").warning("cannot reach %s", "postgresql://app:geheim@db/orders")
+    line, masked = capsys.readouterr().err.splitlines()
+    assert "postgresql://app:[hidden]@db/orders" in masked
     assert line.startswith("[20")
     assert "] WARN careful (connectx.any:" in line
