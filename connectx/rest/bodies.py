@@ -115,9 +115,10 @@ def with_name(config: Mapping[str, str | None], name: str) -> Config:
 def _json(body: bytes, *, exact: bool = False) -> Any:
     """Parsed JSON; `exact` keeps numbers as the text they were written as."""
     try:
-        if exact:
-            return json.loads(body, parse_int=str, parse_float=str, parse_constant=_refuse)
-        return json.loads(body, parse_constant=_refuse)
+        numbers: dict[str, Any] = {"parse_int": str, "parse_float": str} if exact else {}
+        value = json.loads(body, parse_constant=_refuse, **numbers)
+        json.dumps(value, ensure_ascii=False).encode()  # half of a surrogate pair is read, and no topic can hold it
+        return value
     except (ValueError, RecursionError) as error:
         raise bad_request(f"The request body is not JSON: {error}") from error
 

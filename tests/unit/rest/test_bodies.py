@@ -43,3 +43,17 @@ def test_the_name_of_the_path_goes_into_the_configuration() -> None:
     assert bodies.with_name({"name": "f1"}, "f1") == {"name": "f1"}
     with pytest.raises(RestError, match=r"\(f2\) doesn't match connector name in the URL \(f1\)"):
         bodies.with_name({"name": "f2"}, "f1")
+
+
+@pytest.mark.parametrize("half", [b"\\ud83d", b"\xed\xa0\xbd"])
+def test_text_that_no_topic_can_hold_is_refused_for_the_core_would_fail_to_write_it(half: bytes) -> None:
+    with pytest.raises(RestError, match="surrogates not allowed") as refused:
+        bodies.parse_config(b'{"file": "' + half + b'"}')
+    assert refused.value.status == 400
+    with pytest.raises(RestError):
+        bodies.parse_create(b'{"name": "a' + half + b'", "config": {}}')
+    with pytest.raises(RestError):
+        bodies.parse_task_configs(b'[{"' + half + b'": "a"}]')
+    with pytest.raises(RestError):
+        bodies.parse_offsets(b'{"offsets": [{"partition": {"a": "' + half + b'"}, "offset": null}]}')
+    assert bodies.parse_config(b'{"file": "\\ud83d\\ude00"}') == {"file": "\U0001f600"}
