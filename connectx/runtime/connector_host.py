@@ -29,6 +29,7 @@ from connectx.core.messages import (
 )
 from connectx.errors import ConnectxError
 from connectx.model.states import TargetState
+from connectx.protocol import compact_json
 from connectx.views import masked_text
 
 _log = logging.getLogger(__name__)
@@ -40,10 +41,12 @@ TaskConfigsOf = Callable[[Connector, Mapping[str, str | None]], tuple[Mapping[st
 def trace_of(error: BaseException) -> str:
     """What a status shows of an error: the sentence of a typed one first, then where it came from.
 
-    Passwords in URLs are hidden here, before the trace goes to the status topic, to REST and into the history.
+    Passwords in URLs are hidden here, before the trace goes to the status topic, to REST and into the history; and what
+    UTF-8 cannot hold, as names of files may have, is escaped.
     """
     shown = "".join(traceback.format_exception(error)).rstrip()
-    return masked_text(f"{error}\n{shown}" if isinstance(error, ConnectxError) else shown)
+    shown = masked_text(f"{error}\n{shown}" if isinstance(error, ConnectxError) else shown)
+    return shown.encode(errors="backslashreplace").decode()
 
 
 class _Context:
@@ -155,6 +158,7 @@ class ConnectorHost:
         assert self._plugin is not None
         try:
             configs = self._task_configs_of(self._plugin, self._providers.resolve(effect.config))
+            compact_json.dumps([dict(config) for config in configs])  # if no topic can hold them, the connector fails
         except BaseException as error:
             self._say(TaskConfigsGenerated(effect.connector, effect.instance, error=trace_of(error)))
         else:
