@@ -306,7 +306,7 @@ def _workers(view: GroupView, claims: Iterable[WorkerFacts]) -> tuple[WorkerFact
 
 
 def _is_unknown(client: RestClient, cls: str) -> bool:
-    """Aliases and classes by path are not listed; the worker says whether it knows them (Kafka Connect 4.3: by 400)."""
+    """Aliases and classes by path are not listed: the worker says whether it knows them."""
     try:
         client.plugin_config(cls)
     except RestError as error:
