@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 from confluent_kafka import Consumer, Producer
@@ -34,9 +33,12 @@ from connectx.model.states import TargetState
 from connectx.model.worker_config import WorkerConfig, embedded_config
 from connectx.runtime.sink_runner import SinkRunner
 from connectx.runtime.task import TaskServices, WorkerGone
+from tests.integration import waiting
 
 if TYPE_CHECKING:
     from connectx.spark.sessions import SparkProvider
+
+T = TypeVar("T")
 
 
 class Member:
@@ -85,11 +87,9 @@ class Member:
         return got
 
 
-def until(condition: Callable[[], bool], seconds: float = 30.0) -> None:
-    """Ask until the condition holds; fail after `seconds`."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "waited in vain"
+def until(condition: Callable[[], T], seconds: float = 30.0) -> T:
+    """The first true value of the condition; fails after `seconds`."""
+    return waiting.until(condition, timeout_s=seconds)
 
 
 @pytest.fixture

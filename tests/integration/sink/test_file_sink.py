@@ -41,7 +41,7 @@ def test_records_become_lines_and_offsets_are_committed_after_them(
     assert [stimulus for stimulus in task.stimuli if isinstance(stimulus, TopicUsed)] == [
         TopicUsed(TaskId("file-1", 0), name)
     ]
-    (commit,) = task.recorded(EventKind.OFFSETS_COMMITTED)
+    (commit,) = until(lambda: task.recorded(EventKind.OFFSETS_COMMITTED))
     assert commit.data == {"records": 3, "offsets": {f"{name}-0": 3}}
 
 
@@ -144,7 +144,7 @@ def test_a_frozen_task_loses_its_partitions_and_its_commit_is_refused_when_it_wa
     until(lambda: committed("connect-zombie-1", name) == {f"{name}-0": 3})
     zombie.unfrozen.set()
     until(lambda: bool(zombie.recorded(EventKind.PARTITIONS_REVOKED)))
-    (refused,) = zombie.recorded(EventKind.COMMIT_REFUSED)
+    (refused,) = until(lambda: zombie.recorded(EventKind.COMMIT_REFUSED))
     assert refused.data["reason"].startswith("UNKNOWN_MEMBER_ID")
     assert committed("connect-zombie-1", name) == {f"{name}-0": 3}
 
@@ -175,7 +175,7 @@ def test_tolerated_records_are_skipped_and_told(
     produce(name, [(7).to_bytes(8, "big"), b"seven", (9).to_bytes(8, "big")])
     task = sink_task("skip-1", config(name, out, value_converter=long, errors_tolerance="all")).begin()
     until(lambda: lines_of(out) == ["7", "9"])
-    (skipped,) = task.recorded(EventKind.RECORDS_SKIPPED)
+    (skipped,) = until(lambda: task.recorded(EventKind.RECORDS_SKIPPED))  # told behind the write
     assert skipped.data["records"] == 1
     assert f"offset 1 of {name}-0" in skipped.data["reason"]
     until(lambda: committed("connect-skip-1", name) == {f"{name}-0": 3})
