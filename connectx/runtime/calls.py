@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -27,6 +26,7 @@ from connectx.kafka.fencing import ProducerFencer
 from connectx.model.config_records import SessionKeyRecord
 from connectx.model.worker_config import WorkerConfig
 from connectx.rest.client import InternalClient
+from connectx.runtime.connector_host import trace_of
 
 _log = logging.getLogger(__name__)
 
@@ -107,8 +107,7 @@ class Calls:
             except ConnectxError as error:
                 failure = error
             except Exception as error:  # whatever it is, the core must not wait for ever
-                trace = self._providers.masked("".join(traceback.format_exception(error)))
-                _log.error("a call of a worker failed in an unexpected way\n%s", trace)
+                _log.error("a call of a worker failed unexpectedly\n%s", self._providers.masked(trace_of(error)))
                 failure = error
             self._post(answer(failure))
 

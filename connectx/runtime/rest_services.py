@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import logging
 import time
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
@@ -29,6 +28,7 @@ from connectx.model.ids import TaskId, TopicPartition
 from connectx.model.states import ConnectorType
 from connectx.model.worker_config import WorkerConfig
 from connectx.rest.services import API_VERSION
+from connectx.runtime.connector_host import trace_of
 from connectx.runtime.loggers import WorkerLoggers, checked_level
 from connectx.runtime.metrics import WorkerMetrics
 
@@ -54,12 +54,11 @@ def _masking(
         masked = self._providers.masked
         try:
             return method(self, *args, **kwargs)
-        except RestError as error:
-            raise RestError(masked(error.message), status=error.status, next_step=error.next_step) from None
         except ConnectxError as error:
-            raise RestError(masked(error.message), status=500, next_step=masked(error.next_step)) from None
+            status = error.status if isinstance(error, RestError) else 500
+            raise RestError(masked(error.message), status=status, next_step=masked(error.next_step)) from None
         except Exception as error:
-            _log.error("a request about offsets failed\n%s", masked("".join(traceback.format_exception(error))))
+            _log.error("a request about offsets failed\n%s", masked(trace_of(error)))
             raise RestError(masked(f"{type(error).__name__}: {error}"), status=500) from None
 
     return call
