@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,6 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 import connectx as cx
 from connectx.model.events import Event, EventKind
+from tests.integration import waiting
 
 if TYPE_CHECKING:
     from connectx.workers import Worker
@@ -29,12 +29,8 @@ MakeCluster = Callable[..., cx.Cluster]
 
 
 def until(condition: Callable[[], T], what: str, timeout_s: float = WAIT_S) -> T:
-    """The first true value of `condition`."""
-    end_s = time.monotonic() + timeout_s
-    while not (found := condition()):
-        assert time.monotonic() < end_s, f"waited {timeout_s:.0f} s for {what}"
-        time.sleep(0.02)
-    return found
+    """The first true value of `condition`; a flow over Spark may take its time."""
+    return waiting.until(condition, what, timeout_s)
 
 
 class Reader:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -37,6 +36,7 @@ from connectx.model.worker_config import WorkerConfig, embedded_config
 from connectx.protocol.offsets_topic import encode_offset_key
 from connectx.runtime.source_runner import SourceRunner
 from connectx.runtime.task import TaskServices, WorkerGone
+from tests.integration import waiting
 
 if TYPE_CHECKING:
     from connectx.spark.sessions import SparkProvider
@@ -46,12 +46,8 @@ LINES = "org.apache.kafka.connect.storage.StringConverter"
 
 
 def until(condition: Callable[[], Any], what: str, timeout_s: float = WAIT_S) -> Any:
-    """The first true value of `condition`."""
-    end_s = time.monotonic() + timeout_s
-    while not (found := condition()):
-        assert time.monotonic() < end_s, f"waited {timeout_s:.0f} s for {what}"
-        time.sleep(0.005)
-    return found
+    """The first true value of `condition`; a flow over Spark may take its time."""
+    return waiting.until(condition, what, timeout_s)
 
 
 def read_all(bootstrap_servers: str, topic: str, *, isolation: str = "read_committed") -> list[Any]:
