@@ -31,6 +31,14 @@ class Strict(SourceConnector):
         raise cls.error(f"no offsets at {config['url']}")
 
 
+class Wordy(Strict):
+    """Quotes its configuration in the next step."""
+
+    @classmethod
+    def check_offsets(cls, config: Mapping[str, str | None], offsets: Any) -> None:
+        raise RestError("No offsets.", status=409, next_step=f"Look at {config['url']}.")
+
+
 class Broken(Strict):
     """Fails with what nobody expects."""
 
@@ -64,7 +72,12 @@ def test_a_plugin_that_nobody_knows_is_a_404_by_which_others_see_that_this_worke
 
 
 @pytest.mark.parametrize(
-    ("cls", "told"), [(Strict, (400, "no offsets at [hidden]")), (Broken, (500, "TypeError: no offsets at [hidden]"))]
+    ("cls", "told"),
+    [
+        (Strict, (400, "no offsets at [hidden]")),
+        (Broken, (500, "TypeError: no offsets at [hidden]")),
+        (Wordy, (409, "No offsets. Look at [hidden].")),
+    ],
 )
 def test_a_refusal_of_offsets_hides_what_stood_behind_a_placeholder(
     cls: type[Strict],
