@@ -16,7 +16,7 @@ from typing import Any
 
 from connectx.core.config_log import ConfigLog
 from connectx.core.context import CoreSettings
-from connectx.core.membership import MembershipSettings
+from connectx.core.group.membership import MembershipSettings
 from connectx.core.messages import (
     ClaimConfigWrites,
     ConfigReadToEnd,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from connectx.core.assignor import AssignorMemory, IncrementalCooperativeAssignor
+from connectx.core.group.assignor import AssignorMemory, IncrementalCooperativeAssignor
 from connectx.history.words import plural
 from connectx.model.group import WorkSet
 from connectx.model.ids import TASK_ORDER, TaskId

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from connectx.core.config_log import ConfigLog
-from connectx.core.membership import MembershipSettings
+from connectx.core.group.membership import MembershipSettings
 from connectx.core.messages import Effect, Step, WriteStatus
 from connectx.core.status_log import StatusLog
 from connectx.core.timers import Timers

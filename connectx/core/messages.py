@@ -521,7 +521,7 @@ class SessionKeyCreated:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request from REST or the worker's owner. `verb` and `args` are listed in `connectx.core.requests`."""
+    """A request from REST or the worker's owner. `verb` and `args` are listed in `connectx.core.verbs`."""
 
     request_id: int
     verb: str

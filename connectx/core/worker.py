@@ -28,8 +28,9 @@ from connectx.core.config_writer import (
 from connectx.core.connectors import Connectors
 from connectx.core.context import Context, CoreSettings, WorkerPhase
 from connectx.core.fencing import FencingOutcome, FencingRounds, LocalWaiter
-from connectx.core.leadership import Leadership
-from connectx.core.membership import Membership
+from connectx.core.group.leadership import Leadership
+from connectx.core.group.membership import Membership
+from connectx.core.group.rebalance import Rebalance
 from connectx.core.messages import (
     ConfigReadToEnd,
     ConfigRecordRead,
@@ -67,8 +68,7 @@ from connectx.core.messages import (
     WorkerStarted,
     WriteStatus,
 )
-from connectx.core.rebalance import Rebalance
-from connectx.core.request_handler import RequestHandler
+from connectx.core.requests import RequestHandler
 from connectx.core.tasks import Tasks
 from connectx.model.events import EventKind
 from connectx.model.status_records import (

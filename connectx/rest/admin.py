@@ -11,7 +11,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from connectx.core.requests import Verb
+from connectx.core.verbs import Verb
 from connectx.rest import bodies
 from connectx.rest.steps import Steps, in_path
 

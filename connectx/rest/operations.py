@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from connectx.core.requests import Verb
+from connectx.core.verbs import Verb
 from connectx.rest.schemas import Schema
 
 

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from typing import Any, Final, Protocol
 
 from connectx.core.messages import Reply
-from connectx.core.requests import Verb
+from connectx.core.verbs import Verb
 from connectx.model.states import ConnectorType
 
 API_VERSION: Final = "4.3.0"

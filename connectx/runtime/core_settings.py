@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from connectx.connectors.plugins import Plugins
 from connectx.core.context import CoreSettings
-from connectx.core.membership import MembershipSettings
+from connectx.core.group.membership import MembershipSettings
 from connectx.model.worker_config import WorkerConfig
 from connectx.protocol.signing import signature_error
 

@@ -66,7 +66,7 @@ class LiveWorker(Protocol):
         """True while the worker can be asked."""
 
     def view(self) -> Mapping[str, Any]:
-        """Its place in the group as its core last said; never blocks. Shape: `connectx.core.requests`, *worker*."""
+        """Its place in the group as its core last said; never blocks. Shape: `connectx.core.verbs`, *worker*."""
 
     def facts(self) -> dict[TaskId, Mapping[str, object]]:
         """Live numbers of the tasks that run there; never blocks."""

@@ -30,7 +30,7 @@ def unknown_here(
     Args:
         error: as the plugins raised it.
         config: of the connector.
-        worker: this worker's place in the group (`connectx.core.requests`, *worker*).
+        worker: this worker's place in the group (`connectx.core.verbs`, *worker*).
         settings: of this worker: they have the login and the certificates that the others want.
     """
     name, own, leader = config.get("connector.class") or "", str(worker["url"]), worker["leader_url"]

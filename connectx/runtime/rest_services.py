@@ -72,7 +72,7 @@ class RestServices:
         clients: builds client settings.
         plugins: connector classes.
         topics: the worker's internal topics, for source offsets.
-        view: the worker's place in the group (`connectx.core.requests`, *worker*).
+        view: the worker's place in the group (`connectx.core.verbs`, *worker*).
         record: puts what a request changed into the history.
         providers: resolve placeholders in configurations.
         metrics: what was counted.

@@ -28,7 +28,7 @@ from connectx.core.messages import (
     TaskStopped,
     TopicUsed,
 )
-from connectx.core.source_messages import (
+from connectx.core.source.messages import (
     Begin,
     CancelRequested,
     FailureKind,

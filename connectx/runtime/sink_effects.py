@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from connectx.connectors.api import CommitRefusedError, SinkBatch
-from connectx.core import sink_messages as m
-from connectx.core.sink_progress import named
-from connectx.core.sink_task import SinkTaskCore
+from connectx.core.sink import messages as m
+from connectx.core.sink.loop import SinkTaskCore
+from connectx.core.sink.progress import named
 from connectx.errors import ConnectxError
 from connectx.kafka.admin_client import Admin
 from connectx.kafka.sink_consumer import CommitError, SinkConsumer

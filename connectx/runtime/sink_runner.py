@@ -1,4 +1,4 @@
-"""Runs one sink task: its thread, consumer and Spark session, around the pure loop of `connectx.core.sink_task`.
+"""Runs one sink task: its thread, consumer and Spark session, around the pure loop of `connectx.core.sink.loop`.
 
 Mirrors the thread of Kafka Connect's WorkerSinkTask.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from connectx.core.messages import PrepareTask
-from connectx.core.sink_task import SinkTaskCore
+from connectx.core.sink.loop import SinkTaskCore
 from connectx.runtime.runner import LoopCore, Runner, TaskWorld
 from connectx.runtime.sink_effects import SinkWorld
 from connectx.runtime.sink_setup import set_up

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from connectx.connectors.api import SinkTask
 from connectx.connectors.settings import SinkSettings, sink_connector_settings
 from connectx.core.messages import PrepareTask
-from connectx.core.sink_progress import SinkTaskSettings
+from connectx.core.sink.progress import SinkTaskSettings
 from connectx.kafka.clients import ClientConfig
 from connectx.model.configdef import ConfigDef
 from connectx.model.ids import TaskId

@@ -10,7 +10,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from connectx.connectors.api import SourceOffset, SourcePartition
-from connectx.core.source_slices import NO_BOUNDARY, Boundary
+from connectx.core.source.slices import NO_BOUNDARY, Boundary
 from connectx.model.ids import TaskId
 from connectx.runtime.mailbox import now_ms
 

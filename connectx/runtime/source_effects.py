@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from connectx.core.source_messages import (
+from connectx.core.source.messages import (
     AbortTransaction,
     AwaitCommand,
     BeginTransaction,

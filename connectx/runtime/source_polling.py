@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from connectx.connectors.api import RetriableError, Slice, SourceOffset
-from connectx.core.source_messages import (
+from connectx.core.source.messages import (
     ConvertAgain,
     ConvertFailed,
     Idle,
@@ -24,7 +24,7 @@ from connectx.core.source_messages import (
     PollFailed,
     SourceStimulus,
 )
-from connectx.core.source_slices import NO_BOUNDARY, Boundary, SlicePart
+from connectx.core.source.slices import NO_BOUNDARY, Boundary, SlicePart
 from connectx.data.transforms.encoding import nothing_of, transform_and_encode
 from connectx.errors import ConversionError, TransactionBoundaryError, TransformError
 from connectx.runtime.connector_host import trace_of

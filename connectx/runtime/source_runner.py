@@ -1,4 +1,4 @@
-"""Runs one source task: its thread, producer and Spark session, around the pure loop of `connectx.core.source_task`.
+"""Runs one source task: its thread, producer and Spark session, around the pure loop of `connectx.core.source.loop`.
 
 Mirrors the thread of Kafka Connect's AbstractWorkerSourceTask.
 """
@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from connectx.core.messages import PrepareTask, TaskProducerReady
-from connectx.core.source_messages import ProducerReady
-from connectx.core.source_task import SourceTaskCore
+from connectx.core.source.loop import SourceTaskCore
+from connectx.core.source.messages import ProducerReady
 from connectx.errors import ProducerFencedError
 from connectx.runtime.connector_host import trace_of
 from connectx.runtime.mailbox import now_ms

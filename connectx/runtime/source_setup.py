@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from connectx.connectors.api import SourceTask
 from connectx.connectors.settings import SourceSettings, source_connector_settings
 from connectx.core.messages import PrepareTask
-from connectx.core.source_progress import SourceTaskSettings
+from connectx.core.source.progress import SourceTaskSettings
 from connectx.kafka.clients import ClientConfig
 from connectx.kafka.offset_topics import OwnOffsets, offsets_topic
 from connectx.model.ids import TaskId

@@ -72,7 +72,7 @@ class TaskServices:
         record: puts a transition into the history; never blocks.
         pulse: call between any two effects: waits while the worker is frozen, raises WorkerGone when it was killed.
         providers: resolve placeholders in configurations, and hide what stood behind them.
-        place: this worker's place in the group (`connectx.core.requests`, *worker*).
+        place: this worker's place in the group (`connectx.core.verbs`, *worker*).
         ended: the last thing that a runner's thread calls, with task and instance: it uses nothing any more.
     """
 

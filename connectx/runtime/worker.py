@@ -52,8 +52,8 @@ from connectx.core.messages import (
     WriteConfigRecords,
     WriteStatus,
 )
-from connectx.core.requests import Verb
 from connectx.core.rest_views import worker as worker_view
+from connectx.core.verbs import Verb
 from connectx.core.worker import WorkerCore
 from connectx.errors import WorkerStoppedError
 from connectx.kafka.clients import ClientConfigs
@@ -295,7 +295,7 @@ class Worker:
         return self._rest.url
 
     def view(self) -> Mapping[str, Any]:
-        """Its place in the group as its core last said; never blocks. Shape: `connectx.core.requests`, *worker*."""
+        """Its place in the group as its core last said; never blocks. Shape: `connectx.core.verbs`, *worker*."""
         return self._view
 
     def heartbeat_ms(self) -> int | None:

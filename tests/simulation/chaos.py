@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from connectx.core.messages import Reply
-from connectx.core.requests import Verb
+from connectx.core.verbs import Verb
 from connectx.model.group import ProtocolVersion
 from connectx.model.states import ExactlyOnceSupport, TargetState
 from tests.simulation.chooser import Chooser, Seeded, one_of

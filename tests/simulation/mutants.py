@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from connectx.core import sink_messages as sm
 from connectx.core.config_log import ConfigLog
 from connectx.core.config_writer import ConfigWrite, ConfigWriter
 from connectx.core.fencing import FencingRound, FencingRounds
-from connectx.core.leadership import Leadership
+from connectx.core.group.leadership import Leadership
+from connectx.core.group.rebalance import Rebalance
 from connectx.core.messages import (
     BeginTask,
     ConfigReadToEnd,
@@ -26,13 +26,13 @@ from connectx.core.messages import (
     TaskProducerReady,
     TimerFired,
 )
-from connectx.core.rebalance import Rebalance
-from connectx.core.requests import Verb
-from connectx.core.sink_progress import Progress
-from connectx.core.source_task import SourceTaskCore
+from connectx.core.sink import messages as sm
+from connectx.core.sink.progress import Progress
+from connectx.core.source.loop import SourceTaskCore
 from connectx.core.task_life import TaskLife, TaskPhase
 from connectx.core.tasks import Tasks
 from connectx.core.timers import Timers
+from connectx.core.verbs import Verb
 from connectx.model.config_records import TaskCommitRecord, TaskConfigRecord
 from connectx.model.group import Assignment, WorkSet
 from connectx.model.ids import TaskId
@@ -279,7 +279,7 @@ def offsets_outside_the_transaction(patch: pytest.MonkeyPatch, hits: Hits) -> No
     """Source offsets are sent by another producer."""
 
     def write(self: SimSource, effect: Any) -> Any:
-        from connectx.core.source_messages import OffsetsWritten
+        from connectx.core.source.messages import OffsetsWritten
 
         hits.append(str(self.order.task))
         self.world.broker.send_plain(OFFSETS_TOPIC, 0, self.offset_records(effect.offsets))
@@ -293,7 +293,7 @@ def offsets_before_acknowledgement(patch: pytest.MonkeyPatch, hits: Hits) -> Non
     send = SimSource.send
 
     def flush(self: SimSource, effect: Any, until_ms: int, *, written: bool = False) -> None:
-        from connectx.core.source_messages import OffsetsFlushed
+        from connectx.core.source.messages import OffsetsFlushed
 
         if self.unsent:
             hits.append(str(self.order.task))

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from connectx.core import sink_messages as m
 from connectx.core.messages import PrepareTask, TaskPrepared, TopicUsed
-from connectx.core.sink_progress import SinkTaskSettings
-from connectx.core.sink_task import SinkTaskCore
+from connectx.core.sink import messages as m
+from connectx.core.sink.loop import SinkTaskCore
+from connectx.core.sink.progress import SinkTaskSettings
 from connectx.model.ids import TopicPartition
 from tests.simulation.broker_logs import Outcome
 from tests.simulation.sim_consumer import SimConsumer

@@ -10,9 +10,9 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from connectx.core import source_messages as m
 from connectx.core.messages import PrepareTask, TaskPrepared, TaskProducerReady, TopicUsed
-from connectx.core.source_task import SourceTaskCore, SourceTaskSettings
+from connectx.core.source import messages as m
+from connectx.core.source.loop import SourceTaskCore, SourceTaskSettings
 from connectx.model.states import TransactionBoundary
 from tests.simulation.broker_logs import Outcome
 from tests.simulation.sim_task import SimTask

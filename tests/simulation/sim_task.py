@@ -20,7 +20,7 @@ from connectx.core.messages import (
     TaskStateReached,
     TaskStopped,
 )
-from connectx.core.source_messages import (
+from connectx.core.source.messages import (
     Begin,
     CancelRequested,
     EffectFailed,

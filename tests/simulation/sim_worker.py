@@ -51,7 +51,7 @@ from connectx.core.messages import (
     WriteConfigRecords,
     WriteStatus,
 )
-from connectx.core.requests import Verb
+from connectx.core.verbs import Verb
 from connectx.core.worker import WorkerCore
 from connectx.model.config_records import TaskCommitRecord
 from connectx.model.events import Transition

@@ -10,8 +10,8 @@ import copy
 from dataclasses import dataclass, field
 from typing import Any
 
-from connectx.core import source_messages as m
-from connectx.core.source_task import SourceTaskCore, SourceTaskSettings
+from connectx.core.source import messages as m
+from connectx.core.source.loop import SourceTaskCore, SourceTaskSettings
 from connectx.model.ids import TaskId
 from tests.simulation.broker import Broker
 from tests.simulation.broker_logs import Outcome

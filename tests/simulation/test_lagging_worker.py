@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from connectx.core.messages import InitTaskProducer
-from connectx.core.requests import Verb
+from connectx.core.verbs import Verb
 from connectx.model.config_records import TaskCommitRecord, TaskCountRecord
 from connectx.model.events import EventKind
 from connectx.model.ids import TaskId

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from connectx.core.source_messages import OffsetsRead
+from connectx.core.source.messages import OffsetsRead
 from tests.simulation.chooser import Exhaustive, Replay, Seeded, read, written
 from tests.simulation.runs import run_seed, run_trail, shortest
 from tests.simulation.sim_source import SimSource

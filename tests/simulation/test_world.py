@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from connectx.core.requests import Verb
+from connectx.core.verbs import Verb
 from connectx.model.config_records import TaskCommitRecord, TaskCountRecord
 from connectx.model.events import EventKind
 from connectx.model.ids import TaskId

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from connectx.core.requests import Verb
+from connectx.core.verbs import Verb
 from connectx.model.events import EventKind
 from tests.simulation.sim_worker import SimWorker
 from tests.simulation.world import World

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from connectx.core.context import CoreSettings
-from connectx.core.membership import MembershipSettings
+from connectx.core.group.membership import MembershipSettings
 from connectx.core.messages import (
     Reply,
     ShutdownRequested,
@@ -20,7 +20,7 @@ from connectx.core.messages import (
     Stimulus,
     WorkerStarted,
 )
-from connectx.core.requests import Verb
+from connectx.core.verbs import Verb
 from connectx.model.config_records import ConfigRecord
 from connectx.model.events import EventKind, Transition
 from connectx.model.ids import TaskId

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from connectx.core.messages import Reply
-from connectx.core.requests import Verb
+from connectx.core.verbs import Verb
 from connectx.errors import ConnectorNotFoundError
 from connectx.model.states import ConnectorType
 from connectx.model.worker_config import WorkerConfig, embedded_config

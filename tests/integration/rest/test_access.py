@@ -17,7 +17,7 @@ import pytest
 import trustme
 
 from connectx.core.messages import Reply
-from connectx.core.requests import Verb
+from connectx.core.verbs import Verb
 from connectx.errors import RestAuthError, RestError, RestTlsError
 from connectx.model.config_records import SessionKeyRecord
 from connectx.model.worker_config import WorkerConfig

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from connectx.attached.cluster import attach
 from connectx.cli import app
 from connectx.core.messages import Reply
-from connectx.core.requests import Verb
+from connectx.core.verbs import Verb
 from connectx.errors import RestError
 
 CONFIG = {

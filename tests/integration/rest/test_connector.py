@@ -10,7 +10,7 @@ import pytest
 import connectx.connector
 from connectx.connector import Connector
 from connectx.core.messages import Reply
-from connectx.core.requests import Verb
+from connectx.core.verbs import Verb
 from connectx.errors import ConfigRejectedError, ConnectorFailedError, ConnectorNotFoundError, WaitTimeoutError
 from connectx.rest.client import RestClient
 

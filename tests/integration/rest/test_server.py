@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from connectx.core.messages import Reply
-from connectx.core.requests import Verb
+from connectx.core.verbs import Verb
 from connectx.errors import ListenerError, ListenerTakenError
 from connectx.model.states import ConnectorType, TargetState
 from connectx.model.worker_config import WorkerConfig, embedded_config

@@ -12,7 +12,7 @@ import pytest
 
 from connectx.connectors.api import Slice, SourceConnector, SourceOffset, SourceTask
 from connectx.core.messages import TaskFailed
-from connectx.core.source_slices import BOTH_ASKED
+from connectx.core.source.slices import BOTH_ASKED
 from connectx.model.configdef import ConfigDef
 from connectx.model.events import EventKind
 from tests.integration.source.conftest import Place, Task, read_all, until

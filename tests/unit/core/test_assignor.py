@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from connectx.core.assignor import (
+from connectx.core.group.assignor import (
     AssignorMemory,
     ClusterAssignment,
     IncrementalCooperativeAssignor,

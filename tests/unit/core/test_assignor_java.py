@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from connectx.core.assignor import AssignorMemory, ClusterAssignment, IncrementalCooperativeAssignor
+from connectx.core.group.assignor import AssignorMemory, ClusterAssignment, IncrementalCooperativeAssignor
 from connectx.model.group import WorkSet
 from connectx.model.ids import TaskId
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from connectx.core.assignor import AssignorMemory, ClusterAssignment, IncrementalCooperativeAssignor
+from connectx.core.group.assignor import AssignorMemory, ClusterAssignment, IncrementalCooperativeAssignor
 from connectx.model.group import WorkSet
 from connectx.model.ids import TaskId
 

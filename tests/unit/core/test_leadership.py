@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from connectx.core.assignor import CONFIG_MISMATCH
 from connectx.core.config_writer import Claim, ConfigWriter, StoppedOrigin
 from connectx.core.context import Context
-from connectx.core.leadership import Leadership
-from connectx.core.membership import Elected
+from connectx.core.group.assignor import CONFIG_MISMATCH
+from connectx.core.group.leadership import Leadership
+from connectx.core.group.membership import Elected
 from connectx.core.messages import (
     ClaimConfigWrites,
     ConfigReadToEnd,

@@ -6,7 +6,7 @@ import copy
 
 import pytest
 
-from connectx.core.membership import (
+from connectx.core.group.membership import (
     AssignmentReceived,
     CoordinatorUnknown,
     Elected,

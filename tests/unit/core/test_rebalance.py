@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from connectx.core.config_writer import Claim
-from connectx.core.membership import MembershipState
+from connectx.core.group.membership import MembershipState
+from connectx.core.group.rebalance import RebalancePhase
 from connectx.core.messages import (
     ConfigReadToEnd,
     ConnectorStopped,
@@ -31,7 +32,6 @@ from connectx.core.messages import (
     TimerFired,
     WorkerShutDown,
 )
-from connectx.core.rebalance import RebalancePhase
 from connectx.core.worker import WorkerCore
 from connectx.model.config_records import ConnectorConfigRecord, TargetStateRecord
 from connectx.model.events import EventKind, Transition

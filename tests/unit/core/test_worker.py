@@ -46,7 +46,7 @@ from connectx.core.messages import (
     WorkerStarted,
     WriteStatus,
 )
-from connectx.core.requests import Verb
+from connectx.core.verbs import Verb
 from connectx.core.worker import WorkerCore
 from connectx.model.config_records import (
     ConfigRecord,

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from connectx.core import sink_messages as m
-from connectx.core.sink_progress import SinkTaskSettings
-from connectx.core.sink_task import SinkTaskCore
+from connectx.core.sink import messages as m
+from connectx.core.sink.loop import SinkTaskCore
+from connectx.core.sink.progress import SinkTaskSettings
 from connectx.model.ids import TaskId, TopicPartition
 
 PARTITIONS = tuple(TopicPartition(topic, number) for topic in ("a", "b") for number in range(2))

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from connectx.core.sink_messages import (
+from connectx.core.sink.loop import Phase, SinkTaskCore
+from connectx.core.sink.messages import (
     AwaitCommand,
     Begin,
     CancelRequested,
@@ -53,8 +54,7 @@ from connectx.core.sink_messages import (
     StopPlugin,
     StopRequested,
 )
-from connectx.core.sink_progress import SinkTaskSettings
-from connectx.core.sink_task import Phase, SinkTaskCore
+from connectx.core.sink.progress import SinkTaskSettings
 from connectx.model.events import EventKind, Transition
 from connectx.model.ids import TaskId, TopicPartition
 

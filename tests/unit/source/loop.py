@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from connectx.core.source_messages import (
+from connectx.core.source.loop import SourceTaskCore
+from connectx.core.source.messages import (
     Begin,
     CloseProducer,
     OffsetsRead,
@@ -20,8 +21,7 @@ from connectx.core.source_messages import (
     StopPlugin,
     TransactionBegun,
 )
-from connectx.core.source_progress import SourceTaskSettings
-from connectx.core.source_task import SourceTaskCore
+from connectx.core.source.progress import SourceTaskSettings
 from connectx.model.events import EventKind, Transition
 from connectx.model.ids import TaskId
 from connectx.model.states import TransactionBoundary

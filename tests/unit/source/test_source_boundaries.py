@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from connectx.core.source_messages import (
+from connectx.core.source.loop import SourceTaskCore
+from connectx.core.source.messages import (
     AbortTransaction,
     AwaitCommand,
     BeginTransaction,
@@ -34,8 +35,7 @@ from connectx.core.source_messages import (
     TransactionCommitted,
     WriteOffsets,
 )
-from connectx.core.source_slices import BOTH_ASKED, Boundary, SlicePart
-from connectx.core.source_task import SourceTaskCore
+from connectx.core.source.slices import BOTH_ASKED, Boundary, SlicePart
 from connectx.model.events import EventKind
 from connectx.model.states import TransactionBoundary
 from tests.unit.source.loop import AT_5, AT_9, AT_LEAST_ONCE, END, FILE, exactly_once, run, transition, working

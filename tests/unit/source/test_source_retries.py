@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from connectx.core.source_messages import (
+from connectx.core.source.messages import (
     AbortTransaction,
     CloseProducer,
     ConvertAgain,
@@ -26,7 +26,7 @@ from connectx.core.source_messages import (
     Waited,
     WriteOffsets,
 )
-from connectx.core.source_progress import SourceTaskSettings
+from connectx.core.source.progress import SourceTaskSettings
 from connectx.model.states import TransactionBoundary
 from tests.unit.source.loop import AT_5, AT_9, END, exactly_once, run, working
 

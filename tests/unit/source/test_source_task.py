@@ -6,7 +6,8 @@ import dataclasses
 
 import pytest
 
-from connectx.core.source_messages import (
+from connectx.core.source.loop import SourceTaskCore
+from connectx.core.source.messages import (
     AbortTransaction,
     AwaitCommand,
     Begin,
@@ -48,8 +49,7 @@ from connectx.core.source_messages import (
     TransactionCommitted,
     WriteOffsets,
 )
-from connectx.core.source_progress import Phase
-from connectx.core.source_task import SourceTaskCore
+from connectx.core.source.progress import Phase
 from connectx.model.events import EventKind
 from connectx.model.states import TransactionBoundary
 from tests.unit.source.loop import (

@@ -10,7 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from connectx.core.assignor import (
+from connectx.core.config_writer import Claim, ConfigWriter, StoppedOrigin
+from connectx.core.context import Context
+from connectx.core.eager import assign_eagerly
+from connectx.core.group.assignor import (
     CONFIG_MISMATCH,
     AssignorMemory,
     ClusterAssignment,
@@ -18,10 +21,7 @@ from connectx.core.assignor import (
     agree_on_offset,
     assignment_messages,
 )
-from connectx.core.config_writer import Claim, ConfigWriter, StoppedOrigin
-from connectx.core.context import Context
-from connectx.core.eager import assign_eagerly
-from connectx.core.membership import Elected
+from connectx.core.group.membership import Elected
 from connectx.core.messages import (
     ClaimConfigWrites,
     ConfigWritesClaimed,

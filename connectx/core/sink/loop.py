@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from connectx.core import sink_messages as m
-from connectx.core.sink_messages import Partitions, SinkStep
-from connectx.core.sink_progress import Batch, Progress, SinkTaskSettings, named
+from connectx.core.sink import messages as m
+from connectx.core.sink.messages import Partitions, SinkStep
+from connectx.core.sink.progress import Batch, Progress, SinkTaskSettings, named
 from connectx.model.events import EventKind, Transition
 from connectx.model.ids import TopicPartition
 

@@ -11,8 +11,8 @@ from enum import StrEnum
 
 from connectx.core.connectors import Connectors
 from connectx.core.context import Context, WorkerPhase
-from connectx.core.leadership import Leadership
-from connectx.core.membership import (
+from connectx.core.group.leadership import Leadership
+from connectx.core.group.membership import (
     AssignmentReceived,
     CoordinatorUnknown,
     Elected,

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from connectx.core.source_messages import (
+from connectx.core.source.messages import (
     AwaitCommand,
     Begin,
     CancelRequested,

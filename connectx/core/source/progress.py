@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
-from connectx.core.source_messages import PartitionOffset
+from connectx.core.source.messages import PartitionOffset
 from connectx.model.ids import TaskId
 from connectx.model.states import TransactionBoundary
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from connectx.core.source_slices import NO_BOUNDARY, Boundary, SlicePart
+from connectx.core.source.slices import NO_BOUNDARY, Boundary, SlicePart
 from connectx.model.events import Transition
 
 

@@ -15,9 +15,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from connectx.core import source_messages as msg
-from connectx.core.source_progress import Phase, Retry, SourceProgress, SourceTaskSettings, next_retry
-from connectx.core.source_slices import BOTH_ASKED, NO_BOUNDARY, Boundary, SlicePart
+from connectx.core.source import messages as msg
+from connectx.core.source.progress import Phase, Retry, SourceProgress, SourceTaskSettings, next_retry
+from connectx.core.source.slices import BOTH_ASKED, NO_BOUNDARY, Boundary, SlicePart
 from connectx.model.events import EventKind, Transition
 from connectx.model.states import TransactionBoundary
 

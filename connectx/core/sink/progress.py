@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from connectx.core.sink_messages import Fetched, Offsets, Partitions
+from connectx.core.sink.messages import Fetched, Offsets, Partitions
 from connectx.model.ids import TaskId, TopicPartition
 
 
