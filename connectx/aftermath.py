@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from connectx.errors import ConnectxError
-from connectx.kafka.admin import describe_group, remove_members
-from connectx.kafka.clients import ClientConfigs, member_prefix
+from connectx.kafka.admin.topics import describe_group, remove_members
+from connectx.kafka.settings.clients import ClientConfigs, member_prefix
 from connectx.model.events import EventKind, Transition
 from connectx.model.ids import TaskId
 from connectx.model.states import ConnectorType

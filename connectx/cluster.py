@@ -20,9 +20,9 @@ from connectx.faults.origin import injected
 from connectx.faults.verbs import FaultVerbs
 from connectx.history.log import EventLog
 from connectx.jvm.progress import Progress
-from connectx.kafka.admin import describe_group, ensure_internal_topics, require_reachable
-from connectx.kafka.clients import ClientConfigs
-from connectx.kafka.embedded import EmbeddedKafka
+from connectx.kafka.admin.topics import describe_group, ensure_internal_topics, require_reachable
+from connectx.kafka.broker.embedded import EmbeddedKafka
+from connectx.kafka.settings.clients import ClientConfigs
 from connectx.lag import LagRecorder
 from connectx.model.events import EventKind, Transition
 from connectx.model.worker_config import NO_DELAY, WorkerConfig, embedded_config, own_kafka_config

@@ -12,7 +12,7 @@ from connectx.jvm.progress import Progress, silent, terminal_progress
 from connectx.views import Row, html_card, html_list, html_table, text_table
 
 if TYPE_CHECKING:
-    from connectx.kafka.embedded import EmbeddedKafka
+    from connectx.kafka.broker.embedded import EmbeddedKafka
     from connectx.model.events import Event
     from connectx.spark.sessions import SparkProvider
 

@@ -227,7 +227,7 @@ class ConnectCluster(ABC):
             examples: how many keys to show per finding.
         """
         from connectx.checks.compare import compare
-        from connectx.kafka.clients import ClientConfigs
+        from connectx.kafka.settings.clients import ClientConfigs
 
         config = self.config
         return compare(ClientConfigs(config, "compare"), self.spark, topic, target, key, examples)

@@ -18,7 +18,7 @@ from connectx.jvm import jars
 from connectx.jvm.cache import cache_dir
 from connectx.jvm.java import JavaHome, find_java
 from connectx.jvm.progress import Progress, silent, terminal_progress
-from connectx.kafka import embedded, node
+from connectx.kafka.broker import embedded, node
 from connectx.spark import launcher, sessions
 
 if TYPE_CHECKING:

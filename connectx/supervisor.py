@@ -22,7 +22,7 @@ from connectx.workers import Worker, Workers
 
 if TYPE_CHECKING:
     from connectx.history.log import EventLog
-    from connectx.kafka.gate import Gate
+    from connectx.kafka.broker.gate import Gate
     from connectx.runtime.live import LiveWorker
 
 STABLE_S = 60.0

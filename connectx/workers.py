@@ -16,7 +16,7 @@ from connectx.views import Form, text_table
 
 if TYPE_CHECKING:
     from connectx.history.lost import LostWork
-    from connectx.kafka.gate import Direction, Gate
+    from connectx.kafka.broker.gate import Direction, Gate
     from connectx.runtime.live import LiveWorker
 
 

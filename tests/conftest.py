@@ -19,7 +19,7 @@ import pytest
 from hypothesis import settings
 
 import connectx as cx
-from connectx.kafka.embedded import EmbeddedKafka
+from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.model.worker_config import EMBEDDED_PROFILE
 from connectx.spark.sessions import SparkProvider
 from tests.options import (

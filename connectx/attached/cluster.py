@@ -14,8 +14,6 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from connectx.attached.discovery import CONFIG, GROUP_CALL_S, STATUS, find_group, find_topics
-from connectx.attached.group_view import worker_id_of
 from connectx.attached.sight import GROUP, POLLING, Picture
 from connectx.attached.watch import KafkaSide, Watch
 from connectx.attached.workers import AttachedWorker, AttachedWorkers
@@ -23,8 +21,10 @@ from connectx.connect_cluster import ConnectCluster
 from connectx.connectors.plugins import worker_config
 from connectx.errors import AttachError, NotSeenError
 from connectx.history.log import EventLog
-from connectx.kafka.clients import ClientConfigs
-from connectx.kafka.groups import GroupClient
+from connectx.kafka.admin.discovery import CONFIG, GROUP_CALL_S, STATUS, find_group, find_topics
+from connectx.kafka.admin.group_view import worker_id_of
+from connectx.kafka.admin.groups import GroupClient
+from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.events import EventKind, Transition
 from connectx.model.worker_config import WorkerConfig, own_kafka_config
 from connectx.rest.client import RestClient

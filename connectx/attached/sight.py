@@ -11,10 +11,10 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from connectx.attached.group_view import GroupView
 from connectx.core.config_events import event_of
 from connectx.core.config_log import ConfigLog
 from connectx.core.status_log import StatusLog
+from connectx.kafka.admin.group_view import GroupView
 from connectx.model.config_records import ConfigRecord
 from connectx.model.events import EventKind, Transition
 from connectx.model.ids import TaskId

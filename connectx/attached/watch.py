@@ -17,14 +17,14 @@ from typing import Final
 
 from confluent_kafka import Message
 
-from connectx.attached.group_view import STABLE, group_view
 from connectx.attached.sight import CONFIG_TOPIC, GROUP, POLLING, STATUS_TOPIC, Picture, Sight, Told
 from connectx.errors import ConnectxError, TopicMissingError
 from connectx.history.log import EventLog
-from connectx.kafka.admin_client import Admin
-from connectx.kafka.clients import ClientConfigs
-from connectx.kafka.groups import GroupClient
-from connectx.kafka.topic_tail import TopicTail
+from connectx.kafka.admin.client import Admin
+from connectx.kafka.admin.group_view import STABLE, group_view
+from connectx.kafka.admin.groups import GroupClient
+from connectx.kafka.internal.topic_tail import TopicTail
+from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.events import EventKind, Transition
 from connectx.model.ids import TopicPartition
 from connectx.protocol.config_topic import decode_config_record

@@ -11,16 +11,16 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
-from connectx.attached.discovery import GROUP_CALL_S
-from connectx.attached.group_view import STABLE, GroupView, group_view
 from connectx.audits.facts import ClusterFacts, ConnectorFacts, TaskFacts, TopicFacts, TransactionFacts, WorkerFacts
 from connectx.errors import ConnectxError, RestError
 from connectx.history.facts import WorkFacts, facts
 from connectx.history.words import gist
-from connectx.kafka.admin_client import Admin
-from connectx.kafka.clients import ClientConfigs
-from connectx.kafka.groups import GroupClient
-from connectx.kafka.inspection import Inspection
+from connectx.kafka.admin.client import Admin
+from connectx.kafka.admin.discovery import GROUP_CALL_S
+from connectx.kafka.admin.group_view import STABLE, GroupView, group_view
+from connectx.kafka.admin.groups import GroupClient
+from connectx.kafka.admin.inspection import Inspection
+from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.events import Event
 from connectx.model.ids import TopicPartition
 from connectx.model.states import LOST, State

@@ -24,8 +24,8 @@ from connectx.history.rows import MAX_ROWS, Tell
 from connectx.history.scenarios import Scenario
 from connectx.history.verdict import Verdict
 from connectx.jvm.progress import Progress, silent, terminal_progress
-from connectx.kafka.clients import ClientConfigs
-from connectx.kafka.topic_snapshot import take_snapshot
+from connectx.kafka.admin.topic_snapshot import take_snapshot
+from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.events import Event, EventKind
 from connectx.model.worker_config import own_kafka_config
 

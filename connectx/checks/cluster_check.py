@@ -36,9 +36,9 @@ from connectx.history.rows import MAX_ROWS, Row, Rows, Tell
 from connectx.history.scenarios import Scenario
 from connectx.history.verdict import Verdict
 from connectx.jvm.progress import Progress
-from connectx.kafka.admin_client import Admin
-from connectx.kafka.clients import ClientConfigs
-from connectx.kafka.topic_snapshot import TopicSnapshot, take_snapshot
+from connectx.kafka.admin.client import Admin
+from connectx.kafka.admin.topic_snapshot import TopicSnapshot, take_snapshot
+from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.events import Event, EventKind
 from connectx.spark.slices import TaskSpark
 

@@ -17,7 +17,7 @@ from connectx.checks.check import as_tuple
 from connectx.checks.targets import target_of
 from connectx.errors import CheckError, ConnectxError
 from connectx.history.words import listing
-from connectx.kafka.topic_snapshot import TopicSnapshot, take_snapshot
+from connectx.kafka.admin.topic_snapshot import TopicSnapshot, take_snapshot
 from connectx.model.ids import TaskId, TopicPartition
 from connectx.spark.backlog import backlog_error, backlog_frame
 from connectx.views import html_card, html_table, text_facts, text_table
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from connectx.kafka.clients import ClientConfigs
+    from connectx.kafka.settings.clients import ClientConfigs
 
 _CHUNK_ROWS: Final = 200_000
 _NO_KEY: Final = "(no key)"

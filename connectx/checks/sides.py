@@ -15,7 +15,7 @@ from connectx.model.ids import TopicPartition
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
-    from connectx.kafka.topic_snapshot import TopicSnapshot
+    from connectx.kafka.admin.topic_snapshot import TopicSnapshot
 
 Values = list[tuple[Any, Any]]
 """Key and value of each record of a chunk; (None, UNREADABLE) where a converter cannot read it."""

@@ -1,6 +1,6 @@
 """`cx.read_topic`: the records of a topic as a data frame, to look at what connectors and workers wrote.
 
-Decides only how records are shown; what is read, and up to where, is `connectx.kafka.topic_snapshot`'s. It is no
+Decides only how records are shown; what is read, and up to where, is `connectx.kafka.admin.topic_snapshot`'s. It is no
 consumer of anything: it joins no group and commits nothing.
 """
 
@@ -14,8 +14,8 @@ from confluent_kafka import Message
 
 from connectx.connectors.plugins import worker_config
 from connectx.errors import TopicMissingError, WaitTimeoutError
-from connectx.kafka.clients import ClientConfigs
-from connectx.kafka.topic_snapshot import take_snapshot
+from connectx.kafka.admin.topic_snapshot import take_snapshot
+from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.worker_config import own_kafka_config
 
 if TYPE_CHECKING:

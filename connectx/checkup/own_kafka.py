@@ -18,10 +18,10 @@ from kafka.errors import KafkaError
 from connectx.checkup.report import Finding, Status
 from connectx.connectors.plugins import worker_config
 from connectx.errors import ConfigError, ConfigProviderError, ConnectxError
-from connectx.kafka.admin import describe_group
-from connectx.kafka.admin_client import Admin, ClusterView
-from connectx.kafka.clients import ClientConfigs
+from connectx.kafka.admin.client import Admin, ClusterView
+from connectx.kafka.admin.topics import describe_group
 from connectx.kafka.net import KafkaNet
+from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.worker_config import WorkerConfig, own_kafka_config
 
 CONNECT_S: Final = 2.0

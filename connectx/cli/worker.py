@@ -105,7 +105,7 @@ class _Process:
     def __init__(self, name: str, config: WorkerConfig, kafka_timeout_s: float) -> None:
         from connectx.connectors.plugins import Plugins
         from connectx.history.log import EventLog
-        from connectx.kafka.clients import ClientConfigs
+        from connectx.kafka.settings.clients import ClientConfigs
         from connectx.runtime.mailbox import now_ms
         from connectx.runtime.worker import Surroundings, Worker
         from connectx.spark.sessions import SparkProvider
@@ -148,7 +148,7 @@ class _Process:
             _log.warning("REST listens on 127.0.0.1 only; to be reached from elsewhere, name a host in listeners")
 
     def _start(self) -> None:
-        from connectx.kafka.admin import ensure_internal_topics
+        from connectx.kafka.admin.topics import ensure_internal_topics
 
         try:
             ensure_internal_topics(self._clients, self._config, self._kafka_timeout_s)

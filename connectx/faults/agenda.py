@@ -20,7 +20,7 @@ from connectx.views import Form, masked_text
 if TYPE_CHECKING:
     from connectx.faults.verbs import FaultVerbs
     from connectx.history.log import EventLog
-    from connectx.kafka.gate import Direction
+    from connectx.kafka.broker.gate import Direction
 
 
 class Scheduled:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Final, TypeVar
 
-from connectx.kafka.gate import Direction
+from connectx.kafka.broker.gate import Direction
 
 Card = TypeVar("Card", bound=str)
 

@@ -17,8 +17,8 @@ from connectx.faults.origin import injected
 if TYPE_CHECKING:
     from connectx.faults.chaos import Chaos
     from connectx.history.log import EventLog
-    from connectx.kafka.embedded import EmbeddedKafka
-    from connectx.kafka.gate import Direction
+    from connectx.kafka.broker.embedded import EmbeddedKafka
+    from connectx.kafka.broker.gate import Direction
     from connectx.model.worker_config import WorkerConfig
     from connectx.workers import Worker, Workers
 

@@ -40,8 +40,8 @@ from connectx.core.messages import (
     SyncGroupReplied,
 )
 from connectx.errors import MalformedDataError
-from connectx.kafka.clients import ClientConfigs
 from connectx.kafka.net import KafkaNet, error_name
+from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.group import Assignment, MemberMetadata
 from connectx.model.summary import Summary
 from connectx.model.worker_config import WorkerConfig

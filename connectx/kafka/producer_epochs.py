@@ -14,8 +14,8 @@ import kafka.errors as kafka_errors
 from kafka.protocol.admin.transactions import DescribeTransactionsRequest
 from kafka.protocol.metadata import CoordinatorType
 
-from connectx.kafka.clients import ClientConfig
 from connectx.kafka.net import KafkaNet
+from connectx.kafka.settings.clients import ClientConfig
 
 _log: Final = logging.getLogger(__name__)
 _TIMEOUT_S: Final = 2.0

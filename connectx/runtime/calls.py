@@ -21,8 +21,8 @@ from connectx.core.messages import (
     TaskConfigsSent,
 )
 from connectx.errors import ConnectxError, SignatureRefusedError
-from connectx.kafka.clients import ClientConfigs
-from connectx.kafka.fencing import ProducerFencer
+from connectx.kafka.admin.fencing import ProducerFencer
+from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.config_records import SessionKeyRecord
 from connectx.model.worker_config import WorkerConfig
 from connectx.rest.client import InternalClient

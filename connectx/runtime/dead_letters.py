@@ -16,8 +16,8 @@ from confluent_kafka import KafkaError
 from connectx.connectors.settings import SinkSettings
 from connectx.data.headers import HEADERS
 from connectx.errors import ConnectxError, KafkaUnreachableError, TopicNotCreatableError
-from connectx.kafka.admin_client import Admin, TopicSpec
-from connectx.kafka.clients import ClientConfig
+from connectx.kafka.admin.client import Admin, TopicSpec
+from connectx.kafka.settings.clients import ClientConfig
 from connectx.kafka.task_producer import TaskProducer
 from connectx.model.ids import TaskId
 from connectx.runtime.connector_host import trace_of

@@ -17,12 +17,12 @@ from connectx.connectors.plugins import Plugins, class_name
 from connectx.connectors.providers import PLACEHOLDER, ConfigProviders
 from connectx.connectors.validation import validate_connector
 from connectx.errors import ConfigError, ConfigProviderError, ConnectxError, PluginNotFoundError, RestError
-from connectx.kafka.admin import delete_group_offsets, describe_group
-from connectx.kafka.admin_client import Admin
-from connectx.kafka.clients import ClientConfigs
-from connectx.kafka.internal_topics import InternalTopics
-from connectx.kafka.offset_topics import OwnOffsets, offsets_topic
-from connectx.kafka.offset_writer import write_source_offsets
+from connectx.kafka.admin.client import Admin
+from connectx.kafka.admin.topics import delete_group_offsets, describe_group
+from connectx.kafka.internal.offset_topics import OwnOffsets, offsets_topic
+from connectx.kafka.internal.offset_writer import write_source_offsets
+from connectx.kafka.internal.topics import InternalTopics
+from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.events import EventKind, Transition
 from connectx.model.ids import TaskId, TopicPartition
 from connectx.model.states import ConnectorType

@@ -15,7 +15,7 @@ from connectx.core.sink import messages as m
 from connectx.core.sink.loop import SinkTaskCore
 from connectx.core.sink.progress import named
 from connectx.errors import ConnectxError
-from connectx.kafka.admin_client import Admin
+from connectx.kafka.admin.client import Admin
 from connectx.kafka.sink_consumer import CommitError, SinkConsumer
 from connectx.model.ids import TopicPartition
 from connectx.model.summary import Summary

@@ -13,7 +13,7 @@ from connectx.connectors.api import SinkTask
 from connectx.connectors.settings import SinkSettings, sink_connector_settings
 from connectx.core.messages import PrepareTask
 from connectx.core.sink.progress import SinkTaskSettings
-from connectx.kafka.clients import ClientConfig
+from connectx.kafka.settings.clients import ClientConfig
 from connectx.model.configdef import ConfigDef
 from connectx.model.ids import TaskId
 from connectx.model.validators import at_least

@@ -55,8 +55,8 @@ from connectx.errors import (
     TransactionExpiredError,
     TransformError,
 )
-from connectx.kafka.admin_client import Admin
-from connectx.kafka.offset_topics import OffsetCopier
+from connectx.kafka.admin.client import Admin
+from connectx.kafka.internal.offset_topics import OffsetCopier
 from connectx.kafka.producer_epochs import producer_epoch
 from connectx.kafka.task_producer import TaskProducer
 from connectx.model.summary import Summary

@@ -13,8 +13,8 @@ from connectx.connectors.api import SourceTask
 from connectx.connectors.settings import SourceSettings, source_connector_settings
 from connectx.core.messages import PrepareTask
 from connectx.core.source.progress import SourceTaskSettings
-from connectx.kafka.clients import ClientConfig
-from connectx.kafka.offset_topics import OwnOffsets, offsets_topic
+from connectx.kafka.internal.offset_topics import OwnOffsets, offsets_topic
+from connectx.kafka.settings.clients import ClientConfig
 from connectx.model.ids import TaskId
 from connectx.model.states import TransactionBoundary
 from connectx.runtime.task import OffsetReader, TaskServices

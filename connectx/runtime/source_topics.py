@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError
 
 from connectx.connectors.settings import SourceSettings
 from connectx.errors import ConnectxError, KafkaUnreachableError, OwnOffsetsTopicError, TopicNotCreatableError
-from connectx.kafka.admin_client import Admin, TopicSpec
+from connectx.kafka.admin.client import Admin, TopicSpec
 
 _CALL_S = 5.0
 

@@ -31,7 +31,7 @@ from connectx.runtime.record_errors import RecordErrors
 from connectx.runtime.task_plugins import TaskPlugins
 
 if TYPE_CHECKING:
-    from connectx.kafka.clients import ClientConfigs
+    from connectx.kafka.settings.clients import ClientConfigs
     from connectx.spark.slices import SparkSessions
 
 TaskEffect = InitTaskProducer | BeginTask | SetTaskTargetState | StopTask | CancelTask

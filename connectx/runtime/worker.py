@@ -56,9 +56,9 @@ from connectx.core.rest_views import worker as worker_view
 from connectx.core.verbs import Verb
 from connectx.core.worker import WorkerCore
 from connectx.errors import WorkerStoppedError
-from connectx.kafka.clients import ClientConfigs
 from connectx.kafka.group import GroupConnection
-from connectx.kafka.internal_topics import InternalTopics
+from connectx.kafka.internal.topics import InternalTopics
+from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.config_records import SessionKeyRecord
 from connectx.model.events import EventKind, Transition
 from connectx.model.ids import TaskId

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka.admin import NewTopic
 
-from connectx.kafka.clients import ClientConfigs
-from connectx.kafka.embedded import EmbeddedKafka
-from connectx.kafka.fencing import ProducerFencer
+from connectx.kafka.admin.fencing import ProducerFencer
+from connectx.kafka.broker.embedded import EmbeddedKafka
+from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.worker_config import WorkerConfig, embedded_config
 from tests.conformance.groups_on_kafka import GroupsOnKafka
 from tests.conformance.producers_on_kafka import SEGMENT_MS, Clients, ProducersOnKafka

@@ -15,8 +15,8 @@ from kafka.protocol.admin.transactions import DescribeTransactionsRequest
 from kafka.protocol.metadata import CoordinatorType
 
 from connectx.errors import ProducerFencedError, TransactionExpiredError
-from connectx.kafka.embedded import EmbeddedKafka
-from connectx.kafka.fencing import ProducerFencer
+from connectx.kafka.admin.fencing import ProducerFencer
+from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.kafka.net import KafkaNet
 from connectx.kafka.producer_errors import Circumstances, producer_error
 from tests.conformance.producers import Producers

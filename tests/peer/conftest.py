@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 import connectx as cx
 from connectx.errors import ConnectorNotFoundError
-from connectx.kafka.embedded import EmbeddedKafka
+from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.rest.client import RestClient
 from tests.integration.waiting import until
 from tests.peer.java_worker import JavaWorker, peer_config

@@ -14,7 +14,7 @@ import httpx
 from connectx.jvm import jars
 from connectx.jvm.java import find_java
 from connectx.jvm.process import ChildProcess
-from connectx.kafka import node
+from connectx.kafka.broker import node
 from tests.integration.waiting import until
 
 FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"

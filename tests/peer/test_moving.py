@@ -7,7 +7,7 @@ from pathlib import Path
 
 import connectx as cx
 from connectx.backup import Backup, export_to
-from connectx.kafka.embedded import EmbeddedKafka
+from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.rest.client import RestClient
 from connectx.restore import import_from
 from tests.integration.cluster.conftest import Reader

@@ -39,7 +39,7 @@ from connectx.history.rebalances import Rebalance, rebalances
 from connectx.history.stories import Story
 from connectx.history.told import Rebalances, Stories
 from connectx.history.verdict import Anomaly, Checked, Example, Finding, Moment
-from connectx.kafka.embedded import EmbeddedKafka
+from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.model.configdef import ConfigKey, ConfigValue, Secret, Validator
 from connectx.model.events import Event, EventKind, Transition
 from connectx.model.ids import TaskId, TopicPartition

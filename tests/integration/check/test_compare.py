@@ -14,8 +14,8 @@ from confluent_kafka import Producer
 from connectx.checks.compare import Comparison, compare
 from connectx.connectors.postgres_session import PostgresSession
 from connectx.errors import CheckError, TopicMissingError
-from connectx.kafka.clients import ClientConfigs
-from connectx.kafka.embedded import EmbeddedKafka
+from connectx.kafka.broker.embedded import EmbeddedKafka
+from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.worker_config import WorkerConfig, own_kafka_config
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from connectx.kafka.embedded import EmbeddedKafka
+from connectx.kafka.broker.embedded import EmbeddedKafka
 from tests.integration.waiting import until
 
 START_S = 90.0

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 
 from connectx.history.log import EventLog
-from connectx.kafka.embedded import EmbeddedKafka
+from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.model.events import EventKind
 from connectx.rest.client import RestClient
 from tests.integration.cluster.conftest import Reader

@@ -27,7 +27,7 @@ from .conftest import QUICK, WAIT_S, Lines, MakeCluster, events, until
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from connectx.kafka.embedded import EmbeddedKafka
+    from connectx.kafka.broker.embedded import EmbeddedKafka
 
 MakeLines = Callable[..., Lines]
 

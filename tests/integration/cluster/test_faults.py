@@ -20,7 +20,7 @@ from tests.options import GATE
 from .conftest import QUICK, WAIT_S, Lines, MakeCluster, events, owner_of, until
 
 if TYPE_CHECKING:
-    from connectx.kafka.gate import Direction
+    from connectx.kafka.broker.gate import Direction
     from connectx.spark.sessions import SparkProvider
 
 MakeLines = Callable[..., Lines]

@@ -21,7 +21,7 @@ from .conftest import QUICK, WAIT_S, MakeCluster, until
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from connectx.kafka.embedded import EmbeddedKafka
+    from connectx.kafka.broker.embedded import EmbeddedKafka
 
 pytestmark = [CONNECT, pytest.mark.timeout(400)]  # a server of its own starts without a class archive
 

@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from connectx.errors import BrokerError, DiskFullError, PortTakenError
 from connectx.jvm.cache import OwnedDir
 from connectx.jvm.java import find_java
-from connectx.kafka.embedded import EmbeddedKafka
+from connectx.kafka.broker.embedded import EmbeddedKafka
 from tests.integration.waiting import until
 
 
@@ -171,7 +171,7 @@ def test_a_full_disk_is_a_typed_error_that_names_the_setting(broker: EmbeddedKaf
 
 def test_it_dies_with_an_owner_that_is_killed_and_the_next_start_removes_its_folder(tmp_path: Path) -> None:
     code = (
-        "import sys, time, pathlib; from connectx.kafka.embedded import EmbeddedKafka;"
+        "import sys, time, pathlib; from connectx.kafka.broker.embedded import EmbeddedKafka;"
         "broker = EmbeddedKafka(parent_dir=pathlib.Path(sys.argv[1])).start();"
         "print(broker.pid, broker.data_dir, flush=True); time.sleep(600)"
     )

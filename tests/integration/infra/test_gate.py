@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import Consumer, Message, Producer
 
-from connectx.kafka.embedded import EmbeddedKafka
-from connectx.kafka.gate import Direction, Gate
+from connectx.kafka.broker.embedded import EmbeddedKafka
+from connectx.kafka.broker.gate import Direction, Gate
 from tests.integration.waiting import until
 
 if TYPE_CHECKING:

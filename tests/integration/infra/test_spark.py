@@ -159,7 +159,7 @@ def test_providers_of_one_process_share_the_driver(spark_provider: SparkProvider
 
 def test_kafka_and_spark_start_side_by_side(tmp_path: Path) -> None:
     code = (
-        "from connectx.kafka.embedded import EmbeddedKafka; from connectx.spark.sessions import SparkProvider\n"
+        "from connectx.kafka.broker.embedded import EmbeddedKafka; from connectx.spark.sessions import SparkProvider\n"
         "provider = SparkProvider(); provider.start()\n"
         "with EmbeddedKafka() as kafka: print(kafka.alive, provider.get().range(2).count())\n"
         "provider.close()\n"

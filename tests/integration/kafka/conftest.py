@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 import pytest
 
 from connectx.core.messages import Stimulus
-from connectx.kafka.clients import ClientConfigs
-from connectx.kafka.embedded import EmbeddedKafka
+from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.kafka.group import GroupConnection
-from connectx.kafka.internal_topics import InternalTopics
+from connectx.kafka.internal.topics import InternalTopics
+from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.worker_config import WorkerConfig, embedded_config
 
 T = TypeVar("T")

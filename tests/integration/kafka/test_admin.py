@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from connectx.errors import InternalTopicError, KafkaRequestError, KafkaUnreachableError
-from connectx.kafka.admin import delete_group_offsets, describe_group, ensure_internal_topics
-from connectx.kafka.admin_client import Admin, TopicSpec
-from connectx.kafka.clients import ClientConfigs
-from connectx.kafka.embedded import EmbeddedKafka
+from connectx.kafka.admin.client import Admin, TopicSpec
+from connectx.kafka.admin.topics import delete_group_offsets, describe_group, ensure_internal_topics
+from connectx.kafka.broker.embedded import EmbeddedKafka
+from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.ids import TopicPartition
 from connectx.model.worker_config import WorkerConfig
 

@@ -11,9 +11,9 @@ from confluent_kafka import Consumer
 
 from connectx.aftermath import Aftermath
 from connectx.connectors.plugins import Plugins
-from connectx.kafka.admin import describe_group, ensure_internal_topics
-from connectx.kafka.clients import ClientConfigs
-from connectx.kafka.embedded import EmbeddedKafka
+from connectx.kafka.admin.topics import describe_group, ensure_internal_topics
+from connectx.kafka.broker.embedded import EmbeddedKafka
+from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.events import EventKind, Transition
 from connectx.model.ids import TaskId
 from connectx.model.worker_config import WorkerConfig

@@ -10,10 +10,10 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 
 from connectx.errors import ClientClosedError, KafkaRequestError
-from connectx.kafka.admin_client import Admin
-from connectx.kafka.clients import ClientConfigs
-from connectx.kafka.embedded import EmbeddedKafka
-from connectx.kafka.fencing import ProducerFencer
+from connectx.kafka.admin.client import Admin
+from connectx.kafka.admin.fencing import ProducerFencer
+from connectx.kafka.broker.embedded import EmbeddedKafka
+from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.ids import TaskId, TopicPartition
 from connectx.model.worker_config import WorkerConfig
 

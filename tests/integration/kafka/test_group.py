@@ -20,8 +20,8 @@ from connectx.core.messages import (
     SendSyncGroup,
     SyncGroupReplied,
 )
-from connectx.kafka.admin import describe_group
-from connectx.kafka.embedded import EmbeddedKafka
+from connectx.kafka.admin.topics import describe_group
+from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.kafka.net import KafkaNet
 from connectx.model.group import Assignment, MemberMetadata, ProtocolVersion, WorkSet
 from connectx.model.ids import TaskId

@@ -9,8 +9,8 @@ import pytest
 
 from connectx.core.messages import ClaimConfigWrites, ConfigWritesClaimed, CoordinatorFound, FindCoordinator
 from connectx.errors import KafkaLoginError
-from connectx.kafka.embedded import EmbeddedKafka
-from connectx.kafka.fencing import ProducerFencer
+from connectx.kafka.admin.fencing import ProducerFencer
+from connectx.kafka.broker.embedded import EmbeddedKafka
 
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 

@@ -21,7 +21,7 @@ from connectx.core.messages import (
     WriteStatus,
 )
 from connectx.errors import ReadToEndError
-from connectx.kafka.embedded import EmbeddedKafka
+from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.model.config_records import ConnectorConfigRecord, TargetStateRecord
 from connectx.model.ids import TaskId
 from connectx.model.states import State, TargetState

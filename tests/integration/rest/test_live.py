@@ -22,7 +22,7 @@ from requests.exceptions import HTTPError
 from schemathesis import checks
 
 import connectx as cx
-from connectx.kafka.embedded import EmbeddedKafka
+from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.rest.openapi import openapi
 from connectx.rest.operations import OPERATIONS
 from tests.integration.waiting import until

@@ -21,8 +21,8 @@ from confluent_kafka.admin import (
 
 import connectx as cx
 from connectx.errors import ConnectxError
-from connectx.kafka import node
-from connectx.kafka.embedded import EmbeddedKafka
+from connectx.kafka.broker import node
+from connectx.kafka.broker.embedded import EmbeddedKafka
 from tests.integration.waiting import until
 
 if TYPE_CHECKING:

@@ -23,9 +23,9 @@ from connectx.core.messages import (
     TaskStateReached,
     TaskStopped,
 )
-from connectx.kafka.clients import ClientConfigs
-from connectx.kafka.embedded import EmbeddedKafka
-from connectx.kafka.librdkafka_log import LibrdkafkaLog
+from connectx.kafka.broker.embedded import EmbeddedKafka
+from connectx.kafka.settings.clients import ClientConfigs
+from connectx.kafka.settings.librdkafka_log import LibrdkafkaLog
 from connectx.kafka.sink_consumer import CommitError, FetchedRecords, SinkConsumer
 from connectx.model.events import EventKind, Transition
 from connectx.model.ids import TaskId, TopicPartition

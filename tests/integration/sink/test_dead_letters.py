@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from connectx.kafka.embedded import EmbeddedKafka
+from connectx.kafka.broker.embedded import EmbeddedKafka
 from tests.integration.sink.conftest import until
 from tests.integration.sink.test_postgres_task import Database
 from tests.integration.source.conftest import read_all

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from connectx.core.messages import BeginTask
-from connectx.kafka.embedded import EmbeddedKafka
+from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.model.events import EventKind
 from tests.options import GATE
 

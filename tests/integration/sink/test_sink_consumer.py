@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Producer
 
 from connectx.errors import OffsetOutOfRangeError
-from connectx.kafka.embedded import EmbeddedKafka
+from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.kafka.sink_consumer import CommitError, FetchedRecords
 from connectx.model.ids import TopicPartition
 

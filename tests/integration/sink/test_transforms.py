@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from connectx.kafka.embedded import EmbeddedKafka
+from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.model.events import EventKind
 from tests.integration.sink.conftest import until
 from tests.integration.sink.test_postgres_task import Database

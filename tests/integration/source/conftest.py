@@ -27,8 +27,8 @@ from connectx.core.messages import (
     TaskStateReached,
     TaskStopped,
 )
-from connectx.kafka.clients import ClientConfigs
-from connectx.kafka.embedded import EmbeddedKafka
+from connectx.kafka.broker.embedded import EmbeddedKafka
+from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.events import EventKind, Transition
 from connectx.model.ids import TaskId
 from connectx.model.states import TargetState

@@ -20,7 +20,7 @@ from connectx.core.messages import (
     TaskStateReached,
     TaskStopped,
 )
-from connectx.kafka.embedded import EmbeddedKafka
+from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.model.configdef import ConfigDef
 from connectx.model.events import EventKind
 from connectx.model.states import TargetState

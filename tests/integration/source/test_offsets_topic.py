@@ -12,10 +12,10 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, ConfigResource
 
 from connectx.connectors.plugins import Plugins
-from connectx.kafka.clients import ClientConfigs
 from connectx.kafka.group import GroupRequests
-from connectx.kafka.internal_topics import InternalTopics
-from connectx.kafka.offset_writer import write_source_offsets
+from connectx.kafka.internal.offset_writer import write_source_offsets
+from connectx.kafka.internal.topics import InternalTopics
+from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.states import ConnectorType
 from connectx.model.worker_config import WorkerConfig, embedded_config
 from connectx.protocol.offsets_topic import encode_offset_key

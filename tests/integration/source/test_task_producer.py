@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from connectx.errors import ProducerError, ProducerFencedError, RecordRefusedError, RecordTooLargeError
-from connectx.kafka.embedded import EmbeddedKafka
+from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.kafka.task_producer import TaskProducer
 from tests.integration.source.conftest import read_all
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from connectx.attached.discovery import kind_of
+from connectx.kafka.admin.discovery import kind_of
 
 
 @pytest.mark.parametrize(

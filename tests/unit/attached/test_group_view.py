@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from connectx.attached.group_view import group_view, worker_id_of
-from connectx.kafka.groups import GroupMember
+from connectx.kafka.admin.group_view import group_view, worker_id_of
+from connectx.kafka.admin.groups import GroupMember
 from connectx.model.group import Assignment, MemberMetadata, ProtocolVersion, WorkSet
 from connectx.model.ids import TaskId
 from connectx.protocol.group import encode_assignment, encode_metadata

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from connectx.attached.group_view import GroupView, Member
 from connectx.attached.sight import CONFIG_TOPIC, GROUP, POLLING, STATUS_TOPIC, Sight, Told
 from connectx.history.facts import facts
 from connectx.history.runs import runs
+from connectx.kafka.admin.group_view import GroupView, Member
 from connectx.model.config_records import ConnectorConfigRecord, TargetStateRecord, TaskCommitRecord, TaskConfigRecord
 from connectx.model.events import Event, EventKind
 from connectx.model.group import WorkSet

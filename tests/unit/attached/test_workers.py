@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from connectx.attached.group_view import GroupView, Member
 from connectx.attached.sight import Picture, SeenWorker
 from connectx.attached.workers import AttachedWorkers
 from connectx.errors import UnknownWorkerError
+from connectx.kafka.admin.group_view import GroupView, Member
 from connectx.model.group import WorkSet
 
 A = "a:8083"

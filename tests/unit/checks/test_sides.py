@@ -17,7 +17,7 @@ from connectx.connectors.api import Stored
 from connectx.history.judge import judge
 from connectx.history.passages import Passage
 from connectx.history.verdict import Verdict
-from connectx.kafka.topic_snapshot import TopicSnapshot
+from connectx.kafka.admin.topic_snapshot import TopicSnapshot
 
 RECORDS = [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}]
 

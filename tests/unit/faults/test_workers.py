@@ -11,7 +11,7 @@ import pytest
 from connectx.errors import NoGateError
 from connectx.faults.origin import caused_by
 from connectx.history.log import EventLog
-from connectx.kafka.gate import Gate
+from connectx.kafka.broker.gate import Gate
 from connectx.model.ids import TaskId
 from connectx.runtime.live import Isolation, WorkerState, untold
 from connectx.workers import Worker, worker_row

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from connectx.kafka.node import free_ports, is_free
+from connectx.kafka.broker.node import free_ports, is_free
 
 
 def test_no_port_is_one_that_the_system_may_give_to_somebody_else() -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from connectx.errors import ClientSettingError
-from connectx.kafka.client_keys import Layer, to_librdkafka
+from connectx.kafka.settings.client_keys import Layer, to_librdkafka
 
 JAAS = "org.apache.kafka.common.security"
 

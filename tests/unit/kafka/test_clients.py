@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from connectx.kafka.clients import ClientConfigs
-from connectx.kafka.librdkafka_log import LibrdkafkaLog
+from connectx.kafka.settings.clients import ClientConfigs
+from connectx.kafka.settings.librdkafka_log import LibrdkafkaLog
 from connectx.model.ids import TaskId
 from connectx.model.worker_config import WorkerConfig
 

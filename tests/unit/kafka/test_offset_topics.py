@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from connectx.kafka.clients import ClientConfigs
-from connectx.kafka.offset_topics import OffsetCopier, offsets_topic
+from connectx.kafka.internal.offset_topics import OffsetCopier, offsets_topic
+from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.ids import TaskId
 from connectx.model.worker_config import WorkerConfig, embedded_config
 

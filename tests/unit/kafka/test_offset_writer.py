@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from connectx.errors import RestError
-from connectx.kafka.offset_writer import _commit, _write_in_transaction
+from connectx.kafka.internal.offset_writer import _commit, _write_in_transaction
 
 SILENCE = KafkaError(KafkaError._TIMED_OUT, "no answer", retriable=True)
 REFUSED = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED, "not allowed", txn_requires_abort=True)

@@ -7,7 +7,7 @@ import certifi
 import pytest
 
 from connectx.errors import ClientSettingError
-from connectx.kafka.security import for_java, for_kafka_python
+from connectx.kafka.settings.security import for_java, for_kafka_python
 
 
 def test_without_security_only_the_protocol_is_said() -> None:

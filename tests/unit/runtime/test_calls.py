@@ -9,7 +9,7 @@ import pytest
 
 from connectx.connectors.providers import ConfigProviders
 from connectx.core.messages import FenceProducers, ProducersFenced, Stimulus
-from connectx.kafka.clients import ClientConfigs
+from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.worker_config import WorkerConfig, embedded_config
 from connectx.runtime.calls import Calls
 

@@ -10,8 +10,8 @@ import pytest
 from connectx.connectors.api import SourceConnector
 from connectx.connectors.plugins import Plugins
 from connectx.errors import RestError
-from connectx.kafka.clients import ClientConfigs
 from connectx.kafka.group import GroupRequests
+from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.states import ConnectorType
 from connectx.model.worker_config import WorkerConfig, embedded_config
 from connectx.runtime.loggers import WorkerLoggers

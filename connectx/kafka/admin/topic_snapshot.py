@@ -15,9 +15,9 @@ from confluent_kafka import Consumer, KafkaException, Message
 from confluent_kafka import TopicPartition as Tp
 
 from connectx.errors import TopicMissingError, TopicUnreadableError
-from connectx.kafka.admin_client import Admin
-from connectx.kafka.clients import ClientConfigs
+from connectx.kafka.admin.client import Admin
 from connectx.kafka.kafka_errors import typed
+from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.ids import TopicPartition
 
 _CHUNK = 10_000

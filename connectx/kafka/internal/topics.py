@@ -29,14 +29,14 @@ from connectx.core.messages import (
     WriteStatus,
 )
 from connectx.errors import ConnectxError
-from connectx.kafka.admin import START_S, ensure_internal_topics
-from connectx.kafka.admin_client import Admin
-from connectx.kafka.clients import ClientConfigs
-from connectx.kafka.config_producer import ConfigProducer
-from connectx.kafka.leader import LeaderProducer
-from connectx.kafka.offset_store import OffsetStore
-from connectx.kafka.status_writer import StatusWriter
-from connectx.kafka.topic_tail import TopicTail
+from connectx.kafka.admin.client import Admin
+from connectx.kafka.admin.topics import START_S, ensure_internal_topics
+from connectx.kafka.internal.config_writer import ConfigProducer
+from connectx.kafka.internal.leader_writer import LeaderProducer
+from connectx.kafka.internal.offset_store import OffsetStore
+from connectx.kafka.internal.status_writer import StatusWriter
+from connectx.kafka.internal.topic_tail import TopicTail
+from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.ids import TopicPartition
 from connectx.model.status_records import TopicStatusRecord
 from connectx.model.worker_config import WorkerConfig

@@ -15,8 +15,8 @@ from kafka.protocol.metadata import CoordinatorType
 from kafka.protocol.producer.transaction import InitProducerIdRequest
 
 from connectx.errors import ClientClosedError, KafkaPermissionError, KafkaRequestError
-from connectx.kafka.clients import ClientConfigs, ConnectorConfig
 from connectx.kafka.net import KafkaNet, error_name
+from connectx.kafka.settings.clients import ClientConfigs, ConnectorConfig
 
 TIMEOUT_S: Final = 90.0
 # The broker also uses this as the time-out of its own write, so the 1 ms that Kafka's first implementation asked for

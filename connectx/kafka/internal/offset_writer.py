@@ -16,10 +16,10 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from connectx.errors import RestError
-from connectx.kafka.admin import ensure_offsets_topic
-from connectx.kafka.admin_client import Admin
-from connectx.kafka.clients import ClientConfigs
-from connectx.kafka.offset_topics import Records, offsets_topic
+from connectx.kafka.admin.client import Admin
+from connectx.kafka.admin.topics import ensure_offsets_topic
+from connectx.kafka.internal.offset_topics import Records, offsets_topic
+from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.ids import TaskId
 from connectx.model.worker_config import WorkerConfig
 from connectx.protocol.offsets_topic import encode_offset_key, encode_offset_value

@@ -1,6 +1,6 @@
 """Admin calls with typed errors: topics and offsets of partitions by librdkafka, groups by kafka-python.
 
-Decides nothing; the rules for internal topics are in `connectx.kafka.admin`. It never joins a group.
+Decides nothing; the rules for internal topics are in `connectx.kafka.admin.topics`. It never joins a group.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from confluent_kafka import TopicPartition as Tp
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec  # type: ignore[attr-defined]
 
 from connectx.errors import ClientClosedError, ClientSettingError, KafkaRequestError
-from connectx.kafka.clients import ClientConfig, kafka_python_config
-from connectx.kafka.groups import GroupClient
+from connectx.kafka.admin.groups import GroupClient
 from connectx.kafka.kafka_errors import is_permission_error, typed, worth_knowing
+from connectx.kafka.settings.clients import ClientConfig, kafka_python_config
 from connectx.model.ids import TopicPartition
 
 CALL_S: Final = 30.0

@@ -16,10 +16,10 @@ from typing import Final
 from confluent_kafka import KafkaError
 
 from connectx.errors import InternalTopicError, TopicMissingError
-from connectx.kafka.admin_client import Admin, TopicSpec
-from connectx.kafka.clients import ClientConfigs
-from connectx.kafka.groups import GroupClient, GroupDescription
+from connectx.kafka.admin.client import Admin, TopicSpec
+from connectx.kafka.admin.groups import GroupClient, GroupDescription
 from connectx.kafka.kafka_errors import is_permission_error, is_silence
+from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.ids import TopicPartition
 from connectx.model.worker_config import StorageTopic, WorkerConfig
 

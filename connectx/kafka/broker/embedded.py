@@ -22,8 +22,8 @@ from connectx.jvm.cache import OwnedDir, is_disk_full, require_free, says_disk_f
 from connectx.jvm.java import JavaHome, find_java
 from connectx.jvm.process import ChildProcess
 from connectx.jvm.progress import Progress, silent
-from connectx.kafka import node
-from connectx.kafka.gate import Gate
+from connectx.kafka.broker import node
+from connectx.kafka.broker.gate import Gate
 from connectx.views import Form, Shown
 
 NEEDED_BYTES = 200 << 20

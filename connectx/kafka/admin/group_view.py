@@ -16,7 +16,7 @@ from connectx.model.group import WorkSet
 from connectx.protocol.group import decode_assignment, decode_metadata
 
 if TYPE_CHECKING:
-    from connectx.kafka.groups import GroupMember
+    from connectx.kafka.admin.groups import GroupMember
 
 STABLE = "Stable"
 

@@ -15,9 +15,9 @@ import logging
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
-from connectx.kafka.client_keys import SECURITY_PREFIXES, Layer, to_librdkafka
-from connectx.kafka.librdkafka_log import LibrdkafkaLog
-from connectx.kafka.security import for_java, for_kafka_python
+from connectx.kafka.settings.client_keys import SECURITY_PREFIXES, Layer, to_librdkafka
+from connectx.kafka.settings.librdkafka_log import LibrdkafkaLog
+from connectx.kafka.settings.security import for_java, for_kafka_python
 from connectx.model.ids import TaskId
 from connectx.model.worker_config import WorkerConfig, with_prefix
 from connectx.views import masked

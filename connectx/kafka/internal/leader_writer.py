@@ -17,8 +17,8 @@ from typing import Final
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from connectx.errors import ConnectxError
-from connectx.kafka.clients import ClientConfig
 from connectx.kafka.producer_errors import FENCED
+from connectx.kafka.settings.clients import ClientConfig
 
 _log = logging.getLogger(__name__)
 

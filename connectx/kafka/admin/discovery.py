@@ -13,13 +13,13 @@ from typing import Final
 from confluent_kafka import Consumer, KafkaException, Message
 from confluent_kafka import TopicPartition as Tp
 
-from connectx.attached.group_view import STABLE, GroupView, group_view
 from connectx.errors import AttachError
-from connectx.kafka.admin_client import Admin
-from connectx.kafka.clients import ClientConfigs
-from connectx.kafka.groups import GroupClient
-from connectx.kafka.inspection import Inspection
+from connectx.kafka.admin.client import Admin
+from connectx.kafka.admin.group_view import STABLE, GroupView, group_view
+from connectx.kafka.admin.groups import GroupClient
+from connectx.kafka.admin.inspection import Inspection
 from connectx.kafka.kafka_errors import typed
+from connectx.kafka.settings.clients import ClientConfigs
 from connectx.protocol import config_topic, status_topic
 
 CONFIG, STATUS = "config", "status"
