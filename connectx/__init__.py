@@ -19,7 +19,11 @@ if TYPE_CHECKING:
     from connectx.checkup.doctor import doctor
     from connectx.cluster import Cluster
     from connectx.connector import Connector
-    from connectx.connectors.api import (
+    from connectx.data.transforms.api import Predicate, Transform
+    from connectx.history.log import EventLog
+    from connectx.history.verdict import Verdict
+    from connectx.model.configdef import ConfigDef
+    from connectx.plugins.api import (
         CommitRefusedError,
         RetriableError,
         SinkBatch,
@@ -30,29 +34,25 @@ if TYPE_CHECKING:
         SourceTask,
         Stored,
     )
-    from connectx.data.transforms.api import Predicate, Transform
-    from connectx.history.log import EventLog
-    from connectx.history.verdict import Verdict
-    from connectx.model.configdef import ConfigDef
 
 _HOMES = {
     "AttachedCluster": "connectx.attached.cluster",
     "Audit": "connectx.audits.findings",
     "Cluster": "connectx.cluster",
-    "CommitRefusedError": "connectx.connectors.api",
+    "CommitRefusedError": "connectx.plugins.api",
     "ConfigDef": "connectx.model.configdef",
     "Connector": "connectx.connector",
     "EventLog": "connectx.history.log",
     "Finding": "connectx.audits.findings",
     "Predicate": "connectx.data.transforms.api",
-    "RetriableError": "connectx.connectors.api",
-    "SinkBatch": "connectx.connectors.api",
-    "SinkConnector": "connectx.connectors.api",
-    "SinkTask": "connectx.connectors.api",
-    "Slice": "connectx.connectors.api",
-    "SourceConnector": "connectx.connectors.api",
-    "SourceTask": "connectx.connectors.api",
-    "Stored": "connectx.connectors.api",
+    "RetriableError": "connectx.plugins.api",
+    "SinkBatch": "connectx.plugins.api",
+    "SinkConnector": "connectx.plugins.api",
+    "SinkTask": "connectx.plugins.api",
+    "Slice": "connectx.plugins.api",
+    "SourceConnector": "connectx.plugins.api",
+    "SourceTask": "connectx.plugins.api",
+    "Stored": "connectx.plugins.api",
     "Transform": "connectx.data.transforms.api",
     "Verdict": "connectx.history.verdict",
     "attach": "connectx.attached.cluster",

@@ -24,8 +24,8 @@ from connectx.spark.remote import release_sessions
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from connectx.connectors.plugins import Plugins
     from connectx.model.worker_config import WorkerConfig
+    from connectx.plugins.registry import Plugins
     from connectx.rest.client import RestClient
     from connectx.runtime.process_worker import ProcessWorker
 

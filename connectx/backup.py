@@ -28,10 +28,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from connectx.connectors.providers import PLACEHOLDER
 from connectx.errors import BackupFileError, ConnectorNotFoundError, ConnectxError, RestError, WaitTimeoutError
 from connectx.history.words import plural
 from connectx.model.states import State
+from connectx.plugins.config_providers import PLACEHOLDER
 from connectx.rest.client import Config, RestClient
 from connectx.views import HIDDEN, Row, Shown, html_card, html_table, masked, text_table
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from connectx.aftermath import Aftermath
 from connectx.cluster_forms import kafka_fact, shown, spark_fact
 from connectx.connect_cluster import ConnectCluster
-from connectx.connectors.plugins import is_importable, worker_config
 from connectx.errors import ClassNotImportableError, ClusterClosedError, GroupInUseError
 from connectx.faults.agenda import Agenda
 from connectx.faults.origin import injected
@@ -26,6 +25,7 @@ from connectx.kafka.settings.clients import ClientConfigs
 from connectx.lag import LagRecorder
 from connectx.model.events import EventKind, Transition
 from connectx.model.worker_config import NO_DELAY, WorkerConfig, embedded_config, own_kafka_config
+from connectx.plugins.registry import is_importable, worker_config
 from connectx.rest.client import RestClient
 from connectx.rest.exchange import http_client
 from connectx.runtime.mailbox import now_ms

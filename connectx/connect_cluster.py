@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 from connectx.cluster_forms import html_form, in_kernel, text_form, with_panel
 from connectx.connector import Connector
-from connectx.connectors.plugins import Plugins
 from connectx.errors import ClusterClosedError, ConnectxError
 from connectx.history.log import EventLog
 from connectx.model.events import EventKind, Transition
+from connectx.plugins.registry import Plugins
 from connectx.rest.client import RestClient
 from connectx.runtime.mailbox import now_ms
 from connectx.views import Listed, Row

@@ -18,7 +18,6 @@ from connectx.attached.sight import GROUP, POLLING, Picture
 from connectx.attached.watch import KafkaSide, Watch
 from connectx.attached.workers import AttachedWorker, AttachedWorkers
 from connectx.connect_cluster import ConnectCluster
-from connectx.connectors.plugins import worker_config
 from connectx.errors import AttachError, NotSeenError
 from connectx.history.log import EventLog
 from connectx.kafka.admin.discovery import CONFIG, GROUP_CALL_S, STATUS, find_group, find_topics
@@ -27,6 +26,7 @@ from connectx.kafka.admin.groups import GroupClient
 from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.events import EventKind, Transition
 from connectx.model.worker_config import WorkerConfig, own_kafka_config
+from connectx.plugins.registry import worker_config
 from connectx.rest.client import RestClient
 from connectx.rest.exchange import http_client
 from connectx.runtime.mailbox import now_ms

@@ -14,7 +14,6 @@ from typing import Any
 
 from connectx.checks.sides import REFUSED_BY_KAFKA, Sides, Topic, committed_by, decode_plainly, skipped_by, topic_rows
 from connectx.checks.targets import target_of
-from connectx.connectors.plugins import worker_config
 from connectx.errors import CheckError
 from connectx.history.commits import commits
 from connectx.history.judge import judge
@@ -28,6 +27,7 @@ from connectx.kafka.admin.topic_snapshot import take_snapshot
 from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.events import Event, EventKind
 from connectx.model.worker_config import own_kafka_config
+from connectx.plugins.registry import worker_config
 
 _SHOWN_AFTER_S = 2.0
 

@@ -25,8 +25,6 @@ from connectx.checks.sides import (
 )
 from connectx.checks.sources import SourceReader, partition_numbers, task_configs
 from connectx.checks.targets import target_of
-from connectx.connectors.api import SinkConnector, Stored
-from connectx.connectors.settings import sink_connector_settings
 from connectx.data.converters import SESSION_SETTINGS
 from connectx.errors import CheckError, ConnectxError, TopicMissingError
 from connectx.history.commits import COMMITS, commits, source_histories
@@ -40,12 +38,14 @@ from connectx.kafka.admin.client import Admin
 from connectx.kafka.admin.topic_snapshot import TopicSnapshot, take_snapshot
 from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.events import Event, EventKind
+from connectx.plugins.api import SinkConnector, Stored
+from connectx.plugins.settings import sink_connector_settings
 from connectx.spark.slices import TaskSpark
 
 if TYPE_CHECKING:
-    from connectx.connectors.plugins import Plugins
     from connectx.history.log import EventLog
     from connectx.model.worker_config import WorkerConfig
+    from connectx.plugins.registry import Plugins
     from connectx.rest.client import RestClient
     from connectx.spark.sessions import SparkProvider
 

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from confluent_kafka import Message
 
-    from connectx.connectors.api import Stored
-    from connectx.connectors.plugins import Plugins
     from connectx.data.converter import Converter
     from connectx.model.worker_config import WorkerConfig
+    from connectx.plugins.api import Stored
+    from connectx.plugins.registry import Plugins
     from connectx.spark.slices import TaskSpark
 
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from connectx.checks.identity import of_fields, of_record, parsed, shown
-from connectx.connectors.api import Stored
 from connectx.history.rows import Row, Rows, fingerprint
 from connectx.model.events import Event, EventKind
 from connectx.model.ids import TopicPartition
+from connectx.plugins.api import Stored
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -114,7 +114,7 @@ class Sides:
         return self.stored.lines and not self.key
 
     def _wanted_lines(self) -> Iterator[Row]:
-        from connectx.connectors.file_stream_sink import lines_of_value
+        from connectx.connectors.files.stream_sink import lines_of_value
 
         for number, topic in enumerate(self.topics):
             for message, _, value in _records(topic):

@@ -12,19 +12,19 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from connectx.checks.identity import of_record, shown
-from connectx.connectors.api import Slice, SourceOffset, SourcePartition, SourceTask
-from connectx.connectors.settings import source_connector_settings
 from connectx.data.transforms.encoding import transform_and_encode
 from connectx.errors import ConnectxError
 from connectx.history.commits import SourceHistory
 from connectx.history.rows import Row
 from connectx.model.ids import TaskId
 from connectx.model.states import TransactionBoundary
+from connectx.plugins.api import Slice, SourceOffset, SourcePartition, SourceTask
+from connectx.plugins.settings import source_connector_settings
 
 if TYPE_CHECKING:
-    from connectx.connectors.plugins import Plugins
     from connectx.data.converter import Converter
     from connectx.model.worker_config import WorkerConfig
+    from connectx.plugins.registry import Plugins
     from connectx.spark.slices import TaskSpark
 
 Config = Mapping[str, "str | None"]

@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from connectx.connectors.api import Stored
 from connectx.errors import CheckError
+from connectx.plugins.api import Stored
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,7 +29,7 @@ def target_of(given: Any) -> Stored:
     if callable(given):
         return _of_function(given)
     if isinstance(given, (tuple, list)) and len(given) == 2 and str(given[0]).startswith("postgres"):
-        from connectx.connectors.postgres import stored_table
+        from connectx.connectors.postgres.sink import stored_table
 
         return stored_table(str(given[0]), str(given[1]))
     if isinstance(given, (str, Path)):
@@ -47,7 +47,7 @@ def _of_path(path: Path) -> Stored:
         raise CheckError(f"The target {path} does not exist.", next_step="Name a file, or another target.")
     place = f"file {path.name}"
     if path.suffix not in (".parquet", ".csv") and not path.is_dir():
-        from connectx.connectors.file_stream_sink import read_lines
+        from connectx.connectors.files.stream_sink import read_lines
 
         return Stored(place, lambda: read_lines(str(path)), lines=True, ordered=True)
 

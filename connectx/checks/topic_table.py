@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Message
 
-from connectx.connectors.plugins import worker_config
 from connectx.errors import TopicMissingError, WaitTimeoutError
 from connectx.kafka.admin.topic_snapshot import take_snapshot
 from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.worker_config import own_kafka_config
+from connectx.plugins.registry import worker_config
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -23,7 +23,6 @@ import typer
 from connectx import __version__
 from connectx.cli import worker_log
 from connectx.cli.common import read_properties
-from connectx.connectors.plugins import worker_config
 from connectx.errors import (
     ClientSettingError,
     CommandError,
@@ -45,6 +44,7 @@ from connectx.errors import (
 )
 from connectx.model.events import EventKind, Transition
 from connectx.model.worker_config import WorkerConfig
+from connectx.plugins.registry import worker_config
 from connectx.views import masked
 
 STOPPED, FAILED, BAD_SETTINGS, PORT_TAKEN, NO_KAFKA = range(5)
@@ -103,9 +103,9 @@ class _Process:
     """The worker's process, from its settings to its exit code."""
 
     def __init__(self, name: str, config: WorkerConfig, kafka_timeout_s: float) -> None:
-        from connectx.connectors.plugins import Plugins
         from connectx.history.log import EventLog
         from connectx.kafka.settings.clients import ClientConfigs
+        from connectx.plugins.registry import Plugins
         from connectx.runtime.mailbox import now_ms
         from connectx.runtime.worker import Surroundings, Worker
         from connectx.spark.sessions import SparkProvider

@@ -12,12 +12,12 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from connectx.connectors.api import Slice, SourceConnector, SourceOffset, SourceTask, SourceTaskContext
-from connectx.connectors.file_formats import schema_of
-from connectx.connectors.rows import keyed_frame, keyed_table
+from connectx.connectors.files.formats import schema_of
+from connectx.connectors.keyed import keyed_frame, keyed_table
 from connectx.errors import ConfigError
 from connectx.model.configdef import ConfigDef
 from connectx.model.validators import at_least, non_empty
+from connectx.plugins.api import Slice, SourceConnector, SourceOffset, SourceTask, SourceTaskContext
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,11 +10,11 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from connectx.connectors.api import Slice, SourceConnector, SourceOffset, SourceTask, SourceTaskContext
-from connectx.connectors.rows import keyed_table
+from connectx.connectors.keyed import keyed_table
 from connectx.errors import ConfigError
 from connectx.model.configdef import ConfigDef
 from connectx.model.validators import at_least, non_empty
+from connectx.plugins.api import Slice, SourceConnector, SourceOffset, SourceTask, SourceTaskContext
 
 if TYPE_CHECKING:
     import pyarrow as pa

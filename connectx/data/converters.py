@@ -60,7 +60,7 @@ def encode(rows: Rows, key_converter: Converter, value_converter: Converter, spa
     """Records of a slice's rows.
 
     Args:
-        rows: columns as in `connectx.connectors.api.Slice`. Without a column `value` a row is the value, as a struct.
+        rows: columns as in `connectx.plugins.api.Slice`. Without a column `value` a row is the value, as a struct.
         spark: gives a session; called only when a table needs Spark.
 
     Returns:

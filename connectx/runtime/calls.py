@@ -10,7 +10,6 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from connectx.connectors.providers import ConfigProviders
 from connectx.core.messages import (
     FenceProducers,
     FenceRequestAnswered,
@@ -25,6 +24,7 @@ from connectx.kafka.admin.fencing import ProducerFencer
 from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.config_records import SessionKeyRecord
 from connectx.model.worker_config import WorkerConfig
+from connectx.plugins.config_providers import ConfigProviders
 from connectx.rest.client import InternalClient
 from connectx.runtime.connector_host import trace_of
 

@@ -17,9 +17,9 @@ from collections.abc import Callable, Mapping
 from queue import Empty, SimpleQueue
 from typing import Any, Final
 
-from connectx.connectors.plugins import Plugins, worker_config
 from connectx.errors import ConnectxError
 from connectx.model.events import EventKind, Transition
+from connectx.plugins.registry import Plugins, worker_config
 from connectx.runtime.process_lines import Line, Lines, News, Order, encode, facts_content, transition_content
 from connectx.runtime.worker import Surroundings, Worker
 from connectx.spark.remote import RemoteSpark

@@ -12,8 +12,6 @@ import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from connectx.connectors.api import Connector
-from connectx.connectors.providers import ConfigProviders
 from connectx.core.messages import (
     ConnectorFailed,
     ConnectorStarted,
@@ -29,6 +27,8 @@ from connectx.core.messages import (
 )
 from connectx.errors import ConnectxError
 from connectx.model.states import TargetState
+from connectx.plugins.api import Connector
+from connectx.plugins.config_providers import ConfigProviders
 from connectx.protocol import compact_json
 from connectx.views import masked_text
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from connectx.connectors.plugins import Plugins
 from connectx.core.context import CoreSettings
 from connectx.core.group.membership import MembershipSettings
 from connectx.model.worker_config import WorkerConfig
+from connectx.plugins.registry import Plugins
 from connectx.protocol.signing import signature_error
 
 _KEY_BITS = 256

@@ -13,13 +13,13 @@ from typing import Final
 import pyarrow as pa
 from confluent_kafka import KafkaError
 
-from connectx.connectors.settings import SinkSettings
 from connectx.data.headers import HEADERS
 from connectx.errors import ConnectxError, KafkaUnreachableError, TopicNotCreatableError
 from connectx.kafka.admin.client import Admin, TopicSpec
 from connectx.kafka.settings.clients import ClientConfig
 from connectx.kafka.task_producer import TaskProducer
 from connectx.model.ids import TaskId
+from connectx.plugins.settings import SinkSettings
 from connectx.runtime.connector_host import trace_of
 from connectx.runtime.record_errors import RecordErrors
 

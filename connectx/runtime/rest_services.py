@@ -12,10 +12,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from connectx.connectors.api import SourceConnector, SourceOffset, SourcePartition
-from connectx.connectors.plugins import Plugins, class_name
-from connectx.connectors.providers import PLACEHOLDER, ConfigProviders
-from connectx.connectors.validation import validate_connector
 from connectx.errors import ConfigError, ConfigProviderError, ConnectxError, PluginNotFoundError, RestError
 from connectx.kafka.admin.client import Admin
 from connectx.kafka.admin.topics import delete_group_offsets, describe_group
@@ -27,6 +23,10 @@ from connectx.model.events import EventKind, Transition
 from connectx.model.ids import TaskId, TopicPartition
 from connectx.model.states import ConnectorType
 from connectx.model.worker_config import WorkerConfig
+from connectx.plugins.api import SourceConnector, SourceOffset, SourcePartition
+from connectx.plugins.config_providers import PLACEHOLDER, ConfigProviders
+from connectx.plugins.registry import Plugins, class_name
+from connectx.plugins.validation import validate_connector
 from connectx.rest.services import API_VERSION
 from connectx.runtime.connector_host import trace_of
 from connectx.runtime.loggers import WorkerLoggers, checked_level

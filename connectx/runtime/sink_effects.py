@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from connectx.connectors.api import CommitRefusedError, SinkBatch
 from connectx.core.sink import messages as m
 from connectx.core.sink.loop import SinkTaskCore
 from connectx.core.sink.progress import named
@@ -19,6 +18,7 @@ from connectx.kafka.admin.client import Admin
 from connectx.kafka.sink_consumer import CommitError, SinkConsumer
 from connectx.model.ids import TopicPartition
 from connectx.model.summary import Summary
+from connectx.plugins.api import CommitRefusedError, SinkBatch
 from connectx.runtime.connector_host import trace_of
 from connectx.runtime.dead_letters import DeadLetterQueue
 from connectx.runtime.mailbox import now_ms

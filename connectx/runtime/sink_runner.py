@@ -16,7 +16,7 @@ from connectx.runtime.task import TaskServices
 from connectx.runtime.task_plugins import plugins_of
 
 if TYPE_CHECKING:
-    from connectx.connectors.plugins import Plugins
+    from connectx.plugins.registry import Plugins
 
 
 class SinkRunner(Runner):

@@ -9,21 +9,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from connectx.connectors.api import SinkTask
-from connectx.connectors.settings import SinkSettings, sink_connector_settings
 from connectx.core.messages import PrepareTask
 from connectx.core.sink.progress import SinkTaskSettings
 from connectx.kafka.settings.clients import ClientConfig
 from connectx.model.configdef import ConfigDef
 from connectx.model.ids import TaskId
 from connectx.model.validators import at_least
+from connectx.plugins.api import SinkTask
+from connectx.plugins.settings import SinkSettings, sink_connector_settings
 from connectx.runtime.task import TaskServices
 
 if TYPE_CHECKING:
-    from connectx.connectors.plugins import Plugins
     from connectx.data.converter import Converter
     from connectx.data.headers import HeaderConverter
     from connectx.data.transforms.chain import Chain
+    from connectx.plugins.registry import Plugins
 
 BACKLOG_CONFIG = (
     ConfigDef()

@@ -9,9 +9,9 @@ import json
 import threading
 from typing import TYPE_CHECKING
 
-from connectx.connectors.api import SourceOffset, SourcePartition
 from connectx.core.source.slices import NO_BOUNDARY, Boundary
 from connectx.model.ids import TaskId
+from connectx.plugins.api import SourceOffset, SourcePartition
 from connectx.runtime.mailbox import now_ms
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from connectx.connectors.api import RetriableError, Slice, SourceOffset
 from connectx.core.source.messages import (
     ConvertAgain,
     ConvertFailed,
@@ -27,6 +26,7 @@ from connectx.core.source.messages import (
 from connectx.core.source.slices import NO_BOUNDARY, Boundary, SlicePart
 from connectx.data.transforms.encoding import nothing_of, transform_and_encode
 from connectx.errors import ConversionError, TransactionBoundaryError, TransformError
+from connectx.plugins.api import RetriableError, Slice, SourceOffset
 from connectx.runtime.connector_host import trace_of
 from connectx.runtime.runner import Runner
 from connectx.runtime.source_context import RowBoundaries, SourceContext

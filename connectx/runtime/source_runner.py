@@ -20,7 +20,7 @@ from connectx.runtime.task import TaskServices
 from connectx.runtime.task_plugins import plugins_of
 
 if TYPE_CHECKING:
-    from connectx.connectors.plugins import Plugins
+    from connectx.plugins.registry import Plugins
 
 
 class SourceRunner(Runner):

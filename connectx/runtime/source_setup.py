@@ -9,21 +9,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from connectx.connectors.api import SourceTask
-from connectx.connectors.settings import SourceSettings, source_connector_settings
 from connectx.core.messages import PrepareTask
 from connectx.core.source.progress import SourceTaskSettings
 from connectx.kafka.internal.offset_topics import OwnOffsets, offsets_topic
 from connectx.kafka.settings.clients import ClientConfig
 from connectx.model.ids import TaskId
 from connectx.model.states import TransactionBoundary
+from connectx.plugins.api import SourceTask
+from connectx.plugins.settings import SourceSettings, source_connector_settings
 from connectx.runtime.task import OffsetReader, TaskServices
 
 if TYPE_CHECKING:
-    from connectx.connectors.plugins import Plugins
     from connectx.data.converter import Converter
     from connectx.data.headers import HeaderConverter
     from connectx.data.transforms.chain import Chain
+    from connectx.plugins.registry import Plugins
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 
 from confluent_kafka import KafkaError
 
-from connectx.connectors.settings import SourceSettings
 from connectx.errors import ConnectxError, KafkaUnreachableError, OwnOffsetsTopicError, TopicNotCreatableError
 from connectx.kafka.admin.client import Admin, TopicSpec
+from connectx.plugins.settings import SourceSettings
 
 _CALL_S = 5.0
 

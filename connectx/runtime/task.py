@@ -11,8 +11,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from connectx.connectors.api import SourceOffset, SourcePartition
-from connectx.connectors.providers import ConfigProviders
 from connectx.core.messages import (
     BeginTask,
     CancelTask,
@@ -26,6 +24,8 @@ from connectx.errors import PluginNotFoundError
 from connectx.model.events import Transition
 from connectx.model.ids import TaskId
 from connectx.model.worker_config import WorkerConfig
+from connectx.plugins.api import SourceOffset, SourcePartition
+from connectx.plugins.config_providers import ConfigProviders
 from connectx.runtime.peers import unknown_here
 from connectx.runtime.record_errors import RecordErrors
 from connectx.runtime.task_plugins import TaskPlugins

@@ -27,7 +27,7 @@ from connectx.runtime.source_runner import SourceRunner
 from connectx.runtime.task import TaskEffect, TaskRunner, TaskServices
 
 if TYPE_CHECKING:
-    from connectx.connectors.plugins import Plugins
+    from connectx.plugins.registry import Plugins
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from connectx.connectors.plugins import Plugins
 from connectx.core.messages import (
     BeginTask,
     CancelTask,
@@ -63,6 +62,7 @@ from connectx.model.config_records import SessionKeyRecord
 from connectx.model.events import EventKind, Transition
 from connectx.model.ids import TaskId
 from connectx.model.worker_config import WorkerConfig
+from connectx.plugins.registry import Plugins
 from connectx.rest.server import RestServer
 from connectx.runtime.calls import Calls
 from connectx.runtime.core_settings import core_settings

@@ -15,12 +15,12 @@ from typing import Any
 from connectx_widgets.panel import ClusterPanel
 from playwright.sync_api import Page
 
-from connectx.connectors.plugins import Plugins, class_name
-from connectx.connectors.validation import validate_connector
 from connectx.errors import ConnectorNotFoundError
 from connectx.history.log import EventLog
 from connectx.model.events import Event, EventKind, Transition
 from connectx.model.worker_config import WorkerConfig
+from connectx.plugins.registry import Plugins, class_name
+from connectx.plugins.validation import validate_connector
 
 THEMES = Path(sys.prefix) / "share/jupyter/lab/themes/@jupyterlab"
 _TIMEOUT_S = 15.0

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-import connectx.connectors.postgres_session
-from connectx.connectors import api
+import connectx.connectors.postgres.session
 from connectx.errors import ConnectxError
+from connectx.plugins import api
 
-LOADED = (api, connectx.connectors.postgres_session)  # they define errors, too
+LOADED = (api, connectx.connectors.postgres.session)  # they define errors, too
 
 
 def all_errors(base: type[ConnectxError] = ConnectxError) -> list[type[ConnectxError]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from connectx.connectors.postgres_session import PostgresSession
+from connectx.connectors.postgres.session import PostgresSession
 from connectx.errors import DatabaseError
 from connectx.runtime.connector_host import trace_of
 from connectx.views import masked, masked_text

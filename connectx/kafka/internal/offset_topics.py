@@ -14,7 +14,6 @@ from typing import Any, Final, Protocol
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from connectx.connectors.api import SourceOffset, SourcePartition
 from connectx.kafka.admin.client import Admin
 from connectx.kafka.admin.topics import ensure_offsets_topic
 from connectx.kafka.internal.offset_store import READ_S, OffsetStore
@@ -22,6 +21,7 @@ from connectx.kafka.internal.topic_tail import TopicTail
 from connectx.kafka.settings.clients import ClientConfigs, ConnectorConfig
 from connectx.model.ids import TaskId, TopicPartition
 from connectx.model.worker_config import WorkerConfig
+from connectx.plugins.api import SourceOffset, SourcePartition
 from connectx.protocol.offsets_topic import encode_offset_key
 
 _log = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Producer
 
 from connectx.checks.compare import Comparison, compare
-from connectx.connectors.postgres_session import PostgresSession
+from connectx.connectors.postgres.session import PostgresSession
 from connectx.errors import CheckError, TopicMissingError
 from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.kafka.settings.clients import ClientConfigs

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 import connectx as cx
-from connectx.connectors.api import ConnectorContext, SourceOffset, SourceTaskContext
 from connectx.errors import ConnectorFailedError, SparkJobError
 from connectx.model.events import EventKind
+from connectx.plugins.api import ConnectorContext, SourceOffset, SourceTaskContext
 
 from .conftest import WAIT_S, Reader, events, until
 

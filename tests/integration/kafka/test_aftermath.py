@@ -10,13 +10,13 @@ from typing import Any
 from confluent_kafka import Consumer
 
 from connectx.aftermath import Aftermath
-from connectx.connectors.plugins import Plugins
 from connectx.kafka.admin.topics import describe_group, ensure_internal_topics
 from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.events import EventKind, Transition
 from connectx.model.ids import TaskId
 from connectx.model.worker_config import WorkerConfig
+from connectx.plugins.registry import Plugins
 from connectx.rest.client import RestClient
 from connectx.runtime.process_worker import ProcessSurroundings, ProcessWorker
 from tests.integration.waiting import until

@@ -11,8 +11,6 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka import TopicPartition as Tp
 
-from connectx.connectors.api import SourceOffset, SourcePartition
-from connectx.connectors.plugins import Plugins
 from connectx.core.messages import (
     BeginTask,
     PrepareTask,
@@ -31,6 +29,8 @@ from connectx.model.events import EventKind, Transition
 from connectx.model.ids import TaskId, TopicPartition
 from connectx.model.states import TargetState
 from connectx.model.worker_config import WorkerConfig, embedded_config
+from connectx.plugins.api import SourceOffset, SourcePartition
+from connectx.plugins.registry import Plugins
 from connectx.runtime.sink_runner import SinkRunner
 from connectx.runtime.task import TaskServices, WorkerGone
 from tests.integration import waiting

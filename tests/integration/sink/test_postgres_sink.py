@@ -12,8 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from connectx.connectors.api import CommitRefusedError, SinkBatch
-from connectx.connectors.postgres import PostgresSink
+from connectx.connectors.postgres.sink import PostgresSink
 from connectx.errors import (
     ConnectxError,
     DatabaseError,
@@ -24,6 +23,7 @@ from connectx.errors import (
     TableMissingError,
 )
 from connectx.model.ids import TaskId, TopicPartition
+from connectx.plugins.api import CommitRefusedError, SinkBatch
 
 from .conftest import until
 

@@ -13,8 +13,6 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from connectx.connectors.api import SourceOffset, SourcePartition
-from connectx.connectors.plugins import Plugins
 from connectx.core.messages import (
     BeginTask,
     InitTaskProducer,
@@ -33,6 +31,8 @@ from connectx.model.events import EventKind, Transition
 from connectx.model.ids import TaskId
 from connectx.model.states import TargetState
 from connectx.model.worker_config import WorkerConfig, embedded_config
+from connectx.plugins.api import SourceOffset, SourcePartition
+from connectx.plugins.registry import Plugins
 from connectx.protocol.offsets_topic import encode_offset_key
 from connectx.runtime.source_runner import SourceRunner
 from connectx.runtime.task import TaskServices, WorkerGone

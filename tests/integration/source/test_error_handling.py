@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 
 import pytest
 
-from connectx.connectors.api import RetriableError
 from connectx.data.transforms.api import Transform
 from connectx.model.events import EventKind
+from connectx.plugins.api import RetriableError
 from tests.integration.source.conftest import Place, Task, until
 
 HERE = "tests.integration.source.test_error_handling"

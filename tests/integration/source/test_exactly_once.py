@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from connectx.connectors.api import Slice, SourceConnector, SourceOffset, SourceTask
 from connectx.core.messages import (
     BeginTask,
     CancelTask,
@@ -24,6 +23,7 @@ from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.model.configdef import ConfigDef
 from connectx.model.events import EventKind
 from connectx.model.states import TargetState
+from connectx.plugins.api import Slice, SourceConnector, SourceOffset, SourceTask
 from tests.integration.source.conftest import Place, Task, until
 from tests.options import GATE
 

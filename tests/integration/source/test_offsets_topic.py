@@ -11,13 +11,13 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, ConfigResource
 
-from connectx.connectors.plugins import Plugins
 from connectx.kafka.group import GroupRequests
 from connectx.kafka.internal.offset_writer import write_source_offsets
 from connectx.kafka.internal.topics import InternalTopics
 from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.states import ConnectorType
 from connectx.model.worker_config import WorkerConfig, embedded_config
+from connectx.plugins.registry import Plugins
 from connectx.protocol.offsets_topic import encode_offset_key
 from connectx.runtime.loggers import WorkerLoggers
 from connectx.runtime.metrics import WorkerMetrics

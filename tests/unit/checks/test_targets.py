@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from connectx.checks.targets import target_of
-from connectx.connectors.api import Stored
 from connectx.errors import CheckError
+from connectx.plugins.api import Stored
 
 ROWS = [{"id": 1, "name": "a"}, {"id": 2, "name": None}]
 

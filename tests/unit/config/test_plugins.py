@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from connectx.connectors.api import SinkConnector, SinkTask, SourceConnector, SourceTask
-from connectx.connectors.plugins import Plugins, class_name, task_properties
 from connectx.data.json_converter import JsonConverter
 from connectx.data.simple import StringConverter
 from connectx.errors import ConfigError, PluginNotFoundError
 from connectx.model.configdef import ConfigDef
 from connectx.model.states import ConnectorType
 from connectx.model.worker_config import WorkerConfig, embedded_config
+from connectx.plugins.api import SinkConnector, SinkTask, SourceConnector, SourceTask
+from connectx.plugins.registry import Plugins, class_name, task_properties
 
 WORKER = WorkerConfig.parse(embedded_config({"bootstrap.servers": "x:1"}))
 
@@ -206,7 +206,7 @@ def test_what_is_there_can_be_listed() -> None:
 
 def test_importing_plugins_and_validation_loads_neither_spark_nor_arrow() -> None:
     code = (
-        "import sys, connectx.connectors.plugins, connectx.connectors.validation, connectx.model.worker_config\n"
+        "import sys, connectx.plugins.registry, connectx.plugins.validation, connectx.model.worker_config\n"
         "print([name for name in ('pyspark', 'pyarrow', 'pandas', 'numpy') if name in sys.modules])"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

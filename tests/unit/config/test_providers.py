@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from connectx.connectors.plugins import Plugins, worker_config
-from connectx.connectors.providers import ConfigProvider, ConfigProviders
 from connectx.errors import ConfigError, ConfigProviderError
 from connectx.model.worker_config import WorkerConfig, embedded_config
+from connectx.plugins.config_providers import ConfigProvider, ConfigProviders
+from connectx.plugins.registry import Plugins, worker_config
 
 PROPERTIES = r"""
 # a comment

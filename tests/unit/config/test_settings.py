@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from connectx.connectors.settings import ErrorSettings, sink_connector_settings, source_connector_settings
 from connectx.errors import ConfigError
 from connectx.model.states import TransactionBoundary
 from connectx.model.worker_config import WorkerConfig, embedded_config
+from connectx.plugins.settings import ErrorSettings, sink_connector_settings, source_connector_settings
 
 WORKER = WorkerConfig.parse(embedded_config({"bootstrap.servers": "x:1", "offset.flush.interval.ms": "7000"}))
 BASE: dict[str, str | None] = {"name": "c", "connector.class": "X"}

@@ -6,11 +6,11 @@ import pyarrow as pa
 import pytest
 
 import connectx as cx
-from connectx.connectors.plugins import Plugins
-from connectx.connectors.transforms import TRANSFORMS
-from connectx.connectors.validation import ConfigInfos, validate_connector
 from connectx.errors import ConfigError, PluginNotFoundError
 from connectx.model.worker_config import WorkerConfig, embedded_config
+from connectx.plugins.registry import Plugins
+from connectx.plugins.transform_keys import TRANSFORMS
+from connectx.plugins.validation import ConfigInfos, validate_connector
 
 WORKER = WorkerConfig.parse(embedded_config({"bootstrap.servers": "x:1"}))
 SOURCE = {"name": "c", "connector.class": "FileStreamSource", "file": "in.txt", "topic": "t"}

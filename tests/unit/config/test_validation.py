@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from connectx.connectors.api import SinkConnector, SourceConnector
-from connectx.connectors.plugins import Plugins
-from connectx.connectors.validation import ConfigInfos, validate_connector
 from connectx.errors import ConfigError, PluginNotFoundError
 from connectx.model.configdef import ConfigDef
 from connectx.model.validators import at_least
 from connectx.model.worker_config import WorkerConfig, embedded_config
+from connectx.plugins.api import SinkConnector, SourceConnector
+from connectx.plugins.registry import Plugins
+from connectx.plugins.validation import ConfigInfos, validate_connector
 
 
 def worker(**settings: str) -> WorkerConfig:

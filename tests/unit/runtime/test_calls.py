@@ -7,10 +7,10 @@ from queue import SimpleQueue
 
 import pytest
 
-from connectx.connectors.providers import ConfigProviders
 from connectx.core.messages import FenceProducers, ProducersFenced, Stimulus
 from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.worker_config import WorkerConfig, embedded_config
+from connectx.plugins.config_providers import ConfigProviders
 from connectx.runtime.calls import Calls
 
 SECRET = "s3cret-of-the-admin-client"

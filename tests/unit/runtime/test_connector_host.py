@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-from connectx.connectors.api import SourceConnector
-from connectx.connectors.providers import ConfigProviders
 from connectx.core.messages import (
     ConnectorFailed,
     ConnectorStarted,
@@ -20,6 +18,8 @@ from connectx.core.messages import (
     TaskConfigsGenerated,
 )
 from connectx.model.states import TargetState
+from connectx.plugins.api import SourceConnector
+from connectx.plugins.config_providers import ConfigProviders
 from connectx.runtime.connector_host import ConnectorHost
 
 NAME = "caf\udce9.csv"

@@ -7,13 +7,13 @@ from typing import Any, ClassVar
 
 import pytest
 
-from connectx.connectors.api import SourceConnector
-from connectx.connectors.plugins import Plugins
 from connectx.errors import RestError
 from connectx.kafka.group import GroupRequests
 from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.states import ConnectorType
 from connectx.model.worker_config import WorkerConfig, embedded_config
+from connectx.plugins.api import SourceConnector
+from connectx.plugins.registry import Plugins
 from connectx.runtime.loggers import WorkerLoggers
 from connectx.runtime.metrics import WorkerMetrics
 from connectx.runtime.rest_services import RestServices

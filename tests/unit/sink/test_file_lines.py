@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from connectx.connectors.file_stream_sink import FileStreamSink, joined_lines
+from connectx.connectors.files.stream_sink import FileStreamSink, joined_lines
 
 
 @pytest.mark.parametrize(

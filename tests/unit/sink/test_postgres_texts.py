@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from connectx.connectors.postgres_session import connect_error, identifier, libpq_uri, literal, shown_place
-from connectx.connectors.postgres_table import arrow_type, create_statement, split_name
+from connectx.connectors.postgres.session import connect_error, identifier, libpq_uri, literal, shown_place
+from connectx.connectors.postgres.table import arrow_type, create_statement, split_name
 from connectx.errors import DatabaseError, DatabasePermissionError, DatabaseUnavailableError, TableMismatchError
 
 URI = "postgresql://u:secret@db.example:5432/flights"

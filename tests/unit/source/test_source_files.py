@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from connectx.connectors.file_stream_source import FileStreamSource, lines_of
-from connectx.connectors.source_files import SourceFile
+from connectx.connectors.files.following import SourceFile
+from connectx.connectors.files.stream_source import FileStreamSource, lines_of
 from connectx.errors import SourceFileMissingError, SourceFileShrunkError, SourceFileUnreadableError
 
 

@@ -12,7 +12,11 @@ import importlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from connectx.connectors.api import (
+from connectx.errors import ConfigError, ConnectxError, PluginNotFoundError
+from connectx.model.configdef import ConfigDef, to_text
+from connectx.model.states import ConnectorType
+from connectx.model.worker_config import WorkerConfig, with_prefix
+from connectx.plugins.api import (
     Connector,
     PluginDescription,
     SinkConnector,
@@ -20,13 +24,9 @@ from connectx.connectors.api import (
     SourceConnector,
     SourceTask,
 )
-from connectx.connectors.connector_config import COMMON_CONFIG, SINK_CONFIG, SOURCE_CONFIG
-from connectx.connectors.providers import ConfigProviders
-from connectx.connectors.transforms import PREDICATES, TRANSFORMS, Kind, chain_of, plugin_class, provided
-from connectx.errors import ConfigError, ConnectxError, PluginNotFoundError
-from connectx.model.configdef import ConfigDef, to_text
-from connectx.model.states import ConnectorType
-from connectx.model.worker_config import WorkerConfig, with_prefix
+from connectx.plugins.config_providers import ConfigProviders
+from connectx.plugins.keys import COMMON_CONFIG, SINK_CONFIG, SOURCE_CONFIG
+from connectx.plugins.transform_keys import PREDICATES, TRANSFORMS, Kind, chain_of, plugin_class, provided
 
 if TYPE_CHECKING:
     from connectx.data.converter import Converter
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 _JAVA_FILE: Final = "org.apache.kafka.connect.file."
 _PROVIDED: Final[Mapping[str, str]] = {
     "DataSourceSource": "connectx.connectors.datasource:DataSourceSource",
-    "FileSource": "connectx.connectors.file_source:FileSource",
-    "FileStreamSink": "connectx.connectors.file_stream_sink:FileStreamSink",
-    "FileStreamSource": "connectx.connectors.file_stream_source:FileStreamSource",
+    "FileSource": "connectx.connectors.files.source:FileSource",
+    "FileStreamSink": "connectx.connectors.files.stream_sink:FileStreamSink",
+    "FileStreamSource": "connectx.connectors.files.stream_source:FileStreamSource",
     "Generator": "connectx.connectors.generator:Generator",
-    "PostgresSink": "connectx.connectors.postgres:PostgresSink",
+    "PostgresSink": "connectx.connectors.postgres.sink:PostgresSink",
 }
 _JAVA_CLASSES: Final[Mapping[str, str]] = {
     "FileStreamSink": f"{_JAVA_FILE}FileStreamSinkConnector",

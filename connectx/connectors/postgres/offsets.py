@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from connectx.connectors.api import CommitRefusedError
-from connectx.connectors.postgres_session import PostgresSession, identifier, literal
+from connectx.connectors.postgres.session import PostgresSession, identifier, literal
 from connectx.errors import ConnectxError, DatabasePermissionError
 from connectx.model.ids import TopicPartition
+from connectx.plugins.api import CommitRefusedError
 
 _COLUMNS = (
     "group_id text NOT NULL, topic text NOT NULL, partition_id integer NOT NULL, next_offset bigint, "

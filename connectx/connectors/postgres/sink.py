@@ -12,15 +12,15 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from connectx.connectors.api import SinkBatch, SinkConnector, SinkTask, SinkTaskContext, Stored
-from connectx.connectors.postgres_offsets import OffsetsTable
-from connectx.connectors.postgres_rows import PostgresRows, TargetSettings
-from connectx.connectors.postgres_session import LockTimeoutError, PostgresSession, RowRefusedError, libpq_uri
-from connectx.connectors.postgres_table import describe, split_name
+from connectx.connectors.postgres.offsets import OffsetsTable
+from connectx.connectors.postgres.rows import PostgresRows, TargetSettings
+from connectx.connectors.postgres.session import LockTimeoutError, PostgresSession, RowRefusedError, libpq_uri
+from connectx.connectors.postgres.table import describe, split_name
 from connectx.errors import DatabaseUnavailableError, TableMissingError
 from connectx.model.configdef import ConfigDef
 from connectx.model.ids import TopicPartition
 from connectx.model.validators import at_least, non_empty, one_of
+from connectx.plugins.api import SinkBatch, SinkConnector, SinkTask, SinkTaskContext, Stored
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,6 +1,6 @@
 """Typed settings of one connector, for the runners of its tasks.
 
-Decides nothing but what the keys mean; `connectx.connectors.validation` tells users what is wrong with them. Mirrors
+Decides nothing but what the keys mean; `connectx.plugins.validation` tells users what is wrong with them. Mirrors
 Kafka Connect's SourceConnectorConfig, SinkConnectorConfig and NewTopicCreationGroup.
 """
 
@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from connectx.connectors.connector_config import SINK_CONFIG, SOURCE_CONFIG, group_names, topic_creation_config
 from connectx.errors import ConfigError
 from connectx.model.configdef import ConfigDef, invalid_value
 from connectx.model.states import TransactionBoundary
 from connectx.model.validators import valid_regex
 from connectx.model.worker_config import WorkerConfig, with_prefix
+from connectx.plugins.keys import SINK_CONFIG, SOURCE_CONFIG, group_names, topic_creation_config
 
 _GROUP_KEYS: Final = ("include", "exclude", "partitions", "replication.factor")
 

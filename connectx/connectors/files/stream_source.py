@@ -11,7 +11,11 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from connectx.connectors.api import (
+from connectx.connectors.files.following import SourceFile
+from connectx.errors import SourceFileMissingError
+from connectx.model.configdef import ConfigDef
+from connectx.model.validators import at_least, non_empty
+from connectx.plugins.api import (
     Slice,
     SourceConnector,
     SourceOffset,
@@ -19,10 +23,6 @@ from connectx.connectors.api import (
     SourceTask,
     SourceTaskContext,
 )
-from connectx.connectors.source_files import SourceFile
-from connectx.errors import SourceFileMissingError
-from connectx.model.configdef import ConfigDef
-from connectx.model.validators import at_least, non_empty
 
 if TYPE_CHECKING:
     import pyarrow as pa

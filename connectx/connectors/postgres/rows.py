@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connectx.connectors.postgres_session import PostgresSession, RowRefusedError, identifier
-from connectx.connectors.postgres_table import Table, create_statement, describe, split_name
+from connectx.connectors.postgres.session import PostgresSession, RowRefusedError, identifier
+from connectx.connectors.postgres.table import Table, create_statement, describe, split_name
 from connectx.errors import RecordRejectedError, TableMismatchError, TableMissingError
 from connectx.model.ids import TopicPartition
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from connectx.connectors.postgres_session import PostgresSession, identifier, literal
+from connectx.connectors.postgres.session import PostgresSession, identifier, literal
 from connectx.errors import TableMismatchError
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connectx.connectors.api import SinkBatch, SinkConnector, SinkTask, SinkTaskContext, Stored
 from connectx.errors import SinkFileError
 from connectx.model.configdef import ConfigDef
+from connectx.plugins.api import SinkBatch, SinkConnector, SinkTask, SinkTaskContext, Stored
 
 _NEW_LINE = b"\n"
 _READ_BYTES = 1 << 20

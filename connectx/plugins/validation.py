@@ -13,11 +13,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from connectx.connectors.api import Connector, SourceConnector
-from connectx.connectors.connector_config import SINK_CONFIG, SOURCE_CONFIG, topic_creation_config
-from connectx.connectors.plugins import Plugins, type_of
-from connectx.connectors.settings import producer_problems, sink_problems
-from connectx.connectors.transforms import (
+from connectx.errors import ConfigError, PluginNotFoundError
+from connectx.model.configdef import ConfigDef, ConfigKey, ConfigValue, invalid_value
+from connectx.model.states import ConnectorType
+from connectx.model.worker_config import WorkerConfig, with_prefix
+from connectx.plugins.api import Connector, SourceConnector
+from connectx.plugins.keys import SINK_CONFIG, SOURCE_CONFIG, topic_creation_config
+from connectx.plugins.registry import Plugins, type_of
+from connectx.plugins.settings import producer_problems, sink_problems
+from connectx.plugins.transform_keys import (
     PREDICATES,
     TRANSFORMS,
     Kind,
@@ -26,10 +30,6 @@ from connectx.connectors.transforms import (
     settings_of,
     type_definition,
 )
-from connectx.errors import ConfigError, PluginNotFoundError
-from connectx.model.configdef import ConfigDef, ConfigKey, ConfigValue, invalid_value
-from connectx.model.states import ConnectorType
-from connectx.model.worker_config import WorkerConfig, with_prefix
 from connectx.views import masked
 
 _log = logging.getLogger(__name__)

@@ -14,13 +14,13 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from connectx.connectors.api import Slice, SourceConnector, SourceOffset, SourceTask, SourceTaskContext
-from connectx.connectors.file_formats import LINE, LineFormat, infer_schema
-from connectx.connectors.file_stream_source import lines_of
-from connectx.connectors.source_files import SourceFile
+from connectx.connectors.files.following import SourceFile
+from connectx.connectors.files.formats import LINE, LineFormat, infer_schema
+from connectx.connectors.files.stream_source import lines_of
 from connectx.errors import ConfigError, MalformedLineError
 from connectx.model.configdef import ConfigDef
 from connectx.model.validators import between, non_empty, one_of
+from connectx.plugins.api import Slice, SourceConnector, SourceOffset, SourceTask, SourceTaskContext
 
 if TYPE_CHECKING:
     import pyarrow as pa
