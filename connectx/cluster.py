@@ -10,7 +10,6 @@ import atexit
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from connectx.aftermath import Aftermath
 from connectx.cluster_forms import kafka_fact, shown, spark_fact
 from connectx.connect_cluster import ConnectCluster
 from connectx.errors import ClassNotImportableError, ClusterClosedError, GroupInUseError
@@ -29,7 +28,8 @@ from connectx.plugins.registry import is_importable, worker_config
 from connectx.rest.client import RestClient
 from connectx.rest.exchange import http_client
 from connectx.runtime.mailbox import now_ms
-from connectx.runtime.process_worker import ProcessSurroundings, ProcessWorker
+from connectx.runtime.process.owner import ProcessSurroundings, ProcessWorker
+from connectx.runtime.process.recovery import Aftermath
 from connectx.runtime.worker import Surroundings
 from connectx.runtime.worker import Worker as ThreadWorker
 from connectx.spark.sessions import SparkProvider
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from connectx.audits.gather import Audited
     from connectx.connector import Connector
-    from connectx.runtime.live import Isolation, LiveWorker
+    from connectx.runtime.worker_handle import Isolation, LiveWorker
 
 
 class Cluster(FaultVerbs, ConnectCluster):

@@ -23,7 +23,7 @@ from connectx.workers import Worker, Workers
 if TYPE_CHECKING:
     from connectx.history.log import EventLog
     from connectx.kafka.broker.gate import Gate
-    from connectx.runtime.live import LiveWorker
+    from connectx.runtime.worker_handle import LiveWorker
 
 STABLE_S = 60.0
 _SHARED: Final = frozenset(

@@ -17,7 +17,7 @@ from connectx.views import Form, text_table
 if TYPE_CHECKING:
     from connectx.history.lost import LostWork
     from connectx.kafka.broker.gate import Direction, Gate
-    from connectx.runtime.live import LiveWorker
+    from connectx.runtime.worker_handle import LiveWorker
 
 
 class Worker:

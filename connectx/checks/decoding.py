@@ -16,7 +16,7 @@ from connectx.data.converters import decode
 from connectx.data.transforms.chain import ROW
 from connectx.data.transforms.columns import HEADERS
 from connectx.kafka.sink_consumer import table_of
-from connectx.runtime.sink_setup import keeps_values
+from connectx.runtime.tasks.sink.setup import keeps_values
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -26,7 +26,7 @@ from connectx.model.config_records import SessionKeyRecord
 from connectx.model.worker_config import WorkerConfig
 from connectx.plugins.config_providers import ConfigProviders
 from connectx.rest.client import InternalClient
-from connectx.runtime.connector_host import trace_of
+from connectx.runtime.tasks.connector_host import trace_of
 
 _log = logging.getLogger(__name__)
 

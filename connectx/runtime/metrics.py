@@ -37,7 +37,7 @@ from connectx.runtime.metric_names import (
     TASK_STATES,
     WORKER_COUNTS,
 )
-from connectx.runtime.task_plugins import TaskPlugins
+from connectx.runtime.tasks.plugin_names import TaskPlugins
 
 Work = tuple[str, int | None]
 """A task, or (None) the connector itself."""

@@ -28,9 +28,9 @@ from connectx.plugins.config_providers import PLACEHOLDER, ConfigProviders
 from connectx.plugins.registry import Plugins, class_name
 from connectx.plugins.validation import validate_connector
 from connectx.rest.services import API_VERSION
-from connectx.runtime.connector_host import trace_of
 from connectx.runtime.loggers import WorkerLoggers, checked_level
 from connectx.runtime.metrics import WorkerMetrics
+from connectx.runtime.tasks.connector_host import trace_of
 
 if TYPE_CHECKING:
     from connectx.rest.services import OffsetEntry

@@ -66,13 +66,13 @@ from connectx.plugins.registry import Plugins
 from connectx.rest.server import RestServer
 from connectx.runtime.calls import Calls
 from connectx.runtime.core_settings import core_settings
-from connectx.runtime.live import ALIVE, JOINED, Isolation, Told, WorkerState, untold
 from connectx.runtime.loggers import WorkerLoggers
 from connectx.runtime.mailbox import Mailbox, now_ms
 from connectx.runtime.metrics import WorkerMetrics
 from connectx.runtime.rest_services import RestServices
-from connectx.runtime.task import TaskServices, WorkerGone
-from connectx.runtime.work import Work
+from connectx.runtime.tasks.host import Work
+from connectx.runtime.tasks.services import TaskServices, WorkerGone
+from connectx.runtime.worker_handle import ALIVE, JOINED, Isolation, Told, WorkerState, untold
 
 if TYPE_CHECKING:
     from connectx.spark.slices import SparkSessions

@@ -170,7 +170,7 @@ def test_importing_connectx_loads_nothing_slow() -> None:
 
 def test_a_workers_process_starts_without_what_only_its_tasks_need() -> None:
     heavy = ("pyspark", "pandas", "grpc", "plotly")
-    code = f"import connectx.runtime.child, sys; print(sorted(m for m in {heavy!r} if m in sys.modules))"
+    code = f"import connectx.runtime.process.child, sys; print(sorted(m for m in {heavy!r} if m in sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout.strip() == "[]"
 

@@ -6,7 +6,7 @@ import pytest
 
 from connectx.connectors.postgres.session import PostgresSession
 from connectx.errors import DatabaseError
-from connectx.runtime.connector_host import trace_of
+from connectx.runtime.tasks.connector_host import trace_of
 from connectx.views import masked, masked_text
 
 

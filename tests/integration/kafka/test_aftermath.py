@@ -9,7 +9,6 @@ from typing import Any
 
 from confluent_kafka import Consumer
 
-from connectx.aftermath import Aftermath
 from connectx.kafka.admin.topics import describe_group, ensure_internal_topics
 from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.kafka.settings.clients import ClientConfigs
@@ -18,7 +17,8 @@ from connectx.model.ids import TaskId
 from connectx.model.worker_config import WorkerConfig
 from connectx.plugins.registry import Plugins
 from connectx.rest.client import RestClient
-from connectx.runtime.process_worker import ProcessSurroundings, ProcessWorker
+from connectx.runtime.process.owner import ProcessSurroundings, ProcessWorker
+from connectx.runtime.process.recovery import Aftermath
 from tests.integration.waiting import until
 
 CONNECTOR = "shared-out"

@@ -277,7 +277,7 @@ def test_everything_ends_with_an_owner_that_is_killed_frozen_workers_too(tmp_pat
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as owner:
         assert owner.stdout is not None
         children = [psutil.Process(int(pid)) for pid in owner.stdout.readline().split()]
-        assert sum("connectx.runtime.child" in " ".join(child.cmdline()) for child in children) >= 2
+        assert sum("connectx.runtime.process.child" in " ".join(child.cmdline()) for child in children) >= 2
         owner.send_signal(signal.SIGKILL)
     assert psutil.wait_procs(children, timeout=30)[1] == []
 

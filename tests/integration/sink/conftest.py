@@ -31,8 +31,8 @@ from connectx.model.states import TargetState
 from connectx.model.worker_config import WorkerConfig, embedded_config
 from connectx.plugins.api import SourceOffset, SourcePartition
 from connectx.plugins.registry import Plugins
-from connectx.runtime.sink_runner import SinkRunner
-from connectx.runtime.task import TaskServices, WorkerGone
+from connectx.runtime.tasks.services import TaskServices, WorkerGone
+from connectx.runtime.tasks.sink.runner import SinkRunner
 from tests.integration import waiting
 
 if TYPE_CHECKING:

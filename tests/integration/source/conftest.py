@@ -34,8 +34,8 @@ from connectx.model.worker_config import WorkerConfig, embedded_config
 from connectx.plugins.api import SourceOffset, SourcePartition
 from connectx.plugins.registry import Plugins
 from connectx.protocol.offsets_topic import encode_offset_key
-from connectx.runtime.source_runner import SourceRunner
-from connectx.runtime.task import TaskServices, WorkerGone
+from connectx.runtime.tasks.services import TaskServices, WorkerGone
+from connectx.runtime.tasks.source.runner import SourceRunner
 from tests.integration import waiting
 
 if TYPE_CHECKING:

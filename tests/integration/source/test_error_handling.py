@@ -88,7 +88,7 @@ def test_errors_are_told_in_the_log_with_the_record_only_where_it_may_be_shown(
 ) -> None:
     include = str(with_record).lower()
     settings = {"errors.log.enable": "true", "errors.log.include.messages": include, "errors.tolerance": "all"}
-    with caplog.at_level(logging.ERROR, "connectx.runtime.source_polling"):
+    with caplog.at_level(logging.ERROR, "connectx.runtime.tasks.source.polling"):
         task = lines(value_converter=INTEGERS, **settings).begin()
         until(lambda: task.recorded(EventKind.RECORDS_SKIPPED), "skipped records")
         task.stop()

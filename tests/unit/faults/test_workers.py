@@ -13,7 +13,7 @@ from connectx.faults.origin import caused_by
 from connectx.history.log import EventLog
 from connectx.kafka.broker.gate import Gate
 from connectx.model.ids import TaskId
-from connectx.runtime.live import Isolation, WorkerState, untold
+from connectx.runtime.worker_handle import Isolation, WorkerState, untold
 from connectx.workers import Worker, worker_row
 
 

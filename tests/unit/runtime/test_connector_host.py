@@ -20,7 +20,7 @@ from connectx.core.messages import (
 from connectx.model.states import TargetState
 from connectx.plugins.api import SourceConnector
 from connectx.plugins.config_providers import ConfigProviders
-from connectx.runtime.connector_host import ConnectorHost
+from connectx.runtime.tasks.connector_host import ConnectorHost
 
 NAME = "caf\udce9.csv"
 

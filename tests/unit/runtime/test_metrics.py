@@ -13,8 +13,8 @@ from connectx.model.events import EventKind, Transition
 from connectx.model.ids import TaskId
 from connectx.runtime.metric_names import PLUGIN_TEXTS
 from connectx.runtime.metrics import WorkerMetrics
-from connectx.runtime.record_errors import RecordErrors
-from connectx.runtime.task_plugins import TaskPlugins
+from connectx.runtime.tasks.plugin_names import TaskPlugins
+from connectx.runtime.tasks.record_errors import RecordErrors
 
 VIEW = {
     "state": "stable",

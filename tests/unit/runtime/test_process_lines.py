@@ -6,7 +6,7 @@ import pytest
 
 from connectx.model.events import EventKind, Transition
 from connectx.model.ids import TaskId
-from connectx.runtime.process_lines import (
+from connectx.runtime.process.wire import (
     Lines,
     News,
     encode,

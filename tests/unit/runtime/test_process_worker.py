@@ -18,9 +18,9 @@ from connectx.jvm.cache import OwnedDir
 from connectx.jvm.process import ChildProcess
 from connectx.model.events import EventKind, Transition
 from connectx.model.worker_config import WorkerConfig, embedded_config
-from connectx.runtime.live import WorkerState
-from connectx.runtime.process_lines import News, Order, encode, transition_content
-from connectx.runtime.process_worker import ProcessSurroundings, ProcessWorker
+from connectx.runtime.process.owner import ProcessSurroundings, ProcessWorker
+from connectx.runtime.process.wire import News, Order, encode, transition_content
+from connectx.runtime.worker_handle import WorkerState
 from tests.integration.waiting import until
 
 FAILED = Transition(EventKind.WORKER_FAILED, cause="it broke", data={"error": "it broke"})
@@ -136,7 +136,7 @@ def test_others_hear_of_the_end_of_a_process_though_it_cannot_be_recorded(child:
 
 MUTE = """
 import logging, socket, threading
-from connectx.runtime.child import _Teller
+from connectx.runtime.process.child import _Teller
 
 def facts():
     raise RuntimeError("no facts")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from connectx.model.events import EventKind, Transition
-from connectx.runtime.runner import _without_secrets
+from connectx.runtime.tasks.runner import _without_secrets
 
 
 def test_a_text_that_quotes_a_whole_record_is_cut_and_its_secrets_are_hidden() -> None:

@@ -26,9 +26,9 @@ from connectx.model.ids import TaskId
 from connectx.model.worker_config import WorkerConfig
 from connectx.plugins.api import SourceOffset, SourcePartition
 from connectx.plugins.config_providers import ConfigProviders
-from connectx.runtime.peers import unknown_here
-from connectx.runtime.record_errors import RecordErrors
-from connectx.runtime.task_plugins import TaskPlugins
+from connectx.runtime.plugin_search import unknown_here
+from connectx.runtime.tasks.plugin_names import TaskPlugins
+from connectx.runtime.tasks.record_errors import RecordErrors
 
 if TYPE_CHECKING:
     from connectx.kafka.settings.clients import ClientConfigs

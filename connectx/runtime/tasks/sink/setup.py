@@ -17,7 +17,7 @@ from connectx.model.ids import TaskId
 from connectx.model.validators import at_least
 from connectx.plugins.api import SinkTask
 from connectx.plugins.settings import SinkSettings, sink_connector_settings
-from connectx.runtime.task import TaskServices
+from connectx.runtime.tasks.services import TaskServices
 
 if TYPE_CHECKING:
     from connectx.data.converter import Converter

@@ -1,4 +1,4 @@
-"""One worker in a process of its own: `python -m connectx.runtime.child FD`, started by `process_worker`.
+"""One worker in a process of its own: `python -m connectx.runtime.process.child FD`, started by `process_worker`.
 
 Decides nothing: it makes the same `Worker` that threads use, carries out its owner's orders and tells him what happens.
 The whole configuration comes over the inherited socket, so that no secret stands on a command line. When the socket
@@ -20,7 +20,7 @@ from typing import Any, Final
 from connectx.errors import ConnectxError
 from connectx.model.events import EventKind, Transition
 from connectx.plugins.registry import Plugins, worker_config
-from connectx.runtime.process_lines import Line, Lines, News, Order, encode, facts_content, transition_content
+from connectx.runtime.process.wire import Line, Lines, News, Order, encode, facts_content, transition_content
 from connectx.runtime.worker import Surroundings, Worker
 from connectx.spark.remote import RemoteSpark
 

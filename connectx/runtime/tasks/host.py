@@ -21,10 +21,10 @@ from connectx.core.messages import (
 from connectx.model.events import EventKind, Transition
 from connectx.model.ids import TaskId
 from connectx.model.states import ConnectorType
-from connectx.runtime.connector_host import ConnectorHost
-from connectx.runtime.sink_runner import SinkRunner
-from connectx.runtime.source_runner import SourceRunner
-from connectx.runtime.task import TaskEffect, TaskRunner, TaskServices
+from connectx.runtime.tasks.connector_host import ConnectorHost
+from connectx.runtime.tasks.services import TaskEffect, TaskRunner, TaskServices
+from connectx.runtime.tasks.sink.runner import SinkRunner
+from connectx.runtime.tasks.source.runner import SourceRunner
 
 if TYPE_CHECKING:
     from connectx.plugins.registry import Plugins

@@ -17,7 +17,7 @@ from connectx.model.ids import TaskId
 from connectx.model.states import TransactionBoundary
 from connectx.plugins.api import SourceTask
 from connectx.plugins.settings import SourceSettings, source_connector_settings
-from connectx.runtime.task import OffsetReader, TaskServices
+from connectx.runtime.tasks.services import OffsetReader, TaskServices
 
 if TYPE_CHECKING:
     from connectx.data.converter import Converter

@@ -11,20 +11,20 @@ from connectx.core.messages import PrepareTask, TaskProducerReady
 from connectx.core.source.loop import SourceTaskCore
 from connectx.core.source.messages import ProducerReady
 from connectx.errors import ProducerFencedError
-from connectx.runtime.connector_host import trace_of
 from connectx.runtime.mailbox import now_ms
-from connectx.runtime.runner import LoopCore, Runner, TaskCancelled, TaskWorld
-from connectx.runtime.source_effects import SourceWorld
-from connectx.runtime.source_setup import set_up
-from connectx.runtime.task import TaskServices
-from connectx.runtime.task_plugins import plugins_of
+from connectx.runtime.tasks.connector_host import trace_of
+from connectx.runtime.tasks.plugin_names import plugins_of
+from connectx.runtime.tasks.runner import LoopCore, Runner, TaskCancelled, TaskWorld
+from connectx.runtime.tasks.services import TaskServices
+from connectx.runtime.tasks.source.effects import SourceWorld
+from connectx.runtime.tasks.source.setup import set_up
 
 if TYPE_CHECKING:
     from connectx.plugins.registry import Plugins
 
 
 class SourceRunner(Runner):
-    """One instance of a source task (see `connectx.runtime.task.TaskRunner`).
+    """One instance of a source task (see `connectx.runtime.tasks.services.TaskRunner`).
 
     Args:
         order: the task and its configuration.

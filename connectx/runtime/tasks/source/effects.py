@@ -61,13 +61,13 @@ from connectx.kafka.producer_epochs import producer_epoch
 from connectx.kafka.task_producer import TaskProducer
 from connectx.model.summary import Summary
 from connectx.protocol.offsets_topic import encode_offset_key, encode_offset_value
-from connectx.runtime.connector_host import trace_of
 from connectx.runtime.mailbox import now_ms
-from connectx.runtime.runner import Runner, TaskCancelled
-from connectx.runtime.source_context import SourceContext
-from connectx.runtime.source_polling import SourcePoller, topics_of
-from connectx.runtime.source_setup import SourceSetup
-from connectx.runtime.source_topics import SourceTopics
+from connectx.runtime.tasks.connector_host import trace_of
+from connectx.runtime.tasks.runner import Runner, TaskCancelled
+from connectx.runtime.tasks.source.context import SourceContext
+from connectx.runtime.tasks.source.polling import SourcePoller, topics_of
+from connectx.runtime.tasks.source.setup import SourceSetup
+from connectx.runtime.tasks.source.topics import SourceTopics
 from connectx.spark.slices import TaskSpark
 
 log = logging.getLogger(__name__)

@@ -29,8 +29,8 @@ from connectx.model.events import EventKind, Transition
 from connectx.model.ids import TaskId
 from connectx.model.states import State
 from connectx.model.worker_config import WorkerConfig
-from connectx.runtime.live import ALIVE, JOINED, Isolation, Told, WorkerState, untold
-from connectx.runtime.process_lines import Line, Lines, News, Order, encode, facts_of, transition_of
+from connectx.runtime.process.wire import Line, Lines, News, Order, encode, facts_of, transition_of
+from connectx.runtime.worker_handle import ALIVE, JOINED, Isolation, Told, WorkerState, untold
 
 _ANSWER_S: Final = 10.0
 _FIRST_FD: Final = 10  # the shell that watches over the process uses lower numbers itself
@@ -216,7 +216,7 @@ class ProcessWorker:
         fd = fcntl.fcntl(theirs, fcntl.F_DUPFD, _FIRST_FD)
         env = {name: value for name, value in os.environ.items() if name != "SPARK_REMOTE"}
         env["PYTHONPATH"] = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
-        command = [sys.executable, "-P", "-m", "connectx.runtime.child", str(fd)]
+        command = [sys.executable, "-P", "-m", "connectx.runtime.process.child", str(fd)]
         try:
             self._child = ChildProcess(command, log=self._dir.path / "worker.log", env=env, pass_fds=[fd])
         finally:

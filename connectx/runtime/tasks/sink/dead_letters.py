@@ -20,8 +20,8 @@ from connectx.kafka.settings.clients import ClientConfig
 from connectx.kafka.task_producer import TaskProducer
 from connectx.model.ids import TaskId
 from connectx.plugins.settings import SinkSettings
-from connectx.runtime.connector_host import trace_of
-from connectx.runtime.record_errors import RecordErrors
+from connectx.runtime.tasks.connector_host import trace_of
+from connectx.runtime.tasks.record_errors import RecordErrors
 
 _CALL_S = 5.0
 _CLOSE_S = 5.0

@@ -15,8 +15,8 @@ from connectx.plugins.api import SourceOffset, SourcePartition
 from connectx.runtime.mailbox import now_ms
 
 if TYPE_CHECKING:
-    from connectx.runtime.runner import Runner
-    from connectx.runtime.task import OffsetReader
+    from connectx.runtime.tasks.runner import Runner
+    from connectx.runtime.tasks.services import OffsetReader
 
 
 RowBoundaries = dict[int, tuple[Boundary, SourceOffset | None]]

@@ -17,10 +17,10 @@ from connectx.data.headers import HEADERS
 from connectx.data.transforms.chain import in_order
 from connectx.errors import ConnectxError, RecordConversionError
 from connectx.model.ids import TopicPartition
-from connectx.runtime.dead_letters import DeadLetter, DeadLetterQueue
-from connectx.runtime.record_errors import RecordErrors
-from connectx.runtime.sink_setup import SinkSetup, keeps_values
-from connectx.runtime.task_plugins import name_of
+from connectx.runtime.tasks.plugin_names import name_of
+from connectx.runtime.tasks.record_errors import RecordErrors
+from connectx.runtime.tasks.sink.dead_letters import DeadLetter, DeadLetterQueue
+from connectx.runtime.tasks.sink.setup import SinkSetup, keeps_values
 from connectx.spark.backlog import backlog_error, backlog_frame
 from connectx.spark.slices import TaskSpark, is_spark_error, spark_job_error
 

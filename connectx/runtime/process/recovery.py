@@ -18,7 +18,7 @@ from connectx.kafka.settings.clients import ClientConfigs, member_prefix
 from connectx.model.events import EventKind, Transition
 from connectx.model.ids import TaskId
 from connectx.model.states import ConnectorType
-from connectx.runtime.live import WorkerState
+from connectx.runtime.worker_handle import WorkerState
 from connectx.spark.remote import release_sessions
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from connectx.model.worker_config import WorkerConfig
     from connectx.plugins.registry import Plugins
     from connectx.rest.client import RestClient
-    from connectx.runtime.process_worker import ProcessWorker
+    from connectx.runtime.process.owner import ProcessWorker
 
 _CALL_S = 5.0
 _log = logging.getLogger(__name__)

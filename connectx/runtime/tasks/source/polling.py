@@ -27,10 +27,10 @@ from connectx.core.source.slices import NO_BOUNDARY, Boundary, SlicePart
 from connectx.data.transforms.encoding import nothing_of, transform_and_encode
 from connectx.errors import ConversionError, TransactionBoundaryError, TransformError
 from connectx.plugins.api import RetriableError, Slice, SourceOffset
-from connectx.runtime.connector_host import trace_of
-from connectx.runtime.runner import Runner
-from connectx.runtime.source_context import RowBoundaries, SourceContext
-from connectx.runtime.source_setup import SourceSetup
+from connectx.runtime.tasks.connector_host import trace_of
+from connectx.runtime.tasks.runner import Runner
+from connectx.runtime.tasks.source.context import RowBoundaries, SourceContext
+from connectx.runtime.tasks.source.setup import SourceSetup
 from connectx.spark.slices import TaskSpark, is_spark_error, spark_job_error
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ import logging
 from collections.abc import Sequence
 
 from connectx.model.ids import TaskId, TopicPartition
-from connectx.runtime.dead_letters import DeadLetter, DeadLetterQueue
-from connectx.runtime.record_errors import RecordErrors
-from connectx.runtime.sink_records import TopicRecords
-from connectx.runtime.sink_setup import SinkSetup
+from connectx.runtime.tasks.record_errors import RecordErrors
+from connectx.runtime.tasks.sink.dead_letters import DeadLetter, DeadLetterQueue
+from connectx.runtime.tasks.sink.records import TopicRecords
+from connectx.runtime.tasks.sink.setup import SinkSetup
 
 log = logging.getLogger(__name__)
 

@@ -19,13 +19,13 @@ from connectx.kafka.sink_consumer import CommitError, SinkConsumer
 from connectx.model.ids import TopicPartition
 from connectx.model.summary import Summary
 from connectx.plugins.api import CommitRefusedError, SinkBatch
-from connectx.runtime.connector_host import trace_of
-from connectx.runtime.dead_letters import DeadLetterQueue
 from connectx.runtime.mailbox import now_ms
-from connectx.runtime.runner import Runner, TaskCancelled
-from connectx.runtime.sink_context import SinkContext
-from connectx.runtime.sink_records import RecordsAtHand
-from connectx.runtime.sink_setup import SinkSetup
+from connectx.runtime.tasks.connector_host import trace_of
+from connectx.runtime.tasks.runner import Runner, TaskCancelled
+from connectx.runtime.tasks.sink.context import SinkContext
+from connectx.runtime.tasks.sink.dead_letters import DeadLetterQueue
+from connectx.runtime.tasks.sink.records import RecordsAtHand
+from connectx.runtime.tasks.sink.setup import SinkSetup
 from connectx.spark.slices import TaskSpark
 
 log = logging.getLogger(__name__)

@@ -41,11 +41,11 @@ from connectx.core.source.messages import (
 )
 from connectx.model.events import Transition
 from connectx.model.states import TargetState
-from connectx.runtime.connector_host import trace_of
 from connectx.runtime.mailbox import now_ms
-from connectx.runtime.record_errors import RecordErrors
-from connectx.runtime.task import TaskEffect, TaskServices, WorkerGone
-from connectx.runtime.task_plugins import TaskPlugins
+from connectx.runtime.tasks.connector_host import trace_of
+from connectx.runtime.tasks.plugin_names import TaskPlugins
+from connectx.runtime.tasks.record_errors import RecordErrors
+from connectx.runtime.tasks.services import TaskEffect, TaskServices, WorkerGone
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +84,7 @@ class TaskWorld(Protocol):
 
 
 class Runner:
-    """One task instance (see `connectx.runtime.task.TaskRunner`). Subclasses define `set_up`.
+    """One task instance (see `connectx.runtime.tasks.services.TaskRunner`). Subclasses define `set_up`.
 
     Args:
         order: the task and its configuration.

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 
 from connectx.core.messages import PrepareTask
 from connectx.core.sink.loop import SinkTaskCore
-from connectx.runtime.runner import LoopCore, Runner, TaskWorld
-from connectx.runtime.sink_effects import SinkWorld
-from connectx.runtime.sink_setup import set_up
-from connectx.runtime.task import TaskServices
-from connectx.runtime.task_plugins import plugins_of
+from connectx.runtime.tasks.plugin_names import plugins_of
+from connectx.runtime.tasks.runner import LoopCore, Runner, TaskWorld
+from connectx.runtime.tasks.services import TaskServices
+from connectx.runtime.tasks.sink.effects import SinkWorld
+from connectx.runtime.tasks.sink.setup import set_up
 
 if TYPE_CHECKING:
     from connectx.plugins.registry import Plugins
 
 
 class SinkRunner(Runner):
-    """One instance of a sink task (see `connectx.runtime.task.TaskRunner`).
+    """One instance of a sink task (see `connectx.runtime.tasks.services.TaskRunner`).
 
     Args:
         order: the task and its configuration.

@@ -1,6 +1,6 @@
 """What a cluster expects of a worker that runs, whether in threads of this process or in a process of its own.
 
-Decides nothing. `connectx.runtime.worker.Worker` and `connectx.runtime.process_worker.ProcessWorker` have this face.
+Decides nothing. `connectx.runtime.worker.Worker` and `connectx.runtime.process.owner.ProcessWorker` have this face.
 """
 
 from __future__ import annotations

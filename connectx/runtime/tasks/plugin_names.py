@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from connectx.runtime.sink_setup import SinkSetup
-    from connectx.runtime.source_setup import SourceSetup
+    from connectx.runtime.tasks.sink.setup import SinkSetup
+    from connectx.runtime.tasks.source.setup import SourceSetup
 
 Named = tuple[str, str, str]
 """Alias, class and version of a transformation or predicate; versions are empty where a class has none."""
