@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from connectx.connector import Connector
     from connectx.data.transforms.api import Predicate, Transform
     from connectx.history.log import EventLog
-    from connectx.history.verdict import Verdict
     from connectx.model.configdef import ConfigDef
     from connectx.plugins.api import (
         CommitRefusedError,
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
         SourceTask,
         Stored,
     )
+    from connectx.verify.check.verdict import Verdict
 
 _HOMES = {
     "AttachedCluster": "connectx.attached.cluster",
@@ -54,7 +54,7 @@ _HOMES = {
     "SourceTask": "connectx.plugins.api",
     "Stored": "connectx.plugins.api",
     "Transform": "connectx.data.transforms.api",
-    "Verdict": "connectx.history.verdict",
+    "Verdict": "connectx.verify.check.verdict",
     "attach": "connectx.attached.cluster",
     "audit": "connectx.audits.run",
     "check": "connectx.checks.check",

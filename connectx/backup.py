@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from connectx.errors import BackupFileError, ConnectorNotFoundError, ConnectxError, RestError, WaitTimeoutError
-from connectx.history.words import plural
+from connectx.history.wording import plural
 from connectx.model.states import State
 from connectx.plugins.config_providers import PLACEHOLDER
 from connectx.rest.client import Config, RestClient

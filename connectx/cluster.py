@@ -211,7 +211,7 @@ class Cluster(FaultVerbs, ConnectCluster):
         A source's records count when they are committed in Kafka, a sink's when they are in its target; those of a
         commit are spread over the time since the one before, 10 s at most.
         """
-        from connectx.history.charts import throughput_figure
+        from connectx.history.render.charts import throughput_figure
 
         return throughput_figure(self.events)
 
@@ -220,7 +220,7 @@ class Cluster(FaultVerbs, ConnectCluster):
 
         Looked at once a second since this cluster was made; a task that nobody runs has no lag that anybody knows.
         """
-        from connectx.history.charts import lag_figure
+        from connectx.history.render.charts import lag_figure
 
         return lag_figure(self._lag.samples(), self.events, now_ms())
 

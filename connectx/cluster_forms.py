@@ -37,9 +37,9 @@ def html_form(
     now_ms: int | None,
 ) -> str:
     """The panel's static twin: facts, timeline, what happened, tables; None for facts: the cluster is closed."""
-    from connectx.history.stories import stories
-    from connectx.history.svg import timeline_image
-    from connectx.history.timeline import timeline
+    from connectx.history.folds.stories import stories
+    from connectx.history.render.svg import timeline_image
+    from connectx.history.render.timeline import timeline
 
     listed = list(events)
     drawing = timeline_image(timeline(listed, now_ms=now_ms))

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from connectx.audits.gather import Audited
     from connectx.backup import Backup
     from connectx.checks.compare import Comparison
-    from connectx.history.verdict import Verdict
     from connectx.model.worker_config import WorkerConfig
     from connectx.restore import ImportReport
     from connectx.spark.sessions import SparkProvider
+    from connectx.verify.check.verdict import Verdict
 
 
 class WorkerFace(Protocol):
@@ -234,13 +234,13 @@ class ConnectCluster(ABC):
 
     def timeline(self, since: int = 0) -> Figure:
         """Tasks over workers, behind event number `since`, as a plotly figure to explore; a picture without plotly."""
-        from connectx.history.figure import timeline_figure
+        from connectx.history.render.figure import timeline_figure
 
         return timeline_figure(self.events, since=since)
 
     def report(self, path: str | Path) -> Path:
         """Write the timeline with its story as one HTML page that needs no network and no script."""
-        from connectx.history.report import write_report
+        from connectx.history.render.report import write_report
 
         return write_report(self.events, path)
 

@@ -10,8 +10,8 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-from connectx.history.rates import LagSample
-from connectx.history.words import task_of
+from connectx.history.folds.rates import LagSample
+from connectx.history.wording import task_of
 from connectx.model.ids import TaskId
 from connectx.workers import Workers
 

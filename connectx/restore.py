@@ -35,7 +35,7 @@ from connectx.errors import (
     RestError,
     WorkersUnreachableError,
 )
-from connectx.history.words import plural
+from connectx.history.wording import plural
 from connectx.rest.client import Config, RestClient
 from connectx.views import HIDDEN, Listed, Row, Shown, html_card, html_table, text_table
 

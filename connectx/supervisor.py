@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from connectx.errors import ClusterClosedError, ConfigError, WaitTimeoutError, WorkerFailedError, WorkerStoppedError
-from connectx.history.lost import Grace, LostWork, Remains
+from connectx.history.folds.lost import Grace, LostWork, Remains
 from connectx.model.group import ProtocolVersion
 from connectx.model.worker_config import WorkerConfig
 from connectx.plugins.registry import worker_config

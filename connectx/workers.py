@@ -15,7 +15,7 @@ from connectx.runtime.mailbox import now_ms
 from connectx.views import Form, text_table
 
 if TYPE_CHECKING:
-    from connectx.history.lost import LostWork
+    from connectx.history.folds.lost import LostWork
     from connectx.kafka.broker.gate import Direction, Gate
     from connectx.runtime.worker_handle import LiveWorker
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from connectx.attached.sight import Picture
 from connectx.errors import UnknownWorkerError
-from connectx.history.words import duration
+from connectx.history.wording import duration
 from connectx.views import Form, Row, text_table
 
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 from html import escape
 from typing import TYPE_CHECKING
 
-from connectx.history.words import plural
+from connectx.history.wording import plural
 from connectx.views import html_card, html_facts
 
 if TYPE_CHECKING:

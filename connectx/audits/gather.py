@@ -13,8 +13,8 @@ from typing import Any, Final, TypeVar
 
 from connectx.audits.facts import ClusterFacts, ConnectorFacts, TaskFacts, TopicFacts, TransactionFacts, WorkerFacts
 from connectx.errors import ConnectxError, RestError
-from connectx.history.facts import WorkFacts, facts
-from connectx.history.words import gist
+from connectx.history.folds.snapshot import WorkFacts, facts
+from connectx.history.wording import gist
 from connectx.kafka.admin.client import Admin
 from connectx.kafka.admin.discovery import GROUP_CALL_S
 from connectx.kafka.admin.group_view import STABLE, GroupView, group_view

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from connectx.audits.facts import WorkerFacts
 from connectx.audits.gather import Audited
-from connectx.history.words import task_of
+from connectx.history.wording import task_of
 from connectx.kafka.admin.group_view import worker_id_of
 
 if TYPE_CHECKING:

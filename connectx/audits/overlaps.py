@@ -14,7 +14,7 @@ from connectx.audits.facts import ClusterFacts, ConnectorFacts
 from connectx.audits.findings import Finding, Severity
 from connectx.audits.places import sources_of, targets_of
 from connectx.audits.work import read_topics
-from connectx.history.words import listing
+from connectx.history.wording import listing
 from connectx.model.states import State
 
 DEAD_LETTERS = "errors.deadletterqueue.topic.name"

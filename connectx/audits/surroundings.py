@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from connectx.audits.facts import ClusterFacts
 from connectx.audits.findings import Finding, Severity
-from connectx.history.words import duration, listing, plural
+from connectx.history.wording import duration, listing, plural
 
 _LONG_MS = 60_000
 _NEEDED = {"config": "connector configurations", "offset": "source offsets", "status": "statuses"}

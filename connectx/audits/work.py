@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from connectx.audits.facts import ClusterFacts, ConnectorFacts
 from connectx.audits.findings import Finding, Severity
-from connectx.history.words import duration, listing, plural
+from connectx.history.wording import duration, listing, plural
 from connectx.model.states import LOST, State
 
 DEFAULT_DELAY_MS = 300_000

@@ -15,19 +15,19 @@ from typing import Any
 from connectx.checks.sides import REFUSED_BY_KAFKA, Sides, Topic, committed_by, decode_plainly, skipped_by, topic_rows
 from connectx.checks.targets import target_of
 from connectx.errors import CheckError
-from connectx.history.commits import commits
-from connectx.history.judge import judge
 from connectx.history.log import EventLog
-from connectx.history.passages import Passage
-from connectx.history.rows import MAX_ROWS, Tell
-from connectx.history.scenarios import Scenario
-from connectx.history.verdict import Verdict
 from connectx.jvm.progress import Progress, silent, terminal_progress
 from connectx.kafka.admin.topic_snapshot import take_snapshot
 from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.events import Event, EventKind
 from connectx.model.worker_config import own_kafka_config
 from connectx.plugins.registry import worker_config
+from connectx.verify.check.commits import commits
+from connectx.verify.check.comparison import Passage
+from connectx.verify.check.judge import judge
+from connectx.verify.check.rows import MAX_ROWS, Tell
+from connectx.verify.check.scenarios import Scenario
+from connectx.verify.check.verdict import Verdict
 
 _SHOWN_AFTER_S = 2.0
 
@@ -55,7 +55,7 @@ def check(
             rows, (uri, table) of PostgreSQL, or a function that returns one of these.
         bootstrap_servers: where the topics are; by default where the history's cluster was.
         key: fields that identify a record; without it whole records and all fields that both sides have.
-        scenario: what the run must have reached (`connectx.history.scenarios.SCENARIOS`), or predicates over events.
+        scenario: what the run must have reached (`connectx.verify.check.scenarios.SCENARIOS`), or predicates over events.
         config: settings of the Kafka clients by Kafka Connect's worker keys, for example security.
         examples: how many records to show per finding.
         max_rows: how many rows of a place are compared; with more of them the verdict is unknown.

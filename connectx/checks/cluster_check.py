@@ -27,12 +27,6 @@ from connectx.checks.sources import SourceReader, partition_numbers, task_config
 from connectx.checks.targets import target_of
 from connectx.data.converters import SESSION_SETTINGS
 from connectx.errors import CheckError, ConnectxError, TopicMissingError
-from connectx.history.commits import COMMITS, commits, source_histories
-from connectx.history.judge import judge
-from connectx.history.passages import Passage
-from connectx.history.rows import MAX_ROWS, Row, Rows, Tell
-from connectx.history.scenarios import Scenario
-from connectx.history.verdict import Verdict
 from connectx.jvm.progress import Progress
 from connectx.kafka.admin.client import Admin
 from connectx.kafka.admin.topic_snapshot import TopicSnapshot, take_snapshot
@@ -41,6 +35,12 @@ from connectx.model.events import Event, EventKind
 from connectx.plugins.api import SinkConnector, Stored
 from connectx.plugins.settings import sink_connector_settings
 from connectx.spark.slices import TaskSpark
+from connectx.verify.check.commits import COMMITS, commits, source_histories
+from connectx.verify.check.comparison import Passage
+from connectx.verify.check.judge import judge
+from connectx.verify.check.rows import MAX_ROWS, Row, Rows, Tell
+from connectx.verify.check.scenarios import Scenario
+from connectx.verify.check.verdict import Verdict
 
 if TYPE_CHECKING:
     from connectx.history.log import EventLog
@@ -61,7 +61,7 @@ class Wanted:
     Attributes:
         target: what a sink's target holds, if the sink cannot say, or {sink: target}; as `connectx.check` takes it.
         key: fields that identify a record or a row; without it whole records, and all fields that both sides have.
-        scenario: what the run must have reached (`connectx.history.scenarios.SCENARIOS`), or predicates over events.
+        scenario: what the run must have reached (`connectx.verify.check.scenarios.SCENARIOS`), or predicates over events.
         examples: how many records to show per finding.
         max_rows: how many rows of a place are compared; with more of them the verdict is unknown.
         progress: told of reading that takes more than 2 s; by default a bar on a terminal.

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from connectx.checks.check import as_tuple
 from connectx.checks.targets import target_of
 from connectx.errors import CheckError, ConnectxError
-from connectx.history.words import listing
+from connectx.history.wording import listing
 from connectx.kafka.admin.topic_snapshot import TopicSnapshot, take_snapshot
 from connectx.model.ids import TaskId, TopicPartition
 from connectx.spark.backlog import backlog_error, backlog_frame

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 from connectx.checks.identity import of_record, shown
 from connectx.data.transforms.encoding import transform_and_encode
 from connectx.errors import ConnectxError
-from connectx.history.commits import SourceHistory
-from connectx.history.rows import Row
 from connectx.model.ids import TaskId
 from connectx.model.states import TransactionBoundary
 from connectx.plugins.api import Slice, SourceOffset, SourcePartition, SourceTask
 from connectx.plugins.settings import source_connector_settings
+from connectx.verify.check.commits import SourceHistory
+from connectx.verify.check.rows import Row
 
 if TYPE_CHECKING:
     from connectx.data.converter import Converter

@@ -14,7 +14,7 @@ import typer
 from connectx.cli.common import At, cluster_command, connector_of, read_json, rich_table, show_table
 from connectx.cli.plan import Planned, Present, Wanted, plan, planned
 from connectx.errors import CommandError, ConnectorNotFoundError, ImportIncompleteError
-from connectx.history.words import task_of
+from connectx.history.wording import task_of
 from connectx.model.group import WorkSet
 from connectx.views import Row, text_table
 

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from connectx.core.group.assignor import AssignorMemory, IncrementalCooperativeAssignor
-from connectx.history.words import plural
+from connectx.history.wording import plural
 from connectx.model.group import WorkSet
 from connectx.model.ids import TASK_ORDER, TaskId
 from connectx.views import Row

@@ -11,7 +11,7 @@ from connectx.cli.common import FAILED, Json, told
 from connectx.errors import CommandError, ConfigError
 
 if TYPE_CHECKING:
-    from connectx.history.verdict import Verdict
+    from connectx.verify.check.verdict import Verdict
 
 
 def replay(
@@ -45,9 +45,9 @@ def _replay(
     as_json: bool,
 ) -> None:
     from connectx.checks.check import check
-    from connectx.history.frame import clock_time
     from connectx.history.log import EventLog
-    from connectx.history.report import write_report
+    from connectx.history.render.frame import clock_time
+    from connectx.history.render.report import write_report
 
     log = EventLog.from_jsonl(history)
     if not len(log):

@@ -22,10 +22,10 @@ from connectx.demo.screen import Look, Screen
 from connectx.demo.verdict import Kill, Outcome, judge
 from connectx.demo.watch import SINK, SOURCE, SOURCE_TASK, Watch
 from connectx.errors import ConnectxError, DemoError
-from connectx.history.failovers import failovers
-from connectx.history.report import report_page, save_page, write_report
-from connectx.history.stories import stories
-from connectx.history.words import duration, gist
+from connectx.history.folds.failovers import failovers
+from connectx.history.folds.stories import stories
+from connectx.history.render.report import report_page, save_page, write_report
+from connectx.history.wording import duration, gist
 
 if TYPE_CHECKING:
     from connectx.cluster import Cluster

@@ -12,10 +12,10 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TextIO
 
-from connectx.history.facts import Facts, WorkerFacts
-from connectx.history.report import Table, Verdict
-from connectx.history.stories import Story
-from connectx.history.words import plural
+from connectx.history.folds.snapshot import Facts, WorkerFacts
+from connectx.history.folds.stories import Story
+from connectx.history.render.report import Table, Verdict
+from connectx.history.wording import plural
 from connectx.jvm.progress import Progress
 from connectx.views import text_table
 

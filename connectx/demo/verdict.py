@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from connectx.demo.measures import SUMMED, Measures
-from connectx.history.facts import facts
-from connectx.history.failovers import Failover, failovers
-from connectx.history.report import Table, Verdict
-from connectx.history.words import listing, plural
+from connectx.history.folds.failovers import Failover, failovers
+from connectx.history.folds.snapshot import facts
+from connectx.history.render.report import Table, Verdict
+from connectx.history.wording import listing, plural
 from connectx.model.events import Event
 
 

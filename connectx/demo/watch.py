@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from connectx.history.facts import Facts, facts
-from connectx.history.rebalances import rebalances
+from connectx.history.folds.rebalances import rebalances
+from connectx.history.folds.snapshot import Facts, facts
 from connectx.model.events import Event, EventKind
 from connectx.model.states import State
 

@@ -22,14 +22,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from connectx.errors import EventLogError, EventTimeoutError
-from connectx.history.plain import event_from_json, event_to_json, plain
+from connectx.history.codec import event_from_json, event_to_json, plain
 from connectx.model.events import Event, EventKind, Transition
 from connectx.views import Form, Listed, Shown
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from connectx.history.told import Rebalances, Stories
+    from connectx.history.sequences import Rebalances, Stories
 
 
 def wall_clock() -> Callable[[], int]:
@@ -169,7 +169,7 @@ class EventLog:
         Columns: `seq` (int64), `time` (timestamp, UTC, milliseconds), `worker`, `kind`, `connector` (strings),
         `task`, `generation`, `producer_epoch` (nullable Int64), `cause` (string), `data` (dict).
         """
-        from connectx.history.frame import to_pandas
+        from connectx.history.render.frame import to_pandas
 
         return to_pandas(self.since(0))
 
@@ -178,13 +178,13 @@ class EventLog:
 
         Each has `sentence` (also as `str`), `kind`, `worker`, `time_ms` and `seq`.
         """
-        from connectx.history.told import Stories
+        from connectx.history.sequences import Stories
 
         return Stories.of(self.since(0), since)
 
     def rebalances(self, since: int = 0) -> Rebalances:
         """The rounds of the worker group, one per generation: those that began behind event `since`."""
-        from connectx.history.told import Rebalances
+        from connectx.history.sequences import Rebalances
 
         return Rebalances.of(self.since(0), since)
 
@@ -249,7 +249,7 @@ class EventLog:
         return f"<EventLog: {len(events)} events{dropped}{last}>"
 
     def _repr_html_(self) -> str:
-        from connectx.history.frame import to_html
+        from connectx.history.render.frame import to_html
 
         return to_html(self.since(0))
 

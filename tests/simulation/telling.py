@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from connectx.history.stories import stories
-from connectx.history.words import duration, plural
+from connectx.history.folds.stories import stories
+from connectx.history.wording import duration, plural
 from connectx.model.events import Event, EventKind
 from tests.simulation.chooser import written
 from tests.simulation.invariants import SENTENCES

@@ -15,8 +15,8 @@ import connectx as cx
 from connectx.demo.measures import Reader
 from connectx.errors import ConnectxError
 from connectx.faults.chaos import Chaos
-from connectx.history.verdict import Anomaly
 from connectx.model.events import EventKind
+from connectx.verify.check.verdict import Anomaly
 from tests.soak.flows import LINES, ROWS, SETTINGS, SPARK, TABLE, Flows
 from tests.soak.measure import Measure, expected_ids, measure, measure_lines, measure_rows
 

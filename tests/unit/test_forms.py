@@ -33,12 +33,11 @@ from connectx.connect_cluster import ConnectCluster
 from connectx.connector import ConnectorConfig, ConnectorOffsets, Task
 from connectx.faults.agenda import After, Scheduled
 from connectx.faults.chaos import Chaos, ChaosFault
+from connectx.history.folds.lost import LostWork
+from connectx.history.folds.rebalances import Rebalance, rebalances
+from connectx.history.folds.stories import Story
 from connectx.history.log import Subscription
-from connectx.history.lost import LostWork
-from connectx.history.rebalances import Rebalance, rebalances
-from connectx.history.stories import Story
-from connectx.history.told import Rebalances, Stories
-from connectx.history.verdict import Anomaly, Checked, Example, Finding, Moment
+from connectx.history.sequences import Rebalances, Stories
 from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.model.configdef import ConfigKey, ConfigValue, Secret, Validator
 from connectx.model.events import Event, EventKind, Transition
@@ -46,6 +45,7 @@ from connectx.model.ids import TaskId, TopicPartition
 from connectx.model.worker_config import StorageTopic, WorkerConfig, embedded_config
 from connectx.rest.client import RestClient
 from connectx.restore import Imported, ImportReport
+from connectx.verify.check.verdict import Anomaly, Checked, Example, Finding, Moment
 from connectx.views import Listed
 from connectx.workers import Worker, Workers
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from connectx.history.rates import LagSample
+from connectx.history.folds.rates import LagSample
 from connectx.lag import LagRecorder
 from connectx.model.ids import TaskId
 

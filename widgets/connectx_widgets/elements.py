@@ -11,10 +11,10 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from connectx.history.facts import Facts, WorkFacts
-from connectx.history.palette import colour, text_on
-from connectx.history.svg import SIGNS
-from connectx.history.timeline import Band, Bar, BarPart, Mark, Row, Timeline
+from connectx.history.folds.snapshot import Facts, WorkFacts
+from connectx.history.render.palette import colour, text_on
+from connectx.history.render.svg import SIGNS
+from connectx.history.render.timeline import Band, Bar, BarPart, Mark, Row, Timeline
 
 Element = dict[str, Any]
 Elements = dict[str, Element]

@@ -20,8 +20,8 @@ import anywidget
 import traitlets
 
 from connectx.errors import ConnectxError
-from connectx.history.facts import FactsFold
-from connectx.history.timeline import TimelineFold
+from connectx.history.folds.snapshot import FactsFold
+from connectx.history.render.timeline import TimelineFold
 from connectx.views import masked_text
 from connectx_widgets.actions import action_words, parse
 from connectx_widgets.elements import (

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
-from connectx.history.plain import plain
+from connectx.history.codec import plain
 from connectx.model.events import EventKind, Transition
 from connectx.model.ids import TaskId
 

@@ -12,8 +12,8 @@ import pytest
 
 import connectx as cx
 from connectx.errors import CheckError, NotValidError, TopicMissingError, WaitTimeoutError
-from connectx.history.verdict import Anomaly, Verdict
 from connectx.model.events import EventKind
+from connectx.verify.check.verdict import Anomaly, Verdict
 from tests.integration.waiting import until
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import pytest
 
 import connectx as cx
-from connectx.history.stories import stories
+from connectx.history.folds.stories import stories
 from connectx.model.events import EventKind
 from tests.integration.cluster.conftest import WAIT_S, events, owner_of, until
 from tests.integration.exactly_once.conftest import Rows, explained, netloc

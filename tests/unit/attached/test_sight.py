@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from connectx.attached.sight import CONFIG_TOPIC, GROUP, POLLING, STATUS_TOPIC, Sight, Told
-from connectx.history.facts import facts
-from connectx.history.runs import runs
+from connectx.history.folds.runs import runs
+from connectx.history.folds.snapshot import facts
 from connectx.kafka.admin.group_view import GroupView, Member
 from connectx.model.config_records import ConnectorConfigRecord, TargetStateRecord, TaskCommitRecord, TaskConfigRecord
 from connectx.model.events import Event, EventKind

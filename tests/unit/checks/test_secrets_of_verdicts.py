@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from connectx.checks.cluster_check import _without_secrets
-from connectx.history.verdict import Anomaly, Checked, Finding, Verdict
+from connectx.verify.check.verdict import Anomaly, Checked, Finding, Verdict
 
 
 def test_a_verdict_hides_what_stood_behind_placeholders() -> None:

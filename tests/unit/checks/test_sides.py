@@ -13,11 +13,11 @@ from confluent_kafka import Message
 from connectx.checks.sides import Sides, Topic
 from connectx.checks.sources import task_configs
 from connectx.checks.targets import target_of
-from connectx.history.judge import judge
-from connectx.history.passages import Passage
-from connectx.history.verdict import Verdict
 from connectx.kafka.admin.topic_snapshot import TopicSnapshot
 from connectx.plugins.api import Stored
+from connectx.verify.check.comparison import Passage
+from connectx.verify.check.judge import judge
+from connectx.verify.check.verdict import Verdict
 
 RECORDS = [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}]
 

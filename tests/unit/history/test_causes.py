@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from histories import History, small_cluster
 
-from connectx.history.rebalances import rebalances
+from connectx.history.folds.rebalances import rebalances
 from connectx.model.events import EventKind
 
 ALL = {"worker-1": ["flights-in", "flights-out-1"], "worker-2": ["flights-out", "flights-in-0"]}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from histories import START_MS, History, kill_of_source, pause_with_fence, small_cluster
 
-from connectx.history.facts import facts
-from connectx.history.worker_states import WorkerState
+from connectx.history.folds.snapshot import facts
+from connectx.history.folds.worker_states import WorkerState
 from connectx.model.events import EventKind
 
 

@@ -10,12 +10,12 @@ import pytest
 from histories import START_MS, History, kill_of_source, small_cluster
 
 from connectx.errors import ConfigError, NotValidError
-from connectx.history.blame import Blame
-from connectx.history.judge import judge
-from connectx.history.passages import Passage
-from connectx.history.rows import Row, Rows
-from connectx.history.verdict import Anomaly, Verdict
 from connectx.model.events import EventKind
+from connectx.verify.check.attribution import Blame
+from connectx.verify.check.comparison import Passage
+from connectx.verify.check.judge import judge
+from connectx.verify.check.rows import Row, Rows
+from connectx.verify.check.verdict import Anomaly, Verdict
 
 
 def commit(history: History, worker: str, start: int | None, end: int, records: int, epoch: int | None = 0) -> History:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from connectx.history.folds.lost import DELAY, SESSION, Grace, LostWork, Remains, lost_work
 from connectx.history.log import EventLog
-from connectx.history.lost import DELAY, SESSION, Grace, LostWork, Remains, lost_work
 from connectx.model.events import EventKind, Transition
 from connectx.model.ids import TaskId
 

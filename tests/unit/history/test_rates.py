@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from histories import START_MS, History, small_cluster
 
-from connectx.history.charts import lag_figure, throughput_figure
-from connectx.history.rates import LagSample, lags, throughput
+from connectx.history.folds.rates import LagSample, lags, throughput
+from connectx.history.render.charts import lag_figure, throughput_figure
 from connectx.model.events import EventKind
 from connectx.model.ids import TaskId
 

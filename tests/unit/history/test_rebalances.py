@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from histories import START_MS, History, kill_of_source, small_cluster
 
-from connectx.history.rebalances import rebalances
+from connectx.history.folds.rebalances import rebalances
 from connectx.model.events import EventKind
 
 

@@ -9,8 +9,8 @@ import pytest
 from histories import History, crowded, kill_of_source
 
 from connectx.errors import EventLogError
-from connectx.history.figure import timeline_figure
-from connectx.history.report import Table, Verdict, rebalance_table, report_page, write_report
+from connectx.history.render.figure import timeline_figure
+from connectx.history.render.report import Table, Verdict, rebalance_table, report_page, write_report
 
 GOOD = Verdict(True, "Nothing lost & nothing duplicated.", Table(("what", "file", "table"), [("rows", 336776, None)]))
 

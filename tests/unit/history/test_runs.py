@@ -6,7 +6,7 @@ import sys
 
 from histories import START_MS, History, kill_of_source, pause_with_fence, small_cluster
 
-from connectx.history.runs import Run, RunFold, RunState, runs
+from connectx.history.folds.runs import Run, RunFold, RunState, runs
 from connectx.model.events import EventKind
 
 

@@ -7,8 +7,8 @@ from urllib.parse import urlsplit
 import pytest
 from histories import START_MS, History, kill_of_source, pause_with_fence, small_cluster
 
-from connectx.history.failovers import failovers
-from connectx.history.stories import stories
+from connectx.history.folds.failovers import failovers
+from connectx.history.folds.stories import stories
 from connectx.model.events import EventKind
 
 PYTHON_TRACE = """Traceback (most recent call last):

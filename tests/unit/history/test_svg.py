@@ -8,9 +8,9 @@ import xml.etree.ElementTree as ET
 import pytest
 from histories import History, crowded, kill_of_source, pause_with_fence, small_cluster
 
-from connectx.history.palette import OKABE_ITO, colour, text_on
-from connectx.history.svg import timeline_svg
-from connectx.history.timeline import timeline
+from connectx.history.render.palette import OKABE_ITO, colour, text_on
+from connectx.history.render.svg import timeline_svg
+from connectx.history.render.timeline import timeline
 from connectx.model.events import EventKind
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from histories import START_MS, History, crowded, kill_of_source, pause_with_fence, small_cluster
 
-from connectx.history.timeline import Bar, MarkKind, timeline
+from connectx.history.render.timeline import Bar, MarkKind, timeline
 from connectx.model.events import EventKind
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from histories import History, kill_of_source
 
-from connectx.history.figure import timeline_figure
-from connectx.history.told import Rebalances, Stories
+from connectx.history.render.figure import timeline_figure
+from connectx.history.sequences import Rebalances, Stories
 from connectx.model.events import EventKind
 
 

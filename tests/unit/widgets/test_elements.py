@@ -16,8 +16,8 @@ from connectx_widgets.elements import (
 )
 from histories import START_MS, History, crowded, kill_of_source, small_cluster
 
-from connectx.history.facts import FactsFold, facts
-from connectx.history.timeline import TimelineFold
+from connectx.history.folds.snapshot import FactsFold, facts
+from connectx.history.render.timeline import TimelineFold
 
 
 def elements(history: History, now_ms: int | None = None) -> Elements:

@@ -17,8 +17,8 @@ from connectx_widgets.elements import timeline_elements
 from histories import History, crowded, kill_of_source, pause_with_fence, small_cluster
 
 from connectx.cluster_forms import html_form
-from connectx.history.svg import timeline_svg
-from connectx.history.timeline import timeline
+from connectx.history.render.svg import timeline_svg
+from connectx.history.render.timeline import timeline
 
 STATIC = Path(__file__).parents[3] / "widgets" / "connectx_widgets" / "static"
 SVG = "{http://www.w3.org/2000/svg}"

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from connectx.history.commits import Committed
-from connectx.history.failovers import REJECTIONS, failovers
-from connectx.history.frame import clock_time
-from connectx.history.runs import Run, RunState, Segment, runs
-from connectx.history.verdict import Anomaly, Finding, Moment
-from connectx.history.words import plural
+from connectx.history.folds.failovers import REJECTIONS, failovers
+from connectx.history.folds.runs import Run, RunState, Segment, runs
+from connectx.history.render.frame import clock_time
+from connectx.history.wording import plural
 from connectx.model.events import Event, EventKind
+from connectx.verify.check.commits import Committed
+from connectx.verify.check.verdict import Anomaly, Finding, Moment
 
 _SINCE = {
     "stall": "stalled",

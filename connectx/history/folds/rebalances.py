@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from connectx.history.causes import Reason, told, why
-from connectx.history.worker_states import Standing, WorkerStateFold
+from connectx.history.folds.causes import Reason, told, why
+from connectx.history.folds.worker_states import Standing, WorkerStateFold
 from connectx.model.events import Event, EventKind
 from connectx.views import Shown
 

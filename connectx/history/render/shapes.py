@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from html import escape
 
-from connectx.history.runs import RunState
-from connectx.history.timeline import MarkKind
+from connectx.history.folds.runs import RunState
+from connectx.history.render.timeline import MarkKind
 
 _RED, _RED_DARK = "#c4001a", "#ff7a85"
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from typing import Any
 
-from connectx.history.words import plural
+from connectx.history.wording import plural
 from connectx.model.events import Event, EventKind
 
 COMMITS = (EventKind.TRANSACTION_COMMITTED, EventKind.OFFSETS_COMMITTED)

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from connectx.history.rebalances import Rebalance, RebalanceFold
-from connectx.history.runs import Run, RunFold, RunState, Segment, epoch_of
-from connectx.history.words import duration, listing
-from connectx.history.worker_states import Standing, WorkerState, WorkerStateFold
+from connectx.history.folds.rebalances import Rebalance, RebalanceFold
+from connectx.history.folds.runs import Run, RunFold, RunState, Segment, epoch_of
+from connectx.history.folds.worker_states import Standing, WorkerState, WorkerStateFold
+from connectx.history.wording import duration, listing
 from connectx.model.events import Event, EventKind
 from connectx.views import masked_text
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from connectx.history.configured import ConfiguredFold
-from connectx.history.rebalances import RebalanceFold
-from connectx.history.runs import Run, RunFold, RunState
-from connectx.history.worker_states import Standing, WorkerState, WorkerStateFold
+from connectx.history.folds.configured import ConfiguredFold
+from connectx.history.folds.rebalances import RebalanceFold
+from connectx.history.folds.runs import Run, RunFold, RunState
+from connectx.history.folds.worker_states import Standing, WorkerState, WorkerStateFold
 from connectx.model.events import Event, EventKind
 from connectx.model.states import LOST, State
 

@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from connectx.errors import ConfigError
-from connectx.history.blame import fenced
-from connectx.history.failovers import failovers
-from connectx.history.rebalances import rebalances
-from connectx.history.runs import RunState, runs
+from connectx.history.folds.failovers import failovers
+from connectx.history.folds.rebalances import rebalances
+from connectx.history.folds.runs import RunState, runs
 from connectx.model.events import Event, EventKind
+from connectx.verify.check.attribution import fenced
 
 Events: TypeAlias = "Sequence[Event]"
 Scenario: TypeAlias = "str | Callable[[Events], bool]"

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from html import escape
 from zlib import crc32
 
-from connectx.history import shapes
-from connectx.history.palette import colour, text_on
-from connectx.history.runs import RunState
-from connectx.history.shapes import num, tag
-from connectx.history.timeline import Bar, BarPart, Mark, MarkKind, Row, Timeline
-from connectx.history.words import shorten
-from connectx.history.worker_states import WorkerState
+from connectx.history.folds.runs import RunState
+from connectx.history.folds.worker_states import WorkerState
+from connectx.history.render import shapes
+from connectx.history.render.palette import colour, text_on
+from connectx.history.render.shapes import num, tag
+from connectx.history.render.timeline import Bar, BarPart, Mark, MarkKind, Row, Timeline
+from connectx.history.wording import shorten
 
 _HEADER, _BAND_LABELS, _AXIS = 26, 16, 22
 _LANE, _BAR, _THIN_LANE, _THIN = 18, 14, 7, 5

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from connectx.history.words import task_of
+from connectx.history.wording import task_of
 from connectx.model.events import Event, EventKind
 from connectx.model.ids import TaskId
 from connectx.model.states import State

@@ -11,8 +11,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from connectx.errors import NotValidError
-from connectx.history.frame import clock_time
-from connectx.history.words import listing, plural
+from connectx.history.render.frame import clock_time
+from connectx.history.wording import listing, plural
 from connectx.views import Shown, html_card, html_table, text_table
 
 if TYPE_CHECKING:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from connectx.history.blame import Blame, fenced
-from connectx.history.commits import COMMITS, SourceHistory, source_histories
-from connectx.history.passages import Difference, Passage, compare
-from connectx.history.rows import MAX_ROWS, Row, Tell, pick
-from connectx.history.scenarios import Scenario, unreached
-from connectx.history.verdict import Anomaly, Checked, Example, Finding, Moment, Verdict
-from connectx.history.words import listing, plural
+from connectx.history.wording import listing, plural
 from connectx.model.events import Event, EventKind
+from connectx.verify.check.attribution import Blame, fenced
+from connectx.verify.check.commits import COMMITS, SourceHistory, source_histories
+from connectx.verify.check.comparison import Difference, Passage, compare
+from connectx.verify.check.rows import MAX_ROWS, Row, Tell, pick
+from connectx.verify.check.scenarios import Scenario, unreached
+from connectx.verify.check.verdict import Anomaly, Checked, Example, Finding, Moment, Verdict
 
 _MOMENTS = 3
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from connectx.history.words import duration, task_of
+from connectx.history.wording import duration, task_of
 from connectx.model.events import Event, EventKind
 from connectx.model.ids import TaskId
 from connectx.model.states import State

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from html import escape
 from typing import TYPE_CHECKING
 
-from connectx.history.palette import colour
-from connectx.history.rates import LagSample, Series, lags, throughput
+from connectx.history.folds.rates import LagSample, Series, lags, throughput
+from connectx.history.render.palette import colour
 from connectx.model.events import Event
 
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ from html import escape
 from pathlib import Path
 
 from connectx.errors import EventLogError
-from connectx.history.facts import facts
-from connectx.history.stories import stories
-from connectx.history.svg import timeline_svg
-from connectx.history.timeline import timeline
-from connectx.history.told import REBALANCE_COLUMNS, Rebalances
-from connectx.history.words import duration
+from connectx.history.folds.snapshot import facts
+from connectx.history.folds.stories import stories
+from connectx.history.render.svg import timeline_svg
+from connectx.history.render.timeline import timeline
+from connectx.history.sequences import REBALANCE_COLUMNS, Rebalances
+from connectx.history.wording import duration
 from connectx.model.events import Event
 
 _STYLE = """

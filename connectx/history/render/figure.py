@@ -12,10 +12,10 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from connectx.history.palette import colour
-from connectx.history.runs import RunState
-from connectx.history.svg import timeline_svg
-from connectx.history.timeline import Bar, MarkKind, Row, Timeline, timeline
+from connectx.history.folds.runs import RunState
+from connectx.history.render.palette import colour
+from connectx.history.render.svg import timeline_svg
+from connectx.history.render.timeline import Bar, MarkKind, Row, Timeline, timeline
 from connectx.model.events import Event
 
 _PATTERNS = {

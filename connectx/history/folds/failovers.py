@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
-from connectx.history.fences import fenced_by
-from connectx.history.partitions import Handover, handovers
-from connectx.history.rebalances import Rebalance, rebalances
-from connectx.history.runs import Run, RunState, runs
+from connectx.history.folds.fences import fenced_by
+from connectx.history.folds.partitions import Handover, handovers
+from connectx.history.folds.rebalances import Rebalance, rebalances
+from connectx.history.folds.runs import Run, RunState, runs
 from connectx.model.events import Event, EventKind
 
 FAULTS = ("kill", "stop", "pause", "stall", "partition")

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 
-from connectx.history.failovers import REJECTIONS, Failover, Move, failovers
-from connectx.history.fences import fenced_by
-from connectx.history.rebalances import Rebalance, rebalances
-from connectx.history.runs import Run, RunState, epoch_of, runs
-from connectx.history.words import duration, gist, listing, plural
+from connectx.history.folds.failovers import REJECTIONS, Failover, Move, failovers
+from connectx.history.folds.fences import fenced_by
+from connectx.history.folds.rebalances import Rebalance, rebalances
+from connectx.history.folds.runs import Run, RunState, epoch_of, runs
+from connectx.history.wording import duration, gist, listing, plural
 from connectx.model.events import Event, EventKind
 from connectx.views import Shown, masked_text
 

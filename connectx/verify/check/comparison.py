@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from connectx.history.rows import MAX_ROWS, Prints, Rows, Tell, take_prints
+from connectx.verify.check.rows import MAX_ROWS, Prints, Rows, Tell, take_prints
 
 if TYPE_CHECKING:
     import numpy as np

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from connectx.history.words import listing
-from connectx.history.worker_states import Standing, WorkerState
+from connectx.history.folds.worker_states import Standing, WorkerState
+from connectx.history.wording import listing
 
 Reason = tuple[str, str]
 """Worker, and what it gave as its reason to join."""
