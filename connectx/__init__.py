@@ -12,11 +12,6 @@ from connectx.errors import ConnectxError
 
 if TYPE_CHECKING:
     from connectx.attached.cluster import AttachedCluster, attach
-    from connectx.audits.findings import Audit, Finding
-    from connectx.audits.run import audit
-    from connectx.checks.check import check
-    from connectx.checks.topic_table import read_topic
-    from connectx.checkup.doctor import doctor
     from connectx.cluster import Cluster
     from connectx.connector import Connector
     from connectx.data.transforms.api import Predicate, Transform
@@ -33,17 +28,22 @@ if TYPE_CHECKING:
         SourceTask,
         Stored,
     )
+    from connectx.verify.audit.findings import Audit, Finding
+    from connectx.verify.audit.run import audit
+    from connectx.verify.check.check import check
+    from connectx.verify.check.topic_table import read_topic
     from connectx.verify.check.verdict import Verdict
+    from connectx.verify.doctor.doctor import doctor
 
 _HOMES = {
     "AttachedCluster": "connectx.attached.cluster",
-    "Audit": "connectx.audits.findings",
+    "Audit": "connectx.verify.audit.findings",
     "Cluster": "connectx.cluster",
     "CommitRefusedError": "connectx.plugins.api",
     "ConfigDef": "connectx.model.configdef",
     "Connector": "connectx.connector",
     "EventLog": "connectx.history.log",
-    "Finding": "connectx.audits.findings",
+    "Finding": "connectx.verify.audit.findings",
     "Predicate": "connectx.data.transforms.api",
     "RetriableError": "connectx.plugins.api",
     "SinkBatch": "connectx.plugins.api",
@@ -56,10 +56,10 @@ _HOMES = {
     "Transform": "connectx.data.transforms.api",
     "Verdict": "connectx.verify.check.verdict",
     "attach": "connectx.attached.cluster",
-    "audit": "connectx.audits.run",
-    "check": "connectx.checks.check",
-    "doctor": "connectx.checkup.doctor",
-    "read_topic": "connectx.checks.topic_table",
+    "audit": "connectx.verify.audit.run",
+    "check": "connectx.verify.check.check",
+    "doctor": "connectx.verify.doctor.doctor",
+    "read_topic": "connectx.verify.check.topic_table",
 }
 
 __all__ = [

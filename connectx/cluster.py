@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
     from pyspark.sql import SparkSession
 
-    from connectx.audits.gather import Audited
     from connectx.connector import Connector
     from connectx.runtime.worker_handle import Isolation, LiveWorker
+    from connectx.verify.audit.gather import Audited
 
 
 class Cluster(FaultVerbs, ConnectCluster):
@@ -226,7 +226,7 @@ class Cluster(FaultVerbs, ConnectCluster):
 
     def audited(self) -> Audited:
         """What an audit is given of this cluster."""
-        from connectx.audits.ours import audited
+        from connectx.verify.audit.own_cluster import audited
 
         return audited(self._config, self._client, self.workers, self.events)
 

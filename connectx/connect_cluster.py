@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
     from pyspark.sql import SparkSession
 
-    from connectx.audits.findings import Audit
-    from connectx.audits.gather import Audited
     from connectx.backup import Backup
-    from connectx.checks.compare import Comparison
     from connectx.model.worker_config import WorkerConfig
     from connectx.restore import ImportReport
     from connectx.spark.sessions import SparkProvider
+    from connectx.verify.audit.findings import Audit
+    from connectx.verify.audit.gather import Audited
+    from connectx.verify.check.key_counts import Comparison
     from connectx.verify.check.verdict import Verdict
 
 
@@ -188,7 +188,7 @@ class ConnectCluster(ABC):
 
     def audit(self) -> Audit:
         """What is wrong with it, or will go wrong: findings with evidence, consequence, remedy: `connectx.audits`."""
-        from connectx.audits.run import audit
+        from connectx.verify.audit.run import audit
 
         return audit(self)
 
@@ -208,13 +208,13 @@ class ConnectCluster(ABC):
         Only connectors whose classes this process knows can be checked. A history that does not see commits (that of
         an attached cluster) shows harm but never says "valid".
         """
-        from connectx.checks.cluster_check import ClusterChecker, Wanted
+        from connectx.verify.check.cluster_check import ClusterChecker, Wanted
 
         checker = ClusterChecker(self.events, self._client, self._plugins, self.config, self._spark)
         return checker.check(Wanted(**wanted), timeout)
 
     def compare(self, topic: str, target: Any, key: str | Sequence[str] = (), *, examples: int = 5) -> Comparison:
-        """Which keys of a topic a target lacks or has too often, counted by Spark: `connectx.checks.compare`.
+        """Which keys of a topic a target lacks or has too often, counted by Spark: `connectx.verify.check.key_counts`.
 
         Unlike `check` it needs no history and no connector, looks at keys alone, and gives counts without a verdict.
 
@@ -226,8 +226,8 @@ class ConnectCluster(ABC):
                 schemas (schemas.enable=false) a text stands in quotes, and no line of a file is the same.
             examples: how many keys to show per finding.
         """
-        from connectx.checks.compare import compare
         from connectx.kafka.settings.clients import ClientConfigs
+        from connectx.verify.check.key_counts import compare
 
         config = self.config
         return compare(ClientConfigs(config, "compare"), self.spark, topic, target, key, examples)

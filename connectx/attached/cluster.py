@@ -36,7 +36,7 @@ from connectx.views import Row, masked_text
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from connectx.audits.gather import Audited
+    from connectx.verify.audit.gather import Audited
 
 _ALWAYS = (
     "What happened before this cluster was attached is not in the history, except where it left a status.",
@@ -175,8 +175,8 @@ class AttachedCluster(ConnectCluster):
 
     def audited(self) -> Audited:
         """What an audit is given of this cluster: its statuses, its group, and the settings that `config` has."""
-        from connectx.audits.facts import WorkerFacts
-        from connectx.audits.gather import Audited
+        from connectx.verify.audit.gather import Audited
+        from connectx.verify.audit.inventory import WorkerFacts
 
         picture = self._picture()
 

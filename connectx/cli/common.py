@@ -105,9 +105,9 @@ class At:
         """The workers' settings in `worker_config`, with Kafka Connect's defaults for those that matter to an audit."""
         if self.worker_config is None:
             return {}
-        from connectx.audits.gather import JUDGED_SETTINGS
         from connectx.model.configdef import to_text
         from connectx.model.worker_keys import WORKER_CONFIG
+        from connectx.verify.audit.gather import JUDGED_SETTINGS
 
         defaults = {key: to_text(WORKER_CONFIG.keys[key].default) or "" for key in JUDGED_SETTINGS}
         return {**defaults, **read_properties(self.worker_config)}

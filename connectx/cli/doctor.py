@@ -24,7 +24,7 @@ def doctor(
 
     It starts and changes nothing. The exit code is 1 when a cluster cannot run.
     """
-    from connectx.checkup.doctor import doctor as look
+    from connectx.verify.doctor.doctor import doctor as look
 
     with told():
         settings: dict[str, Any] = {} if file is None else read_properties(file)

@@ -44,10 +44,10 @@ def _replay(
     scenarios: list[str],
     as_json: bool,
 ) -> None:
-    from connectx.checks.check import check
     from connectx.history.log import EventLog
     from connectx.history.render.frame import clock_time
     from connectx.history.render.report import write_report
+    from connectx.verify.check.check import check
 
     log = EventLog.from_jsonl(history)
     if not len(log):

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 import connectx as cx
-from connectx.audits.findings import Severity
 from connectx.errors import ConnectorNotFoundError, NotSeenError, WorkersUnreachableError
 from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.model.events import EventKind
+from connectx.verify.audit.findings import Severity
 from tests.integration.waiting import until
 from tests.peer.java_worker import FILE_SINK, FILE_SOURCE, JavaWorker
 

@@ -21,14 +21,7 @@ import pytest
 import connectx as cx
 from connectx.attached.cluster import AttachedCluster
 from connectx.attached.workers import AttachedWorker, AttachedWorkers
-from connectx.audits.facts import WorkerFacts as AuditedWorker
-from connectx.audits.findings import Audit, Severity
-from connectx.audits.findings import Finding as AuditFinding
-from connectx.audits.gather import Audited
 from connectx.backup import Backup, Exported
-from connectx.checks.compare import Comparison, KeyExample
-from connectx.checkup.report import Checkup, Status
-from connectx.checkup.report import Finding as CheckupFinding
 from connectx.connect_cluster import ConnectCluster
 from connectx.connector import ConnectorConfig, ConnectorOffsets, Task
 from connectx.faults.agenda import After, Scheduled
@@ -45,7 +38,14 @@ from connectx.model.ids import TaskId, TopicPartition
 from connectx.model.worker_config import StorageTopic, WorkerConfig, embedded_config
 from connectx.rest.client import RestClient
 from connectx.restore import Imported, ImportReport
+from connectx.verify.audit.findings import Audit, Severity
+from connectx.verify.audit.findings import Finding as AuditFinding
+from connectx.verify.audit.gather import Audited
+from connectx.verify.audit.inventory import WorkerFacts as AuditedWorker
+from connectx.verify.check.key_counts import Comparison, KeyExample
 from connectx.verify.check.verdict import Anomaly, Checked, Example, Finding, Moment
+from connectx.verify.doctor.report import Checkup, Status
+from connectx.verify.doctor.report import Finding as CheckupFinding
 from connectx.views import Listed
 from connectx.workers import Worker, Workers
 

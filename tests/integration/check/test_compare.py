@@ -11,12 +11,12 @@ import pandas as pd
 import pytest
 from confluent_kafka import Producer
 
-from connectx.checks.compare import Comparison, compare
 from connectx.connectors.postgres.session import PostgresSession
 from connectx.errors import CheckError, TopicMissingError
 from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.worker_config import WorkerConfig, own_kafka_config
+from connectx.verify.check.key_counts import Comparison, compare
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,8 +11,8 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import connectx as cx
-from connectx.audits.findings import Severity
 from connectx.rest.client import RestClient
+from connectx.verify.audit.findings import Severity
 from tests.integration.cluster.conftest import WAIT_S, until
 
 SECRET = "hunter2-in-clear"

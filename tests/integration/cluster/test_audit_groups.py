@@ -20,9 +20,9 @@ from confluent_kafka.admin import (
 )
 
 import connectx as cx
-from connectx.audits.findings import Audit
 from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.plugins.api import ConnectorContext, SourceOffset, SourceTaskContext
+from connectx.verify.audit.findings import Audit
 from tests.integration.cluster.conftest import WAIT_S, until
 from tests.integration.cluster.hanging import leave_hanging
 

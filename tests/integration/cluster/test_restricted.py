@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import connectx as cx
-from connectx.checkup.report import Status
+from connectx.verify.doctor.report import Status
 from tests.conftest import spark_server
 from tests.options import CONNECT
 

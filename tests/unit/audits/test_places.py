@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from connectx.audits.places import sources_of, targets_of
+from connectx.verify.audit.places import sources_of, targets_of
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,17 @@ from typing import Any
 
 import pytest
 
-from connectx.audits.facts import ClusterFacts, ConnectorFacts, TaskFacts, TopicFacts, TransactionFacts, WorkerFacts
-from connectx.audits.findings import Severity
-from connectx.audits.gather import is_disputed
-from connectx.audits.judge import judge
+from connectx.verify.audit.findings import Severity
+from connectx.verify.audit.gather import is_disputed
+from connectx.verify.audit.inventory import (
+    ClusterFacts,
+    ConnectorFacts,
+    TaskFacts,
+    TopicFacts,
+    TransactionFacts,
+    WorkerFacts,
+)
+from connectx.verify.audit.rules import judge
 
 A, B = "a:8083", "b:8083"
 SOURCE, SINK = "org.apache.kafka.connect.file.FileStreamSourceConnector", "FileStreamSink"
@@ -177,7 +184,9 @@ def test_every_code_is_made_to_happen() -> None:
     import inspect
     import re
 
-    from connectx.audits import overlaps, surroundings, work
+    from connectx.verify.audit import assignments as work
+    from connectx.verify.audit import foundations as surroundings
+    from connectx.verify.audit import overlaps
 
     text = "".join(inspect.getsource(module) for module in (overlaps, surroundings, work))
     over_clusters = {"internal_topics_shared", "same_transactional_id"}

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from connectx.checks.identity import canonical, of_fields, of_record, parsed, shown
+from connectx.verify.check.identity import canonical, of_fields, of_record, parsed, shown
 
 NOON = datetime(2026, 1, 2, 12, 0, 0, 5, UTC)
 

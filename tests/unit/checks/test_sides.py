@@ -10,13 +10,13 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Message
 
-from connectx.checks.sides import Sides, Topic
-from connectx.checks.sources import task_configs
-from connectx.checks.targets import target_of
 from connectx.kafka.admin.topic_snapshot import TopicSnapshot
 from connectx.plugins.api import Stored
 from connectx.verify.check.comparison import Passage
 from connectx.verify.check.judge import judge
+from connectx.verify.check.sides import Sides, Topic
+from connectx.verify.check.sources import task_configs
+from connectx.verify.check.targets import target_of
 from connectx.verify.check.verdict import Verdict
 
 RECORDS = [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}]

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from connectx.checks.targets import target_of
 from connectx.errors import CheckError
 from connectx.plugins.api import Stored
+from connectx.verify.check.targets import target_of
 
 ROWS = [{"id": 1, "name": "a"}, {"id": 2, "name": None}]
 

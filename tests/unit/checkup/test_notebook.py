@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from connectx.checkup.notebook import FrontEnd, judge_front_end, judge_packages, judge_panel, judge_session
-from connectx.checkup.report import Status
+from connectx.verify.doctor.notebook import FrontEnd, judge_front_end, judge_packages, judge_panel, judge_session
+from connectx.verify.doctor.report import Status
 
 GOOD = {"ipykernel": "7.4.0", "ipywidgets": "8.1.9", "anywidget": "0.11.0", "pandas": "2.3.3", "pyarrow": "26.0.1"}
 

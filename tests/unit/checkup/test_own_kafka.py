@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from connectx.checkup import own_kafka
-from connectx.checkup.own_kafka import KafkaFacts, judge_exactly_once, judge_group, judge_reach, judge_topics
-from connectx.checkup.report import Status
 from connectx.errors import ConfigError, KafkaLoginError
 from connectx.kafka.admin.client import ClusterView
+from connectx.verify.doctor import own_kafka
+from connectx.verify.doctor.own_kafka import KafkaFacts, judge_exactly_once, judge_group, judge_reach, judge_topics
+from connectx.verify.doctor.report import Status
 
 WHERE = "kafka:9092"
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from connectx.checkup.machine import judge_java
-from connectx.checkup.report import Status
-from connectx.checkup.spark_session import (
+from connectx.verify.doctor.machine import judge_java
+from connectx.verify.doctor.report import Status
+from connectx.verify.doctor.spark_session import (
     SparkFacts,
     judge_backlog,
     judge_processes,

@@ -15,10 +15,10 @@ from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 
-from connectx.checkup.report import Finding, Status
 from connectx.jvm import jars
 from connectx.jvm.cache import cache_dir
 from connectx.jvm.java import MINIMUM_MAJOR, NOTHING_THERE, JavaHome, look_for_java
+from connectx.verify.doctor.report import Finding, Status
 
 FETCH_S = 4.0
 _OLDEST_PYTHON = (3, 11)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 
-from connectx.checks.sides import UNREADABLE, Values
 from connectx.data.converters import decode
 from connectx.data.transforms.chain import ROW
 from connectx.data.transforms.columns import HEADERS
 from connectx.kafka.sink_consumer import table_of
 from connectx.runtime.tasks.sink.setup import keeps_values
+from connectx.verify.check.sides import UNREADABLE, Values
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SinkDecoder:
-    """Decodes for one sink; a `connectx.checks.sides.Decode`."""
+    """Decodes for one sink; a `connectx.verify.check.sides.Decode`."""
 
     config: Mapping[str, str | None]
     stored: Stored

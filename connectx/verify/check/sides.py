@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from connectx.checks.identity import of_fields, of_record, parsed, shown
 from connectx.model.events import Event, EventKind
 from connectx.model.ids import TopicPartition
 from connectx.plugins.api import Stored
+from connectx.verify.check.identity import of_fields, of_record, parsed, shown
 from connectx.verify.check.rows import Row, Rows, fingerprint
 
 if TYPE_CHECKING:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from connectx.audits.facts import ClusterFacts
-from connectx.audits.findings import Audit, Finding, Severity
-from connectx.audits.overlaps import OVERLAP_RULES
-from connectx.audits.surroundings import SURROUNDINGS_RULES
-from connectx.audits.work import WORK_RULES
+from connectx.verify.audit.assignments import WORK_RULES
+from connectx.verify.audit.findings import Audit, Finding, Severity
+from connectx.verify.audit.foundations import SURROUNDINGS_RULES
+from connectx.verify.audit.inventory import ClusterFacts
+from connectx.verify.audit.overlaps import OVERLAP_RULES
 
 _ORDER = list(Severity)
 

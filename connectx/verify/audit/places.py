@@ -10,7 +10,7 @@ import posixpath
 import re
 from collections.abc import Iterator
 
-from connectx.audits.facts import Config
+from connectx.verify.audit.inventory import Config
 
 _LOGIN = re.compile(r"//[^/@]*@")
 _TABLE_KEYS = ("table.include.list", "table.whitelist", "tables", "table.name")

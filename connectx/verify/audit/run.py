@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from connectx.audits.gather import gather
-from connectx.audits.judge import judge
 from connectx.runtime.mailbox import now_ms
+from connectx.verify.audit.gather import gather
+from connectx.verify.audit.rules import judge
 
 if TYPE_CHECKING:
-    from connectx.audits.findings import Audit
     from connectx.connect_cluster import ConnectCluster
+    from connectx.verify.audit.findings import Audit
 
 
 def audit(*clusters: ConnectCluster) -> Audit:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from connectx.checks.identity import of_record, shown
 from connectx.data.transforms.encoding import transform_and_encode
 from connectx.errors import ConnectxError
 from connectx.model.ids import TaskId
@@ -19,6 +18,7 @@ from connectx.model.states import TransactionBoundary
 from connectx.plugins.api import Slice, SourceOffset, SourcePartition, SourceTask
 from connectx.plugins.settings import source_connector_settings
 from connectx.verify.check.commits import SourceHistory
+from connectx.verify.check.identity import of_record, shown
 from connectx.verify.check.rows import Row
 
 if TYPE_CHECKING:

@@ -15,7 +15,6 @@ from typing import Any, Final
 
 from kafka.errors import KafkaError
 
-from connectx.checkup.report import Finding, Status
 from connectx.errors import ConfigError, ConfigProviderError, ConnectxError
 from connectx.kafka.admin.client import Admin, ClusterView
 from connectx.kafka.admin.topics import describe_group
@@ -23,6 +22,7 @@ from connectx.kafka.net import KafkaNet
 from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.worker_config import WorkerConfig, own_kafka_config
 from connectx.plugins.registry import worker_config
+from connectx.verify.doctor.report import Finding, Status
 
 CONNECT_S: Final = 2.0
 ASK_S: Final = 10.0

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from connectx.audits.facts import ClusterFacts, ConnectorFacts
-from connectx.audits.findings import Finding, Severity
 from connectx.history.wording import duration, listing, plural
 from connectx.model.states import LOST, State
+from connectx.verify.audit.findings import Finding, Severity
+from connectx.verify.audit.inventory import ClusterFacts, ConnectorFacts
 
 DEFAULT_DELAY_MS = 300_000
 _HELD = (State.RUNNING, State.PAUSED)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from connectx.audits.facts import ClusterFacts
-from connectx.audits.findings import Finding, Severity
 from connectx.history.wording import duration, listing, plural
+from connectx.verify.audit.findings import Finding, Severity
+from connectx.verify.audit.inventory import ClusterFacts
 
 _LONG_MS = 60_000
 _NEEDED = {"config": "connector configurations", "offset": "source offsets", "status": "statuses"}

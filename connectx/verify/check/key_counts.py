@@ -13,13 +13,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from connectx.checks.check import as_tuple
-from connectx.checks.targets import target_of
 from connectx.errors import CheckError, ConnectxError
 from connectx.history.wording import listing
 from connectx.kafka.admin.topic_snapshot import TopicSnapshot, take_snapshot
 from connectx.model.ids import TaskId, TopicPartition
 from connectx.spark.backlog import backlog_error, backlog_frame
+from connectx.verify.check.check import as_tuple
+from connectx.verify.check.targets import target_of
 from connectx.views import html_card, html_table, text_facts, text_table
 
 if TYPE_CHECKING:

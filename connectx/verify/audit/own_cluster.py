@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from connectx.audits.facts import WorkerFacts
-from connectx.audits.gather import Audited
 from connectx.history.wording import task_of
 from connectx.kafka.admin.group_view import worker_id_of
+from connectx.verify.audit.gather import Audited
+from connectx.verify.audit.inventory import WorkerFacts
 
 if TYPE_CHECKING:
     from connectx.history.log import EventLog

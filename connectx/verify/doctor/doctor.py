@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from connectx.checkup import machine, notebook, own_kafka, spark_session
-from connectx.checkup.report import Checkup, Finding, Status
-from connectx.checkup.spark_session import SparkFacts
 from connectx.errors import ConfigError, ConfigProviderError
 from connectx.jvm import jars
+from connectx.verify.doctor import machine, notebook, own_kafka, spark_session
+from connectx.verify.doctor.report import Checkup, Finding, Status
+from connectx.verify.doctor.spark_session import SparkFacts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,8 +12,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from connectx.checks.sides import REFUSED_BY_KAFKA, Sides, Topic, committed_by, decode_plainly, skipped_by, topic_rows
-from connectx.checks.targets import target_of
 from connectx.errors import CheckError
 from connectx.history.log import EventLog
 from connectx.jvm.progress import Progress, silent, terminal_progress
@@ -27,6 +25,16 @@ from connectx.verify.check.comparison import Passage
 from connectx.verify.check.judge import judge
 from connectx.verify.check.rows import MAX_ROWS, Tell
 from connectx.verify.check.scenarios import Scenario
+from connectx.verify.check.sides import (
+    REFUSED_BY_KAFKA,
+    Sides,
+    Topic,
+    committed_by,
+    decode_plainly,
+    skipped_by,
+    topic_rows,
+)
+from connectx.verify.check.targets import target_of
 from connectx.verify.check.verdict import Verdict
 
 _SHOWN_AFTER_S = 2.0

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from connectx.audits.facts import ClusterFacts, ConnectorFacts
-from connectx.audits.findings import Finding, Severity
-from connectx.audits.places import sources_of, targets_of
-from connectx.audits.work import read_topics
 from connectx.history.wording import listing
 from connectx.model.states import State
+from connectx.verify.audit.assignments import read_topics
+from connectx.verify.audit.findings import Finding, Severity
+from connectx.verify.audit.inventory import ClusterFacts, ConnectorFacts
+from connectx.verify.audit.places import sources_of, targets_of
 
 DEAD_LETTERS = "errors.deadletterqueue.topic.name"
 

@@ -10,9 +10,9 @@ import sys
 from collections.abc import Collection, Mapping
 from enum import StrEnum
 
-from connectx.checkup.machine import version_of
-from connectx.checkup.report import Finding, Status
 from connectx.cluster_forms import in_kernel
+from connectx.verify.doctor.machine import version_of
+from connectx.verify.doctor.report import Finding, Status
 
 _PACKAGES = ("ipykernel", "ipywidgets", "anywidget", "pandas", "numpy", "pyarrow", "plotly", "jupyterlab")
 _BAD_KERNEL = "7.0.0"

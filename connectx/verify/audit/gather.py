@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
-from connectx.audits.facts import ClusterFacts, ConnectorFacts, TaskFacts, TopicFacts, TransactionFacts, WorkerFacts
 from connectx.errors import ConnectxError, RestError
 from connectx.history.folds.snapshot import WorkFacts, facts
 from connectx.history.wording import gist
@@ -26,6 +25,14 @@ from connectx.model.ids import TopicPartition
 from connectx.model.states import LOST, State
 from connectx.model.worker_config import WorkerConfig
 from connectx.rest.client import RestClient
+from connectx.verify.audit.inventory import (
+    ClusterFacts,
+    ConnectorFacts,
+    TaskFacts,
+    TopicFacts,
+    TransactionFacts,
+    WorkerFacts,
+)
 from connectx.views import Shown, masked, masked_text
 
 T = TypeVar("T")

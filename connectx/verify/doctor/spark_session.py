@@ -13,10 +13,10 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from connectx.checkup.machine import version_of
-from connectx.checkup.report import Finding, Status
 from connectx.errors import SparkNotSharedError
 from connectx.spark.sessions import active_session, is_connect, url_of
+from connectx.verify.doctor.machine import version_of
+from connectx.verify.doctor.report import Finding, Status
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,19 +12,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from connectx.checks.check import as_scenarios, as_tuple, telling
-from connectx.checks.decoding import SinkDecoder
-from connectx.checks.sides import (
-    REFUSED_BY_KAFKA,
-    Sides,
-    Topic,
-    committed_by,
-    decode_plainly,
-    skipped_by,
-    topic_rows,
-)
-from connectx.checks.sources import SourceReader, partition_numbers, task_configs
-from connectx.checks.targets import target_of
 from connectx.data.converters import SESSION_SETTINGS
 from connectx.errors import CheckError, ConnectxError, TopicMissingError
 from connectx.jvm.progress import Progress
@@ -35,11 +22,24 @@ from connectx.model.events import Event, EventKind
 from connectx.plugins.api import SinkConnector, Stored
 from connectx.plugins.settings import sink_connector_settings
 from connectx.spark.slices import TaskSpark
+from connectx.verify.check.check import as_scenarios, as_tuple, telling
 from connectx.verify.check.commits import COMMITS, commits, source_histories
 from connectx.verify.check.comparison import Passage
+from connectx.verify.check.decoding import SinkDecoder
 from connectx.verify.check.judge import judge
 from connectx.verify.check.rows import MAX_ROWS, Row, Rows, Tell
 from connectx.verify.check.scenarios import Scenario
+from connectx.verify.check.sides import (
+    REFUSED_BY_KAFKA,
+    Sides,
+    Topic,
+    committed_by,
+    decode_plainly,
+    skipped_by,
+    topic_rows,
+)
+from connectx.verify.check.sources import SourceReader, partition_numbers, task_configs
+from connectx.verify.check.targets import target_of
 from connectx.verify.check.verdict import Verdict
 
 if TYPE_CHECKING:
