@@ -10,7 +10,7 @@ INSTALLED := $(VENV)/.connectx-installed
 OVER := .venv-databricks
 OVER_INSTALLED := $(OVER)/.connectx-installed
 # Jars and class archives are kept per user, so this one always runs; when all is there it takes a quarter of a second.
-PREPARED := $(BIN)/python -m connectx.setup
+PREPARED := $(BIN)/python -m connectx.cli.setup
 
 MINUTES ?= 10
 TYPESCRIPT := 5.9.3

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from connectx.errors import ConnectxError
 
 if TYPE_CHECKING:
-    from connectx.attached.cluster import AttachedCluster, attach
-    from connectx.cluster import Cluster
-    from connectx.connector import Connector
+    from connectx.api.attached.cluster import AttachedCluster, attach
+    from connectx.api.cluster import Cluster
+    from connectx.api.connector import Connector
     from connectx.data.transforms.api import Predicate, Transform
     from connectx.history.log import EventLog
     from connectx.model.configdef import ConfigDef
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     from connectx.verify.doctor.doctor import doctor
 
 _HOMES = {
-    "AttachedCluster": "connectx.attached.cluster",
+    "AttachedCluster": "connectx.api.attached.cluster",
     "Audit": "connectx.verify.audit.findings",
-    "Cluster": "connectx.cluster",
+    "Cluster": "connectx.api.cluster",
     "CommitRefusedError": "connectx.plugins.api",
     "ConfigDef": "connectx.model.configdef",
-    "Connector": "connectx.connector",
+    "Connector": "connectx.api.connector",
     "EventLog": "connectx.history.log",
     "Finding": "connectx.verify.audit.findings",
     "Predicate": "connectx.data.transforms.api",
@@ -55,7 +55,7 @@ _HOMES = {
     "Stored": "connectx.plugins.api",
     "Transform": "connectx.data.transforms.api",
     "Verdict": "connectx.verify.check.verdict",
-    "attach": "connectx.attached.cluster",
+    "attach": "connectx.api.attached.cluster",
     "audit": "connectx.verify.audit.run",
     "check": "connectx.verify.check.check",
     "doctor": "connectx.verify.doctor.doctor",

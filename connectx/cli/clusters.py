@@ -19,7 +19,7 @@ from connectx.model.group import WorkSet
 from connectx.views import Row, text_table
 
 if TYPE_CHECKING:
-    from connectx.attached.cluster import AttachedCluster
+    from connectx.api.attached.cluster import AttachedCluster
 
 _STORIES = 8
 

@@ -26,8 +26,8 @@ from connectx.views import Row, masked_text, text_table
 if TYPE_CHECKING:
     import httpx
 
-    from connectx.attached.cluster import AttachedCluster
-    from connectx.connector import Connector
+    from connectx.api.attached.cluster import AttachedCluster
+    from connectx.api.connector import Connector
     from connectx.rest.client import Config, RestClient
 
 FAILED: Final = 1
@@ -120,7 +120,7 @@ class At:
         config: Mapping[str, str] | None = None,
     ) -> AttachedCluster:
         """One more cluster, with the same login to REST; let go with the others."""
-        from connectx.attached.cluster import attach
+        from connectx.api.attached.cluster import attach
 
         if self._connections is None:
             self._connections = self._http()
@@ -146,7 +146,7 @@ class At:
         """A configuration fit to be shown: with `[hidden]` for secrets, unless they are asked for."""
         if self.show_secrets and not always_mask:
             return dict(config)
-        from connectx.backup import hidden_values, secret_keys
+        from connectx.api.transfer.exporter import hidden_values, secret_keys
 
         return {**config, **hidden_values(config, secret_keys(self.client, config, self._secret_keys))}
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from connectx.api.connector import Connector
 from connectx.cli.common import At, cluster_command, read_connector, read_json, show_table
-from connectx.connector import Connector
 from connectx.errors import CommandError
 from connectx.model.states import State
 from connectx.views import HIDDEN

@@ -28,7 +28,7 @@ from connectx.history.render.report import report_page, save_page, write_report
 from connectx.history.wording import duration, gist
 
 if TYPE_CHECKING:
-    from connectx.cluster import Cluster
+    from connectx.api.cluster import Cluster
 
 WORKERS = 3
 _KILL_SOURCE_AT, _ADD_WORKER_AT, _KILL_SINK_AT = 0.20, 0.40, 0.55
@@ -111,7 +111,7 @@ def _folder() -> Iterator[str]:
 
 @contextmanager
 def _cluster(screen: Screen) -> Iterator[Cluster]:
-    from connectx.cluster import Cluster
+    from connectx.api.cluster import Cluster
 
     screen.say(f"Starting Kafka, Spark and {WORKERS} workers")
     cluster = Cluster(workers=WORKERS, progress=screen.progress)

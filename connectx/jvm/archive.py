@@ -68,7 +68,7 @@ def _base(java: JavaHome) -> Path | None:
 def partial_path(archive: Path) -> Path:
     """A name beside `archive` to write it under until it is whole; its folder is made, left-overs are removed.
 
-    One process at a time makes archives of a user (`connectx.setup` holds a lock).
+    One process at a time makes archives of a user (`connectx.cli.setup` holds a lock).
     """
     archive.parent.mkdir(parents=True, exist_ok=True)
     for left_over in archive.parent.glob("*.partial"):

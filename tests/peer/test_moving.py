@@ -6,10 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import connectx as cx
-from connectx.backup import Backup, export_to
+from connectx.api.transfer.exporter import Backup, export_to
+from connectx.api.transfer.importer import import_from
 from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.rest.client import RestClient
-from connectx.restore import import_from
 from tests.integration.cluster.conftest import Reader
 from tests.integration.waiting import until
 from tests.peer.java_worker import FILE_SINK, FILE_SOURCE, JavaWorker, peer_config

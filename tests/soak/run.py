@@ -12,9 +12,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import connectx as cx
+from connectx.api.faults.chaos import Chaos
 from connectx.demo.measures import Reader
 from connectx.errors import ConnectxError
-from connectx.faults.chaos import Chaos
 from connectx.model.events import EventKind
 from connectx.verify.check.verdict import Anomaly
 from tests.soak.flows import LINES, ROWS, SETTINGS, SPARK, TABLE, Flows

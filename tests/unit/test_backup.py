@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from connectx.backup import Backup, Exported, hidden_values
+from connectx.api.transfer.exporter import Backup, Exported, hidden_values
+from connectx.api.transfer.importer import _changes, _with_secrets, import_from
 from connectx.errors import BackupFileError, ImportRefusedError
 from connectx.rest.client import RestClient
-from connectx.restore import _changes, _with_secrets, import_from
 
 ENTRY: dict[str, Any] = {"name": "a", "type": "source", "state": "running", "config": {"topic": "t"}, "masked": [],
                          "offsets": [{"partition": {"z": 1, "a": 2}, "offset": {"position": 7}}]}  # fmt: skip
@@ -168,7 +168,7 @@ class Late:
 def test_an_import_over_a_running_connector_waits_for_its_last_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("connectx.backup._QUIET_S", 0)
+    monkeypatch.setattr("connectx.api.transfer.exporter._QUIET_S", 0)
     there = Exported("a", "source", "running", {"k": "v"}, offsets=[{"partition": {"p": 1}, "offset": {"o": 5}}])
     Backup({}, "", (there,)).write(tmp_path / "export.json")
     client: Any = Late()

@@ -54,6 +54,8 @@ def test_python_in_the_pages_is_python_and_names_what_connectx_exports(page: Pat
 def test_every_verb_of_the_readme_exists() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     for verb in set(re.findall(r"(?<![\w-])cluster\.(\w+)", text)):
-        assert hasattr(connectx.Cluster, verb) or f"self.{verb}" in (ROOT / "connectx/cluster.py").read_text("utf-8")
+        assert hasattr(connectx.Cluster, verb) or f"self.{verb}" in (ROOT / "connectx/api/cluster.py").read_text(
+            "utf-8"
+        )
     for verb in set(re.findall(r'cluster\["[\w-]+"\]\.(\w+)', text)):
         assert hasattr(connectx.Connector, verb)

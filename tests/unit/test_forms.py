@@ -19,13 +19,15 @@ import pyarrow as pa
 import pytest
 
 import connectx as cx
-from connectx.attached.cluster import AttachedCluster
-from connectx.attached.workers import AttachedWorker, AttachedWorkers
-from connectx.backup import Backup, Exported
-from connectx.connect_cluster import ConnectCluster
-from connectx.connector import ConnectorConfig, ConnectorOffsets, Task
-from connectx.faults.agenda import After, Scheduled
-from connectx.faults.chaos import Chaos, ChaosFault
+from connectx.api.attached.cluster import AttachedCluster
+from connectx.api.attached.workers import AttachedWorker, AttachedWorkers
+from connectx.api.connect_cluster import ConnectCluster
+from connectx.api.connector import ConnectorConfig, ConnectorOffsets, Task
+from connectx.api.faults.agenda import After, Scheduled
+from connectx.api.faults.chaos import Chaos, ChaosFault
+from connectx.api.transfer.exporter import Backup, Exported
+from connectx.api.transfer.importer import Imported, ImportReport
+from connectx.api.workers import Worker, Workers
 from connectx.history.folds.lost import LostWork
 from connectx.history.folds.rebalances import Rebalance, rebalances
 from connectx.history.folds.stories import Story
@@ -37,7 +39,6 @@ from connectx.model.events import Event, EventKind, Transition
 from connectx.model.ids import TaskId, TopicPartition
 from connectx.model.worker_config import StorageTopic, WorkerConfig, embedded_config
 from connectx.rest.client import RestClient
-from connectx.restore import Imported, ImportReport
 from connectx.verify.audit.findings import Audit, Severity
 from connectx.verify.audit.findings import Finding as AuditFinding
 from connectx.verify.audit.gather import Audited
@@ -47,7 +48,6 @@ from connectx.verify.check.verdict import Anomaly, Checked, Example, Finding, Mo
 from connectx.verify.doctor.report import Checkup, Status
 from connectx.verify.doctor.report import Finding as CheckupFinding
 from connectx.views import Listed
-from connectx.workers import Worker, Workers
 
 CARD = '<div style="border-left:3px solid currentColor'
 BAD = "<script>alert('x')</script>"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+from connectx.api.lag import LagRecorder
 from connectx.history.folds.rates import LagSample
-from connectx.lag import LagRecorder
 from connectx.model.ids import TaskId
 
 OUT = TaskId("out", 0)

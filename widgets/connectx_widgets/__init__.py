@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from connectx.connect_cluster import ConnectCluster
+    from connectx.api.connect_cluster import ConnectCluster
     from connectx_widgets.panel import ClusterPanel
 
 __all__ = ["open_panel"]

@@ -14,8 +14,8 @@ from connectx.errors import ConnectxError
 from connectx_widgets.questions import with_secrets
 
 if TYPE_CHECKING:
-    from connectx.cluster import Cluster
-    from connectx.connect_cluster import ConnectCluster
+    from connectx.api.cluster import Cluster
+    from connectx.api.connect_cluster import ConnectCluster
 
 WORKER_VERBS = ("stop", "kill", "pause", "resume", "stall", "partition", "heal")
 CONNECTOR_VERBS = ("pause", "resume", "stop", "delete")

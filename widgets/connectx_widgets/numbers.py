@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from connectx.connect_cluster import ConnectCluster
+    from connectx.api.connect_cluster import ConnectCluster
 
 _OFFSET_CHARS = 80
 _LATE_BEATS = 2.5

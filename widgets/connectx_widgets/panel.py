@@ -39,7 +39,7 @@ from connectx_widgets.numbers import Numbers
 from connectx_widgets.questions import answer
 
 if TYPE_CHECKING:
-    from connectx.connect_cluster import ConnectCluster
+    from connectx.api.connect_cluster import ConnectCluster
 
 BEAT_S = 5.0
 TICK_S = 0.1

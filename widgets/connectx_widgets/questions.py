@@ -10,7 +10,7 @@ from connectx.errors import ConnectorNotFoundError
 from connectx.views import masked, masked_text
 
 if TYPE_CHECKING:
-    from connectx.connect_cluster import ConnectCluster
+    from connectx.api.connect_cluster import ConnectCluster
 
 Config = Mapping[str, str | None]
 

@@ -11,10 +11,10 @@ from connectx.verify.audit.gather import Audited
 from connectx.verify.audit.inventory import WorkerFacts
 
 if TYPE_CHECKING:
+    from connectx.api.workers import Worker, Workers
     from connectx.history.log import EventLog
     from connectx.model.worker_config import WorkerConfig
     from connectx.rest.client import RestClient
-    from connectx.workers import Worker, Workers
 
 
 def audited(config: WorkerConfig, client: RestClient, workers: Workers, events: EventLog) -> Audited:

@@ -9,7 +9,7 @@ from connectx.verify.audit.gather import gather
 from connectx.verify.audit.rules import judge
 
 if TYPE_CHECKING:
-    from connectx.connect_cluster import ConnectCluster
+    from connectx.api.connect_cluster import ConnectCluster
     from connectx.verify.audit.findings import Audit
 
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Collection, Mapping
 from enum import StrEnum
 
-from connectx.cluster_forms import in_kernel
+from connectx.api.forms import in_kernel
 from connectx.verify.doctor.machine import version_of
 from connectx.verify.doctor.report import Finding, Status
 

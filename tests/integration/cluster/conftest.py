@@ -16,7 +16,7 @@ from connectx.model.events import Event, EventKind
 from tests.integration import waiting
 
 if TYPE_CHECKING:
-    from connectx.workers import Worker
+    from connectx.api.workers import Worker
 
 WAIT_S = 90.0
 STRINGS = "org.apache.kafka.connect.storage.StringConverter"

@@ -9,8 +9,8 @@ from itertools import takewhile
 import pytest
 
 import connectx as cx
+from connectx.api.faults.plan import plan
 from connectx.errors import UnknownWorkerError, WorkerStoppedError
-from connectx.faults.plan import plan
 from connectx.model.events import EventKind
 from tests.options import BROKER, GATE
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import connectx as cx
-from connectx.backup import Backup, Exported
+from connectx.api.transfer.exporter import Backup, Exported
 from connectx.errors import ImportIncompleteError, ImportRefusedError
 
 from .conftest import Lines, until

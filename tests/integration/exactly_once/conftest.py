@@ -22,7 +22,7 @@ from connectx.model.events import Event, EventKind
 from tests.integration.cluster.conftest import QUICK, WAIT_S, MakeCluster, events, until
 
 if TYPE_CHECKING:
-    from connectx.workers import Worker
+    from connectx.api.workers import Worker
 
 JSON = {
     "value.converter": "org.apache.kafka.connect.json.JsonConverter",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import connectx as cx
+from connectx.api.workers import Worker
 from connectx.model.events import EventKind
-from connectx.workers import Worker
 from tests.integration.cluster.conftest import WAIT_S, events, owner_of, until
 from tests.integration.exactly_once.conftest import Rows, Valve, config_records, explained, names_of_steps
 

@@ -15,7 +15,7 @@ from tests.integration.exactly_once.conftest import Rows, explained, netloc
 from tests.options import GATE
 
 if TYPE_CHECKING:
-    from connectx.workers import Worker
+    from connectx.api.workers import Worker
 
 MakeRows = Callable[[cx.Cluster], Rows]
 Kind = Literal["pause", "stall", "out"]

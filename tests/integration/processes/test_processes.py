@@ -25,8 +25,8 @@ from .conftest import WAIT_S, Lines, events, owner_of, until
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from connectx.api.workers import Worker
     from connectx.spark.sessions import SparkProvider
-    from connectx.workers import Worker
 
 MakeLines = Callable[..., Lines]
 JSON = {"value.converter": "org.apache.kafka.connect.json.JsonConverter", "value.converter.schemas.enable": "false"}

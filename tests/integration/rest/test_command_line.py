@@ -12,7 +12,7 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from connectx.attached.cluster import attach
+from connectx.api.attached.cluster import attach
 from connectx.cli import app
 from connectx.core.messages import Reply
 from connectx.core.verbs import Verb

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-import connectx.connector
-from connectx.connector import Connector
+import connectx.api.connector
+from connectx.api.connector import Connector
 from connectx.core.messages import Reply
 from connectx.core.verbs import Verb
 from connectx.errors import ConfigRejectedError, ConnectorFailedError, ConnectorNotFoundError, WaitTimeoutError
@@ -208,7 +208,7 @@ def test_wait_that_takes_too_long_says_what_it_saw(attach: Attach) -> None:
 
 
 def test_wait_ends_early_when_a_failure_lasts(attach: Attach, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connectx.connector, "_FAILED_FOR_S", 0.0)
+    monkeypatch.setattr(connectx.api.connector, "_FAILED_FOR_S", 0.0)
     connector, _ = attach({Verb.CONNECTOR_STATUS: status("RUNNING", "FAILED")})
     with pytest.raises(ConnectorFailedError, match=r"task 0 is FAILED on at 127.0.0.1:1: OSError") as caught:
         connector.wait(timeout=60)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from connectx.attached.sight import CONFIG_TOPIC, GROUP, POLLING, STATUS_TOPIC, Sight, Told
+from connectx.api.attached.observation import CONFIG_TOPIC, GROUP, POLLING, STATUS_TOPIC, Sight, Told
 from connectx.history.folds.runs import runs
 from connectx.history.folds.snapshot import facts
 from connectx.kafka.admin.group_view import GroupView, Member

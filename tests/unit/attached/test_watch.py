@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from connectx.attached.sight import CONFIG_TOPIC
-from connectx.attached.watch import KafkaSide, Watch
+from connectx.api.attached.observation import CONFIG_TOPIC
+from connectx.api.attached.watch import KafkaSide, Watch
 from connectx.history.log import EventLog
 from connectx.rest.client import RestClient
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from connectx.attached.sight import Picture, SeenWorker
-from connectx.attached.workers import AttachedWorkers
+from connectx.api.attached.observation import Picture, SeenWorker
+from connectx.api.attached.workers import AttachedWorkers
 from connectx.errors import UnknownWorkerError
 from connectx.kafka.admin.group_view import GroupView, Member
 from connectx.model.group import WorkSet

@@ -9,9 +9,9 @@ from itertools import islice
 
 import pytest
 
+from connectx.api.faults.chaos import chosen_kinds
+from connectx.api.faults.plan import DIRECTIONS, KINDS, PlannedFault, plan
 from connectx.errors import NoGateError
-from connectx.faults.chaos import chosen_kinds
-from connectx.faults.plan import DIRECTIONS, KINDS, PlannedFault, plan
 
 FAULTS = 70
 
@@ -30,7 +30,7 @@ def test_the_order_in_which_kinds_are_named_changes_nothing() -> None:
 
 
 def test_a_plan_does_not_depend_on_how_python_hashes() -> None:
-    code = "from itertools import islice; from connectx.faults.plan import *; "
+    code = "from itertools import islice; from connectx.api.faults.plan import *; "
     code += "print(list(islice(plan(7, KINDS, every_s=2.0, hold_s=(0.5, 6.0)), 70)))"
     told = {
         subprocess.run(

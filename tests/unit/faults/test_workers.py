@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from connectx.api.faults.origin import caused_by
+from connectx.api.workers import Worker, worker_row
 from connectx.errors import NoGateError
-from connectx.faults.origin import caused_by
 from connectx.history.log import EventLog
 from connectx.kafka.broker.gate import Gate
 from connectx.model.ids import TaskId
 from connectx.runtime.worker_handle import Isolation, WorkerState, untold
-from connectx.workers import Worker, worker_row
 
 
 class Elsewhere:

@@ -11,7 +11,7 @@ import pytest
 from connectx_widgets.panel import ClusterPanel
 from histories import small_cluster
 
-from connectx.cluster_forms import with_panel
+from connectx.api.forms import with_panel
 from connectx.history.log import EventLog
 from connectx.model.events import EventKind, Transition
 

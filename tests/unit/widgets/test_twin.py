@@ -16,7 +16,7 @@ import pytest
 from connectx_widgets.elements import timeline_elements
 from histories import History, crowded, kill_of_source, pause_with_fence, small_cluster
 
-from connectx.cluster_forms import html_form
+from connectx.api.forms import html_form
 from connectx.history.render.svg import timeline_svg
 from connectx.history.render.timeline import timeline
 

@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from test_forms import CARD, StandIn
 
-import connectx.connect_cluster as home
+import connectx.api.connect_cluster as home
 from connectx.errors import ClusterClosedError
 
 WIDGET = "application/vnd.jupyter.widget-view+json"

@@ -14,10 +14,10 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from connectx.attached.sight import GROUP, POLLING, Picture
-from connectx.attached.watch import KafkaSide, Watch
-from connectx.attached.workers import AttachedWorker, AttachedWorkers
-from connectx.connect_cluster import ConnectCluster
+from connectx.api.attached.observation import GROUP, POLLING, Picture
+from connectx.api.attached.watch import KafkaSide, Watch
+from connectx.api.attached.workers import AttachedWorker, AttachedWorkers
+from connectx.api.connect_cluster import ConnectCluster
 from connectx.errors import AttachError, NotSeenError
 from connectx.history.log import EventLog
 from connectx.kafka.admin.discovery import CONFIG, GROUP_CALL_S, STATUS, find_group, find_topics

@@ -1,4 +1,4 @@
-"""Puts back what `connectx.backup` has written: connectors with their configurations, offsets and target states.
+"""Puts back what `connectx.api.transfer.exporter` has written: connectors with their configurations, offsets and target states.
 
 Decides what is refused before anything is changed, and what an import that was cut short still has to do. Each
 connector is STOPPED while its offsets are set, so that no task reads from where it should not. Works through REST
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from connectx.backup import (
+from connectx.api.transfer.exporter import (
     Backup,
     Exported,
     hidden_values,

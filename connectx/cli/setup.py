@@ -1,4 +1,4 @@
-"""Prepares what the embedded Kafka and the local Spark need, once per user: `python -m connectx.setup`.
+"""Prepares what the embedded Kafka and the local Spark need, once per user: `python -m connectx.cli.setup`.
 
 Fetches the jars and makes the class archives that let both start fast. Everything it makes is in the cache
 (`CONNECTX_CACHE_DIR`); a second run finds it there. Nothing depends on it: what is missing at first use is fetched

@@ -1,7 +1,7 @@
 """Chaos: faults one after another from a seeded plan, undone after a while, with some workers always left healthy.
 
 Decides whom a planned fault hits and what must be undone first so that enough workers stay healthy; which fault comes
-when is the plan's business (`connectx.faults.plan`). One thread injects faults from `start` to `stop`; what takes long
+when is the plan's business (`connectx.api.faults.plan`). One thread injects faults from `start` to `stop`; what takes long
 (a graceful stop, a newcomer, the broker's start) goes to the cluster's agenda, so that faults meet it half done.
 """
 
@@ -16,17 +16,17 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Self
 
+from connectx.api.faults.agenda import Agenda, Scheduled
+from connectx.api.faults.origin import caused_by, failed
+from connectx.api.faults.plan import KINDS, PlannedFault
 from connectx.errors import ConnectxError, NoGateError
-from connectx.faults.agenda import Agenda, Scheduled
-from connectx.faults.origin import caused_by, failed
-from connectx.faults.plan import KINDS, PlannedFault
 from connectx.views import Listed, Shown, html_card, html_table, text_table
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from connectx.faults.verbs import FaultVerbs
-    from connectx.workers import Worker
+    from connectx.api.faults.verbs import FaultVerbs
+    from connectx.api.workers import Worker
 
 _ALIVE: Final = ("starting", "running", "paused", "stalled")
 _MORE_WORKERS: Final = 2

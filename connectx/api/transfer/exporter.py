@@ -310,7 +310,9 @@ def _entry(where: str, entry: Any) -> Exported:
     """One connector of a file; BackupFileError names what is wrong."""
 
     def wrong(what: str) -> BackupFileError:
-        return BackupFileError(f"{where} is wrong: {what}.", next_step="See connectx/backup.py for the format.")
+        return BackupFileError(
+            f"{where} is wrong: {what}.", next_step="See connectx/api/transfer/exporter.py for the format."
+        )
 
     if not isinstance(entry, dict) or not isinstance(entry.get("name"), str) or not entry["name"]:
         raise wrong('it has no "name"')

@@ -10,17 +10,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from connectx.api.faults.agenda import After, Agenda
+from connectx.api.faults.origin import injected
 from connectx.errors import NotEmbeddedError
-from connectx.faults.agenda import After, Agenda
-from connectx.faults.origin import injected
 
 if TYPE_CHECKING:
-    from connectx.faults.chaos import Chaos
+    from connectx.api.faults.chaos import Chaos
+    from connectx.api.workers import Worker, Workers
     from connectx.history.log import EventLog
     from connectx.kafka.broker.embedded import EmbeddedKafka
     from connectx.kafka.broker.gate import Direction
     from connectx.model.worker_config import WorkerConfig
-    from connectx.workers import Worker, Workers
 
 
 class FaultVerbs(ABC):
@@ -138,8 +138,8 @@ class FaultVerbs(ABC):
             ValueError: an unknown kind, or a number that makes no sense.
             NoGateError, NotEmbeddedError: a kind that this cluster cannot be given.
         """
-        from connectx.faults.chaos import Chaos, chosen_kinds
-        from connectx.faults.plan import plan
+        from connectx.api.faults.chaos import Chaos, chosen_kinds
+        from connectx.api.faults.plan import plan
 
         if every_s <= 0 or keep < 1:
             raise ValueError(f"every_s must be above 0 and keep at least 1, not {every_s} and {keep}")

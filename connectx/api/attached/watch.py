@@ -2,7 +2,7 @@
 
 One thread, the watch, makes every look and takes every record; with Kafka a second one reads the config and status
 topics and hands its records over by a queue. Both start in `start` and end in `close`. It decides when to look, never
-what a sight means (`connectx.attached.sight`).
+what a sight means (`connectx.api.attached.observation`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final
 
 from confluent_kafka import Message
 
-from connectx.attached.sight import CONFIG_TOPIC, GROUP, POLLING, STATUS_TOPIC, Picture, Sight, Told
+from connectx.api.attached.observation import CONFIG_TOPIC, GROUP, POLLING, STATUS_TOPIC, Picture, Sight, Told
 from connectx.errors import ConnectxError, TopicMissingError
 from connectx.history.log import EventLog
 from connectx.kafka.admin.client import Admin

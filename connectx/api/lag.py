@@ -10,10 +10,10 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
+from connectx.api.workers import Workers
 from connectx.history.folds.rates import LagSample
 from connectx.history.wording import task_of
 from connectx.model.ids import TaskId
-from connectx.workers import Workers
 
 _EVERY_S = 1.0
 _KEPT = 100_000

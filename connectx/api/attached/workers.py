@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from connectx.attached.sight import Picture
+from connectx.api.attached.observation import Picture
 from connectx.errors import UnknownWorkerError
 from connectx.history.wording import duration
 from connectx.views import Form, Row, text_table

@@ -1,6 +1,6 @@
 """What was seen of a cluster, and what of it is news: the fold of polls, records and group descriptions. Pure.
 
-Decides which event a sight stands for; it never looks itself (`connectx.attached.watch` does), and never tells more
+Decides which event a sight stands for; it never looks itself (`connectx.api.attached.watch` does), and never tells more
 than was seen: what happened between two polls is one change, and who left the group may have been stopped, killed or
 cut off. Events carry their origin.
 """

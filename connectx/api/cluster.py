@@ -10,18 +10,20 @@ import atexit
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from connectx.cluster_forms import kafka_fact, shown, spark_fact
-from connectx.connect_cluster import ConnectCluster
+from connectx.api.connect_cluster import ConnectCluster
+from connectx.api.faults.agenda import Agenda
+from connectx.api.faults.origin import injected
+from connectx.api.faults.verbs import FaultVerbs
+from connectx.api.forms import kafka_fact, shown, spark_fact
+from connectx.api.lag import LagRecorder
+from connectx.api.supervisor import STABLE_S, Supervisor
+from connectx.api.workers import Worker, Workers, worker_row
 from connectx.errors import ClassNotImportableError, ClusterClosedError, GroupInUseError
-from connectx.faults.agenda import Agenda
-from connectx.faults.origin import injected
-from connectx.faults.verbs import FaultVerbs
 from connectx.history.log import EventLog
 from connectx.jvm.progress import Progress
 from connectx.kafka.admin.topics import describe_group, ensure_internal_topics, require_reachable
 from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.kafka.settings.clients import ClientConfigs
-from connectx.lag import LagRecorder
 from connectx.model.events import EventKind, Transition
 from connectx.model.worker_config import NO_DELAY, WorkerConfig, embedded_config, own_kafka_config
 from connectx.plugins.registry import is_importable, worker_config
@@ -33,15 +35,13 @@ from connectx.runtime.process.recovery import Aftermath
 from connectx.runtime.worker import Surroundings
 from connectx.runtime.worker import Worker as ThreadWorker
 from connectx.spark.sessions import SparkProvider
-from connectx.supervisor import STABLE_S, Supervisor
 from connectx.views import Row
-from connectx.workers import Worker, Workers, worker_row
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
     from pyspark.sql import SparkSession
 
-    from connectx.connector import Connector
+    from connectx.api.connector import Connector
     from connectx.runtime.worker_handle import Isolation, LiveWorker
     from connectx.verify.audit.gather import Audited
 

@@ -13,12 +13,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
+from connectx.api.workers import Worker, Workers
 from connectx.errors import ClusterClosedError, ConfigError, WaitTimeoutError, WorkerFailedError, WorkerStoppedError
 from connectx.history.folds.lost import Grace, LostWork, Remains
 from connectx.model.group import ProtocolVersion
 from connectx.model.worker_config import WorkerConfig
 from connectx.plugins.registry import worker_config
-from connectx.workers import Worker, Workers
 
 if TYPE_CHECKING:
     from connectx.history.log import EventLog

@@ -13,12 +13,12 @@ from concurrent.futures import Future
 from contextvars import copy_context
 from typing import TYPE_CHECKING
 
+from connectx.api.faults.origin import caused_by, failed
 from connectx.errors import ClusterClosedError
-from connectx.faults.origin import caused_by, failed
 from connectx.views import Form, masked_text
 
 if TYPE_CHECKING:
-    from connectx.faults.verbs import FaultVerbs
+    from connectx.api.faults.verbs import FaultVerbs
     from connectx.history.log import EventLog
     from connectx.kafka.broker.gate import Direction
 

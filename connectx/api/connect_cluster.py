@@ -1,6 +1,6 @@
 """A Kafka Connect cluster as its user sees it, whoever runs it: connectors and verbs through REST, views of a history.
 
-Decides nothing about the group and starts no worker: `connectx.cluster` does, `connectx.attached` only looks. What is
+Decides nothing about the group and starts no worker: `connectx.api.cluster` does, `connectx.attached` only looks. What is
 written here works on any Kafka Connect cluster. There is no class like it in Kafka Connect.
 """
 
@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
-from connectx.cluster_forms import html_form, in_kernel, text_form, with_panel
-from connectx.connector import Connector
+from connectx.api.connector import Connector
+from connectx.api.forms import html_form, in_kernel, text_form, with_panel
 from connectx.errors import ClusterClosedError, ConnectxError
 from connectx.history.log import EventLog
 from connectx.model.events import EventKind, Transition
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
     from pyspark.sql import SparkSession
 
-    from connectx.backup import Backup
+    from connectx.api.transfer.exporter import Backup
+    from connectx.api.transfer.importer import ImportReport
     from connectx.model.worker_config import WorkerConfig
-    from connectx.restore import ImportReport
     from connectx.spark.sessions import SparkProvider
     from connectx.verify.audit.findings import Audit
     from connectx.verify.audit.gather import Audited
@@ -245,19 +245,19 @@ class ConnectCluster(ABC):
         return write_report(self.events, path)
 
     def export_to(self, path: str | Path, *, secrets: bool = False, stop: bool = False) -> Backup:
-        """Write configurations, target states and offsets of all connectors to a JSON file: `connectx.backup`.
+        """Write configurations, target states and offsets of all connectors to a JSON file: `connectx.api.transfer.exporter`.
 
         Secrets are masked unless `secrets`. With `stop` the connectors are stopped first and stay so: their offsets are
         then the last ones, for moving to another cluster.
         """
-        from connectx.backup import export_to
+        from connectx.api.transfer.exporter import export_to
 
         return export_to(self._client, path, secrets=secrets, stop=stop)
 
     def import_from(
         self, path: str | Path, *, secrets: Mapping[str, Mapping[str, str]] | None = None, overwrite: bool = False
     ) -> ImportReport:
-        """Put connectors of an exported file back, each STOPPED until it has its offsets: `connectx.restore`.
+        """Put connectors of an exported file back, each STOPPED until it has its offsets: `connectx.api.transfer.importer`.
 
         `secrets` are values of masked keys: {connector: {key: value}}. With `overwrite` connectors that run are
         replaced, too, and go back to the offsets of the file.
@@ -266,7 +266,7 @@ class ConnectCluster(ABC):
             BackupFileError, ImportRefusedError: the file cannot be used, or nothing was changed for another reason.
             ImportIncompleteError: some could not be put back and were left STOPPED; has the `report`.
         """
-        from connectx.restore import import_from
+        from connectx.api.transfer.importer import import_from
 
         return import_from(self._client, path, secrets=secrets, overwrite=overwrite)
 

@@ -7,8 +7,8 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from connectx.api.faults.origin import injected
 from connectx.errors import NoGateError, UnknownWorkerError, WorkerStoppedError
-from connectx.faults.origin import injected
 from connectx.model.events import Transition
 from connectx.model.ids import TaskId
 from connectx.runtime.mailbox import now_ms
