@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectx.data.converter import Converter, Decoded
-from connectx.data.json_converter import JsonConverter
+from connectx.data.json.converter import JsonConverter
 from connectx.data.reading import frame_of, joined, read_columns, where
 from connectx.data.simple import (
     BooleanConverter,

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectx.data.converter import Converter
-from connectx.data.json_converter import JsonConverter
+from connectx.data.json.converter import JsonConverter
 from connectx.data.simple import ByteArrayConverter, StringConverter
 from connectx.errors import ConversionError
 

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 
 from connectx.data.converter import Converter, Decoded
 from connectx.data.diagnosis import why_not
-from connectx.data.json_converter import JsonConverter, RecordSchema
-from connectx.data.json_reader import NOT_JSON
+from connectx.data.json.converter import JsonConverter, RecordSchema
+from connectx.data.json.reader import NOT_JSON
 from connectx.errors import ConversionError
 
 if TYPE_CHECKING:

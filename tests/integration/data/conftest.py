@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from connectx.data.converters import decode
-from connectx.data.json_converter import JsonConverter
+from connectx.data.json.converter import JsonConverter
 from connectx.data.simple import StringConverter
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from pyspark.sql import types as t
 
 from connectx.data.converters import decode, encode
 from connectx.data.diagnosis import NO_ENVELOPE
-from connectx.data.json_converter import JsonConverter
+from connectx.data.json.converter import JsonConverter
 from connectx.data.simple import StringConverter
 from connectx.errors import ConversionError
 

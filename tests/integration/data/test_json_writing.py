@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import functions as f
 
 from connectx.data.converters import encode
-from connectx.data.json_converter import JsonConverter
+from connectx.data.json.converter import JsonConverter
 from connectx.data.simple import IntegerConverter, StringConverter
 from connectx.errors import ConversionError
 

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import functions as f
 
 from connectx.data.converters import encode
-from connectx.data.json_converter import JsonConverter
+from connectx.data.json.converter import JsonConverter
 from connectx.data.reading import frame_of
 
 from .conftest import KEY, PLAIN, WITH_SCHEMAS

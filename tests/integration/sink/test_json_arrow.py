@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from connectx.data.json_arrow import read_json
-from connectx.data.json_converter import JsonConverter
+from connectx.data.json.arrow import read_json
+from connectx.data.json.converter import JsonConverter
 from connectx.data.reading import read_columns
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from connectx.data.json_converter import JsonConverter
+from connectx.data.json.converter import JsonConverter
 from connectx.data.simple import StringConverter
 from connectx.errors import ConfigError, PluginNotFoundError
 from connectx.model.configdef import ConfigDef

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from connectx.data.headers import HEADERS, HeaderConverter
-from connectx.data.json_converter import JsonConverter
+from connectx.data.json.converter import JsonConverter
 from connectx.data.simple import BooleanConverter, IntegerConverter, StringConverter
 from connectx.errors import ConversionError
 

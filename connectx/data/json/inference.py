@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectx.data.converter import Decoded
-from connectx.data.json_arrow import read_text
+from connectx.data.json.arrow import read_text
 from connectx.errors import ConversionError
 
 

@@ -1,6 +1,6 @@
 """JSON read by Arrow in the worker: the fast way, taken only where it gives what Spark would give.
 
-Arrow's parser is as strict as the reader in `connectx.data.json_reader`, and a batch that it refuses for any reason, or
+Arrow's parser is as strict as the reader in `connectx.data.json.reader`, and a batch that it refuses for any reason, or
 that holds anything where the two could differ, is left to that reader, which also finds the records at fault.
 """
 

@@ -18,11 +18,11 @@ import pyarrow as pa
 from connectx.data import connect_schema
 from connectx.data.converter import CONVERTER_CONFIG, Converter, Decoded
 from connectx.data.diagnosis import NO_ENVELOPE
-from connectx.data.json_arrow import read_json, read_text, split_envelopes
-from connectx.data.json_arrow_writer import enclosed, json_text, writes
-from connectx.data.json_inference import read_documents
-from connectx.data.json_reader import NOT_JSON, JsonReader, bound
-from connectx.data.json_writer import to_json_text
+from connectx.data.json.arrow import read_json, read_text, split_envelopes
+from connectx.data.json.arrow_writer import enclosed, json_text, writes
+from connectx.data.json.inference import read_documents
+from connectx.data.json.reader import NOT_JSON, JsonReader, bound
+from connectx.data.json.writer import to_json_text
 from connectx.errors import ConversionError
 from connectx.model.configdef import ConfigDef
 from connectx.model.validators import one_of

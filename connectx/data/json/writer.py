@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from connectx.data.json_reader import bound, complement
+from connectx.data.json.reader import bound, complement
 from connectx.errors import ConversionError
 
 if TYPE_CHECKING:

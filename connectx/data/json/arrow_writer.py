@@ -1,6 +1,6 @@
 """JSON written by Arrow in the worker, for types whose text is beyond doubt: a small slice then takes no Spark job.
 
-Text, integers, booleans, dates, times and structs of these, with the bytes that `connectx.data.json_writer` has Spark
+Text, integers, booleans, dates, times and structs of these, with the bytes that `connectx.data.json.writer` has Spark
 write. Fractions are left to Spark: how Java spells them is Java's secret.
 """
 
