@@ -1,1 +1,1 @@
-"""TODO-DOC"""
+"""What a notebook imports: clusters, connectors and workers, with the verbs on them."""

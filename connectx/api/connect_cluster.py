@@ -1,7 +1,7 @@
 """A Kafka Connect cluster as its user sees it, whoever runs it: connectors and verbs through REST, views of a history.
 
-Decides nothing about the group and starts no worker: `connectx.api.cluster` does, `connectx.attached` only looks. What is
-written here works on any Kafka Connect cluster. There is no class like it in Kafka Connect.
+Makes no decision about the group and starts no worker: `connectx.api.cluster` starts them, `connectx.api.attached` only
+observes. Works on any Kafka Connect cluster. Kafka Connect has no class like it.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ class ConnectCluster(ABC):
         """What an audit is given of this cluster."""
 
     def audit(self) -> Audit:
-        """What is wrong with it, or will go wrong: findings with evidence, consequence, remedy: `connectx.audits`."""
+        """Report what is wrong or will go wrong: findings with evidence, consequence and remedy."""
         from connectx.verify.audit.run import audit
 
         return audit(self)
@@ -245,7 +245,7 @@ class ConnectCluster(ABC):
         return write_report(self.events, path)
 
     def export_to(self, path: str | Path, *, secrets: bool = False, stop: bool = False) -> Backup:
-        """Write configurations, target states and offsets of all connectors to a JSON file: `connectx.api.transfer.exporter`.
+        """Write configurations, target states and offsets of all connectors to a JSON file.
 
         Secrets are masked unless `secrets`. With `stop` the connectors are stopped first and stay so: their offsets are
         then the last ones, for moving to another cluster.
@@ -257,7 +257,7 @@ class ConnectCluster(ABC):
     def import_from(
         self, path: str | Path, *, secrets: Mapping[str, Mapping[str, str]] | None = None, overwrite: bool = False
     ) -> ImportReport:
-        """Put connectors of an exported file back, each STOPPED until it has its offsets: `connectx.api.transfer.importer`.
+        """Restore connectors of an exported file; each stays STOPPED until it has its offsets.
 
         `secrets` are values of masked keys: {connector: {key: value}}. With `overwrite` connectors that run are
         replaced, too, and go back to the offsets of the file.

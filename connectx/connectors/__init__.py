@@ -1,1 +1,1 @@
-"""The connectors that connectx ships, and what a connector is."""
+"""The connectors that connectx ships."""

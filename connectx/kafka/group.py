@@ -1,6 +1,6 @@
 """Carries out the core's group effects: one effect is one request, its reply one stimulus.
 
-Decides nothing about membership: timers, retries and what an error means are the core's (`connectx.core.group.membership`).
+Decides nothing about membership: `connectx.core.group.membership` owns timers, retries and what an error means.
 Mirrors the request side of Kafka's AbstractCoordinator (classic group protocol), with protocol type `connect`.
 
 A broker handles one request of a connection after the other and answers JoinGroup and SyncGroup late, so these two

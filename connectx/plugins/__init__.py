@@ -1,1 +1,1 @@
-"""TODO-DOC"""
+"""The plugin framework: base classes, configuration keys, class lookup and validation."""

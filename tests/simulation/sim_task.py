@@ -1,6 +1,6 @@
 """The thread of one task instance in virtual time: orders of the worker, a pure loop, and what carries out its effects.
 
-The counterpart of `connectx.runtime.tasks.runner.Runner`: requests go into the loop before the answer to an effect, a frozen
+The counterpart of `runtime.tasks.runner.Runner`: requests go into the loop before the answer to an effect, a frozen
 worker's thread stands still between any two effects, and a killed one's does nothing more - but what it had sent may
 still arrive.
 """

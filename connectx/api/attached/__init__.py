@@ -1,1 +1,1 @@
-"""TODO-DOC"""
+"""Clusters that run elsewhere, observed through REST, the worker group and their topics."""

@@ -1,1 +1,1 @@
-"""TODO-DOC"""
+"""Scheduled faults and seeded chaos, on workers and on the broker."""

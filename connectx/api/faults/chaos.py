@@ -1,8 +1,8 @@
 """Chaos: faults one after another from a seeded plan, undone after a while, with some workers always left healthy.
 
-Decides whom a planned fault hits and what must be undone first so that enough workers stay healthy; which fault comes
-when is the plan's business (`connectx.api.faults.plan`). One thread injects faults from `start` to `stop`; what takes long
-(a graceful stop, a newcomer, the broker's start) goes to the cluster's agenda, so that faults meet it half done.
+Decides which worker a planned fault hits and what must be undone first so that enough workers stay healthy. The plan
+(`connectx.api.faults.plan`) decides which fault comes when. One thread injects faults from `start` to `stop`. Slow
+verbs (a graceful stop, a newcomer, the broker's start) go to the cluster's agenda, so that faults meet them half done.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""TODO-DOC"""
+"""Export and import of connectors: configurations, target states and offsets as JSON."""

@@ -1,4 +1,4 @@
-"""Puts back what `connectx.api.transfer.exporter` has written: connectors with their configurations, offsets and target states.
+"""Restores an exported file: connectors with their configurations, offsets and target states.
 
 Decides what is refused before anything is changed, and what an import that was cut short still has to do. Each
 connector is STOPPED while its offsets are set, so that no task reads from where it should not. Works through REST

@@ -1,1 +1,1 @@
-"""TODO-DOC"""
+"""Connectors that read and write files."""

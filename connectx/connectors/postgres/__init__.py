@@ -1,1 +1,1 @@
-"""TODO-DOC"""
+"""The PostgreSQL sink connector."""

@@ -1,1 +1,1 @@
-"""TODO-DOC"""
+"""Group membership, rebalances, the assignor and the leader's duties. Pure."""

@@ -1,1 +1,1 @@
-"""TODO-DOC"""
+"""The sink task's loop, its messages and its progress. Pure."""

@@ -1,1 +1,1 @@
-"""TODO-DOC"""
+"""The source task's loop, its messages and its progress. Pure."""

@@ -1,1 +1,1 @@
-"""TODO-DOC"""
+"""Kafka Connect's JsonConverter: JSON to Arrow and back, in the worker or by Spark."""

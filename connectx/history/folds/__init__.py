@@ -1,1 +1,1 @@
-"""TODO-DOC"""
+"""Folds over the event log: runs, rebalances, failovers, snapshots, stories. Pure."""

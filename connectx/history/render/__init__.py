@@ -1,1 +1,1 @@
-"""TODO-DOC"""
+"""Renders a history: timeline, SVG, charts, tables and the HTML report."""

@@ -1,1 +1,1 @@
-"""TODO-DOC"""
+"""Administration and inspection of Kafka: topics, groups, transactions, fencing."""

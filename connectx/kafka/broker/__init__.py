@@ -1,1 +1,1 @@
-"""TODO-DOC"""
+"""The embedded Kafka broker, and the TCP gate in front of it."""

@@ -1,1 +1,1 @@
-"""TODO-DOC"""
+"""Readers and writers of the config, status and offsets topics."""

@@ -1,1 +1,1 @@
-"""TODO-DOC"""
+"""Settings of Kafka clients: spellings, roles, security and logging."""

@@ -1,1 +1,1 @@
-"""TODO-DOC"""
+"""Workers in separate processes: child, owner, wire format and recovery."""

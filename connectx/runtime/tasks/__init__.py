@@ -1,1 +1,1 @@
-"""TODO-DOC"""
+"""Threads of connectors and tasks: runners, hosts and the services they use."""

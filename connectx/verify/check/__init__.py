@@ -1,1 +1,1 @@
-"""TODO-DOC"""
+"""Check of a run: compares sources, topics and targets, and returns a verdict."""

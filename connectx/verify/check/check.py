@@ -63,7 +63,7 @@ def check(
             rows, (uri, table) of PostgreSQL, or a function that returns one of these.
         bootstrap_servers: where the topics are; by default where the history's cluster was.
         key: fields that identify a record; without it whole records and all fields that both sides have.
-        scenario: what the run must have reached (`connectx.verify.check.scenarios.SCENARIOS`), or predicates over events.
+        scenario: what the run must have reached (`verify.check.scenarios.SCENARIOS`), or predicates over events.
         config: settings of the Kafka clients by Kafka Connect's worker keys, for example security.
         examples: how many records to show per finding.
         max_rows: how many rows of a place are compared; with more of them the verdict is unknown.

@@ -61,7 +61,7 @@ class Wanted:
     Attributes:
         target: what a sink's target holds, if the sink cannot say, or {sink: target}; as `connectx.check` takes it.
         key: fields that identify a record or a row; without it whole records, and all fields that both sides have.
-        scenario: what the run must have reached (`connectx.verify.check.scenarios.SCENARIOS`), or predicates over events.
+        scenario: what the run must have reached (`verify.check.scenarios.SCENARIOS`), or predicates over events.
         examples: how many records to show per finding.
         max_rows: how many rows of a place are compared; with more of them the verdict is unknown.
         progress: told of reading that takes more than 2 s; by default a bar on a terminal.

@@ -1,1 +1,1 @@
-"""TODO-DOC"""
+"""Carries out the effects of sink tasks: consumer, records, dead letters."""

@@ -1,1 +1,1 @@
-"""TODO-DOC"""
+"""Carries out the effects of source tasks: polling, topics, transactions."""

@@ -1,1 +1,0 @@
-"""Faults beyond a single verb: planned ones, scheduled ones, and those of the broker."""
