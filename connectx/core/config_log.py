@@ -136,6 +136,8 @@ class ConfigLog:
     _task_count_records: dict[str, int] = field(default_factory=dict)
     _task_config_generations: dict[str, int] = field(default_factory=dict)
     _pending_fencing: set[str] = field(default_factory=set)
+    _last_commits: dict[str, int] = field(default_factory=dict)
+    """Number of tasks in the last commit record of each connector name."""
 
     def copy(self) -> ConfigLog:
         """An equal log that no longer changes with this one."""
@@ -153,6 +155,7 @@ class ConfigLog:
             dict(self._task_count_records),
             dict(self._task_config_generations),
             set(self._pending_fencing),
+            dict(self._last_commits),
         )
 
     # ------------------------------------------------------------------------------------------------- replay
@@ -217,6 +220,7 @@ class ConfigLog:
         return [TargetStateChanged(connector, state)] if changed and exists else []
 
     def _commit_tasks(self, connector: str, tasks: int) -> list[ConfigChange]:
+        self._last_commits[connector] = tasks
         if connector not in self._configs:
             # Deleted, and compaction took the traces (KAFKA-16838); or configured anew since, and compaction took the
             # older configuration. Kafka Connect forgets the tasks in both cases, which leaves a worker that starts
@@ -293,6 +297,13 @@ class ConfigLog:
         if connector in self._inconsistent:
             return ()
         return tuple(TaskId(connector, number) for number in range(self.task_count(connector)))
+
+    def has_leftover_tasks(self, connector: str) -> bool:
+        """True when the topic holds a commit record with tasks of a connector that does not exist (KAFKA-16838).
+
+        A Java leader leaves it there when it deletes a connector. A new connector of that name must not run them.
+        """
+        return connector not in self._configs and self._last_commits.get(connector, 0) > 0
 
     def has_task(self, task: TaskId) -> bool:
         """True for a task that `tasks` names."""

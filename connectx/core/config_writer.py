@@ -61,6 +61,8 @@ _DONE = {
 
 _WITHOUT_CONNECTOR = (WriteKind.CREATE, WriteKind.PUT, WriteKind.SESSION_KEY, WriteKind.LOGGER_LEVEL)
 
+_CREATING = (WriteKind.CREATE, WriteKind.PUT)
+
 
 class Claim(StrEnum):
     """The right of the leader to write privileged records."""
@@ -163,7 +165,10 @@ class ConfigWriter:
     def create_connector(
         self, connector: str, properties: Mapping[str, str | None], initial_state: TargetState | None, origin: Origin
     ) -> None:
-        """Create a connector; the initial state, if given, in the same transaction before it. 409 if there is one."""
+        """Create a connector; the initial state, if given, in the same transaction before it. 409 if there is one.
+
+        An empty commit record comes first if a deleted connector of that name left task configs in the topic.
+        """
         config = ConnectorConfigRecord(connector, dict(properties))
         records: tuple[ConfigRecord, ...] = (config,)
         if initial_state is not None:
@@ -318,7 +323,11 @@ class ConfigWriter:
         write.is_new = write.kind is WriteKind.PUT and not self.context.config.contains(write.connector)
         write.request_id = self.context.new_request_id()
         batch = write.batches[write.next_batch]
-        self.context.emit(WriteConfigRecords(write.request_id, batch.records, batch.privileged))
+        records = batch.records
+        if write.kind in _CREATING and self.context.config.has_leftover_tasks(write.connector):
+            # After compaction, workers that start later could not tell them from this connector's tasks.
+            records = (TaskCommitRecord(write.connector, 0), *records)
+        self.context.emit(WriteConfigRecords(write.request_id, records, batch.privileged))
 
     def _refusal(self, write: ConfigWrite) -> tuple[int, str] | None:
         """Why an operation may not be done any more, as an HTTP status and a message."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from connectx.core.config_log import ConfigLog
 from connectx.core.config_writer import (
     Claim,
     ConfigWriter,
@@ -28,6 +29,7 @@ from connectx.model.config_records import (
     TaskConfigRecord,
     TaskCountRecord,
 )
+from connectx.model.ids import TaskId
 from connectx.model.states import TargetState
 from tests.unit.core.parts import C0, C1, KEY, SOURCE, a_context, commit, effects, read, target, task_config
 
@@ -180,6 +182,29 @@ def test_each_operation_writes_its_records_reads_them_back_and_then_answers(
     assert carry_out(context, writer) == expected
     assert writer.outcomes == [outcome]
     assert writer.queue == []
+
+
+@pytest.mark.parametrize("tombstone", [(), (ConnectorConfigRecord("n", None),)], ids=["compacted away", "still there"])
+@pytest.mark.parametrize(
+    "create",
+    [lambda w: w.create_connector("n", SOURCE, None, ORIGIN), lambda w: w.put_connector("n", SOURCE, None, ORIGIN)],
+    ids=["create", "put"],
+)
+def test_a_new_connector_never_runs_the_tasks_that_a_deleted_one_left(
+    create: Operation, tombstone: tuple[ConfigRecord, ...]
+) -> None:
+    """A Java leader deletes without an empty commit, and compaction then keeps the task configs (KAFKA-16838)."""
+    context, writer = a_writer()
+    left = (TaskConfigRecord(TaskId("n", 0), {"k": "old"}), TaskCommitRecord("n", 1))
+    read(context, *left, *tombstone)
+    create(writer)
+    written = (TaskCommitRecord("n", 0), ConnectorConfigRecord("n", SOURCE))
+    assert carry_out(context, writer) == [(written, True), "read"]
+    assert context.config.tasks("n") == ()
+    later = ConfigLog()
+    for log_offset, record in enumerate((left[0], *written)):  # what compaction leaves for a worker that starts later
+        later.apply(log_offset, record)
+    assert later.tasks("n") == ()
 
 
 def test_operations_follow_each_other() -> None:
