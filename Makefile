@@ -38,8 +38,8 @@ browser: setup $(OVER_INSTALLED) ## look at the panel in a real JupyterLab, of e
 	@$(OVER)/bin/python -m pytest tests/databricks/test_panel.py -p no:nbval -o timeout=600
 
 databricks: setup $(OVER_INSTALLED) ## test widgets, forms, data and a tutorial with the versions of Databricks images
-	@$(OVER)/bin/python -m pytest $(AGAIN) tests/databricks/test_versions.py tests/unit/widgets tests/unit/checkup tests/unit/data \
-	  tests/unit/history tests/unit/transforms tests/integration/data tests/notebooks/test_notebooks.py \
+	@$(OVER)/bin/python -m pytest $(AGAIN) tests/databricks/test_versions.py tests/unit/widgets tests/unit/verify/doctor tests/unit/data \
+	  tests/unit/history tests/integration/data tests/notebooks/test_notebooks.py \
 	  -k 'not test_notebooks or (prints_what_it_shows and 01-first)'
 
 connect: setup ## integration tests with Spark Connect alone and a Kafka of one's own; TESTS="..." for some of them

@@ -22,7 +22,7 @@ import connectx as cx
 from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.model.worker_config import EMBEDDED_PROFILE
 from connectx.spark.sessions import SparkProvider
-from tests.options import (
+from tests.support.options import (
     EMBEDDED,
     LOCAL,
     pytest_addoption,
@@ -34,7 +34,7 @@ from tests.options import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tests.peer.java_worker import JavaWorker
+    from tests.support.java_worker import JavaWorker
 
 __all__ = ["pytest_addoption", "pytest_collection_modifyitems", "pytest_configure", "pytest_terminal_summary"]
 
@@ -115,7 +115,7 @@ def spark_provider(no_process_is_left: None, pytestconfig: pytest.Config) -> Ite
 @contextmanager
 def spark_server(*arguments: str) -> Iterator[str]:
     """A Spark Connect server in another process; its address."""
-    command = [sys.executable, "-m", "tests.spark_server", *arguments]
+    command = [sys.executable, "-m", "tests.support.spark_server", *arguments]
     # pyspark marks the environment of a process that has a Spark Connect session; the server's driver is a classic one.
     env = {key: value for key, value in os.environ.items() if key not in ("SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE")}
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env) as server:
@@ -134,7 +134,7 @@ def spark(spark_provider: SparkProvider) -> SparkSession:
 @pytest.fixture(scope="session")
 def java_worker(kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaWorker]:
     """A real Kafka Connect, one worker in group `java` on the broker of all tests. Leave no connector behind."""
-    from tests.peer.java_worker import JavaWorker, peer_config
+    from tests.support.java_worker import JavaWorker, peer_config
 
     worker = JavaWorker(peer_config(kafka.bootstrap_servers, "java"), tmp_path_factory.mktemp("java"))
     try:

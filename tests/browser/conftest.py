@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,8 +10,6 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from tests.browser.lab import SHOTS, Book, Lab
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "history"))  # the hand-written histories
 
 _SWITCHES = [
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from histories import crowded, pause_with_fence
 from playwright.sync_api import Browser, Page
 
 from tests.browser.lab import SHOTS
 from tests.browser.stage import Stage, StagedCluster
+from tests.support.histories import crowded, pause_with_fence
 
 CONFIGS = {
     "flights-in": {"connector.class": "FileSource", "topic": "flights", "file": "/data/flights.csv", "tasks.max": "1"},

@@ -31,8 +31,8 @@ from connectx.core.messages import (
 from connectx.kafka.group import PROTOCOL_TYPE
 from connectx.kafka.net import KafkaNet, error_name
 from tests.conformance.groups import Groups, Request
-from tests.integration.waiting import until
 from tests.simulation.broker_coordinator import Subscription
+from tests.support.waiting import until
 
 LIMIT_MS = 20_000
 _names = itertools.count(1)

@@ -20,7 +20,7 @@ from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.kafka.net import KafkaNet
 from connectx.kafka.producer_errors import Circumstances, producer_error
 from tests.conformance.producers import Producers
-from tests.integration.waiting import until
+from tests.support.waiting import until
 
 log = logging.getLogger(__name__)
 

@@ -17,8 +17,8 @@ import connectx as cx
 from connectx.errors import ConnectorNotFoundError
 from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.rest.client import RestClient
-from tests.integration.waiting import until
-from tests.peer.java_worker import JavaWorker, peer_config
+from tests.support.java_worker import JavaWorker, peer_config
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,8 +12,8 @@ from connectx.errors import ConnectorNotFoundError, NotSeenError, WorkersUnreach
 from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.model.events import EventKind
 from connectx.verify.audit.findings import Severity
-from tests.integration.waiting import until
-from tests.peer.java_worker import FILE_SINK, FILE_SOURCE, JavaWorker
+from tests.support.java_worker import FILE_SINK, FILE_SOURCE, JavaWorker
+from tests.support.waiting import until
 
 WAIT_S = 60.0
 STRINGS = "org.apache.kafka.connect.storage.StringConverter"

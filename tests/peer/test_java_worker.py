@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx
 
 from connectx.jvm import jars
-from tests.peer.java_worker import FILE_SINK, FILE_SOURCE, JavaWorker
+from tests.support.java_worker import FILE_SINK, FILE_SOURCE, JavaWorker
 
 
 def test_the_java_worker_is_kafka_connect_of_the_embedded_version(java_worker: JavaWorker) -> None:

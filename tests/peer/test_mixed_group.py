@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from connectx.errors import RestError
-from tests.integration.waiting import until
 from tests.peer.conftest import WAIT_S, Group, GrowingFile
-from tests.peer.java_worker import FILE_SINK, FILE_SOURCE
+from tests.support.java_worker import FILE_SINK, FILE_SOURCE
+from tests.support.waiting import until
 
 MakeGroup = Callable[..., Group]
 MakeTopic = Callable[..., str]

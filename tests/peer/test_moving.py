@@ -11,8 +11,8 @@ from connectx.api.transfer.importer import import_from
 from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.rest.client import RestClient
 from tests.integration.cluster.conftest import Reader
-from tests.integration.waiting import until
-from tests.peer.java_worker import FILE_SINK, FILE_SOURCE, JavaWorker, peer_config
+from tests.support.java_worker import FILE_SINK, FILE_SOURCE, JavaWorker, peer_config
+from tests.support.waiting import until
 
 WAIT_S = 90.0
 JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="a" password="geheim";'

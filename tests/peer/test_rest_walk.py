@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from tests.integration.rest.walk import Answer, walk
 from tests.peer.conftest import Group
-from tests.peer.java_worker import JavaWorker
+from tests.support.java_worker import JavaWorker
+from tests.support.rest_walk import Answer, walk
 
 
 @dataclass(frozen=True)

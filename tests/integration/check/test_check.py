@@ -14,7 +14,7 @@ import connectx as cx
 from connectx.errors import CheckError, NotValidError, TopicMissingError, WaitTimeoutError
 from connectx.model.events import EventKind
 from connectx.verify.check.verdict import Anomaly, Verdict
-from tests.integration.waiting import until
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from connectx.spark.sessions import SparkProvider

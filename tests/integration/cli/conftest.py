@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from connectx.kafka.broker.embedded import EmbeddedKafka
-from tests.integration.waiting import until
+from tests.support.waiting import until
 
 START_S = 90.0
 

@@ -14,7 +14,7 @@ from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.model.events import EventKind
 from connectx.rest.client import RestClient
 from tests.integration.cluster.conftest import Reader
-from tests.integration.waiting import until
+from tests.support.waiting import until
 
 from .conftest import START_S, WorkerProcess
 

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 import connectx as cx
 from connectx.model.events import Event, EventKind
-from tests.integration import waiting
+from tests.support import waiting
 
 if TYPE_CHECKING:
     from connectx.api.workers import Worker

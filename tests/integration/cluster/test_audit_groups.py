@@ -24,7 +24,7 @@ from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.plugins.api import ConnectorContext, SourceOffset, SourceTaskContext
 from connectx.verify.audit.findings import Audit
 from tests.integration.cluster.conftest import WAIT_S, until
-from tests.integration.cluster.hanging import leave_hanging
+from tests.support.hanging import leave_hanging
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

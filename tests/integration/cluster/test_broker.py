@@ -13,7 +13,7 @@ import pytest
 import connectx as cx
 from connectx.errors import RebalancePendingError
 from connectx.model.events import EventKind
-from tests.options import BROKER
+from tests.support.options import BROKER
 
 from .conftest import QUICK, WAIT_S, Lines, events, until
 

@@ -12,7 +12,7 @@ import connectx as cx
 from connectx.api.faults.plan import plan
 from connectx.errors import UnknownWorkerError, WorkerStoppedError
 from connectx.model.events import EventKind
-from tests.options import BROKER, GATE
+from tests.support.options import BROKER, GATE
 
 from .conftest import QUICK, WAIT_S, Lines, MakeCluster, events, until
 

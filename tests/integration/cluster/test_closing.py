@@ -20,7 +20,7 @@ import connectx as cx
 from connectx.errors import ClusterClosedError, ConfigError, GroupInUseError, KafkaUnreachableError, ListenerTakenError
 from connectx.model.events import EventKind
 from connectx.spark.sessions import SparkProvider
-from tests.options import BROKER, WHOLE
+from tests.support.options import BROKER, WHOLE
 
 from .conftest import QUICK, WAIT_S, Lines, MakeCluster, events, until
 

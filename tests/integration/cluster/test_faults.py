@@ -15,7 +15,7 @@ from confluent_kafka import KafkaException, Producer
 import connectx as cx
 from connectx.errors import NoGateError, NotEmbeddedError, WorkerStoppedError
 from connectx.model.events import EventKind
-from tests.options import GATE
+from tests.support.options import GATE
 
 from .conftest import QUICK, WAIT_S, Lines, MakeCluster, events, owner_of, until
 

@@ -14,7 +14,7 @@ import pytest
 import connectx as cx
 from connectx.verify.doctor.report import Status
 from tests.conftest import spark_server
-from tests.options import CONNECT
+from tests.support.options import CONNECT
 
 from .conftest import QUICK, WAIT_S, MakeCluster, until
 

@@ -8,8 +8,8 @@ import pytest
 
 from connectx.history.log import EventLog
 from connectx.model.events import EventKind
-from tests.options import WHOLE
 from tests.soak.run import KINDS, soak
+from tests.support.options import WHOLE
 
 
 @WHOLE

@@ -13,7 +13,7 @@ import connectx as cx
 from connectx.model.events import EventKind
 from tests.integration.cluster.conftest import WAIT_S, events, owner_of, until
 from tests.integration.exactly_once.conftest import OpenTransaction, Rows, ask_settled
-from tests.options import GATE
+from tests.support.options import GATE
 
 MakeRows = Callable[[cx.Cluster], Rows]
 Asked = Callable[..., Future[httpx.Response]]

@@ -12,7 +12,7 @@ from connectx.history.folds.stories import stories
 from connectx.model.events import EventKind
 from tests.integration.cluster.conftest import WAIT_S, events, owner_of, until
 from tests.integration.exactly_once.conftest import Rows, explained, netloc
-from tests.options import GATE
+from tests.support.options import GATE
 
 if TYPE_CHECKING:
     from connectx.api.workers import Worker

@@ -20,7 +20,7 @@ from connectx.errors import BrokerError, DiskFullError, PortTakenError
 from connectx.jvm.cache import OwnedDir
 from connectx.jvm.java import find_java
 from connectx.kafka.broker.embedded import EmbeddedKafka
-from tests.integration.waiting import until
+from tests.support.waiting import until
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, Message, Producer
 
 from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.kafka.broker.gate import Direction, Gate
-from tests.integration.waiting import until
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

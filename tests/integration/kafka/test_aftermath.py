@@ -19,7 +19,7 @@ from connectx.plugins.registry import Plugins
 from connectx.rest.client import RestClient
 from connectx.runtime.process.owner import ProcessSurroundings, ProcessWorker
 from connectx.runtime.process.recovery import Aftermath
-from tests.integration.waiting import until
+from tests.support.waiting import until
 
 CONNECTOR = "shared-out"
 

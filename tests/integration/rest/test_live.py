@@ -25,8 +25,8 @@ import connectx as cx
 from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.rest.openapi import openapi
 from connectx.rest.operations import OPERATIONS
-from tests.integration.waiting import until
-from tests.peer.java_worker import peer_config
+from tests.support.java_worker import peer_config
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -23,7 +23,7 @@ import connectx as cx
 from connectx.errors import ConnectxError
 from connectx.kafka.broker import node
 from connectx.kafka.broker.embedded import EmbeddedKafka
-from tests.integration.waiting import until
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

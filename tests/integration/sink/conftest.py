@@ -33,7 +33,7 @@ from connectx.plugins.api import SourceOffset, SourcePartition
 from connectx.plugins.registry import Plugins
 from connectx.runtime.tasks.services import TaskServices, WorkerGone
 from connectx.runtime.tasks.sink.runner import SinkRunner
-from tests.integration import waiting
+from tests.support import waiting
 
 if TYPE_CHECKING:
     from connectx.spark.sessions import SparkProvider

@@ -12,7 +12,7 @@ import pytest
 from connectx.core.messages import BeginTask
 from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.model.events import EventKind
-from tests.options import GATE
+from tests.support.options import GATE
 
 from .conftest import Task, until
 

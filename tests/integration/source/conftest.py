@@ -36,7 +36,7 @@ from connectx.plugins.registry import Plugins
 from connectx.protocol.offsets_topic import encode_offset_key
 from connectx.runtime.tasks.services import TaskServices, WorkerGone
 from connectx.runtime.tasks.source.runner import SourceRunner
-from tests.integration import waiting
+from tests.support import waiting
 
 if TYPE_CHECKING:
     from connectx.spark.sessions import SparkProvider

@@ -25,7 +25,7 @@ from connectx.model.events import EventKind
 from connectx.model.states import TargetState
 from connectx.plugins.api import Slice, SourceConnector, SourceOffset, SourceTask
 from tests.integration.source.conftest import Place, Task, until
-from tests.options import GATE
+from tests.support.options import GATE
 
 INTERVAL = {"transaction.boundary": "interval", "transaction.boundary.interval.ms": "600000"}
 

@@ -31,7 +31,7 @@ from connectx.model.config_records import (
 )
 from connectx.model.ids import TaskId
 from connectx.model.states import TargetState
-from tests.unit.core.parts import C0, C1, KEY, SOURCE, a_context, commit, effects, read, target, task_config
+from tests.support.core_parts import C0, C1, KEY, SOURCE, a_context, commit, effects, read, target, task_config
 
 ORIGIN = RequestOrigin(7)
 READ_MS = 30_000

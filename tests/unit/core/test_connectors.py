@@ -31,7 +31,7 @@ from connectx.model.events import EventKind, Transition
 from connectx.model.group import WorkSet
 from connectx.model.states import State, TargetState
 from connectx.model.status_records import ConnectorStatusRecord, Status
-from tests.unit.core.parts import (
+from tests.support.core_parts import (
     C0,
     LEADER_URL,
     ME,

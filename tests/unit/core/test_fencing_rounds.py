@@ -19,7 +19,7 @@ from connectx.core.messages import (
 )
 from connectx.model.config_records import ConnectorConfigRecord, TaskCountRecord
 from connectx.model.events import EventKind, Transition
-from tests.unit.core.parts import C0, SOURCE, a_context, both, commit, configure, effects, read, transitions
+from tests.support.core_parts import C0, SOURCE, a_context, both, commit, configure, effects, read, transitions
 
 LOCAL, REMOTE = LocalWaiter(C0, 1), RequestWaiter(8)
 

@@ -45,7 +45,7 @@ from connectx.model.group import ProtocolVersion, WorkSet
 from connectx.model.ids import TaskId
 from connectx.model.states import ExactlyOnceSupport, State, TargetState
 from connectx.model.status_records import Status, TaskStatusRecord, TopicStatusRecord
-from tests.unit.core.parts import (
+from tests.support.core_parts import (
     C0,
     C1,
     LEADER_URL,

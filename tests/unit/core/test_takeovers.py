@@ -14,7 +14,7 @@ from connectx.model.config_records import ConnectorConfigRecord
 from connectx.model.events import EventKind
 from connectx.model.states import State
 from connectx.model.status_records import Status, TaskStatusRecord
-from tests.unit.core.parts import C0, C1, ME, a_context, both, commit, read, transitions
+from tests.support.core_parts import C0, C1, ME, a_context, both, commit, read, transitions
 
 OTHER = "127.0.0.1:8084"
 NOON_MS = 1_764_072_001_000  # 12:00:01 UTC of some day

@@ -36,7 +36,7 @@ from connectx.model.group import WorkSet
 from connectx.model.ids import TaskId
 from connectx.model.states import State, TargetState
 from connectx.model.status_records import Status, TaskStatusRecord
-from tests.unit.core.parts import (
+from tests.support.core_parts import (
     C0,
     C1,
     LEADER_URL,

@@ -62,7 +62,7 @@ from connectx.model.events import EventKind
 from connectx.model.group import WorkSet
 from connectx.model.states import State, TargetState
 from connectx.model.status_records import ConnectorStatusRecord, Status, TaskStatusRecord, TopicStatusRecord
-from tests.unit.core.parts import C0, C1, ME, SOURCE, a_core, settings, shown, task_config
+from tests.support.core_parts import C0, C1, ME, SOURCE, a_core, settings, shown, task_config
 
 WORK = (StopTask, StopConnector, PrepareTask, StartConnector, SetTaskTargetState, SetConnectorTargetState)
 

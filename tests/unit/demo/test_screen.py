@@ -5,13 +5,13 @@ from __future__ import annotations
 import io
 import re
 
-from histories import START_MS, kill_of_source
 from rich.console import Console
 
 from connectx.demo.screen import Look, PlainScreen, RichScreen, screen_for
 from connectx.history.folds.snapshot import facts
 from connectx.history.folds.stories import stories
 from connectx.history.render.report import Table, Verdict
+from tests.support.histories import START_MS, kill_of_source
 
 VERDICT = Verdict(True, "Nothing lost.", Table(("measure", "file", "same"), [("rows", 336776, "yes")]))
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from histories import History, kill_of_source
 
 from connectx.demo.measures import SUMMED, Measures
 from connectx.demo.verdict import Kill, Outcome, judge
+from tests.support.histories import History, kill_of_source
 
 ALL = Measures(100, 100, dict.fromkeys(SUMMED, 5), 1234)
 KILLS = (Kill("worker-2", "flights-in-0", 0.2), Kill("worker-1", "flights-out-1", 0.6))

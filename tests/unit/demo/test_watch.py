@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from histories import History, kill_of_source, small_cluster
-
 from connectx.demo.watch import Watch
 from connectx.model.events import EventKind
+from tests.support.histories import History, kill_of_source, small_cluster
 
 
 def watch(history: History) -> Watch:

@@ -14,10 +14,10 @@ from connectx_widgets.elements import (
     task_elements,
     timeline_elements,
 )
-from histories import START_MS, History, crowded, kill_of_source, small_cluster
 
 from connectx.history.folds.snapshot import FactsFold, facts
 from connectx.history.render.timeline import TimelineFold
+from tests.support.histories import START_MS, History, crowded, kill_of_source, small_cluster
 
 
 def elements(history: History, now_ms: int | None = None) -> Elements:

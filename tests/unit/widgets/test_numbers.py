@@ -7,9 +7,9 @@ from typing import Any
 
 from connectx_widgets.last_actions import LastActions
 from connectx_widgets.numbers import Numbers
-from histories import START_MS, History
 
 from connectx.model.events import EventKind
+from tests.support.histories import START_MS, History
 
 
 def worker(

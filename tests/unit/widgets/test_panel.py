@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from connectx_widgets.panel import ClusterPanel
-from histories import small_cluster
 
 from connectx.api.forms import with_panel
 from connectx.history.log import EventLog
 from connectx.model.events import EventKind, Transition
+from tests.support.histories import small_cluster
 
 
 class Shown:

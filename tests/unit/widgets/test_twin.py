@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 from connectx_widgets.elements import timeline_elements
-from histories import History, crowded, kill_of_source, pause_with_fence, small_cluster
 
 from connectx.api.forms import html_form
 from connectx.history.render.svg import timeline_svg
 from connectx.history.render.timeline import timeline
+from tests.support.histories import History, crowded, kill_of_source, pause_with_fence, small_cluster
 
 STATIC = Path(__file__).parents[3] / "widgets" / "connectx_widgets" / "static"
 SVG = "{http://www.w3.org/2000/svg}"

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from test_forms import CARD, StandIn
-
 import connectx.api.connect_cluster as home
 from connectx.errors import ClusterClosedError
+from tests.unit.api.test_forms import CARD, StandIn
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
 

@@ -1,8 +1,0 @@
-"""Makes the hand-written histories of the history's tests importable."""
-
-from __future__ import annotations
-
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "history"))

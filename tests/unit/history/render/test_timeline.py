@@ -1,0 +1,143 @@
+"""Geometry of the timeline: rows, lanes, clipping, bands, marks, titles."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from connectx.history.render.timeline import Bar, MarkKind, timeline
+from connectx.model.events import EventKind
+from tests.support.histories import START_MS, History, crowded, kill_of_source, pause_with_fence, small_cluster
+
+
+def bar(history: History, worker: str, label: str) -> Bar:
+    rows = {row.worker: row for row in timeline(history.events).rows}
+    return next(bar for bar in (*rows[worker].bars, *rows[worker].connector_bars) if bar.label == label)
+
+
+def test_rows_are_workers_and_bars_are_tasks_with_connectors_apart() -> None:
+    drawn = timeline(small_cluster().events)
+    assert [row.worker for row in drawn.rows] == ["worker-1", "worker-2", "worker-3"]
+    assert [[bar.label for bar in row.bars] for row in drawn.rows] == [
+        ["flights-out-1"],
+        ["flights-in-0"],
+        ["flights-out-0"],
+    ]
+    assert [[bar.label for bar in row.connector_bars] for row in drawn.rows] == [["flights-in"], ["flights-out"], []]
+    assert [row.is_leader for row in drawn.rows] == [True, False, False]
+
+
+def test_colours_follow_first_appearance() -> None:
+    assert timeline(small_cluster().events).connectors == ("flights-in", "flights-out")
+    late = small_cluster().at(9).start("worker-1", "audit-0")
+    assert timeline(late.events).connectors == ("flights-in", "flights-out", "audit")
+
+
+def test_what_happens_to_the_broker_is_a_mark_of_no_worker() -> None:
+    history = small_cluster().at(5).add(EventKind.FAULT_INJECTED, fault="broker_kill")
+    history.at(8).add(EventKind.FAULT_INJECTED, fault="broker_restart")
+    drawn = timeline(history.events)
+    assert [(mark.kind, mark.time_ms - START_MS, mark.title) for mark in drawn.marks] == [
+        (MarkKind.FAULT, 5_000, "fault: the broker was killed"),
+        (MarkKind.FAULT, 8_000, "the broker was started again"),
+    ]
+    assert not [mark for row in drawn.rows for mark in row.marks]
+
+
+def test_open_bars_reach_to_the_end_of_the_window() -> None:
+    drawn = timeline(small_cluster().events, now_ms=START_MS + 60_000)
+    [row] = [row for row in drawn.rows if row.worker == "worker-2"]
+    assert (row.bars[0].end_ms, row.bars[0].is_open) == (START_MS + 60_000, True)
+
+
+def test_a_window_clips_bars_and_leaves_out_what_is_before_it() -> None:
+    drawn = timeline(kill_of_source().events, window_ms=4_000)
+    assert (drawn.start_ms, drawn.end_ms) == (START_MS + 12_600, START_MS + 16_600)
+    rows = {row.worker: row for row in drawn.rows}
+    assert rows["worker-2"].bars == ()
+    assert rows["worker-2"].marks == ()
+    assert rows["worker-1"].bars[0].start_ms == drawn.start_ms
+    assert [band.generation for band in drawn.bands] == [3, 4]
+
+
+def test_two_tasks_at_a_time_take_two_lanes_and_a_successor_takes_its_own_lane_again() -> None:
+    history = small_cluster().at(3).start("worker-3", "flights-in-1")
+    history.at(5).state("worker-3", "flights-out-0", "RESTARTING")
+    history.start("worker-3", "flights-out-0", instance=2)
+    rows = {row.worker: row for row in timeline(history.events).rows}
+    assert rows["worker-3"].task_lanes == 2
+    assert [(bar.label, bar.lane) for bar in rows["worker-3"].bars] == [
+        ("flights-out-0", 0),
+        ("flights-in-1", 1),
+        ("flights-out-0", 0),
+    ]
+
+
+def test_a_zombie_and_its_successor_on_one_worker_do_not_share_a_lane() -> None:
+    history = small_cluster().at(5).step("worker-3", "flights-out-0", "cancel")
+    history.at(6).start("worker-3", "flights-out-0", instance=2).at(9).ended("worker-3", "flights-out-0")
+    rows = {row.worker: row for row in timeline(history.events).rows}
+    assert [bar.lane for bar in rows["worker-3"].bars] == [0, 1]
+
+
+def test_a_cut_says_which_way_when_it_is_only_one() -> None:
+    history = small_cluster().fault("partition", "worker-3", direction="both")
+    history.fault("partition", "worker-3", direction="in")
+    marks = {row.worker: row.marks for row in timeline(history.events).rows}["worker-3"]
+    assert [mark.title for mark in marks] == ["fault: partition worker-3", "fault: partition worker-3 (in)"]
+
+
+def test_bars_of_one_lane_never_overlap() -> None:
+    for history in (small_cluster(), kill_of_source(), pause_with_fence(), crowded(), crowded(3, 20, 1800)):
+        for row in timeline(history.events).rows:
+            for bars, lanes in ((row.bars, row.task_lanes), (row.connector_bars, row.connector_lanes)):
+                for lane in range(lanes):
+                    spans = sorted((bar.start_ms, bar.end_ms) for bar in bars if bar.lane == lane)
+                    assert spans
+                    assert all(a[1] <= b[0] for a, b in pairwise(spans))
+
+
+def test_parts_tell_state_generation_epoch_duration_and_cause() -> None:
+    parts = bar(kill_of_source(), "worker-2", "flights-in-0").parts
+    assert [part.title for part in parts] == [
+        "flights-in-0 on worker-2: starting, generation 2, epoch 0, lasted 0.1 s",
+        "flights-in-0 on worker-2: running, generation 2, epoch 0, lasted 8.7 s",
+        "flights-in-0 on worker-2: zombie, generation 2, epoch 0, lasted 0.4 s; its worker was killed",
+    ]
+
+
+def test_a_zombie_whose_write_was_rejected_says_so() -> None:
+    assert bar(pause_with_fence(), "worker-2", "flights-in-0").parts[-1].title == (
+        "flights-in-0 on worker-2: zombie, generation 2, epoch 0, lasted 9.0 s; the group went on without its worker; "
+        "its write at epoch 0 was rejected"
+    )
+
+
+def test_marks_lie_on_the_lane_of_their_task_and_faults_on_the_row() -> None:
+    rows = {row.worker: row for row in timeline(crowded().events).rows}
+    marks = rows["worker-1"].marks
+    kinds = [mark.kind for mark in marks]
+    assert kinds == [MarkKind.ABORTED] * 4 + [MarkKind.FAULT] + [MarkKind.FENCED] * 2
+    lanes = {bar.label: bar.lane for bar in rows["worker-1"].bars}
+    assert marks[0].lane == lanes["orders-warehouse-replica-eu-0"]
+    assert marks[4].lane is None
+    assert [mark.title for mark in marks[4:]] == [
+        "fault: stall worker-1",
+        "orders-warehouse-replica-eu-0 on worker-1: its write at epoch 3 was rejected",
+        "audit-1 on worker-1: its commit was refused: the table is ahead",
+    ]
+
+
+def test_bands_say_generation_members_leader_reason_and_delay() -> None:
+    bands = timeline(kill_of_source().events).bands
+    assert bands[2].title == (
+        "generation 3, 0.2 s, worker-1 and worker-3; leader worker-1; worker-2 was lost (killed); lost work waits 3.0 s"
+    )
+    history = small_cluster().at(9).add(EventKind.REBALANCE_STARTED, "worker-3", cause="a member left")
+    band = timeline(history.events, now_ms=START_MS + 10_000).bands[-1]
+    assert (band.generation, band.title) == (None, "rebalance under way for 1.0 s: a member left")
+    assert band.end_ms == START_MS + 10_000
+
+
+def test_an_empty_history_is_an_empty_timeline() -> None:
+    drawn = timeline([])
+    assert (drawn.rows, drawn.bands, drawn.start_ms, drawn.end_ms) == ((), (), 0, 0)

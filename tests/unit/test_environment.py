@@ -1,0 +1,34 @@
+"""pip users and conda users get the same environment."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import yaml
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).parents[2]
+PYPI_NAMES = {"python-confluent-kafka": "confluent-kafka", "prometheus_client": "prometheus-client"}
+
+
+def ranges(requirements: list[str]) -> dict[str, str]:
+    """Version range by PyPI name; conda writes a space between the two."""
+    parsed = [Requirement(text.replace(" ", "")) for text in requirements]
+    return {PYPI_NAMES.get(one.name, one.name): str(one.specifier) for one in parsed}
+
+
+def test_environment_yml_and_pyproject_name_the_same_packages_and_versions() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = [one for group in project["optional-dependencies"].values() for one in group]
+    wanted = ranges(project["dependencies"] + extras) | {"python": project["requires-python"]}
+    conda = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
+    by_conda = [entry for entry in conda if isinstance(entry, str) and entry != "pip"]
+    (by_pip,) = [entry["pip"] for entry in conda if isinstance(entry, dict)]
+    assert "--editable ." in by_pip
+    found = ranges(by_conda + [entry for entry in by_pip if entry != "--editable ."])
+    assert found == wanted
+
+
+def test_conda_users_get_packages_from_conda_forge_only() -> None:
+    assert yaml.safe_load((ROOT / "environment.yml").read_text())["channels"] == ["conda-forge"]

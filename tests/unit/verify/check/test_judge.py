@@ -1,0 +1,398 @@
+"""Each anomaly is found by its own rule, on evidence made by hand, and nothing is called valid that was not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from connectx.errors import ConfigError, NotValidError
+from connectx.model.events import EventKind
+from connectx.verify.check.attribution import Blame
+from connectx.verify.check.comparison import Passage
+from connectx.verify.check.judge import judge
+from connectx.verify.check.rows import Row, Rows
+from connectx.verify.check.verdict import Anomaly, Verdict
+from tests.support.histories import START_MS, History, kill_of_source, small_cluster
+
+
+def commit(history: History, worker: str, start: int | None, end: int, records: int, epoch: int | None = 0) -> History:
+    """A commit of flights-in-0, from one position to another."""
+    begin = None if start is None else {"position": start}
+    covered = {"partition": {"filename": "f"}, "from": begin, "offset": {"position": end}}
+    kind = EventKind.OFFSETS_COMMITTED if epoch is None else EventKind.TRANSACTION_COMMITTED
+    return history.add(kind, worker, "flights-in-0", producer_epoch=epoch, records=records, offsets=[covered])
+
+
+def flow(records: int = 4) -> History:
+    """A source that has committed records 0, 1, ... in one slice."""
+    return commit(small_cluster().at(2), "worker-2", None, records, records)
+
+
+def rows(texts: str, place: str = "topic t", **fields: Any) -> Rows:
+    """A row per word, with the offset of its place and a time; of one partition."""
+    made = [
+        Row(word.encode(), word, partition=0, offset=at, time_ms=START_MS + 2000 + at, topic="t", **fields)
+        for at, word in enumerate(texts.split())
+    ]
+    return Rows(place, lambda: made)
+
+
+def to_topic(found: str, wanted: str | None = "a b c d", **fields: Any) -> Passage:
+    source = None if wanted is None else rows(wanted, "the source of flights-in")
+    fields.setdefault("committed", 4)
+    return Passage(("flights-in",), rows(found), source, **fields)
+
+
+def to_target(found: str, wanted: str = "a b c d", **fields: Any) -> Passage:
+    fields.setdefault("exact", False)
+    return Passage(("flights-out",), rows(found, "table t"), rows(wanted), from_topic=True, **fields)
+
+
+def found(verdict: Verdict) -> dict[str, int]:
+    return {str(finding.anomaly): finding.count for finding in verdict.findings}
+
+
+# ---------------------------------------------------------------------------------------------------------- answers
+
+
+def test_a_run_in_which_everything_arrived_once_and_in_order_is_valid() -> None:
+    verdict = judge(flow().events, [to_topic("a b c d"), to_target("a b c d")])
+    assert (verdict.answer, verdict.findings, verdict.reasons) == ("valid", (), ())
+    assert verdict.require_valid() is verdict
+    assert verdict.sentence == "Valid: 4 records in topic t and 4 records in table t, each once and in order."
+
+
+@pytest.mark.parametrize(
+    ("passage", "anomalies", "examples"),
+    [
+        (to_topic("a b d"), {"lost": 1}, ["c"]),
+        (to_topic("a b c d b a b"), {"duplicated": 3}, ["a", "b", "b"]),
+        (to_topic("a c b d"), {"reordered": 1}, ["b"]),
+        (to_topic("a c c d"), {"lost": 1, "duplicated": 1}, ["b", "c"]),
+        (to_target("a b c"), {"lost": 1}, ["d"]),
+        (to_target("a b c d d"), {"duplicated": 1}, ["d"]),
+        (to_target("b a c d"), {"reordered": 1}, ["a"]),
+    ],
+)
+def test_each_anomaly_is_counted_and_has_its_records_as_examples(
+    passage: Passage, anomalies: dict[str, int], examples: list[str]
+) -> None:
+    verdict = judge(flow().events, [passage])
+    assert verdict.answer == "invalid"
+    assert found(verdict) == anomalies
+    assert [example.text for finding in verdict.findings for example in finding.examples] == examples
+    with pytest.raises(NotValidError) as caught:
+        verdict.require_valid()
+    assert caught.value.verdict is verdict
+
+
+def test_rows_that_are_equal_in_the_source_are_no_duplicates() -> None:
+    assert judge(flow().events, [to_topic("a a b a", "a a a b")]).answer == "valid"
+    assert found(judge(flow().events, [to_topic("a a b a a", "a a a b")])) == {"duplicated": 1}
+    assert found(judge(flow().events, [to_topic("a a b", "a a a b")])) == {"lost": 1}
+
+
+def test_rows_that_are_equal_have_no_order() -> None:
+    assert judge(flow(3).events, [to_topic("a b a", "a b a", committed=3)]).answer == "valid"
+
+
+def test_order_is_compared_within_a_partition_only() -> None:
+    source = rows("a b c d", "the source")
+    two = Rows("topic t", lambda: [Row(w.encode(), w, p, o) for w, p, o in [("c", 0, 0), ("a", 1, 0), ("d", 0, 1),
+                                                                           ("b", 1, 1)]])  # fmt: skip
+    assert judge(flow().events, [Passage(("flights-in",), two, source, 4)]).answer == "valid"
+
+
+def test_a_target_without_an_order_is_not_asked_for_one() -> None:
+    assert judge(flow().events, [to_target("d c b a", ordered=False)]).answer == "valid"
+
+
+# ---------------------------------------------------------------------------------------------------------- unknown
+
+
+def reasons(verdict: Verdict) -> str:
+    assert verdict.answer == "unknown", verdict
+    assert not verdict
+    return "; ".join(verdict.reasons)
+
+
+def test_a_run_in_which_nothing_was_committed_is_unknown() -> None:
+    assert "nothing ran" in reasons(judge(small_cluster().events, [to_topic("", "", committed=0)]))
+
+
+def test_a_run_seen_from_outside_is_unknown_for_want_of_commits() -> None:
+    attached = History().add(EventKind.ATTACHED, url="http://w:8083/").events
+    told = reasons(judge(attached, [to_topic("a b c d", committed=None)]))
+    assert "from outside" in told
+    assert "nothing ran" not in told
+
+
+def test_empty_places_show_nothing() -> None:
+    assert "no place that was read holds a record" in reasons(judge((), [to_target("", "")]))
+
+
+def test_a_history_alone_is_unknown() -> None:
+    assert "no topic and no target was read" in reasons(judge(flow().events))
+
+
+def test_a_history_without_its_beginning_is_unknown() -> None:
+    assert "beginning of the history is gone" in reasons(judge(flow().events[5:], [to_topic("a b c d")]))
+
+
+def test_what_is_on_its_way_is_no_loss_and_not_valid_either() -> None:
+    pending = Passage(("flights-out",), rows("a b", "table t"), rows("a b c d", pending=True), from_topic=True)
+    verdict = judge(flow().events, [pending])
+    assert "2 rows of topic t have not come to table t yet" in reasons(verdict)
+    assert verdict.pending == 2
+
+
+def test_what_is_behind_an_open_transaction_is_no_loss_and_worth_waiting_for() -> None:
+    verdict = judge(flow().events, [to_topic("a b", hidden=("a transaction is open",), waits=True)])
+    assert "a transaction is open" in reasons(verdict)
+    assert verdict.pending == 2
+
+
+def test_equal_records_are_unknown_where_nobody_knows_how_many_there_should_be() -> None:
+    assert "2 rows in topic t equal another" in reasons(judge(flow().events, [to_topic("a a a b", None)]))
+
+
+def test_equal_records_are_duplicates_where_a_key_identifies_them() -> None:
+    assert found(judge(flow().events, [to_topic("a b c d a", None, identified=True)])) == {"duplicated": 1}
+
+
+def test_without_a_source_to_read_the_commits_of_the_history_count() -> None:
+    assert judge(flow().events, [to_topic("a b c d", None)]).answer == "valid"
+    assert found(judge(flow().events, [to_topic("a b c", None)])) == {"lost": 1}
+    assert "1 record more than the history has commits of" in reasons(
+        judge(flow().events, [to_topic("a b c d e", None)])
+    )
+    assert "nothing tells" in reasons(judge(flow().events, [to_topic("a b c d", None, committed=None)]))
+
+
+def test_rows_that_nothing_explains_are_no_duplicates() -> None:
+    verdict = judge(flow().events, [to_topic("a b c d x")])
+    assert "1 row in topic t cannot be explained by the source of flights-in, for example 'x'" in reasons(verdict)
+
+
+def test_rows_that_look_different_in_a_target_are_not_called_lost() -> None:
+    assert "values were changed or look different" in reasons(judge(flow().events, [to_target("a b c x")]))
+    assert found(judge(flow().events, [to_target("a b x")])) == {"lost": 1}
+    assert found(judge(flow().events, [to_target("a b c x", exact=True)])) == {"lost": 1}
+
+
+def test_records_that_were_skipped_on_purpose_are_not_called_lost() -> None:
+    assert "errors.tolerance" in reasons(judge(flow().events, [to_topic("a b c", tolerated=1)]))
+    assert found(judge(flow().events, [to_topic("a b", tolerated=1)])) == {"lost": 1}
+
+
+def test_a_source_that_holds_other_rows_than_it_had_proves_nothing() -> None:
+    assert "it was changed meanwhile" in reasons(judge(flow().events, [to_topic("a b c d", "a b c d e")]))
+
+
+def test_a_place_that_is_too_large_is_unknown() -> None:
+    assert "only 3 rows of topic t" in reasons(judge(flow().events, [to_topic("a b c d")], limit=3))
+
+
+def test_other_reasons_of_the_caller_count() -> None:
+    assert "a connector is gone" in reasons(judge(flow().events, [to_topic("a b c d")], unseen=["a connector is gone"]))
+
+
+# -------------------------------------------------------------------------------------------------- commits, moments
+
+
+@pytest.mark.parametrize("records", [1, 3])
+def test_a_gap_between_commits_is_a_skip(records: int) -> None:
+    history = commit(flow(), "worker-2", 6, 8, records)
+    verdict = judge(history.events, [to_topic("a b c d", None, committed=4)])
+    assert found(verdict) == {"skipped": 1}
+    assert "from {'position': 6} on, after {'position': 4}" in verdict.findings[0].moments[0].sentence
+
+
+def test_a_commit_whose_worker_ended_before_the_answer_came_is_no_skip() -> None:
+    """Its successor begins where Kafka says; whether anything is missing, the records tell."""
+    history = flow().at(10).fault("kill", "worker-2")
+    history.at(13).start("worker-3", "flights-in-0", instance=2)
+    commit(history.at(14), "worker-3", 6, 8, 2, epoch=1)
+    assert judge(history.events, [to_topic("a b c d e f g h", "a b c d e f g h", committed=6)]).answer == "valid"
+    assert found(judge(history.events, [to_topic("a b c d g h", "a b c d e f g h", committed=6)]))["lost"] == 2
+    unread = judge(history.events, [to_topic("a b c d e f g h", None, committed=None)])
+    assert unread.answer == "unknown"
+    assert "1 commit of flights-in ended with its worker" in unread.sentence
+
+
+def test_a_commit_behind_the_own_last_one_is_nonmonotonic() -> None:
+    history = commit(flow(), "worker-2", 4, 2, 1)
+    assert "nonmonotonic" in found(judge(history.events, [to_topic("a b c d", None)]))
+
+
+def test_a_commit_that_ends_behind_its_start_is_nonmonotonic() -> None:
+    history = commit(small_cluster().at(2), "worker-2", 4, 2, 1)
+    assert found(judge(history.events, [to_topic("a", None, committed=1)])) == {"nonmonotonic": 1}
+
+
+def test_commits_that_cover_the_same_are_duplicates_and_the_zombie_is_named() -> None:
+    history = flow().at(10).fault("stall", "worker-2")
+    history.at(13).start("worker-3", "flights-in-0", instance=2)
+    commit(history.at(14), "worker-3", 4, 7, 3, epoch=None)
+    commit(history.at(15), "worker-2", 4, 6, 2, epoch=None)
+    verdict = judge(history.events, [to_topic("a b c d e f g e f", None, committed=None)])
+    assert found(verdict) == {"duplicated": 2}
+    moment = verdict.findings[0].moments[0]
+    assert (moment.seq, moment.worker) == (history.events[-1].seq, "worker-2")
+    assert moment.sentence == (
+        "worker-2, stalled since 22:13:30.000, committed 2 records of flights-in-0 in 1 commit after worker-3 had "
+        "taken flights-in-0 over at 22:13:33.100"
+    )
+
+
+def test_a_take_over_has_the_time_that_its_sentence_tells() -> None:
+    history = flow().at(10).fault("kill", "worker-2").ended("worker-2", "flights-in-0")
+    history.at(13).start("worker-3", "flights-in-0", instance=2)
+    moment = Blame(history.events).of_write(["flights-in"], START_MS + 15_000)
+    assert moment is not None
+    assert (moment.time_ms, moment.seq) == (START_MS + 13_100, history.events[-1].seq)
+    assert moment.sentence.startswith("worker-3 had taken flights-in-0 over at 22:13:33.100 from worker-2, killed")
+
+
+def test_the_zombie_is_named_also_when_it_committed_first() -> None:
+    history = flow().at(10).fault("stall", "worker-2")
+    history.at(13).start("worker-3", "flights-in-0", instance=2)
+    commit(history.at(14), "worker-2", 4, 6, 2, epoch=None)
+    commit(history.at(15), "worker-3", 4, 6, 2, epoch=None)
+    verdict = judge(history.events, [to_topic("a b c d e f e f", None, committed=None)])
+    assert [moment.worker for moment in verdict.findings[0].moments] == ["worker-2"]
+
+
+def test_the_topic_counts_duplicates_more_exactly_than_the_commits_that_overlap() -> None:
+    history = flow().at(10).fault("stall", "worker-2")
+    history.at(13).start("worker-3", "flights-in-0", instance=2)
+    commit(history.at(14), "worker-3", 4, 7, 3, epoch=None)
+    commit(history.at(15), "worker-2", 4, 6, 2, epoch=None)
+    found_rows = [Row(w.encode(), w, 0, at, START_MS + 15_000) for at, w in enumerate("abcdefge")]
+    passage = replace(to_topic("", "a b c d e f g"), found=Rows("topic t", lambda: found_rows))
+    verdict = judge(history.events, [passage])
+    assert found(verdict) == {"duplicated": 1}
+    assert verdict.findings[0].examples[0].moment is not None
+    assert "went on writing for flights-in-0" in verdict.findings[0].examples[0].moment.sentence
+
+
+def test_commits_whose_events_come_late_are_judged_by_their_offsets() -> None:
+    history = small_cluster().at(10).fault("pause", "worker-2")
+    history.at(16).start("worker-3", "flights-in-0", instance=2, epoch=1)
+    commit(history.at(17), "worker-3", 4, 8, 4, epoch=1)
+    commit(history.at(20), "worker-2", None, 4, 4)
+    assert judge(history.events, [to_topic("a b c d e f g h", None, committed=8)]).answer == "valid"
+
+
+def test_offsets_that_a_user_altered_begin_a_new_chapter() -> None:
+    history = flow().add(EventKind.OFFSETS_ALTERED, "worker-1", "flights-in", offsets=None)
+    commit(history, "worker-2", None, 4, 4)
+    twice = to_topic("a b c d a b c d", "a b c d a b c d", committed=8, ordered=False)
+    assert judge(history.events, [twice]).answer == "valid"
+
+
+def test_offsets_without_a_number_are_compared_for_equality() -> None:
+    def token(history: History, start: str | None, end: str) -> None:
+        begin = None if start is None else {"token": start}
+        covered = {"partition": {}, "from": begin, "offset": {"token": end}}
+        history.add(EventKind.TRANSACTION_COMMITTED, "worker-2", "flights-in-0", records=1, offsets=[covered])
+
+    chain = small_cluster()
+    for start, end in [(None, "x"), ("x", "k"), ("k", "z")]:
+        token(chain, start, end)
+    passage = to_topic("a b c", None, committed=3)
+    assert judge(chain.events, [passage]).answer == "valid"
+    token(chain, "k", "z")
+    assert found(judge(chain.events, [replace(passage, committed=4)])) == {"lost": 1, "duplicated": 1}
+    token(chain, "q", "r")
+    assert "skipped" in found(judge(chain.events, [passage]))
+
+
+def test_a_commit_that_does_not_say_where_it_starts_is_unknown() -> None:
+    history = small_cluster()
+    covered = {"partition": {"shard": 1}, "offset": {"n": 4}}
+    history.add(EventKind.TRANSACTION_COMMITTED, "worker-2", "flights-in-0", records=4, offsets=[covered])
+    assert "did not say where" in reasons(judge(history.events, [to_topic("a b c d", None)]))
+
+
+def test_a_row_that_a_target_lost_has_the_commit_that_went_past_it() -> None:
+    history = flow().at(20).add(EventKind.OFFSETS_COMMITTED, "worker-3", "flights-out-0", records=4, offsets={"t-0": 4})
+    example = judge(history.events, [to_target("a b c")]).findings[0].examples[0]
+    assert (example.text, example.partition, example.offset) == ("d", 0, 3)
+    assert example.moment is not None
+    assert (example.moment.seq, example.moment.worker) == (history.events[-1].seq, "worker-3")
+    assert example.moment.sentence == "worker-3 committed offset 4 of t-0, which is behind it"
+
+
+# -------------------------------------------------------------------------------------------------- fenced, scenarios
+
+
+def test_who_was_fenced_by_whom_and_since_when_is_said_and_is_no_harm() -> None:
+    events = commit(kill_of_source().at(17), "worker-3", None, 4, 4, epoch=1).events
+    verdict = judge(events, [to_topic("a b c d")])
+    assert verdict.answer == "valid"
+    assert [finding.anomaly for finding in verdict.findings] == [Anomaly.FENCED]
+    assert verdict.findings[0].sentence == (
+        "worker-2's producer of flights-in-0 (epoch 0) is fenced by worker-3 with epoch 1 since 22:13:36.600; 0 writes "
+        "of it were rejected"
+    )
+    assert verdict.sentence.endswith("each once and in order; 1 writer fenced.")
+
+
+@pytest.mark.parametrize(
+    ("scenario", "reached"),
+    [("killed", True), ("fenced", True), ("moved", True), ("rebalanced", True), ("stalled", False), ("aborted", False)],
+)
+def test_a_scenario_that_was_not_reached_makes_the_verdict_unknown(scenario: str, reached: bool) -> None:
+    events = commit(kill_of_source().at(17), "worker-3", None, 4, 4, epoch=1).events
+    verdict = judge(events, [to_topic("a b c d")], scenarios=[scenario])
+    assert verdict.answer == ("valid" if reached else "unknown")
+    assert reached or f"the scenario {scenario} was not reached" in reasons(verdict)
+
+
+def test_a_kill_of_a_worker_without_tasks_is_not_the_scenario() -> None:
+    history = flow().started("worker-9").at(20).fault("kill", "worker-9")
+    assert judge(history.events, [to_topic("a b c d")], scenarios=["killed"]).answer == "unknown"
+
+
+def test_a_scenario_may_be_a_predicate() -> None:
+    def long_enough(events: Sequence[Any]) -> bool:
+        return len(events) > 1000
+
+    verdict = judge(flow().events, [to_topic("a b c d")], scenarios=[long_enough])
+    assert "the scenario long_enough was not reached" in reasons(verdict)
+
+
+def test_an_unknown_scenario_is_an_error_that_names_the_known_ones() -> None:
+    with pytest.raises(ConfigError, match="no scenario 'kiled'; there are aborted, fenced, killed"):
+        judge(flow().events, [to_topic("a b c d")], scenarios=["kiled"])
+
+
+# ------------------------------------------------------------------------------------------------------------- forms
+
+
+def test_the_forms_show_findings_with_examples_and_moments() -> None:
+    history = flow().at(20).add(EventKind.OFFSETS_COMMITTED, "worker-3", "flights-out-0", records=4, offsets={"t-0": 4})
+    verdict = judge(history.events, [to_topic("a b c d"), to_target("a <b> c")], unseen=["something is hidden"])
+    text, html = repr(verdict), verdict._repr_html_()
+    assert text.splitlines()[0] == "Invalid: 1 lost."
+    assert "? something is hidden" in text
+    assert "worker-3 committed offset 4 of t-0" in text
+    assert "'d' at partition 0, offset 3" in text
+    assert "<script" not in html
+    assert "Verdict: invalid" in html
+    assert "something is hidden" in html
+    table = verdict.to_pandas()
+    assert table["anomaly"].tolist() == ["lost", "lost"]
+    assert table["offset"].tolist() == [1, 3]
+    assert table["event"].tolist() == [history.events[-1].seq] * 2
+
+
+def test_the_same_evidence_gives_the_same_verdict() -> None:
+    history = flow()
+    passages = [to_topic("a a c d x y"), to_target("d b c")]
+    assert judge(history.events, passages) == judge(history.events, passages)
+    assert repr(judge(history.events, passages)) == repr(judge(history.events, passages))
