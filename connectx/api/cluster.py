@@ -17,8 +17,9 @@ from connectx.api.faults.verbs import FaultVerbs
 from connectx.api.forms import kafka_fact, shown, spark_fact
 from connectx.api.lag import LagRecorder
 from connectx.api.supervisor import STABLE_S, Supervisor
-from connectx.api.workers import Worker, Workers, worker_row
+from connectx.api.workers import Worker, Workers
 from connectx.errors import ClassNotImportableError, ClusterClosedError, GroupInUseError
+from connectx.history.clock import system_clock
 from connectx.history.log import EventLog
 from connectx.jvm.progress import Progress
 from connectx.kafka.admin.topics import describe_group, ensure_internal_topics, require_reachable
@@ -29,7 +30,6 @@ from connectx.model.worker_config import NO_DELAY, WorkerConfig, embedded_config
 from connectx.plugins.registry import is_importable, worker_config
 from connectx.rest.client import RestClient
 from connectx.rest.exchange import http_client
-from connectx.runtime.mailbox import now_ms
 from connectx.runtime.process.owner import ProcessSurroundings, ProcessWorker
 from connectx.runtime.process.recovery import Aftermath
 from connectx.runtime.worker import Surroundings
@@ -96,12 +96,13 @@ class Cluster(FaultVerbs, ConnectCluster):
             raise ValueError('fast_failover needs isolation="process": the end of a thread is never certain')
         given = {**(NO_DELAY if fast_failover else {}), **(config or {})}
         bootstrap_servers = bootstrap_servers or given.get("bootstrap.servers")
-        super().__init__(EventLog(clock=now_ms))
+        clock = system_clock()
+        super().__init__(EventLog(clock=clock), clock)
         self.workers: Workers = Workers()
         self._isolation: Isolation = isolation
         self._fast_failover = fast_failover
         self._agenda = Agenda(self.events)
-        self._lag = LagRecorder(self.workers, now_ms)
+        self._lag = LagRecorder(self.workers, clock)
         self._supervisor: Supervisor | None = None
         self._kafka: EmbeddedKafka | None = None
         profile = embedded_config(given) if bootstrap_servers is None else own_kafka_config(given)
@@ -222,13 +223,13 @@ class Cluster(FaultVerbs, ConnectCluster):
         """
         from connectx.history.render.charts import lag_figure
 
-        return lag_figure(self._lag.samples(), self.events, now_ms())
+        return lag_figure(self._lag.samples(), self.events, self._clock())
 
     def audited(self) -> Audited:
         """What an audit is given of this cluster."""
         from connectx.verify.audit.own_cluster import audited
 
-        return audited(self._config, self._client, self.workers, self.events)
+        return audited(self._config, self._client, self.workers, self.events, self._clock)
 
     def close(self) -> None:
         """Stop workers, Spark and Kafka as far as this cluster started them. A second call does nothing."""
@@ -255,7 +256,7 @@ class Cluster(FaultVerbs, ConnectCluster):
     def _supervise(self) -> Supervisor:
         through = self._kafka.worker_bootstrap_servers if self._kafka is not None else self._config.bootstrap_servers
         gate = self._kafka.gate if self._kafka is not None else None
-        record = self.events.append
+        record, clock = self.events.append, self._clock
         if self._isolation == "process":
             url, fast = self._spark.connect_url, self._fast_failover
             aftermath = Aftermath(self._config, self._client, self._plugins, url, record, fast)
@@ -265,9 +266,9 @@ class Cluster(FaultVerbs, ConnectCluster):
         else:
 
             def make(name: str, config: WorkerConfig) -> LiveWorker:
-                return ThreadWorker(name, Surroundings(config, through, self._plugins, self._spark, record))
+                return ThreadWorker(name, Surroundings(config, through, self._plugins, self._spark, record, clock))
 
-        return Supervisor(self.workers, make, gate, self.events, self._config)
+        return Supervisor(self.workers, make, gate, self.events, self._config, clock)
 
     def _stop_workers(self) -> None:
         if self._supervisor is not None:
@@ -291,4 +292,4 @@ class Cluster(FaultVerbs, ConnectCluster):
         return self._supervisor
 
     def _worker_rows(self) -> list[Row]:
-        return [worker_row(worker) for worker in self.workers]
+        return [worker.row() for worker in self.workers]

@@ -16,10 +16,10 @@ from connectx.api.connector import Connector
 from connectx.api.forms import html_form, in_kernel, text_form, with_panel
 from connectx.errors import ClusterClosedError, ConnectxError
 from connectx.history.log import EventLog
+from connectx.model.clock import Clock
 from connectx.model.events import EventKind, Transition
 from connectx.plugins.registry import Plugins
 from connectx.rest.client import RestClient
-from connectx.runtime.mailbox import now_ms
 from connectx.views import Listed, Row
 
 if TYPE_CHECKING:
@@ -91,6 +91,7 @@ class ConnectCluster(ABC):
 
     Args:
         events: its history.
+        clock: the clock of that history.
 
     Whoever extends it sets `_client` (to workers that answer), `_spark` and `workers`, puts what must be ended into
     `_endings`, and calls `close` when its start fails.
@@ -105,8 +106,9 @@ class ConnectCluster(ABC):
     """Whether its workers can be broken on purpose."""
     _last_event: ClassVar[EventKind] = EventKind.CLUSTER_STOPPED
 
-    def __init__(self, events: EventLog) -> None:
+    def __init__(self, events: EventLog, clock: Clock) -> None:
         self.events = events
+        self._clock = clock
         self._plugins = Plugins()
         self._endings = contextlib.ExitStack()
         self._panel: Any = None
@@ -316,7 +318,7 @@ class ConnectCluster(ABC):
     def _repr_html_(self) -> str:
         facts = self._shown_facts()
         connectors = [] if facts is None else self._connector_rows()
-        now = None if self._closed else now_ms()
+        now = None if self._closed else self._clock()
         return html_form(self._title, facts, self._worker_rows(), connectors, self.events, now)
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:

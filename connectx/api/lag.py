@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
 
 from connectx.api.workers import Workers
 from connectx.history.folds.rates import LagSample
 from connectx.history.wording import task_of
+from connectx.model.clock import Clock
 from connectx.model.ids import TaskId
 
 _EVERY_S = 1.0
@@ -24,12 +24,12 @@ class LagRecorder:
 
     Args:
         workers: those to look at.
-        now_ms: the clock of the history.
+        clock: the clock of the history.
     """
 
-    def __init__(self, workers: Workers, now_ms: Callable[[], int]) -> None:
+    def __init__(self, workers: Workers, clock: Clock) -> None:
         self._workers = workers
-        self._now_ms = now_ms
+        self._clock = clock
         self._samples: deque[LagSample] = deque(maxlen=_KEPT)
         self._known: dict[TaskId, int | None] = {}
         self._ended = threading.Event()
@@ -57,7 +57,7 @@ class LagRecorder:
                 task, lag = task_of(name), facts.get("lag")
                 if task is not None and "lag" in facts:
                     seen[task] = lag if isinstance(lag, int) else None
-        now_ms = self._now_ms()
+        now_ms = self._clock()
         for task in sorted({*self._known, *seen}):
             if self._known.get(task) != seen.get(task):
                 self._samples.append(LagSample(now_ms, task, seen.get(task)))

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from connectx.api.workers import Worker, Workers
 from connectx.errors import ClusterClosedError, ConfigError, WaitTimeoutError, WorkerFailedError, WorkerStoppedError
 from connectx.history.folds.lost import Grace, LostWork, Remains
+from connectx.model.clock import Clock
 from connectx.model.group import ProtocolVersion
 from connectx.model.worker_config import WorkerConfig
 from connectx.plugins.registry import worker_config
@@ -43,6 +44,7 @@ class Supervisor:
         gate: the gate before the embedded Kafka, if there is one.
         events: the history.
         config: settings of workers that are given no others.
+        clock: the clock of the history.
     """
 
     def __init__(
@@ -52,7 +54,9 @@ class Supervisor:
         gate: Gate | None,
         events: EventLog,
         config: WorkerConfig,
+        clock: Clock,
     ) -> None:
+        self._clock = clock
         self._workers = workers
         self._numbers = itertools.count(1)  # several threads may ask for a newcomer
         self._make = make
@@ -80,7 +84,7 @@ class Supervisor:
             )
         settings = worker_config({**self._config.given, **own}) if own else self._config
         live = self._make(f"worker-{next(self._numbers)}", settings)
-        self._workers.add(Worker(live, self._gate, self._events.append, self._lost_work))
+        self._workers.add(Worker(live, self._gate, self._events.append, self._lost_work, self._clock))
         if self._ending:  # looked at behind the adding, so that either this or `end_starting` sees the other
             live.request_stop()
             self._check_not_ending()

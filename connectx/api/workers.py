@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 
 from connectx.api.faults.origin import injected
 from connectx.errors import NoGateError, UnknownWorkerError, WorkerStoppedError
+from connectx.model.clock import Clock
 from connectx.model.events import Transition
 from connectx.model.ids import TaskId
-from connectx.runtime.mailbox import now_ms
 from connectx.views import Form, text_table
 
 if TYPE_CHECKING:
@@ -34,7 +34,9 @@ class Worker:
         gate: Gate | None,
         record: Callable[[Transition, str | None], object],
         lost_work: Callable[[str], LostWork | None],
+        clock: Clock,
     ) -> None:
+        self._clock = clock
         self._live = live
         self._gate = gate
         # Threads cannot freeze or drop the sockets of client libraries: the gate does it for them.
@@ -244,6 +246,12 @@ class Worker:
 
     # --------------------------------------------------------------------------------------------------- forms
 
+    def handover(self, *, any_left: bool) -> str:
+        """Say of a worker that has ended where its work is; `any_left`: another worker can take it over."""
+        if (lost := self.lost) is None:  # another worker has it; the status topic says so in a moment
+            return f"{self.name} has ended; its work is being handed over"
+        return lost.told(self._clock(), anybody_left=any_left)
+
     def __repr__(self) -> str:
         role = ", leader" if self.is_leader else ""
         role += "" if self.cut is None else f", partitioned ({self.cut})"
@@ -251,33 +259,32 @@ class Worker:
         return f"<Worker {self.name} {self.state}{role}, generation {self.generation}, runs {work}>"
 
     def _repr_html_(self) -> str:
-        return Form(f"Worker {self.name}", worker_row(self)).html
+        return Form(f"Worker {self.name}", self.row()).html
 
-
-def worker_row(worker: Worker) -> dict[str, object]:
-    """One line of a table of workers; a dead one has the work that it lost, until others run that."""
-    if (lost := worker.lost) is not None:
+    def row(self) -> dict[str, object]:
+        """One line of a table of workers; a dead one shows the work that it lost, until other workers run it."""
+        if (lost := self.lost) is not None:
+            return {
+                "worker": self.name,
+                "state": f"{self.state}, {lost.left(self._clock())}",
+                "generation": None,
+                "connectors": ", ".join(f"{name} (lost)" for name in lost.connectors),
+                "tasks": ", ".join(f"{task} (lost)" for task in lost.tasks),
+                "url": self.url,
+            }
+        states = [self.state]
+        if self.cut is not None:
+            states.append("partitioned" if self.cut == "both" else f"partitioned ({self.cut})")
+        if (in_group := self.view.get("state", "stable")) != "stable":
+            states.append(in_group)
         return {
-            "worker": worker.name,
-            "state": f"{worker.state}, {lost.left(now_ms())}",
-            "generation": None,
-            "connectors": ", ".join(f"{name} (lost)" for name in lost.connectors),
-            "tasks": ", ".join(f"{task} (lost)" for task in lost.tasks),
-            "url": worker.url,
+            "worker": self.name + (" (leader)" if self.is_leader else ""),
+            "state": ", ".join(states),
+            "generation": self.generation,
+            "connectors": ", ".join(self.connectors),
+            "tasks": ", ".join(self.tasks),
+            "url": self.url,
         }
-    states = [worker.state]
-    if worker.cut is not None:
-        states.append("partitioned" if worker.cut == "both" else f"partitioned ({worker.cut})")
-    if (in_group := worker.view.get("state", "stable")) != "stable":
-        states.append(in_group)
-    return {
-        "worker": worker.name + (" (leader)" if worker.is_leader else ""),
-        "state": ", ".join(states),
-        "generation": worker.generation,
-        "connectors": ", ".join(worker.connectors),
-        "tasks": ", ".join(worker.tasks),
-        "url": worker.url,
-    }
 
 
 class Workers:
@@ -311,10 +318,7 @@ class Workers:
         worker = self._of_id(worker_id)
         if worker is None or not (worker.is_dead or worker.state == "stopped"):
             return None
-        lost = worker.lost
-        if lost is None:  # others have it, and the status will say so in a moment
-            return f"{worker.name} has ended; its work is being handed over"
-        return lost.told(now_ms(), anybody_left=any(other.state == "running" for other in self))
+        return worker.handover(any_left=any(other.state == "running" for other in self))
 
     def _of_id(self, worker_id: str) -> Worker | None:
         """The newest worker of that address: a port may be used again."""
@@ -330,7 +334,7 @@ class Workers:
         return name in self._workers
 
     def __repr__(self) -> str:
-        return text_table([worker_row(worker) for worker in self])
+        return text_table([worker.row() for worker in self])
 
     def _repr_html_(self) -> str:
-        return Form("Workers", {}, [[worker_row(worker) for worker in self]]).html
+        return Form("Workers", {}, [[worker.row() for worker in self]]).html

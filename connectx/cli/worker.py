@@ -103,21 +103,22 @@ class _Process:
     """The worker's process, from its settings to its exit code."""
 
     def __init__(self, name: str, config: WorkerConfig, kafka_timeout_s: float) -> None:
+        from connectx.history.clock import system_clock
         from connectx.history.log import EventLog
         from connectx.kafka.settings.clients import ClientConfigs
         from connectx.plugins.registry import Plugins
-        from connectx.runtime.mailbox import now_ms
         from connectx.runtime.worker import Surroundings, Worker
         from connectx.spark.sessions import SparkProvider
 
         self._config = config
         self._kafka_timeout_s = kafka_timeout_s
         self._news: SimpleQueue[News] = SimpleQueue()
-        self._events = EventLog(clock=now_ms)
+        clock = system_clock()
+        self._events = EventLog(clock=clock)
         self._clients = ClientConfigs(config, name)
         self._spark = SparkProvider()  # starts with the first task that asks for a session
         self._worker = Worker(
-            name, Surroundings(config, config.bootstrap_servers, Plugins(), self._spark, self._record)
+            name, Surroundings(config, config.bootstrap_servers, Plugins(), self._spark, self._record, clock)
         )
 
     def run(self, history: Path | None) -> int:

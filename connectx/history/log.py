@@ -22,7 +22,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from connectx.errors import EventLogError, EventTimeoutError
+from connectx.history.clock import system_clock
 from connectx.history.codec import event_from_json, event_to_json, plain
+from connectx.model.clock import Clock
 from connectx.model.events import Event, EventKind, Transition
 from connectx.views import Form, Listed, Shown
 
@@ -32,12 +34,6 @@ if TYPE_CHECKING:
     from connectx.history.sequences import Rebalances, Stories
 
 
-def wall_clock() -> Callable[[], int]:
-    """A clock of wall-clock milliseconds since 1970 that never goes back: anchored once, then monotonic."""
-    anchor_ns = time.time_ns() - time.monotonic_ns()
-    return lambda: (anchor_ns + time.monotonic_ns()) // 1_000_000
-
-
 class EventLog:
     """The history of a cluster: an ordered, bounded, thread-safe log of `Event`.
 
@@ -45,13 +41,13 @@ class EventLog:
 
     Args:
         capacity: how many events are kept; older ones are dropped and counted in `dropped`.
-        clock: milliseconds since 1970.
+        clock: dates events; by default the system's clock.
     """
 
-    def __init__(self, capacity: int = 100_000, clock: Callable[[], int] | None = None) -> None:
+    def __init__(self, capacity: int = 100_000, clock: Clock | None = None) -> None:
         if capacity < 1:
             raise ValueError(f"capacity must be at least 1, not {capacity}")
-        self._clock = clock or wall_clock()
+        self._clock = clock or system_clock()
         self._events: deque[Event] = deque(maxlen=capacity)
         self._last_seq = 0
         self._changed = threading.Condition()

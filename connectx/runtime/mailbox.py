@@ -14,12 +14,9 @@ from collections.abc import Callable
 from typing import Protocol
 
 from connectx.core.messages import SetTimer, Stimulus, TimerFired
-from connectx.history.log import wall_clock
+from connectx.model.clock import Clock
 
 _log = logging.getLogger(__name__)
-
-now_ms = wall_clock()
-"""The one clock of this process, for cores and for the history."""
 
 
 class Handler(Protocol):
@@ -40,9 +37,11 @@ class Mailbox:
         name: name of the thread.
         handler: called for each stimulus.
         on_crash: called once if the handler raises: the worker cannot go on.
+        clock: decides when a timer is due.
     """
 
-    def __init__(self, name: str, handler: Handler, on_crash: Callable[[BaseException], None]) -> None:
+    def __init__(self, name: str, handler: Handler, on_crash: Callable[[BaseException], None], clock: Clock) -> None:
+        self._clock = clock
         self._handler = handler
         self._on_crash = on_crash
         self._queue: queue.SimpleQueue[Stimulus | _Stop] = queue.SimpleQueue()
@@ -113,7 +112,7 @@ class Mailbox:
             heapq.heappop(self._timers)
         wait_s = None
         if self._timers:
-            wait_s = (self._timers[0][0] - now_ms()) / 1000
+            wait_s = (self._timers[0][0] - self._clock()) / 1000
             if wait_s <= 0:
                 timer = heapq.heappop(self._timers)[2]
                 return TimerFired(timer.key, timer.token)

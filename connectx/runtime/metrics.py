@@ -23,6 +23,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from connectx.kafka.group import GroupRequests
+from connectx.model.clock import Clock
 from connectx.model.events import EventKind, Transition
 from connectx.model.ids import TaskId
 from connectx.model.states import State
@@ -73,7 +74,7 @@ class WorkerMetrics(Collector):
         view: the worker's place in the group.
         facts: live numbers of its tasks, and what stays known of those that failed; see `Work.counted`.
         heartbeat_ms: when the group last answered one of its heartbeats.
-        now_ms: a clock.
+        clock: the worker's clock.
         requests: what is counted of its requests to the group.
     """
 
@@ -82,14 +83,14 @@ class WorkerMetrics(Collector):
         view: Callable[[], Mapping[str, Any]],
         facts: Callable[[], Mapping[TaskId, Mapping[str, object]]],
         heartbeat_ms: Callable[[], int | None],
-        now_ms: Callable[[], int],
+        clock: Clock,
         requests: GroupRequests,
     ) -> None:
         self._requests = requests
         self._view = view
         self._facts = facts
         self._heartbeat_ms = heartbeat_ms
-        self._now_ms = now_ms
+        self._clock = clock
         self._lock = threading.Lock()
         self._counts: Counter[tuple[EventKind, str, str]] = Counter()
         self._records: Counter[tuple[EventKind, str, str]] = Counter()
@@ -122,7 +123,7 @@ class WorkerMetrics(Collector):
                 task = TaskId(transition.connector or "", transition.task or 0)
                 self._transactions.setdefault(task, Summary()).add(transition.data.get("records") or 0)
             elif kind is EventKind.REBALANCE_COMPLETED:
-                self._rebalanced_ms = self._now_ms()
+                self._rebalanced_ms = self._clock()
                 self._rebalances.add(transition.data.get("took_ms") or 0)
             elif kind is EventKind.ASSIGNMENT_COMPUTED:
                 self._on_assignment(transition.data)
@@ -163,7 +164,7 @@ class WorkerMetrics(Collector):
         if state not in _BEGUN:  # its last word comes behind its end
             self._spans.pop(work, None)
         elif transition.task is not None:
-            self._spans.setdefault(work, _Spans(self._now_ms())).turn(state, self._now_ms())
+            self._spans.setdefault(work, _Spans(self._clock())).turn(state, self._clock())
 
     def _on_ended(self, work: Work, instance: object) -> None:
         if any(other == work and number != instance for other, number in self._begun):
@@ -243,7 +244,7 @@ class WorkerMetrics(Collector):
         yield _gauge(group + "rebalancing", "1 while a rebalance is under way.", view.get("state") == "joining")
         yield _gauge(group + "rebalance-max-time-ms", "The longest rebalance.", self._rebalances.largest)
         yield _gauge(group + "rebalance-avg-time-ms", "Rebalances on average.", self._rebalances.average)
-        since = float("inf") if self._rebalanced_ms is None else self._now_ms() - self._rebalanced_ms
+        since = float("inf") if self._rebalanced_ms is None else self._clock() - self._rebalanced_ms
         yield _gauge(group + "time-since-last-rebalance-ms", "Since the last one ended.", since)
         yield from self._of_coordinator()
         yield _gauge("coordinator_assigned-connectors", "Assigned connectors.", len(view.get("connectors", ())))
@@ -251,7 +252,7 @@ class WorkerMetrics(Collector):
 
     def _of_coordinator(self) -> Iterator[Metric]:
         """What Kafka's clients tell of any group."""
-        group, now_ms = "coordinator_", self._now_ms()
+        group, now_ms = "coordinator_", self._clock()
         heartbeat_ms, rebalanced_ms = self._heartbeat_ms(), self._rebalanced_ms
         if heartbeat_ms is not None:
             ago_s = max(0, now_ms - heartbeat_ms) / 1000
@@ -285,7 +286,7 @@ class WorkerMetrics(Collector):
             for name, described, value in table:
                 yield _of_each(name, described, ((_id(task), value(facts)) for task, facts in chosen))
         for name, state in (("running", State.RUNNING), ("pause", State.PAUSED)):
-            spans = ((work, spans.share(state, self._now_ms())) for work, spans in sorted(self._spans.items()))
+            spans = ((work, spans.share(state, self._clock())) for work, spans in sorted(self._spans.items()))
             ratios = (((connector, str(number)), share) for (connector, number), share in spans)
             yield _of_each(f"connector-task_{name}-ratio", f"Share of its time in which it was {state}.", ratios)
         sizes = sorted(self._transactions.items())

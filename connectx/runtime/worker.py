@@ -58,6 +58,7 @@ from connectx.errors import WorkerStoppedError
 from connectx.kafka.group import GroupConnection
 from connectx.kafka.internal.topics import InternalTopics
 from connectx.kafka.settings.clients import ClientConfigs
+from connectx.model.clock import Clock
 from connectx.model.config_records import SessionKeyRecord
 from connectx.model.events import EventKind, Transition
 from connectx.model.ids import TaskId
@@ -67,7 +68,7 @@ from connectx.rest.server import RestServer
 from connectx.runtime.calls import Calls
 from connectx.runtime.core_settings import core_settings
 from connectx.runtime.loggers import WorkerLoggers
-from connectx.runtime.mailbox import Mailbox, now_ms
+from connectx.runtime.mailbox import Mailbox
 from connectx.runtime.metrics import WorkerMetrics
 from connectx.runtime.rest_services import RestServices
 from connectx.runtime.tasks.host import Work
@@ -92,6 +93,7 @@ class Surroundings:
         plugins: connector and converter classes.
         spark: starts or borrows Spark.
         record: puts a transition of a worker into the history.
+        clock: the time of its core, its tasks and its metrics.
         viewed: told what a worker's core says of its place in the group, after every step; never blocks.
         process_token: of a worker that has a process of its own; see `ClientConfigs`.
     """
@@ -101,6 +103,7 @@ class Surroundings:
     plugins: Plugins
     spark: SparkSessions
     record: Callable[[Transition, str | None], object]
+    clock: Clock
     viewed: Callable[[Mapping[str, Any]], object] = lambda view: None
     process_token: str = ""
 
@@ -120,13 +123,14 @@ class Worker:
         self.state = WorkerState.STARTING
         self.error: str | None = None
         self._given = surroundings
+        self._clock = surroundings.clock
         self._moving = threading.Lock()
         self._unfrozen = threading.Event()
         self._unfrozen.set()
         self._gone = threading.Event()  # nothing that happens in it is heard any more
         self._over = threading.Event()  # its core has shut down, or it was ended at once
         config = surroundings.config
-        self._mailbox = Mailbox(f"{name}-core", self._handle, self._fail)
+        self._mailbox = Mailbox(f"{name}-core", self._handle, self._fail, self._clock)
         self._clients = ClientConfigs(config, name, surroundings.bootstrap_servers, surroundings.process_token)
         self._topics = InternalTopics(config, self._clients, self.post)
         self._group = GroupConnection(config, self._clients, self.post)
@@ -135,7 +139,9 @@ class Worker:
         self._calls = Calls(name, self._clients, config, self.post, self._providers)
         self._loggers = WorkerLoggers()
         self._work = Work(self._task_services(), plugins, self._gone.is_set)
-        self._metrics = WorkerMetrics(self.view, self._work.counted, self.heartbeat_ms, now_ms, self._group.requests)
+        self._metrics = WorkerMetrics(
+            self.view, self._work.counted, self.heartbeat_ms, self._clock, self._group.requests
+        )
         self._services = RestServices(
             config, self._clients, plugins, self._topics, self.view, self._record, self._providers,
             self._metrics, self._loggers,
@@ -325,8 +331,8 @@ class Worker:
             self._fail(WorkerStoppedError(self.name, f"its internal topics have failed ({stimulus.error})"))
             return
         if isinstance(stimulus, HeartbeatReplied) and stimulus.error in (None, "REBALANCE_IN_PROGRESS"):
-            self._heartbeat_ms = now_ms()
-        step = self._core.handle(stimulus, now_ms())
+            self._heartbeat_ms = self._clock()
+        step = self._core.handle(stimulus, self._clock())
         for transition in step.transitions:
             if transition.kind is EventKind.TASK_REFUSED:
                 connector, task = transition.connector, transition.task
@@ -371,6 +377,7 @@ class Worker:
             offsets=self._topics.offsets,
             post=self.post,
             record=self._record,
+            clock=self._clock,
             pulse=self._pulse,
             place=self.view,
             ended=lambda task, instance: None,  # those who give the services on listen
@@ -387,7 +394,7 @@ class Worker:
         return self._core.context.session_key
 
     def _on_create_session_key(self, effect: CreateSessionKey) -> None:
-        self.post(SessionKeyCreated(effect.request_id, secrets.token_bytes(effect.key_bytes), now_ms()))
+        self.post(SessionKeyCreated(effect.request_id, secrets.token_bytes(effect.key_bytes), self._clock()))
 
     def _on_shut_down(self, effect: WorkerShutDown) -> None:
         if effect.error is None:

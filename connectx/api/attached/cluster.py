@@ -19,6 +19,7 @@ from connectx.api.attached.watch import KafkaSide, Watch
 from connectx.api.attached.workers import AttachedWorker, AttachedWorkers
 from connectx.api.connect_cluster import ConnectCluster
 from connectx.errors import AttachError, NotSeenError
+from connectx.history.clock import system_clock
 from connectx.history.log import EventLog
 from connectx.kafka.admin.discovery import CONFIG, GROUP_CALL_S, STATUS, find_group, find_topics
 from connectx.kafka.admin.group_view import worker_id_of
@@ -29,7 +30,6 @@ from connectx.model.worker_config import WorkerConfig, own_kafka_config
 from connectx.plugins.registry import worker_config
 from connectx.rest.client import RestClient
 from connectx.rest.exchange import http_client
-from connectx.runtime.mailbox import now_ms
 from connectx.spark.sessions import SparkProvider
 from connectx.views import Row, masked_text
 
@@ -65,7 +65,8 @@ class AttachedCluster(ConnectCluster):
     ) -> None:
         if poll_s <= 0:
             raise ValueError(f"poll_s must be above 0, not {poll_s}")
-        super().__init__(EventLog(clock=now_ms))
+        clock = system_clock()
+        super().__init__(EventLog(clock=clock), clock)
         given = dict(config or {})
         bootstrap_servers = bootstrap_servers or given.get("bootstrap.servers")
         self.url = url if url.endswith("/") else f"{url}/"
@@ -88,7 +89,7 @@ class AttachedCluster(ConnectCluster):
             kafka = None
             if bootstrap_servers is not None:
                 kafka = self._kafka_side(str(bootstrap_servers), group_id or given.get("group.id"), given)
-            watch = Watch(self._client, kafka, self.events, poll_s, now_ms, self._scheme)
+            watch = Watch(self._client, kafka, self.events, poll_s, clock, self._scheme)
             self._endings.callback(watch.close)
             self._watch = watch
             data = {"url": masked_text(self.url), "group_id": self.group_id, "blind_spots": list(self.blind_spots)}
@@ -195,6 +196,7 @@ class AttachedCluster(ConnectCluster):
             {seen.worker_id: seen.url for seen in picture.workers},
             claims,
             tuple(self.events),
+            self._clock,
         )
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Final
@@ -25,6 +25,7 @@ from connectx.kafka.admin.group_view import STABLE, group_view
 from connectx.kafka.admin.groups import GroupClient
 from connectx.kafka.internal.topic_tail import TopicTail
 from connectx.kafka.settings.clients import ClientConfigs
+from connectx.model.clock import Clock
 from connectx.model.events import EventKind, Transition
 from connectx.model.ids import TopicPartition
 from connectx.protocol.config_topic import decode_config_record
@@ -57,7 +58,7 @@ class Watch:
         kafka: None: everything comes from polling REST.
         events: takes the news.
         poll_s: pause between two looks, seconds.
-        now_ms: the clock of the history.
+        clock: the clock of the history.
     """
 
     def __init__(
@@ -66,14 +67,14 @@ class Watch:
         kafka: KafkaSide | None,
         events: EventLog,
         poll_s: float,
-        now_ms: Callable[[], int],
+        clock: Clock,
         scheme: str,
     ) -> None:
         self._client = client.impatient()
         self._kafka = kafka
         self._events = events
         self._poll_s = poll_s
-        self._now_ms = now_ms
+        self._clock = clock
         self._records: SimpleQueue[Message | None] = SimpleQueue()
         self._admin: Admin | None = None
         self._tail: TopicTail | None = None
@@ -159,11 +160,11 @@ class Watch:
     def _lose(self, origin: str, why: str) -> None:
         if origin not in self.lost and not self._ended:
             error = masked_text(why)
-            self.lost[origin] = (self._now_ms(), error)
+            self.lost[origin] = (self._clock(), error)
             self._events.append(Transition(EventKind.SIGHT_LOST, data={"origin": origin, "error": error}))
 
     def _look_at_rest(self) -> None:
-        now_ms = self._now_ms()
+        now_ms = self._clock()
         shown = self._client.expanded()
         self._tell(self._sight.saw_rest(shown, self._looked_ms))
         self._looked_ms = now_ms

@@ -18,6 +18,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 from connectx.errors import ConnectxError
+from connectx.history.clock import system_clock
 from connectx.model.events import EventKind, Transition
 from connectx.plugins.registry import Plugins, worker_config
 from connectx.runtime.process.wire import Line, Lines, News, Order, encode, facts_content, transition_content
@@ -145,7 +146,7 @@ class Child:
         try:
             surroundings = Surroundings(
                 worker_config(order["config"]), order["bootstrap_servers"], Plugins(), self._spark,
-                self._record, self._on_view, order["process_token"],
+                self._record, system_clock(), self._on_view, order["process_token"],
             )  # fmt: skip
             self._worker = Worker(order["name"], surroundings)
             self._worker.start()

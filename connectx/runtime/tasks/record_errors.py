@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 
-from connectx.runtime.mailbox import now_ms
+from connectx.model.clock import Clock
 
 
 @dataclass(slots=True)
@@ -12,6 +12,7 @@ class RecordErrors:
     """Counted by the thread of the task; other threads read single numbers.
 
     Attributes:
+        clock: dates failures.
         record_failures: records that could not be processed, once for every try.
         record_errors: those of them that errors.tolerance does not allow: each ends the task.
         retries: operations that were tried again.
@@ -20,6 +21,7 @@ class RecordErrors:
         error_ms: when a record failed last, milliseconds since 1970.
     """
 
+    clock: Clock
     record_failures: int = 0
     record_errors: int = 0
     retries: int = 0
@@ -32,8 +34,8 @@ class RecordErrors:
         """So many records could not be processed, whatever follows from it."""
         if records:
             self.record_failures += records
-            self.error_ms = now_ms()
+            self.error_ms = self.clock()
 
     def facts(self) -> dict[str, object]:
         """As live numbers of a task."""
-        return asdict(self)
+        return {each.name: getattr(self, each.name) for each in fields(self) if each.name != "clock"}

@@ -41,7 +41,6 @@ from connectx.core.source.messages import (
 )
 from connectx.model.events import Transition
 from connectx.model.states import TargetState
-from connectx.runtime.mailbox import now_ms
 from connectx.runtime.tasks.connector_host import trace_of
 from connectx.runtime.tasks.plugin_names import TaskPlugins
 from connectx.runtime.tasks.record_errors import RecordErrors
@@ -106,7 +105,7 @@ class Runner:
         self._paused = order.target_state is TargetState.PAUSED
         self._core: LoopCore | None = None
         self._world: TaskWorld | None = None
-        self.errors = RecordErrors()
+        self.errors = RecordErrors(services.clock)
         self.plugins: TaskPlugins | None = None
         self._topics: set[str] = set()
         self._thread = threading.Thread(target=self._run, name=f"{kind}-task-{order.task}", daemon=True)
@@ -255,7 +254,7 @@ class Runner:
 
     def _step(self, stimulus: Any) -> Any:
         """One step of the core. Only its last effect is answered, so an answer that comes before is a failure."""
-        step = self._live_core().handle(stimulus, now_ms())
+        step = self._live_core().handle(stimulus, self.services.clock())
         for transition in step.transitions:
             self.services.record(_without_secrets(transition, self.services.providers.masked))
         for effect in step.effects:

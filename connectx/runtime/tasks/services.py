@@ -21,6 +21,7 @@ from connectx.core.messages import (
     StopTask,
 )
 from connectx.errors import PluginNotFoundError
+from connectx.model.clock import Clock
 from connectx.model.events import Transition
 from connectx.model.ids import TaskId
 from connectx.model.worker_config import WorkerConfig
@@ -70,6 +71,7 @@ class TaskServices:
         offsets: committed source offsets.
         post: puts a stimulus into the worker's mailbox; never blocks.
         record: puts a transition into the history; never blocks.
+        clock: the worker's clock.
         pulse: call between any two effects: waits while the worker is frozen, raises WorkerGone when it was killed.
         providers: resolve placeholders in configurations, and hide what stood behind them.
         place: this worker's place in the group (`connectx.core.verbs`, *worker*).
@@ -83,6 +85,7 @@ class TaskServices:
     offsets: OffsetReader
     post: Callable[[Stimulus], None]
     record: Callable[[Transition], object]
+    clock: Clock
     pulse: Callable[[], None]
     place: Callable[[], Mapping[str, Any]]
     ended: Callable[[TaskId, int], None]

@@ -20,6 +20,7 @@ from connectx.kafka.admin.group_view import STABLE, GroupView, group_view
 from connectx.kafka.admin.groups import GroupClient
 from connectx.kafka.admin.inspection import Inspection
 from connectx.kafka.settings.clients import ClientConfigs
+from connectx.model.clock import Clock
 from connectx.model.events import Event
 from connectx.model.ids import TopicPartition
 from connectx.model.states import LOST, State
@@ -58,6 +59,7 @@ class Audited(Shown):
         internal: names of the internal topics that are known, by role.
         urls: REST URLs of its workers by id (host:port), as far as they are known.
         claims: asks its workers what they run, as far as they say that themselves.
+        clock: the clock of `events`.
     """
 
     name: str
@@ -68,15 +70,16 @@ class Audited(Shown):
     urls: Mapping[str, str]
     claims: Callable[[], tuple[WorkerFacts, ...]]
     events: Sequence[Event]
+    clock: Clock
 
 
-def gather(audited: Audited, now_ms: int) -> ClusterFacts:
+def gather(audited: Audited) -> ClusterFacts:
     """The facts of a cluster as of now.
 
     Raises:
         WorkersUnreachableError: no worker answers; everything else that cannot be seen is told in `unseen`.
     """
-    return _Gathering(audited, now_ms).facts()
+    return _Gathering(audited, audited.clock()).facts()
 
 
 @dataclass
@@ -239,7 +242,7 @@ class _Gathering:
         """Open transactions that touch a topic of this cluster."""
         with Inspection(config) as inspection:
             found = inspection.open_transactions()
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = self.audited.clock()
         return tuple(
             TransactionFacts(
                 one.transactional_id,

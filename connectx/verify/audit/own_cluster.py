@@ -13,11 +13,12 @@ from connectx.verify.audit.inventory import WorkerFacts
 if TYPE_CHECKING:
     from connectx.api.workers import Worker, Workers
     from connectx.history.log import EventLog
+    from connectx.model.clock import Clock
     from connectx.model.worker_config import WorkerConfig
     from connectx.rest.client import RestClient
 
 
-def audited(config: WorkerConfig, client: RestClient, workers: Workers, events: EventLog) -> Audited:
+def audited(config: WorkerConfig, client: RestClient, workers: Workers, events: EventLog, clock: Clock) -> Audited:
     """The cluster as it is now; workers that have ended have nothing to say."""
     running = [worker for worker in workers if worker.view]
     settings = {key: value for key, value in config.values.items() if value is not None}
@@ -31,6 +32,7 @@ def audited(config: WorkerConfig, client: RestClient, workers: Workers, events: 
         {worker_id_of(worker.url): worker.url for worker in running},
         lambda: tuple(_facts(worker for worker in workers if worker.view)),
         tuple(events),
+        clock,
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from connectx.runtime.mailbox import now_ms
 from connectx.verify.audit.gather import gather
 from connectx.verify.audit.rules import judge
 
@@ -24,4 +23,4 @@ def audit(*clusters: ConnectCluster) -> Audit:
     """
     if not clusters:
         raise ValueError("audit needs a cluster: cx.audit(cluster, ...)")
-    return judge([gather(cluster.audited(), now_ms()) for cluster in clusters])
+    return judge([gather(cluster.audited()) for cluster in clusters])

@@ -21,6 +21,7 @@ from connectx.core.messages import (
     TaskStateReached,
     TaskStopped,
 )
+from connectx.history.clock import system_clock
 from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.kafka.settings.clients import ClientConfigs
 from connectx.kafka.settings.librdkafka_log import LibrdkafkaLog
@@ -256,6 +257,7 @@ def sink_task(kafka: EmbeddedKafka, spark_provider: SparkProvider) -> Iterator[C
             offsets=NoOffsets(),
             post=lambda stimulus: made.stimuli.append(stimulus),  # noqa: PLW0108
             record=lambda transition: made.transitions.append(transition),  # noqa: PLW0108
+            clock=system_clock(),
             pulse=lambda: made.pulse(),  # noqa: PLW0108
             place=lambda: {"url": "http://127.0.0.1:1/", "leader_url": None},
             ended=lambda task, instance: None,

@@ -25,6 +25,7 @@ from connectx.core.messages import (
     TaskStateReached,
     TaskStopped,
 )
+from connectx.history.clock import system_clock
 from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.events import EventKind, Transition
@@ -189,6 +190,7 @@ class Place:
             offsets=self.offsets,
             post=stimuli.append,
             record=transitions.append,
+            clock=system_clock(),
             pulse=unfrozen.wait,  # type: ignore[arg-type]
             place=lambda: {"url": "http://127.0.0.1:1/", "leader_url": None},
             ended=lambda task, instance: None,

@@ -150,7 +150,7 @@ class StandIn(ConnectCluster):
     """A cluster without workers, whose connectors are told by `Answers`."""
 
     def __init__(self) -> None:
-        super().__init__(log())
+        super().__init__(log(), now)
         self.workers = Workers()
         self._client = Answers()  # type: ignore[assignment]
 
@@ -189,9 +189,14 @@ class Never(cx.Predicate):
     pass
 
 
+def now() -> int:
+    """The time of every cluster here."""
+    return 1_700_000_000_000
+
+
 def log() -> cx.EventLog:
     """A worker that started, was told to join, and is dead."""
-    made = cx.EventLog(clock=lambda: 1_700_000_000_000)
+    made = cx.EventLog(clock=now)
     made.append(Transition(EventKind.WORKER_STARTED, cause=f"{URL} {BAD}", data={"url": BAD}), BAD)
     made.append(Transition(EventKind.REBALANCE_STARTED, cause=f"{URL} {BAD}"), BAD)
     made.append(Transition(EventKind.WORKER_FAILED, data={"error": f"{URL} {BAD}"}), f"{BAD}2")
@@ -213,7 +218,7 @@ def worker() -> Worker:
         facts=dict,
         view=lambda: {"state": "stable", "tasks": [{"connector": BAD, "task": 0}], "connectors": [BAD]},
     )
-    return Worker(live, None, lambda transition, name: None, lambda name: None)  # type: ignore[arg-type]
+    return Worker(live, None, lambda transition, name: None, lambda name: None, now)  # type: ignore[arg-type]
 
 
 def workers() -> Workers:
@@ -237,7 +242,7 @@ FINDING = Finding(Anomaly.LOST, 1, BAD, (BAD,), BAD, (EXAMPLE,), (MOMENT,))
 CHECK = CheckupFinding(BAD, Status.OK, f"{URL} {BAD}", BAD, BAD)
 FLAW = AuditFinding("lag", Severity.ERROR, BAD, BAD, BAD, BAD)
 KEY = KeyExample("missing", BAD, 1, 0)
-AUDITED = Audited(BAD, RestClient([]), None, CONFIG, {"config": BAD}, {BAD: BAD}, lambda: (), [])
+AUDITED = Audited(BAD, RestClient([]), None, CONFIG, {"config": BAD}, {BAD: BAD}, lambda: (), [], now)
 CHECKED = Checked(BAD, (BAD,), 1, None)
 EXPORTED = Exported(BAD, "source", "running", CONFIG, (), [{"partition": {"x": BAD}, "offset": {}}], (BAD,))
 IMPORTED = Imported(BAD, ("created",), f"{URL} {BAD}")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from connectx.api.faults.origin import caused_by
-from connectx.api.workers import Worker, worker_row
+from connectx.api.workers import Worker
 from connectx.errors import NoGateError
 from connectx.history.log import EventLog
 from connectx.kafka.broker.gate import Gate
@@ -73,7 +73,7 @@ def nothing_lost(worker: str) -> None:
 
 def test_a_fault_that_another_thread_tells_of_keeps_its_origin() -> None:
     log = EventLog()
-    worker = Worker(Elsewhere(), None, log.append, nothing_lost)
+    worker = Worker(Elsewhere(), None, log.append, nothing_lost, lambda: 0)
     with caused_by("fault 1 of the chaos with seed 7", chaos_seed=7, chaos_fault=1):
         worker.pause()
         worker.resume()
@@ -90,10 +90,10 @@ def test_a_fault_that_another_thread_tells_of_keeps_its_origin() -> None:
 def test_a_cut_is_shown_beside_the_state_and_outlives_a_pause() -> None:
     gate = Gate()
     gate.start("127.0.0.1", 9)
-    worker = Worker(Elsewhere(), gate, EventLog().append, nothing_lost)
+    worker = Worker(Elsewhere(), gate, EventLog().append, nothing_lost, lambda: 0)
     for direction, shown in (("both", "running, partitioned"), ("in", "running, partitioned (in)")):
         worker.partition(direction)
-        assert (worker.state, worker.is_healthy, worker_row(worker)["state"]) == ("running", False, shown)
+        assert (worker.state, worker.is_healthy, worker.row()["state"]) == ("running", False, shown)
     worker.pause()
     worker.resume()
     assert worker.cut == "in"
@@ -101,17 +101,17 @@ def test_a_cut_is_shown_beside_the_state_and_outlives_a_pause() -> None:
     assert worker.cut is None
     worker.partition("out")
     worker.kill()
-    assert worker_row(worker)["state"] == "killed"
+    assert worker.row()["state"] == "killed"
     gate.close()
 
 
 def test_a_healed_worker_is_healthy_and_an_unknown_direction_is_refused() -> None:
     gate = Gate()
     gate.start("127.0.0.1", 9)
-    worker = Worker(Elsewhere(), gate, EventLog().append, nothing_lost)
+    worker = Worker(Elsewhere(), gate, EventLog().append, nothing_lost, lambda: 0)
     worker.partition("in")
     worker.heal()
-    assert (worker.cut, worker.is_healthy, worker_row(worker)["state"]) == (None, True, "running")
+    assert (worker.cut, worker.is_healthy, worker.row()["state"]) == (None, True, "running")
     with pytest.raises(ValueError, match="both, in or out, not 'sideways'"):
         worker.partition("sideways")
     gate.close()
@@ -119,7 +119,7 @@ def test_a_healed_worker_is_healthy_and_an_unknown_direction_is_refused() -> Non
 
 def test_without_a_gate_nothing_can_be_cut_and_nothing_is_recorded() -> None:
     log = EventLog()
-    worker = Worker(Elsewhere(), None, log.append, nothing_lost)
+    worker = Worker(Elsewhere(), None, log.append, nothing_lost, lambda: 0)
     with pytest.raises(NoGateError, match="worker-1 cannot be cut off"):
         worker.partition()
     worker.heal()

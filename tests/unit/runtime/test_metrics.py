@@ -29,7 +29,14 @@ SOURCE = {"slices": 2, "records": 30, "polled": 32, "bytes": 900, "commits": 3, 
 SINK = {"positions": {"t-0": 5, "t-1": 6}, "records": 11, "read": 12, "lag": 4, "commit_ms_max": 7,
         "active": 1, "active_max": 3, "active_avg": 2.0, "commit_sequence": 9, "late_commits": 2}  # fmt: skip
 ERRORS = RecordErrors(
-    record_failures=6, record_errors=1, retries=2, errors_logged=5, dead_letters=3, failed_dead_letters=1, error_ms=900
+    lambda: 0,
+    record_failures=6,
+    record_errors=1,
+    retries=2,
+    errors_logged=5,
+    dead_letters=3,
+    failed_dead_letters=1,
+    error_ms=900,
 ).facts()
 NAMES = (
     *("total_record_failures_total", "total_record_errors_total", "total_retries_total", "total_errors_logged_total"),

@@ -19,7 +19,6 @@ from connectx.kafka.sink_consumer import CommitError, SinkConsumer
 from connectx.model.ids import TopicPartition
 from connectx.model.summary import Summary
 from connectx.plugins.api import CommitRefusedError, SinkBatch
-from connectx.runtime.mailbox import now_ms
 from connectx.runtime.tasks.connector_host import trace_of
 from connectx.runtime.tasks.runner import Runner, TaskCancelled
 from connectx.runtime.tasks.sink.context import SinkContext
@@ -47,6 +46,7 @@ class SinkWorld:
     def __init__(self, setup: SinkSetup, runner: Runner, core: SinkTaskCore) -> None:
         self._setup = setup
         self._runner = runner
+        self._clock = runner.services.clock
         self._core = core
         self._plugin = setup.plugin
         self._dead_letters = _dead_letters(setup, runner)
@@ -220,7 +220,7 @@ class SinkWorld:
     def _put(self, effect: m.Put) -> m.SinkStimulus:
         records = self._records.of(effect.number, effect.ranges)
         self._tell_progress()
-        began_ms = now_ms()
+        began_ms = self._clock()
         try:
             rows, unreadable = records.readable(self._plugin.value_type)
             self._context.skipped = 0
@@ -236,7 +236,7 @@ class SinkWorld:
         except Exception as error:
             return self._put_failed(effect, error)
         skipped = unreadable + self._context.skipped
-        self._puts.add(now_ms() - began_ms)
+        self._puts.add(self._clock() - began_ms)
         self._batches.add(records.count)
         self._tell(
             **self._puts.facts("put_ms"),
@@ -307,7 +307,7 @@ class SinkWorld:
             return
         name = "commits" if error is None else "failed_commits"
         if error is None:
-            self._commits.add(now_ms() - commit.sent_ms)
+            self._commits.add(self._clock() - commit.sent_ms)
         self._tell(**{name: _number(self._facts[name]) + 1}, **self._commits.facts("commit_ms"))
 
     def _tell(self, **facts: object) -> None:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from connectx.core.source.slices import NO_BOUNDARY, Boundary
 from connectx.model.ids import TaskId
 from connectx.plugins.api import SourceOffset, SourcePartition
-from connectx.runtime.mailbox import now_ms
 
 if TYPE_CHECKING:
     from connectx.runtime.tasks.runner import Runner
@@ -65,6 +64,7 @@ class SourceContext:
         self.transaction = Transactions() if defines_transactions else None
         self._task = task
         self._runner = runner
+        self._clock = runner.services.clock
         self._committed = offsets
         self._offsets: dict[str, SourceOffset | None] = {}
         self.until_ms: int | None = None
@@ -92,9 +92,9 @@ class SourceContext:
 
     def wait(self, timeout_ms: int) -> bool:
         """Sleep until the task is asked to do something else (True) or the time is over (False)."""
-        left_ms = timeout_ms if self.until_ms is None else min(timeout_ms, self.until_ms - now_ms())
+        left_ms = timeout_ms if self.until_ms is None else min(timeout_ms, self.until_ms - self._clock())
         return (
             left_ms <= 0
             or self._runner.wait(left_ms / 1000)
-            or (self.until_ms is not None and now_ms() >= self.until_ms)
+            or (self.until_ms is not None and self._clock() >= self.until_ms)
         )

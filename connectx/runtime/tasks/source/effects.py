@@ -61,7 +61,6 @@ from connectx.kafka.producer_epochs import producer_epoch
 from connectx.kafka.task_producer import TaskProducer
 from connectx.model.summary import Summary
 from connectx.protocol.offsets_topic import encode_offset_key, encode_offset_value
-from connectx.runtime.mailbox import now_ms
 from connectx.runtime.tasks.connector_host import trace_of
 from connectx.runtime.tasks.runner import Runner, TaskCancelled
 from connectx.runtime.tasks.source.context import SourceContext
@@ -100,6 +99,7 @@ class SourceWorld:
     def __init__(self, setup: SourceSetup, runner: Runner) -> None:
         self._setup = setup
         self._runner = runner
+        self._clock = runner.services.clock
         self._spark = TaskSpark(runner.services.spark, SESSION_SETTINGS)
         self._context = SourceContext(
             setup.task, runner, setup.offsets, defines_transactions=setup.defines_transactions
@@ -199,10 +199,10 @@ class SourceWorld:
         return OffsetsRead(None if offset is None else dict(offset))
 
     def _timed(self, call: Callable[[Any], SourceStimulus], effect: Poll | ConvertAgain) -> SourceStimulus:
-        began_ms = now_ms()
+        began_ms = self._clock()
         found = call(effect)
         if isinstance(found, Polled):
-            took_ms = now_ms() - began_ms
+            took_ms = self._clock() - began_ms
             self._polls.add(took_ms)
             polled = self._facts["polled"] + found.records + found.skipped + found.filtered
             self._tell(poll_ms=took_ms, polled=polled, **self._polls.facts("poll_ms"))
@@ -214,7 +214,7 @@ class SourceWorld:
         return self._timed(self._poller.convert, effect)
 
     def _wait(self, effect: Wait) -> SourceStimulus:
-        self._runner.wait(max(0, effect.until_ms - now_ms()) / 1000)
+        self._runner.wait(max(0, effect.until_ms - self._clock()) / 1000)
         return Waited()
 
     def _notify_committed(self, effect: NotifyCommitted) -> None:
@@ -263,7 +263,7 @@ class SourceWorld:
         return [(encode_offset_key(connector, o.partition), encode_offset_value(o.offset)) for o in offsets]
 
     def _commit_transaction(self, effect: CommitTransaction) -> SourceStimulus:
-        began_ms = now_ms()
+        began_ms = self._clock()
         if not self._producer.commit(_COMMIT_S):
             return CommitUndecided()
         self._tell_commit(began_ms)
@@ -280,13 +280,13 @@ class SourceWorld:
         return TransactionAborted()
 
     def _flush_and_commit(self, effect: FlushAndCommitOffsets) -> SourceStimulus:
-        began_ms = now_ms()
+        began_ms = self._clock()
         end_ms = began_ms + effect.timeout_ms
         self._tell(failed_commits=self._facts["failed_commits"] + 1)  # until it has succeeded
         if not self._producer.flush(effect.timeout_ms / 1000):
             return OffsetsFlushFailed("the records sent before were not acknowledged within offset.flush.timeout.ms")
         self._send_offsets(effect.offsets)
-        if not self._producer.flush(max(0, end_ms - now_ms()) / 1000):
+        if not self._producer.flush(max(0, end_ms - self._clock()) / 1000):
             return OffsetsFlushFailed("the source offsets were not acknowledged within offset.flush.timeout.ms")
         self._tell(failed_commits=self._facts["failed_commits"] - 1)
         self._tell_commit(began_ms)
@@ -318,7 +318,7 @@ class SourceWorld:
             self._tell(active=active, **self._active.facts("active"))
 
     def _tell_commit(self, began_ms: int) -> None:
-        self._commits.add(now_ms() - began_ms)
+        self._commits.add(self._clock() - began_ms)
         self._tell_active()
         self._tell(commits=self._facts["commits"] + 1, **self._commits.facts("commit_ms"))
 

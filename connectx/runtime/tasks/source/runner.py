@@ -11,7 +11,6 @@ from connectx.core.messages import PrepareTask, TaskProducerReady
 from connectx.core.source.loop import SourceTaskCore
 from connectx.core.source.messages import ProducerReady
 from connectx.errors import ProducerFencedError
-from connectx.runtime.mailbox import now_ms
 from connectx.runtime.tasks.connector_host import trace_of
 from connectx.runtime.tasks.plugin_names import plugins_of
 from connectx.runtime.tasks.runner import LoopCore, Runner, TaskCancelled, TaskWorld
@@ -59,6 +58,6 @@ class SourceRunner(Runner):
             self.stay_alive()
             self.post_failure(trace_of(error), fenced=isinstance(error, ProducerFencedError))
             return False
-        core.handle(ProducerReady(producer_epoch), now_ms())
+        core.handle(ProducerReady(producer_epoch), self.services.clock())
         self.services.post(TaskProducerReady(order.task, order.instance, producer_epoch))
         return True

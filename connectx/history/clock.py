@@ -1,0 +1,13 @@
+"""The system's clock, for whatever starts a history or a worker; everything below takes a `Clock`."""
+
+from __future__ import annotations
+
+import time
+
+from connectx.model.clock import Clock
+
+
+def system_clock() -> Clock:
+    """Return a clock of milliseconds since 1970: anchored to wall-clock time once, then monotonic."""
+    anchor_ns = time.time_ns() - time.monotonic_ns()
+    return lambda: (anchor_ns + time.monotonic_ns()) // 1_000_000

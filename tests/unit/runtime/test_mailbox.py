@@ -1,0 +1,34 @@
+"""The thread of a worker's core takes the time from the clock that it is given."""
+
+from __future__ import annotations
+
+from queue import SimpleQueue
+
+from connectx.core.messages import SetTimer, Stimulus, TimerFired, WorkerStarted
+from connectx.runtime.mailbox import Mailbox
+
+DUE_MS = 60_000
+
+
+def test_a_timer_is_due_when_the_injected_clock_says_so() -> None:
+    time_ms = 0
+    handled: SimpleQueue[Stimulus] = SimpleQueue()
+
+    def handle(stimulus: Stimulus) -> None:
+        if stimulus == TimerFired("first", 1):
+            mailbox.set_timer(SetTimer("second", 2, DUE_MS))
+        handled.put(stimulus)
+
+    mailbox = Mailbox("test-core", handle, lambda error: None, lambda: time_ms)
+    mailbox.set_timer(SetTimer("first", 1, 0))
+    mailbox.start()
+    assert handled.get(timeout=30) == TimerFired("first", 1)
+    mailbox.post(WorkerStarted())
+    assert handled.get(timeout=30) == WorkerStarted()
+    assert handled.empty()
+    time_ms = DUE_MS
+    mailbox.post(WorkerStarted())
+    assert handled.get(timeout=30) == WorkerStarted()
+    assert handled.get(timeout=30) == TimerFired("second", 2)
+    mailbox.close()
+    assert mailbox.join(30)
