@@ -16,8 +16,9 @@ from connectx.connectors.files.formats import schema_of
 from connectx.connectors.keyed import keyed_frame, keyed_table
 from connectx.errors import ConfigError
 from connectx.model.configdef import ConfigDef
+from connectx.model.source_offsets import SourceOffset
 from connectx.model.validators import at_least, non_empty
-from connectx.plugins.api import Slice, SourceConnector, SourceOffset, SourceTask, SourceTaskContext
+from connectx.plugins.api import Slice, SourceConnector, SourceTask, SourceTaskContext
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from connectx.connectors.keyed import keyed_table
 from connectx.errors import ConfigError
 from connectx.model.configdef import ConfigDef
+from connectx.model.source_offsets import SourceOffset
 from connectx.model.validators import at_least, non_empty
-from connectx.plugins.api import Slice, SourceConnector, SourceOffset, SourceTask, SourceTaskContext
+from connectx.plugins.api import Slice, SourceConnector, SourceTask, SourceTaskContext
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,20 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from connectx.errors import ConnectxError
 from connectx.model.configdef import ConfigDef
 from connectx.model.ids import TaskId, TopicPartition
+from connectx.model.source_offsets import SourceOffset, SourcePartition
 from connectx.views import Form, Shown, plugin_form
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType
-
-SourcePartition = Mapping[str, Any]
-SourceOffset = Mapping[str, Any]
 
 
 class RetriableError(ConnectxError):

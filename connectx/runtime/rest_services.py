@@ -21,9 +21,10 @@ from connectx.kafka.internal.topics import InternalTopics
 from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.events import EventKind, Transition
 from connectx.model.ids import TaskId, TopicPartition
+from connectx.model.source_offsets import SourceOffset, SourcePartition
 from connectx.model.states import ConnectorType
 from connectx.model.worker_config import WorkerConfig
-from connectx.plugins.api import SourceConnector, SourceOffset, SourcePartition
+from connectx.plugins.api import SourceConnector
 from connectx.plugins.config_providers import PLACEHOLDER, ConfigProviders
 from connectx.plugins.registry import Plugins, class_name
 from connectx.plugins.validation import validate_connector

@@ -19,8 +19,9 @@ from connectx.connectors.files.formats import LINE, LineFormat, infer_schema
 from connectx.connectors.files.stream_source import lines_of
 from connectx.errors import ConfigError, MalformedLineError
 from connectx.model.configdef import ConfigDef
+from connectx.model.source_offsets import SourceOffset
 from connectx.model.validators import between, non_empty, one_of
-from connectx.plugins.api import Slice, SourceConnector, SourceOffset, SourceTask, SourceTaskContext
+from connectx.plugins.api import Slice, SourceConnector, SourceTask, SourceTaskContext
 
 if TYPE_CHECKING:
     import pyarrow as pa

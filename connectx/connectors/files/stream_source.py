@@ -14,15 +14,9 @@ from typing import TYPE_CHECKING
 from connectx.connectors.files.following import SourceFile
 from connectx.errors import SourceFileMissingError
 from connectx.model.configdef import ConfigDef
+from connectx.model.source_offsets import SourceOffset, SourcePartition
 from connectx.model.validators import at_least, non_empty
-from connectx.plugins.api import (
-    Slice,
-    SourceConnector,
-    SourceOffset,
-    SourcePartition,
-    SourceTask,
-    SourceTaskContext,
-)
+from connectx.plugins.api import Slice, SourceConnector, SourceTask, SourceTaskContext
 
 if TYPE_CHECKING:
     import pyarrow as pa

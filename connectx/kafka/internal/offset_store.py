@@ -15,7 +15,7 @@ from typing import Final
 from connectx.errors import ClientClosedError, ConnectxError, MalformedDataError
 from connectx.kafka.internal.topic_tail import TopicTail
 from connectx.model.ids import TopicPartition
-from connectx.plugins.api import SourceOffset, SourcePartition
+from connectx.model.source_offsets import SourceOffset, SourcePartition
 from connectx.protocol.offsets_topic import decode_offset_key, decode_offset_value, encode_offset_key
 
 _log = logging.getLogger(__name__)

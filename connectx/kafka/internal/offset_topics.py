@@ -20,8 +20,8 @@ from connectx.kafka.internal.offset_store import READ_S, OffsetStore
 from connectx.kafka.internal.topic_tail import TopicTail
 from connectx.kafka.settings.clients import ClientConfigs, ConnectorConfig
 from connectx.model.ids import TaskId, TopicPartition
+from connectx.model.source_offsets import SourceOffset, SourcePartition
 from connectx.model.worker_config import WorkerConfig
-from connectx.plugins.api import SourceOffset, SourcePartition
 from connectx.protocol.offsets_topic import encode_offset_key
 
 _log = logging.getLogger(__name__)

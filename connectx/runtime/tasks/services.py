@@ -24,8 +24,8 @@ from connectx.errors import PluginNotFoundError
 from connectx.model.clock import Clock
 from connectx.model.events import Transition
 from connectx.model.ids import TaskId
+from connectx.model.source_offsets import SourceOffset, SourcePartition
 from connectx.model.worker_config import WorkerConfig
-from connectx.plugins.api import SourceOffset, SourcePartition
 from connectx.plugins.config_providers import ConfigProviders
 from connectx.runtime.plugin_search import unknown_here
 from connectx.runtime.tasks.plugin_names import TaskPlugins

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 from connectx.data.transforms.encoding import transform_and_encode
 from connectx.errors import ConnectxError
 from connectx.model.ids import TaskId
+from connectx.model.source_offsets import SourceOffset, SourcePartition
 from connectx.model.states import TransactionBoundary
-from connectx.plugins.api import Slice, SourceOffset, SourcePartition, SourceTask
+from connectx.plugins.api import Slice, SourceTask
 from connectx.plugins.settings import source_connector_settings
 from connectx.verify.check.commits import SourceHistory
 from connectx.verify.check.identity import of_record, shown

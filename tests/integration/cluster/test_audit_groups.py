@@ -21,7 +21,8 @@ from confluent_kafka.admin import (
 
 import connectx as cx
 from connectx.kafka.broker.embedded import EmbeddedKafka
-from connectx.plugins.api import ConnectorContext, SourceOffset, SourceTaskContext
+from connectx.model.source_offsets import SourceOffset
+from connectx.plugins.api import ConnectorContext, SourceTaskContext
 from connectx.verify.audit.findings import Audit
 from tests.integration.cluster.conftest import WAIT_S, until
 from tests.support.hanging import leave_hanging

@@ -14,7 +14,8 @@ import pytest
 import connectx as cx
 from connectx.errors import ConnectorFailedError, SparkJobError
 from connectx.model.events import EventKind
-from connectx.plugins.api import ConnectorContext, SourceOffset, SourceTaskContext
+from connectx.model.source_offsets import SourceOffset
+from connectx.plugins.api import ConnectorContext, SourceTaskContext
 
 from .conftest import WAIT_S, Reader, events, until
 

@@ -28,9 +28,9 @@ from connectx.kafka.settings.librdkafka_log import LibrdkafkaLog
 from connectx.kafka.sink_consumer import CommitError, FetchedRecords, SinkConsumer
 from connectx.model.events import EventKind, Transition
 from connectx.model.ids import TaskId, TopicPartition
+from connectx.model.source_offsets import SourceOffset, SourcePartition
 from connectx.model.states import TargetState
 from connectx.model.worker_config import WorkerConfig, embedded_config
-from connectx.plugins.api import SourceOffset, SourcePartition
 from connectx.plugins.registry import Plugins
 from connectx.runtime.tasks.services import TaskServices, WorkerGone
 from connectx.runtime.tasks.sink.runner import SinkRunner

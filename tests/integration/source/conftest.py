@@ -30,9 +30,9 @@ from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.events import EventKind, Transition
 from connectx.model.ids import TaskId
+from connectx.model.source_offsets import SourceOffset, SourcePartition
 from connectx.model.states import TargetState
 from connectx.model.worker_config import WorkerConfig, embedded_config
-from connectx.plugins.api import SourceOffset, SourcePartition
 from connectx.plugins.registry import Plugins
 from connectx.protocol.offsets_topic import encode_offset_key
 from connectx.runtime.tasks.services import TaskServices, WorkerGone

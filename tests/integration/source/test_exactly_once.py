@@ -22,8 +22,9 @@ from connectx.core.messages import (
 from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.model.configdef import ConfigDef
 from connectx.model.events import EventKind
+from connectx.model.source_offsets import SourceOffset
 from connectx.model.states import TargetState
-from connectx.plugins.api import Slice, SourceConnector, SourceOffset, SourceTask
+from connectx.plugins.api import Slice, SourceConnector, SourceTask
 from tests.integration.source.conftest import Place, Task, until
 from tests.support.options import GATE
 

@@ -14,7 +14,8 @@ from connectx.core.messages import TaskFailed
 from connectx.core.source.slices import BOTH_ASKED
 from connectx.model.configdef import ConfigDef
 from connectx.model.events import EventKind
-from connectx.plugins.api import Slice, SourceConnector, SourceOffset, SourceTask
+from connectx.model.source_offsets import SourceOffset
+from connectx.plugins.api import Slice, SourceConnector, SourceTask
 from tests.integration.source.conftest import Place, Task, read_all, until
 
 INTEGERS = "org.apache.kafka.connect.converters.IntegerConverter"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from connectx.core.source.slices import NO_BOUNDARY, Boundary
 from connectx.model.ids import TaskId
-from connectx.plugins.api import SourceOffset, SourcePartition
+from connectx.model.source_offsets import SourceOffset, SourcePartition
 
 if TYPE_CHECKING:
     from connectx.runtime.tasks.runner import Runner

@@ -26,7 +26,8 @@ from connectx.core.source.messages import (
 from connectx.core.source.slices import NO_BOUNDARY, Boundary, SlicePart
 from connectx.data.transforms.encoding import nothing_of, transform_and_encode
 from connectx.errors import ConversionError, TransactionBoundaryError, TransformError
-from connectx.plugins.api import RetriableError, Slice, SourceOffset
+from connectx.model.source_offsets import SourceOffset
+from connectx.plugins.api import RetriableError, Slice
 from connectx.runtime.tasks.connector_host import trace_of
 from connectx.runtime.tasks.runner import Runner
 from connectx.runtime.tasks.source.context import RowBoundaries, SourceContext
