@@ -15,8 +15,6 @@ from itertools import count
 from typing import Any
 
 from connectx.core.config_log import ConfigLog
-from connectx.core.context import CoreSettings
-from connectx.core.group.membership import MembershipSettings
 from connectx.core.messages import (
     ClaimConfigWrites,
     ConfigReadToEnd,
@@ -40,6 +38,7 @@ from connectx.core.messages import (
     TimerFired,
     WorkerStarted,
 )
+from connectx.core.settings import CoreSettings, MembershipSettings
 from connectx.core.worker import WorkerCore
 from connectx.model.config_records import ConfigRecord, ConnectorConfigRecord, TaskCommitRecord, TaskConfigRecord
 from connectx.model.group import Assignment, MemberMetadata, ProtocolVersion, WorkSet

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
-from urllib.parse import urlsplit
 
 from connectx.core.config_log import ConfigLog
-from connectx.core.group.membership import MembershipSettings
 from connectx.core.messages import Effect, Step, WriteStatus
+from connectx.core.settings import CoreSettings
 from connectx.core.status_log import StatusLog
 from connectx.core.timers import Timers
 from connectx.model.config_records import SessionKeyRecord
@@ -19,49 +17,6 @@ from connectx.model.group import ProtocolVersion, WorkSet
 from connectx.model.ids import TaskId
 from connectx.model.states import ConnectorType, ExactlyOnceSupport, State, TargetState
 from connectx.model.status_records import ConnectorStatusRecord, Status, TaskStatusRecord
-
-ConnectorTypeOf = Callable[[Mapping[str, str | None]], ConnectorType]
-SignatureCheck = Callable[[SessionKeyRecord | None, bytes, str | None, str | None], tuple[int, str] | None]
-
-
-@dataclass(frozen=True, slots=True)
-class CoreSettings:
-    """Settings of one worker's core. Times are in milliseconds; `url` is the advertised URL with a trailing slash.
-
-    `config_transactional_id` is the leader's for the config topic,
-    `connector_type_of` tells a connector's direction from its configuration, `check_signature` an HTTP status and a
-    message for a wrong signature of an internal request (key, body, signature, algorithm): both pure functions.
-    """
-
-    url: str
-    group_id: str
-    membership: MembershipSettings
-    connector_type_of: ConnectorTypeOf
-    check_signature: SignatureCheck
-    offered: tuple[ProtocolVersion, ...] = (
-        ProtocolVersion.SESSIONED,
-        ProtocolVersion.COMPATIBLE,
-        ProtocolVersion.EAGER,
-    )
-    exactly_once: ExactlyOnceSupport = ExactlyOnceSupport.DISABLED
-    config_transactional_id: str = ""
-    scheduled_rebalance_max_delay_ms: int = 300_000
-    worker_sync_timeout_ms: int = 3_000
-    worker_unsync_backoff_ms: int = 300_000
-    task_shutdown_graceful_timeout_ms: int = 5_000
-    inter_worker_key_ttl_ms: int = 3_600_000
-    inter_worker_key_algorithm: str = "HmacSHA256"
-    inter_worker_key_bytes: int = 32
-    topic_tracking_enable: bool = True
-    topic_tracking_allow_reset: bool = True
-
-    @property
-    def worker_id(self) -> str:
-        """host:port of the advertised URL, as statuses carry it."""
-        return urlsplit(self.url).netloc
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> CoreSettings:
-        return self  # nothing changes in it, and its functions are not the core's to copy
 
 
 class WorkerPhase(StrEnum):

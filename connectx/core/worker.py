@@ -26,7 +26,7 @@ from connectx.core.config_writer import (
     WriteOutcome,
 )
 from connectx.core.connectors import Connectors
-from connectx.core.context import Context, CoreSettings, WorkerPhase
+from connectx.core.context import Context, WorkerPhase
 from connectx.core.fencing import FencingOutcome, FencingRounds, LocalWaiter
 from connectx.core.group.leadership import Leadership
 from connectx.core.group.membership import Membership
@@ -69,6 +69,7 @@ from connectx.core.messages import (
     WriteStatus,
 )
 from connectx.core.requests import RequestHandler
+from connectx.core.settings import CoreSettings
 from connectx.core.tasks import Tasks
 from connectx.model.events import EventKind
 from connectx.model.status_records import (

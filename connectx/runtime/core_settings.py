@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from connectx.core.context import CoreSettings
-from connectx.core.group.membership import MembershipSettings
+from connectx.core.settings import CoreSettings, MembershipSettings
 from connectx.model.worker_config import WorkerConfig
 from connectx.plugins.registry import Plugins
 from connectx.protocol.signing import signature_error

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from connectx.core.context import CoreSettings
 from connectx.core.messages import (
     ClaimConfigWrites,
     ConfigReadToEnd,
@@ -51,6 +50,7 @@ from connectx.core.messages import (
     WriteConfigRecords,
     WriteStatus,
 )
+from connectx.core.settings import CoreSettings
 from connectx.core.verbs import Verb
 from connectx.core.worker import WorkerCore
 from connectx.model.config_records import TaskCommitRecord

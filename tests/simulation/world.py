@@ -11,8 +11,6 @@ import heapq
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from connectx.core.context import CoreSettings
-from connectx.core.group.membership import MembershipSettings
 from connectx.core.messages import (
     Reply,
     ShutdownRequested,
@@ -20,6 +18,7 @@ from connectx.core.messages import (
     Stimulus,
     WorkerStarted,
 )
+from connectx.core.settings import CoreSettings, MembershipSettings
 from connectx.core.verbs import Verb
 from connectx.model.config_records import ConfigRecord
 from connectx.model.events import EventKind, Transition

@@ -7,10 +7,11 @@ from dataclasses import fields
 from typing import Any
 
 from connectx.core.config_writer import Claim
-from connectx.core.context import Context, CoreSettings, WorkerPhase
-from connectx.core.group.membership import MembershipSettings, MembershipState
+from connectx.core.context import Context, WorkerPhase
+from connectx.core.group.membership import MembershipState
 from connectx.core.group.rebalance import RebalancePhase
 from connectx.core.messages import Effect
+from connectx.core.settings import CoreSettings, MembershipSettings
 from connectx.core.worker import WorkerCore
 from connectx.model.config_records import (
     ConfigRecord,

@@ -31,6 +31,7 @@ from connectx.core.messages import (
     SyncGroupReplied,
     TimerFired,
 )
+from connectx.core.settings import MembershipSettings
 from connectx.core.timers import Timers
 from connectx.model.group import Assignment, MemberMetadata, ProtocolVersion
 
@@ -67,17 +68,6 @@ class MembershipState(StrEnum):
     STABLE = "stable"
     # A group error that no retry heals. Answers nothing; goes to FINDING by start().
     FAILED = "failed"
-
-
-@dataclass(frozen=True, slots=True)
-class MembershipSettings:
-    """Times in ms: worker settings of nearly the same names. Back-off doubles from the first to the maximum."""
-
-    session_timeout_ms: int = 10_000
-    heartbeat_interval_ms: int = 3_000
-    rebalance_timeout_ms: int = 60_000
-    retry_backoff_ms: int = 100
-    retry_backoff_max_ms: int = 1_000
 
 
 @dataclass(frozen=True, slots=True)

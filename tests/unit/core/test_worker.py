@@ -7,7 +7,7 @@ import copy
 import pytest
 
 from connectx.core.config_writer import Claim
-from connectx.core.context import CoreSettings, WorkerPhase
+from connectx.core.context import WorkerPhase
 from connectx.core.messages import (
     ClaimConfigWrites,
     ConfigReadToEnd,
@@ -46,6 +46,7 @@ from connectx.core.messages import (
     WorkerStarted,
     WriteStatus,
 )
+from connectx.core.settings import CoreSettings
 from connectx.core.verbs import Verb
 from connectx.core.worker import WorkerCore
 from connectx.model.config_records import (

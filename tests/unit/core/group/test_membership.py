@@ -14,7 +14,6 @@ from connectx.core.group.membership import (
     JoinPreparing,
     Membership,
     MembershipLost,
-    MembershipSettings,
     MembershipState,
 )
 from connectx.core.messages import (
@@ -32,6 +31,7 @@ from connectx.core.messages import (
     SyncGroupReplied,
     TimerFired,
 )
+from connectx.core.settings import MembershipSettings
 from connectx.model.group import Assignment, MemberMetadata, ProtocolVersion
 
 SETTINGS = MembershipSettings(session_timeout_ms=10_000, heartbeat_interval_ms=3_000, rebalance_timeout_ms=60_000)
