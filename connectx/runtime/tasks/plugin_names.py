@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from connectx.runtime.tasks.sink.setup import SinkSetup
-    from connectx.runtime.tasks.source.setup import SourceSetup
+    from connectx.data.converter import Converter
+    from connectx.data.headers import HeaderConverter
+    from connectx.data.transforms.chain import Chain
 
 Named = tuple[str, str, str]
 """Alias, class and version of a transformation or predicate; versions are empty where a class has none."""
@@ -23,7 +24,35 @@ class TaskPlugins:
     predicates: tuple[Named, ...]
 
 
-def plugins_of(setup: SourceSetup | SinkSetup, connector_class: str, connector_type: str) -> TaskPlugins:
+class TaskSetup(Protocol):
+    """What the set-ups of source and sink tasks have in common."""
+
+    @property
+    def plugin(self) -> object:
+        """The task's own class, instantiated."""
+
+    @property
+    def version(self) -> str | None:
+        """The connector's version; None if its class has none."""
+
+    @property
+    def key_converter(self) -> Converter:
+        """Converter of keys."""
+
+    @property
+    def value_converter(self) -> Converter:
+        """Converter of values."""
+
+    @property
+    def header_converter(self) -> HeaderConverter:
+        """Converter of headers."""
+
+    @property
+    def chain(self) -> Chain:
+        """Transformations with their predicates."""
+
+
+def plugins_of(setup: TaskSetup, connector_class: str, connector_type: str) -> TaskPlugins:
     """What a task is made of; `connector_class` as the connector's configuration names it."""
     key, value, header = setup.key_converter, setup.value_converter, setup.header_converter
     steps = setup.chain.steps
