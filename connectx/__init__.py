@@ -13,6 +13,7 @@ from connectx.errors import ConnectxError
 if TYPE_CHECKING:
     from connectx.api.attached.cluster import AttachedCluster, attach
     from connectx.api.cluster import Cluster
+    from connectx.api.connect_cluster import audit
     from connectx.api.connector import Connector
     from connectx.data.transforms.api import Predicate, Transform
     from connectx.history.log import EventLog
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
         Stored,
     )
     from connectx.verify.audit.findings import Audit, Finding
-    from connectx.verify.audit.run import audit
     from connectx.verify.check.check import check
     from connectx.verify.check.topic_table import read_topic
     from connectx.verify.check.verdict import Verdict
@@ -56,7 +56,7 @@ _HOMES = {
     "Transform": "connectx.data.transforms.api",
     "Verdict": "connectx.verify.check.verdict",
     "attach": "connectx.api.attached.cluster",
-    "audit": "connectx.verify.audit.run",
+    "audit": "connectx.api.connect_cluster",
     "check": "connectx.verify.check.check",
     "doctor": "connectx.verify.doctor.doctor",
     "read_topic": "connectx.verify.check.topic_table",

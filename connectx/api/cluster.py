@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from connectx.api.connect_cluster import ConnectCluster
+from connectx.api.fault_origin import injected
 from connectx.api.faults.agenda import Agenda
-from connectx.api.faults.origin import injected
 from connectx.api.faults.verbs import FaultVerbs
 from connectx.api.forms import kafka_fact, shown, spark_fact
 from connectx.api.lag import LagRecorder
@@ -227,7 +227,7 @@ class Cluster(FaultVerbs, ConnectCluster):
 
     def audited(self) -> Audited:
         """What an audit is given of this cluster."""
-        from connectx.verify.audit.own_cluster import audited
+        from connectx.api.audit_input import audited
 
         return audited(self._config, self._client, self.workers, self.events, self._clock)
 

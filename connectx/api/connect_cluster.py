@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 from connectx.api.connector import Connector
-from connectx.api.forms import html_form, in_kernel, text_form, with_panel
+from connectx.api.forms import html_form, text_form, with_panel
 from connectx.errors import ClusterClosedError, ConnectxError
 from connectx.history.log import EventLog
 from connectx.model.clock import Clock
 from connectx.model.events import EventKind, Transition
 from connectx.plugins.registry import Plugins
 from connectx.rest.client import RestClient
+from connectx.verify.doctor.notebook import in_kernel
 from connectx.views import Listed, Row
 
 if TYPE_CHECKING:
@@ -190,8 +191,6 @@ class ConnectCluster(ABC):
 
     def audit(self) -> Audit:
         """Report what is wrong or will go wrong: findings with evidence, consequence and remedy."""
-        from connectx.verify.audit.run import audit
-
         return audit(self)
 
     @property
@@ -328,3 +327,21 @@ class ConnectCluster(ABC):
             with contextlib.suppress(ImportError):
                 forms = with_panel(forms, self.panel())
         return forms
+
+
+def audit(*clusters: ConnectCluster) -> Audit:
+    """Find what is wrong with these clusters, or will go wrong.
+
+    Also compares the clusters: their sources, targets, groups and topics. It only reads. Each finding has evidence
+    without secrets, a consequence and a remedy; `unseen` lists what could not be read.
+
+    Raises:
+        WorkersUnreachableError: no worker of a cluster answers.
+        ClusterClosedError: a cluster is closed.
+    """
+    from connectx.verify.audit.gather import gather
+    from connectx.verify.audit.rules import judge
+
+    if not clusters:
+        raise ValueError("audit needs a cluster: cx.audit(cluster, ...)")
+    return judge([gather(cluster.audited()) for cluster in clusters])

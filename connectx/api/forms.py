@@ -66,12 +66,6 @@ def spark_fact(spark: SparkProvider) -> str:
         return error.message
 
 
-def in_kernel() -> bool:
-    """Whether this runs in a Jupyter kernel, which alone can show widgets."""
-    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
-    return getattr(shell, "kernel", None) is not None
-
-
 def with_panel(forms: Mapping[str, Any], panel: Any) -> dict[str, Any]:
     """A MIME bundle that shows the panel where it can be shown, and `forms` everywhere else."""
     return {**panel._repr_mimebundle_()[0], **forms}

@@ -7,7 +7,7 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from connectx.api.faults.origin import injected
+from connectx.api.fault_origin import injected
 from connectx.errors import NoGateError, UnknownWorkerError, WorkerStoppedError
 from connectx.model.clock import Clock
 from connectx.model.events import Transition

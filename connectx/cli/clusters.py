@@ -102,7 +102,7 @@ def audit(
 
     With --bootstrap-servers or --worker-config it sees the group, the topics and the settings, too.
     """
-    from connectx.verify.audit.run import audit as look
+    from connectx.api.connect_cluster import audit as look
 
     clusters = [at.cluster]
     for other in also or ():

@@ -16,8 +16,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Self
 
+from connectx.api.fault_origin import caused_by, failed
+from connectx.api.faults.after import After
 from connectx.api.faults.agenda import Agenda, Scheduled
-from connectx.api.faults.origin import caused_by, failed
 from connectx.api.faults.plan import KINDS, PlannedFault
 from connectx.errors import ConnectxError, NoGateError
 from connectx.views import Listed, Shown, html_card, html_table, text_table
@@ -25,7 +26,7 @@ from connectx.views import Listed, Shown, html_card, html_table, text_table
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from connectx.api.faults.verbs import FaultVerbs
+    from connectx.api.faults.direct import DirectFaults
     from connectx.api.workers import Worker
 
 _ALIVE: Final = ("starting", "running", "paused", "stalled")
@@ -93,7 +94,7 @@ class Chaos:
 
     def __init__(
         self,
-        cluster: FaultVerbs,
+        cluster: DirectFaults,
         agenda: Agenda,
         planned: Iterable[PlannedFault],
         *,
@@ -107,6 +108,7 @@ class Chaos:
         self.kinds = kinds
         self._cluster = cluster
         self._agenda = agenda
+        self._in_background = After(cluster, agenda, 0)
         self._planned = planned
         self._every_s = every_s
         self._for_s = for_s
@@ -246,7 +248,7 @@ class Chaos:
                 self._undo_later(planned, fault, lambda: self._replace(fault))
             case "stop":
                 worker.request_stop()
-                self._slow.append(self._cluster.after(0).stop(worker.name))
+                self._slow.append(self._in_background.stop(worker.name))
                 self._undo_later(planned, fault, lambda: self._replace(fault))
             case "pause":
                 worker.pause()
@@ -297,10 +299,10 @@ class Chaos:
             heapq.heappush(self._undos, again)
 
     def _add_worker(self) -> None:
-        self._slow.append(self._cluster.after(0).add_worker(None))
+        self._slow.append(self._in_background.add_worker(None))
 
     def _restart_broker(self) -> None:
-        self._restarting = self._cluster.after(0).restart_broker()
+        self._restarting = self._in_background.restart_broker()
         self._slow.append(self._restarting)
 
     def _broker_answers(self) -> bool:

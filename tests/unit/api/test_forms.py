@@ -23,7 +23,8 @@ from connectx.api.attached.cluster import AttachedCluster
 from connectx.api.attached.workers import AttachedWorker, AttachedWorkers
 from connectx.api.connect_cluster import ConnectCluster
 from connectx.api.connector import ConnectorConfig, ConnectorOffsets, Task
-from connectx.api.faults.agenda import After, Scheduled
+from connectx.api.faults.after import After
+from connectx.api.faults.agenda import Scheduled
 from connectx.api.faults.chaos import Chaos, ChaosFault
 from connectx.api.transfer.exporter import Backup, Exported
 from connectx.api.transfer.importer import Imported, ImportReport

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from connectx.api.faults.origin import caused_by
+from connectx.api.fault_origin import caused_by
 from connectx.api.workers import Worker
 from connectx.errors import NoGateError
 from connectx.history.log import EventLog

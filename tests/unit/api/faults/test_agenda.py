@@ -7,8 +7,8 @@ from concurrent.futures import CancelledError
 
 import pytest
 
+from connectx.api.fault_origin import caused_by, injected
 from connectx.api.faults.agenda import Agenda
-from connectx.api.faults.origin import caused_by, injected
 from connectx.errors import ClusterClosedError, UnknownWorkerError
 from connectx.history.log import EventLog
 from connectx.model.events import EventKind
