@@ -1,0 +1,36 @@
+"""Kafka record batches of format 2, built from Arrow columns and read back into them.
+
+No step runs Python code per record: lengths and varints are numpy arrays, and Arrow joins the bytes. Encoding has three
+steps. `prepare` turns a table into arrays and upper bounds of record sizes, `split` cuts rows into batches, and
+`encode` builds the records of one batch. `finish` adds the header once producer id, epoch and sequence are known, so
+that a batch may be built before it is known under which epoch it is sent.
+
+Sources: Kafka's DefaultRecordBatch and DefaultRecord (KIP-98), CompressionType.
+"""
+
+from connectx.protocol.record_batches.codecs import Compression
+from connectx.protocol.record_batches.decoding import DecodedBatch, decode
+from connectx.protocol.record_batches.encoding import (
+    HEADER_BYTES,
+    HEADERS,
+    PreparedRecords,
+    RecordSet,
+    encode,
+    finish,
+    prepare,
+    split,
+)
+
+__all__ = [
+    "HEADERS",
+    "HEADER_BYTES",
+    "Compression",
+    "DecodedBatch",
+    "PreparedRecords",
+    "RecordSet",
+    "decode",
+    "encode",
+    "finish",
+    "prepare",
+    "split",
+]

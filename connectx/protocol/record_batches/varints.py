@@ -1,0 +1,60 @@
+"""Zigzag varints of whole columns, as numpy and Arrow arrays (Kafka's ByteUtils.writeVarlong)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+_LONGEST = 10
+
+
+def varints(values: Any) -> Any:
+    """Encode an int64 array; returns an Arrow binary array, or one binary scalar if all values are equal."""
+    if len(values) and values[0] == values[-1] and (values == values[0]).all():
+        return pa.scalar(varint(int(values[0])), pa.binary())
+    zigzag = ((values << 1) ^ (values >> 63)).view(np.uint64)
+    longest = max(1, (int(zigzag.max(initial=0)).bit_length() + 6) // 7)
+    widths = np.ones(len(values), np.int32)
+    for groups in range(1, longest):
+        widths += zigzag >= np.uint64(1 << (7 * groups))
+    columns = np.arange(longest, dtype=np.int32)
+    groups_of_7 = (zigzag[:, None] >> (columns * 7).astype(np.uint64)) & np.uint64(0x7F)
+    encoded = groups_of_7.astype(np.uint8) | ((columns < widths[:, None] - 1) * np.uint8(0x80))
+    flat = encoded[columns < widths[:, None]]
+    offsets = np.zeros(len(values) + 1, np.int32)
+    np.cumsum(widths, out=offsets[1:])
+    return pa.BinaryArray.from_buffers(pa.binary(), len(values), [None, pa.py_buffer(offsets), pa.py_buffer(flat)])
+
+
+def varint(value: int) -> bytes:
+    """Encode one number."""
+    zigzag = (value << 1) ^ (value >> 63)
+    encoded = bytearray()
+    while zigzag > 0x7F:
+        encoded.append((zigzag & 0x7F) | 0x80)
+        zigzag >>= 7
+    encoded.append(zigzag)
+    return bytes(encoded)
+
+
+def read_varints(data: Any, at: Any) -> tuple[Any, Any]:
+    """Decode the varint at each position of a uint8 array; returns int64 values and the positions after them.
+
+    Positions beyond the end read as zero, and a varint longer than 10 bytes ends there: check the results.
+    """
+    zigzag = np.zeros(len(at), np.uint64)
+    after = at.astype(np.int64)
+    open_rows = np.arange(len(at))
+    for group in range(_LONGEST):
+        positions = after[open_rows]
+        inside = positions < len(data)
+        byte = np.where(inside, data[np.minimum(positions, len(data) - 1)], 0).astype(np.uint64)
+        zigzag[open_rows] |= (byte & np.uint64(0x7F)) << np.uint64(7 * group)
+        after[open_rows] += 1
+        open_rows = open_rows[byte >= 0x80]
+        if not len(open_rows):
+            break
+    signs = -(zigzag & np.uint64(1)).astype(np.int64)
+    return (zigzag >> np.uint64(1)).astype(np.int64) ^ signs, after
