@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, Self
 
 from connectx.api.connector import Connector
 from connectx.api.forms import html_form, text_form, with_panel
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
     from connectx.verify.audit.gather import Audited
     from connectx.verify.check.key_counts import Comparison
     from connectx.verify.check.verdict import Verdict
+
+PANELS: Final = "connectx.panels"
+"""Group of entry points. Each names a function that makes a live panel of a cluster."""
 
 
 class WorkerFace(Protocol):
@@ -176,13 +180,11 @@ class ConnectCluster(ABC):
 
         Raises:
             ClusterClosedError: this cluster is closed.
-            ImportError: anywidget is not installed.
+            ImportError: the panel's package is not installed, or anywidget is not.
         """
         self._check_open()
-        if self._panel is None or self._panel.stopped:  # one that has failed, or that somebody closed
-            from connectx_widgets import open_panel
-
-            self._panel = open_panel(self)
+        if self._panel is None or self._panel.stopped:  # one that has failed, or that was closed
+            self._panel = _panel_factory()(self)
         return self._panel
 
     @abstractmethod
@@ -327,6 +329,14 @@ class ConnectCluster(ABC):
             with contextlib.suppress(ImportError):
                 forms = with_panel(forms, self.panel())
         return forms
+
+
+def _panel_factory() -> Callable[[ConnectCluster], Any]:
+    """Load the factory of panels that an installed package declares as an entry point in the group PANELS."""
+    for point in entry_points(group=PANELS):
+        factory: Callable[[ConnectCluster], Any] = point.load()
+        return factory
+    raise ImportError("No installed package has a panel. Install it with: pip install 'connectx[notebook]'")
 
 
 def audit(*clusters: ConnectCluster) -> Audit:

@@ -1,4 +1,4 @@
-"""Live panels for notebooks. They import only connectx's public API and its history."""
+"""Live panels for notebooks. connectx finds `open_panel` as an entry point; nothing in it imports this package."""
 
 from __future__ import annotations
 

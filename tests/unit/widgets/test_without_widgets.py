@@ -39,6 +39,15 @@ def test_what_a_panel_needs_may_be_missing(cluster: StandIn, missing: str, monke
         cluster.panel()
 
 
+def test_without_an_installed_panel_a_cluster_shows_its_forms(
+    cluster: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(home, "PANELS", "connectx.no-such-group")
+    check_static(cluster._repr_mimebundle_())
+    with pytest.raises(ImportError, match=r"connectx\[notebook\]"):
+        cluster.panel()
+
+
 def test_outside_of_a_kernel_no_panel_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = StandIn()
     check_static(cluster._repr_mimebundle_())
