@@ -14,12 +14,14 @@ PREPARED := $(BIN)/python -m connectx.cli.setup
 
 MINUTES ?= 10
 TYPESCRIPT := 5.9.3
-CONNECT := $(addprefix tests/integration/,cluster source sink exactly_once)
+TIERS := $(BIN)/python -m tests.support.tiers
+# Records durations that tests/budget.json limits: `make test-all` fails on a tier or folder that takes 25 % longer.
+BUDGET := $(BIN)/python -m tests.support.budget
 
-.PHONY: help setup demo test retest browser databricks connect simulate lab check types bench soak clean
+.PHONY: help setup demo quick test test-all budget browser databricks connect simulate lab check types bench soak clean
 
 help: ## show the targets
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST)
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST)
 
 setup: $(INSTALLED) ## make .venv with all packages, fetch Kafka's jars, make Kafka and Spark start fast
 	@$(PREPARED)
@@ -27,23 +29,27 @@ setup: $(INSTALLED) ## make .venv with all packages, fetch Kafka's jars, make Ka
 demo: setup ## run the main job: flights from CSV to PostgreSQL while workers are killed
 	@$(BIN)/connectx demo
 
-test: setup ## run all tests, with a real Kafka, Spark and PostgreSQL
-	@$(BIN)/python -m pytest --ignore=tests/browser --ignore=tests/databricks
+quick: $(INSTALLED) ## run the fast tests, without Java: the loop of daily work
+	@$(TIERS) quick
 
-retest: setup ## run again, on their own, the tests that failed last
-	@$(BIN)/python -m pytest --ignore=tests/browser --ignore=tests/databricks --last-failed --last-failed-no-failures=none
+test: setup ## run the tests of everything in a release, with a real Kafka, Spark and PostgreSQL
+	@$(TIERS) test
 
-browser: setup $(OVER_INSTALLED) ## look at the panel in a real JupyterLab, of either versions; needs Chromium on PATH
-	@$(BIN)/python -m pytest tests/browser -p no:nbval -o timeout=600
-	@$(OVER)/bin/python -m pytest tests/databricks/test_panel.py -p no:nbval -o timeout=600
+test-all: setup $(OVER_INSTALLED) ## run what CI runs: also a browser, Databricks' versions, Spark Connect, Java workers, a soak
+	@$(TIERS) test-all
+	@$(BUDGET) check test-all
+
+budget: ## take the durations of the last runs as the budget
+	@$(BUDGET) write
+
+browser: setup $(OVER_INSTALLED) ## test the panel in a real JupyterLab, of either version; needs Chromium on PATH
+	@$(TIERS) test-all browser databricks-panel
 
 databricks: setup $(OVER_INSTALLED) ## test widgets, forms, data and a tutorial with the versions of Databricks images
-	@$(OVER)/bin/python -m pytest $(AGAIN) tests/databricks/test_versions.py tests/unit/widgets tests/unit/verify/doctor tests/unit/data \
-	  tests/unit/history tests/integration/data tests/notebooks/test_notebooks.py \
-	  -k 'not test_notebooks or (prints_what_it_shows and 01-first)'
+	@$(TIERS) test-all databricks
 
-connect: setup ## integration tests with Spark Connect alone and a Kafka of one's own; TESTS="..." for some of them
-	@$(BIN)/python -m pytest $(AGAIN) --spark=connect --kafka=own $(or $(TESTS),$(CONNECT))
+connect: setup ## test clusters with Spark Connect alone and your own Kafka
+	@$(TIERS) test-all connect
 
 simulate: $(INSTALLED) ## run simulated clusters with faults, SEEDS=200 of them
 	@$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),200)

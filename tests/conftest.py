@@ -30,13 +30,20 @@ from tests.support.options import (
     pytest_configure,
     pytest_terminal_summary,
 )
+from tests.support.scheduling import pytest_xdist_make_scheduler
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tests.support.java_worker import JavaWorker
 
-__all__ = ["pytest_addoption", "pytest_collection_modifyitems", "pytest_configure", "pytest_terminal_summary"]
+__all__ = [
+    "pytest_addoption",
+    "pytest_collection_modifyitems",
+    "pytest_configure",
+    "pytest_terminal_summary",
+    "pytest_xdist_make_scheduler",
+]
 
 # The same examples in every run: a failure is one of the change at hand, and can be repeated.
 settings.register_profile("repeatable", derandomize=True, deadline=None)

@@ -7,7 +7,7 @@ import pytest
 from tests.simulation.runs import run_seed
 from tests.simulation.telling import told
 
-SEEDS = 300
+BATCH = 25
 
 FOUND = {
     37: "a queued operation was written by the leader in the moment between a fenced write and the loss of its claim",
@@ -19,7 +19,14 @@ FOUND = {
 """Seeds that have found a bug of the core, and which."""
 
 
-@pytest.mark.parametrize("seeds", [range(first, first + 25) for first in range(0, SEEDS, 25)], ids=str)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Batches of the seeds that `--seeds` asks for."""
+    if "seeds" in metafunc.fixturenames:
+        end = metafunc.config.getoption("--seeds")
+        batches = [range(first, min(first + BATCH, end)) for first in range(0, end, BATCH)]
+        metafunc.parametrize("seeds", batches, ids=str)
+
+
 def test_a_cluster_survives_faults_and_becomes_what_its_config_topic_says(seeds: range) -> None:
     for seed in seeds:
         run = run_seed(seed)

@@ -15,6 +15,7 @@ import pytest
 
 EMBEDDED: Final = "embedded"
 LOCAL: Final = "local"
+SEEDS: Final = 300
 GATE: Final = pytest.mark.needs(EMBEDDED, "the gate, which cuts workers off")
 BROKER: Final = pytest.mark.needs(EMBEDDED, "a broker of the cluster's own")
 WHOLE: Final = pytest.mark.needs(EMBEDDED, "a program that starts everything itself")
@@ -26,6 +27,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("connectx")
     group.addoption("--spark", choices=[LOCAL, "connect"], default=LOCAL, help="where tests take Spark from")
     group.addoption("--kafka", choices=[EMBEDDED, "own"], default=EMBEDDED, help="where tests take Kafka from")
+    group.addoption("--seeds", type=int, default=SEEDS, help="how many clusters with random faults are simulated")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -1,0 +1,213 @@
+"""Runs the tests of a tier, repeats those that failed, and records how long each file took.
+
+    python -m tests.support.tiers quick              # or test, test-all
+    python -m tests.support.tiers test-all browser   # some parts of a tier
+
+A test that fails and then passes is flaky. A run fails if a test fails twice, or if more than ALLOWED_FLAKES tests are
+flaky. Each part writes JUnit files to test-artefacts/, a whole tier writes one JSON file for `tests.support.budget`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+from xml.etree import ElementTree
+
+ROOT: Final = Path(__file__).parents[2]
+ARTEFACTS: Final = ROOT / "test-artefacts"
+ALLOWED_FLAKES: Final = 2
+
+
+@dataclass(frozen=True)
+class Part:
+    """One run of pytest on a number of xdist workers. `repeats_all`: its tests build on each other."""
+
+    name: str
+    arguments: tuple[str, ...]
+    workers: int = 0
+    python: str = sys.executable
+    repeats_all: bool = False
+
+
+Stage = tuple[Part, ...]
+"""Parts that run at the same time."""
+
+
+@dataclass
+class Report:
+    """A JUnit file: seconds of each test file, set-up and tear-down included, and the tests by outcome."""
+
+    seconds: Counter[str] = field(default_factory=Counter)
+    passed: set[str] = field(default_factory=set)
+    failed: set[str] = field(default_factory=set)
+
+    @classmethod
+    def read(cls, path: Path) -> Report:
+        """Read the file. Without one, which a crash of pytest leaves, nothing was run."""
+        report = cls()
+        for case in ElementTree.parse(path).iter("testcase") if path.exists() else ():
+            file = case.get("file") or case.get("classname", "")
+            name = f"{file}::{case.get('name')}"
+            report.seconds[file] += float(case.get("time", 0))
+            is_failed = any(child.tag in ("failure", "error") for child in case)
+            (report.failed if is_failed else report.passed).add(name)
+        report.passed -= report.failed
+        return report
+
+
+@dataclass
+class Result:
+    """The outcome of a part or a tier."""
+
+    seconds: Counter[str] = field(default_factory=Counter)
+    flaky: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+
+    @property
+    def is_good(self) -> bool:
+        return not self.failed and len(self.flaky) <= ALLOWED_FLAKES
+
+    def add(self, other: Result) -> None:
+        self.seconds.update(other.seconds)
+        self.flaky += other.flaky
+        self.failed += other.failed
+
+
+def run_part(part: Part, root: Path, *, shows_output: bool = True) -> Result:
+    """Run a part and repeat what failed. Without `shows_output`, the output of pytest is printed at its end."""
+    artefacts = root / ARTEFACTS.name
+    first, again = (artefacts / f"{part.name}{suffix}.xml" for suffix in ("", "-again"))
+    cache = root / ".pytest_cache" / part.name
+    command = [part.python, "-m", "pytest", *part.arguments, "-o", f"cache_dir={cache}", "-o", "junit_family=xunit1"]
+
+    def run(report: Path, *more: str) -> int:
+        report.unlink(missing_ok=True)
+        output = None if shows_output else subprocess.PIPE
+        done = subprocess.run(
+            [*command, f"--junitxml={report}", *more],
+            cwd=root,
+            stdout=output,
+            stderr=subprocess.STDOUT if output else None,
+            text=True,
+            check=False,
+        )
+        print(done.stdout or "", end="", flush=True)
+        return done.returncode
+
+    code = run(first, *(("-n", str(part.workers)) if part.workers else ()))
+    report = Report.read(first)
+    if code != (1 if report.failed else 0):
+        return Result(report.seconds, [], [*sorted(report.failed), f"{part.name}: pytest ended with exit code {code}"])
+    repeated = Report()
+    if report.failed:
+        print(f"{part.name}: {len(report.failed)} failed and are repeated", flush=True)
+        run(again, *(() if part.repeats_all else ("--last-failed", "--last-failed-no-failures=none")))
+        repeated = Report.read(again)
+    failed = (report.failed - repeated.passed) | repeated.failed
+    return Result(report.seconds, sorted(report.failed - failed), sorted(failed))
+
+
+def run_tier(stages: Sequence[Stage], root: Path = ROOT) -> Result:
+    """Run the stages one after the other, and the parts of a stage at the same time."""
+    (root / ARTEFACTS.name).mkdir(exist_ok=True)
+    result = Result()
+    for stage in stages:
+        with ThreadPoolExecutor(len(stage)) as pool:
+            alone = len(stage) == 1
+            for one in pool.map(lambda part, alone=alone: run_part(part, root, shows_output=alone), stage):
+                result.add(one)
+    return result
+
+
+def calibration_s() -> float:
+    """Seconds that a fixed loop takes: the speed of the machine, for comparing runs of different machines."""
+
+    def loop() -> float:
+        began = time.perf_counter()
+        sum(number * number % 7 for number in range(2_000_000))
+        return time.perf_counter() - began
+
+    return statistics.median(loop() for _ in range(5))
+
+
+def summary(result: Result) -> str:
+    """The last lines of a run: the slowest folders and files, flaky and failed tests."""
+    folders: Counter[str] = Counter()
+    for file, seconds in result.seconds.items():
+        folders[file.rpartition("/")[0]] += seconds
+    lines = [f"{seconds:7.1f} s  {folder}" for folder, seconds in folders.most_common(10)]
+    lines += [f"{seconds:7.1f} s  {file}" for file, seconds in result.seconds.most_common(10)]
+    lines += [f"FAILED: {name}" for name in result.failed]
+    lines += [f"flaky: {name}" for name in result.flaky]
+    if len(result.flaky) > ALLOWED_FLAKES:
+        lines.append(f"FAILED: {len(result.flaky)} flaky tests; at most {ALLOWED_FLAKES} are allowed")
+    return "\n".join(lines)
+
+
+# What the tiers run. The other interpreter has the package versions of Databricks images.
+_DATABRICKS: Final = str(ROOT / ".venv-databricks" / "bin" / "python")
+_PURE: Final = ("tests/unit", "tests/simulation", "tests/conformance/test_model.py", "-p", "no:schemathesis")
+_REAL: Final = ("tests/conformance/test_kafka.py", "tests/integration", "tests/notebooks")
+_SHORT: Final = "timeout=600"  # a browser and a JupyterLab start in the first test
+_PANEL: Final = ("tests/databricks/test_panel.py", "-o", _SHORT)
+_VERSIONS: Final = (
+    *("tests/databricks/test_versions.py", "tests/unit/widgets", "tests/unit/verify/doctor", "tests/unit/data"),
+    *("tests/unit/history", "tests/integration/data", "tests/notebooks/test_notebooks.py"),
+    *("-k", "not test_notebooks or (prints_what_it_shows and 01-first)"),
+)
+_CONNECT: Final = (
+    *("--spark=connect", "--kafka=own"),
+    *(f"tests/integration/cluster/test_{name}.py" for name in ("public_face", "restricted", "closing")),
+    *(f"tests/integration/source/test_{name}.py" for name in ("file_source", "datasource")),
+    *("tests/integration/sink/test_file_sink.py", "tests/integration/exactly_once/test_zombies.py"),
+)
+_RELEASE: Final[tuple[Stage, ...]] = ((Part("pure", _PURE, workers=2),), (Part("real", _REAL, workers=3),))
+TIERS: Final[Mapping[str, Sequence[Stage]]] = {
+    "quick": [(Part("quick", (*_PURE, "--seeds=60"), workers=2),)],
+    "test": _RELEASE,
+    "test-all": [
+        *_RELEASE,
+        (Part("peer", ("tests/peer",)), Part("connect", _CONNECT)),
+        (
+            Part("browser", ("tests/browser", "-o", _SHORT), repeats_all=True),
+            Part("databricks", _VERSIONS, python=_DATABRICKS),
+        ),
+        (Part("databricks-panel", _PANEL, python=_DATABRICKS, repeats_all=True), Part("soak", ("tests/soak",))),
+    ],
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a tier, or some parts of it; 0 if it is good."""
+    parser = argparse.ArgumentParser(prog="python -m tests.support.tiers", description=__doc__)
+    parser.add_argument("tier", choices=TIERS)
+    parser.add_argument("parts", nargs="*", help="names of parts, instead of the whole tier")
+    given = parser.parse_args(arguments)
+    stages = TIERS[given.tier]
+    if given.parts:
+        names = [part.name for stage in stages for part in stage]
+        if unknown := set(given.parts).difference(names):
+            parser.error(f"unknown parts {sorted(unknown)}: {given.tier} has {names}")
+        stages = [(part,) for stage in stages for part in stage if part.name in given.parts]
+    speed, began = calibration_s(), time.monotonic()
+    result = run_tier(stages)
+    wall = time.monotonic() - began
+    if not given.parts:
+        record = {"calibration_s": speed, "wall_s": wall, "seconds": dict(sorted(result.seconds.items()))}
+        (ARTEFACTS / f"{given.tier}.json").write_text(json.dumps(record, indent=1) + "\n")
+    print(f"{summary(result)}\n{given.tier}: {wall:.0f} s")
+    return 0 if result.is_good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,125 @@
+"""A tier repeats what failed, names what is flaky, and is held to a budget."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import budget
+from tests.support.tiers import ALLOWED_FLAKES, Part, Report, Result, run_part, run_tier, summary
+
+FLAKY = """
+from pathlib import Path
+def test_{name}():
+    seen = Path("{name}.seen")
+    first = not seen.exists()
+    seen.touch()
+    assert not first
+"""
+WriteTests = Callable[..., Part]
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WriteTests:
+    """`write(text, name="part", **options)`: a file of tests, and the part that runs it, without slow plugins."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    (tmp_path / "test-artefacts").mkdir()
+
+    def make(text: str, name: str = "part", **options: Any) -> Part:
+        file = tmp_path / "tests" / f"test_{name}.py"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text)
+        return Part(name, (str(file.relative_to(tmp_path)), "-q", "--rootdir=.", "-p", "xdist"), **options)
+
+    return make
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_test_that_passes_when_repeated_is_flaky_and_one_that_fails_twice_has_failed(
+    write: WriteTests, tmp_path: Path, workers: int
+) -> None:
+    part = write(FLAKY.format(name="once") + "def test_never(): assert False\ndef test_good(): pass\n", workers=workers)
+    result = run_part(part, tmp_path)
+    assert result.flaky == ["tests/test_part.py::test_once"]
+    assert result.failed == ["tests/test_part.py::test_never"]
+    assert list(result.seconds) == ["tests/test_part.py"]
+    again = Report.read(tmp_path / "test-artefacts" / "part-again.xml")
+    assert again.passed | again.failed == {"tests/test_part.py::test_once", "tests/test_part.py::test_never"}
+
+
+def test_an_error_in_a_fixtures_end_is_a_failure(write: WriteTests, tmp_path: Path) -> None:
+    text = "import pytest\n@pytest.fixture\ndef broken():\n    yield\n    1 / 0\ndef test_it(broken): pass\n"
+    assert run_part(write(text), tmp_path).failed == ["tests/test_part.py::test_it"]
+
+
+def test_tests_that_build_on_each_other_are_repeated_together(write: WriteTests, tmp_path: Path) -> None:
+    part = write("def test_first(): pass\n" + FLAKY.format(name="second"), repeats_all=True)
+    assert run_part(part, tmp_path).flaky == ["tests/test_part.py::test_second"]
+    assert len(Report.read(tmp_path / "test-artefacts" / "part-again.xml").passed) == 2
+
+
+@pytest.mark.parametrize("text", ["import no_such_module\n", "", "import os\ndef test_crash(): os._exit(1)\n"])
+def test_a_part_that_cannot_run_its_tests_has_failed(write: WriteTests, tmp_path: Path, text: str) -> None:
+    result = run_part(write(text), tmp_path)
+    assert result.failed[-1].startswith("part: pytest ended with exit code")
+    assert not result.is_good
+
+
+def test_parts_of_a_tier_add_up(write: WriteTests, tmp_path: Path) -> None:
+    parts = [write("def test_it(): pass\n", name) for name in ("one", "two", "three")]
+    result = run_tier([(parts[0], parts[1]), (parts[2],)], tmp_path)
+    assert result.is_good
+    assert sorted(result.seconds) == [f"tests/test_{name}.py" for name in ("one", "three", "two")]
+
+
+def test_the_summary_names_flaky_tests_and_too_many_fail_the_run() -> None:
+    few = Result(flaky=[f"test_{number}" for number in range(ALLOWED_FLAKES)])
+    assert few.is_good
+    assert summary(few).splitlines() == ["flaky: test_0", "flaky: test_1"]
+    many = Result(flaky=[*few.flaky, "test_x"])
+    assert not many.is_good
+    assert summary(many).splitlines()[-1] == "FAILED: 3 flaky tests; at most 2 are allowed"
+
+
+# --------------------------------------------------------------------------- the budget
+
+RUN = {"calibration_s": 0.1, "wall_s": 100.0, "seconds": {"tests/a/test_1.py": 40.0, "tests/a/test_2.py": 40.0}}
+
+
+def test_a_run_gives_its_own_budget() -> None:
+    made = budget.budget_of(RUN)
+    assert made == {"calibration_s": 0.1, "wall_s": 100, "folders": {"tests/a": 80.0}}
+    assert budget.exceeded(made, RUN) == []
+
+
+def test_a_tier_and_a_folder_that_take_more_than_a_quarter_longer_exceed_the_budget() -> None:
+    slow = {**RUN, "wall_s": 136.0, "seconds": {"tests/a/test_1.py": 111.0}}
+    assert budget.exceeded(budget.budget_of(RUN), slow) == [
+        "the whole tier took 136 s; its budget allows 135 s",
+        "tests/a took 111 s; its budget allows 110 s",
+    ]
+
+
+def test_a_folder_without_a_budget_may_take_a_few_seconds_only() -> None:
+    more = {**RUN, "seconds": {**RUN["seconds"], "tests/new/test_1.py": 11.0}}
+    assert budget.exceeded(budget.budget_of(RUN), more) == ["tests/new took 11 s; its budget allows 10 s"]
+
+
+def test_a_slower_machine_may_take_longer_and_a_faster_one_as_long() -> None:
+    slow = {**RUN, "wall_s": 200.0}
+    assert budget.exceeded(budget.budget_of(RUN), {**slow, "calibration_s": 0.2}) == []
+    assert budget.exceeded(budget.budget_of(RUN), {**RUN, "calibration_s": 0.01}) == []
+
+
+def test_the_command_writes_a_budget_and_checks_a_run_against_it(tmp_path: Path) -> None:
+    (tmp_path / "test.json").write_text(json.dumps(RUN))
+    file = tmp_path / "budget.json"
+    assert budget.main(["check", "test"], tmp_path, file) == 1
+    assert budget.main(["write"], tmp_path, file) == 0
+    assert budget.main(["check", "test"], tmp_path, file) == 0
+    (tmp_path / "test.json").write_text(json.dumps({**RUN, "wall_s": 1000.0}))
+    assert budget.main(["check", "test"], tmp_path, file) == 1
