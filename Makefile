@@ -91,7 +91,7 @@ $(INSTALLED): pyproject.toml
 	  echo "$$python cannot make a virtual environment: install its venv package (python3-venv on Debian and Ubuntu) and run make again." >&2; \
 	  rm -rf $(VENV); exit 1; \
 	fi
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[all,dev]'
 	@touch $@
 
 $(OVER_INSTALLED): tests/databricks/requirements.txt $(INSTALLED)

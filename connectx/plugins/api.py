@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from connectx.errors import ConnectxError
+from connectx.extras import Extra, require
 from connectx.model.configdef import ConfigDef
 from connectx.model.ids import TaskId, TopicPartition
 from connectx.model.source_offsets import SourceOffset, SourcePartition
@@ -160,6 +161,8 @@ class Connector(Shown):
 
     config: ClassVar[ConfigDef]
     version: ClassVar[str | None] = None
+    requires: ClassVar[tuple[tuple[Extra, str], ...]] = ()
+    """Optional modules that its tasks import, each after the extra of connectx that brings it."""
 
     def start(self, config: Mapping[str, str], context: ConnectorContext) -> None:
         """Take the validated configuration; raise to fail the connector."""
@@ -171,6 +174,12 @@ class Connector(Shown):
 
     def stop(self) -> None:
         """Release what `start` took."""
+
+    @classmethod
+    def check_requirements(cls) -> None:
+        """Raise MissingExtraError unless all that `requires` names is installed."""
+        for extra, module in cls.requires:
+            require(cls.__name__, extra, module)
 
     def _shown(self) -> Form:
         return plugin_form(self, "source connector" if isinstance(self, SourceConnector) else "sink connector")

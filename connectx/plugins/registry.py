@@ -132,8 +132,11 @@ class Plugins:
 
         Raises:
             PluginNotFoundError: unknown class.
+            MissingExtraError: it needs an extra that is not installed.
         """
-        return self.connector_class(config.get("connector.class") or "")()
+        cls = self.connector_class(config.get("connector.class") or "")
+        cls.check_requirements()
+        return cls()
 
     def task_configs(self, connector: Connector, config: Mapping[str, str | None]) -> tuple[dict[str, str], ...]:
         """What a started connector divides its work into, as it goes to the config topic.
@@ -162,8 +165,11 @@ class Plugins:
 
         Raises:
             PluginNotFoundError: unknown connector class, or one without a task class.
+            MissingExtraError: it needs an extra that is not installed.
         """
-        return task_class(self.connector_class(connector_config.get("connector.class") or ""))()
+        cls = self.connector_class(connector_config.get("connector.class") or "")
+        cls.check_requirements()
+        return task_class(cls)()
 
     # ------------------------------------------------------------------------------------------------ converters
 

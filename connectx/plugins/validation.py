@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from connectx.errors import ConfigError, PluginNotFoundError
+from connectx.errors import ConfigError, MissingExtraError, PluginNotFoundError
 from connectx.model.configdef import ConfigDef, ConfigKey, ConfigValue, invalid_value
 from connectx.model.states import ConnectorType
 from connectx.model.worker_config import WorkerConfig, with_prefix
@@ -246,7 +246,10 @@ class _Validation:
 
     def _ask_connector(self) -> None:
         try:
+            self.cls.check_requirements()
             problems = self.cls.validate(self.config)
+        except MissingExtraError as error:
+            problems = {"connector.class": [error.message]}
         except Exception as error:
             problems = {"connector.class": [self._failed("validate its configuration", error)]}
         for name, messages in problems.items():

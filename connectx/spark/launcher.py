@@ -125,11 +125,11 @@ class SparkDriver:
             SparkStartError: it did not start; has the end of its log.
         """
         java = self._java or find_java()
-        kafka_jars = jars.fetch(jars.SPARK_KAFKA, java, self._progress)
+        jar_files = class_path(java, self._progress)
         self._dir = OwnedDir("spark")
         try:
             require_free(self._dir.path, NEEDED_BYTES, "TMPDIR")
-            self._launch(java, class_path(kafka_jars), self._dir.path)
+            self._launch(java, jar_files, self._dir.path)
             self._wait_connectable(self._dir.path / "connection")
         except BaseException:
             self.stop(grace_s=0)
@@ -216,8 +216,16 @@ def _end(process: subprocess.Popen[bytes], artifacts: Path | None, owner_pid: in
             artifacts.rmdir()
 
 
-def class_path(kafka_jars: list[Path]) -> list[Path]:
-    """Spark's own jars and the Kafka jars, in a fixed order, which a class archive needs."""
+def class_path(java: JavaHome, progress: Progress = silent) -> list[Path]:
+    """Spark's own jars, and those of its Kafka source if they fit, in the fixed order that a class archive needs.
+
+    Only `connectx.spark.backlog` uses that source. With another Spark than the locked one the driver has none, and
+    reading a backlog fails with an error of its own.
+
+    Raises:
+        NoNetworkError, JarDownloadError, ChecksumError, DiskFullError: the jars fit and cannot be fetched.
+    """
+    kafka_jars = jars.fetch(jars.SPARK_KAFKA, java, progress) if jars.fits_spark() else []
     return sorted(jars.spark_jars_dir().glob("*.jar")) + kafka_jars
 
 

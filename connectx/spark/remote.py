@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from connectx.errors import SparkStartError
+from connectx.extras import require
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,6 +54,7 @@ class RemoteSpark:
         Raises:
             SparkStartError: there is no server, or not in time.
         """
+        require("A Spark session", "spark", "pyspark", "pandas")
         from pyspark.sql import SparkSession
 
         url = awaited(self._url, cancelled)

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from connectx.errors import SparkNotSharedError, SparkStartError
-from connectx.jvm import archive, jars
+from connectx.extras import require
+from connectx.jvm import archive
 from connectx.jvm.java import JavaHome
 from connectx.jvm.progress import Progress, silent
 from connectx.spark.launcher import SparkDriver, archive_path, class_path
@@ -44,6 +45,7 @@ class _LocalDriver:
 
     def acquire(self, make: Callable[[], SparkDriver]) -> tuple[SparkSession, bool]:
         """The process's session, started with `make` when there is none; and whether it must be released."""
+        require("A Spark session", "spark", "pyspark", "pandas")
         with self._lock:
             from pyspark.sql import SparkSession
 
@@ -203,7 +205,7 @@ def make_archive(java: JavaHome, use: Callable[[SparkSession], None]) -> bool:
 
     if SparkContext._active_spark_context is not None:
         return False
-    target = archive_path(java, class_path(jars.fetch(jars.SPARK_KAFKA, java)))
+    target = archive_path(java, class_path(java))
     partial_file = archive.partial_path(target)
     driver = SparkDriver(java=java, archive_to=partial_file)
     driver.start()

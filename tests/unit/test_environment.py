@@ -20,7 +20,8 @@ def ranges(requirements: list[str]) -> dict[str, str]:
 
 def test_environment_yml_and_pyproject_name_the_same_packages_and_versions() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = [one for group in project["optional-dependencies"].values() for one in group]
+    named = [one for group in project["optional-dependencies"].values() for one in group]
+    extras = [one for one in named if Requirement(one).name != project["name"]]
     wanted = ranges(project["dependencies"] + extras) | {"python": project["requires-python"]}
     conda = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
     by_conda = [entry for entry in conda if isinstance(entry, str) and entry != "pip"]

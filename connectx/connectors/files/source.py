@@ -39,6 +39,7 @@ class FileSource(SourceConnector):
     """Reads one CSV or JSON-lines file with Spark, exactly once, and goes on with lines that are appended."""
 
     version = "0.1.0"
+    requires = (("spark", "pyspark"),)
     config = (
         ConfigDef()
         .define("file", str, importance="HIGH", validator=non_empty(), doc="File to read; appended lines follow.")

@@ -18,6 +18,7 @@ from connectx.errors import (
     TableMismatchError,
     TableMissingError,
 )
+from connectx.extras import require
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -120,6 +121,7 @@ class PostgresSession:
 
     def _live(self) -> Any:
         if self._connection is None:
+            require("PostgreSQL", "postgres", "adbc_driver_manager", "adbc_driver_postgresql")
             from adbc_driver_postgresql import dbapi
 
             try:

@@ -36,6 +36,7 @@ class PostgresSink(SinkConnector):
     """Writes topics to tables of PostgreSQL, exactly once."""
 
     version = "1"
+    requires = (("postgres", "adbc_driver_postgresql"), ("spark", "pyspark"))  # Spark's types of the columns
     config = (
         ConfigDef()
         .define(

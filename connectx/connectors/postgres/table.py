@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from connectx.connectors.postgres.session import PostgresSession, identifier, literal
 from connectx.errors import TableMismatchError
+from connectx.extras import require
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
@@ -75,6 +76,7 @@ class Table:
 
     def value_type(self, without: Sequence[str] = ()) -> StructType:
         """What a record's value should have, as a Spark type."""
+        require("The type of a table's records", "spark", "pyspark")
         from pyspark.sql.types import StructField, StructType
 
         wanted = [column for name, column in self.columns.items() if name not in without]

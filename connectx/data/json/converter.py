@@ -24,6 +24,7 @@ from connectx.data.json.inference import read_documents
 from connectx.data.json.reader import NOT_JSON, JsonReader, bound
 from connectx.data.json.writer import to_json_text
 from connectx.errors import ConversionError
+from connectx.extras import require
 from connectx.model.configdef import ConfigDef
 from connectx.model.validators import one_of
 
@@ -102,12 +103,13 @@ class JsonConverter(Converter):
 
     def to_bytes_arrow(self, values: pa.Array) -> pa.Array:
         """The same bytes as those of `to_bytes`."""
-        from pyspark.sql.pandas.types import from_arrow_type
-
         if pa.types.is_null(values.type):
             return values.cast(pa.binary())
         text = json_text(values)
         if self.schemas_enabled:
+            require("JsonConverter with schemas.enable=true", "spark", "pyspark")
+            from pyspark.sql.pandas.types import from_arrow_type
+
             head = self._envelope_head(from_arrow_type(_plain(values.type), prefer_timestamp_ntz=True))
             text = enclosed(head, text, "}")
         return text.cast(pa.binary())
@@ -178,6 +180,7 @@ class JsonConverter(Converter):
         schema = json.loads(text)
         if schema is None:
             return RecordSchema(text, None)
+        require("JsonConverter with schemas.enable=true", "spark", "pyspark")
         try:
             required = not connect_schema.is_optional(schema) if isinstance(schema, dict) else False
             return RecordSchema(text, connect_schema.type_of(schema), required)

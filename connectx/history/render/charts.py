@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from html import escape
 from typing import TYPE_CHECKING
 
+from connectx.extras import require
 from connectx.history.folds.rates import LagSample, Series, lags, throughput
 from connectx.history.render.palette import colour
 from connectx.model.events import Event
@@ -37,6 +38,7 @@ def _order(events: Iterable[Event]) -> list[str]:
 
 
 def _figure(lines: Sequence[Series], order: Sequence[str], unit: str, shape: str, empty: str) -> go.Figure:
+    require("A plotly figure", "notebook", "plotly")
     import plotly.graph_objects as go
 
     figure = go.Figure()

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from connectx.extras import require
 from connectx.model.events import Event
 from connectx.views import Form, masked_text
 
@@ -17,6 +18,7 @@ _SHOWN = 10
 
 def to_pandas(events: Sequence[Event]) -> pd.DataFrame:
     """One row per event; columns and types as `EventLog.to_pandas` says."""
+    require("A data frame of events", "notebook", "pandas")
     import pandas as pd
 
     def text(values: list[str | None]) -> Any:

@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Self
 
 from connectx.errors import BrokerError, ConnectxError, DiskFullError, PortTakenError
+from connectx.extras import require
 from connectx.jvm import archive, jars
 from connectx.jvm.cache import OwnedDir, is_disk_full, require_free, says_disk_full
 from connectx.jvm.java import JavaHome, find_java
@@ -122,13 +123,14 @@ class EmbeddedKafka(Shown):
         """Start the broker and wait until it answers.
 
         Raises:
-            NoJavaError, JarDownloadError: what it needs cannot be had.
+            MissingExtraError, NoJavaError, JarDownloadError: what it needs cannot be had.
             PortTakenError: `port` belongs to another program.
             DiskFullError: less than 200 MB free for its data.
             BrokerError: it did not start; has the end of its log.
         """
         if self._child is not None:
             return self
+        require("The embedded Kafka", "embedded", "pyspark")  # which has the Ivy that fetches its jars
         java = self._java = self._java or find_java()
         class_path = jars.fetch(jars.KAFKA, java, self._progress)
         if self._port is not None and not node.is_free(self._port):

@@ -8,6 +8,7 @@ from enum import StrEnum
 from html import escape
 from typing import TYPE_CHECKING
 
+from connectx.extras import require
 from connectx.history.wording import plural
 from connectx.views import html_card, html_facts
 
@@ -80,6 +81,7 @@ class Audit:
 
     def to_pandas(self) -> pd.DataFrame:
         """One row per finding: code, severity, subject, evidence, consequence, remedy, cluster (strings)."""
+        require("A data frame of findings", "notebook", "pandas")
         import pandas as pd
 
         columns = ["code", "severity", "subject", "evidence", "consequence", "remedy", "cluster"]

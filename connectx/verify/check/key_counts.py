@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from connectx.errors import CheckError, ConnectxError
+from connectx.extras import require
 from connectx.history.wording import listing
 from connectx.kafka.admin.topic_snapshot import TopicSnapshot, take_snapshot
 from connectx.model.ids import TaskId, TopicPartition
@@ -92,6 +93,7 @@ class Comparison:
 
     def to_pandas(self) -> pd.DataFrame:
         """The examples, one row each: finding, key, in_topic, in_target."""
+        require("A data frame of keys", "notebook", "pandas")
         import pandas as pd
 
         columns = ["finding", "key", "in_topic", "in_target"]

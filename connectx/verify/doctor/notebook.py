@@ -73,10 +73,11 @@ def session() -> Finding:
 def judge_packages(versions: Mapping[str, str | None]) -> Finding:
     """Versions of what notebooks need."""
     found = ", ".join(f"{name} {version}" for name, version in versions.items() if version is not None)
-    missing = [name for name in ("pandas", "pyarrow") if versions.get(name) is None]
-    if missing:
-        why = "Slices, tables and checks need them."
-        return Finding("Packages", Status.BROKEN, found, why, f"pip install {' '.join(missing)}")
+    if versions.get("pyarrow") is None:
+        return Finding("Packages", Status.BROKEN, found, "Slices and checks need pyarrow.", "pip install pyarrow")
+    if missing := [name for name in ("pandas", "plotly") if versions.get(name) is None]:
+        why = f"Data frames and figures need {' and '.join(missing)}."
+        return Finding("Packages", Status.LIMITED, found, why, "pip install 'connectx[notebook]'")
     return Finding("Packages", Status.OK, found)
 
 
@@ -94,7 +95,7 @@ def judge_panel(front: FrontEnd, versions: Mapping[str, str | None]) -> Finding:
     missing = [package for package in ("ipywidgets", "anywidget") if versions.get(package) is None]
     if missing:
         why = "Without widgets the panel is a picture that does not move."
-        next_step = f"%pip install {' '.join(missing)}"
+        next_step = "%pip install 'connectx[notebook]'"
         return Finding(name, Status.OFF, f"not installed: {', '.join(missing)}", why, next_step)
     kernel = versions.get("ipykernel") or ""
     if kernel == _BAD_KERNEL:

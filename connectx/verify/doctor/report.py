@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from connectx.extras import require
 from connectx.views import Row, Shown, html_card, html_table, masked_text
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ class Checkup:
 
     def to_pandas(self) -> pd.DataFrame:
         """A row for each: part ("here" or "works"), name, status, found, why, next_step."""
+        require("A data frame of findings", "notebook", "pandas")
         import pandas as pd
 
         parts = (("works", self.abilities), ("here", self.findings))

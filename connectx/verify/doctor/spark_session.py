@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from connectx.errors import SparkNotSharedError
+from connectx.jvm import jars
 from connectx.spark.sessions import active_session, is_connect, url_of
 from connectx.verify.doctor.machine import version_of
 from connectx.verify.doctor.report import Finding, Status
@@ -22,7 +23,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ASK_S = 60.0
-_SUPPORTED = "4.0"
+_SUPPORTED = ("4.0", "4.1")
+_NO_SOURCE = (
+    'Leave "backlog.records" at -1, its default: tasks read with consumers of their own. Or have the administrator add '
+    "the library spark-sql-kafka-0-10 to Spark."
+)
+LOCAL_KAFKA_SOURCE = next(jar.revision for jar in jars.locked(jars.SPARK_KAFKA) if jar.module.startswith("spark-"))
+"""The Spark whose Kafka source is in the lock file of jars."""
 Kind = Literal["classic", "connect", "none"]
 
 
@@ -108,7 +115,8 @@ def judge_session(facts: SparkFacts) -> Finding:
     names = {"classic": "classic session", "connect": "Spark Connect session"}
     if facts.kind == "none":
         if facts.version is None and "pyspark" not in sys.modules:
-            return Finding("Spark", Status.BROKEN, "pyspark is not installed", "", "pip install 'pyspark==4.0.0'")
+            why = "Tasks that need no Spark, such as FileStreamSource, run all the same."
+            return Finding("Spark", Status.OFF, "pyspark is not installed", why, "pip install 'connectx[spark]'")
         return Finding("Spark", Status.OK, f"no session; pyspark {facts.version}", "A cluster starts a local Spark.")
     found = f"{names[facts.kind]}, Spark {facts.version or 'unknown'}"
     if facts.kind == "connect" and not facts.context:
@@ -117,7 +125,7 @@ def judge_session(facts: SparkFacts) -> Finding:
         why = f"A job of one row failed: {facts.job_problem}"
         return Finding("Spark", Status.BROKEN, found, why, "Make a new session, or leave spark= out for a local one.")
     if not (facts.version or "").startswith(_SUPPORTED):
-        why = f"connectx is tested with Spark {_SUPPORTED}."
+        why = f"connectx is tested with Spark {' and '.join(_SUPPORTED)}."
         return Finding("Spark", Status.LIMITED, found, why, "If something fails here, try it with a local Spark.")
     return Finding("Spark", Status.OK, found)
 
@@ -125,6 +133,8 @@ def judge_session(facts: SparkFacts) -> Finding:
 def judge_tasks(facts: SparkFacts, local: Finding | None) -> Finding:
     """Whether tasks can use Spark; `local` is what keeps a local driver from starting, if there is no session."""
     name = "Tasks that use Spark"
+    if facts.kind == "none" and facts.version is None:
+        return Finding(name, Status.OFF, "pyspark is not installed", "", "pip install 'connectx[spark]'")
     if facts.kind == "none":
         if local is not None:
             why = f"{local.name}: {local.found}. Tasks that need no Spark, such as FileStreamSource, run all the same."
@@ -141,14 +151,15 @@ def judge_tasks(facts: SparkFacts, local: Finding | None) -> Finding:
 def judge_backlog(facts: SparkFacts) -> Finding:
     """Whether Spark can read a sink's backlog."""
     name = "Backlog read by Spark"
-    if facts.kind == "none":
+    if facts.kind == "none" and (facts.version or "").startswith(LOCAL_KAFKA_SOURCE):
         return Finding(name, Status.OK, 'with "backlog.records" in a sink, on the local Spark')
+    if facts.kind == "none":
+        why = f"Only Spark {LOCAL_KAFKA_SOURCE} gets a Kafka source when it is started here."
+        return Finding(name, Status.OFF, "Spark cannot read Kafka", why, _NO_SOURCE)
     if facts.kafka_problem is None and facts.job_problem is None:
         return Finding(name, Status.OK, 'with "backlog.records" in a sink')
     why = f"This session has no Kafka source: {facts.kafka_problem or facts.job_problem}"
-    next_step = 'Leave "backlog.records" at -1, its default: tasks read with consumers of their own. Or have the '
-    next_step += "administrator add the library spark-sql-kafka-0-10 to Spark."
-    return Finding(name, Status.OFF, "Spark cannot read Kafka", why, next_step)
+    return Finding(name, Status.OFF, "Spark cannot read Kafka", why, _NO_SOURCE)
 
 
 def judge_processes(facts: SparkFacts) -> Finding:

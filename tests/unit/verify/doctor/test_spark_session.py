@@ -30,6 +30,17 @@ def test_without_a_session_a_local_one_serves_if_there_is_java() -> None:
     assert judge_processes(NONE).status is judge_backlog(NONE).status is Status.OK
 
 
+def test_without_pyspark_a_cluster_on_ones_own_kafka_runs_tasks_that_need_no_spark() -> None:
+    nothing = SparkFacts("none", None)
+    assert judge_session(nothing).status is judge_tasks(nothing, None).status is Status.OFF
+    assert "connectx[spark]" in judge_tasks(nothing, None).next_step
+
+
+def test_only_the_spark_whose_jars_are_locked_gets_kafkas_source() -> None:
+    found = judge_backlog(SparkFacts("none", "4.1.1"))
+    assert (found.status, "-1" in found.next_step) == (Status.OFF, True)
+
+
 def test_a_classic_session_is_not_for_processes() -> None:
     assert judge_session(CLASSIC).found == "classic session, Spark 4.0.0"
     found = judge_processes(CLASSIC)
@@ -58,3 +69,4 @@ def test_a_session_that_runs_no_job_is_broken_and_one_without_python_limits() ->
 
 def test_a_spark_that_is_not_tested_is_told() -> None:
     assert judge_session(replace(CLASSIC, version="3.5.1")).status is Status.LIMITED
+    assert judge_session(replace(CLASSIC, version="4.1.1")).status is Status.OK
