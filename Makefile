@@ -61,6 +61,7 @@ check: $(INSTALLED) ## lint, format, types and architecture
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache --no-logo
 	@$(BIN)/python -m pytest tests/unit/test_architecture.py
 
 types: ## types of the panel's front end, by a pinned TypeScript that npx fetches once; needs Node

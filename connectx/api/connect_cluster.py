@@ -340,7 +340,7 @@ def _panel_factory() -> Callable[[ConnectCluster], Any]:
     for point in entry_points(group=PANELS):
         factory: Callable[[ConnectCluster], Any] = point.load()
         return factory
-    raise ImportError("No installed package has a panel. Install it with: pip install 'connectx[notebook]'")
+    raise ImportError(f"No installed package registers a panel as {PANELS}. Run: pip install 'connectx[notebook]'")
 
 
 def audit(*clusters: ConnectCluster) -> Audit:
