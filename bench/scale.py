@@ -38,13 +38,14 @@ from connectx.core.messages import (
     TimerFired,
     WorkerStarted,
 )
-from connectx.core.settings import CoreSettings, MembershipSettings
+from connectx.core.settings import CoreSettings
 from connectx.core.worker import WorkerCore
 from connectx.model.config_records import ConfigRecord, ConnectorConfigRecord, TaskCommitRecord, TaskConfigRecord
 from connectx.model.group import Assignment, MemberMetadata, ProtocolVersion, WorkSet
 from connectx.model.ids import TaskId
 from connectx.model.states import ConnectorType, State
 from connectx.model.status_records import Status, StatusRecord, TaskStatusRecord
+from connectx.model.worker_config import WorkerConfig, own_kafka_config
 from connectx.protocol.config_topic import decode_config_record, encode_config_record
 from connectx.protocol.group import decode_metadata, encode_assignment, encode_metadata
 from connectx.protocol.status_topic import decode_status_record, encode_status_record
@@ -54,7 +55,12 @@ SIZES = ((10, 500), (100, 5_000), (300, 15_000), (1_000, 50_000))
 
 SHAPES = {"10 connectors": lambda tasks: 10, "10 tasks each": lambda tasks: tasks // 10}
 
-DELAY_MS = 300_000
+WORKER = WorkerConfig.parse(
+    own_kafka_config(
+        {"bootstrap.servers": "127.0.0.1:9", "group.id": "connect-cluster", "connect.protocol": "compatible"}
+    )
+)
+DELAY_MS = WORKER.scheduled_rebalance_max_delay_ms
 Figures = Iterator[dict[str, object]]
 
 
@@ -175,12 +181,9 @@ class Group:
         self.core = WorkerCore(
             CoreSettings(
                 url="http://127.0.0.1:8083/",
-                group_id="connect-cluster",
-                membership=MembershipSettings(),
+                worker=WORKER,
                 connector_type_of=lambda _: ConnectorType.SOURCE,
                 check_signature=lambda *_: None,
-                offered=(ProtocolVersion.COMPATIBLE,),
-                scheduled_rebalance_max_delay_ms=DELAY_MS,
             )
         )
         self.now_ms = 1_000_000

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from connectx.history.wording import task_of
 from connectx.kafka.admin.group_view import worker_id_of
+from connectx.model.worker_keys import WorkerKeys
 from connectx.verify.audit.gather import Audited
 from connectx.verify.audit.inventory import WorkerFacts
 
@@ -27,7 +28,7 @@ def audited(config: WorkerConfig, client: RestClient, workers: Workers, events: 
         config.group_id,
         client,
         config,
-        {**settings, "exactly.once.source.support": config.exactly_once_source_support.value},
+        {**settings, WorkerKeys.exactly_once_source_support.name: config.exactly_once_source_support.value},
         {role: topic.name for role, topic in internal.items()},
         {worker_id_of(worker.url): worker.url for worker in running},
         lambda: tuple(_facts(worker for worker in workers if worker.view)),

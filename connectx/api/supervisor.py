@@ -19,6 +19,7 @@ from connectx.history.folds.lost import Grace, LostWork, Remains
 from connectx.model.clock import Clock
 from connectx.model.group import ProtocolVersion
 from connectx.model.worker_config import WorkerConfig
+from connectx.model.worker_keys import WorkerKeys
 from connectx.plugins.registry import worker_config
 
 if TYPE_CHECKING:
@@ -28,11 +29,17 @@ if TYPE_CHECKING:
 
 STABLE_S = 60.0
 _SHARED: Final = frozenset(
-    {
-        *("bootstrap.servers", "group.id", "transactional.id"),
-        *("config.storage.topic", "offset.storage.topic", "status.storage.topic"),
-    }
+    key.name
+    for key in (
+        WorkerKeys.bootstrap_servers,
+        WorkerKeys.group_id,
+        WorkerKeys.transactional_id,
+        WorkerKeys.config_storage_topic,
+        WorkerKeys.offset_storage_topic,
+        WorkerKeys.status_storage_topic,
+    )
 )
+"""Keys that all workers of a group share."""
 
 
 class Supervisor:

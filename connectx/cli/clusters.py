@@ -16,6 +16,7 @@ from connectx.cli.plan import Planned, Present, Wanted, plan, planned
 from connectx.errors import CommandError, ConnectorNotFoundError, ImportIncompleteError
 from connectx.history.wording import task_of
 from connectx.model.group import WorkSet
+from connectx.model.worker_keys import WorkerKeys
 from connectx.views import Row, text_table
 
 if TYPE_CHECKING:
@@ -156,7 +157,7 @@ def plan_file(
     file: Annotated[str, typer.Argument(metavar="FILE.json", help="One connector, a list, or what `export` wrote.")],
     max_delay: Annotated[
         int | None,
-        typer.Option(min=0, help="Their scheduled.rebalance.max.delay.ms; 300000 if --worker-config has none."),
+        typer.Option(min=0, help="Their scheduled.rebalance.max.delay.ms; else that of --worker-config, or 300000."),
     ] = None,
 ) -> None:
     """Dry run: what would be refused, created or changed, and which tasks would move. Changes nothing.
@@ -168,7 +169,7 @@ def plan_file(
     connectors = [_planned(at, one, present.get(one.name)) for one in wanted]
     work = {w.name: WorkSet(tuple(w.connectors), tuple(filter(None, map(task_of, w.tasks)))) for w in cluster.workers}
     if max_delay is None:
-        max_delay = int(at.worker_settings.get("scheduled.rebalance.max.delay.ms", 300_000))
+        max_delay = WorkerKeys.scheduled_rebalance_max_delay_ms.parse(at.worker_settings)
     outcome = plan(connectors, present, work, max_delay)
     if at.as_json:
         at.tell(outcome.to_json())

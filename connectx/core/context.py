@@ -15,7 +15,7 @@ from connectx.model.config_records import SessionKeyRecord
 from connectx.model.events import EventKind, Transition
 from connectx.model.group import ProtocolVersion, WorkSet
 from connectx.model.ids import TaskId
-from connectx.model.states import ConnectorType, ExactlyOnceSupport, State, TargetState
+from connectx.model.states import ConnectorType, State, TargetState
 from connectx.model.status_records import ConnectorStatusRecord, Status, TaskStatusRecord
 
 
@@ -123,7 +123,7 @@ class Context:
 
     def runs_exactly_once(self, connector: str) -> bool:
         """True for source connectors of a worker with `exactly.once.source.support=enabled`."""
-        enabled = self.settings.exactly_once is ExactlyOnceSupport.ENABLED
+        enabled = self.settings.worker.exactly_once_source_enabled
         return enabled and self.connector_type(connector) is ConnectorType.SOURCE
 
     @property

@@ -86,7 +86,7 @@ class FencingRounds:
             return
         request_id = self.context.new_request_id()
         self.rounds[connector] = FencingRound(connector, request_id, RoundPhase.READING, [waiter], request_id)
-        self.context.emit(ReadConfigToEnd(request_id, self.context.settings.worker_sync_timeout_ms))
+        self.context.emit(ReadConfigToEnd(request_id, self.context.settings.worker.worker_sync_timeout_ms))
 
     def on_read(self, stimulus: ConfigReadToEnd) -> None:
         """Decide, with the newest config in view, what this round has to do (section 14.3 of the reference)."""
@@ -160,7 +160,7 @@ class FencingRounds:
     # ---------------------------------------------------------------------------------------------- inner moves
 
     def _fence(self, fencing: FencingRound, recorded: int) -> None:
-        group_id = self.context.settings.group_id
+        group_id = self.context.settings.worker.group_id
         ids = tuple(f"{group_id}-{fencing.connector}-{number}" for number in range(recorded))
         fencing.phase = RoundPhase.FENCING
         fencing.request_id = self.context.new_request_id()

@@ -137,12 +137,12 @@ class RequestHandler:
         settings = self.context.settings
         if verb is Verb.LIST_CONNECTORS:
             self._reply(request, 200, rest_views.connectors(self.context, request.args.get("expand") or ()))
-        elif not settings.topic_tracking_enable:
+        elif not settings.worker.topic_tracking_enable:
             self._reply(request, 403, "Topic tracking is disabled.")
         elif verb is Verb.TOPICS:
             topics = list(self.context.status.topics(request.connector or ""))
             self._reply(request, 200, {request.connector: {"topics": topics}})
-        elif not settings.topic_tracking_allow_reset:
+        elif not settings.worker.topic_tracking_allow_reset:
             self._reply(request, 403, "Topic tracking reset is disabled.")
         else:
             for topic in list(self.context.status.topics(request.connector or "")):
@@ -237,7 +237,7 @@ class RequestHandler:
         if is_mine:
             request_id = self.context.new_request_id()
             self.reading[request_id] = request
-            self.context.emit(ReadConfigToEnd(request_id, self.context.settings.worker_sync_timeout_ms))
+            self.context.emit(ReadConfigToEnd(request_id, self.context.settings.worker.worker_sync_timeout_ms))
 
     def _is_still_possible(self, request: Request) -> bool:
         """True when nothing that the request needs has changed while it waited; otherwise it was answered."""

@@ -270,7 +270,7 @@ class Tasks:
         life.request_id = None
         self._step(life, "stop", cause)
         self.context.emit(StopTask(task, life.instance))
-        self.context.set_timer(_stop_timer(life), self.context.settings.task_shutdown_graceful_timeout_ms)
+        self.context.set_timer(_stop_timer(life), self.context.settings.worker.task_shutdown_graceful_timeout_ms)
 
     def _ask_for_fencing(self, life: TaskLife) -> None:
         group = self.context.group

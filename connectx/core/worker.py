@@ -85,7 +85,7 @@ class WorkerCore:
 
     def __init__(self, settings: CoreSettings) -> None:
         self.context = Context(settings)
-        self.membership = Membership(settings.membership)
+        self.membership = Membership(settings.worker)
         self.writer = ConfigWriter(self.context)
         self.fencing = FencingRounds(self.context, self.writer)
         self.leadership = Leadership(self.context, self.writer)
@@ -324,6 +324,6 @@ class WorkerCore:
         """Remember a topic once (KIP-558); not for a task that is gone, whose connector may be deleted."""
         context, task = self.context, stimulus.task
         known = stimulus.topic in context.status.topics(task.connector)
-        if context.settings.topic_tracking_enable and not known and task in self.tasks.lives:
+        if context.settings.worker.topic_tracking_enable and not known and task in self.tasks.lives:
             record = TopicStatusRecord(stimulus.topic, task.connector, task.task, context.now_ms)
             context.emit(WriteStatus(record))

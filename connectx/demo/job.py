@@ -26,6 +26,7 @@ from connectx.history.folds.failovers import failovers
 from connectx.history.folds.stories import stories
 from connectx.history.render.report import report_page, save_page, write_report
 from connectx.history.wording import duration, gist
+from connectx.model.worker_keys import WorkerKeys
 
 if TYPE_CHECKING:
     from connectx.api.cluster import Cluster
@@ -141,9 +142,9 @@ def _shown(cluster: Cluster, outcome: Outcome) -> dict[str, str]:
         "failover": ", ".join("never" if seconds is None else f"{seconds:.1f} s" for seconds in outcome.failover_s),
         "rebalances": str(outcome.rebalances),
         "old tasks shut out": str(outcome.fenced),
-        "session.timeout.ms": str(config.session_timeout_ms),
-        "scheduled.rebalance.max.delay.ms": str(config.scheduled_rebalance_max_delay_ms),
-        "exactly.once.source.support": config.exactly_once_source_support.value,
+        WorkerKeys.session_timeout_ms.name: str(config.session_timeout_ms),
+        WorkerKeys.scheduled_rebalance_max_delay_ms.name: str(config.scheduled_rebalance_max_delay_ms),
+        WorkerKeys.exactly_once_source_support.name: config.exactly_once_source_support.value,
         "seconds": f"{outcome.seconds:.1f}",
     }
 

@@ -81,8 +81,8 @@ class GroupConnection:
 
     def __init__(self, config: WorkerConfig, clients: ClientConfigs, post: Callable[[GroupStimulus], None]) -> None:
         self._group_id = config.group_id
-        self._reply_timeout_ms = min(config.values["request.timeout.ms"], config.session_timeout_ms)
-        self._sync_timeout_ms = config.values["request.timeout.ms"]
+        self._reply_timeout_ms = min(config.request_timeout_ms, config.session_timeout_ms)
+        self._sync_timeout_ms = config.request_timeout_ms
         self._clients = clients
         self._post = post
         self._net: KafkaNet | None = None

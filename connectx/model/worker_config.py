@@ -7,14 +7,13 @@ and never reads a file. Mirrors Kafka Connect's DistributedConfig, WorkerConfig 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from connectx.errors import ConfigError
 from connectx.model.configdef import invalid_value
-from connectx.model.group import ProtocolVersion
 from connectx.model.states import ExactlyOnceSupport
-from connectx.model.worker_keys import STORAGES, WORKER_CONFIG
+from connectx.model.worker_keys import STORAGES, WORKER_CONFIG, WorkerKeys
 from connectx.views import Form, Shown, masked
 
 _PREFIXES: Final = (
@@ -23,18 +22,13 @@ _PREFIXES: Final = (
     *("listeners.https.", "admin.listeners.https.", "metrics.context.", "ssl.", "sasl.", "auto.include.jmx."),
 )
 
+_SESSION_KEY_BITS: Final = 256
+
 _WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "plugin.path": "connectors are Python classes, which are found where Python imports from (PYTHONPATH)",
     "plugin.discovery": "connectors are Python classes, which are found where Python imports from (PYTHONPATH)",
     "rest.extension.classes": "there is no Java in a worker",
     "metric.reporters": "there is no Java in a worker",
-}
-
-# Protocols that a member offers, by preference (Kafka Connect: ConnectProtocolCompatibility).
-_OFFERED: Final[Mapping[str, tuple[ProtocolVersion, ...]]] = {
-    "eager": (ProtocolVersion.EAGER,),
-    "compatible": (ProtocolVersion.COMPATIBLE, ProtocolVersion.EAGER),
-    "sessioned": (ProtocolVersion.SESSIONED, ProtocolVersion.COMPATIBLE, ProtocolVersion.EAGER),
 }
 
 
@@ -52,59 +46,20 @@ class StorageTopic(Shown):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class WorkerConfig:
-    """Settings of one worker. Names follow the keys; times are milliseconds.
+class WorkerConfig(WorkerKeys):
+    """Settings of one worker: the values of all `WorkerKeys`, and where they come from.
 
     Attributes:
         originals: what was given, as text, with values in the place of placeholders.
         given: what was given, as text; what is shown, and handed to other processes.
         values: typed value of every key of WORKER_CONFIG.
         warnings: what was given and has no effect, one sentence each.
-        connect_protocol: protocols that the worker offers, by preference.
     """
 
     originals: Mapping[str, str]
     given: Mapping[str, str]
     values: Mapping[str, Any]
     warnings: tuple[str, ...]
-    bootstrap_servers: str
-    group_id: str
-    session_timeout_ms: int
-    heartbeat_interval_ms: int
-    rebalance_timeout_ms: int
-    scheduled_rebalance_max_delay_ms: int
-    worker_sync_timeout_ms: int
-    worker_unsync_backoff_ms: int
-    task_shutdown_graceful_timeout_ms: int
-    offset_flush_interval_ms: int
-    offset_flush_timeout_ms: int
-    exactly_once_source_support: ExactlyOnceSupport
-    connect_protocol: tuple[ProtocolVersion, ...]
-    config_topic: StorageTopic
-    offset_topic: StorageTopic
-    status_topic: StorageTopic
-    key_converter: str
-    value_converter: str
-    header_converter: str
-    inter_worker_key_ttl_ms: int
-    inter_worker_key_generation_algorithm: str
-    inter_worker_key_size: int | None
-    inter_worker_signature_algorithm: str
-    inter_worker_verification_algorithms: tuple[str, ...]
-    topic_creation_enable: bool
-    topic_tracking_enable: bool
-    topic_tracking_allow_reset: bool
-    listeners: tuple[str, ...]
-    admin_listeners: tuple[str, ...] | None
-    rest_advertised_host_name: str | None
-    rest_advertised_port: int | None
-    rest_advertised_listener: str | None
-    rest_auth_basic_file: str | None
-    rest_auth_bearer_file: str | None
-    rest_request_max_bytes: int
-    rest_max_concurrent_requests: int
-    connector_client_config_override_policy: str
-    config_providers: tuple[str, ...] = field(default=())
 
     @classmethod
     def parse(
@@ -125,16 +80,30 @@ class WorkerConfig:
         problems = _contradictions(values)
         if problems:
             raise ConfigError(problems)
-        fields: dict[str, Any] = {}
-        for name, value in values.items():
-            attribute = name.replace(".", "_")
-            if attribute in cls.__dataclass_fields__:
-                fields[attribute] = tuple(value) if isinstance(value, list) else value
-        fields |= {f"{storage}_topic": _storage_topic(storage, values, originals) for storage in STORAGES}
-        fields["bootstrap_servers"] = ",".join(values["bootstrap.servers"])
-        fields["connect_protocol"] = _OFFERED[values["connect.protocol"].lower()]
-        fields["exactly_once_source_support"] = ExactlyOnceSupport(values["exactly.once.source.support"].lower())
-        return cls(originals=originals, given=given, values=values, warnings=_warnings(originals), **fields)
+        return cls(originals, given, values, _warnings(originals))
+
+    @property
+    def config_topic(self) -> StorageTopic:
+        """The config topic, which always has one partition."""
+        return self._storage_topic("config", self.config_storage_topic, 1, self.config_storage_replication_factor)
+
+    @property
+    def offset_topic(self) -> StorageTopic:
+        """The offsets topic."""
+        partitions, replication_factor = self.offset_storage_partitions, self.offset_storage_replication_factor
+        return self._storage_topic("offset", self.offset_storage_topic, partitions, replication_factor)
+
+    @property
+    def status_topic(self) -> StorageTopic:
+        """The status topic."""
+        partitions, replication_factor = self.status_storage_partitions, self.status_storage_replication_factor
+        return self._storage_topic("status", self.status_storage_topic, partitions, replication_factor)
+
+    def _storage_topic(self, storage: str, name: str, partitions: int, replication_factor: int) -> StorageTopic:
+        own = ("topic", "partitions", "replication.factor", "cleanup.policy")
+        given = self.prefixed(f"{storage}.storage.")
+        settings = {key: value for key, value in given.items() if key not in own}
+        return StorageTopic(name, partitions, replication_factor, settings)
 
     @property
     def exactly_once_source_enabled(self) -> bool:
@@ -144,7 +113,12 @@ class WorkerConfig:
     @property
     def config_transactional_id(self) -> str:
         """Transactional id of the leader's producer for the config topic: Kafka Connect's, unless one is given."""
-        return self.values["transactional.id"] or f"connect-cluster-{self.group_id}"
+        return self.transactional_id or f"connect-cluster-{self.group_id}"
+
+    @property
+    def inter_worker_key_bytes(self) -> int:
+        """Size of session keys."""
+        return (self.inter_worker_key_size or _SESSION_KEY_BITS) // 8
 
     def task_transactional_id(self, connector: str, task: int) -> str:
         """Transactional id of an exactly-once source task's producer."""
@@ -153,6 +127,9 @@ class WorkerConfig:
     def prefixed(self, prefix: str) -> dict[str, str]:
         """Given settings that start with `prefix`, without it: `prefixed("producer.")`."""
         return with_prefix(self.originals, prefix)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> WorkerConfig:
+        return self  # nothing changes in it
 
     def _repr_html_(self) -> str:
         return Form("WorkerConfig", masked(self.given), (), [(f"warning: {text}", text) for text in self.warnings]).html
@@ -175,26 +152,16 @@ def _as_text(value: Any) -> str:
 
 def _contradictions(values: Mapping[str, Any]) -> list[str]:
     problems = []
-    signature, verification = "inter.worker.signature.algorithm", "inter.worker.verification.algorithms"
+    signature = WorkerKeys.inter_worker_signature_algorithm.name
+    verification = WorkerKeys.inter_worker_verification_algorithms.name
     if values[signature] not in values[verification]:
         reason = f"Signature algorithm must be present in {verification} list"
         problems.append(invalid_value(signature, values[signature], reason))
-    heartbeat = values["heartbeat.interval.ms"]
-    if heartbeat >= values["session.timeout.ms"]:
-        reason = "Heartbeat must be set lower than the session timeout (session.timeout.ms)"
-        problems.append(invalid_value("heartbeat.interval.ms", heartbeat, reason))
+    heartbeat, session = WorkerKeys.heartbeat_interval_ms.name, WorkerKeys.session_timeout_ms.name
+    if values[heartbeat] >= values[session]:
+        reason = f"Heartbeat must be set lower than the session timeout ({session})"
+        problems.append(invalid_value(heartbeat, values[heartbeat], reason))
     return problems
-
-
-def _storage_topic(storage: str, values: Mapping[str, Any], originals: Mapping[str, str]) -> StorageTopic:
-    prefix = f"{storage}.storage."
-    own = ("topic", "partitions", "replication.factor", "cleanup.policy")
-    return StorageTopic(
-        name=values[prefix + "topic"],
-        partitions=values.get(prefix + "partitions", 1),
-        replication_factor=values[prefix + "replication.factor"],
-        settings={name: value for name, value in with_prefix(originals, prefix).items() if name not in own},
-    )
 
 
 def _warnings(originals: Mapping[str, str]) -> tuple[str, ...]:
@@ -246,7 +213,7 @@ EMBEDDED_REASONS: Final[Mapping[str, str]] = {name: reason for name, _, reason i
 """Why, by key."""
 
 
-NO_DELAY: Final[Mapping[str, str]] = {"scheduled.rebalance.max.delay.ms": "0"}
+NO_DELAY: Final[Mapping[str, str]] = {WorkerKeys.scheduled_rebalance_max_delay_ms.name: "0"}
 """What fast failover sets where the user does not: a worker that is dead for certain does not come back."""
 
 

@@ -323,7 +323,7 @@ class _Validation:
         allowed = {
             "None": (),
             "Principal": _PRINCIPAL,
-            "Allowlist": tuple(self.worker.values["connector.client.config.override.allowlist"]),
+            "Allowlist": self.worker.connector_client_config_override_allowlist,
         }
         if policy == "All" or name in allowed.get(policy, ()):
             return None

@@ -200,12 +200,12 @@ def _with_cors(app: ASGIApp, config: WorkerConfig) -> ASGIApp:
     """`access.control.allow.origin` and `.methods`: web pages of these origins may read the answers."""
     if not (origins := _origins(config)):
         return app
-    methods = [name.strip() for name in config.values["access.control.allow.methods"].split(",") if name.strip()]
+    methods = [name.strip() for name in config.access_control_allow_methods.split(",") if name.strip()]
     return CORSMiddleware(app, allow_origins=origins, allow_methods=methods or ["GET", "POST", "HEAD"])
 
 
 def _origins(config: WorkerConfig) -> tuple[str, ...]:
-    allowed = config.values["access.control.allow.origin"]
+    allowed = config.access_control_allow_origin
     return tuple(origin.strip() for origin in allowed.split(",") if origin.strip())
 
 

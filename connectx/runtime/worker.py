@@ -52,6 +52,7 @@ from connectx.core.messages import (
     WriteStatus,
 )
 from connectx.core.rest_views import worker as worker_view
+from connectx.core.settings import CoreSettings
 from connectx.core.verbs import Verb
 from connectx.core.worker import WorkerCore
 from connectx.errors import WorkerStoppedError
@@ -64,9 +65,9 @@ from connectx.model.events import EventKind, Transition
 from connectx.model.ids import TaskId
 from connectx.model.worker_config import WorkerConfig
 from connectx.plugins.registry import Plugins
+from connectx.protocol.signing import signature_error
 from connectx.rest.server import RestServer
 from connectx.runtime.calls import Calls
-from connectx.runtime.core_settings import core_settings
 from connectx.runtime.loggers import WorkerLoggers
 from connectx.runtime.mailbox import Mailbox
 from connectx.runtime.metrics import WorkerMetrics
@@ -165,7 +166,9 @@ class Worker:
         """
         config, plugins = self._given.config, self._given.plugins
         try:
-            self._core = WorkerCore(core_settings(config, plugins, self._rest.start()))
+            self._core = WorkerCore(
+                CoreSettings(self._rest.start(), config, plugins.connector_type, self._check_signature)
+            )
             self._mailbox.start()
             self._group.start()
             self._topics.start()
@@ -392,6 +395,12 @@ class Worker:
     def _session_key(self) -> SessionKeyRecord | None:
         assert self._core is not None
         return self._core.context.session_key
+
+    def _check_signature(
+        self, key: SessionKeyRecord | None, body: bytes, signature: str | None, algorithm: str | None
+    ) -> tuple[int, str] | None:
+        accepted = self._given.config.inter_worker_verification_algorithms
+        return signature_error(key, body, signature, algorithm, accepted)
 
     def _on_create_session_key(self, effect: CreateSessionKey) -> None:
         self.post(SessionKeyCreated(effect.request_id, secrets.token_bytes(effect.key_bytes), self._clock()))

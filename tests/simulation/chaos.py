@@ -12,14 +12,12 @@ from typing import Any
 
 from connectx.core.messages import Reply
 from connectx.core.verbs import Verb
-from connectx.model.group import ProtocolVersion
 from connectx.model.states import ExactlyOnceSupport, TargetState
 from tests.simulation.chooser import Chooser, Seeded, one_of
 from tests.simulation.faults import FAULTS, Faults
 from tests.simulation.sim_worker import SimWorker
 from tests.simulation.world import NAMES, World
 
-ALL = (ProtocolVersion.SESSIONED, ProtocolVersion.COMPATIBLE, ProtocolVersion.EAGER)
 MODES = (*[ExactlyOnceSupport.ENABLED] * 5, ExactlyOnceSupport.PREPARING, ExactlyOnceSupport.DISABLED)
 WISHES = (
     *[Verb.PUT_CONFIG] * 5,
@@ -39,8 +37,8 @@ class Chaos:
         self.world = World(
             1 + self.one_of((1, 2, 0, 3)),
             self.chooser,
-            exactly_once=self.one_of(MODES),
-            offered=self.one_of((ALL, ALL, ALL, ALL[1:], ALL[2:])),
+            exactly_once_source_support=self.one_of(MODES),
+            connect_protocol=self.one_of(("sessioned", "sessioned", "sessioned", "compatible", "eager")),
             scheduled_rebalance_max_delay_ms=self.one_of((0, 3_000)),
             worker_unsync_backoff_ms=5_000,
         )

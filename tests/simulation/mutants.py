@@ -247,7 +247,7 @@ def leader_writes_without_claim(patch: pytest.MonkeyPatch, hits: Hits) -> None:
     """A new leader writes at once."""
 
     def claim(self: Leadership) -> None:
-        if self.context.settings.exactly_once.leader_is_transactional:
+        if self.context.settings.worker.exactly_once_source_support.leader_is_transactional:
             hits.append(self.context.settings.url)
         self._may_write()
 

@@ -56,7 +56,6 @@ from connectx.core.worker import WorkerCore
 from connectx.model.config_records import TaskCommitRecord
 from connectx.model.events import Transition
 from connectx.model.ids import TaskId
-from connectx.model.states import ExactlyOnceSupport
 from tests.simulation.broker import CONFIG_TOPIC
 from tests.simulation.broker_logs import Outcome
 from tests.simulation.invariants import broken
@@ -261,7 +260,7 @@ class SimWorker:
         """Ordinary records are there at once; those of a transaction when it is committed, a moment later."""
         if not self.alive and not self.world.lands():
             return
-        world, transactional = self.world, self.world.settings["exactly_once"] != ExactlyOnceSupport.DISABLED
+        world, transactional = self.world, self.world.config.exactly_once_source_support.leader_is_transactional
         if not self.sends or world.broker_down:
             self.written(effect, "broker is down")
         elif not (transactional and effect.privileged):
@@ -295,7 +294,7 @@ class SimWorker:
         """What the core hears; after an error the producer that the leader had then is not used again."""
         if error is None and (self.world.loses_reply() or not self.receives):
             error = "the answer was lost"
-        transactional = self.world.settings["exactly_once"] != ExactlyOnceSupport.DISABLED and effect.privileged
+        transactional = self.world.config.exactly_once_source_support.leader_is_transactional and effect.privileged
         if error is not None and transactional and epoch in (None, self.claim):
             self.claim = None
         fenced = error is not None and transactional

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 from connectx.history.folds.stories import stories
 from connectx.history.wording import duration, plural
@@ -85,12 +84,11 @@ def cluster(failed: Run) -> str:
     chaos, world = failed.chaos, failed.chaos.world
     odds = ("slow", "lossy", "slow_stops", "slow_data", "wild_timers", "repeats", "torn_writes", "failing_puts")
     strengths = [f"{name}={getattr(world, name)}" for name in odds if getattr(world, name)]
-    settings: Any = world.settings
     parts = [
         plural(len(world.workers), "worker"),
-        f"exactly_once={settings['exactly_once']}",
-        f"{settings['offered'][0].wire_name} protocol",
-        f"rebalance delay {settings['scheduled_rebalance_max_delay_ms']} ms",
+        f"exactly_once={world.config.exactly_once_source_support}",
+        f"{world.config.connect_protocol[0].wire_name} protocol",
+        f"rebalance delay {world.config.scheduled_rebalance_max_delay_ms} ms",
         f"faults: {', '.join(chaos.kinds) or 'none'}",
         *strengths,
     ]

@@ -143,7 +143,7 @@ def test_restart_with_tasks_restarts_everything_once() -> None:
 
 
 def test_without_exactly_once_no_fencing_round_takes_place() -> None:
-    world = World(2, exactly_once=ExactlyOnceSupport.DISABLED)
+    world = World(2, exactly_once_source_support=ExactlyOnceSupport.DISABLED)
     world.settle()
     _create(world)
     world.settle()

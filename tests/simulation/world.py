@@ -18,12 +18,12 @@ from connectx.core.messages import (
     Stimulus,
     WorkerStarted,
 )
-from connectx.core.settings import CoreSettings, MembershipSettings
+from connectx.core.settings import CoreSettings
 from connectx.core.verbs import Verb
 from connectx.model.config_records import ConfigRecord
 from connectx.model.events import EventKind, Transition
 from connectx.model.ids import TaskId
-from connectx.model.states import ConnectorType, ExactlyOnceSupport
+from connectx.model.states import ConnectorType
 from connectx.model.status_records import StatusRecord
 from tests.simulation.broker import Broker
 from tests.simulation.broker_coordinator import Answers
@@ -36,6 +36,7 @@ from tests.simulation.sim_sink import FEED, TOPICS, Target
 from tests.simulation.sim_source import PARTITIONS
 from tests.simulation.sim_task import SimTask
 from tests.simulation.sim_worker import SimWorker
+from tests.support.core_parts import worker_of
 
 LATENCY_MS = 2
 MOST_EVENTS = 40_000  # a run has about 3,000
@@ -75,8 +76,8 @@ class World:
         self.fenced: list[tuple[str, ...]] = []
         self.history: list[tuple[int, str | None, Transition]] = []
         self.workers: dict[str, SimWorker] = {}
-        self.settings = {"exactly_once": ExactlyOnceSupport.ENABLED, "scheduled_rebalance_max_delay_ms": 3_000}
-        self.settings |= settings
+        short = {"session_timeout_ms": 3_000, "heartbeat_interval_ms": 500, "scheduled_rebalance_max_delay_ms": 3_000}
+        self.config = worker_of(**(short | settings))
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._scheduled = self.happened = 0
         self._requests = 0
@@ -133,7 +134,7 @@ class World:
     @property
     def exactly_once(self) -> bool:
         """True when source tasks use transactions."""
-        return self.settings["exactly_once"] is ExactlyOnceSupport.ENABLED
+        return self.config.exactly_once_source_enabled
 
     def is_sink(self, config: Mapping[str, str | None]) -> bool:
         return connector_type_of(config) is ConnectorType.SINK
@@ -171,15 +172,13 @@ class World:
 
     # --------------------------------------------------------------------------------------------------- workers
 
-    def add_worker(self, **settings: Any) -> SimWorker:
+    def add_worker(self) -> SimWorker:
         number = len(self.workers) + 1
         core_settings = CoreSettings(
             url=f"http://127.0.0.1:{8080 + number}/",
-            group_id="g",
-            membership=MembershipSettings(session_timeout_ms=3_000, heartbeat_interval_ms=500),
+            worker=self.config,
             connector_type_of=connector_type_of,
             check_signature=lambda *_: None,
-            **(self.settings | settings),
         )
         worker = SimWorker(self, f"worker-{number}", core_settings)
         self.workers[worker.name] = worker

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
+from functools import cache
 from typing import Any
 
 from connectx.core.config_writer import Claim
@@ -11,7 +12,7 @@ from connectx.core.context import Context, WorkerPhase
 from connectx.core.group.membership import MembershipState
 from connectx.core.group.rebalance import RebalancePhase
 from connectx.core.messages import Effect
-from connectx.core.settings import CoreSettings, MembershipSettings
+from connectx.core.settings import CoreSettings, SignatureCheck
 from connectx.core.worker import WorkerCore
 from connectx.model.config_records import (
     ConfigRecord,
@@ -25,8 +26,10 @@ from connectx.model.config_records import (
 from connectx.model.events import Transition
 from connectx.model.group import WorkSet
 from connectx.model.ids import TaskId
-from connectx.model.states import ConnectorType, ExactlyOnceSupport, State, TargetState
+from connectx.model.states import ConnectorType, State, TargetState
 from connectx.model.status_records import ConnectorStatusRecord, Status, TaskStatusRecord
+from connectx.model.worker_config import WorkerConfig, own_kafka_config
+from connectx.model.worker_keys import WorkerKeys
 
 ME, LEADER_URL = "127.0.0.1:8083", "http://127.0.0.1:9999/"
 C0, C1 = TaskId("c", 0), TaskId("c", 1)
@@ -38,17 +41,16 @@ def type_of(config: Mapping[str, str | None]) -> ConnectorType:
     return ConnectorType.SINK if config.get("connector.class") == "Sink" else ConnectorType.SOURCE
 
 
-def settings(**changes: Any) -> CoreSettings:
-    given: dict[str, Any] = {
-        "url": f"http://{ME}/",
-        "group_id": "g",
-        "membership": MembershipSettings(),
-        "connector_type_of": type_of,
-        "check_signature": lambda key, body, signature, algorithm: None,
-        "exactly_once": ExactlyOnceSupport.ENABLED,
-        "config_transactional_id": "connect-cluster-g",
-    }
-    return CoreSettings(**(given | changes))
+@cache
+def worker_of(**settings: Any) -> WorkerConfig:
+    """A worker of group g, Kafka Connect's defaults but for `settings` (`session_timeout_ms=3_000`)."""
+    given = {"bootstrap.servers": "127.0.0.1:9", "group.id": "g", "exactly.once.source.support": "enabled"}
+    changed = {getattr(WorkerKeys, name).name: value for name, value in settings.items()}
+    return WorkerConfig.parse(own_kafka_config(given | changed))
+
+
+def settings(check_signature: SignatureCheck = lambda *_: None, **worker: Any) -> CoreSettings:
+    return CoreSettings(f"http://{ME}/", worker_of(**worker), type_of, check_signature)
 
 
 def a_context(*, leads: bool = True, **changes: Any) -> Context:

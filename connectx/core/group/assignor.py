@@ -116,7 +116,7 @@ def revocation_backoff_ms(attempt: int, max_delay_ms: int) -> int:
 class IncrementalCooperativeAssignor:
     """Assigns increments; `max_delay_ms` is the worker setting `scheduled.rebalance.max.delay.ms`."""
 
-    max_delay_ms: int = 300_000
+    max_delay_ms: int
 
     def assign(
         self,

@@ -77,7 +77,7 @@ class Leadership:
         if signal.protocol is ProtocolVersion.EAGER:
             self.owners = assign_eagerly(configured, sorted(members))
             return send(self.owners)
-        result = IncrementalCooperativeAssignor(context.settings.scheduled_rebalance_max_delay_ms).assign(
+        result = IncrementalCooperativeAssignor(context.settings.worker.scheduled_rebalance_max_delay_ms).assign(
             self.memory,
             configured,
             {member: _claims(metadata) for member, metadata in members.items()},
@@ -165,7 +165,7 @@ class Leadership:
         self.context.record(
             EventKind.LEADERSHIP_CLAIMED,
             cause="the former leader's producer is fenced",
-            transactional_id=self.context.settings.config_transactional_id,
+            transactional_id=self.context.settings.worker.config_transactional_id,
         )
         self._may_write()
 
@@ -191,7 +191,7 @@ class Leadership:
 
     def _claim(self) -> None:
         self.context.timers.cancel("reclaim")
-        if not self.context.settings.exactly_once.leader_is_transactional:
+        if not self.context.settings.worker.exactly_once_source_support.leader_is_transactional:
             self._may_write()
             return
         self.writer.set_claim(Claim.PENDING)
@@ -237,8 +237,8 @@ class Leadership:
             return
         if self.writer.claim is not Claim.HELD or self.key_request is not None:
             return
-        key, ttl_ms = context.session_key, settings.inter_worker_key_ttl_ms
-        made_like_ours = settings.inter_worker_key_algorithm, settings.inter_worker_key_bytes
+        key, ttl_ms = context.session_key, settings.worker.inter_worker_key_ttl_ms
+        made_like_ours = settings.worker.inter_worker_key_generation_algorithm, settings.worker.inter_worker_key_bytes
         if key is not None and (key.algorithm, len(key.key)) == made_like_ours:
             due_in_ms = key.creation_timestamp_ms + ttl_ms - context.now_ms
             if ttl_ms == 0:  # the first key is for ever
@@ -247,12 +247,12 @@ class Leadership:
                 context.set_timer("session-key", due_in_ms)
                 return
         self.key_request = context.new_request_id()
-        context.emit(CreateSessionKey(self.key_request, settings.inter_worker_key_bytes))
+        context.emit(CreateSessionKey(self.key_request, settings.worker.inter_worker_key_bytes))
 
     def on_session_key(self, stimulus: SessionKeyCreated) -> None:
         """Write the new key."""
         if stimulus.request_id == self.key_request:
-            algorithm = self.context.settings.inter_worker_key_algorithm
+            algorithm = self.context.settings.worker.inter_worker_key_generation_algorithm
             self.writer.put_session_key(SessionKeyRecord(stimulus.key, algorithm, stimulus.creation_timestamp_ms))
 
     def on_session_key_written(self, error: str | None) -> None:

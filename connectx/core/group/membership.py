@@ -31,9 +31,9 @@ from connectx.core.messages import (
     SyncGroupReplied,
     TimerFired,
 )
-from connectx.core.settings import MembershipSettings
 from connectx.core.timers import Timers
 from connectx.model.group import Assignment, MemberMetadata, ProtocolVersion
+from connectx.model.worker_config import WorkerConfig
 
 HEARTBEAT = "group.heartbeat"  # send the next heartbeat
 SESSION = "group.session"  # the coordinator has, by our clock, dropped us
@@ -135,7 +135,7 @@ class Membership:
     with `group.`. An answer to a request that is no longer awaited, and a timer of an old token, change nothing.
     """
 
-    settings: MembershipSettings = field(default_factory=MembershipSettings)
+    settings: WorkerConfig
     state: MembershipState = MembershipState.STOPPED
     member_id: str = ""
     generation: int = NO_GENERATION

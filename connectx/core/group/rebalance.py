@@ -154,7 +154,7 @@ class Rebalance:
         settings = self.context.settings
         protocols = tuple(
             MemberMetadata(version, settings.url, self.context.config.offset, self._allocation(version))
-            for version in settings.offered
+            for version in settings.worker.connect_protocol
         )
         return self.membership.prepared(protocols, self.context.now_ms)
 
@@ -231,7 +231,7 @@ class Rebalance:
 
     def _read(self) -> None:
         self.read_request = self.context.new_request_id()
-        self.context.emit(ReadConfigToEnd(self.read_request, self.context.settings.worker_sync_timeout_ms))
+        self.context.emit(ReadConfigToEnd(self.read_request, self.context.settings.worker.worker_sync_timeout_ms))
 
     def _forget_read(self) -> None:
         self.read_request = None
@@ -249,9 +249,9 @@ class Rebalance:
             self.take(self.membership.leave())
             self.phase = RebalancePhase.UNSYNCED
         if not group.protocol.is_cooperative:
-            self.context.set_timer("config-read-retry", settings.worker_unsync_backoff_ms)
+            self.context.set_timer("config-read-retry", settings.worker.worker_unsync_backoff_ms)
         elif self.read_retries_left > 0:
-            delay_ms = settings.scheduled_rebalance_max_delay_ms // 10 // self.read_retries_left
+            delay_ms = settings.worker.scheduled_rebalance_max_delay_ms // 10 // self.read_retries_left
             self.context.set_timer("config-read-retry", delay_ms)
             self.read_retries_left -= 1
         else:

@@ -14,10 +14,11 @@ from connectx.history.wording import duration, task_of
 from connectx.model.events import Event, EventKind
 from connectx.model.ids import TaskId
 from connectx.model.states import State
+from connectx.model.worker_keys import WorkerKeys
 from connectx.views import Shown
 
-SESSION = "session.timeout.ms"
-DELAY = "scheduled.rebalance.max.delay.ms"
+SESSION = WorkerKeys.session_timeout_ms.name
+DELAY = WorkerKeys.scheduled_rebalance_max_delay_ms.name
 
 _AFTER_END = (
     *(EventKind.CONNECTOR_STATE, EventKind.TASK_STATE, EventKind.CONNECTOR_DELETED, EventKind.TASKS_CONFIGURED),

@@ -204,9 +204,9 @@ class ClientConfigs:
         """Keyword arguments of a kafka-python client with the settings of `admin`."""
         return kafka_python_config(
             self.admin(connector, connector_config, client_id),
-            request_timeout_ms=self.worker.values["request.timeout.ms"],
-            connections_max_idle_ms=self.worker.values["connections.max.idle.ms"],
-            metadata_max_age_ms=self.worker.values["metadata.max.age.ms"],
+            request_timeout_ms=self.worker.request_timeout_ms,
+            connections_max_idle_ms=self.worker.connections_max_idle_ms,
+            metadata_max_age_ms=self.worker.metadata_max_age_ms,
         )
 
     # ---------------------------------------------------------------------------------------------------- Spark

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from connectx.history.wording import duration, listing, plural
 from connectx.model.states import LOST, State
+from connectx.model.worker_keys import WorkerKeys
 from connectx.verify.audit.findings import Finding, Severity
 from connectx.verify.audit.inventory import ClusterFacts, ConnectorFacts
 
-DEFAULT_DELAY_MS = 300_000
 _HELD = (State.RUNNING, State.PAUSED)
 
 
@@ -78,8 +78,8 @@ def failed(cluster: ClusterFacts) -> Iterator[Finding]:
 
 def unassigned(cluster: ClusterFacts) -> Iterator[Finding]:
     """Work that nobody has had for longer than the group waits for a lost worker."""
-    delay_ms = DEFAULT_DELAY_MS if cluster.delay_ms is None else cluster.delay_ms
-    setting = "scheduled.rebalance.max.delay.ms"
+    delay_ms = WorkerKeys.scheduled_rebalance_max_delay_ms.default if cluster.delay_ms is None else cluster.delay_ms
+    setting = WorkerKeys.scheduled_rebalance_max_delay_ms.name
     for connector in cluster.connectors:
         for task in connector.tasks:
             if task.state not in (State.UNASSIGNED, LOST) or task.since_ms is None:

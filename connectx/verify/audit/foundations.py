@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from connectx.history.wording import duration, listing, plural
+from connectx.model.worker_keys import WorkerKeys
 from connectx.verify.audit.findings import Finding, Severity
 from connectx.verify.audit.inventory import ClusterFacts
 
@@ -86,11 +87,11 @@ def transactions(cluster: ClusterFacts) -> Iterator[Finding]:
 
 def settings(cluster: ClusterFacts) -> Iterator[Finding]:
     """Worker settings that are known to bite, as far as they are known."""
-    if cluster.protocol == "default" or cluster.settings.get("connect.protocol") == "eager":
+    if cluster.protocol == "default" or cluster.settings.get(WorkerKeys.connect_protocol.name) == "eager":
         yield Finding(
             "eager_protocol",
             Severity.WARNING,
-            "connect.protocol",
+            WorkerKeys.connect_protocol.name,
             f"The group {cluster.group_id} uses the eager protocol",
             "Every rebalance stops all connectors and tasks; requests between workers are not signed.",
             "Set connect.protocol=sessioned on every worker: one eager worker holds all others back.",
@@ -99,18 +100,18 @@ def settings(cluster: ClusterFacts) -> Iterator[Finding]:
         yield Finding(
             "unsigned_requests",
             Severity.WARNING,
-            "connect.protocol",
+            WorkerKeys.connect_protocol.name,
             f"The group {cluster.group_id} uses the protocol compatible",
             "Whoever reaches a worker's REST can write task configs: requests between workers are not signed.",
             "Set connect.protocol=sessioned on every worker.",
         )
     yield from _delay(cluster.delay_ms)
     yield from _timeouts(cluster.settings)
-    if cluster.settings.get("connector.client.config.override.policy") == "All":
+    if cluster.settings.get(WorkerKeys.connector_client_config_override_policy.name) == "All":
         yield Finding(
             "override_policy_all",
             Severity.NOTE,
-            "connector.client.config.override.policy",
+            WorkerKeys.connector_client_config_override_policy.name,
             "It is All",
             "Whoever may create a connector may point its clients at other brokers and use the worker's files.",
             "Use Allowlist, Principal or None where not everybody is trusted.",
@@ -118,7 +119,7 @@ def settings(cluster: ClusterFacts) -> Iterator[Finding]:
 
 
 def _delay(delay_ms: int | None) -> Iterator[Finding]:
-    subject = "scheduled.rebalance.max.delay.ms"
+    subject = WorkerKeys.scheduled_rebalance_max_delay_ms.name
     if delay_ms == 0:
         yield Finding(
             "delay_zero",
@@ -128,7 +129,7 @@ def _delay(delay_ms: int | None) -> Iterator[Finding]:
             "Each restart of a worker moves all of its work twice.",
             "Set it to a little more than a restart takes.",
         )
-    elif delay_ms is not None and delay_ms >= 300_000:
+    elif delay_ms is not None and delay_ms >= WorkerKeys.scheduled_rebalance_max_delay_ms.default:
         yield Finding(
             "delay_long",
             Severity.NOTE,
@@ -140,12 +141,13 @@ def _delay(delay_ms: int | None) -> Iterator[Finding]:
 
 
 def _timeouts(known: Mapping[str, str]) -> Iterator[Finding]:
-    session, heartbeat = _number(known, "session.timeout.ms"), _number(known, "heartbeat.interval.ms")
+    session = _number(known, WorkerKeys.session_timeout_ms.name)
+    heartbeat = _number(known, WorkerKeys.heartbeat_interval_ms.name)
     if session is not None and heartbeat is not None and session < 3 * heartbeat:
         yield Finding(
             "session_timeout",
             Severity.WARNING,
-            "session.timeout.ms",
+            WorkerKeys.session_timeout_ms.name,
             f"It is {duration(session)}, heartbeat.interval.ms is {duration(heartbeat)}",
             "One or two late heartbeats throw a healthy worker out of the group.",
             "Let three heartbeats fit into a session.",
@@ -154,26 +156,27 @@ def _timeouts(known: Mapping[str, str]) -> Iterator[Finding]:
         yield Finding(
             "session_timeout",
             Severity.WARNING,
-            "session.timeout.ms",
+            WorkerKeys.session_timeout_ms.name,
             f"It is {duration(session)}",
             "So long nobody notices that a worker is dead; the delay of the rebalance comes on top.",
             "10 to 45 s suit most networks.",
         )
-    flush = _number(known, "offset.flush.interval.ms")
-    if flush is not None and flush >= _LONG_MS and known.get("exactly.once.source.support", "").lower() != "enabled":
+    flush = _number(known, WorkerKeys.offset_flush_interval_ms.name)
+    support = known.get(WorkerKeys.exactly_once_source_support.name, "").lower()
+    if flush is not None and flush >= _LONG_MS and support != "enabled":
         yield Finding(
             "flush_interval",
             Severity.NOTE,
-            "offset.flush.interval.ms",
+            WorkerKeys.offset_flush_interval_ms.name,
             f"It is {duration(flush)}, and exactly.once.source.support is not enabled",
             f"After a crash, up to {duration(flush)} of rows come again.",
             "Shorten it to what your targets bear as repeated, or enable exactly-once sources.",
         )
-    if known.get("exactly.once.source.support", "").lower() == "preparing":
+    if support == "preparing":
         yield Finding(
             "exactly_once_preparing",
             Severity.NOTE,
-            "exactly.once.source.support",
+            WorkerKeys.exactly_once_source_support.name,
             "It is preparing",
             "Sources are not exactly-once yet: preparing is only the first of two rolling restarts.",
             "Restart all workers with enabled (KIP-618).",

@@ -25,6 +25,7 @@ from connectx.model.events import Event
 from connectx.model.ids import TopicPartition
 from connectx.model.states import LOST, State
 from connectx.model.worker_config import WorkerConfig
+from connectx.model.worker_keys import WorkerKeys
 from connectx.rest.client import RestClient
 from connectx.verify.audit.inventory import (
     ClusterFacts,
@@ -38,9 +39,17 @@ from connectx.views import Shown, masked, masked_text
 
 T = TypeVar("T")
 
-JUDGED_SETTINGS: Final = (
-    *("connect.protocol", "connector.client.config.override.policy", "exactly.once.source.support"),
-    *("heartbeat.interval.ms", "offset.flush.interval.ms", "scheduled.rebalance.max.delay.ms", "session.timeout.ms"),
+JUDGED_SETTINGS: Final = tuple(
+    key.name
+    for key in (
+        WorkerKeys.connect_protocol,
+        WorkerKeys.connector_client_config_override_policy,
+        WorkerKeys.exactly_once_source_support,
+        WorkerKeys.heartbeat_interval_ms,
+        WorkerKeys.offset_flush_interval_ms,
+        WorkerKeys.scheduled_rebalance_max_delay_ms,
+        WorkerKeys.session_timeout_ms,
+    )
 )
 """Worker settings that an audit judges."""
 
@@ -100,7 +109,7 @@ class _Gathering:
         }
         if len(known) < len(JUDGED_SETTINGS):
             self.unseen.append("the workers' own settings: REST does not tell them (give them with config=)")
-        delay = known.get("scheduled.rebalance.max.delay.ms", "")
+        delay = known.get(WorkerKeys.scheduled_rebalance_max_delay_ms.name, "")
         told = ClusterFacts(
             self.audited.name,
             self.now_ms,

@@ -552,7 +552,7 @@ def test_offsets_of_a_running_connector_cannot_be_modified() -> None:
 
 
 def test_offsets_of_a_stopped_connector_may_be_modified_without_exactly_once_right_away() -> None:
-    core = stopped_core(exactly_once=ExactlyOnceSupport.DISABLED)
+    core = stopped_core(exactly_once_source_support=ExactlyOnceSupport.DISABLED)
     effects = run(core, ask(core, Verb.MODIFY_OFFSETS))
     assert effects == replied(200, {"type": "source", "config": SOURCE})
 

@@ -15,6 +15,7 @@ from connectx.model.worker_config import (
     embedded_config,
     own_kafka_config,
 )
+from connectx.model.worker_keys import WORKER_CONFIG, WorkerKey, WorkerKeys
 
 MINIMAL = {
     "bootstrap.servers": "a:1, b:2",
@@ -202,3 +203,15 @@ def test_an_own_kafka_keeps_connects_times() -> None:
     config = WorkerConfig.parse(own_kafka_config({"bootstrap.servers": "x:1"}))
     assert (config.session_timeout_ms, config.scheduled_rebalance_max_delay_ms) == (10_000, 300_000)
     assert config.config_topic.replication_factor == 3
+
+
+def test_a_key_is_declared_once_and_read_as_key_and_as_value() -> None:
+    delay = WorkerKeys.scheduled_rebalance_max_delay_ms
+    assert (delay.name, delay.default, delay.parse({})) == ("scheduled.rebalance.max.delay.ms", 300_000, 300_000)
+    given = {**MINIMAL, delay.name: "0"}
+    assert (delay.parse(given), WorkerConfig.parse(given).scheduled_rebalance_max_delay_ms) == (0, 0)
+    declared = {name: key for name, key in vars(WorkerKeys).items() if isinstance(key, WorkerKey)}
+    assert {name: key.name for name, key in declared.items()} == {
+        name.replace(".", "_"): name for name in WORKER_CONFIG.keys
+    }
+    assert all(key.definition.doc for key in declared.values())

@@ -72,7 +72,7 @@ def test_a_claim_under_way_is_not_repeated() -> None:
 
 
 def test_without_exactly_once_there_is_nothing_to_claim() -> None:
-    context, leadership = a_leader(exactly_once=ExactlyOnceSupport.DISABLED)
+    context, leadership = a_leader(exactly_once_source_support=ExactlyOnceSupport.DISABLED)
     leadership.take_over()
     assert both(context) == ([], [KEY_TIMER])
     assert leadership.writer.claim is Claim.HELD
@@ -198,7 +198,9 @@ def test_the_leader_makes_a_key_when_there_is_none_that_it_would_make_itself(key
 
 
 def test_a_key_of_the_configured_kind_is_made() -> None:
-    context, leadership = a_leader(Claim.HELD, inter_worker_key_algorithm="HmacSHA512", inter_worker_key_bytes=64)
+    context, leadership = a_leader(
+        Claim.HELD, inter_worker_key_generation_algorithm="HmacSHA512", inter_worker_key_size=512
+    )
     leadership.check_session_key()
     assert effects(context) == [CreateSessionKey(1, 64)]
     leadership.on_session_key(SessionKeyCreated(1, b"n" * 64, 1_001))

@@ -31,10 +31,10 @@ from connectx.core.messages import (
     SyncGroupReplied,
     TimerFired,
 )
-from connectx.core.settings import MembershipSettings
 from connectx.model.group import Assignment, MemberMetadata, ProtocolVersion
+from tests.support.core_parts import worker_of
 
-SETTINGS = MembershipSettings(session_timeout_ms=10_000, heartbeat_interval_ms=3_000, rebalance_timeout_ms=60_000)
+SETTINGS = worker_of(session_timeout_ms=10_000, heartbeat_interval_ms=3_000, rebalance_timeout_ms=60_000)
 PROTOCOLS = (MemberMetadata(ProtocolVersion.SESSIONED, "http://me/", 4),)
 ASSIGNMENT = Assignment(ProtocolVersion.SESSIONED, 0, "m0", "http://lead/", 4)
 HEARTBEAT, SESSION, RETRY, UNKNOWN = "group.heartbeat", "group.session", "group.retry", "group.coordinator"
