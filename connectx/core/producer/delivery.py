@@ -1,0 +1,290 @@
+"""Batches on their way: order per partition, sequences, retries, leaders and deadlines.
+
+After a failed attempt a partition sends one batch at a time until Kafka has taken one. So batches never overtake each
+other, and a batch keeps its sequence in every attempt. Mirrors RecordAccumulator and the sequence part of
+TransactionManager.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from connectx.core.producer.errors import RETRIABLE, UNKNOWN_TOPIC
+from connectx.core.producer.messages import FOREVER_MS, Batch, MetadataFetched, ProducerSettings
+from connectx.model.ids import TopicPartition
+
+_SEQUENCES = 2**31
+_PER_PARTITION_IN_FLIGHT = 5  # Kafka remembers that many batches of a producer and partition
+
+
+@dataclass(slots=True)
+class Pending:
+    """A batch that Kafka has neither taken nor refused. `sequence` is -1 until it is first sent.
+
+    `place` orders the batches of a partition; parts of a batch share its beginning.
+    """
+
+    batch: Batch
+    place: tuple[int, ...]
+    appended_ms: int
+    sequence: int = -1
+    attempts: int = 0
+
+
+@dataclass(slots=True)
+class PartitionQueue:
+    """Batches of one partition. `recovering`: one at a time; `splitting`: the first one waits for BatchSplit."""
+
+    waiting: deque[Pending] = field(default_factory=deque)
+    in_flight: list[Pending] = field(default_factory=list)
+    recovering: bool = False
+    splitting: bool = False
+    retry_at_ms: int = 0
+    missing_since_ms: int | None = None
+
+    def is_sendable(self, now_ms: int) -> bool:
+        """Whether the first waiting batch may be sent now, as far as this partition goes."""
+        if not self.waiting or self.splitting or now_ms < self.retry_at_ms:
+            return False
+        return len(self.in_flight) < (1 if self.recovering else _PER_PARTITION_IN_FLIGHT)
+
+
+class Delivery:
+    """All batches of a producer. Methods that settle batches return their numbers."""
+
+    def __init__(self, settings: ProducerSettings) -> None:
+        self._settings = settings
+        self.queues: dict[TopicPartition, PartitionQueue] = {}
+        self.leaders: dict[TopicPartition, int] = {}
+        self._sequences: dict[TopicPartition, int] = {}
+        self._appended = 0
+
+    # ------------------------------------------------------------------------------------------------ questions
+
+    def is_empty(self) -> bool:
+        """Whether no batch waits or is in flight."""
+        return not self.queues
+
+    def find_in_flight(self, target: TopicPartition, number: int) -> Pending | None:
+        """The batch, if a request with it may still be answered."""
+        queue = self.queues.get(target)
+        return next((p for p in queue.in_flight if p.batch.number == number), None) if queue is not None else None
+
+    def has_in_flight(self) -> bool:
+        """Whether a request with batches may still be answered."""
+        return any(queue.in_flight for queue in self.queues.values())
+
+    def waiting_partitions(self) -> list[TopicPartition]:
+        """Partitions with batches to send, in the order in which they came."""
+        return [target for target, queue in self.queues.items() if queue.waiting]
+
+    def leaderless_topics(self) -> tuple[str, ...]:
+        """Topics of waiting batches whose partition has no known leader."""
+        return tuple(sorted({t.topic for t in self.waiting_partitions() if t not in self.leaders}))
+
+    def next_time_ms(self, now_ms: int) -> int | None:
+        """When a retry is due or a waiting batch expires."""
+        times: list[int] = []
+        for queue in self.queues.values():
+            if queue.waiting:
+                times += [queue.retry_at_ms] if queue.retry_at_ms > now_ms else []
+                if self._settings.delivery_timeout_ms < FOREVER_MS:
+                    times.append(queue.waiting[0].appended_ms + self._settings.delivery_timeout_ms)
+        return min(times, default=None)
+
+    # --------------------------------------------------------------------------------------------------- sending
+
+    def append(self, batches: Iterable[Batch], now_ms: int) -> None:
+        """Queue batches."""
+        for batch in batches:
+            self._appended += 1
+            pending = Pending(batch, (self._appended,), now_ms)
+            self.queues.setdefault(batch.target, PartitionQueue()).waiting.append(pending)
+
+    def next_requests(
+        self, in_flight: Mapping[int, int], may_send: Callable[[TopicPartition], bool], now_ms: int
+    ) -> Iterator[tuple[int, list[Pending]]]:
+        """Take batches to send: node and at most one batch for each partition, below `max.request.size` in all.
+
+        Args:
+            in_flight: requests per node.
+            may_send: whether the transaction knows the partition.
+        """
+        by_node: dict[int, list[TopicPartition]] = {}
+        for target, queue in self.queues.items():
+            if target in self.leaders and queue.is_sendable(now_ms) and may_send(target):
+                by_node.setdefault(self.leaders[target], []).append(target)
+        for node, targets in by_node.items():
+            for _ in range(in_flight.get(node, 0), self._settings.max_in_flight):
+                taken = self._take(targets, now_ms)
+                if not taken:
+                    break
+                yield node, taken
+
+    def _take(self, targets: list[TopicPartition], now_ms: int) -> list[Pending]:
+        taken: list[Pending] = []
+        size_bytes = 0
+        for target in targets:
+            queue = self.queues[target]
+            if not queue.is_sendable(now_ms):
+                continue
+            pending = queue.waiting[0]
+            if taken and size_bytes + pending.batch.size_bytes > self._settings.max_request_size_bytes:
+                continue
+            size_bytes += pending.batch.size_bytes
+            queue.waiting.popleft()
+            queue.in_flight.append(pending)
+            pending.attempts += 1
+            if self._settings.idempotent and pending.sequence < 0:
+                pending.sequence = self._sequences.get(target, 0)
+                self._sequences[target] = (pending.sequence + pending.batch.records) % _SEQUENCES
+            taken.append(pending)
+            self.queues[target] = self.queues.pop(target)  # the last in turn, so that no partition starves
+        return taken
+
+    # -------------------------------------------------------------------------------------------------- outcomes
+
+    def delivered(self, target: TopicPartition, number: int) -> None:
+        """Kafka has taken a batch."""
+        if self._remove_in_flight(target, number) is not None:
+            queue = self.queues[target]
+            queue.recovering, queue.retry_at_ms = False, 0
+            self._drop_if_empty(target)
+
+    def refused(self, target: TopicPartition, number: int) -> None:
+        """Kafka does not take a batch."""
+        if self._remove_in_flight(target, number) is not None:
+            self._drop_if_empty(target)
+
+    def retry(self, target: TopicPartition, number: int, now_ms: int, backoff_ms: int | None = None) -> None:
+        """Send a batch again, in its old place, after a backoff that doubles with its attempts."""
+        pending = self._remove_in_flight(target, number)
+        if pending is None:
+            return
+        queue = self.queues[target]
+        queue.waiting.insert(sum(1 for other in queue.waiting if other.place < pending.place), pending)
+        queue.recovering = True
+        if backoff_ms is None:
+            backoff_ms = backoff(self._settings, pending.attempts)
+        queue.retry_at_ms = max(queue.retry_at_ms, now_ms + backoff_ms)
+
+    def is_first(self, target: TopicPartition, number: int) -> bool:
+        """Whether no earlier batch of the partition is unsettled: then a sequence error is not that one's doing."""
+        pending = self.find_in_flight(target, number)
+        queue = self.queues.get(target, PartitionQueue())
+        return pending is None or all(other.place >= pending.place for other in (*queue.in_flight, *queue.waiting))
+
+    def split(self, target: TopicPartition, number: int) -> None:
+        """Hold the partition until the batch has been cut."""
+        pending = self._remove_in_flight(target, number)
+        if pending is not None:
+            queue = self.queues[target]
+            queue.waiting.appendleft(pending)
+            queue.recovering = queue.splitting = True
+
+    def replace(self, number: int, parts: Iterable[Batch]) -> None:
+        """Put the parts of a batch in its place; together they have its sequence numbers."""
+        for queue in self.queues.values():
+            if queue.splitting and queue.waiting and queue.waiting[0].batch.number == number:
+                whole = queue.waiting.popleft()
+                queue.splitting = False
+                sequence = whole.sequence
+                pieces: list[Pending] = []
+                for index, part in enumerate(parts):
+                    pieces.append(Pending(part, (*whole.place, index), whole.appended_ms, sequence))
+                    sequence = (sequence + part.records) % _SEQUENCES if sequence >= 0 else -1
+                queue.waiting.extendleft(reversed(pieces))
+                return
+
+    def forget_leader(self, target: TopicPartition) -> None:
+        """The leader may have moved: ask before the next attempt."""
+        self.leaders.pop(target, None)
+
+    def drop_waiting(self) -> list[int]:
+        """Give up what is not in flight."""
+        dropped: list[int] = []
+        for target in list(self.queues):
+            queue = self.queues[target]
+            dropped += [pending.batch.number for pending in queue.waiting]
+            queue.waiting.clear()
+            queue.splitting = False
+            self._drop_if_empty(target)
+        return dropped
+
+    def drop(self, target: TopicPartition, number: int) -> bool:
+        """Give up a batch that was in flight; False if it was settled before."""
+        if self._remove_in_flight(target, number) is None:
+            return False
+        self._drop_if_empty(target)
+        return True
+
+    def drop_all(self) -> list[int]:
+        """Give up everything."""
+        dropped = [p.batch.number for queue in self.queues.values() for p in (*queue.in_flight, *queue.waiting)]
+        self.queues.clear()
+        return dropped
+
+    def expired(self, now_ms: int) -> list[Pending]:
+        """Remove waiting batches that are older than `delivery.timeout.ms`."""
+        if self._settings.delivery_timeout_ms >= FOREVER_MS:
+            return []
+        found: list[Pending] = []
+        for target in list(self.queues):
+            queue = self.queues[target]
+            while queue.waiting and now_ms >= queue.waiting[0].appended_ms + self._settings.delivery_timeout_ms:
+                found.append(queue.waiting.popleft())
+                queue.splitting = False
+            self._drop_if_empty(target)
+        return found
+
+    def forget_sequences(self) -> None:
+        """A new producer id or epoch: every partition begins at 0."""
+        self._sequences.clear()
+        for queue in self.queues.values():
+            for pending in queue.waiting:
+                pending.sequence = -1
+
+    # --------------------------------------------------------------------------------------------------- leaders
+
+    def learn(self, metadata: MetadataFetched, now_ms: int) -> list[tuple[Pending, str]]:
+        """Take in leaders; returns batches of topics that are missing for too long or not allowed, with the error."""
+        self.leaders.update(metadata.leaders)
+        answered = {target.topic for target in metadata.leaders}
+        refused: list[tuple[Pending, str]] = []
+        for target in self.waiting_partitions():
+            queue = self.queues[target]
+            if target in metadata.leaders:
+                queue.missing_since_ms = None
+                continue
+            error = metadata.errors.get(target.topic, UNKNOWN_TOPIC)
+            if target.topic not in metadata.errors and target.topic not in answered:
+                continue  # not asked for
+            self.leaders.pop(target, None)
+            if queue.missing_since_ms is None:
+                queue.missing_since_ms = now_ms
+            is_missing = error == UNKNOWN_TOPIC and now_ms - queue.missing_since_ms >= self._settings.unknown_topic_ms
+            if is_missing or error not in RETRIABLE:
+                refused += [(pending, error) for pending in queue.waiting]
+                queue.waiting.clear()
+                self._drop_if_empty(target)
+        return refused
+
+    # ---------------------------------------------------------------------------------------------------- helpers
+
+    def _remove_in_flight(self, target: TopicPartition, number: int) -> Pending | None:
+        pending = self.find_in_flight(target, number)
+        if pending is not None:
+            self.queues[target].in_flight.remove(pending)
+        return pending
+
+    def _drop_if_empty(self, target: TopicPartition) -> None:
+        queue = self.queues[target]
+        if not queue.waiting and not queue.in_flight:
+            del self.queues[target]
+
+
+def backoff(settings: ProducerSettings, attempts: int) -> int:
+    """Milliseconds before the next attempt: `retry.backoff.ms`, doubled up to `retry.backoff.max.ms` (KIP-580)."""
+    return min(settings.retry_backoff_max_ms, settings.retry_backoff_ms << min(max(0, attempts - 1), 20))

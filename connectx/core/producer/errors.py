@@ -1,0 +1,70 @@
+"""What Kafka's errors mean for a producer (Java: TransactionManager, Sender, Errors)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+DELIVERY_TIMEOUT: Final = "DELIVERY_TIMEOUT"
+PURGED: Final = "PURGED"
+UNKNOWN_TOPIC: Final = "UNKNOWN_TOPIC_OR_PARTITION"
+OUT_OF_ORDER: Final = "OUT_OF_ORDER_SEQUENCE_NUMBER"
+CONCURRENT: Final = "CONCURRENT_TRANSACTIONS"
+NOTHING_OPEN: Final = "INVALID_TXN_STATE"
+NOT_ATTEMPTED: Final = "OPERATION_NOT_ATTEMPTED"  # because of another partition in the request
+ABORTABLE: Final = "TRANSACTION_ABORTABLE"
+
+DELIVERED: Final = frozenset({None, "DUPLICATE_SEQUENCE_NUMBER"})
+"""A duplicate is a batch that an earlier attempt delivered."""
+
+FENCED: Final = frozenset({"PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"})
+"""A newer producer has the transactional id, or Kafka has aborted a transaction that was open too long."""
+
+FATAL: Final = FENCED | {
+    "CLUSTER_AUTHORIZATION_FAILED",
+    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+    "INVALID_PRODUCER_ID_MAPPING",
+    "UNSUPPORTED_VERSION",
+}
+"""Errors of a batch that end a transactional producer."""
+
+STALE_PRODUCER_ID: Final = FENCED | {"UNKNOWN_PRODUCER_ID", "INVALID_PRODUCER_ID_MAPPING"}
+"""Errors after which an idempotent producer without transactions asks for a new producer id."""
+
+TOO_LARGE: Final = frozenset({"MESSAGE_TOO_LARGE", "RECORD_LIST_TOO_LARGE"})
+
+_LOST_LEADER: Final = frozenset(
+    {
+        "NOT_LEADER_FOR_PARTITION",
+        "NOT_LEADER_OR_FOLLOWER",
+        "LEADER_NOT_AVAILABLE",
+        "FENCED_LEADER_EPOCH",
+        "UNKNOWN_LEADER_EPOCH",
+        "REPLICA_NOT_AVAILABLE",
+        "KAFKA_STORAGE_ERROR",
+        "NETWORK_EXCEPTION",
+        "UNKNOWN_TOPIC_ID",
+        UNKNOWN_TOPIC,
+    }
+)
+
+COORDINATOR: Final = frozenset({"COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR"})
+"""The coordinator has to be found again."""
+
+RETRIABLE: Final = (
+    _LOST_LEADER
+    | COORDINATOR
+    | {
+        CONCURRENT,
+        "COORDINATOR_LOAD_IN_PROGRESS",
+        "CORRUPT_MESSAGE",
+        "NOT_ENOUGH_REPLICAS",
+        "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
+        "REQUEST_TIMED_OUT",
+        "THROTTLING_QUOTA_EXCEEDED",
+    }
+)
+
+
+def needs_metadata(error: str | None) -> bool:
+    """Whether the partition may have another leader now."""
+    return error in _LOST_LEADER

@@ -1,0 +1,356 @@
+"""What the producer's core is told, what it asks for, and its settings.
+
+Stimuli are calls of the application, answers to requests, requests that stayed without an answer, and time. Effects are
+requests to send and the outcome of batches. Record bytes never come here: a batch is known by its number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from connectx.model.ids import TopicPartition
+
+FOREVER_MS: Final = 2**31 - 1
+"""A timeout of this length never ends (Kafka Connect's `delivery.timeout.ms`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerSettings:
+    """Settings by their Kafka names.
+
+    Attributes:
+        transactional_id: None for a producer without transactions.
+        idempotent: batches carry producer id, epoch and sequence; always so with transactions.
+        unknown_topic_ms: how long a topic may be missing before its batches are refused (`max.block.ms`).
+    """
+
+    transactional_id: str | None = None
+    idempotent: bool = False
+    acks: int = -1
+    max_in_flight: int = 1
+    max_request_size_bytes: int = 1_048_576
+    transaction_timeout_ms: int = 60_000
+    delivery_timeout_ms: int = FOREVER_MS
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 1_000
+    unknown_topic_ms: int = 60_000
+
+
+class ProducerState(StrEnum):
+    """Where a producer is. `connectx.core.producer.transitions` has what may come next."""
+
+    NEW = "new"
+    INITIALIZING = "initializing"
+    READY = "ready"
+    OPEN = "open"
+    REFUSED = "refused"
+    COMMITTING = "committing"
+    ABORTING = "aborting"
+    RENEWING = "renewing"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a transaction cannot commit, or why the producer ended.
+
+    Attributes:
+        error: Kafka's name of the error, or one of the core's own: DELIVERY_TIMEOUT, PURGED.
+        doing: completes "Kafka did not let the task ...".
+        topic: of the refused batch, if it was one.
+    """
+
+    error: str
+    doing: str
+    message: str | None = None
+    topic: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Records for one partition: `number` is unique in a producer, `size_bytes` is that of the encoded batch."""
+
+    number: int
+    target: TopicPartition
+    records: int
+    size_bytes: int
+
+
+# --------------------------------------------------------------------------------------------- calls (stimuli)
+
+
+@dataclass(frozen=True, slots=True)
+class Initialize:
+    """Get a producer id. With a transactional id this fences every older producer of it. In NEW only."""
+
+
+@dataclass(frozen=True, slots=True)
+class BeginTransaction:
+    """Open a transaction. In READY only; Kafka learns of it with the first batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Queue batches, in order per partition. Outside OPEN, or READY without transactions, they are dropped."""
+
+    batches: tuple[Batch, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CommitTransaction:
+    """Commit once every batch is acknowledged. In OPEN only; again while COMMITTING it changes nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class AbortTransaction:
+    """Drop what is queued, and abort once no request is in flight. In OPEN, REFUSED, or COMMITTING before EndTxn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Purge:
+    """Drop what is queued and retry nothing; an open transaction can only be aborted afterwards."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSplit:
+    """A batch was cut into smaller ones with the same records, as SplitBatch asked."""
+
+    number: int
+    parts: tuple[Batch, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TimeReached:
+    """The time that the last Step asked for, or any later time."""
+
+
+# ----------------------------------------------------------------------------------------------------- requests
+
+
+@dataclass(frozen=True, slots=True)
+class FindCoordinator:
+    """Ask any broker for the coordinator, and that node for the cluster's finalized `transaction.version`."""
+
+    transactional_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class FetchMetadata:
+    """Ask any broker for the leaders of topics."""
+
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class InitProducerId:
+    """InitProducerId; with `producer_id` and `epoch` (v3, KIP-360) it raises the epoch of that producer only."""
+
+    transactional_id: str | None
+    transaction_timeout_ms: int
+    producer_id: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class AddPartitions:
+    """AddPartitionsToTxn v3; only protocol 1 needs it."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SequencedBatch:
+    """A batch in a request; `base_sequence` is -1 without idempotence."""
+
+    number: int
+    target: TopicPartition
+    base_sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Produce:
+    """Produce: v12 with protocol 2, which adds partitions to the transaction; up to v11 with protocol 1."""
+
+    transactional_id: str | None
+    producer_id: int
+    epoch: int
+    acks: int
+    protocol: int
+    batches: tuple[SequencedBatch, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EndTransaction:
+    """EndTxn: v5 with protocol 2, whose answer has the next producer id and epoch; up to v4 with protocol 1."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    commit: bool
+    protocol: int
+
+
+Request = FindCoordinator | FetchMetadata | InitProducerId | AddPartitions | Produce | EndTransaction
+
+
+# -------------------------------------------------------------------------------------------- answers (stimuli)
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorFound:
+    """Answer to FindCoordinator; `transaction_version` is 0 if the cluster has not finalized that feature."""
+
+    error: str | None
+    node: int = -1
+    transaction_version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataFetched:
+    """Answer to FetchMetadata; also a stimulus by itself, when the driver has asked for its own purposes.
+
+    `leaders` has partitions with a leader; `errors` has topics that Kafka does not know or does not show.
+    """
+
+    leaders: Mapping[TopicPartition, int]
+    errors: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdGranted:
+    """Answer to InitProducerId."""
+
+    error: str | None
+    producer_id: int = -1
+    epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsAdded:
+    """Answer to AddPartitions: Kafka's error of each partition, None for success."""
+
+    errors: Mapping[TopicPartition, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchResult:
+    """What Kafka says to one batch; `record_errors` names records by their index in the batch (KIP-467)."""
+
+    error: str | None = None
+    message: str | None = None
+    record_errors: tuple[tuple[int, str | None], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Produced:
+    """Answer to Produce, by batch number. With acks=0 there is none: the driver answers for Kafka."""
+
+    results: Mapping[int, BatchResult]
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionEnded:
+    """Answer to EndTransaction; with protocol 2 it has the producer id and epoch of the next transaction."""
+
+    error: str | None
+    producer_id: int = -1
+    epoch: int = -1
+
+
+Answer = CoordinatorFound | MetadataFetched | ProducerIdGranted | PartitionsAdded | Produced | TransactionEnded
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A request was answered on the connection that it was sent on."""
+
+    request_id: int
+    answer: Answer
+
+
+@dataclass(frozen=True, slots=True)
+class Unanswered:
+    """A request gets no answer any more: its connection was cut, timed out, or could not be opened.
+
+    `sent` is False only if no byte of it can have left. A request that was sent may still arrive at any later time.
+    """
+
+    request_id: int
+    sent: bool
+    reason: str = ""
+
+
+ProducerStimulus = (
+    Initialize
+    | BeginTransaction
+    | Append
+    | CommitTransaction
+    | AbortTransaction
+    | Purge
+    | BatchSplit
+    | TimeReached
+    | Answered
+    | Unanswered
+    | MetadataFetched
+)
+
+
+# ------------------------------------------------------------------------------------------------------ effects
+
+
+@dataclass(frozen=True, slots=True)
+class SendRequest:
+    """Send on the connection to a node, which is opened if there is none; `node` None: any broker.
+
+    Requests to one node keep their order. Each gets one Answered or Unanswered.
+    """
+
+    request_id: int
+    node: int | None
+    request: Request
+
+
+@dataclass(frozen=True, slots=True)
+class BatchDelivered:
+    """Kafka has the batch. Its bytes are not needed any more."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRefused:
+    """Kafka does not take the batch. Its bytes are not needed any more."""
+
+    number: int
+    result: BatchResult
+
+
+@dataclass(frozen=True, slots=True)
+class BatchDropped:
+    """The batch is not sent any more: its transaction is aborted, or the producer was purged or has ended."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class SplitBatch:
+    """The batch is larger than Kafka takes and has several records: cut it, and answer with BatchSplit."""
+
+    number: int
+
+
+ProducerEffect = SendRequest | BatchDelivered | BatchRefused | BatchDropped | SplitBatch
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerStep:
+    """What follows from a stimulus: effects in order, and when TimeReached is due (None: not needed)."""
+
+    effects: tuple[ProducerEffect, ...]
+    wake_at_ms: int | None

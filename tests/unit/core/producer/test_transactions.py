@@ -1,0 +1,289 @@
+"""Transactions of the producer's core, in both protocols, with answers that come late or never."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from connectx.core.producer import messages as msg
+from connectx.core.producer.messages import ProducerState as State
+from connectx.core.producer.transitions import TRANSITIONS, IllegalTransitionError, check
+from tests.unit.core.producer.script import T0, T1, Script, transactional
+
+
+def test_initialising_finds_the_coordinator_and_fences_by_taking_the_id() -> None:
+    script = Script(transactional_id="x", idempotent=True)
+    script.do(msg.Initialize())
+    assert [sent.node for sent in script.open.values()] == [None]
+    script.answer(msg.FindCoordinator, msg.CoordinatorFound(None, 9, 2))
+    assert [sent.node for sent in script.open.values()] == [9]
+    assert script.requests() == [msg.InitProducerId("x", 60_000, -1, -1)]
+    script.answer(msg.InitProducerId, msg.ProducerIdGranted("CONCURRENT_TRANSACTIONS"))
+    script.wait()
+    script.answer(msg.InitProducerId, msg.ProducerIdGranted(None, 77, 4))
+    assert (script.core.state, script.core.producer_id, script.core.epoch) == (State.READY, 77, 4)
+
+
+def test_protocol_2_adds_no_partitions_and_goes_on_with_the_epoch_that_endtxn_returns() -> None:
+    script = transactional()
+    for epoch in range(3):
+        script.do(msg.BeginTransaction())
+        script.append(epoch)
+        assert script.sequences() == [(epoch, 0)]  # each epoch begins at 0
+        (request,) = script.requests()
+        assert (request.epoch, request.protocol, request.transactional_id) == (epoch, 2, "x")
+        script.do(msg.CommitTransaction())
+        assert not script.requests(msg.EndTransaction)
+        script.take_all()
+        assert script.requests() == [msg.EndTransaction("x", 77, epoch, True, 2)]
+        script.answer(msg.EndTransaction, msg.TransactionEnded(None, 77, epoch + 1))
+        assert script.core.state is State.READY
+
+
+def test_protocol_1_adds_partitions_before_it_sends_to_them() -> None:
+    script = transactional(version=1)
+    script.do(msg.BeginTransaction())
+    script.append(1)
+    script.append(2, target=T1)
+    assert script.requests() == [msg.AddPartitions("x", 77, 0, (T0,))]
+    script.add_partitions()
+    assert script.sequences() == [(1, 0)]
+    script.add_partitions()
+    assert script.sequences() == [(1, 0), (2, 0)]
+    script.take_all()
+    script.take_all()
+    script.do(msg.CommitTransaction())
+    script.answer(msg.EndTransaction, msg.TransactionEnded(None))
+    assert (script.core.state, script.core.epoch) == (State.READY, 0)
+    script.do(msg.BeginTransaction())
+    script.append(3)
+    script.add_partitions()
+    assert script.sequences() == [(3, 10)]  # the same epoch goes on
+
+
+@pytest.mark.parametrize("kind", [msg.AddPartitions, msg.Produce, msg.EndTransaction])
+def test_protocol_1_renews_the_epoch_after_a_commit_that_left_a_request_unanswered(kind: type[msg.Request]) -> None:
+    script = transactional(version=1)
+    script.do(msg.BeginTransaction())
+    script.append(1)
+    for step in (msg.AddPartitions, msg.Produce, msg.EndTransaction):
+        if step is msg.EndTransaction:
+            script.do(msg.CommitTransaction())
+        if step is kind:
+            script.lose(step)
+            while not script.requests(step):
+                _find_again(script)
+        if step is msg.AddPartitions:
+            script.add_partitions()
+        elif step is msg.Produce:
+            script.take_all("DUPLICATE_SEQUENCE_NUMBER" if kind is step else None)
+        else:
+            script.answer(step, msg.TransactionEnded(None))
+    assert script.core.state is State.RENEWING
+    _find_again(script)
+    assert script.requests() == [msg.InitProducerId("x", 60_000, 77, 0)]
+    script.answer(msg.InitProducerId, msg.ProducerIdGranted(None, 77, 1))
+    script.do(msg.BeginTransaction())
+    script.append(2)
+    script.add_partitions()
+    assert script.sequences() == [(2, 0)]
+    assert script.requests()[0].epoch == 1
+
+
+def _find_again(script: Script) -> None:
+    """Answer what asks for places, else let time pass."""
+    if script.requests(msg.FindCoordinator):
+        script.answer(msg.FindCoordinator, msg.CoordinatorFound(None, 9, 1))
+    elif script.requests(msg.FetchMetadata):
+        script.answer(msg.FetchMetadata, msg.MetadataFetched({T0: 1, T1: 1}))
+    elif not script.requests():
+        script.wait()
+
+
+def test_a_request_that_never_left_needs_no_new_epoch() -> None:
+    script = transactional(version=1)
+    script.do(msg.BeginTransaction())
+    script.append(1)
+    script.lose(msg.AddPartitions, sent=False)
+    while not script.requests(msg.AddPartitions):
+        _find_again(script)
+    script.add_partitions()
+    script.take_all()
+    script.do(msg.CommitTransaction())
+    script.answer(msg.EndTransaction, msg.TransactionEnded(None))
+    assert (script.core.state, script.core.epoch) == (State.READY, 0)
+
+
+def test_protocol_1_renews_the_epoch_after_every_abort() -> None:
+    script = transactional(version=1)
+    script.do(msg.BeginTransaction())
+    script.append(1)
+    script.add_partitions()
+    script.do(msg.AbortTransaction())
+    assert not script.requests(msg.EndTransaction)  # the batch in flight may still be answered
+    script.take_all()
+    assert script.requests() == [msg.EndTransaction("x", 77, 0, False, 1)]
+    script.answer(msg.EndTransaction, msg.TransactionEnded(None))
+    assert script.requests() == [msg.InitProducerId("x", 60_000, 77, 0)]
+
+
+def test_protocol_2_takes_the_new_epoch_of_an_abort_from_its_answer() -> None:
+    script = transactional()
+    script.do(msg.BeginTransaction())
+    script.append(1)
+    script.do(msg.AbortTransaction())
+    script.take_all()
+    script.answer(msg.EndTransaction, msg.TransactionEnded(None, 77, 1))
+    assert (script.core.state, script.core.epoch, script.requests()) == (State.READY, 1, [])
+
+
+def test_an_endtxn_without_an_answer_is_asked_again_with_the_same_epoch() -> None:
+    script = transactional()
+    script.do(msg.BeginTransaction())
+    script.append(1)
+    script.take_all()
+    script.do(msg.CommitTransaction())
+    script.lose(msg.EndTransaction)
+    assert script.core.state is State.COMMITTING
+    script.wait()
+    script.answer(msg.FindCoordinator, msg.CoordinatorFound(None, 8, 2))
+    assert [sent.node for sent in script.open.values()] == [8]
+    assert script.requests() == [msg.EndTransaction("x", 77, 0, True, 2)]
+    script.do(msg.CommitTransaction(), msg.AbortTransaction())  # neither changes what was asked
+    assert script.core.state is State.COMMITTING
+    script.answer(msg.EndTransaction, msg.TransactionEnded(None, 77, 1))
+    assert (script.core.state, script.core.epoch) == (State.READY, 1)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_empty_transaction_ends_without_kafka(version: int) -> None:
+    script = transactional(version)
+    for end in (msg.CommitTransaction(), msg.AbortTransaction()):
+        script.do(msg.BeginTransaction(), end)
+        assert (script.core.state, script.requests()) == (State.READY, [])
+
+
+def test_an_abort_drops_what_waits_and_does_not_send_again_what_was_lost() -> None:
+    script = transactional()
+    script.do(msg.BeginTransaction())
+    script.append(1, 2, 3, 4, 5, 6, 7)
+    assert [number for number, _ in script.sequences()] == [1, 2, 3, 4, 5]
+    script.do(msg.AbortTransaction())
+    assert script.settled == {6: "BatchDropped", 7: "BatchDropped"}
+    for _ in range(5):
+        script.lose(msg.Produce)
+    assert len(script.settled) == 7
+    assert script.requests() == [msg.EndTransaction("x", 77, 0, False, 2)]
+
+
+def test_a_refused_batch_leaves_only_the_abort() -> None:
+    script = transactional()
+    script.do(msg.BeginTransaction())
+    script.append(1, 2, records=1)
+    script.do(msg.CommitTransaction())
+    script.take_all("MESSAGE_TOO_LARGE")
+    assert script.core.state is State.REFUSED
+    assert script.core.refusal == msg.Failure("MESSAGE_TOO_LARGE", "send records to t", None, "t")
+    script.append(3)
+    assert script.settled == {1: "MESSAGE_TOO_LARGE", 3: "BatchDropped"}
+    script.do(msg.AbortTransaction())
+    script.take_all("OUT_OF_ORDER_SEQUENCE_NUMBER")
+    script.answer(msg.EndTransaction, msg.TransactionEnded(None, 77, 1))
+    assert (script.core.state, script.core.refusal) == (State.READY, None)
+
+
+def test_a_partition_that_may_not_be_written_to_refuses_the_transaction_and_nothing_was_open() -> None:
+    script = transactional(version=1)
+    script.do(msg.BeginTransaction())
+    script.append(1)
+    refused = {T0: "TOPIC_AUTHORIZATION_FAILED", T1: "OPERATION_NOT_ATTEMPTED"}
+    script.answer(msg.AddPartitions, msg.PartitionsAdded(refused))
+    assert script.core.state is State.REFUSED
+    script.do(msg.AbortTransaction())
+    script.answer(msg.EndTransaction, msg.TransactionEnded("INVALID_TXN_STATE"))
+    script.answer(msg.InitProducerId, msg.ProducerIdGranted(None, 77, 1))
+    assert script.core.state is State.READY
+
+
+@pytest.mark.parametrize("error", ["PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"])
+def test_a_fenced_producer_fails_for_good(error: str) -> None:
+    script = transactional()
+    script.do(msg.BeginTransaction())
+    script.append(1, 2)
+    script.take_all(error)
+    assert script.core.state is State.FAILED
+    assert script.core.failure is not None
+    assert script.core.failure.error == error
+    assert script.settled == {1: "BatchDropped", 2: "BatchDropped"}
+    script.do(msg.AbortTransaction(), msg.BeginTransaction(), msg.Initialize())
+    assert script.core.state is State.FAILED
+    script.take_all()  # an answer after the end changes nothing
+    assert script.core.state is State.FAILED
+
+
+def test_a_coordinator_that_moves_is_found_again() -> None:
+    script = transactional()
+    script.do(msg.BeginTransaction())
+    script.append(1)
+    script.take_all()
+    script.do(msg.CommitTransaction())
+    script.answer(msg.EndTransaction, msg.TransactionEnded("NOT_COORDINATOR"))
+    script.wait()
+    script.answer(msg.FindCoordinator, msg.CoordinatorFound("COORDINATOR_NOT_AVAILABLE"))
+    script.wait()
+    script.answer(msg.FindCoordinator, msg.CoordinatorFound(None, 3, 2))
+    assert [sent.node for sent in script.open.values()] == [3]
+
+
+def test_an_unknown_error_is_retried_a_few_times_and_is_not_called_a_fence() -> None:
+    script = transactional()
+    script.do(msg.BeginTransaction())
+    script.append(1)
+    script.take_all()
+    script.do(msg.CommitTransaction())
+    for _ in itertools.takewhile(lambda _: script.core.state is State.COMMITTING, range(100)):
+        script.answer(msg.EndTransaction, msg.TransactionEnded("UNKNOWN_SERVER_ERROR"))
+        if script.core.state is State.COMMITTING:
+            script.wait()
+    assert script.core.failure == msg.Failure("UNKNOWN_SERVER_ERROR", "commit the transaction")
+
+
+def test_the_protocol_is_the_one_that_the_cluster_has_when_a_transaction_begins() -> None:
+    script = transactional(version=1)
+    script.do(msg.BeginTransaction())
+    script.append(1)
+    script.lose(msg.AddPartitions)
+    script.wait()
+    script.answer(msg.FindCoordinator, msg.CoordinatorFound(None, 9, 2))  # the cluster was upgraded
+    script.add_partitions()
+    script.take_all()
+    script.do(msg.CommitTransaction())
+    assert script.requests(msg.EndTransaction)[0].protocol == 1
+    script.answer(msg.EndTransaction, msg.TransactionEnded(None))
+    script.answer(msg.InitProducerId, msg.ProducerIdGranted(None, 77, 1))
+    script.do(msg.BeginTransaction())
+    script.append(2)
+    assert script.requests(msg.Produce)[0].protocol == 2
+
+
+def test_a_purge_leaves_only_the_abort() -> None:
+    script = transactional()
+    script.do(msg.BeginTransaction())
+    script.append(1, 2, 3, 4, 5, 6)
+    script.do(msg.Purge())
+    assert script.core.state is State.REFUSED
+    assert script.settled == {6: "BatchDropped"}
+    script.append(7)
+    script.lose(msg.Produce)
+    assert script.settled == {6: "BatchDropped", 7: "BatchDropped", 1: "BatchDropped"}
+
+
+def test_states_follow_each_other_only_as_the_table_says() -> None:
+    assert set(TRANSITIONS) == set(State)
+    for before, after in itertools.product(State, State):
+        if after in TRANSITIONS[before]:
+            assert check(before, after) is after
+        else:
+            with pytest.raises(IllegalTransitionError, match=f"{before} cannot become {after}"):
+                check(before, after)
