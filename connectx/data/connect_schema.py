@@ -13,6 +13,9 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
+
+from connectx.data.arrays import is_binary, is_list, is_text
 from connectx.errors import ConversionError
 
 if TYPE_CHECKING:
@@ -20,58 +23,50 @@ if TYPE_CHECKING:
 
 _LOGICAL: Final = "org.apache.kafka.connect.data."
 _PRECISION: Final = "connect.decimal.precision"
-_NAMES: Final = {
-    "byte": "int8",
-    "short": "int16",
-    "integer": "int32",
-    "long": "int64",
-    "float": "float",
-    "double": "double",
-    "boolean": "boolean",
-    "string": "string",
-    "binary": "bytes",
-}
+_NAMES: Final = (
+    *((pa.types.is_int8, "int8"), (pa.types.is_int16, "int16"), (pa.types.is_int32, "int32")),
+    *((pa.types.is_int64, "int64"), (pa.types.is_float32, "float"), (pa.types.is_float64, "double")),
+    *((pa.types.is_boolean, "boolean"), (is_text, "string"), (is_binary, "bytes"), (pa.types.is_decimal, "bytes")),
+    *((pa.types.is_date32, "int32"), (pa.types.is_timestamp, "int64")),
+)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 DEFAULT: Final = "connect.default"
 """Key of a field's metadata that holds its default in JSON form."""
 
 
-def schema_of(kind: DataType, *, optional: bool = True) -> dict[str, Any]:
-    """Connect's schema of a Spark type, with the order of keys that Java writes.
+def schema_of(kind: pa.DataType, *, optional: bool = True) -> dict[str, Any]:
+    """Connect's schema of an Arrow type, with the order of keys that Java writes.
 
     Raises:
         ConversionError: Connect has no such type.
     """
+    if pa.types.is_dictionary(kind):
+        return schema_of(kind.value_type, optional=optional)
     schema = _body(kind) | {"optional": optional}
-    name = kind.typeName()
-    if name == "decimal":
-        scale, precision = str(kind.scale), str(kind.precision)  # type: ignore[attr-defined]
-        parameters = {"scale": scale, _PRECISION: precision}
+    if pa.types.is_decimal(kind):
+        parameters = {"scale": str(kind.scale), _PRECISION: str(kind.precision)}
         return schema | {"name": f"{_LOGICAL}Decimal", "version": 1, "parameters": parameters}
-    if name == "date":
+    if pa.types.is_date32(kind):
         return schema | {"name": f"{_LOGICAL}Date", "version": 1}
-    if name in ("timestamp", "timestamp_ntz"):
+    if pa.types.is_timestamp(kind):
         return schema | {"name": f"{_LOGICAL}Timestamp", "version": 1}
     return schema
 
 
-def _body(kind: DataType) -> dict[str, Any]:
-    from pyspark.sql.types import ArrayType, MapType, StructType
-
-    if isinstance(kind, StructType):
-        fields = [schema_of(f.dataType, optional=f.nullable) | {"field": f.name} for f in kind.fields]
+def _body(kind: pa.DataType) -> dict[str, Any]:
+    types = pa.types
+    if types.is_struct(kind):
+        fields = [schema_of(field.type, optional=field.nullable) | {"field": field.name} for field in kind]
         return {"type": "struct", "fields": fields}
-    if isinstance(kind, ArrayType):
-        return {"type": "array", "items": schema_of(kind.elementType, optional=kind.containsNull)}
-    if isinstance(kind, MapType):
-        values = schema_of(kind.valueType, optional=kind.valueContainsNull)
-        return {"type": "map", "keys": schema_of(kind.keyType, optional=False), "values": values}
-    name = kind.typeName()
-    base = {"decimal": "bytes", "date": "int32", "timestamp": "int64", "timestamp_ntz": "int64"}.get(name)
-    connect_type = base or _NAMES.get(name) or ("string" if name in ("char", "varchar") else None)
+    if is_list(kind):
+        return {"type": "array", "items": schema_of(kind.value_type, optional=kind.value_field.nullable)}
+    if types.is_map(kind):
+        values = schema_of(kind.item_type, optional=kind.item_field.nullable)
+        return {"type": "map", "keys": schema_of(kind.key_type, optional=False), "values": values}
+    connect_type = next((name for fits, name in _NAMES if fits(kind)), None)
     if connect_type is None:
-        raise ConversionError(f"Connect's schemas have no type for Spark's {kind.simpleString()}.")
+        raise ConversionError(f"Connect's schemas have no type for {kind}.")
     return {"type": connect_type}
 
 

@@ -59,10 +59,6 @@ class Converter:
         self.is_key = is_key
         self.infers_fields = False
 
-    def needs_spark(self, kind: pa.DataType) -> bool:
-        """True when values of this Arrow type are written by `to_bytes`, False when by `to_bytes_arrow`."""
-        return False
-
     def to_bytes_arrow(self, values: pa.Array) -> pa.Array:
         """Values as binary, in the worker.
 
@@ -70,14 +66,6 @@ class Converter:
             ConversionError: this converter does not take the type.
         """
         raise self.refuses(values.type)
-
-    def to_bytes(self, column: Column, kind: DataType) -> Column:
-        """Expression of type BINARY for a column of type `kind`.
-
-        Raises:
-            ConversionError: this converter does not take the type.
-        """
-        raise self.refuses(kind.simpleString())
 
     def reads_arrow(self) -> bool:
         """True when records are read by `from_bytes_arrow`, False when by `from_bytes`."""

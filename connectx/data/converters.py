@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from connectx.data.converter import Converter, Decoded
 from connectx.data.json.converter import JsonConverter
-from connectx.data.reading import frame_of, joined, read_columns, where
+from connectx.data.reading import joined, read_columns, where
 from connectx.data.simple import (
     BooleanConverter,
     ByteArrayConverter,
@@ -56,12 +56,11 @@ SESSION_SETTINGS: Final[Mapping[str, str]] = {"spark.sql.execution.arrow.localRe
 _PASSED_ON = ("topic", "partition", "timestamp", "headers")
 
 
-def encode(rows: Rows, key_converter: Converter, value_converter: Converter, spark: SparkGetter) -> pa.Table:
+def encode(rows: Rows, key_converter: Converter, value_converter: Converter) -> pa.Table:
     """Records of a slice's rows.
 
     Args:
         rows: columns as in `connectx.plugins.api.Slice`. Without a column `value` a row is the value, as a struct.
-        spark: gives a session; called only when a table needs Spark.
 
     Returns:
         Columns `key` and `value` (binary, null is a tombstone) and, as far as given, `topic` (string), `partition`
@@ -70,18 +69,18 @@ def encode(rows: Rows, key_converter: Converter, value_converter: Converter, spa
     Raises:
         ConversionError: a converter does not take a column's type, or some of its values.
     """
-    return _encode(rows, {"key": key_converter, "value": value_converter}, spark, None)
+    return _encode(rows, {"key": key_converter, "value": value_converter}, None)
 
 
 def encode_readable(
-    rows: Rows, key_converter: Converter, value_converter: Converter, spark: SparkGetter
+    rows: Rows, key_converter: Converter, value_converter: Converter
 ) -> tuple[pa.Table, dict[int, str]]:
     """As `encode`, but rows with a value that a converter does not take are left out: their numbers, and why.
 
     A null is taken whatever the type of its column, as Kafka Connect's converters take it.
     """
     bad: dict[int, str] = {}
-    table = _encode(rows, {"key": key_converter, "value": value_converter}, spark, bad)
+    table = _encode(rows, {"key": key_converter, "value": value_converter}, bad)
     if bad:
         good = np.ones(table.num_rows, bool)
         good[list(bad)] = False
@@ -89,16 +88,13 @@ def encode_readable(
     return table, dict(sorted(bad.items()))
 
 
-def _encode(
-    rows: Rows, converters: Mapping[str, Converter], spark: SparkGetter, bad: dict[int, str] | None
-) -> pa.Table:
+def _encode(rows: Rows, converters: Mapping[str, Converter], bad: dict[int, str] | None) -> pa.Table:
     """`bad` collects what is not taken, by row; None: the first is an error."""
-    if isinstance(rows, pa.Table):
-        table = _encode_table(with_value(rows), converters, spark, bad)
-    else:
-        table = _encode_frame(rows, converters, bad)
-    key = table["key"] if "key" in table.column_names else pa.nulls(table.num_rows, pa.binary())
-    columns: dict[str, Any] = {"key": key, "value": table["value"]}
+    table = with_value(rows if isinstance(rows, pa.Table) else rows.toArrow())
+    columns: dict[str, Any] = {"key": pa.nulls(table.num_rows, pa.binary())}
+    for side, converter in converters.items():
+        if side in table.column_names:
+            columns[side] = _written(table[side], converter, bad)
     columns |= {name: passed_on(name, table[name]) for name in _PASSED_ON if name in table.column_names}
     return pa.table(columns)
 
@@ -184,57 +180,7 @@ def with_value(table: pa.Table) -> pa.Table:
     return pa.table({"value": batch})
 
 
-def _encode_table(
-    table: pa.Table, converters: Mapping[str, Converter], spark: SparkGetter, bad: dict[int, str] | None
-) -> pa.Table:
-    sides = {side: converter for side, converter in converters.items() if side in table.column_names}
-    heavy = [side for side, converter in sides.items() if converter.needs_spark(table.schema.field(side).type)]
-    if heavy and table.num_rows:
-        frame = frame_of(table.select(heavy), spark())
-        written = _encode_frame(frame, {side: sides[side] for side in heavy}, bad)
-        for side in heavy:
-            table = _replaced(table, side, written[side])
-    elif heavy:
-        for side in heavy:
-            table = _replaced(table, side, pa.array([], pa.binary()))
-    for side in sides.keys() - set(heavy):
-        table = _replaced(table, side, _in_arrow(table[side], sides[side], bad))
-    return table
-
-
-def _encode_frame(frame: DataFrame, converters: Mapping[str, Converter], bad: dict[int, str] | None) -> pa.Table:
-    """One job: columns that Spark converts as expressions, the others converted in the worker afterwards."""
-    from pyspark.sql import functions as f
-    from pyspark.sql.pandas.types import to_arrow_type
-
-    if "value" not in frame.columns and "value" in converters:
-        frame = frame.select(f.struct("*").alias("value"))
-    kinds = {field.name: field.dataType for field in frame.schema.fields}
-    sides = {side: converter for side, converter in converters.items() if side in kinds}
-    columns = {name: f.col(name) for name in frame.columns if name in sides or name in _PASSED_ON}
-    light, refused = [], {}
-    for side, converter in sides.items():
-        if not converter.needs_spark(to_arrow_type(kinds[side])):
-            light.append(side)
-            continue
-        try:
-            columns[side] = converter.to_bytes(f.col(side), kinds[side])
-        except ConversionError as error:
-            if bad is None:
-                raise
-            refused[side] = error.message
-            columns[side] = f.col(side).isNotNull()
-    table = frame.select(*(column.alias(name) for name, column in columns.items())).toArrow()
-    for side in light:
-        table = _replaced(table, side, _in_arrow(table[side], sides[side], bad))
-    for side, why in refused.items():
-        assert bad is not None, "only then is a refusal let pass"
-        bad |= dict.fromkeys(pc.indices_nonzero(table[side]).to_pylist(), why)
-        table = _replaced(table, side, pa.nulls(table.num_rows, pa.binary()))
-    return table
-
-
-def _in_arrow(column: pa.ChunkedArray, converter: Converter, bad: dict[int, str] | None) -> pa.ChunkedArray:
+def _written(column: pa.ChunkedArray, converter: Converter, bad: dict[int, str] | None) -> pa.ChunkedArray:
     chunks, row = [], 0
     for chunk in column.chunks:
         chunks.append(converter.to_bytes_arrow(chunk) if bad is None else _readable(chunk, converter, row, bad))
@@ -262,10 +208,6 @@ def _refuses(kind: pa.DataType, converter: Converter) -> bool:
     except ConversionError:
         return True
     return False
-
-
-def _replaced(table: pa.Table, name: str, column: Any) -> pa.Table:
-    return table.set_column(table.column_names.index(name), name, column)
 
 
 def passed_on(name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -11,7 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from connectx.data.arrays import is_binary
 from connectx.data.converter import CONVERTER_CONFIG, Converter, Decoded
+from connectx.data.text_writer import to_text
 from connectx.errors import ConversionError
 from connectx.model.configdef import ConfigDef
 from connectx.model.validators import one_of
@@ -34,19 +36,9 @@ class StringConverter(Converter):
         validator=one_of("UTF-8", "UTF8", ignore_case=True),
     )
 
-    def needs_spark(self, kind: pa.DataType) -> bool:
-        """Integers and booleans too have one spelling only; everything else is for Spark to spell."""
-        return not (_is_text(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind))
-
     def to_bytes_arrow(self, values: pa.Array) -> pa.Array:
-        """Text as its bytes; integers and booleans as in Java."""
-        return values.cast(pa.string()).cast(pa.binary())
-
-    def to_bytes(self, column: Column, kind: DataType) -> Column:
         """Numbers as in Java, dates and times in ISO form, structs as `Struct{a=1,b=x}`."""
-        from connectx.data.text_writer import to_text
-
-        return to_text(column, kind, self).cast("binary")
+        return to_text(values, self).cast(pa.binary())
 
     def from_bytes_arrow(self, records: pa.Array) -> Decoded:
         """Text of every record; never an error."""
@@ -72,15 +64,9 @@ class ByteArrayConverter(Converter):
     def to_bytes_arrow(self, values: pa.Array) -> pa.Array:
         """The same bytes."""
         kind = values.type
-        if not (_is_binary(kind) or pa.types.is_null(kind)):
+        if not (is_binary(kind) or pa.types.is_null(kind)):
             raise self.refuses(kind)
         return values.cast(pa.binary())
-
-    def to_bytes(self, column: Column, kind: DataType) -> Column:
-        """The column itself."""
-        if kind.typeName() not in ("binary", "void"):
-            raise self.refuses(kind.simpleString())
-        return column.cast("binary")
 
     def from_bytes_arrow(self, records: pa.Array) -> Decoded:
         """The same bytes; never an error."""
@@ -182,14 +168,3 @@ class DoubleConverter(_FixedWidthConverter):
 
     java_class = "org.apache.kafka.connect.converters.DoubleConverter"
     arrow_type, wire_type = pa.float64(), ">f8"
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    if pa.types.is_dictionary(kind):
-        return _is_text(kind.value_type)
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
-
-
-def _is_binary(kind: pa.DataType) -> bool:
-    types = pa.types
-    return bool(types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind))

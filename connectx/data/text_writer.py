@@ -1,49 +1,60 @@
-"""Values as text, as StringConverter writes them: Spark expressions after Java's toString.
+"""Values as text, as StringConverter writes them: Java's toString, on whole columns.
 
-Dates and times are in ISO form, where Java would write its legacy Date format.
+Dates and times are in ISO form, times in UTC, where Java would write its legacy Date format.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from connectx.data.arrays import enclosed, entry_lists, is_list, is_text, joined_lists, where_valid
+from connectx.data.java_numbers import java_text
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
-    from pyspark.sql.types import DataType
-
     from connectx.data.converter import Converter
 
-_PLAIN = ("string", "boolean", "byte", "short", "integer", "long", "float", "double", "decimal", "date", "timestamp")
+_ONE_SPELLING: Final = (
+    pa.types.is_integer,
+    pa.types.is_boolean,
+    pa.types.is_decimal128,
+    pa.types.is_date32,
+    pa.types.is_null,
+)
 
 
-def to_text(column: Column, kind: DataType, converter: Converter) -> Column:
-    """Expression of type STRING; null stays null.
+def to_text(values: pa.Array, converter: Converter) -> pa.Array:
+    """Text of each value, as string; null stays null.
 
     Raises:
         ConversionError: a type without a text form, such as binary.
     """
-    from pyspark.sql import functions as f
-    from pyspark.sql.types import ArrayType, MapType, StructType
+    kind, types = values.type, pa.types
 
-    def inner(value: Column, inner_kind: DataType) -> Column:
-        return f.coalesce(to_text(value, inner_kind, converter), f.lit("null"))
+    def inner(part: pa.Array) -> pa.Array:
+        return pc.fill_null(to_text(part, converter), "null")
 
-    if isinstance(kind, StructType):
-        fields = [
-            f.concat(f.lit(f"{field.name}="), to_text(column.getField(field.name), field.dataType, converter))
-            for field in kind.fields
-        ]
-        return f.when(column.isNotNull(), f.concat(f.lit("Struct{"), f.concat_ws(",", *fields), f.lit("}")))
-    if isinstance(kind, ArrayType):
-        element = kind.elementType
-        parts = f.array_join(f.transform(column, lambda value: inner(value, element)), ", ")
-        return f.concat(f.lit("["), parts, f.lit("]"))
-    if isinstance(kind, MapType):
-        key, value = kind.keyType, kind.valueType
-        pairs = f.transform(
-            f.map_entries(column), lambda e: f.concat(inner(e["key"], key), f.lit("="), inner(e["value"], value))
+    if types.is_dictionary(kind):
+        return to_text(values.cast(kind.value_type), converter)
+    if types.is_struct(kind):
+        fields = [enclosed(f"{field.name}=", to_text(values.field(at), converter), "") for at, field in enumerate(kind)]
+        texts = pc.binary_join_element_wise(
+            pa.array([""] * len(values), pa.string()), *fields, ",", null_handling="skip"
         )
-        return f.concat(f.lit("{"), f.array_join(pairs, ", "), f.lit("}"))
-    if kind.typeName() not in (*_PLAIN, "timestamp_ntz", "void", "char", "varchar"):
-        raise converter.refuses(kind.simpleString())
-    return column.cast("string")
+        return where_valid(values, enclosed("Struct{", pc.utf8_slice_codeunits(texts, 1), "}"))
+    if types.is_map(kind):
+        values = entry_lists(values)
+        pairs = pc.binary_join_element_wise(*map(inner, values.flatten().flatten()), "=")
+        return enclosed("{", joined_lists(values, pairs, ", "), "}")
+    if is_list(kind):
+        return enclosed("[", joined_lists(values, inner(values.flatten()), ", "), "]")
+    if types.is_float32(kind) or types.is_float64(kind):
+        return java_text(values)
+    if types.is_timestamp(kind):
+        texts = values.cast(pa.timestamp("us"), safe=False).cast(pa.string())
+        return pc.utf8_rtrim(pc.utf8_rtrim(texts, "0"), ".")
+    if is_text(kind) or any(fits(kind) for fits in _ONE_SPELLING):
+        return values.cast(pa.string())
+    raise converter.refuses(kind)

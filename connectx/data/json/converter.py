@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from connectx.data import connect_schema
+from connectx.data.arrays import enclosed
 from connectx.data.converter import CONVERTER_CONFIG, Converter, Decoded
 from connectx.data.diagnosis import NO_ENVELOPE
 from connectx.data.json.arrow import read_json, read_text, split_envelopes
-from connectx.data.json.arrow_writer import enclosed, json_text, writes
 from connectx.data.json.inference import read_documents
 from connectx.data.json.reader import NOT_JSON, JsonReader, bound
-from connectx.data.json.writer import to_json_text
+from connectx.data.json.writer import as_jackson, json_text
 from connectx.errors import ConversionError
 from connectx.extras import require
 from connectx.model.configdef import ConfigDef
@@ -97,36 +97,20 @@ class JsonConverter(Converter):
     def _base64_decimals(self) -> bool:
         return str(self.settings["decimal.format"]).upper() == "BASE64"
 
-    def needs_spark(self, kind: pa.DataType) -> bool:
-        """Fractions, binary values, lists and maps, also inside of structs."""
-        return not writes(kind)
-
     def to_bytes_arrow(self, values: pa.Array) -> pa.Array:
-        """The same bytes as those of `to_bytes`."""
+        """JSON in UTF-8, in Connect's envelope when schemas are enabled.
+
+        Raises:
+            ConversionError: a type that JSON or Connect's schemas do not have.
+        """
         if pa.types.is_null(values.type):
             return values.cast(pa.binary())
-        text = json_text(values)
+        text = json_text(values, base64_decimals=self._base64_decimals)
         if self.schemas_enabled:
-            require("JsonConverter with schemas.enable=true", "spark", "pyspark")
-            from pyspark.sql.pandas.types import from_arrow_type
-
-            head = self._envelope_head(from_arrow_type(_plain(values.type), prefer_timestamp_ntz=True))
-            text = enclosed(head, text, "}")
+            schema = connect_schema.schema_of(values.type, optional=False)
+            head = as_jackson(json.dumps(schema, separators=(",", ":"), ensure_ascii=False))
+            text = enclosed(f'{{"schema":{head},"payload":', text, "}")
         return text.cast(pa.binary())
-
-    def to_bytes(self, column: Column, kind: DataType) -> Column:
-        """JSON in UTF-8, in Connect's envelope when schemas are enabled."""
-        from pyspark.sql import functions as f
-
-        text = to_json_text(column, kind, base64_decimals=self._base64_decimals)
-        if self.schemas_enabled:
-            text = f.concat(f.lit(self._envelope_head(kind)), text, f.lit("}"))
-        return text.cast("binary")
-
-    @staticmethod
-    def _envelope_head(kind: DataType) -> str:
-        schema = json.dumps(connect_schema.schema_of(kind, optional=False), separators=(",", ":"), ensure_ascii=False)
-        return f'{{"schema":{schema},"payload":'
 
     def reads_arrow(self) -> bool:
         """JSON is read by Spark."""
@@ -220,15 +204,6 @@ class JsonConverter(Converter):
             return f.struct(good.alias("value"), f.when(other.isNull(), error).alias("error"), other.alias("other"))
 
         return bound(reader.parse(text, envelope), outcome)
-
-
-def _plain(kind: pa.DataType) -> pa.DataType:
-    """The type without dictionaries, of which Spark knows nothing."""
-    if pa.types.is_dictionary(kind):
-        return kind.value_type
-    if pa.types.is_struct(kind):
-        return pa.struct([pa.field(field.name, _plain(field.type), field.nullable) for field in kind])
-    return pa.string() if pa.types.is_string_view(kind) else kind
 
 
 def _outcome(reader: JsonReader, parsed: Column, value: Column, kind: DataType, text: Column) -> tuple[Column, Column]:

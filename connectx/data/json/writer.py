@@ -1,149 +1,170 @@
-"""JSON as Connect's JsonConverter writes it, as Spark expressions.
+"""JSON as Connect's JsonConverter writes it, on whole columns.
 
-Spark's to_json does the writing; this module only turns what Connect spells differently into what Spark spells the
-same: null fields are written, dates and timestamps are numbers (days, milliseconds since 1970), decimals are base64 of
-their unscaled bytes unless `decimal.format` is NUMERIC.
+The bytes are those of Jackson on Java 19 or later:
+- no spaces, null fields written, characters beyond U+FFFF as two escapes;
+- dates in days and timestamps in milliseconds since 1970;
+- bytes in base64, decimals in base64 of their unscaled bytes unless `decimal.format` is NUMERIC.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+import re
+from typing import Any, Final
 
-from connectx.data.json.reader import bound, complement
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from connectx.data.arrays import enclosed, entry_lists, is_binary, is_list, is_text, joined_lists, where_valid
+from connectx.data.base64_columns import encode_base64, unscaled_bytes
+from connectx.data.java_numbers import java_text
 from connectx.errors import ConversionError
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column
-    from pyspark.sql.types import DataType, DecimalType
-
-_KEEP_NULLS = {"ignoreNullFields": "false"}
-_DAY_MS = 86_400_000
-_SAME = ("string", "boolean", "byte", "short", "integer", "long", "float", "double", "binary", "void", "variant")
+_PER_MS: Final = {"ms": 1, "us": 1_000, "ns": 1_000_000}
+_SPECIAL: Final = r'[\x00-\x1f"\\\x{10000}-\x{10ffff}]'
+_SHORT: Final = {"\\": "\\", '"': '"', "\b": "b", "\t": "t", "\n": "n", "\f": "f", "\r": "r"}
+_ASTRAL: Final = 0xF0
+"""Bytes from here on begin the UTF-8 of a character beyond U+FFFF."""
 
 
-def to_json_text(column: Column, kind: DataType, *, base64_decimals: bool) -> Column:
-    """Expression of type STRING: the JSON of any column; null stays null.
+def _escapes() -> list[bytes]:
+    """What each byte becomes; nothing for the first byte of an astral character."""
+    escapes = [bytes([byte]) for byte in range(_ASTRAL)] + [b""] * (256 - _ASTRAL)
+    escapes[:32] = [f"\\u{byte:04X}".encode() for byte in range(32)]
+    for character, letter in _SHORT.items():
+        escapes[ord(character)] = f"\\{letter}".encode()
+    return escapes
+
+
+_ESCAPES: Final = _escapes()
+_WIDTHS: Final = np.array([len(escape) or 12 for escape in _ESCAPES])
+_LONGEST: Final = 6
+_ESCAPED: Final = np.frombuffer(b"".join(escape.ljust(_LONGEST) for escape in _ESCAPES), np.uint8).reshape(-1, _LONGEST)
+_HEX: Final = np.frombuffer(b"0123456789ABCDEF", np.uint8)
+
+
+def json_text(values: pa.Array, *, base64_decimals: bool) -> pa.Array:
+    """JSON of each value, as string; null stays null.
 
     Raises:
         ConversionError: a type that JSON as Connect writes it does not have.
     """
-    from pyspark.sql import functions as f
-    from pyspark.sql.types import ArrayType, MapType, StructType
+    kind, types = values.type, pa.types
 
-    plain = _plain(column, kind, base64_decimals)
-    if isinstance(kind, (StructType, ArrayType, MapType)):
-        return f.to_json(plain, _KEEP_NULLS)
-    # to_json takes no single values: write a list of one and cut off its brackets.
-    text = f.to_json(f.array(plain))
-    return f.when(column.isNotNull(), f.substring(text, f.lit(2), f.length(text) - 2))
+    def inner(part: pa.Array) -> pa.Array:
+        return pc.fill_null(json_text(part, base64_decimals=base64_decimals), "null")
 
-
-def _plain(column: Column, kind: DataType, base64_decimals: bool) -> Column:
-    from pyspark.sql import functions as f
-    from pyspark.sql.types import ArrayType, DecimalType, MapType, StructType
-
-    def inner(value: Column, inner_kind: DataType) -> Column:
-        return _plain(value, inner_kind, base64_decimals)
-
-    if not _differs(kind, base64_decimals):
-        return column
-    if isinstance(kind, StructType):
-        fields = [inner(column.getField(field.name), field.dataType).alias(field.name) for field in kind.fields]
-        return f.when(column.isNotNull(), f.struct(*fields))
-    if isinstance(kind, ArrayType):
-        element = kind.elementType
-        return f.transform(column, lambda value: inner(value, element))
-    if isinstance(kind, MapType):
-        value_kind = kind.valueType
-        return f.transform_values(column, lambda _, value: inner(value, value_kind))
-    if isinstance(kind, DecimalType):
-        return f.base64(_unscaled_bytes(column, kind))
-    if kind.typeName() == "date":
-        return f.unix_date(column)
-    return f.unix_millis(column) if kind.typeName() == "timestamp" else _wall_clock_ms(column)
+    if types.is_dictionary(kind):
+        return json_text(values.cast(kind.value_type), base64_decimals=base64_decimals)
+    if types.is_struct(kind):
+        names = [quoted(field.name) for field in kind]
+        return _objects(values, names, [inner(values.field(index)) for index in range(kind.num_fields)])
+    if types.is_map(kind):
+        if not is_text(kind.key_type):
+            raise ConversionError(f"JsonConverter cannot write {kind}: keys of a map must be strings.")
+        values = entry_lists(values)
+        members = pc.binary_join_element_wise(*map(inner, values.flatten().flatten()), ":")
+        return enclosed("{", joined_lists(values, members, ","), "}")
+    if is_list(kind):
+        return enclosed("[", joined_lists(values, inner(values.flatten()), ","), "]")
+    return _scalars(values, base64_decimals)
 
 
-def _differs(kind: DataType, base64_decimals: bool) -> bool:
-    """True when Connect writes values of the type, or some inside, in another way than Spark does."""
-    from pyspark.sql.types import ArrayType, MapType, StringType, StructType
-
-    if isinstance(kind, StructType):
-        return any(_differs(field.dataType, base64_decimals) for field in kind.fields)
-    if isinstance(kind, ArrayType):
-        return _differs(kind.elementType, base64_decimals)
-    if isinstance(kind, MapType):
-        if not isinstance(kind.keyType, StringType):
-            raise ConversionError(f"JsonConverter cannot write {kind.simpleString()}: keys of a map must be strings.")
-        return _differs(kind.valueType, base64_decimals)
-    name = kind.typeName()
-    if name == "decimal":
-        return base64_decimals
-    if name in ("date", "timestamp", "timestamp_ntz"):
-        return True
-    if name in (*_SAME, "char", "varchar"):
-        return False
+def _scalars(values: pa.Array, base64_decimals: bool) -> pa.Array:
+    kind, types = values.type, pa.types
+    if is_text(kind):
+        return enclosed('"', _escaped(values.cast(pa.string())), '"')
+    if types.is_signed_integer(kind) or types.is_boolean(kind) or types.is_null(kind):
+        return values.cast(pa.string())
+    if types.is_float32(kind) or types.is_float64(kind):
+        texts = java_text(values)
+        return pc.if_else(pc.is_finite(values), texts, enclosed('"', texts, '"'))
+    if types.is_date32(kind):
+        return values.cast(pa.int32()).cast(pa.string())
+    if types.is_timestamp(kind):
+        return _milliseconds(values).cast(pa.string())
+    if is_binary(kind):
+        return enclosed('"', encode_base64(values), '"')
+    if types.is_decimal128(kind):
+        if base64_decimals:
+            return enclosed('"', encode_base64(unscaled_bytes(values)), '"')
+        return values.cast(pa.string())
     raise ConversionError(
-        f"JsonConverter cannot write values of type {kind.simpleString()}.",
-        next_step="Cast the column to another type.",
+        f"JsonConverter cannot write values of type {kind}.", next_step="Cast the column to another type."
     )
 
 
-def _wall_clock_ms(column: Column) -> Column:
-    """Milliseconds since 1970 of a timestamp without time zone, read as UTC, whatever the session's zone is."""
-    from pyspark.sql import functions as f
-
-    seconds = f.extract(f.lit("SECOND"), column)
-    return (
-        f.unix_date(column.cast("date")).cast("bigint") * _DAY_MS
-        + f.hour(column) * 3_600_000
-        + f.minute(column) * 60_000
-        + f.floor(seconds * 1000)
-    )
+def quoted(text: str) -> str:
+    """A text as a JSON string, with Jackson's escapes."""
+    return as_jackson(json.dumps(text, ensure_ascii=False))
 
 
-def _unscaled_bytes(column: Column, kind: DecimalType) -> Column:
-    """Two's complement of a decimal's unscaled value, big-endian, as short as possible (Connect's Decimal)."""
-    from pyspark.sql import functions as f
+def as_jackson(document: str) -> str:
+    """A document that Python wrote without ASCII escapes, with the escapes that Jackson writes."""
 
-    if kind.scale > 36:
-        raise ConversionError(f"JsonConverter cannot write {kind.simpleString()}.", next_step="Use a smaller scale.")
-    text = column.cast("string")
-    # Small values may be spelled with an exponent: spell them one larger and put the zero back.
-    fraction = _magnitude(text).try_cast(f"decimal({kind.scale + 1},{kind.scale})") + f.lit(1).cast("decimal(1,0)")
-    sign = f.when(text.startswith("-"), f.lit("-0")).otherwise(f.lit("0"))
-    small = f.concat(sign, f.substring(fraction.cast("string"), 2, 60))
-    unscaled = f.replace(f.when(text.contains("E"), small).otherwise(text), f.lit("."), f.lit(""))
-    is_short = kind.precision <= 18
-    whole = _hex64(unscaled.cast("bigint")) if is_short else bound(unscaled, _hex128)
-    without_zeros = f.regexp_replace(whole, "^(00)+(?=[0-7][0-9A-F])", "")
-    return f.unhex(f.regexp_replace(without_zeros, "^(FF)+(?=[89A-F][0-9A-F])", ""))
+    def upper(escape: re.Match[str]) -> str:
+        digits = escape[1]
+        return f"\\u{digits.upper()}" if digits else escape[0]
+
+    document = re.sub(r"\\(?:u([0-9a-f]{4})|.)", upper, document)
+    return re.sub("[\U00010000-\U0010ffff]", lambda found: _surrogates(found[0]), document)
 
 
-def _magnitude(text: Column) -> Column:
-    """A number's text without its sign. Spark's own abs of a decimal rounds to 34 digits."""
-    from pyspark.sql import functions as f
-
-    return f.regexp_replace(text, "^-", "")
+def _surrogates(character: str) -> str:
+    pair = character.encode("utf-16-be").hex().upper()
+    return f"\\u{pair[:4]}\\u{pair[4:]}"
 
 
-def _hex128(number: Column) -> Column:
-    """32 hexadecimal digits of decimal ones, in two's complement: of a negative number the complement of -n - 1."""
-    from pyspark.sql import functions as f
-
-    one, two_to_64 = f.lit(1).cast("decimal(1,0)"), f.lit(str(1 << 64)).cast("decimal(20,0)")
-
-    def digits(magnitude: Column) -> Column:
-        low = f.pmod(magnitude, two_to_64)
-        high = ((magnitude - low) / two_to_64).cast("bigint")
-        return f.concat(_hex64(high), f.lpad(f.conv(low.cast("decimal(20,0)").cast("string"), 10, 16), 16, "0"))
-
-    magnitude = _magnitude(number).cast("decimal(38,0)")
-    negative = number.startswith("-") & (magnitude > f.lit(0).cast("decimal(1,0)"))
-    found = bound(f.when(negative, magnitude - one).otherwise(magnitude), digits)
-    return f.when(negative, complement(found)).otherwise(found)
+def _objects(values: pa.StructArray, names: list[str], texts: list[pa.Array]) -> pa.Array:
+    parts: list[object] = []
+    for name, text in zip(names, texts, strict=True):
+        parts += [f"{',' if parts else '{'}{name}:", text]
+    if not parts:
+        parts = [pa.array(["{"] * len(values), pa.string())]
+    return where_valid(values, pc.binary_join_element_wise(*parts, "}", ""))
 
 
-def _hex64(number: Column) -> Column:
-    from pyspark.sql import functions as f
+def _escaped(texts: pa.Array) -> pa.Array:
+    """Texts with Jackson's escapes. Only those that need some are touched."""
+    special = pc.fill_null(pc.match_substring_regex(texts, _SPECIAL), False)
+    if not pc.any(special).as_py():
+        return texts
+    found = pa.concat_arrays([texts.filter(special)])
+    _, offsets, data = found.buffers()
+    raw, ends = np.frombuffer(data, np.uint8), np.frombuffer(offsets, np.int32)[: len(found) + 1]
+    raw = raw[: ends[-1]]
+    widths = _WIDTHS[raw]
+    astral = np.flatnonzero(raw >= _ASTRAL)
+    for place in (1, 2, 3):
+        widths[astral + place] = 0
+    stops = np.concatenate([[0], np.cumsum(widths)])
+    written = np.empty(stops[-1], np.uint8)
+    for place in range(_LONGEST):
+        those = np.flatnonzero((widths > place) & (widths <= _LONGEST))
+        written[stops[those] + place] = _ESCAPED[raw[those], place]
+    for place, column in enumerate(_astral_escapes(raw, astral)):
+        written[stops[astral] + place] = column
+    buffers = [None, pa.py_buffer(stops[ends].astype(np.int32)), pa.py_buffer(written)]
+    return pc.replace_with_mask(texts, special, pa.StringArray.from_buffers(len(found), *buffers[1:]))
 
-    return f.lpad(f.hex(number), 16, "0")
+
+def _astral_escapes(raw: Any, at: Any) -> list[Any]:
+    """The twelve characters of each astral character's escape, column by column."""
+    first, second, third, fourth = (raw[at + place].astype(np.uint32) for place in range(4))
+    code = ((first & 7) << 18 | (second & 63) << 12 | (third & 63) << 6 | fourth & 63) - 0x10000
+    columns: list[Any] = []
+    for half in (0xD800 + (code >> 10), 0xDC00 + (code & 0x3FF)):
+        columns += [np.uint8(ord("\\")), np.uint8(ord("u")), *(_HEX[half >> shift & 15] for shift in (12, 8, 4, 0))]
+    return columns
+
+
+def _milliseconds(values: pa.Array) -> pa.Array:
+    """Milliseconds since 1970, rounded down also before 1970."""
+    ticks = values.cast(pa.int64())
+    if values.type.unit == "s":
+        return pc.multiply_checked(ticks, 1_000)
+    per_ms = _PER_MS[values.type.unit]
+    towards_zero = pc.divide(ticks, per_ms)
+    below = pc.less(ticks, pc.multiply(towards_zero, per_ms))
+    return pc.subtract(towards_zero, below.cast(pa.int64()))

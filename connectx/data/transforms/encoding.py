@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from connectx.data.converters import Rows, SparkGetter, encode, encode_readable, passed_on, with_value
+from connectx.data.converters import Rows, encode, encode_readable, passed_on, with_value
 from connectx.data.headers import HEADERS, HeaderConverter
 from connectx.data.transforms.chain import ROW, Chain, Failure
 
@@ -44,7 +44,6 @@ def transform_and_encode(
     key_converter: Converter,
     value_converter: Converter,
     header_converter: HeaderConverter,
-    spark: SparkGetter,
     *,
     skip_unwritable: bool = False,
 ) -> Encoded:
@@ -60,8 +59,8 @@ def transform_and_encode(
 
     def written(part: Rows) -> tuple[pa.Table, dict[int, str]]:
         if skip_unwritable:
-            return encode_readable(part, key_converter, value_converter, spark)
-        return encode(part, key_converter, value_converter, spark), {}
+            return encode_readable(part, key_converter, value_converter)
+        return encode(part, key_converter, value_converter), {}
 
     if not chain:
         records, unwritable = written(rows)

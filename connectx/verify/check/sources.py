@@ -76,7 +76,7 @@ class SourceReader:
             number = self.numbers.get(partition, 0)
             for piece, pending in self._slices(task, partition):
                 made = transform_and_encode(
-                    piece.rows, piece.topic, chain, key, value, headers, self.spark.session, skip_unwritable=tolerant
+                    piece.rows, piece.topic, chain, key, value, headers, skip_unwritable=tolerant
                 )
                 table = made.records
                 topics = table["topic"].to_pylist() if "topic" in table.column_names else [None] * table.num_rows

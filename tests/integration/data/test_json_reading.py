@@ -306,11 +306,11 @@ def test_what_is_written_is_read_back(spark: SparkSession) -> None:
         "map": pa.array([[("a", Decimal("1.5"))], None], pa.map_(pa.string(), pa.decimal128(5, 1))),
         "inner": pa.array([{"x": 1}, None], pa.struct([("x", pa.int16())])),
     })  # fmt: skip
-    records = encode(rows, KEY, WITH_SCHEMAS, lambda: spark)
+    records = encode(rows, KEY, WITH_SCHEMAS)
     decoded = decode(records, KEY, WITH_SCHEMAS, None, lambda: spark)
     assert decoded["error"].null_count == 2
     assert decoded["value"].to_pylist() == rows.to_pylist()
-    plain = encode(rows, KEY, PLAIN, lambda: spark).append_column("topic", pa.array(["t"] * 2))
+    plain = encode(rows, KEY, PLAIN).append_column("topic", pa.array(["t"] * 2))
     kind = spark.createDataFrame(rows).schema
     assert decode(plain, KEY, PLAIN, {"t": kind}, lambda: spark)["value"].to_pylist() == rows.to_pylist()
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+from datetime import date, timedelta
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -28,7 +30,7 @@ def no_spark() -> Any:
 
 
 def written(values: pa.Array, converter: Converter) -> list[bytes | None]:
-    table = encode(pa.table({"value": values}), StringConverter(is_key=True), converter, no_spark)
+    table = encode(pa.table({"value": values}), StringConverter(is_key=True), converter)
     return table["value"].to_pylist()  # type: ignore[no-any-return]
 
 
@@ -36,6 +38,30 @@ def read(records: list[bytes | None], converter: Converter) -> tuple[list[Any], 
     table = pa.table({"key": pa.nulls(len(records), pa.binary()), "value": pa.array(records, pa.binary())})
     decoded = decode(table, StringConverter(is_key=True), converter, None, no_spark)
     return decoded["value"].to_pylist(), decoded["error"].to_pylist()
+
+
+def test_text_of_numbers_and_structs_is_javas() -> None:
+    text = StringConverter()
+    assert written(pa.array([1.0, 1e20, float("nan"), None]), text) == [b"1.0", b"1.0E20", b"NaN", None]
+    assert written(pa.array([Decimal("1.50"), None]), text) == [b"1.50", None]
+    kind = pa.struct([("a", pa.int32()), ("b", pa.string()), ("l", pa.list_(pa.int32())), ("d", pa.date32())])
+    values = pa.array([{"a": 1, "b": None, "l": [1, None], "d": date(2024, 1, 2)}, {}, None], kind)
+    assert written(values, text) == [b"Struct{a=1,l=[1, null],d=2024-01-02}", b"Struct{}", None]
+    maps = pa.array([[("k", 1.5), ("n", None)], [], None], pa.map_(pa.string(), pa.float32()))
+    assert written(maps, text) == [b"{k=1.5, n=null}", b"{}", None]
+
+
+def test_text_of_times_is_iso_in_utc() -> None:
+    instants = pa.array([0, 1_500_000, None], pa.timestamp("us", "America/New_York"))
+    expected = [b"1970-01-01 00:00:00", b"1970-01-01 00:00:01.5", None]
+    assert written(instants, StringConverter()) == expected
+    assert written(instants.cast(pa.timestamp("us")), StringConverter()) == expected
+
+
+@pytest.mark.parametrize("values", [pa.array([b"x"]), pa.array([timedelta(1)])], ids=["bytes", "duration"])
+def test_a_type_without_a_text_form_is_refused(values: pa.Array) -> None:
+    with pytest.raises(ConversionError, match="StringConverter cannot write"):
+        written(values, StringConverter())
 
 
 @pytest.mark.parametrize(
@@ -143,7 +169,7 @@ def test_other_columns_pass_and_times_become_milliseconds() -> None:
         "headers": headers,
         "other": [1],
     })  # fmt: skip
-    table = encode(rows, StringConverter(is_key=True), StringConverter(), no_spark)
+    table = encode(rows, StringConverter(is_key=True), StringConverter())
     assert table.to_pylist() == [
         {
             "key": b"k",
@@ -159,7 +185,7 @@ def test_other_columns_pass_and_times_become_milliseconds() -> None:
 
 def test_an_empty_table_stays_empty() -> None:
     empty = pa.table({"value": pa.array([], pa.string())})
-    assert encode(empty, StringConverter(is_key=True), StringConverter(), no_spark).num_rows == 0
+    assert encode(empty, StringConverter(is_key=True), StringConverter()).num_rows == 0
     records = pa.table({"key": pa.array([], pa.binary()), "value": pa.array([], pa.binary())})
     for converter in (cls() for cls in CONVERTERS):
         assert decode(records, StringConverter(is_key=True), converter, None, no_spark).num_rows == 0

@@ -147,7 +147,7 @@ class SourcePoller:
             piece.rows = in_arrow(piece.rows)
         try:
             made = transform_and_encode(
-                piece.rows, topic, setup.chain, *converters, self._spark.session, skip_unwritable=errors.tolerate_all
+                piece.rows, topic, setup.chain, *converters, skip_unwritable=errors.tolerate_all
             )
             self._judge(made.failures, give_up)
         except RetriableError as error:
