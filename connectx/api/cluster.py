@@ -106,7 +106,8 @@ class Cluster(FaultVerbs, ConnectCluster):
         self._supervisor: Supervisor | None = None
         self._kafka: EmbeddedKafka | None = None
         profile = embedded_config(given) if bootstrap_servers is None else own_kafka_config(given)
-        profile["bootstrap.servers"] = bootstrap_servers or "127.0.0.1:0"  # the embedded one's address comes later
+        if bootstrap_servers is not None:
+            profile["bootstrap.servers"] = bootstrap_servers
         self._config = worker_config(profile)  # before anything is started
         self._spark = SparkProvider(spark, serve=isolation == "process")
         self._client = RestClient(self._urls, http=http_client(self._config))
@@ -118,8 +119,7 @@ class Cluster(FaultVerbs, ConnectCluster):
                     self._kafka = EmbeddedKafka(gate=faults, progress=show)
                     self._endings.callback(self._kafka.stop)
                     self._kafka.start()
-                    profile["bootstrap.servers"] = self._kafka.bootstrap_servers
-                    self._config = worker_config(profile)
+                    self._config = self._config.connected_to(self._kafka.bootstrap_servers)
                 self._endings.callback(self._client.close)
                 self._endings.callback(self._stop_workers)
                 self._endings.callback(self._agenda.close)

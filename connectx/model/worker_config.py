@@ -7,7 +7,7 @@ and never reads a file. Mirrors Kafka Connect's DistributedConfig, WorkerConfig 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from connectx.errors import ConfigError
@@ -124,6 +124,17 @@ class WorkerConfig(WorkerKeys):
         """Transactional id of an exactly-once source task's producer."""
         return f"{self.group_id}-{connector}-{task}"
 
+    def connected_to(self, bootstrap_servers: str) -> WorkerConfig:
+        """Return these settings with the address that a broker has got; nothing else is read again."""
+        name = WorkerKeys.bootstrap_servers.name
+        given = {name: bootstrap_servers}
+        return replace(
+            self,
+            originals={**self.originals, **given},
+            given={**self.given, **given},
+            values={**self.values, name: bootstrap_servers.split(",")},
+        )
+
     def prefixed(self, prefix: str) -> dict[str, str]:
         """Given settings that start with `prefix`, without it: `prefixed("producer.")`."""
         return with_prefix(self.originals, prefix)
@@ -218,8 +229,11 @@ NO_DELAY: Final[Mapping[str, str]] = {WorkerKeys.scheduled_rebalance_max_delay_m
 
 
 def embedded_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """`config` over EMBEDDED_PROFILE, with the internal topics named after the group (`<group.id>-configs`, ...)."""
-    return _with_topics({**EMBEDDED_PROFILE, **config})
+    """`config` over EMBEDDED_PROFILE, with the internal topics named after the group (`<group.id>-configs`, ...).
+
+    Kafka is on this machine, on a port that it chooses; see `WorkerConfig.connected_to`.
+    """
+    return _with_topics({WorkerKeys.bootstrap_servers.name: "127.0.0.1:0", **EMBEDDED_PROFILE, **config})
 
 
 def own_kafka_config(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -215,3 +215,12 @@ def test_a_key_is_declared_once_and_read_as_key_and_as_value() -> None:
         name.replace(".", "_"): name for name in WORKER_CONFIG.keys
     }
     assert all(key.definition.doc for key in declared.values())
+
+
+def test_the_address_of_a_started_broker_changes_nothing_else() -> None:
+    config = WorkerConfig.parse(embedded_config({"group.id": "flights", "foo": "1"}))
+    started = config.connected_to("127.0.0.1:9092")
+    assert (config.bootstrap_servers, started.bootstrap_servers) == ("127.0.0.1:0", "127.0.0.1:9092")
+    assert started == WorkerConfig.parse(
+        embedded_config({"group.id": "flights", "foo": "1", "bootstrap.servers": "127.0.0.1:9092"})
+    )
