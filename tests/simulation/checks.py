@@ -1,4 +1,4 @@
-"""What must always hold (numbers as in ARCHITECTURE.md), looked at while a simulated cluster runs.
+"""What must always hold (numbers as in docs/kip-618.md), looked at while a simulated cluster runs.
 
 Every check speaks of facts in the world: the config topic, producers, what runs where. A broken one stops the run.
 """

@@ -91,6 +91,7 @@ def unblock(world: World, lagging: SimWorker, held: list[InitTaskProducer]) -> N
     world.run_for(3_000)
 
 
+@pytest.mark.rule("618.5.1")
 def test_a_worker_that_lags_before_its_producer_aborts_the_start_and_data_stays_single() -> None:
     world, lagging, held = lagging_worker()
     unblock(world, lagging, held)

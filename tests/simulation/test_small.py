@@ -9,6 +9,7 @@ from tests.simulation.invariants import Broken
 from tests.simulation.small import RECORDS, Small, explore
 
 
+@pytest.mark.rule("always.2")
 def test_no_order_of_events_shows_a_record_twice_or_loses_one() -> None:
     ends = explore(Small())
     assert len(ends) > 20

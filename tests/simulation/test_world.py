@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from connectx.core.verbs import Verb
 from connectx.model.config_records import TaskCommitRecord, TaskCountRecord
 from connectx.model.events import EventKind
@@ -31,6 +33,7 @@ def test_a_created_connector_runs_each_task_once() -> None:
     assert {task: len(owners) for task, owners in world.owners().items()} == {TaskId("c", 0): 1, TaskId("c", 1): 1}
 
 
+@pytest.mark.rule("always.4")
 def test_a_task_count_record_follows_the_latest_task_configs_before_a_source_task_begins() -> None:
     world = World(3)
     world.settle()
@@ -40,6 +43,7 @@ def test_a_task_count_record_follows_the_latest_task_configs_before_a_source_tas
     assert kinds.index(TaskCountRecord) > kinds.index(TaskCommitRecord)
 
 
+@pytest.mark.rule("618.3.2")
 def test_a_source_task_starts_in_the_order_of_kip_618() -> None:
     world = World(2)
     world.settle()
@@ -54,6 +58,7 @@ def test_a_source_task_starts_in_the_order_of_kip_618() -> None:
     assert list(steps.values()) == [order, order], "one for each task"
 
 
+@pytest.mark.rule("618.2.2", "618.7.2")
 def test_a_reduced_task_count_fences_all_older_producers() -> None:
     world = World(2)
     world.settle()

@@ -62,6 +62,7 @@ def deafen(worker: SimWorker) -> None:
     worker.receives = False
 
 
+@pytest.mark.rule("618.7.1")
 @pytest.mark.parametrize("fault", [freeze, stall])
 def test_an_old_task_is_fenced_after_the_rebalance(fault: Callable[[SimWorker], None]) -> None:
     world = running_cluster()
@@ -72,6 +73,7 @@ def test_an_old_task_is_fenced_after_the_rebalance(fault: Callable[[SimWorker], 
     assert EventKind.PRODUCER_FENCED in [t.kind for t in zombie.history]
 
 
+@pytest.mark.rule("618.7.1")
 @pytest.mark.parametrize("fault", [mute, deafen])
 def test_a_worker_cut_off_one_way_gives_its_tasks_up(fault: Callable[[SimWorker], None]) -> None:
     world = running_cluster()
@@ -83,6 +85,7 @@ def test_a_worker_cut_off_one_way_gives_its_tasks_up(fault: Callable[[SimWorker]
     assert EventKind.MEMBER_LOST in [t.kind for t in zombie.history]
 
 
+@pytest.mark.rule("618.7.2")
 def test_an_old_task_is_fenced_after_the_task_count_was_reduced() -> None:
     world = running_cluster()
     zombie = a_follower(world)
@@ -93,6 +96,7 @@ def test_an_old_task_is_fenced_after_the_task_count_was_reduced() -> None:
     back_again(world, zombie)
 
 
+@pytest.mark.rule("618.7.3")
 def test_an_old_leader_that_wakes_writes_nothing_without_a_new_claim() -> None:
     world = running_cluster()
     old = world.leader

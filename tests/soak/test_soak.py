@@ -11,6 +11,8 @@ from connectx.model.events import EventKind
 from tests.soak.run import KINDS, soak
 from tests.support.options import WHOLE
 
+pytestmark = pytest.mark.rule("always.9")
+
 
 @WHOLE
 @pytest.mark.timeout(400)

@@ -11,9 +11,9 @@ import pytest
 import connectx
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted(ROOT.glob("*.md"))
-FOLDERS = ("connectx", "tests", "notebooks", "bench", "core", "rest", "kafka", "spark", "history", "connectors", "data")
-FOLDERS += ("protocol", "model", "runtime", "jvm")
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+FOLDERS = ["connectx", "tests", "notebooks", "bench", "widgets", "docs", "deploy"]
+FOLDERS += sorted(path.name for path in (ROOT / "connectx").iterdir() if path.is_dir() and path.name != "__pycache__")
 
 
 def name_of(path: Path) -> str:
@@ -23,8 +23,9 @@ def name_of(path: Path) -> str:
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_every_path_that_a_page_names_exists(page: Path) -> None:
     named = re.findall(rf"`((?:{'|'.join(FOLDERS)})/[\w./*-]*)`", page.read_text(encoding="utf-8"))
-    named += re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8"))
     missing = [name for name in named if not list(ROOT.glob(name)) and not list((ROOT / "connectx").glob(name))]
+    linked = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8"))
+    missing += [name for name in linked if not (page.parent / name).exists()]
     assert missing == []
 
 

@@ -19,6 +19,8 @@ from tests.support.options import GATE
 
 from .conftest import QUICK, WAIT_S, Lines, MakeCluster, events, owner_of, until
 
+pytestmark = pytest.mark.rule("618.7.1", "always.9")
+
 if TYPE_CHECKING:
     from connectx.kafka.broker.gate import Direction
     from connectx.spark.sessions import SparkProvider

@@ -184,6 +184,7 @@ def test_source_offsets_can_be_read_altered_and_reset(cluster: cx.Cluster, make_
     assert lines.committed.values()[5:] == lines.expected
 
 
+@pytest.mark.rule("618.6.9")
 def test_offsets_in_a_topic_of_the_connectors_own_are_altered_only_behind_the_fencing_of_its_producers(
     cluster: cx.Cluster, make_lines: MakeLines
 ) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 import connectx as cx
 from connectx.api.workers import Worker
 from connectx.model.events import EventKind
@@ -14,6 +16,7 @@ MakeRows = Callable[[cx.Cluster], Rows]
 START = ["prepare", "request_fencing", "init_producer", "read_config_to_end", "begin", "read_offsets", "poll"]
 
 
+@pytest.mark.rule("618.3.2")
 def test_a_source_task_starts_in_the_order_of_kip_618_and_behind_its_task_count_record(
     workers: cx.Cluster, make_rows: MakeRows
 ) -> None:
@@ -35,6 +38,7 @@ def test_a_source_task_starts_in_the_order_of_kip_618_and_behind_its_task_count_
     rows.check_exactly_once()
 
 
+@pytest.mark.rule("618.2.3")
 def test_newer_task_configs_end_the_round_and_no_record_of_it_is_written(
     workers: cx.Cluster, make_rows: MakeRows, valve: Valve
 ) -> None:
@@ -59,6 +63,7 @@ def test_newer_task_configs_end_the_round_and_no_record_of_it_is_written(
     assert {event.data["reason"] for event in refused} == {"newer task configs are in the config topic"}
 
 
+@pytest.mark.rule("618.2.5")
 def test_a_leader_that_dies_in_a_round_is_replaced_and_the_round_is_asked_for_again(
     workers: cx.Cluster, make_rows: MakeRows, valve: Valve
 ) -> None:
@@ -90,6 +95,7 @@ def test_a_leader_that_dies_in_a_round_is_replaced_and_the_round_is_asked_for_ag
     rows.check_exactly_once()
 
 
+@pytest.mark.rule("618.5.1")
 def test_a_lagging_worker_never_brings_a_task_of_older_task_configs_to_life(
     workers: cx.Cluster, make_rows: MakeRows, valve: Valve
 ) -> None:
@@ -167,6 +173,7 @@ def stalled_owner(cluster: cx.Cluster, task: str) -> tuple[Worker, int]:
     return stalled_owner(cluster, task)
 
 
+@pytest.mark.rule("618.7.2")
 def test_a_zombie_of_a_task_that_is_gone_says_that_the_round_of_the_leader_fenced_it(
     workers: cx.Cluster, make_rows: MakeRows
 ) -> None:

@@ -15,10 +15,13 @@ from tests.integration.cluster.conftest import WAIT_S, events, owner_of, until
 from tests.integration.exactly_once.conftest import OpenTransaction, Rows, ask_settled
 from tests.support.options import GATE
 
+pytestmark = pytest.mark.rule("618.7.3")
+
 MakeRows = Callable[[cx.Cluster], Rows]
 Asked = Callable[..., Future[httpx.Response]]
 
 
+@pytest.mark.rule("618.1.5")
 @GATE
 def test_a_new_leader_fences_the_old_one_whose_pending_write_fails_and_which_joins_again(
     workers: cx.Cluster, make_rows: MakeRows, asked: Asked
@@ -48,6 +51,7 @@ def test_a_new_leader_fences_the_old_one_whose_pending_write_fails_and_which_joi
     assert ask_settled(leader, "DELETE", f"/connectors/{rows.name}").status_code == 204
 
 
+@pytest.mark.rule("618.1.6")
 def test_a_leader_that_was_fenced_by_mistake_says_so_and_claims_again_at_once(
     workers: cx.Cluster, make_rows: MakeRows
 ) -> None:
@@ -79,6 +83,7 @@ def test_a_leader_that_was_fenced_by_mistake_says_so_and_claims_again_at_once(
     rows.check_exactly_once()
 
 
+@pytest.mark.rule("618.1.6")
 def test_a_stalled_leader_that_wakes_writes_nothing_and_leads_no_more(
     workers: cx.Cluster, make_rows: MakeRows, asked: Asked
 ) -> None:
@@ -108,6 +113,7 @@ def test_a_stalled_leader_that_wakes_writes_nothing_and_leads_no_more(
 # ------------------------------------------------------------------------------------------------ manual restarts
 
 
+@pytest.mark.rule("618.4.1")
 def test_a_restart_reads_the_config_topic_first_and_is_a_500_when_its_end_cannot_be_reached(
     workers: cx.Cluster, make_rows: MakeRows
 ) -> None:
@@ -130,6 +136,7 @@ def test_a_restart_reads_the_config_topic_first_and_is_a_500_when_its_end_cannot
     rows.check_exactly_once()
 
 
+@pytest.mark.rule("618.4.3")
 @pytest.mark.parametrize("only_failed", [False, True])
 def test_a_restart_with_tasks_touches_what_was_asked_for(
     workers: cx.Cluster, make_rows: MakeRows, only_failed: bool

@@ -12,6 +12,8 @@ from connectx.model.events import EventKind
 from tests.integration.cluster.conftest import WAIT_S, MakeCluster, events, owner_of, until
 from tests.integration.exactly_once.conftest import EOS, Rows, config_records
 
+pytestmark = pytest.mark.rule("618.1.1", "618.1.2")
+
 SUPPORT = "exactly.once.source.support"
 
 

@@ -14,6 +14,8 @@ from tests.integration.cluster.conftest import WAIT_S, events, owner_of, until
 from tests.integration.exactly_once.conftest import Rows, explained, netloc
 from tests.support.options import GATE
 
+pytestmark = pytest.mark.rule("618.7.4")
+
 if TYPE_CHECKING:
     from connectx.api.workers import Worker
 
@@ -30,6 +32,7 @@ def turn_into_zombie(cluster: cx.Cluster, worker: Worker, kind: Kind) -> Callabl
     return worker.resume
 
 
+@pytest.mark.rule("618.7.1")
 @pytest.mark.parametrize("kind", ["pause", "stall", pytest.param("out", marks=GATE)])
 def test_a_zombie_is_fenced_and_says_by_whom_and_since_when(
     workers: cx.Cluster, make_rows: MakeRows, kind: Kind

@@ -17,6 +17,8 @@ from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.ids import TaskId, TopicPartition
 from connectx.model.worker_config import WorkerConfig
 
+pytestmark = pytest.mark.rule("618.2.2", "always.1")
+
 
 @pytest.fixture
 def clients(kafka: EmbeddedKafka, config: WorkerConfig) -> ClientConfigs:

@@ -110,6 +110,7 @@ def test_a_worker_that_starts_later_reads_everything_in_order_before_start_retur
     assert [stimulus.record for stimulus in stimuli if isinstance(stimulus, StatusRecordRead)] == [RUNNING]
 
 
+@pytest.mark.rule("618.7.3")
 def test_a_former_leader_is_fenced_by_the_claim_of_the_next(adapters: Make) -> None:
     old, new = started(adapters, "w1"), started(adapters, "w2")
     claim(old)

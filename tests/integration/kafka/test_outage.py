@@ -27,6 +27,8 @@ from connectx.model.ids import TaskId
 from connectx.model.states import State, TargetState
 from connectx.model.status_records import Status, TaskStatusRecord
 
+pytestmark = pytest.mark.rule("always.9")
+
 CONFIG = ConnectorConfigRecord("c", {"file": "/a"})
 PAUSED = TargetStateRecord("c", TargetState.PAUSED)
 

@@ -27,6 +27,8 @@ from connectx.plugins.api import CommitRefusedError, SinkBatch
 
 from .conftest import until
 
+pytestmark = pytest.mark.rule("always.8")
+
 FLIGHT = pa.struct([("id", pa.int64()), ("name", pa.string())])
 _numbers = itertools.count(1)
 
@@ -134,6 +136,7 @@ def test_rows_and_the_offset_behind_them_are_one_transaction(target: Target) -> 
     assert target.task().open([target.partition]) == {target.partition: 4}
 
 
+@pytest.mark.rule("618.8.3")
 def test_a_batch_that_starts_elsewhere_is_refused_and_nothing_is_written(target: Target) -> None:
     target.create()
     task, zombie = target.task(), target.task()
@@ -156,6 +159,7 @@ def test_a_batch_without_rows_moves_the_offset(target: Target) -> None:
     assert target.offset() == 7
 
 
+@pytest.mark.rule("618.8.3")
 def test_of_two_first_writers_one_is_refused(target: Target) -> None:
     target.create("id bigint, name text")
     tasks = [target.task(), target.task()]

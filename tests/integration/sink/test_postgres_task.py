@@ -16,6 +16,8 @@ from tests.support.options import GATE
 
 from .conftest import Task, until
 
+pytestmark = pytest.mark.rule("always.8")
+
 Make = Callable[..., Any]
 
 
@@ -133,6 +135,7 @@ class locked:
         self._connection.close()
 
 
+@pytest.mark.rule("618.8.3")
 def test_a_frozen_task_that_wakes_up_is_refused_by_the_target_and_rows_stay_single(
     database: Database, sink_task: Make, produce: Make
 ) -> None:

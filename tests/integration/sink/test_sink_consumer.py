@@ -137,6 +137,7 @@ def test_commits_that_do_not_wait_are_answered_in_a_later_poll(
     assert committed("async", name) == {f"{name}-0": 0}
 
 
+@pytest.mark.rule("618.8.1")
 def test_a_member_that_was_kicked_out_cannot_commit(
     member: Callable[..., Member], topic: Callable[..., str], kafka: EmbeddedKafka
 ) -> None:

@@ -28,6 +28,8 @@ from connectx.plugins.api import Slice, SourceConnector, SourceTask
 from tests.integration.source.conftest import Place, Task, until
 from tests.support.options import GATE
 
+pytestmark = pytest.mark.rule("always.1", "always.2")
+
 INTERVAL = {"transaction.boundary": "interval", "transaction.boundary.interval.ms": "600000"}
 
 
@@ -98,6 +100,7 @@ def test_a_kill_while_slices_are_being_sent_neither_loses_nor_repeats(
     second.stop()
 
 
+@pytest.mark.rule("618.3.6")
 def test_the_older_of_two_instances_is_fenced_and_says_so(place: Place, lines: Callable[..., Task], path: Path) -> None:
     place.create_topic(topic(place))
     append(path, "a", "b")
@@ -120,6 +123,7 @@ def test_the_older_of_two_instances_is_fenced_and_says_so(place: Place, lines: C
     newer.stop()
 
 
+@pytest.mark.rule("618.6.2")
 def test_pause_commits_the_open_transaction_and_resume_goes_on(
     place: Place, lines: Callable[..., Task], path: Path
 ) -> None:
@@ -215,6 +219,7 @@ def test_a_topic_that_cannot_be_created_fails_the_task_and_names_the_settings(
     again.stop()
 
 
+@pytest.mark.rule("618.6.5")
 def test_a_task_may_not_write_to_the_topic_of_its_own_offsets(place: Place, path: Path) -> None:
     append(path, "a")
     config = {"connector.class": "FileStreamSource", "file": str(path), "topic": place.offsets_topic}
@@ -238,6 +243,7 @@ def test_a_broker_that_is_gone_for_a_while_only_holds_the_task_up(
     task.stop()
 
 
+@pytest.mark.rule("618.3.4")
 def test_a_setting_that_a_task_cannot_use_is_refused_before_anything_starts(lines: Callable[..., Task]) -> None:
     task = lines(transaction_boundary="sometimes")
     assert "transaction.boundary" in task.begin_and_fail().trace
@@ -290,6 +296,7 @@ def test_a_frozen_task_goes_on_after_the_thaw(place: Place, lines: Callable[...,
     task.stop()
 
 
+@pytest.mark.rule("618.3.5")
 def test_a_stop_that_comes_before_the_producer_leaves_the_newer_instance_alone(
     place: Place, lines: Callable[..., Task], path: Path
 ) -> None:

@@ -24,6 +24,8 @@ from connectx.runtime.metrics import WorkerMetrics
 from connectx.runtime.rest_services import RestServices
 from tests.integration.source.conftest import Place, Task, read_all, until
 
+pytestmark = pytest.mark.rule("618.6.4")
+
 Lines = Callable[..., Task]
 
 
@@ -123,6 +125,7 @@ def test_the_workers_own_topic_gets_no_copies(place: Place, lines: Lines, path: 
     assert len(read_all(place.bootstrap_servers, place.offsets_topic)) == 1
 
 
+@pytest.mark.rule("618.6.5")
 def test_a_task_may_not_write_to_the_connectors_offsets_topic(place: Place, lines: Lines, path: Path) -> None:
     append(path, "a")
     assert "its own source offsets go to" in lines(topic=mine(place)).begin_and_fail().trace

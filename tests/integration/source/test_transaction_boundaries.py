@@ -18,6 +18,8 @@ from connectx.model.source_offsets import SourceOffset
 from connectx.plugins.api import Slice, SourceConnector, SourceTask
 from tests.integration.source.conftest import Place, Task, read_all, until
 
+pytestmark = pytest.mark.rule("618.6.3")
+
 INTEGERS = "org.apache.kafka.connect.converters.IntegerConverter"
 Ask = Callable[[Any], object]
 
@@ -169,6 +171,7 @@ def test_a_boundary_counts_behind_a_record_that_is_dropped_and_skipped_records_a
     task.stop()
 
 
+@pytest.mark.rule("618.6.8")
 def test_with_tolerance_only_the_rows_that_a_converter_refuses_are_skipped_and_their_offset_goes_with_the_next_record(
     place: Place, scripted: Callable[..., Task]
 ) -> None:
@@ -182,6 +185,7 @@ def test_with_tolerance_only_the_rows_that_a_converter_refuses_are_skipped_and_t
     assert place.committed({}) == {"slice": 2}  # the last slice has nothing but dropped records: no commit of its own
 
 
+@pytest.mark.rule("618.6.2")
 def test_boundary_interval_commits_the_open_transaction_of_a_task_that_has_nothing_to_read(
     place: Place, tmp_path: Path
 ) -> None:

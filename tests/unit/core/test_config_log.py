@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 
+import pytest
+
 from connectx.core.config_log import (
     ConfigChange,
     ConfigLog,
@@ -31,6 +33,8 @@ from connectx.model.config_records import (
 )
 from connectx.model.ids import TaskId
 from connectx.model.states import TargetState
+
+pytestmark = pytest.mark.rule("always.6")
 
 C0, C1, C2 = (TaskId("c", number) for number in range(3))
 CREATE = ConnectorConfigRecord("c", {"name": "c"})

@@ -173,6 +173,7 @@ def carry_out(context: Context, writer: ConfigWriter) -> list[tuple[tuple[Config
         ),
     ],
 )
+@pytest.mark.rule("618.1.4")
 def test_each_operation_writes_its_records_reads_them_back_and_then_answers(
     operation: Operation, expected: list[object], outcome: WriteOutcome
 ) -> None:
@@ -305,6 +306,7 @@ def test_nothing_is_written_without_a_claim_after_a_write_that_was_fenced() -> N
     assert [type(effect) for effect in effects(context)] == [WriteConfigRecords]
 
 
+@pytest.mark.rule("618.1.5")
 def test_a_write_that_fails_can_be_retried_and_the_next_goes_on() -> None:
     context, writer = a_writer()
     delete(writer)

@@ -69,6 +69,7 @@ def recorded(context: Context, rounds: FencingRounds, error: str | None = None) 
 # ------------------------------------------------------------------------------------------- what a round has to do
 
 
+@pytest.mark.rule("618.2.1")
 def test_nothing_is_to_be_done_when_the_record_follows_the_task_configs() -> None:
     context, rounds = begun(pending=False)
     assert both(context) == ([], [])
@@ -76,6 +77,7 @@ def test_nothing_is_to_be_done_when_the_record_follows_the_task_configs() -> Non
     assert rounds.rounds == {}
 
 
+@pytest.mark.rule("618.2.1")
 @pytest.mark.parametrize(
     ("before", "now"), [(None, 3), (0, 3), (1, 1)], ids=["first use", "no tasks before", "one task fences itself"]
 )
@@ -89,6 +91,7 @@ def test_the_record_is_written_without_fencing(before: int | None, now: int) -> 
     assert rounds.outcomes == [FencingOutcome(LOCAL, 204, None)]
 
 
+@pytest.mark.rule("618.2.2")
 @pytest.mark.parametrize(("before", "now"), [(2, 3), (3, 1), (1, 2), (2, 2), (2, 0)])
 def test_all_producers_of_the_recorded_tasks_are_fenced_before_the_record_is_written(before: int, now: int) -> None:
     context, rounds = begun(before, now)
@@ -170,6 +173,7 @@ def test_producers_that_cannot_be_fenced_end_the_round_with_500_and_no_record() 
     assert effects(context) == []
 
 
+@pytest.mark.rule("618.2.4")
 def test_a_record_that_cannot_be_written_is_written_again_without_end() -> None:
     context, rounds = fenced()
     (round_id,) = [fencing.round_id for fencing in rounds.rounds.values()]
@@ -188,6 +192,7 @@ def test_a_record_that_cannot_be_written_is_written_again_without_end() -> None:
     assert not context.timers.is_set(f"fencing-record.{round_id}")
 
 
+@pytest.mark.rule("618.2.3")
 def test_newer_task_configs_cancel_the_round_and_no_record_is_written() -> None:
     context, rounds = fenced()
     effects(context)
@@ -197,6 +202,7 @@ def test_newer_task_configs_cancel_the_round_and_no_record_is_written() -> None:
     assert (effects(context), rounds.writer.queue) == ([], [])
 
 
+@pytest.mark.rule("618.2.3")
 def test_task_configs_seen_only_by_the_read_before_the_record_refuse_it() -> None:
     context, rounds = fenced()
     commit(context)

@@ -456,6 +456,7 @@ def test_a_connector_without_a_status_cannot_be_restarted_with_flags() -> None:
     )
 
 
+@pytest.mark.rule("618.4.3")
 def test_restart_commands_touch_only_what_is_assigned_here() -> None:
     core = with_work(a_core(leads=False))
     core.context.group.assignment = WorkSet((), (C0,))
@@ -479,6 +480,7 @@ def test_a_restart_command_does_not_start_what_a_rebalance_has_not_started_yet()
 # ------------------------------------------------------------------------------------------- while a request waits
 
 
+@pytest.mark.rule("618.4.1")
 @pytest.mark.parametrize(
     ("verb", "args"), [(Verb.RESTART_CONNECTOR, {"include_tasks": True}), (Verb.MODIFY_OFFSETS, {}), *OF_OWNER]
 )
@@ -490,6 +492,7 @@ def test_a_read_that_fails_is_a_500(verb: Verb, args: dict[str, Any]) -> None:
     )
 
 
+@pytest.mark.rule("618.4.2")
 @pytest.mark.parametrize(
     ("verb", "args"), [(Verb.RESTART_CONNECTOR, {"include_tasks": True}), (Verb.MODIFY_OFFSETS, {}), *OF_OWNER]
 )
@@ -512,6 +515,7 @@ def test_what_changed_while_the_config_topic_was_read_counts(verb: Verb, args: d
     assert reply.forward_to == LEADER_URL if (verb, args) not in OF_OWNER else reply.status == 409
 
 
+@pytest.mark.rule("618.4.2")
 @pytest.mark.parametrize("verb", [Verb.RESTART_CONNECTOR, Verb.RESTART_TASK])
 def test_what_is_unknown_here_may_be_in_what_was_not_read_yet(verb: Verb) -> None:
     core = a_core(leads=False)
@@ -525,6 +529,7 @@ def test_what_is_unknown_here_may_be_in_what_was_not_read_yet(verb: Verb) -> Non
     assert core.handle(ConfigReadToEnd(1), 1_000).effects == replied(409, PENDING)
 
 
+@pytest.mark.rule("618.4.2")
 def test_a_task_that_a_smaller_task_count_took_away_is_not_found_although_a_rebalance_is_due() -> None:
     core = a_core()
     ask(core, Verb.RESTART_TASK, task=1)
@@ -557,6 +562,7 @@ def test_offsets_of_a_stopped_connector_may_be_modified_without_exactly_once_rig
     assert effects == replied(200, {"type": "source", "config": SOURCE})
 
 
+@pytest.mark.rule("618.6.9")
 def test_with_exactly_once_older_producers_are_fenced_before_offsets_are_modified() -> None:
     core = stopped_core()
     read(core.context, TaskCountRecord("c", 1), TaskCommitRecord("c", 0))
@@ -567,6 +573,7 @@ def test_with_exactly_once_older_producers_are_fenced_before_offsets_are_modifie
     assert ReadConfigToEnd(4, 30_000) in core.handle(ProducersFenced(3), 1_000).effects
 
 
+@pytest.mark.rule("618.6.9")
 def test_the_conditions_are_looked_at_again_behind_the_fencing_round() -> None:
     core = stopped_core()
     ask(core, Verb.MODIFY_OFFSETS)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 
+import pytest
+
 from connectx.core.config_writer import Claim, ConfigWriter
 from connectx.core.context import Context
 from connectx.core.fencing import FencingRounds, LocalWaiter
@@ -15,6 +17,8 @@ from connectx.model.events import EventKind
 from connectx.model.states import State
 from connectx.model.status_records import Status, TaskStatusRecord
 from tests.support.core_parts import C0, C1, ME, a_context, both, commit, read, transitions
+
+pytestmark = pytest.mark.rule("618.7.4")
 
 OTHER = "127.0.0.1:8084"
 NOON_MS = 1_764_072_001_000  # 12:00:01 UTC of some day

@@ -156,6 +156,7 @@ def test_without_exactly_once_a_task_begins_as_soon_as_it_is_prepared() -> None:
     assert both(context) == ([step("begin")], [BeginTask(C0, 1)])
 
 
+@pytest.mark.rule("618.3.2")
 def test_an_exactly_once_source_task_starts_in_the_order_of_kip_618() -> None:
     context = a_context()
     tasks = the_tasks(context)
@@ -177,6 +178,7 @@ def test_an_exactly_once_source_task_starts_in_the_order_of_kip_618() -> None:
 # ------------------------------------------------------------------------------------------------------ fencing
 
 
+@pytest.mark.rule("618.2.5")
 def test_a_follower_asks_the_leader_to_fence() -> None:
     context, tasks = at(TaskPhase.PREPARING, leads=False)
     tasks.on_prepared(TaskPrepared(C0, 1))
@@ -212,6 +214,7 @@ def test_a_leader_that_is_away_is_asked_again_later_and_later() -> None:
     assert delays_ms == [250, 500, 1_000, 2_000, 4_000, 5_000, 5_000]
 
 
+@pytest.mark.rule("618.2.5")
 def test_a_signature_that_is_refused_is_tried_with_the_next_key_but_not_for_ever() -> None:
     context, tasks = at(TaskPhase.FENCING, leads=False)
 
@@ -257,6 +260,7 @@ def test_a_task_that_was_told_to_stop_never_touches_its_producer() -> None:
 # ------------------------------------------------------------------------------------------- the check before the start
 
 
+@pytest.mark.rule("618.3.3")
 def test_newer_task_configs_end_the_start() -> None:
     context, tasks = at(TaskPhase.VERIFYING)
     commit(context)
@@ -275,6 +279,7 @@ def test_a_task_that_is_no_longer_assigned_does_not_begin() -> None:
     assert effects(context) == [StopTask(C0, 1), SetTimer("task-stop.1", 1, 1_000 + GRACE_MS)]
 
 
+@pytest.mark.rule("618.3.1")
 def test_without_a_task_count_record_behind_the_latest_task_configs_a_task_is_refused_until_a_rebalance() -> None:
     context, tasks = at(TaskPhase.VERIFYING)
     read(context, TaskCommitRecord("c", 0), TaskCommitRecord("c", 2))  # of no generation that counts
@@ -292,6 +297,7 @@ def test_without_a_task_count_record_behind_the_latest_task_configs_a_task_is_re
     assert tasks.lives[C0].phase is TaskPhase.PREPARING
 
 
+@pytest.mark.rule("618.3.3")
 @pytest.mark.parametrize("phase", [TaskPhase.PREPARING, TaskPhase.FENCING, TaskPhase.INITIALIZING, TaskPhase.VERIFYING])
 def test_newer_task_configs_refuse_a_start_as_soon_as_they_are_read(phase: TaskPhase) -> None:
     context, tasks = at(phase)

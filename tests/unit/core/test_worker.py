@@ -241,6 +241,7 @@ def test_a_lost_claim_is_claimed_again_and_the_request_is_told_that_it_may_try_a
     assert core.handle(TimerFired("reclaim", again.token), 1_500).effects == [ClaimConfigWrites(2)]
 
 
+@pytest.mark.rule("618.1.6")
 def test_a_fenced_leader_that_the_group_has_dropped_joins_again_and_claims_nothing() -> None:
     core = a_core()
     core.handle(Request(7, Verb.DELETE, "c"), 1_000)

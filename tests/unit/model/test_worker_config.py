@@ -144,6 +144,7 @@ def test_typed_values_and_prefixes() -> None:
     assert config.task_transactional_id("c", 0) == "g-c-0"
 
 
+@pytest.mark.rule("618.1.3")
 def test_the_leaders_transactional_id_is_kafka_connects_unless_the_setting_of_kip_618_names_another() -> None:
     assert WorkerConfig.parse(MINIMAL).config_transactional_id == "connect-cluster-g"
     config = WorkerConfig.parse({**MINIMAL, "transactional.id": "g"})

@@ -187,6 +187,7 @@ def test_a_sinks_group_may_not_be_the_workers() -> None:
     assert errors_of(check(Sink, worker(group_id="connect-c"), topics="a", consumer_override_group_id="x")) == {}
 
 
+@pytest.mark.rule("618.6.6")
 def test_required_exactly_once_asks_the_worker_and_the_connector() -> None:
     disabled = worker(exactly_once_source_support="disabled")
     key = "exactly.once.support"
@@ -205,6 +206,7 @@ def test_required_exactly_once_asks_the_worker_and_the_connector() -> None:
     assert errors_of(check(Source, disabled, speed="2")) == {}
 
 
+@pytest.mark.rule("618.6.6")
 def test_connector_defined_boundaries_are_for_connectors_that_say_so() -> None:
     def problems(speed: str) -> list[str]:
         return errors_of(check(Source, speed=speed, transaction_boundary="Connector")).get("transaction.boundary", [])
@@ -220,6 +222,7 @@ def test_connector_defined_boundaries_are_for_connectors_that_say_so() -> None:
     assert errors_of(check(Source, transaction_boundary="interval", transaction_boundary_interval_ms="5")) == {}
 
 
+@pytest.mark.rule("618.6.7")
 @pytest.mark.parametrize(
     ("name", "value", "wanted"),
     [

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from connectx.core.group.assignor import AssignorMemory, ClusterAssignment, IncrementalCooperativeAssignor
 from connectx.model.group import WorkSet
 from connectx.model.ids import TaskId
+
+pytestmark = pytest.mark.rule("always.5")
 
 
 def _task(text: str) -> TaskId:

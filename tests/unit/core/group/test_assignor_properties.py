@@ -8,12 +8,15 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from connectx.core.group.assignor import AssignorMemory, ClusterAssignment, IncrementalCooperativeAssignor
 from connectx.model.group import WorkSet
 from connectx.model.ids import TaskId
+
+pytestmark = pytest.mark.rule("always.5")
 
 MEMBERS = ("m1", "m2", "m3", "m4")
 CONNECTORS = ("a", "b", "c", "d")

@@ -71,6 +71,7 @@ def test_a_claim_under_way_is_not_repeated() -> None:
     assert both(context) == ([], [])
 
 
+@pytest.mark.rule("618.1.2")
 def test_without_exactly_once_there_is_nothing_to_claim() -> None:
     context, leadership = a_leader(exactly_once_source_support=ExactlyOnceSupport.DISABLED)
     leadership.take_over()

@@ -34,6 +34,8 @@ from connectx.core.messages import (
 from connectx.model.group import Assignment, MemberMetadata, ProtocolVersion
 from tests.support.core_parts import worker_of
 
+pytestmark = pytest.mark.rule("always.7")
+
 SETTINGS = worker_of(session_timeout_ms=10_000, heartbeat_interval_ms=3_000, rebalance_timeout_ms=60_000)
 PROTOCOLS = (MemberMetadata(ProtocolVersion.SESSIONED, "http://me/", 4),)
 ASSIGNMENT = Assignment(ProtocolVersion.SESSIONED, 0, "m0", "http://lead/", 4)

@@ -58,6 +58,8 @@ from connectx.core.sink.progress import SinkTaskSettings
 from connectx.model.events import EventKind, Transition
 from connectx.model.ids import TaskId, TopicPartition
 
+pytestmark = pytest.mark.rule("always.7", "always.8")
+
 TASK = TaskId("out", 1)
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 AT_LEAST_ONCE = SinkTaskSettings(TASK, False, offset_flush_interval_ms=1000, offset_flush_timeout_ms=500)
@@ -231,6 +233,7 @@ def test_a_failed_commit_does_not_fail_the_task_and_is_made_again_with_its_recor
     assert step.transitions == [transition(EventKind.OFFSETS_COMMITTED, records=5, offsets={"a-0": 15})]
 
 
+@pytest.mark.rule("618.8.1")
 def test_a_commit_of_a_former_member_is_recorded_as_refused() -> None:
     core = with_put(AT_LEAST_ONCE)
     run(core, FetchedNothing(1), Flushed(), now_ms=1000)
@@ -447,6 +450,7 @@ def test_a_revocation_drops_what_was_not_put() -> None:
     assert run(core, FetchedNothing(1), now_ms=100).effects == [Put(2, {A1: (20, 30)})]
 
 
+@pytest.mark.rule("618.8.2")
 def test_lost_partitions_are_closed_without_flush_or_commit() -> None:
     core = with_put(AT_LEAST_ONCE)
     assert run(core, PartitionsLost((A0, A1))) == SinkStep(
@@ -455,6 +459,7 @@ def test_lost_partitions_are_closed_without_flush_or_commit() -> None:
     assert run(core, FetchedNothing(1), now_ms=5000).effects == [Poll(2, 100)]
 
 
+@pytest.mark.rule("618.8.2")
 def test_partitions_that_are_not_owned_are_never_given_up_or_committed() -> None:
     core = with_put(AT_LEAST_ONCE)
     assert run(core, PartitionsRevoked((B0,))) == SinkStep()

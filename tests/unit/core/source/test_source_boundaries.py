@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
+import pytest
+
 from connectx.core.source.loop import SourceTaskCore
 from connectx.core.source.messages import (
     AbortTransaction,
@@ -39,6 +41,8 @@ from connectx.core.source.slices import BOTH_ASKED, Boundary, SlicePart
 from connectx.model.events import EventKind
 from connectx.model.states import TransactionBoundary
 from tests.support.source_loop import AT_5, AT_9, AT_LEAST_ONCE, END, FILE, exactly_once, run, transition, working
+
+pytestmark = pytest.mark.rule("618.6.3")
 
 COMMIT, ABORT, BOTH = Boundary(commit=True), Boundary(abort=True), Boundary(True, True)
 BY_TASK = exactly_once(TransactionBoundary.CONNECTOR)
@@ -205,6 +209,7 @@ def test_connector_boundary_without_exactly_once_is_the_flush_interval() -> None
 # --------------------------------------------------------------------------------------------------- boundary interval
 
 
+@pytest.mark.rule("618.6.2")
 def test_interval_boundary_counts_from_the_last_commit() -> None:
     core = opened(working(INTERVAL))
     assert run(core, PolledNothing(), now_ms=999) == [Idle(AT_5.offset, until_ms=1000)]
@@ -217,6 +222,7 @@ def test_interval_boundary_counts_from_the_last_commit() -> None:
 # ------------------------------------------------------------------------------------------------------ dropped records
 
 
+@pytest.mark.rule("618.6.8")
 def test_the_offset_of_dropped_records_goes_with_the_next_transaction_that_has_a_record() -> None:
     other = {"filename": "/other.txt"}
     core = working(exactly_once())
@@ -236,6 +242,7 @@ def test_dropped_records_behind_sent_ones_go_with_their_open_transaction() -> No
     assert run(core, TransactionCommitted())[0] == NotifyCommitted(AT_9.offset)
 
 
+@pytest.mark.rule("618.6.8")
 def test_a_stop_with_nothing_but_dropped_records_commits_nothing() -> None:
     for settings in (exactly_once(), INTERVAL, BY_TASK, AT_LEAST_ONCE):
         core = working(settings)
@@ -253,6 +260,7 @@ def test_dropped_records_are_not_acknowledged_by_a_transaction_that_fails() -> N
 # ------------------------------------------------------------------------------------- a connector's own offsets topic
 
 
+@pytest.mark.rule("618.6.4")
 def test_what_was_committed_is_copied_to_the_workers_topic_only_afterwards() -> None:
     core = working(dataclasses.replace(exactly_once(), copies_offsets=True))
     run(core, Polled(1, 2, AT_5.offset), TransactionBegun(), SliceSent(1), OffsetsWritten())

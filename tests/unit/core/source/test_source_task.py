@@ -65,7 +65,10 @@ from tests.support.source_loop import (
     working,
 )
 
+pytestmark = pytest.mark.rule("always.2", "always.3")
 
+
+@pytest.mark.rule("618.3.7")
 def test_begin_starts_the_plugin_then_reads_its_offsets_then_reports_and_polls() -> None:
     core = SourceTaskCore(exactly_once())
     assert run(core, ProducerReady(3)) == []
@@ -92,6 +95,7 @@ def test_a_stop_before_begin_ends_without_touching_the_plugin() -> None:
     assert run(SourceTaskCore(exactly_once()), StopRequested()) == [CloseProducer(), ReportStopped()]
 
 
+@pytest.mark.rule("618.6.1")
 def test_exactly_once_commits_records_and_offsets_in_one_transaction_per_poll() -> None:
     core = working(exactly_once())
     assert run(core, Polled(1, 2, AT_5.offset)) == [BeginTransaction()]

@@ -245,6 +245,7 @@ def test_a_task_that_failed_because_it_was_fenced_is_told_once() -> None:
     assert told(history) == ["worker-2's write for flights-in-0 at epoch 0 was rejected"]
 
 
+@pytest.mark.rule("618.7.4")
 def test_a_rejected_write_names_who_took_over_and_since_when_once_that_is_known() -> None:
     def fenced_by(history: History, known: bool, sentence: str) -> History:
         url = next(str(e.data["url"]) for e in history.events if e.worker == "worker-3" and e.data.get("url"))

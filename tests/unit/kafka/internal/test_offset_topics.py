@@ -9,6 +9,8 @@ from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.ids import TaskId
 from connectx.model.worker_config import WorkerConfig, embedded_config
 
+pytestmark = pytest.mark.rule("618.6.4")
+
 WORKER = WorkerConfig.parse(embedded_config({"bootstrap.servers": "a:1,b:2", "group.id": "g"}))
 CLIENTS = ClientConfigs(WORKER, "w1", "gate:9")
 

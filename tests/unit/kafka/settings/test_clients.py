@@ -80,6 +80,7 @@ def test_layers_go_from_built_in_over_the_worker_to_the_connector() -> None:
     assert config["max.in.flight.requests.per.connection"] == "1"
 
 
+@pytest.mark.rule("618.6.7")
 def test_an_exactly_once_producer_is_transactional_whatever_the_user_says(caplog: pytest.LogCaptureFixture) -> None:
     made = clients(**{"producer.transactional.id": "mine"})
     override = {"producer.override.enable.idempotence": "false", "producer.override.transaction.timeout.ms": "5000"}
@@ -118,6 +119,7 @@ def test_a_sink_consumer_is_a_member_of_the_connectors_group_unless_told_otherwi
     assert (config["group.id"], config["enable.auto.commit"]) == ("own", "false")
 
 
+@pytest.mark.rule("618.1.1")
 @pytest.mark.parametrize(
     ("support", "given", "used"),
     [
