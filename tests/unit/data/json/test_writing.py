@@ -36,9 +36,7 @@ def written(values: Any, converter: Any = PLAIN) -> list[Any]:
 
 # ------------------------------------------------------------------------------------ what Kafka Connect itself wrote
 
-GOLDEN = [
-    line.split("\t") for line in (Path(__file__).parent / "golden.tsv").read_text("utf-8").split("\n") if line
-]
+GOLDEN = [line.split("\t") for line in (Path(__file__).parent / "golden.tsv").read_text("utf-8").split("\n") if line]
 
 
 def golden(kind: str) -> tuple[list[str], list[str]]:
