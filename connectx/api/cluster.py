@@ -31,7 +31,7 @@ from connectx.plugins.registry import is_importable, worker_config
 from connectx.rest.client import RestClient
 from connectx.rest.exchange import http_client
 from connectx.runtime.process.owner import ProcessSurroundings, ProcessWorker
-from connectx.runtime.process.recovery import Aftermath
+from connectx.runtime.process.recovery import WorkerRecovery
 from connectx.runtime.worker import Surroundings
 from connectx.runtime.worker import Worker as ThreadWorker
 from connectx.spark.sessions import SparkProvider
@@ -259,10 +259,10 @@ class Cluster(FaultVerbs, ConnectCluster):
         record, clock = self.events.append, self._clock
         if self._isolation == "process":
             url, fast = self._spark.connect_url, self._fast_failover
-            aftermath = Aftermath(self._config, self._client, self._plugins, url, record, fast)
+            recovery = WorkerRecovery(self._config, self._client, self._plugins, url, record, fast)
 
             def make(name: str, config: WorkerConfig) -> LiveWorker:
-                return ProcessWorker(name, ProcessSurroundings(config, through, url, record, aftermath.settle))
+                return ProcessWorker(name, ProcessSurroundings(config, through, url, record, recovery.settle))
         else:
 
             def make(name: str, config: WorkerConfig) -> LiveWorker:

@@ -174,7 +174,7 @@ class Worker:
         self._check_alive()
         if self.state == "paused":
             return
-        if self._live.freeze(tasks=True, told=self._recorder("pause")) and self._holds_sockets is not None:
+        if self._live.freeze(tasks=True, on_fault=self._recorder("pause")) and self._holds_sockets is not None:
             self._holds_sockets.hold(self.name)
 
     def resume(self) -> None:
@@ -195,7 +195,7 @@ class Worker:
         self._check_alive()
         if self.state in ("paused", "stalled"):
             return
-        self._live.freeze(tasks=False, told=self._recorder("stall"))
+        self._live.freeze(tasks=False, on_fault=self._recorder("stall"))
 
     def partition(self, direction: Direction = "both") -> None:
         """Cut its TCP connections to Kafka until `heal`, while it runs on; a second cut replaces the first.
@@ -250,7 +250,7 @@ class Worker:
         """Say of a worker that has ended where its work is; `any_left`: another worker can take it over."""
         if (lost := self.lost) is None:  # another worker has it; the status topic says so in a moment
             return f"{self.name} has ended; its work is being handed over"
-        return lost.told(self._clock(), anybody_left=any_left)
+        return lost.sentence(self._clock(), any_left=any_left)
 
     def __repr__(self) -> str:
         role = ", leader" if self.is_leader else ""
@@ -266,7 +266,7 @@ class Worker:
         if (lost := self.lost) is not None:
             return {
                 "worker": self.name,
-                "state": f"{self.state}, {lost.left(self._clock())}",
+                "state": f"{self.state}, {lost.remaining(self._clock())}",
                 "generation": None,
                 "connectors": ", ".join(f"{name} (lost)" for name in lost.connectors),
                 "tasks": ", ".join(f"{task} (lost)" for task in lost.tasks),

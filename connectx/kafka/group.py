@@ -150,9 +150,9 @@ class GroupConnection:
     def _failed(self, effect: GroupEffect, reason: str) -> None:
         if isinstance(effect, SendJoinGroup | SendSyncGroup):
             self.requests.failed_rebalances += 1
-        self._tell(GroupRequestFailed(effect.request_id, reason))
+        self._report(GroupRequestFailed(effect.request_id, reason))
 
-    def _tell(self, stimulus: GroupStimulus) -> None:
+    def _report(self, stimulus: GroupStimulus) -> None:
         if not self._ended:
             self._post(stimulus)
 
@@ -165,7 +165,7 @@ class GroupConnection:
         for node_id in (self._join_node, self._heartbeat_node):
             net.add_node(node_id, found)
             await net.connect(node_id, deadline_s)
-        self._tell(CoordinatorFound(effect.request_id))
+        self._report(CoordinatorFound(effect.request_id))
 
     async def _join(self, effect: SendJoinGroup) -> None:
         assert self._net is not None
@@ -200,7 +200,7 @@ class GroupConnection:
         except MalformedDataError as malformed:
             self._failed(effect, str(malformed))
             return
-        self._tell(
+        self._report(
             JoinGroupReplied(
                 effect.request_id,
                 error,
@@ -230,7 +230,7 @@ class GroupConnection:
         else:
             self.requests.failed_rebalances += 1
         assignment = None if error else self._assignment(bytes(reply.assignment))
-        self._tell(SyncGroupReplied(effect.request_id, error, assignment))
+        self._report(SyncGroupReplied(effect.request_id, error, assignment))
 
     def _assignment(self, data: bytes) -> Assignment | None:
         """What the leader sent; None when it sent nothing, or nothing that can be read."""
@@ -255,7 +255,7 @@ class GroupConnection:
             self._net.disconnect(self._join_node, "the coordinator does not answer heartbeats")
             raise
         self.requests.heartbeats.add(_ms_since(began_s))
-        self._tell(HeartbeatReplied(effect.request_id, error_name(reply.error_code)))
+        self._report(HeartbeatReplied(effect.request_id, error_name(reply.error_code)))
 
     async def _leave(self, effect: SendLeaveGroup) -> None:
         assert self._net is not None

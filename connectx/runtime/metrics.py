@@ -40,7 +40,7 @@ from connectx.runtime.metric_names import (
 )
 from connectx.runtime.tasks.plugin_names import TaskPlugins
 
-Work = tuple[str, int | None]
+Subject = tuple[str, int | None]
 """A task, or (None) the connector itself."""
 
 _BEGUN: Final = (State.RUNNING, State.PAUSED)
@@ -72,7 +72,7 @@ class WorkerMetrics(Collector):
 
     Args:
         view: the worker's place in the group.
-        facts: live numbers of its tasks, and what stays known of those that failed; see `Work.counted`.
+        facts: live numbers of its tasks, and what stays known of those that failed; see `Subject.counted`.
         heartbeat_ms: when the group last answered one of its heartbeats.
         clock: the worker's clock.
         requests: what is counted of its requests to the group.
@@ -94,9 +94,9 @@ class WorkerMetrics(Collector):
         self._lock = threading.Lock()
         self._counts: Counter[tuple[EventKind, str, str]] = Counter()
         self._records: Counter[tuple[EventKind, str, str]] = Counter()
-        self._states: dict[Work, State] = {}
-        self._spans: dict[Work, _Spans] = {}
-        self._begun: set[tuple[Work, object]] = set()
+        self._states: dict[Subject, State] = {}
+        self._spans: dict[Subject, _Spans] = {}
+        self._begun: set[tuple[Subject, object]] = set()
         self._startups: Counter[str] = Counter()
         self._transactions: dict[TaskId, Summary] = {}
         self._rebalances = Summary()
@@ -146,9 +146,9 @@ class WorkerMetrics(Collector):
     # ------------------------------------------------------------------------------------------------- counting
 
     def _on_state(self, transition: Transition) -> None:
-        work = transition.connector or "", transition.task
+        subject = transition.connector or "", transition.task
         state = State(transition.data["state"])
-        begun = work, transition.data.get("instance")
+        begun = subject, transition.data.get("instance")
         kind = "connector" if transition.task is None else "task"
         if state in _BEGUN and begun not in self._begun:
             self._begun.add(begun)
@@ -156,26 +156,26 @@ class WorkerMetrics(Collector):
         elif state is State.FAILED and begun not in self._begun:
             self._startups[f"{kind}-startup-failure-total"] += 1
         if state in (State.UNASSIGNED, State.STOPPED, State.RESTARTING, State.FAILED):
-            self._begun = {other for other in self._begun if other[0] != work}
+            self._begun = {other for other in self._begun if other[0] != subject}
         if state is State.UNASSIGNED:
-            self._states.pop(work, None)
+            self._states.pop(subject, None)
         else:
-            self._states[work] = state
+            self._states[subject] = state
         if state not in _BEGUN:  # its last word comes behind its end
-            self._spans.pop(work, None)
+            self._spans.pop(subject, None)
         elif transition.task is not None:
-            self._spans.setdefault(work, _Spans(self._clock())).turn(state, self._clock())
+            self._spans.setdefault(subject, _Spans(self._clock())).turn(state, self._clock())
 
-    def _on_ended(self, work: Work, instance: object) -> None:
-        if any(other == work and number != instance for other, number in self._begun):
+    def _on_ended(self, subject: Subject, instance: object) -> None:
+        if any(other == subject and number != instance for other, number in self._begun):
             return  # a zombie has ended: its successor runs here, too
-        if self._states.get(work) is not State.FAILED:
-            self._states.pop(work, None)
-        self._spans.pop(work, None)
+        if self._states.get(subject) is not State.FAILED:
+            self._states.pop(subject, None)
+        self._spans.pop(subject, None)
 
     def _on_assignment(self, data: Mapping[str, Any]) -> None:
         """The leader takes what two members claimed from both, so it is in the revoked work of both."""
-        revoked = Counter(work for member in data.get("members", {}).values() for work in member.get("revoked", ()))
+        revoked = Counter(name for member in data.get("members", {}).values() for name in member.get("revoked", ()))
         self._duplicated += sum(1 for holders in revoked.values() if holders > 1)
         self._lost = len(data.get("lost") or ())
 
@@ -278,7 +278,7 @@ class WorkerMetrics(Collector):
     def _of_tasks(self) -> Iterator[Metric]:
         counted, assigned = sorted(self._facts().items()), self._assigned()
         tasks = [(task, facts) for task, facts in counted if not facts.get("ended")]
-        known = [(task, facts) for task, facts in counted if not facts.get("ended") or _work(task) in assigned]
+        known = [(task, facts) for task, facts in counted if not facts.get("ended") or _subject(task) in assigned]
         sources = [(task, facts) for task, facts in tasks if "slices" in facts]
         sinks = [(task, facts) for task, facts in tasks if "positions" in facts]
         tables = ([*sources, *sinks], TASK_FACTS), (sources, SOURCE_FACTS), (sinks, SINK_FACTS), (known, ERROR_FACTS)
@@ -286,7 +286,7 @@ class WorkerMetrics(Collector):
             for name, described, value in table:
                 yield _of_each(name, described, ((_id(task), value(facts)) for task, facts in chosen))
         for name, state in (("running", State.RUNNING), ("pause", State.PAUSED)):
-            spans = ((work, spans.share(state, self._clock())) for work, spans in sorted(self._spans.items()))
+            spans = ((subject, spans.share(state, self._clock())) for subject, spans in sorted(self._spans.items()))
             ratios = (((connector, str(number)), share) for (connector, number), share in spans)
             yield _of_each(f"connector-task_{name}-ratio", f"Share of its time in which it was {state}.", ratios)
         sizes = sorted(self._transactions.items())
@@ -294,7 +294,7 @@ class WorkerMetrics(Collector):
         yield _of_each(size + "min", "The smallest transaction.", ((_id(task), one.smallest) for task, one in sizes))
         yield _of_each(size + "max", "The largest transaction.", ((_id(task), one.largest) for task, one in sizes))
         yield _of_each(size + "avg", "Transactions on average.", ((_id(task), one.average) for task, one in sizes))
-        zombies = [task for task, _ in tasks if _work(task) not in assigned]
+        zombies = [task for task, _ in tasks if _subject(task) not in assigned]
         yield _gauge("connectx_zombie_tasks", "Tasks whose threads run and which are not assigned here.", len(zombies))
 
     def _of_plugins(self) -> Iterator[Metric]:
@@ -336,16 +336,16 @@ class WorkerMetrics(Collector):
             "connectx_lost_work", "Connectors and tasks of lost workers, as the leader found last.", self._lost
         )
 
-    def _shown(self) -> list[tuple[Work, State]]:
+    def _shown(self) -> list[tuple[Subject, State]]:
         """States of what runs here, and of what failed and is still assigned here."""
         assigned = self._assigned()
         states = self._states.items()
-        shown = [(work, state) for work, state in states if work in assigned or state in _BEGUN]
+        shown = [(subject, state) for subject, state in states if subject in assigned or state in _BEGUN]
         return sorted(shown, key=lambda entry: (entry[0][0], -1 if entry[0][1] is None else entry[0][1]))
 
-    def _assigned(self) -> set[Work]:
+    def _assigned(self) -> set[Subject]:
         view = self._view()
-        tasks: set[Work] = {(task["connector"], task["task"]) for task in view.get("tasks", ())}
+        tasks: set[Subject] = {(task["connector"], task["task"]) for task in view.get("tasks", ())}
         return tasks | {(connector, None) for connector in view.get("connectors", ())}
 
 
@@ -354,7 +354,7 @@ def _name(name: str) -> str:
     return full.replace("-", "_")
 
 
-def _work(task: TaskId) -> Work:
+def _subject(task: TaskId) -> Subject:
     return task.connector, task.task
 
 

@@ -72,9 +72,9 @@ from connectx.runtime.loggers import WorkerLoggers
 from connectx.runtime.mailbox import Mailbox
 from connectx.runtime.metrics import WorkerMetrics
 from connectx.runtime.rest_services import RestServices
-from connectx.runtime.tasks.host import Work
+from connectx.runtime.tasks.host import TaskHost
 from connectx.runtime.tasks.services import TaskServices, WorkerGone
-from connectx.runtime.worker_handle import ALIVE, JOINED, Isolation, Told, WorkerState, untold
+from connectx.runtime.worker_handle import ALIVE, JOINED, Isolation, OnFault, WorkerState, no_op
 
 if TYPE_CHECKING:
     from connectx.spark.slices import SparkSessions
@@ -139,9 +139,9 @@ class Worker:
         self._providers = plugins.providers(config)
         self._calls = Calls(name, self._clients, config, self.post, self._providers)
         self._loggers = WorkerLoggers()
-        self._work = Work(self._task_services(), plugins, self._gone.is_set)
+        self._task_host = TaskHost(self._task_services(), plugins, self._gone.is_set)
         self._metrics = WorkerMetrics(
-            self.view, self._work.counted, self.heartbeat_ms, self._clock, self._group.requests
+            self.view, self._task_host.counted, self.heartbeat_ms, self._clock, self._group.requests
         )
         self._services = RestServices(
             config, self._clients, plugins, self._topics, self.view, self._record, self._providers,
@@ -194,11 +194,11 @@ class Worker:
         if not self.alive:
             return True
         in_time = self._over.wait(timeout_s)
-        in_time = self._work.join(_JOIN_S if in_time else 0.0) and in_time
+        in_time = self._task_host.join(_JOIN_S if in_time else 0.0) and in_time
         if not self._move(WorkerState.STOPPED, WorkerState.STOPPING):
             return False  # it was killed, or failed
         self._gone.set()
-        self._work.end("its worker was stopped")
+        self._task_host.end("its worker was stopped")
         self._group.close()
         self._topics.close()
         self._mailbox.close()
@@ -209,20 +209,20 @@ class Worker:
         self._fail_replies("the worker was stopped")
         return in_time
 
-    def kill(self, told: Told = untold) -> None:
+    def kill(self, on_fault: OnFault = no_op) -> None:
         """A fault: everything of this worker ends at once, nothing is committed, aborted, closed or left politely."""
         if self.alive:
-            told()
+            on_fault()
         self._end_at_once(WorkerState.KILLED, "the worker was killed")
 
-    def freeze(self, *, tasks: bool, told: Told = untold) -> bool:
+    def freeze(self, *, tasks: bool, on_fault: OnFault = no_op) -> bool:
         """A fault: the core stops, heartbeats with it; with `tasks` the tasks stop, too, at their next step.
 
         False when there is nothing to freeze.
         """
         frozen = WorkerState.PAUSED if tasks else WorkerState.STALLED
         if self.state in (WorkerState.RUNNING, WorkerState.STALLED):
-            told()
+            on_fault()
 
         def stand_still() -> None:
             self._mailbox.freeze()
@@ -267,7 +267,7 @@ class Worker:
         self._gone.set()
         self._unfrozen.set()
         self._mailbox.kill()
-        self._work.end(reason)
+        self._task_host.end(reason)
         self._let_go()
         self._fail_replies(reason)
         self._over.set()
@@ -313,7 +313,7 @@ class Worker:
 
     def facts(self) -> dict[TaskId, Mapping[str, object]]:
         """Live numbers of the tasks that run here."""
-        return self._work.facts()
+        return self._task_host.facts()
 
     def _on_reply(self, effect: Reply) -> None:
         future = self._replies.pop(effect.request_id, None)
@@ -349,15 +349,15 @@ class Worker:
         self._given.viewed(self._view)
 
     def _effect_table(self) -> dict[type, Callable[[Any], None]]:
-        group, topics, work, calls = self._group.execute, self._topics.execute, self._work, self._calls
+        group, topics, host, calls = self._group.execute, self._topics.execute, self._task_host, self._calls
         return {
             **dict.fromkeys((FindCoordinator, SendJoinGroup, SendSyncGroup, SendHeartbeat, SendLeaveGroup), group),
             **dict.fromkeys((ReadConfigToEnd, ClaimConfigWrites, WriteConfigRecords, WriteStatus), topics),
-            **dict.fromkeys((InitTaskProducer, BeginTask, SetTaskTargetState, StopTask, CancelTask), work.tell_task),
-            **dict.fromkeys((SetConnectorTargetState, GenerateTaskConfigs, StopConnector), work.tell_connector),
+            **dict.fromkeys((InitTaskProducer, BeginTask, SetTaskTargetState, StopTask, CancelTask), host.send_to_task),
+            **dict.fromkeys((SetConnectorTargetState, GenerateTaskConfigs, StopConnector), host.send_to_connector),
             SetTimer: self._mailbox.set_timer,
-            StartConnector: work.start_connector,
-            PrepareTask: work.prepare_task,
+            StartConnector: host.start_connector,
+            PrepareTask: host.prepare_task,
             SendTaskConfigs: lambda effect: calls.send_task_configs(effect, self._session_key()),
             SendFenceRequest: lambda effect: calls.send_fence_request(effect, self._session_key()),
             FenceProducers: calls.fence_producers,

@@ -30,12 +30,12 @@ class WorkerState(StrEnum):
 JOINED = (WorkerState.RUNNING, WorkerState.PAUSED, WorkerState.STALLED)
 ALIVE = (WorkerState.STARTING, *JOINED, WorkerState.STOPPING)
 
-Told = Callable[[], None]
-"""Called when a fault hits: everything that the worker did before has been told, and nothing that it does after."""
+OnFault = Callable[[], None]
+"""Called when a fault takes effect: after all events of the worker from before it, before any event from after it."""
 
 
-def untold() -> None:
-    """Nobody wants to hear of the fault."""
+def no_op() -> None:
+    """Do nothing: the default of callbacks."""
 
 
 class LiveWorker(Protocol):
@@ -83,10 +83,10 @@ class LiveWorker(Protocol):
     def stop(self, timeout_s: float = 30.0) -> bool:
         """Stop gracefully; False when work had to be left behind."""
 
-    def kill(self, told: Told = untold) -> None:
-        """A fault: end at once. Nothing, and `told` is not called, if it has ended."""
+    def kill(self, on_fault: OnFault = no_op) -> None:
+        """A fault: end at once. Nothing, and `on_fault` is not called, if it has ended."""
 
-    def freeze(self, *, tasks: bool, told: Told = untold) -> bool:
+    def freeze(self, *, tasks: bool, on_fault: OnFault = no_op) -> bool:
         """A fault: stand still, with the tasks or without them. False when there is nothing to freeze."""
 
     def thaw(self) -> bool:

@@ -29,15 +29,15 @@ class RemoteSpark:
     """Sessions on a Spark Connect server whose address comes later.
 
     Args:
-        told: gets the id of every session before it is made.
-        released: gets the id of a session that is no more.
+        on_session: called with the id of each session before it is made.
+        on_released: called with the id of a session that has ended.
     """
 
     def __init__(
-        self, told: Callable[[str], object], released: Callable[[str], object] = lambda session_id: None
+        self, on_session: Callable[[str], object], on_released: Callable[[str], object] = lambda session_id: None
     ) -> None:
-        self._told = told
-        self._released = released
+        self._on_session = on_session
+        self._on_released = on_released
         self._url: Future[str] = Future()
 
     def connect(self, url: str) -> None:
@@ -59,7 +59,7 @@ class RemoteSpark:
 
         url = awaited(self._url, cancelled)
         session_id = str(uuid.uuid4())
-        self._told(session_id)
+        self._on_session(session_id)
         made: SparkSession = SparkSession.builder.remote(with_params(url, session_id=session_id)).create()
         return made
 
@@ -70,7 +70,7 @@ class RemoteSpark:
     def release(self, session: SparkSession) -> None:
         """End `session`, which `task_session` made; one that the server kept for want of an answer stays known."""
         if close_session(session):
-            self._released(cast(Any, session).session_id)
+            self._on_released(cast(Any, session).session_id)
 
 
 def awaited(started: Future[T], cancelled: Future[None] | None = None, timeout_s: float = _WAIT_S) -> T:

@@ -99,7 +99,7 @@ print(len(registry.Plugins().describe(connectors_only=False)))
         (connectx.Cluster, "The embedded Kafka needs pyspark: run pip install 'connectx[embedded]'."),
         (lambda: SparkProvider().get(), "A Spark session needs pyspark and pandas: run pip install 'connectx[spark]'."),
         (
-            lambda: RemoteSpark(told=lambda _: None).task_session(),
+            lambda: RemoteSpark(on_session=lambda _: None).task_session(),
             "A Spark session needs pyspark and pandas: run pip install 'connectx[spark]'.",
         ),
         (

@@ -98,7 +98,7 @@ class Watch:
         else:
             self._kafka.group.keep()
             self._read_topics(self._kafka)
-            self._tell(self._sight.begin())
+            self._append(self._sight.begin())
             self._look_at_group(self._kafka)
         self.picture = self._sight.picture()
         self._thread.start()
@@ -166,19 +166,19 @@ class Watch:
     def _look_at_rest(self) -> None:
         now_ms = self._clock()
         shown = self._client.expanded()
-        self._tell(self._sight.saw_rest(shown, self._looked_ms))
+        self._append(self._sight.saw_rest(shown, self._looked_ms))
         self._looked_ms = now_ms
 
     def _look_at_group(self, kafka: KafkaSide) -> None:
         told = kafka.group.describe()
         if told.members and told.state != STABLE:
-            self._tell(self._sight.saw_rebalance())
+            self._append(self._sight.saw_rebalance())
             return
         view = group_view(told.group_id, told.protocol, told.told)
         if view is not None:
             departed = self._sight.departed(view)
             answering = [worker_id for worker_id, url in departed.items() if self._answers(url)]
-            self._tell(self._sight.saw_group(view, answering))
+            self._append(self._sight.saw_group(view, answering))
 
     def _answers(self, url: str) -> bool:
         try:
@@ -187,7 +187,7 @@ class Watch:
             return False
         return True
 
-    def _tell(self, news: Iterable[Told]) -> None:
+    def _append(self, news: Iterable[Told]) -> None:
         for transition, worker in news:
             self._events.append(transition, worker)
 
@@ -243,13 +243,13 @@ class Watch:
             if config is not None and silently:
                 self._sight.config.apply(offset, config)
             elif config is not None:
-                self._tell(self._sight.saw_config(offset, config, written_ms))
+                self._append(self._sight.saw_config(offset, config, written_ms))
             return
         status = decode_status_record(key, value)
         if status is not None and silently:
             self._sight.status.apply(status, written_ms)
         elif status is not None:
-            self._tell(self._sight.saw_status(status, written_ms))
+            self._append(self._sight.saw_status(status, written_ms))
 
     def _crashed(self, error: BaseException) -> None:
         self._lose(CONFIG_TOPIC, f"{type(error).__name__}: {error}")

@@ -87,10 +87,10 @@ class Leadership:
         )
         self.memory = result.memory
         self.owners = dict(result.owners)
-        self._tell(signal, result)
+        self._record_assignment(signal, result)
         return send(result.assigned, result.revoked, result.delay_ms)
 
-    def _tell(self, signal: Elected, result: ClusterAssignment) -> None:
+    def _record_assignment(self, signal: Elected, result: ClusterAssignment) -> None:
         lost = _names(result.lost)
         members = {
             self.urls[member]: {

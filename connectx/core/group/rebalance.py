@@ -182,7 +182,7 @@ class Rebalance:
             self.context.set_timer("rebalance-delay", assignment.delay_ms)
         else:
             self.context.timers.cancel("rebalance-delay")
-        self._tell(assignment)
+        self._record_assignment(assignment)
         if group.is_leader:
             self.leadership.take_over()
         else:
@@ -201,7 +201,7 @@ class Rebalance:
             group.assignment = assignment.assigned
         self._stop(self.outgoing, "the leader revoked it")
 
-    def _tell(self, assignment: Assignment) -> None:
+    def _record_assignment(self, assignment: Assignment) -> None:
         group = self.context.group
         took_ms = None if self.started_ms is None else self.context.now_ms - self.started_ms
         self.started_ms = None

@@ -57,20 +57,23 @@ class LostWork(Shown):
     due_ms: int
     waits_for: tuple[str, ...]
 
-    def told(self, now_ms: int, *, anybody_left: bool = True) -> str:
-        """A sentence part: what happened, how long ago, and how long it takes at most until others have the work."""
+    def sentence(self, now_ms: int, *, any_left: bool = True) -> str:
+        """Return what happened, how long ago, and the time until other workers have the work at the latest.
+
+        `any_left`: another worker can take it over.
+        """
         ago = f"{self.worker} {self.how} {duration(max(now_ms - self.time_ms, 0))} ago"
-        if not anybody_left:
+        if not any_left:
             return f"{ago}; no worker is left to take over: cluster.add_worker()"
         why = f" ({', then '.join(self.waits_for)})" if self.is_held_back(now_ms) else ""
-        return f"{ago}; {self.left(now_ms)}{why}"
+        return f"{ago}; {self.remaining(now_ms)}{why}"
 
     def is_held_back(self, now_ms: int) -> bool:
         """True while a setting still lets the work wait."""
         return bool(self.waits_for) and now_ms < self.due_ms
 
-    def left(self, now_ms: int) -> str:
-        """A sentence part: how long it takes at most until others have the work."""
+    def remaining(self, now_ms: int) -> str:
+        """Return the time until other workers have the work at the latest, as part of a sentence."""
         if not self.is_held_back(now_ms):
             return "its work is being handed over"
         return f"its work moves in {duration(self.due_ms - now_ms)} at the latest"

@@ -85,7 +85,7 @@ class Gate:
     def close(self) -> None:
         """Close the gate and every connection through it. A second call does nothing."""
         if self._thread is not None:
-            self._tell(self._begin_close)
+            self._run_in_thread(self._begin_close)
             self._thread.join()
             self._thread = None
         for end in (self._listener, self._waker, self._wakes):
@@ -103,7 +103,7 @@ class Gate:
             self._cuts[worker] = direction
             self._apply(worker)
 
-        self._tell(cut)
+        self._run_in_thread(cut)
 
     def heal(self, worker: str) -> None:
         """End `cut`: new connections are let through, and bytes that waited are delivered."""
@@ -112,7 +112,7 @@ class Gate:
             self._cuts.pop(worker, None)
             self._apply(worker)
 
-        self._tell(heal)
+        self._run_in_thread(heal)
 
     def hold(self, worker: str) -> None:
         """Freeze the worker's connections until `release`: they stay open, and no byte passes in either direction."""
@@ -121,7 +121,7 @@ class Gate:
             self._frozen.add(worker)
             self._apply(worker)
 
-        self._tell(hold)
+        self._run_in_thread(hold)
 
     def release(self, worker: str) -> None:
         """End `hold`: bytes that waited are delivered, as far as the worker is not cut off as well."""
@@ -130,15 +130,15 @@ class Gate:
             self._frozen.discard(worker)
             self._apply(worker)
 
-        self._tell(release)
+        self._run_in_thread(release)
 
     def connections(self) -> dict[str, int]:
         """How many connections each worker has open, by name."""
         found: Counter[str] = Counter()
-        self._tell(lambda: found.update(link.worker for link in self._links if link.worker is not None))
+        self._run_in_thread(lambda: found.update(link.worker for link in self._links if link.worker is not None))
         return dict(sorted(found.items()))
 
-    def _tell(self, order: Callable[[], None]) -> None:
+    def _run_in_thread(self, order: Callable[[], None]) -> None:
         """Run `order` on the gate's thread and wait until it has run."""
         if self._thread is None or not self._thread.is_alive():
             return

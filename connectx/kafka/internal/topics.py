@@ -161,7 +161,7 @@ class InternalTopics:
 
     def _read_config_to_end(self, effect: ReadConfigToEnd) -> None:
         def done(error: ConnectxError | None) -> None:
-            self._tell(ConfigReadToEnd(effect.request_id, None if error is None else str(error)))
+            self._report(ConfigReadToEnd(effect.request_id, None if error is None else str(error)))
 
         timeout_s = None if effect.timeout_ms is None else effect.timeout_ms / 1000
         where = [TopicPartition(self._config.config_topic.name, 0)]
@@ -170,9 +170,9 @@ class InternalTopics:
 
     def _claim(self, request_id: int) -> None:
         if not self._transactional:
-            self._tell(ConfigWritesClaimed(request_id))
+            self._report(ConfigWritesClaimed(request_id))
             return
-        self._leader.claim(lambda error: self._tell(ConfigWritesClaimed(request_id, error)))
+        self._leader.claim(lambda error: self._report(ConfigWritesClaimed(request_id, error)))
 
     def _write_config(self, effect: WriteConfigRecords) -> None:
         records = [encode_config_record(record) for record in effect.records]
@@ -180,12 +180,13 @@ class InternalTopics:
         if effect.privileged and self._transactional:
             # Whatever went wrong: the producer is gone, and only a new claim shows who leads (KIP-618).
             self._leader.write(
-                records, lambda error: self._tell(ConfigRecordsWritten(request_id, error, fenced=error is not None))
+                records,
+                lambda error: self._report(ConfigRecordsWritten(request_id, error, fenced=error is not None)),
             )
         else:
-            self._writer.write(records, lambda error: self._tell(ConfigRecordsWritten(request_id, error)))
+            self._writer.write(records, lambda error: self._report(ConfigRecordsWritten(request_id, error)))
 
-    def _tell(self, stimulus: Stimulus) -> None:
+    def _report(self, stimulus: Stimulus) -> None:
         if not self._ended:
             self._post(stimulus)
 
@@ -203,7 +204,7 @@ class InternalTopics:
         if record is None:
             _log.warning("Record %s of the config topic is skipped: its value is not JSON.", message.offset())
         else:
-            self._tell(ConfigRecordRead(int(message.offset() or 0), record))
+            self._report(ConfigRecordRead(int(message.offset() or 0), record))
 
     def _on_status_record(self, message: Message) -> None:
         record = decode_status_record(_bytes(message.key()), _bytes(message.value()))
@@ -212,13 +213,13 @@ class InternalTopics:
             return
         if not isinstance(record, TopicStatusRecord):
             self._statuses.saw((_bytes(message.key()) or b"").decode(errors="replace"), record.status)
-        self._tell(StatusRecordRead(record, int(message.timestamp()[1])))
+        self._report(StatusRecordRead(record, int(message.timestamp()[1])))
 
     def _on_offset_record(self, message: Message) -> None:
         self._offsets.apply(_bytes(message.key()), _bytes(message.value()))
 
     def _crashed(self, error: BaseException) -> None:
-        self._tell(InternalTopicsFailed(f"{type(error).__name__}: {error}"))
+        self._report(InternalTopicsFailed(f"{type(error).__name__}: {error}"))
 
 
 def _bytes(data: str | bytes | None) -> bytes | None:

@@ -30,22 +30,22 @@ _FLUSH_S: Final = 5.0
 _log = logging.getLogger(__name__)
 
 
-class _Teller:
-    """Sends lines to the owner on a thread of its own, so that telling never makes the core or a task wait."""
+class _Sender:
+    """Sends lines to the owner on a thread of its own, so that the core and the tasks never wait for it."""
 
     def __init__(self, link: socket.socket, worker: Callable[[], Worker | None]) -> None:
         self._link = link
         self._worker = worker
-        self._told_heartbeat_ms: int | None = None
-        self._told_facts: list[list[Any]] = []
+        self._sent_heartbeat_ms: int | None = None
+        self._sent_facts: list[list[Any]] = []
         self._lines: SimpleQueue[bytes | None] = SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="connectx-teller", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="connectx-sender", daemon=True)
 
     def start(self) -> None:
         """Begin to send."""
         self._thread.start()
 
-    def tell(self, kind: News, **content: Any) -> None:
+    def send(self, kind: News, **content: Any) -> None:
         """Queue a line; never blocks."""
         self._lines.put(encode(kind, **content))
 
@@ -58,8 +58,8 @@ class _Teller:
     def _run(self) -> None:
         try:
             self._send()
-        except Exception:  # whatever it is, a worker that is not heard must not run on
-            _log.exception("the worker cannot tell its owner any more")
+        except Exception:  # whatever it is, a worker that its owner cannot hear must not run on
+            _log.exception("the worker cannot reach its owner any more")
             os._exit(1)
 
     def _send(self) -> None:
@@ -83,11 +83,11 @@ class _Teller:
         if worker is None:
             return lines
         heartbeat_ms, facts = worker.heartbeat_ms(), facts_content(worker.facts())
-        if heartbeat_ms != self._told_heartbeat_ms:
-            self._told_heartbeat_ms = heartbeat_ms
+        if heartbeat_ms != self._sent_heartbeat_ms:
+            self._sent_heartbeat_ms = heartbeat_ms
             lines += encode(News.HEARTBEAT, time_ms=heartbeat_ms)
-        if facts != self._told_facts:
-            self._told_facts = facts
+        if facts != self._sent_facts:
+            self._sent_facts = facts
             lines += encode(News.FACTS, facts=facts)
         return lines
 
@@ -101,10 +101,10 @@ class Child:
 
     def __init__(self, link: socket.socket) -> None:
         self._link = link
-        self._teller = _Teller(link, lambda: self._worker)
+        self._sender = _Sender(link, lambda: self._worker)
         self._spark = RemoteSpark(
-            told=lambda session_id: self._teller.tell(News.SPARK_SESSION, session_id=session_id),
-            released=lambda session_id: self._teller.tell(News.SPARK_SESSION_RELEASED, session_id=session_id),
+            on_session=lambda session_id: self._sender.send(News.SPARK_SESSION, session_id=session_id),
+            on_released=lambda session_id: self._sender.send(News.SPARK_SESSION_RELEASED, session_id=session_id),
         )
         self._worker: Worker | None = None
         self._started = False
@@ -112,7 +112,7 @@ class Child:
 
     def run(self) -> None:
         """Carry out orders until the owner is gone; never returns before."""
-        self._teller.start()
+        self._sender.start()
         lines = Lines()
         while data := self._link.recv(1 << 16):
             for line in lines.feed(data):
@@ -139,7 +139,7 @@ class Child:
             worker.request_stop()
         elif kind is Order.STOP:
             in_time = worker.stop(order["timeout_s"])
-            self._teller.tell(News.STOPPED, in_time=in_time)
+            self._sender.send(News.STOPPED, in_time=in_time)
             self._end(0)
 
     def _start(self, order: Line) -> None:
@@ -153,27 +153,27 @@ class Child:
         except Exception as error:  # whatever it is, the owner waits for it
             _log.exception("the worker could not start")
             shown = error.message if isinstance(error, ConnectxError) else f"{type(error).__name__}: {error}"
-            self._teller.tell(News.DONE, id=order["id"], error=shown)
+            self._sender.send(News.DONE, id=order["id"], error=shown)
             self._end(1)
         self._started = True
         self._done(order, self._worker.url if self._worker is not None else "")
 
     def _done(self, order: Line, result: object) -> None:
-        self._teller.tell(News.DONE, id=order["id"], result=result)
+        self._sender.send(News.DONE, id=order["id"], result=result)
 
     def _record(self, transition: Transition, worker: str | None) -> None:
-        self._teller.tell(News.EVENT, transition=transition_content(transition))
+        self._sender.send(News.EVENT, transition=transition_content(transition))
         if transition.kind is EventKind.WORKER_FAILED and self._started:
             self._end(1)
 
     def _on_view(self, view: Mapping[str, Any]) -> None:
         if view != self._view:
             self._view = view
-            self._teller.tell(News.VIEW, view=view)
+            self._sender.send(News.VIEW, view=view)
 
     def _end(self, code: int) -> None:
         """End the process; what it has told before is sent. Nothing is left to close politely."""
-        self._teller.end()
+        self._sender.end()
         logging.shutdown()
         os._exit(code)
 

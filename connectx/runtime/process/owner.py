@@ -30,7 +30,7 @@ from connectx.model.ids import TaskId
 from connectx.model.states import State
 from connectx.model.worker_config import WorkerConfig
 from connectx.runtime.process.wire import Line, Lines, News, Order, encode, facts_of, transition_of
-from connectx.runtime.worker_handle import ALIVE, JOINED, Isolation, Told, WorkerState, untold
+from connectx.runtime.worker_handle import ALIVE, JOINED, Isolation, OnFault, WorkerState, no_op
 
 _ANSWER_S: Final = 10.0
 _FIRST_FD: Final = 10  # the shell that watches over the process uses lower numbers itself
@@ -89,7 +89,7 @@ class ProcessWorker:
         self._facts: dict[TaskId, Mapping[str, object]] = {}
         self._heartbeat_ms: int | None = None
         self._in_time = True
-        self._killed_told: Told = untold
+        self._on_killed: OnFault = no_op
         self._garbled: str | None = None  # why what it says can no longer be taken in
         self._listener = threading.Thread(target=self._listen, name=f"{name}-listener", daemon=True)
 
@@ -137,7 +137,7 @@ class ProcessWorker:
         self.url = str(started.result())
         if not self._move(WorkerState.RUNNING, WorkerState.STARTING):
             raise WorkerStoppedError(self.name, f"it was {self.state} before it had started")
-        given.spark_url.add_done_callback(self._tell_spark)
+        given.spark_url.add_done_callback(self._send_spark)
 
     def request_stop(self) -> None:
         """Begin to stop, without waiting. `stop` waits for the end."""
@@ -161,21 +161,21 @@ class ProcessWorker:
             self._listener.join(_ANSWER_S)  # what is done after its end needs Kafka and Spark
         return not was_alive or (self.state is WorkerState.STOPPED and self._in_time)
 
-    def kill(self, told: Told = untold) -> None:
+    def kill(self, on_fault: OnFault = no_op) -> None:
         """A fault: SIGKILL. Returns when the process is gone, and all that it has told is in the history."""
         with self._moving:
             if self.state not in ALIVE:
                 return
             self.state = WorkerState.KILLED
-            self._killed_told = told
+            self._on_killed = on_fault
         self._end_process()
 
-    def freeze(self, *, tasks: bool, told: Told = untold) -> bool:
+    def freeze(self, *, tasks: bool, on_fault: OnFault = no_op) -> bool:
         """A fault: SIGSTOP, or without the tasks an order to the core alone. False when there is nothing to freeze."""
         if not tasks:
             if self.state is not WorkerState.RUNNING:
                 return False
-            told()
+            on_fault()
             return bool(self._ask(Order.STALL)) and self._move(WorkerState.STALLED, WorkerState.RUNNING)
         with self._moving:
             if self._child is None or self.state not in (WorkerState.RUNNING, WorkerState.STALLED):
@@ -186,7 +186,7 @@ class ProcessWorker:
         if self.state is not WorkerState.PAUSED or self._garbled is not None:
             self._child.signal(signal.SIGCONT)  # it is about to end by itself
             return False
-        told()
+        on_fault()
         return True
 
     def thaw(self) -> bool:
@@ -226,7 +226,7 @@ class ProcessWorker:
     def _end_process(self) -> None:
         """SIGKILL, and wait until its end is in the history."""
         if self._child is None:
-            self._killed_told()
+            self._on_killed()
             self._over.set()
             return
         self._child.kill()
@@ -252,7 +252,7 @@ class ProcessWorker:
         except FutureTimeoutError:
             return None
 
-    def _tell_spark(self, url: Future[str]) -> None:
+    def _send_spark(self, url: Future[str]) -> None:
         error = url.exception()
         if error is None:
             self._send(encode(Order.SPARK, url=url.result()))
@@ -349,7 +349,7 @@ class ProcessWorker:
 
     def _record_end(self, code: int | None) -> None:
         assert self._child is not None
-        self._killed_told()
+        self._on_killed()
         cause = self._garbled or f"its process ended with exit code {code}"
         if self.alive and self._fail(cause):
             _log.warning("%s: %s\n%s", self.name, cause, log_tail(self._child.log, _LOG_SHOWN_BYTES))

@@ -1,4 +1,4 @@
-"""What is done for a worker whose process has ended: its Spark jobs are ended, and with fast failover its groups told.
+"""Recovery after a worker's process has ended: ends its Spark jobs and, with fast failover, removes it from its groups.
 
 A process that has ended can do nothing more, so nobody has to wait until a session timeout proves it. Moving its work
 at once is as safe as moving it late: whoever takes a task over fences the older producer first (KIP-618), and an
@@ -33,8 +33,8 @@ _CALL_S = 5.0
 _log = logging.getLogger(__name__)
 
 
-class Aftermath:
-    """Settles what workers leave behind.
+class WorkerRecovery:
+    """Ends what workers leave behind when their processes end.
 
     Args:
         config: settings of the workers.

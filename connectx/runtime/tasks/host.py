@@ -38,13 +38,13 @@ class _Instance:
     instance: int
 
 
-class Work:
+class TaskHost:
     """Connectors and tasks of one worker.
 
     Args:
         services: what runners may use; their stimuli pass through here on the way to `services.post`.
         plugins: connector classes.
-        is_gone: True once the worker has ended: nothing that its work says is heard any more.
+        is_gone: True once the worker has ended; then stimuli of its tasks are dropped.
     """
 
     def __init__(self, services: TaskServices, plugins: Plugins, is_gone: Callable[[], bool]) -> None:
@@ -67,7 +67,7 @@ class Work:
         if self._is_gone():  # `end` may have come before it was known
             host.kill()
 
-    def tell_connector(self, effect: SetConnectorTargetState | GenerateTaskConfigs | StopConnector) -> None:
+    def send_to_connector(self, effect: SetConnectorTargetState | GenerateTaskConfigs | StopConnector) -> None:
         """Pass an effect to a connector instance, if it is still there."""
         key = effect.connector, effect.instance
         host = self._hosts.get(key)
@@ -87,7 +87,7 @@ class Work:
         if self._is_gone():
             runner.kill()
 
-    def tell_task(self, effect: TaskEffect) -> None:
+    def send_to_task(self, effect: TaskEffect) -> None:
         """Pass an effect to a task runner, if it is still there."""
         runner = self._runners.get(_Instance(effect.task, effect.instance))
         if runner is not None:
@@ -112,7 +112,7 @@ class Work:
         return all(runner.join(max(0.0, deadline_s - time.monotonic())) for runner in runners)
 
     def end(self, reason: str) -> None:
-        """End at once what is left, once the worker is gone; the history is told of each task's end as it comes."""
+        """End at once what is left, once the worker is gone; each task's end is recorded when it comes."""
         self._end_reason = reason
         for runner in list(self._runners.values()):
             runner.kill()
@@ -120,7 +120,7 @@ class Work:
             host.kill()
 
     def _post_of_task(self, stimulus: Stimulus) -> None:
-        """A stimulus of a runner. Its end is told to the history first, also when the core has long forgotten it."""
+        """A stimulus of a runner. Its end is recorded first, even if the core has forgotten the task."""
         if self._is_gone():
             return
         if isinstance(stimulus, TaskStopped | TaskFailed):

@@ -14,7 +14,7 @@ from connectx.errors import NoGateError
 from connectx.history.log import EventLog
 from connectx.kafka.broker.gate import Gate
 from connectx.model.ids import TaskId
-from connectx.runtime.worker_handle import Isolation, WorkerState, untold
+from connectx.runtime.worker_handle import Isolation, WorkerState, no_op
 
 
 class Elsewhere:
@@ -48,12 +48,12 @@ class Elsewhere:
     def stop(self, timeout_s: float = 30.0) -> bool:
         return True
 
-    def kill(self, told: Callable[[], None] = untold) -> None:
-        self._tell(told)
+    def kill(self, on_fault: Callable[[], None] = no_op) -> None:
+        self._call_elsewhere(on_fault)
         self.state = WorkerState.KILLED
 
-    def freeze(self, *, tasks: bool, told: Callable[[], None] = untold) -> bool:
-        self._tell(told)
+    def freeze(self, *, tasks: bool, on_fault: Callable[[], None] = no_op) -> bool:
+        self._call_elsewhere(on_fault)
         self.state = WorkerState.PAUSED if tasks else WorkerState.STALLED
         return True
 
@@ -61,8 +61,8 @@ class Elsewhere:
         self.state = WorkerState.RUNNING
         return True
 
-    def _tell(self, told: Callable[[], None]) -> None:
-        thread = threading.Thread(target=told)
+    def _call_elsewhere(self, on_fault: Callable[[], None]) -> None:
+        thread = threading.Thread(target=on_fault)
         thread.start()
         thread.join()
 

@@ -95,7 +95,7 @@ def test_work_that_the_leader_gave_to_others_waits_for_nothing(history: History)
     history.say(EventKind.ASSIGNMENT_COMPUTED, 4000, "worker-2", members=members, lost=[])
     assert history.lost is not None
     assert history.lost.waits_for == ()
-    assert history.lost.told(4100) == "worker-1 was killed 3.1 s ago; its work is being handed over"
+    assert history.lost.sentence(4100) == "worker-1 was killed 3.1 s ago; its work is being handed over"
 
 
 def test_work_that_runs_elsewhere_is_not_lost_any_more(history: History) -> None:
@@ -134,12 +134,12 @@ def test_it_is_told_in_a_sentence_with_the_settings_that_hold_it_back(history: H
     history.kill()
     lost = history.lost
     assert lost is not None
-    assert lost.told(2200) == (
+    assert lost.sentence(2200) == (
         "worker-1 was killed 1.2 s ago; its work moves in 4.3 s at the latest (session.timeout.ms, then "
         "scheduled.rebalance.max.delay.ms)"
     )
-    assert lost.told(7000) == "worker-1 was killed 6.0 s ago; its work is being handed over"
-    assert lost.told(2000, anybody_left=False) == (
+    assert lost.sentence(7000) == "worker-1 was killed 6.0 s ago; its work is being handed over"
+    assert lost.sentence(2000, any_left=False) == (
         "worker-1 was killed 1.0 s ago; no worker is left to take over: cluster.add_worker()"
     )
 

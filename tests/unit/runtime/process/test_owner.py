@@ -55,15 +55,16 @@ def test_a_worker_that_fails_in_the_moment_of_its_freeze_has_failed_and_does_not
     with mine, theirs:
         theirs.sendall(encode(News.EVENT, transition=transition_content(FAILED)))
         worker._child, worker._link, worker.state = child, mine, WorkerState.RUNNING
-        told: list[str] = []
+        faults: list[str] = []
         frozen: list[bool] = []
         freezing = threading.Thread(
-            target=lambda: frozen.append(worker.freeze(tasks=True, told=lambda: told.append("pause"))), daemon=True
+            target=lambda: frozen.append(worker.freeze(tasks=True, on_fault=lambda: faults.append("pause"))),
+            daemon=True,
         )
         freezing.start()
         freezing.join(10)
         assert frozen == [False]
-    assert (worker.state, worker.error, history, told) == (
+    assert (worker.state, worker.error, history, faults) == (
         WorkerState.FAILED,
         "it broke",
         [EventKind.WORKER_FAILED],
@@ -136,20 +137,20 @@ def test_others_hear_of_the_end_of_a_process_though_it_cannot_be_recorded(child:
 
 MUTE = """
 import logging, socket, threading
-from connectx.runtime.process.child import _Teller
+from connectx.runtime.process.child import _Sender
 
 def facts():
     raise RuntimeError("no facts")
 
 logging.basicConfig()
 mine, theirs = socket.socketpair()
-_Teller(mine, facts).start()
+_Sender(mine, facts).start()
 threading.Event().wait(30)
 """
 
 
-def test_a_process_that_can_tell_nothing_any_more_ends() -> None:
+def test_a_process_that_cannot_reach_its_owner_ends() -> None:
     ended = subprocess.run([sys.executable, "-c", MUTE], check=False, capture_output=True, text=True, timeout=120)
     assert ended.returncode == 1
-    assert "cannot tell its owner" in ended.stderr
+    assert "cannot reach its owner" in ended.stderr
     assert "RuntimeError: no facts" in ended.stderr

@@ -18,7 +18,7 @@ from connectx.model.worker_config import WorkerConfig
 from connectx.plugins.registry import Plugins
 from connectx.rest.client import RestClient
 from connectx.runtime.process.owner import ProcessSurroundings, ProcessWorker
-from connectx.runtime.process.recovery import Aftermath
+from connectx.runtime.process.recovery import WorkerRecovery
 from tests.support.waiting import until
 
 CONNECTOR = "shared-out"
@@ -57,7 +57,7 @@ def test_only_members_of_the_process_that_has_ended_leave_a_sink_group(
             history.append(told)
 
         with closing(RestClient(list)) as client:
-            Aftermath(config, client, Plugins(), url, record, True)._leave_sink_group(dead, CONNECTOR, {})
+            WorkerRecovery(config, client, Plugins(), url, record, True)._leave_sink_group(dead, CONNECTOR, {})
         others: list[Any] = [mine for mine in everybody if dead.process_token not in mine]
         assert client_ids(second, third) == others
     (told,) = history
