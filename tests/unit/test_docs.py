@@ -52,6 +52,16 @@ def test_python_in_the_pages_is_python_and_names_what_connectx_exports(page: Pat
         assert used <= set(connectx.__all__)
 
 
+def test_the_layer_table_has_a_row_for_every_folder_and_each_names_its_subfolders() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `([\w/]+)/` \| (.*) \|$", text, re.MULTILINE))
+    inside = ROOT / "connectx"
+    folders = {path.parent.relative_to(inside) for path in inside.rglob("__init__.py")} - {Path()}
+    assert rows.keys() == {folder.parts[0] for folder in folders} | {"widgets/connectx_widgets"}
+    below = {(folder.parts[0], "/".join(folder.parts[1:])) for folder in folders if len(folder.parts) > 1}
+    assert {folder for part, folder in below if f"`{folder}/`" not in rows[part]} == set()
+
+
 def test_every_verb_of_the_readme_exists() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     for verb in set(re.findall(r"(?<![\w-])cluster\.(\w+)", text)):
