@@ -194,7 +194,7 @@ class Cluster(FaultVerbs, ConnectCluster):
         """Settings of the workers."""
         return self._config
 
-    def facts(self) -> dict[str, object]:
+    def overview(self) -> dict[str, object]:
         """The cluster in a few words: kafka, group, generation, leader, exactly-once sources, spark."""
         leader = self.leader
         return {

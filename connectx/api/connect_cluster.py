@@ -74,7 +74,7 @@ class WorkerFace(Protocol):
         """Whether it leads the group."""
 
     @property
-    def facts(self) -> Mapping[str, Mapping[str, object]]:
+    def task_metrics(self) -> Mapping[str, Mapping[str, object]]:
         """Live numbers of its tasks, as far as they are known."""
 
 
@@ -173,7 +173,7 @@ class ConnectCluster(ABC):
     # ------------------------------------------------------------------------------------------------- everything
 
     @abstractmethod
-    def facts(self) -> dict[str, object]:
+    def overview(self) -> dict[str, object]:
         """The cluster in a few words."""
 
     def panel(self) -> Any:
@@ -313,7 +313,7 @@ class ConnectCluster(ABC):
         return [self[name].row() for name in names]
 
     def _shown_facts(self) -> dict[str, object] | None:
-        return None if self._closed else self.facts()
+        return None if self._closed else self.overview()
 
     def __repr__(self) -> str:
         facts = self._shown_facts()

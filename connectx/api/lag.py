@@ -53,9 +53,9 @@ class LagRecorder:
         """Look once."""
         seen: dict[TaskId, int | None] = {}
         for worker in sorted(self._workers, key=lambda worker: worker.generation or 0):  # of two, the newer one counts
-            for name, facts in worker.facts.items():
-                task, lag = task_of(name), facts.get("lag")
-                if task is not None and "lag" in facts:
+            for name, metrics in worker.task_metrics.items():
+                task, lag = task_of(name), metrics.get("lag")
+                if task is not None and "lag" in metrics:
                     seen[task] = lag if isinstance(lag, int) else None
         now_ms = self._clock()
         for task in sorted({*self._known, *seen}):

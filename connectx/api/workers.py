@@ -111,9 +111,9 @@ class Worker:
         return view.get("leader") is not None and view.get("leader") == view.get("member_id")
 
     @property
-    def facts(self) -> dict[str, Mapping[str, object]]:
+    def task_metrics(self) -> dict[str, Mapping[str, object]]:
         """Live numbers of the tasks that run in it: task to records, lag, offsets."""
-        return {str(task): facts for task, facts in self._live.facts().items()}
+        return {str(task): metrics for task, metrics in self._live.task_metrics().items()}
 
     @property
     def view(self) -> Mapping[str, Any]:
@@ -241,7 +241,7 @@ class Worker:
         return lambda: context.run(self._injected, fault)
 
     def _injected(self, fault: str, **data: object) -> None:
-        tasks = [str(task) for task in self._live.facts()]
+        tasks = [str(task) for task in self._live.task_metrics()]
         self._record(injected(fault, **data, tasks=tasks), self.name)
 
     # --------------------------------------------------------------------------------------------------- forms

@@ -49,9 +49,9 @@ def status(at: At) -> None:
             for one in cluster.workers
         ]
         connectors = [at.status(connector) for connector in cluster.connectors]
-        at.tell({"cluster": cluster.facts(), "workers": workers, "connectors": connectors})
+        at.tell({"cluster": cluster.overview(), "workers": workers, "connectors": connectors})
         return
-    show_table([{key: value for key, value in cluster.facts().items() if value is not None}])
+    show_table([{key: value for key, value in cluster.overview().items() if value is not None}])
     typer.echo()
     show_table(_workers(cluster))
     typer.echo()
@@ -200,7 +200,7 @@ def _picture(cluster: AttachedCluster) -> Any:
     from rich.text import Text
 
     stories = [str(story) for story in cluster.events.stories()][-_STORIES:]
-    facts = ", ".join(f"{key} {value}" for key, value in cluster.facts().items() if value is not None)
+    facts = ", ".join(f"{key} {value}" for key, value in cluster.overview().items() if value is not None)
     return Group(
         Text(facts, style="dim"),
         rich_table(_workers(cluster), "Workers"),

@@ -26,6 +26,6 @@ class Summary:
         """0 when there is none."""
         return self.total / self.count if self.count else 0.0
 
-    def facts(self, name: str) -> dict[str, float]:
+    def metrics(self, name: str) -> dict[str, float]:
         """As live numbers of a task: `<name>_max`, `<name>_avg`."""
         return {f"{name}_max": self.largest, f"{name}_avg": self.average}

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from connectx.model.events import EventKind
 
-Facts = Mapping[str, Any]
-Row = tuple[str, str, Callable[[Facts], float | None]]
+TaskMetrics = Mapping[str, Any]
+Row = tuple[str, str, Callable[[TaskMetrics], float | None]]
 """Name, description, and the number in the live numbers of a task (None: not known)."""
 
 
@@ -34,19 +34,19 @@ COUNTED: Final[Mapping[EventKind, tuple[str, str, bool]]] = {
 """Events that are counted: name, description, and whether their records are counted instead."""
 
 
-def _of(key: str) -> Callable[[Facts], float | None]:
-    return lambda facts: facts.get(key)
+def _of(key: str) -> Callable[[TaskMetrics], float | None]:
+    return lambda metrics: metrics.get(key)
 
 
-def _share(part: str, other: str) -> Callable[[Facts], float | None]:
-    def share(facts: Facts) -> float | None:
-        both = facts.get(part, 0) + facts.get(other, 0)
-        return float(facts.get(part, 0) / both) if both else None
+def _share(part: str, other: str) -> Callable[[TaskMetrics], float | None]:
+    def share(metrics: TaskMetrics) -> float | None:
+        both = metrics.get(part, 0) + metrics.get(other, 0)
+        return float(metrics.get(part, 0) / both) if both else None
 
     return share
 
 
-TASK_FACTS: Final[tuple[Row, ...]] = (
+TASK_ROWS: Final[tuple[Row, ...]] = (
     ("connector-task_offset-commit-max-time-ms", "The longest commit.", _of("commit_ms_max")),
     ("connector-task_offset-commit-avg-time-ms", "Commits on average.", _of("commit_ms_avg")),
     ("connector-task_offset-commit-success-percentage", "Share that succeeded.", _share("commits", "failed_commits")),
@@ -55,7 +55,7 @@ TASK_FACTS: Final[tuple[Row, ...]] = (
     ("connector-task_batch-size-avg", "Records of a slice on average.", _of("batch_avg")),
 )
 
-SOURCE_FACTS: Final[tuple[Row, ...]] = (
+SOURCE_ROWS: Final[tuple[Row, ...]] = (
     ("source-task_source-record-poll-total", "Records polled.", _of("polled")),
     ("source-task_source-record-write-total", "Records sent to Kafka.", _of("records")),
     ("source-task_poll-batch-max-time-ms", "The longest poll.", _of("poll_ms_max")),
@@ -66,11 +66,11 @@ SOURCE_FACTS: Final[tuple[Row, ...]] = (
     ("connectx_source_bytes_total", "Bytes sent to Kafka.", _of("bytes")),
 )
 
-SINK_FACTS: Final[tuple[Row, ...]] = (
+SINK_ROWS: Final[tuple[Row, ...]] = (
     ("sink-task_sink-record-read-total", "Records fetched.", _of("read")),
     ("sink-task_sink-record-send-total", "Records put.", _of("records")),
     ("sink-task_sink-record-lag-max", "Records that the task is behind, over all its partitions.", _of("lag")),
-    ("sink-task_partition-count", "Partitions.", lambda facts: len(facts["positions"])),
+    ("sink-task_partition-count", "Partitions.", lambda metrics: len(metrics["positions"])),
     ("sink-task_offset-commit-seq-no", "Number of the last commit.", _of("commit_sequence")),
     ("sink-task_offset-commit-completion-total", "Commits that succeeded.", _of("commits")),
     ("sink-task_offset-commit-skip-total", "Outcomes of commits that came too late to count.", _of("late_commits")),
@@ -81,7 +81,7 @@ SINK_FACTS: Final[tuple[Row, ...]] = (
     ("sink-task_sink-record-active-count-avg", "On average, whenever they changed.", _of("active_avg")),
 )
 
-ERROR_FACTS: Final[tuple[Row, ...]] = (
+ERROR_ROWS: Final[tuple[Row, ...]] = (
     ("task-error_total-record-failures", "Records that failed, once for every try.", _of("record_failures")),
     ("task-error_total-record-errors", "Failures beyond errors.tolerance: the task ends.", _of("record_errors")),
     ("task-error_total-retries", "Conversions of slices and puts that were tried again.", _of("retries")),

@@ -30,11 +30,11 @@ from connectx.model.states import State
 from connectx.model.summary import Summary
 from connectx.runtime.metric_names import (
     COUNTED,
-    ERROR_FACTS,
+    ERROR_ROWS,
     PLUGIN_TEXTS,
-    SINK_FACTS,
-    SOURCE_FACTS,
-    TASK_FACTS,
+    SINK_ROWS,
+    SOURCE_ROWS,
+    TASK_ROWS,
     TASK_STATES,
     WORKER_COUNTS,
 )
@@ -72,7 +72,7 @@ class WorkerMetrics(Collector):
 
     Args:
         view: the worker's place in the group.
-        facts: live numbers of its tasks, and what stays known of those that failed; see `Subject.counted`.
+        task_metrics: live numbers of its tasks, and what stays known of those that failed; see `TaskHost.counted`.
         heartbeat_ms: when the group last answered one of its heartbeats.
         clock: the worker's clock.
         requests: what is counted of its requests to the group.
@@ -81,14 +81,14 @@ class WorkerMetrics(Collector):
     def __init__(
         self,
         view: Callable[[], Mapping[str, Any]],
-        facts: Callable[[], Mapping[TaskId, Mapping[str, object]]],
+        task_metrics: Callable[[], Mapping[TaskId, Mapping[str, object]]],
         heartbeat_ms: Callable[[], int | None],
         clock: Clock,
         requests: GroupRequests,
     ) -> None:
         self._requests = requests
         self._view = view
-        self._facts = facts
+        self._task_metrics = task_metrics
         self._heartbeat_ms = heartbeat_ms
         self._clock = clock
         self._lock = threading.Lock()
@@ -276,15 +276,15 @@ class WorkerMetrics(Collector):
             yield _gauge(f"{group}{name}-time-avg", "On average, ms.", times.average)
 
     def _of_tasks(self) -> Iterator[Metric]:
-        counted, assigned = sorted(self._facts().items()), self._assigned()
-        tasks = [(task, facts) for task, facts in counted if not facts.get("ended")]
-        known = [(task, facts) for task, facts in counted if not facts.get("ended") or _subject(task) in assigned]
-        sources = [(task, facts) for task, facts in tasks if "slices" in facts]
-        sinks = [(task, facts) for task, facts in tasks if "positions" in facts]
-        tables = ([*sources, *sinks], TASK_FACTS), (sources, SOURCE_FACTS), (sinks, SINK_FACTS), (known, ERROR_FACTS)
+        counted, assigned = sorted(self._task_metrics().items()), self._assigned()
+        tasks = [(task, metrics) for task, metrics in counted if not metrics.get("ended")]
+        known = [(task, metrics) for task, metrics in counted if not metrics.get("ended") or _subject(task) in assigned]
+        sources = [(task, metrics) for task, metrics in tasks if "slices" in metrics]
+        sinks = [(task, metrics) for task, metrics in tasks if "positions" in metrics]
+        tables = ([*sources, *sinks], TASK_ROWS), (sources, SOURCE_ROWS), (sinks, SINK_ROWS), (known, ERROR_ROWS)
         for chosen, table in tables:
             for name, described, value in table:
-                yield _of_each(name, described, ((_id(task), value(facts)) for task, facts in chosen))
+                yield _of_each(name, described, ((_id(task), value(metrics)) for task, metrics in chosen))
         for name, state in (("running", State.RUNNING), ("pause", State.PAUSED)):
             spans = ((subject, spans.share(state, self._clock())) for subject, spans in sorted(self._spans.items()))
             ratios = (((connector, str(number)), share) for (connector, number), share in spans)
@@ -313,8 +313,8 @@ class WorkerMetrics(Collector):
             )
             for kind in ("transform", "predicate")
         }
-        for task, facts in sorted(self._facts().items()):
-            if isinstance(plugins := facts.get("plugins"), TaskPlugins):
+        for task, metrics in sorted(self._task_metrics().items()):
+            if isinstance(plugins := metrics.get("plugins"), TaskPlugins):
                 task_info.add_metric([*_id(task), *(plugins.texts[text] for text in PLUGIN_TEXTS)], 1)
                 for kind, named in (("transform", plugins.transforms), ("predicate", plugins.predicates)):
                     for texts in named:

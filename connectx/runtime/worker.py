@@ -311,9 +311,9 @@ class Worker:
         """When the group last answered one of its heartbeats, milliseconds since 1970; None before the first."""
         return self._heartbeat_ms
 
-    def facts(self) -> dict[TaskId, Mapping[str, object]]:
+    def task_metrics(self) -> dict[TaskId, Mapping[str, object]]:
         """Live numbers of the tasks that run here."""
-        return self._task_host.facts()
+        return self._task_host.task_metrics()
 
     def _on_reply(self, effect: Reply) -> None:
         future = self._replies.pop(effect.request_id, None)

@@ -68,7 +68,7 @@ class LiveWorker(Protocol):
     def view(self) -> Mapping[str, Any]:
         """Its place in the group as its core last said; never blocks. Shape: `connectx.core.verbs`, *worker*."""
 
-    def facts(self) -> dict[TaskId, Mapping[str, object]]:
+    def task_metrics(self) -> dict[TaskId, Mapping[str, object]]:
         """Live numbers of the tasks that run there; never blocks."""
 
     def heartbeat_ms(self) -> int | None:

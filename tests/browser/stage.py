@@ -89,7 +89,7 @@ class StagedCluster:
         self._plugins = Plugins()
         self._config = WorkerConfig.parse(_WORKER)
 
-    def facts(self) -> dict[str, object]:
+    def overview(self) -> dict[str, object]:
         return {
             **{"kafka": "127.0.0.1:9092 (embedded)", "group": "flights", "generation": 4, "leader": "worker-1"},
             **{"exactly-once sources": "enabled", "spark": "4.0.0"},

@@ -27,7 +27,7 @@ class Numbers:
     def __init__(self, cluster: ConnectCluster) -> None:
         self._cluster = cluster
         self._read_s = time.monotonic()
-        self._counts = {key: _count(facts) for key, _, facts in self._running()}
+        self._counts = {key: _count(metrics) for key, _, metrics in self._running()}
         self.by_connector: dict[str, dict[str, Any]] = {}
         """Connector to `records` (of the instances that run now), `rate` (a second), `lag`, `offset`."""
         self.by_task: dict[str, dict[str, Any]] = {}
@@ -42,10 +42,10 @@ class Numbers:
         now_s = time.monotonic()
         passed_s, self._read_s = max(now_s - self._read_s, 1e-3), now_s
         counts: dict[str, int] = {}
-        for key, task, facts in self._running():
-            counts[key] = _count(facts)
+        for key, task, metrics in self._running():
+            counts[key] = _count(metrics)
             gained = max(0, counts[key] - self._counts.get(key, 0))
-            self.by_task[task] = _numbers(facts, round(gained / passed_s))
+            self.by_task[task] = _numbers(metrics, round(gained / passed_s))
         for task, numbers in self.by_task.items():
             _add(self.by_connector.setdefault(task.rpartition("-")[0], {}), numbers)
         self._counts = counts
@@ -56,8 +56,8 @@ class Numbers:
     def _running(self) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
         """An instance, its task and what it says; of a zombie and its successor the successor comes last."""
         for worker in sorted(self._cluster.workers, key=lambda worker: worker.generation or 0):
-            for task, facts in worker.facts.items():
-                yield f"{worker.name}/{task}", task, facts
+            for task, metrics in worker.task_metrics.items():
+                yield f"{worker.name}/{task}", task, metrics
 
     def heartbeats(self) -> dict[str, int]:
         """Workers that have not ended, and when the group last answered a heartbeat of theirs, as far as is known."""
@@ -75,10 +75,10 @@ class Numbers:
         return 0 if config is None else config.heartbeat_interval_ms * _LATE_BEATS + _LATE_MS
 
 
-def _numbers(facts: Mapping[str, Any], rate: int) -> dict[str, Any]:
-    lag, offset = facts.get("lag"), facts.get("source_offset")
+def _numbers(metrics: Mapping[str, Any], rate: int) -> dict[str, Any]:
+    lag, offset = metrics.get("lag"), metrics.get("source_offset")
     return {
-        "records": _count(facts),
+        "records": _count(metrics),
         "rate": rate,
         "lag": lag if isinstance(lag, int) else None,
         "offset": None if offset is None else json.dumps(offset, default=str)[:_OFFSET_CHARS],
@@ -93,6 +93,6 @@ def _add(sums: dict[str, Any], numbers: Mapping[str, Any]) -> None:
         sums[name] = before + number if both else before if number is None else number
 
 
-def _count(facts: Mapping[str, Any]) -> int:
-    records = facts.get("records", 0)
+def _count(metrics: Mapping[str, Any]) -> int:
+    records = metrics.get("records", 0)
     return records if isinstance(records, int) else 0

@@ -173,7 +173,7 @@ class ClusterPanel(anywidget.AnyWidget):
     def _update(self) -> bool:
         """Send what differs from what the page has; False when nothing does."""
         facts = self._facts.facts()
-        head = {key: _shown(value) for key, value in self._cluster.facts().items()}
+        head = {key: _shown(value) for key, value in self._cluster.overview().items()}
         after: Elements = {
             "head": {"kind": "head", "facts": head, "faults": self._cluster.has_faults},
             **timeline_elements(self._timeline.timeline(), self._numbers.late),

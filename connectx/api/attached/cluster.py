@@ -159,7 +159,7 @@ class AttachedCluster(ConnectCluster):
         """The highest generation that a status has named, counted up at each change of the group that was seen."""
         return self._picture().generation
 
-    def facts(self) -> dict[str, object]:
+    def overview(self) -> dict[str, object]:
         """The cluster in a few words: url, version, kafka, group, generation, leader, what it is seen by."""
         leader = self.leader
         seen = [POLLING] if self._config is None else [GROUP, "the config and status topics"]

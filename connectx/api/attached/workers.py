@@ -32,7 +32,7 @@ class AttachedWorker:
         return "running"
 
     @property
-    def facts(self) -> Mapping[str, Mapping[str, object]]:
+    def task_metrics(self) -> Mapping[str, Mapping[str, object]]:
         """Nothing: live numbers stay inside the worker."""
         return {}
 

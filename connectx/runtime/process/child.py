@@ -21,11 +21,11 @@ from connectx.errors import ConnectxError
 from connectx.history.clock import system_clock
 from connectx.model.events import EventKind, Transition
 from connectx.plugins.registry import Plugins, worker_config
-from connectx.runtime.process.wire import Line, Lines, News, Order, encode, facts_content, transition_content
+from connectx.runtime.process.wire import Line, Lines, News, Order, encode, metrics_content, transition_content
 from connectx.runtime.worker import Surroundings, Worker
 from connectx.spark.remote import RemoteSpark
 
-_FACTS_S: Final = 0.25
+_METRICS_S: Final = 0.25
 _FLUSH_S: Final = 5.0
 _log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ class _Sender:
         self._link = link
         self._worker = worker
         self._sent_heartbeat_ms: int | None = None
-        self._sent_facts: list[list[Any]] = []
+        self._sent_metrics: list[list[Any]] = []
         self._lines: SimpleQueue[bytes | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="connectx-sender", daemon=True)
 
@@ -63,12 +63,12 @@ class _Sender:
             os._exit(1)
 
     def _send(self) -> None:
-        due_s = time.monotonic() + _FACTS_S
+        due_s = time.monotonic() + _METRICS_S
         while True:
             try:
                 line = self._lines.get(timeout=max(0.0, due_s - time.monotonic()))
             except Empty:
-                due_s = time.monotonic() + _FACTS_S
+                due_s = time.monotonic() + _METRICS_S
                 line = self._regular_news()
             if line is None:
                 return
@@ -82,13 +82,13 @@ class _Sender:
         worker, lines = self._worker(), b""
         if worker is None:
             return lines
-        heartbeat_ms, facts = worker.heartbeat_ms(), facts_content(worker.facts())
+        heartbeat_ms, metrics = worker.heartbeat_ms(), metrics_content(worker.task_metrics())
         if heartbeat_ms != self._sent_heartbeat_ms:
             self._sent_heartbeat_ms = heartbeat_ms
             lines += encode(News.HEARTBEAT, time_ms=heartbeat_ms)
-        if facts != self._sent_facts:
-            self._sent_facts = facts
-            lines += encode(News.FACTS, facts=facts)
+        if metrics != self._sent_metrics:
+            self._sent_metrics = metrics
+            lines += encode(News.TASK_METRICS, metrics=metrics)
         return lines
 
 

@@ -29,7 +29,7 @@ from connectx.model.events import EventKind, Transition
 from connectx.model.ids import TaskId
 from connectx.model.states import State
 from connectx.model.worker_config import WorkerConfig
-from connectx.runtime.process.wire import Line, Lines, News, Order, encode, facts_of, transition_of
+from connectx.runtime.process.wire import Line, Lines, News, Order, encode, metrics_of, transition_of
 from connectx.runtime.worker_handle import ALIVE, JOINED, Isolation, OnFault, WorkerState, no_op
 
 _ANSWER_S: Final = 10.0
@@ -86,7 +86,7 @@ class ProcessWorker:
         self._ids = itertools.count(1)
         self._view: Mapping[str, Any] = {}
         self._instances: dict[TaskId, int] = {}  # tasks that run there
-        self._facts: dict[TaskId, Mapping[str, object]] = {}
+        self._task_metrics: dict[TaskId, Mapping[str, object]] = {}
         self._heartbeat_ms: int | None = None
         self._in_time = True
         self._on_killed: OnFault = no_op
@@ -107,9 +107,9 @@ class ProcessWorker:
         """Its place in the group as its core last said, also when it has ended; never blocks."""
         return self._view
 
-    def facts(self) -> dict[TaskId, Mapping[str, object]]:
+    def task_metrics(self) -> dict[TaskId, Mapping[str, object]]:
         """Live numbers of the tasks that run there, at most half a second old."""
-        return {task: self._facts.get(task, {}) for task in sorted(self._instances)}
+        return {task: self._task_metrics.get(task, {}) for task in sorted(self._instances)}
 
     def heartbeat_ms(self) -> int | None:
         """When the group last answered one of its heartbeats, by its own clock; at most half a second late."""
@@ -297,8 +297,8 @@ class ProcessWorker:
             self._view = news["view"]
         elif kind is News.HEARTBEAT:
             self._heartbeat_ms = news["time_ms"]
-        elif kind is News.FACTS:
-            self._facts = facts_of(news["facts"])
+        elif kind is News.TASK_METRICS:
+            self._task_metrics = metrics_of(news["metrics"])
         elif kind is News.SPARK_SESSION:
             self.spark_sessions.append(news["session_id"])
         elif kind is News.SPARK_SESSION_RELEASED:

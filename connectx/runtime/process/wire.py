@@ -36,7 +36,7 @@ class News(StrEnum):
     EVENT = "event"  # transition
     VIEW = "view"  # view
     HEARTBEAT = "heartbeat"  # time_ms
-    FACTS = "facts"  # facts: [[connector, task, numbers]]
+    TASK_METRICS = "task_metrics"  # metrics: [[connector, task, numbers]]
     SPARK_SESSION = "spark_session"  # session_id
     SPARK_SESSION_RELEASED = "spark_session_released"  # session_id
     STOPPED = "stopped"  # in_time
@@ -77,11 +77,11 @@ def transition_of(content: Mapping[str, Any]) -> Transition:
     return Transition(**{**content, "kind": EventKind(content["kind"])})
 
 
-def facts_content(facts: Mapping[TaskId, Mapping[str, object]]) -> list[list[Any]]:
+def metrics_content(metrics: Mapping[TaskId, Mapping[str, object]]) -> list[list[Any]]:
     """Live numbers of tasks as JSON values."""
-    return [[task.connector, task.task, plain(numbers)] for task, numbers in sorted(facts.items())]
+    return [[task.connector, task.task, plain(of_task)] for task, of_task in sorted(metrics.items())]
 
 
-def facts_of(content: list[list[Any]]) -> dict[TaskId, Mapping[str, object]]:
-    """Inverse of `facts_content`."""
+def metrics_of(content: list[list[Any]]) -> dict[TaskId, Mapping[str, object]]:
+    """Inverse of `metrics_content`."""
     return {TaskId(connector, task): numbers for connector, task, numbers in content}

@@ -93,14 +93,14 @@ class TaskHost:
         if runner is not None:
             runner.execute(effect)
 
-    def facts(self) -> dict[TaskId, Mapping[str, object]]:
+    def task_metrics(self) -> dict[TaskId, Mapping[str, object]]:
         """Live numbers of the tasks."""
-        return {key.task: runner.facts() for key, runner in list(self._runners.items())}
+        return {key.task: runner.metrics() for key, runner in list(self._runners.items())}
 
     def counted(self) -> dict[TaskId, Mapping[str, object]]:
         """For metrics: live numbers of the tasks, their errors and plugins; `ended` and errors of those that failed."""
         live = {
-            key.task: {**runner.facts(), **runner.errors.facts(), "plugins": runner.plugins}
+            key.task: {**runner.metrics(), **runner.errors.metrics(), "plugins": runner.plugins}
             for key, runner in list(self._runners.items())
         }
         return {**self._failed, **live}
@@ -135,6 +135,6 @@ class TaskHost:
     def _ended(self, key: _Instance, reason: str) -> None:
         if (runner := self._runners.pop(key, None)) is not None:
             if reason == "failed":
-                self._failed[key.task] = {**runner.errors.facts(), "ended": True}
+                self._failed[key.task] = {**runner.errors.metrics(), "ended": True}
             data = {"instance": key.instance, "reason": reason}
             self._record(Transition(EventKind.TASK_ENDED, key.task.connector, key.task.task, data=data))

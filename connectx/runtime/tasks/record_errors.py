@@ -36,6 +36,6 @@ class RecordErrors:
             self.record_failures += records
             self.error_ms = self.clock()
 
-    def facts(self) -> dict[str, object]:
+    def metrics(self) -> dict[str, object]:
         """As live numbers of a task."""
         return {each.name: getattr(self, each.name) for each in fields(self) if each.name != "clock"}

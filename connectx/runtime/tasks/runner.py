@@ -67,7 +67,7 @@ class LoopCore(Protocol):
 
 
 class TaskWorld(Protocol):
-    """What carries out a loop's effects. The thread of the task calls all methods but `unblock` and `facts`."""
+    """What carries out a loop's effects. The thread of the task calls all methods but `unblock` and `metrics`."""
 
     def carry_out(self, effect: Any) -> Any:
         """Do it and return its answer, None where it has none. Failures are answers, not exceptions."""
@@ -78,7 +78,7 @@ class TaskWorld(Protocol):
     def release(self) -> None:
         """The thread ends: let go of everything as it is. Does nothing after an orderly end."""
 
-    def facts(self) -> Mapping[str, object]:
+    def metrics(self) -> Mapping[str, object]:
         """Live numbers; from any thread, never blocks."""
 
 
@@ -144,9 +144,9 @@ class Runner:
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
-    def facts(self) -> Mapping[str, object]:
+    def metrics(self) -> Mapping[str, object]:
         """Live numbers of the task."""
-        return {} if self._world is None else self._world.facts()
+        return {} if self._world is None else self._world.metrics()
 
     def _unblock(self) -> None:
         if self._world is not None:

@@ -133,5 +133,5 @@ class TaskRunner(Protocol):
     def join(self, timeout_s: float) -> bool:
         """Wait for the thread's end; True when it has ended."""
 
-    def facts(self) -> Mapping[str, object]:
+    def metrics(self) -> Mapping[str, object]:
         """Live numbers for panels: records, bytes, lag, last source offset. Never blocks."""

@@ -87,7 +87,7 @@ def test_without_its_broker_a_cluster_says_so_and_closes_all_the_same(
                 f"{worker.name} to notice",
             )
         assert "coordinator" in events(cluster, EventKind.MEMBER_LOST, since)[0].cause
-        until(lambda: not any(worker.facts for worker in cluster.workers), "the end of all work")
+        until(lambda: not any(worker.task_metrics for worker in cluster.workers), "the end of all work")
         assert "not running" in repr(cluster)
         assert "joining" in repr(cluster)
         assert lines.name in repr(cluster)

@@ -235,4 +235,4 @@ def test_fewer_and_more_tasks_come_with_the_configuration(place: Place) -> None:
     for count in (1, 3, 2):
         connector.config.update({"tasks.max": str(count)})
         until(lambda count=count: [task.state for task in connector.tasks] == ["RUNNING"] * count, f"{count} tasks")
-    assert len(list(itertools.chain(*(worker.facts for worker in place.cluster.workers)))) >= 2
+    assert len(list(itertools.chain(*(worker.task_metrics for worker in place.cluster.workers)))) >= 2

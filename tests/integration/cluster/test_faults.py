@@ -128,7 +128,7 @@ def test_a_killed_worker_loses_and_repeats_nothing(group: cx.Cluster, make_lines
     for lines in flows:
         lines.append(1)
         lines.check_exactly_once()
-    until(lambda: not victim.facts, "the ends of its tasks")
+    until(lambda: not victim.task_metrics, "the ends of its tasks")
     for event in events(group, EventKind.FAULT_INJECTED, since, worker=victim.name):
         for task in event.data["tasks"]:
             assert events(group, EventKind.TASK_ENDED, since, worker=victim.name, connector=task.rpartition("-")[0])
@@ -243,7 +243,7 @@ def test_a_worker_that_is_cut_off_gives_up_its_work_and_rejoins_after_heal(
     assert "the group coordinator cannot be reached" in losses
     ended = {"worker": cut_off.name, "connector": lines.name}
     until(lambda: events(group, EventKind.TASK_ENDED, since, **ended), "the end of its task (KAFKA-9184)")
-    assert not cut_off.facts
+    assert not cut_off.task_metrics
     group.wait_stable(WAIT_S)
     group.heal(cut_off.name)
     assert cut_off.cut is None

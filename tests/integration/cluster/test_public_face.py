@@ -89,7 +89,7 @@ def test_a_stopped_connector_gives_its_tasks_up_and_goes_on_where_it_was(
     connector.stop()
     connector.wait("STOPPED", WAIT_S)
     assert connector.tasks == []
-    assert not any(lines.task in worker.facts for worker in cluster.workers)
+    assert not any(lines.task in worker.task_metrics for worker in cluster.workers)
     lines.append(5)
     connector.resume()
     connector.wait("RUNNING", WAIT_S)
@@ -264,7 +264,7 @@ def test_a_deleted_connector_is_gone_and_its_name_free(cluster: cx.Cluster, make
     connector.delete()
     with pytest.raises(ConnectorNotFoundError):
         connector.status()
-    until(lambda: not any(lines.task in worker.facts for worker in cluster.workers), "the end of its task")
+    until(lambda: not any(lines.task in worker.task_metrics for worker in cluster.workers), "the end of its task")
     lines.append(3)
     cluster.create(lines.name, config).wait("RUNNING", WAIT_S)
     lines.check_exactly_once()

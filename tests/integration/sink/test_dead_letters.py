@@ -59,11 +59,11 @@ def test_a_record_that_cannot_be_read_lies_in_the_queue_as_it_was_with_its_story
     counted = task.runner.errors
     assert (counted.record_failures, counted.record_errors, counted.errors_logged) == (1, 0, 1)
     assert (counted.dead_letters, counted.failed_dead_letters) == (1, 0)
-    until(lambda: task.runner.facts()["active"] == 0)
-    facts = task.runner.facts()
-    assert facts["commit_sequence"] == facts["commits"] >= 1
-    assert facts["active_max"] >= 1
-    assert "commit_ms_max" in facts
+    until(lambda: task.runner.metrics()["active"] == 0)
+    metrics = task.runner.metrics()
+    assert metrics["commit_sequence"] == metrics["commits"] >= 1
+    assert metrics["active_max"] >= 1
+    assert "commit_ms_max" in metrics
     (record,) = read_all(kafka.bootstrap_servers, dead)
     (original,) = (each for each in read_all(kafka.bootstrap_servers, source) if each.value() == BROKEN)
     assert (record.key(), record.value(), record.timestamp()) == (b"b", BROKEN, original.timestamp())

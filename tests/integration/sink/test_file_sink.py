@@ -36,8 +36,8 @@ def test_records_become_lines_and_offsets_are_committed_after_them(
     task = sink_task("file-1", config(name, out)).begin()
     until(lambda: lines_of(out) == ["one", "null", "drei \u00fc"])
     until(lambda: committed("connect-file-1", name) == {f"{name}-0": 3})
-    until(lambda: task.runner.facts()["lag"] == 0)
-    assert task.runner.facts()["records"] == 3
+    until(lambda: task.runner.metrics()["lag"] == 0)
+    assert task.runner.metrics()["records"] == 3
     assert [stimulus for stimulus in task.stimuli if isinstance(stimulus, TopicUsed)] == [
         TopicUsed(TaskId("file-1", 0), name)
     ]
@@ -69,7 +69,7 @@ def test_a_paused_task_stays_a_member_and_reads_nothing(
     task.set_state(TargetState.PAUSED)
     until(lambda: task.stimuli[-1] == TaskStateReached(task.order.task, task.order.instance, paused=True))
     produce(name, [b"1"])
-    until(lambda: task.runner.facts()["lag"] == 1)
+    until(lambda: task.runner.metrics()["lag"] == 1)
     assert lines_of(out) == []
     task.set_state(TargetState.STARTED)
     until(lambda: lines_of(out) == ["1"])
@@ -83,7 +83,7 @@ def test_two_tasks_share_the_partitions_and_lines_of_one_file(
     settings = config(name, out)
     tasks = [sink_task("two-1", settings, task=number).begin() for number in range(2)]
 
-    until(lambda: [len(task.runner.facts()["positions"]) for task in tasks] == [2, 2])
+    until(lambda: [len(task.runner.metrics()["positions"]) for task in tasks] == [2, 2])
     for partition in range(4):
         produce(name, [f"{partition}-{row}".encode() for row in range(1000)], partition=partition)
     until(lambda: len(lines_of(out)) == 4000)
@@ -231,4 +231,4 @@ def test_a_backlog_is_read_by_spark_in_slices_and_nothing_is_lost_or_repeated(
     until(lambda: committed("connect-backlog-1", name, 2) == {f"{name}-0": 5000, f"{name}-1": 5001})
     expected = [f"{partition}-{row}" for partition in range(2) for row in range(5000)]
     assert sorted(lines_of(out)) == sorted(expected)
-    assert task.runner.facts()["records"] == 10_000
+    assert task.runner.metrics()["records"] == 10_000

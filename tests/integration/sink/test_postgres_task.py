@@ -235,10 +235,10 @@ def test_a_restart_of_the_server_is_waited_for_and_every_row_is_there_once(
     until(lambda: database.ids() == [1], 90.0)
     server.run("stop", "-m", "fast")
     produce(database.table, values(2, 3))
-    until(lambda: "[hidden]" in str(task.runner.facts()["retrying"]), 60.0)
+    until(lambda: "[hidden]" in str(task.runner.metrics()["retrying"]), 60.0)
     server.run("-l", str(server._server.log), "-o", f'-h "" -k {database.uri.partition("host=")[2]}', "start")
     until(lambda: database.ids() == [1, 2, 3], 60.0)
-    until(lambda: task.runner.facts()["retrying"] is None)
+    until(lambda: task.runner.metrics()["retrying"] is None)
 
 
 @GATE

@@ -30,7 +30,7 @@ def test_a_stop_commits_what_was_sent(place: Place, tmp_path: Path) -> None:
     path = tmp_path / "in.txt"
     path.write_text("".join(f"{number}\n" for number in range(50_000)))
     task = lines(place, path, **{"batch.size": "7000"}).begin()
-    until(lambda: task.runner.facts()["records"] == 50_000, "all lines sent")
+    until(lambda: task.runner.metrics()["records"] == 50_000, "all lines sent")
     task.stop()
     assert place.committed({"filename": str(path)}) == {"position": path.stat().st_size}
     assert place.values(f"{place.group}-t") == [str(number) for number in range(50_000)]

@@ -61,7 +61,7 @@ def test_a_transformation_that_may_succeed_later_is_tried_again(place: Place, li
     task.stop()
     counted = task.runner.errors
     assert (counted.retries, counted.record_failures, counted.record_errors) == (1, 1, 0)
-    assert (task.runner.facts()["active"], task.runner.facts()["active_max"]) == (0, 3)
+    assert (task.runner.metrics()["active"], task.runner.metrics()["active_max"]) == (0, 3)
 
 
 def test_without_a_retry_timeout_it_fails_the_task(lines: Callable[..., Task]) -> None:

@@ -91,7 +91,7 @@ def test_a_kill_while_slices_are_being_sent_neither_loses_nor_repeats(
     place.create_topic(topic(place))
     append(path, *(f"{number:0100d}" for number in range(200_000)))
     first = lines(batch_size="5000").begin()
-    until(lambda: first.runner.facts()["commits"] >= 3, "three commits")
+    until(lambda: first.runner.metrics()["commits"] >= 3, "three commits")
     first.runner.kill()
     assert first.runner.join(10)
     second = lines(2).begin()
@@ -237,7 +237,7 @@ def test_a_broker_that_is_gone_for_a_while_only_holds_the_task_up(
     assert place.wait_for_values(topic(place), 1) == ["a"]
     kafka.gate.cut("w1")
     append(path, "b")
-    until(lambda: task.runner.facts()["records"] == 2, "the second record handed over")
+    until(lambda: task.runner.metrics()["records"] == 2, "the second record handed over")
     kafka.gate.heal("w1")
     assert place.wait_for_values(topic(place), 2) == ["a", "b"]
     task.stop()

@@ -149,7 +149,7 @@ def test_a_kill_between_slices_neither_loses_nor_repeats_rows(place: Place, tmp_
     path.write_text("".join(f"{number}\n" for number in range(20_000)))
     small = {"schema": "id INT", "slice.bytes": "20000"}
     first = source(place, path, **small).begin()
-    until(lambda: first.runner.facts()["commits"] >= 2, "two commits")
+    until(lambda: first.runner.metrics()["commits"] >= 2, "two commits")
     first.runner.kill()
     assert first.runner.join(20)
     second = source(place, path, instance=2, **small).begin()

@@ -19,7 +19,7 @@ def test_ids_are_gapless_over_a_kill(place: Place) -> None:
         "value.converter.schemas.enable": "false",
     }
     first = place.task(config).begin()
-    until(lambda: "commits" in first.runner.facts() and len(place.values(f"{place.group}-t")) >= 500, "some rows")
+    until(lambda: "commits" in first.runner.metrics() and len(place.values(f"{place.group}-t")) >= 500, "some rows")
     first.runner.kill()
     assert first.runner.join(20)
     second = place.task(config, instance=2).begin()

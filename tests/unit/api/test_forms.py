@@ -155,7 +155,7 @@ class StandIn(ConnectCluster):
         self.workers = Workers()
         self._client = Answers()  # type: ignore[assignment]
 
-    def facts(self) -> dict[str, object]:
+    def overview(self) -> dict[str, object]:
         return {"kafka": BAD}
 
     def audited(self) -> Audited:
@@ -216,7 +216,7 @@ def worker() -> Worker:
         state=SimpleNamespace(value="running"),
         alive=True,
         url="http://127.0.0.1:1/",
-        facts=dict,
+        task_metrics=dict,
         view=lambda: {"state": "stable", "tasks": [{"connector": BAD, "task": 0}], "connectors": [BAD]},
     )
     return Worker(live, None, lambda transition, name: None, lambda name: None, now)  # type: ignore[arg-type]

@@ -12,15 +12,15 @@ from connectx.model.ids import TaskId
 OUT = TaskId("out", 0)
 
 
-def worker(generation: int | None, facts: dict[str, Any]) -> Any:
-    return SimpleNamespace(generation=generation, facts=facts)
+def worker(generation: int | None, metrics: dict[str, Any]) -> Any:
+    return SimpleNamespace(generation=generation, task_metrics=metrics)
 
 
 def test_what_changes_is_kept_and_a_task_that_nobody_runs_has_no_known_lag() -> None:
     one, times = worker(3, {"out-0": {"lag": 5}, "in-0": {"source_offset": {"position": 1}}}), iter(range(1, 9))
     recorder = LagRecorder([one], lambda: next(times))  # type: ignore[arg-type]
-    for facts in (one.facts, one.facts, {"out-0": {"lag": 9}}, {}):
-        one.facts = facts
+    for metrics in (one.task_metrics, one.task_metrics, {"out-0": {"lag": 9}}, {}):
+        one.task_metrics = metrics
         recorder.look()
     assert recorder.samples() == [LagSample(1, OUT, 5), LagSample(3, OUT, 9), LagSample(4, OUT, None)]
 

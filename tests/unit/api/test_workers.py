@@ -38,7 +38,7 @@ class Elsewhere:
     def heartbeat_ms(self) -> int | None:
         return None
 
-    def facts(self) -> dict[TaskId, Mapping[str, object]]:
+    def task_metrics(self) -> dict[TaskId, Mapping[str, object]]:
         return {TaskId("lines-in", 0): {}}
 
     def start(self) -> None: ...

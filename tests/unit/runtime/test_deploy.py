@@ -56,7 +56,7 @@ def served() -> dict[str, Served]:
     """What a worker serves to which everything has happened once, and what Prometheus makes of a target."""
     world = World()
     times = dict.fromkeys(("commit_ms_avg", "poll_ms_avg", "put_ms_avg"), 1)
-    world.facts = {TaskId("f", 0): {**SOURCE, **ERRORS, **times}, TaskId("s", 1): {**SINK, **ERRORS, **times}}
+    world.task_metrics = {TaskId("f", 0): {**SOURCE, **ERRORS, **times}, TaskId("s", 1): {**SINK, **ERRORS, **times}}
     world.tell(EventKind.CONNECTOR_STATE, task=None, state="RUNNING")
     world.tell(EventKind.TASK_STATE, state="RUNNING", instance=1)
     for kind in (*COUNTED, EventKind.TRANSACTION_COMMITTED, EventKind.REBALANCE_COMPLETED):

@@ -37,7 +37,7 @@ ERRORS = RecordErrors(
     dead_letters=3,
     failed_dead_letters=1,
     error_ms=900,
-).facts()
+).metrics()
 NAMES = (
     *("total_record_failures_total", "total_record_errors_total", "total_retries_total", "total_errors_logged_total"),
     *("deadletterqueue_produce_requests", "deadletterqueue_produce_failures", "last_error_timestamp"),
@@ -75,16 +75,16 @@ KAFKA_CONNECT = {
 
 
 class World:
-    """Metrics over facts that a test sets."""
+    """Metrics over task metrics that a test sets."""
 
     def __init__(self) -> None:
         self.view: Mapping[str, Any] = VIEW
-        self.facts: Mapping[TaskId, Mapping[str, object]] = {}
+        self.task_metrics: Mapping[TaskId, Mapping[str, object]] = {}
         self.now_ms = 1_000
         self.heartbeat_ms: int | None = None
         self.requests = GroupRequests()
         self.metrics = WorkerMetrics(
-            lambda: self.view, lambda: self.facts, lambda: self.heartbeat_ms, lambda: self.now_ms, self.requests
+            lambda: self.view, lambda: self.task_metrics, lambda: self.heartbeat_ms, lambda: self.now_ms, self.requests
         )
 
     def tell(self, kind: EventKind, connector: str | None = "f", task: int | None = 0, **data: Any) -> None:
@@ -105,7 +105,7 @@ def world() -> World:
 
 
 def test_numbers_of_tasks_have_kafka_connects_names(world: World) -> None:
-    world.facts = {TaskId("f", 0): SOURCE, TaskId("s", 1): SINK}
+    world.task_metrics = {TaskId("f", 0): SOURCE, TaskId("s", 1): SINK}
     found = world.samples()
     assert found["kafka_connect_source_task_source_record_poll_total", ("f", "0")] == 32
     assert found["kafka_connect_source_task_source_record_write_total", ("f", "0")] == 30
@@ -136,17 +136,17 @@ def test_everything_that_kafka_connect_measures_but_rates_is_served(world: World
 
 
 def test_what_is_not_known_is_left_out(world: World) -> None:
-    world.facts = {TaskId("s", 1): {**SINK, "lag": None}, TaskId("t", 0): {}}
+    world.task_metrics = {TaskId("s", 1): {**SINK, "lag": None}, TaskId("t", 0): {}}
     found = world.samples()
     assert ("kafka_connect_sink_task_sink_record_lag_max", ("s", "1")) not in found
     assert not [labels for _, labels in found if labels[:1] == ("t",)]
 
 
 def test_errors_of_a_task_stay_known_when_it_has_failed_as_long_as_it_is_assigned_here(world: World) -> None:
-    world.facts = {TaskId("f", 0): {**SOURCE, **ERRORS}}
+    world.task_metrics = {TaskId("f", 0): {**SOURCE, **ERRORS}}
     found = world.samples()
     assert [found[f"kafka_connect_task_error_{name}", ("f", "0")] for name in NAMES] == [6, 1, 2, 5, 3, 1, 900]
-    world.facts = {TaskId("f", 0): {**ERRORS, "ended": True}}
+    world.task_metrics = {TaskId("f", 0): {**ERRORS, "ended": True}}
     found = world.samples()
     assert [found[f"kafka_connect_task_error_{name}", ("f", "0")] for name in NAMES] == [6, 1, 2, 5, 3, 1, 900]
     world.view = {**VIEW, "tasks": []}
@@ -158,7 +158,7 @@ def test_errors_of_a_task_stay_known_when_it_has_failed_as_long_as_it_is_assigne
 def test_plugins_of_a_task_are_labels(world: World) -> None:
     texts = {text: f"its {text}" for text in PLUGIN_TEXTS}
     plugins = TaskPlugins(texts, (("u", "Upper", "1.0"), ("v", "Lower", "")), (("p", "IsNull", ""),))
-    world.facts = {TaskId("f", 0): {**SOURCE, "plugins": plugins}}
+    world.task_metrics = {TaskId("f", 0): {**SOURCE, "plugins": plugins}}
     families = text_string_to_metric_families(world.metrics.exposition({}).decode())
     labels = {family.name: [one.labels for one in family.samples] for family in families}
     task = {"connector": "f", "task": "0"}
@@ -193,14 +193,14 @@ def test_states_are_those_that_this_worker_reached_and_end_with_the_work(world: 
 
 def test_a_task_that_runs_without_being_assigned_is_a_zombie_and_still_running(world: World) -> None:
     world.tell(EventKind.TASK_STATE, state="RUNNING", instance=1)
-    world.facts = {TaskId("f", 0): SOURCE}
+    world.task_metrics = {TaskId("f", 0): SOURCE}
     assert world.samples()["connectx_zombie_tasks", ()] == 0
     world.view = {**VIEW, "tasks": []}
     found = world.samples()
     assert found["connectx_zombie_tasks", ()] == 1
     assert found["kafka_connect_connector_task_status", ("f", "running", "0")] == 1
     world.tell(EventKind.TASK_ENDED, instance=1)
-    world.facts = {}
+    world.task_metrics = {}
     assert world.samples()["connectx_zombie_tasks", ()] == 0
 
 

@@ -13,9 +13,11 @@ from tests.support.histories import START_MS, History
 
 
 def worker(
-    name: str, facts: dict[str, Any], heartbeat_ms: int | None = None, state: str = "running", generation: int = 1
+    name: str, metrics: dict[str, Any], heartbeat_ms: int | None = None, state: str = "running", generation: int = 1
 ) -> Any:
-    return SimpleNamespace(name=name, facts=facts, heartbeat_ms=heartbeat_ms, state=state, generation=generation)
+    return SimpleNamespace(
+        name=name, task_metrics=metrics, heartbeat_ms=heartbeat_ms, state=state, generation=generation
+    )
 
 
 def numbers(*workers: Any) -> Numbers:
@@ -44,7 +46,7 @@ def test_what_was_counted_before_the_first_look_is_no_rate() -> None:
     read = numbers(busy)
     read.read(0)
     assert (read.by_task["in-0"]["records"], read.by_task["in-0"]["rate"]) == (1_000_000, 0)
-    busy.facts = {"in-0": {"records": 1_000_500}}
+    busy.task_metrics = {"in-0": {"records": 1_000_500}}
     read.read(0)
     assert read.by_task["in-0"]["rate"] > 0
 

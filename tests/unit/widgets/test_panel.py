@@ -26,7 +26,7 @@ class Shown:
         self.workers: list[Any] = []
         self.calls: list[str] = []
 
-    def facts(self) -> dict[str, object]:
+    def overview(self) -> dict[str, object]:
         return {"generation": 3}
 
     def __getitem__(self, name: str) -> Any:
@@ -127,7 +127,7 @@ def test_a_call_on_a_connector_becomes_its_last_action(panel: Listening, cluster
 
 
 def test_a_beat_tells_when_workers_were_last_heard(cluster: Shown) -> None:
-    cluster.workers = [SimpleNamespace(name="worker-1", facts={}, state="running", heartbeat_ms=7, generation=1)]
+    cluster.workers = [SimpleNamespace(name="worker-1", task_metrics={}, state="running", heartbeat_ms=7, generation=1)]
     made = Listening(cluster)
     made.start()
     made._on_message(None, {"kind": "hello"}, [])
@@ -153,7 +153,7 @@ def test_the_last_picture_holds_the_end_and_a_failing_panel_says_so(cluster: Sho
 
     broken = Listening(cluster)
     broken.start()
-    cluster.facts = lambda: 1 / 0  # type: ignore[method-assign, assignment, return-value]
+    cluster.overview = lambda: 1 / 0  # type: ignore[method-assign, assignment, return-value]
     cluster.events.append(Transition(EventKind.FAULT_INJECTED, data={"fault": "kill"}), "worker-2")
     assert "ZeroDivisionError" in broken.wait("result")["error"]
     broken.close()

@@ -35,7 +35,7 @@ _OPEN_RETRY_S = 0.25
 
 
 class SinkWorld:
-    """The outside world of one sink task, used by its thread only, but for `unblock` and `facts`.
+    """The outside world of one sink task, used by its thread only, but for `unblock` and `metrics`.
 
     Args:
         setup: plugin, converters, settings.
@@ -59,8 +59,8 @@ class SinkWorld:
         self._started = False
         self._in_rebalance = False
         self._lag_at_s = 0.0
-        self._facts: dict[str, object] = {"records": 0, "skipped": 0, "lag": None, "positions": {}, "retrying": None}
-        self._facts |= dict.fromkeys(("read", "commits", "failed_commits", "active"), 0)
+        self._metrics: dict[str, object] = {"records": 0, "skipped": 0, "lag": None, "positions": {}, "retrying": None}
+        self._metrics |= dict.fromkeys(("read", "commits", "failed_commits", "active"), 0)
         self._batches, self._puts, self._commits, self._active = Summary(), Summary(), Summary(), Summary()
         self._handlers: dict[type, Callable[[Any], m.SinkStimulus | None]] = {
             m.StartPlugin: self._start_plugin,
@@ -114,9 +114,9 @@ class SinkWorld:
                 log.warning("%s: abandon() failed\n%s", self._setup.task, self._setup.masked(trace_of(error)))
         self._spark.release()
 
-    def facts(self) -> Mapping[str, object]:
+    def metrics(self) -> Mapping[str, object]:
         """records and skipped since the start, lag (records, None: not known), positions, retrying (why, or None)."""
-        return self._facts
+        return self._metrics
 
     # -------------------------------------------------------------------------------------- told by the consumer
 
@@ -134,9 +134,9 @@ class SinkWorld:
 
     def committed(self, sequence: int, error: CommitError | None) -> None:
         """Inside a poll, or in the commit itself."""
-        self._tell_commit(sequence, error)
+        self._count_commit(sequence, error)
         self._runner.feed(_outcome(sequence, error))
-        self._tell_progress()
+        self._update_progress()
 
     def _rebalance(self, stimulus: m.SinkStimulus) -> None:
         self._in_rebalance = True
@@ -151,7 +151,7 @@ class SinkWorld:
         timeout_s = 0.0 if self._runner.has_command else max(0, effect.timeout_ms) / 1000
         limit = self._setup.max_poll_records
         fetched = self._consumer.poll(timeout_s, limit)
-        self._tell_lag()
+        self._update_lag()
         if fetched is None:
             return m.FetchedNothing(effect.epoch)
         number = self._records.fetched(fetched.rows)
@@ -164,10 +164,10 @@ class SinkWorld:
         if effect.wait:
             try:
                 refused = self._consumer.commit_and_wait(effect.offsets)
-                self._tell_commit(effect.sequence, refused)
+                self._count_commit(effect.sequence, refused)
                 return _outcome(effect.sequence, refused)
             except ConnectxError as error:
-                self._tell_commit(effect.sequence, error)
+                self._count_commit(effect.sequence, error)
                 return m.CommitFailed(effect.sequence, str(error))
         self._consumer.commit(effect.offsets, effect.sequence)
         return None
@@ -219,7 +219,7 @@ class SinkWorld:
 
     def _put(self, effect: m.Put) -> m.SinkStimulus:
         records = self._records.of(effect.number, effect.ranges)
-        self._tell_progress()
+        self._update_progress()
         began_ms = self._clock()
         try:
             rows, unreadable = records.readable(self._plugin.value_type)
@@ -238,12 +238,12 @@ class SinkWorld:
         skipped = unreadable + self._context.skipped
         self._puts.add(self._clock() - began_ms)
         self._batches.add(records.count)
-        self._tell(
-            **self._puts.facts("put_ms"),
-            **self._batches.facts("batch"),
-            read=_number(self._facts["read"]) + records.count,
-            records=_number(self._facts["records"]) + rows.num_rows - self._context.skipped,
-            skipped=_number(self._facts["skipped"]) + skipped,
+        self._update(
+            **self._puts.metrics("put_ms"),
+            **self._batches.metrics("batch"),
+            read=_number(self._metrics["read"]) + records.count,
+            records=_number(self._metrics["records"]) + rows.num_rows - self._context.skipped,
+            skipped=_number(self._metrics["skipped"]) + skipped,
             retrying=None,
         )
         reason = records.reason or self._context.reason if skipped else ""
@@ -256,7 +256,7 @@ class SinkWorld:
             shown = self._setup.masked(str(error))
             log.info("%s will put again: %s", self._setup.task, shown)
             self._runner.errors.retries += 1
-            self._tell(retrying=shown)
+            self._update(retrying=shown)
         return m.PutFailed(effect.epoch, retriable, str(error) if retriable else trace_of(error))
 
     def _flush(self, effect: m.Flush) -> m.SinkStimulus:
@@ -278,40 +278,40 @@ class SinkWorld:
             self._runner.stay_alive()
             log.warning("%s: stop() failed\n%s", self._setup.task, self._setup.masked(trace_of(error)))
 
-    # ----------------------------------------------------------------------------------------------------- facts
+    # --------------------------------------------------------------------------------------------------- metrics
 
-    def _tell_lag(self) -> None:
+    def _update_lag(self) -> None:
         if time.monotonic() < self._lag_at_s:
             return
         self._lag_at_s = time.monotonic() + _LAG_EVERY_S
-        self._tell_progress()
+        self._update_progress()
         reached = dict(self._core.progress.reached)
         ends = self._consumer.known_ends(tuple(sorted(reached)))
         behind = [max(0, ends[partition] - offset) for partition, offset in reached.items() if partition in ends]
-        self._tell(lag=sum(behind) if len(behind) == len(reached) else None, positions=named(reached))
+        self._update(lag=sum(behind) if len(behind) == len(reached) else None, positions=named(reached))
 
-    def _tell_progress(self) -> None:
+    def _update_progress(self) -> None:
         progress = self._core.progress
-        if (active := progress.active_records(self._core.batches)) != self._facts["active"]:
+        if (active := progress.active_records(self._core.batches)) != self._metrics["active"]:
             self._active.add(active)
-        self._tell(
+        self._update(
             active=active,
-            **self._active.facts("active"),
+            **self._active.metrics("active"),
             commit_sequence=progress.sequence,
             late_commits=progress.late_commits,
         )
 
-    def _tell_commit(self, sequence: int, error: object) -> None:
+    def _count_commit(self, sequence: int, error: object) -> None:
         """Told before the core is; one that the core does not wait for any more is counted there."""
         if (commit := self._core.progress.awaited(sequence)) is None:
             return
         name = "commits" if error is None else "failed_commits"
         if error is None:
             self._commits.add(self._clock() - commit.sent_ms)
-        self._tell(**{name: _number(self._facts[name]) + 1}, **self._commits.facts("commit_ms"))
+        self._update(**{name: _number(self._metrics[name]) + 1}, **self._commits.metrics("commit_ms"))
 
-    def _tell(self, **facts: object) -> None:
-        self._facts = {**self._facts, **facts}
+    def _update(self, **metrics: object) -> None:
+        self._metrics = {**self._metrics, **metrics}
 
 
 def _dead_letters(setup: SinkSetup, runner: Runner) -> DeadLetterQueue | None:
@@ -338,6 +338,6 @@ def _is_retriable(error: Exception) -> bool:
     return isinstance(error, ConnectxError) and error.retriable
 
 
-def _number(fact: object) -> int:
-    assert isinstance(fact, int), "counted"
-    return fact
+def _number(metric: object) -> int:
+    assert isinstance(metric, int), "counted"
+    return metric

@@ -89,7 +89,7 @@ def _kind_of(error: Exception) -> FailureKind:
 
 
 class SourceWorld:
-    """The outside world of one source task, used by its thread only, but for `unblock` and `facts`.
+    """The outside world of one source task, used by its thread only, but for `unblock` and `metrics`.
 
     Args:
         setup: plugin, converters, settings.
@@ -119,7 +119,7 @@ class SourceWorld:
             checkpoint=runner.checkpoint,
             used=runner.topic_used,
         )
-        self._facts: Mapping[str, Any] = {
+        self._metrics: Mapping[str, Any] = {
             **{"records": 0, "bytes": 0, "slices": 0, "commits": 0, "source_offset": None, "polled": 0},
             **{"failed_commits": 0, "active": 0},
         }
@@ -164,9 +164,9 @@ class SourceWorld:
                 error = ending if kind is not FailureKind.FATAL else error
             return EffectFailed(trace_of(error), kind, self._epoch() if kind is FailureKind.FENCED else None)
 
-    def facts(self) -> Mapping[str, object]:
+    def metrics(self) -> Mapping[str, object]:
         """Records, bytes and slices sent, commits, source offset, how long the last poll took."""
-        return self._facts
+        return self._metrics
 
     def unblock(self) -> None:
         """From another thread: end what the task's thread waits for in Kafka or Spark."""
@@ -195,7 +195,7 @@ class SourceWorld:
 
     def _read_offsets(self, effect: ReadOffsets) -> SourceStimulus:
         offset = self._context.offset(effect.partition)
-        self._tell(source_offset=offset)
+        self._update(source_offset=offset)
         return OffsetsRead(None if offset is None else dict(offset))
 
     def _timed(self, call: Callable[[Any], SourceStimulus], effect: Poll | ConvertAgain) -> SourceStimulus:
@@ -204,9 +204,9 @@ class SourceWorld:
         if isinstance(found, Polled):
             took_ms = self._clock() - began_ms
             self._polls.add(took_ms)
-            polled = self._facts["polled"] + found.records + found.skipped + found.filtered
-            self._tell(poll_ms=took_ms, polled=polled, **self._polls.facts("poll_ms"))
-        self._tell_active()
+            polled = self._metrics["polled"] + found.records + found.skipped + found.filtered
+            self._update(poll_ms=took_ms, polled=polled, **self._polls.metrics("poll_ms"))
+        self._count_active()
         return found
 
     def _convert_again(self, effect: ConvertAgain) -> SourceStimulus:
@@ -240,14 +240,14 @@ class SourceWorld:
         self._topics.ensure(topics_of(topic, records))
         sent_bytes = self._producer.send(records, topic)
         self._batches.add(records.num_rows)
-        self._tell(
-            **self._batches.facts("batch"),
-            records=self._facts["records"] + records.num_rows,
-            bytes=self._facts["bytes"] + sent_bytes,
+        self._update(
+            **self._batches.metrics("batch"),
+            records=self._metrics["records"] + records.num_rows,
+            bytes=self._metrics["bytes"] + sent_bytes,
             slices=effect.slice_number,
             source_offset=dict(offset),
         )
-        self._tell_active()
+        self._count_active()
         return SliceSent(effect.slice_number, self._refused())
 
     def _write_offsets(self, effect: WriteOffsets) -> SourceStimulus:
@@ -266,7 +266,7 @@ class SourceWorld:
         began_ms = self._clock()
         if not self._producer.commit(_COMMIT_S):
             return CommitUndecided()
-        self._tell_commit(began_ms)
+        self._count_commit(began_ms)
         return TransactionCommitted()
 
     def _abort_transaction(self, effect: AbortTransaction) -> SourceStimulus:
@@ -282,14 +282,14 @@ class SourceWorld:
     def _flush_and_commit(self, effect: FlushAndCommitOffsets) -> SourceStimulus:
         began_ms = self._clock()
         end_ms = began_ms + effect.timeout_ms
-        self._tell(failed_commits=self._facts["failed_commits"] + 1)  # until it has succeeded
+        self._update(failed_commits=self._metrics["failed_commits"] + 1)  # until it has succeeded
         if not self._producer.flush(effect.timeout_ms / 1000):
             return OffsetsFlushFailed("the records sent before were not acknowledged within offset.flush.timeout.ms")
         self._send_offsets(effect.offsets)
         if not self._producer.flush(max(0, end_ms - self._clock()) / 1000):
             return OffsetsFlushFailed("the source offsets were not acknowledged within offset.flush.timeout.ms")
-        self._tell(failed_commits=self._facts["failed_commits"] - 1)
-        self._tell_commit(began_ms)
+        self._update(failed_commits=self._metrics["failed_commits"] - 1)
+        self._count_commit(began_ms)
         return OffsetsFlushed(self._refused())
 
     def _close_producer(self, effect: CloseProducer) -> None:
@@ -311,16 +311,16 @@ class SourceWorld:
         self._runner.errors.failed(refused)
         return refused
 
-    def _tell_active(self) -> None:
+    def _count_active(self) -> None:
         active = self._poller.at_hand + self._producer.unacknowledged
-        if active != self._facts["active"]:
+        if active != self._metrics["active"]:
             self._active.add(active)
-            self._tell(active=active, **self._active.facts("active"))
+            self._update(active=active, **self._active.metrics("active"))
 
-    def _tell_commit(self, began_ms: int) -> None:
+    def _count_commit(self, began_ms: int) -> None:
         self._commits.add(self._clock() - began_ms)
-        self._tell_active()
-        self._tell(commits=self._facts["commits"] + 1, **self._commits.facts("commit_ms"))
+        self._count_active()
+        self._update(commits=self._metrics["commits"] + 1, **self._commits.metrics("commit_ms"))
 
-    def _tell(self, **facts: object) -> None:
-        self._facts = {**self._facts, **facts}
+    def _update(self, **metrics: object) -> None:
+        self._metrics = {**self._metrics, **metrics}

@@ -33,7 +33,7 @@ def test_without_a_group_nobody_knows_what_is_lost() -> None:
 
 def test_workers_are_found_by_address_and_show_what_they_run() -> None:
     (one,) = workers()
-    assert (one.name, one.is_leader, one.tasks, one.facts, one.generation) == (A, True, ["lines-0"], {}, 7)
+    assert (one.name, one.is_leader, one.tasks, one.task_metrics, one.generation) == (A, True, ["lines-0"], {}, 7)
     assert A in workers()
     assert "lines-0" in repr(workers())
     assert "lines-0" in workers()._repr_html_()

@@ -139,12 +139,12 @@ MUTE = """
 import logging, socket, threading
 from connectx.runtime.process.child import _Sender
 
-def facts():
-    raise RuntimeError("no facts")
+def no_worker():
+    raise RuntimeError("no worker")
 
 logging.basicConfig()
 mine, theirs = socket.socketpair()
-_Sender(mine, facts).start()
+_Sender(mine, no_worker).start()
 threading.Event().wait(30)
 """
 
@@ -153,4 +153,4 @@ def test_a_process_that_cannot_reach_its_owner_ends() -> None:
     ended = subprocess.run([sys.executable, "-c", MUTE], check=False, capture_output=True, text=True, timeout=120)
     assert ended.returncode == 1
     assert "cannot reach its owner" in ended.stderr
-    assert "RuntimeError: no facts" in ended.stderr
+    assert "RuntimeError: no worker" in ended.stderr

@@ -10,8 +10,8 @@ from connectx.runtime.process.wire import (
     Lines,
     News,
     encode,
-    facts_content,
-    facts_of,
+    metrics_content,
+    metrics_of,
     transition_content,
     transition_of,
 )
@@ -48,9 +48,9 @@ def test_ids_in_data_arrive_as_the_text_that_the_history_keeps() -> None:
 
 
 def test_live_numbers_survive_the_way() -> None:
-    facts = {TaskId("b-c", 1): {"records": 3}, TaskId("a", 0): {"lag": None}}
-    (line,) = Lines().feed(encode(News.FACTS, facts=facts_content(facts)))
-    assert facts_of(line["facts"]) == facts
+    metrics = {TaskId("b-c", 1): {"records": 3}, TaskId("a", 0): {"lag": None}}
+    (line,) = Lines().feed(encode(News.TASK_METRICS, metrics=metrics_content(metrics)))
+    assert metrics_of(line["metrics"]) == metrics
 
 
 def test_a_spark_address_keeps_its_own_parameters() -> None:
