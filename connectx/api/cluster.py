@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from connectx.api.connector import Connector
     from connectx.runtime.worker_handle import Isolation, LiveWorker
-    from connectx.verify.audit.gather import Audited
+    from connectx.verify.audit.gather import AuditInput
 
 
 class Cluster(FaultVerbs, ConnectCluster):
@@ -225,11 +225,11 @@ class Cluster(FaultVerbs, ConnectCluster):
 
         return lag_figure(self._lag.samples(), self.events, self._clock())
 
-    def audited(self) -> Audited:
+    def audit_input(self) -> AuditInput:
         """What an audit is given of this cluster."""
-        from connectx.api.audit_input import audited
+        from connectx.api.audit_input import audit_input
 
-        return audited(self._config, self._client, self.workers, self.events, self._clock)
+        return audit_input(self._config, self._client, self.workers, self.events, self._clock)
 
     def close(self) -> None:
         """Stop workers, Spark and Kafka as far as this cluster started them. A second call does nothing."""

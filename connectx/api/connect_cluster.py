@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from connectx.model.worker_config import WorkerConfig
     from connectx.spark.sessions import SparkProvider
     from connectx.verify.audit.findings import Audit
-    from connectx.verify.audit.gather import Audited
+    from connectx.verify.audit.gather import AuditInput
     from connectx.verify.check.key_counts import Comparison
     from connectx.verify.check.verdict import Verdict
 
@@ -191,7 +191,7 @@ class ConnectCluster(ABC):
         return self._panel
 
     @abstractmethod
-    def audited(self) -> Audited:
+    def audit_input(self) -> AuditInput:
         """What an audit is given of this cluster."""
 
     def audit(self) -> Audit:
@@ -358,4 +358,4 @@ def audit(*clusters: ConnectCluster) -> Audit:
 
     if not clusters:
         raise ValueError("audit needs a cluster: cx.audit(cluster, ...)")
-    return judge([gather(cluster.audited()) for cluster in clusters])
+    return judge([gather(cluster.audit_input()) for cluster in clusters])

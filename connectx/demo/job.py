@@ -243,7 +243,7 @@ class _Flow:
         watched = self.watched
         size, slice_bytes = self.path.stat().st_size, self.slice_bytes
         slices_in, slices = (-(-position // slice_bytes) for position in (size, watched.position))
-        look = Look(self.file.rows, slices_in, slices, watched.records, self.rows_out, watched.facts())
+        look = Look(self.file.rows, slices_in, slices, watched.records, self.rows_out, watched.snapshot())
         self.screen.show(look)
         self._tell_moves()
 

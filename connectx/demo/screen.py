@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TextIO
 
-from connectx.history.folds.snapshot import Facts, WorkerFacts
+from connectx.history.folds.snapshot import Snapshot, WorkerSnapshot
 from connectx.history.folds.stories import Story
 from connectx.history.render.report import Table, Verdict
 from connectx.history.wording import plural
@@ -34,7 +34,7 @@ class Look:
     slices: int
     records: int
     rows_out: int
-    facts: Facts
+    snapshot: Snapshot
 
     @property
     def lag(self) -> int:
@@ -110,7 +110,7 @@ class PlainScreen:
             if look.share < self._next_share:
                 self.say(
                     f"{look.rows_out:,} of {look.rows_in:,} rows in the table; {plural(look.slices, 'slice')}, "
-                    f"{look.records:,} records, lag {look.lag:,}, generation {look.facts.generation}"
+                    f"{look.records:,} records, lag {look.lag:,}, generation {look.snapshot.generation}"
                 )
 
     def finish(self, verdict: Verdict, stories: Sequence[Story], start_ms: int) -> None:
@@ -176,11 +176,11 @@ class RichScreen:
             (self._rows, look.rows_out, look.rows_in),
         ):
             self._bars.update(bar, completed=min(done, total), total=total)
-        facts = (
-            f"lag {look.lag:,} records · generation {look.facts.generation}"
-            f" · leader {look.facts.leader or 'none'} · {plural(look.facts.rebalances, 'rebalance')}"
+        line = (
+            f"lag {look.lag:,} records · generation {look.snapshot.generation}"
+            f" · leader {look.snapshot.leader or 'none'} · {plural(look.snapshot.rebalances, 'rebalance')}"
         )
-        self._live.update(Group("", self._bars, facts, _workers(look.facts.workers)), refresh=True)
+        self._live.update(Group("", self._bars, line, _workers(look.snapshot.workers)), refresh=True)
 
     def finish(self, verdict: Verdict, stories: Sequence[Story], start_ms: int) -> None:
         """Table, stories, sentence."""
@@ -200,7 +200,7 @@ class RichScreen:
 _SIGNS = {"up": "[green]●[/]", "killed": "[red]✕[/]"}
 
 
-def _workers(workers: Sequence[WorkerFacts]) -> RenderableType:
+def _workers(workers: Sequence[WorkerSnapshot]) -> RenderableType:
     from rich.markup import escape
     from rich.table import Table as RichTable
 

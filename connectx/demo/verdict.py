@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from connectx.demo.measures import SUMMED, Measures
 from connectx.history.folds.failovers import Failover, failovers
-from connectx.history.folds.snapshot import facts
+from connectx.history.folds.snapshot import snapshot
 from connectx.history.render.report import Table, Verdict
 from connectx.history.wording import listing, plural
 from connectx.model.events import Event
@@ -120,7 +120,7 @@ def judge(
 ) -> Outcome:
     """Put measurements and history together."""
     after_kills = [failover for failover in failovers(events) if failover.fault == "kill"]
-    now = facts(events)
+    now = snapshot(events)
     told = {failover.worker: failover for failover in after_kills}
     return Outcome(
         file=file,

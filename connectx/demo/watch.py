@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from connectx.history.folds.rebalances import rebalances
-from connectx.history.folds.snapshot import Facts, facts
+from connectx.history.folds.snapshot import Snapshot, snapshot
 from connectx.model.events import Event, EventKind
 from connectx.model.states import State
 
@@ -62,19 +62,19 @@ class Watch:
             case EventKind.WORKER_FAILED if self.failure is None:
                 self.failure = f"{event.worker} failed: {event.data.get('error') or event.cause}"
 
-    def facts(self) -> Facts:
+    def snapshot(self) -> Snapshot:
         """How things stand."""
-        return facts(self.events)
+        return snapshot(self.events)
 
     def is_settled(self) -> bool:
         """True when no round of the group is under way and all three tasks run."""
         rounds = rebalances(self.events)
-        running = [task for task in self.facts().tasks if task.state == State.RUNNING]
+        running = [task for task in self.snapshot().tasks if task.state == State.RUNNING]
         return bool(rounds) and rounds[-1].generation is not None and len(running) == 3
 
     def holder(self, connector: str, task: int | None = None, *, avoid: str = "") -> tuple[str, str] | None:
         """A worker that runs a task of the connector now, and the task; rather not the worker that runs `avoid`."""
-        running = [work for work in self.facts().tasks if work.state == State.RUNNING and work.worker is not None]
+        running = [work for work in self.snapshot().tasks if work.state == State.RUNNING and work.worker is not None]
         avoided = {work.worker for work in running if f"{work.connector}-{work.task}" == avoid}
         found = [work for work in running if work.connector == connector and task in (None, work.task)]
         found.sort(key=lambda work: (work.worker in avoided, work.task or 0))

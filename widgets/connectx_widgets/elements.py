@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from connectx.history.folds.snapshot import Facts, WorkFacts
+from connectx.history.folds.snapshot import Snapshot, WorkSnapshot
 from connectx.history.render.palette import colour, text_on
 from connectx.history.render.svg import SIGNS
 from connectx.history.render.timeline import Band, Bar, BarPart, Mark, Row, Timeline
@@ -98,21 +98,21 @@ def _band(band: Band, timeline: Timeline) -> Element:
 
 
 def connector_elements(
-    facts: Facts,
+    snapshot: Snapshot,
     numbers: Mapping[str, Mapping[str, Any]],
     action_of: Callable[[str], Mapping[str, Any] | None] = lambda connector: None,
 ) -> Elements:
     """One element per connector: its state, its tasks, live `numbers`, the last action. Id `connector:<name>`."""
     return {
         f"connector:{connector.connector}": {
-            **_connector(connector, facts.tasks, numbers.get(connector.connector, {})),
+            **_connector(connector, snapshot.tasks, numbers.get(connector.connector, {})),
             "action": action_of(connector.connector),
         }
-        for connector in facts.connectors
+        for connector in snapshot.connectors
     }
 
 
-def _connector(connector: WorkFacts, tasks: Iterable[WorkFacts], numbers: Mapping[str, Any]) -> Element:
+def _connector(connector: WorkSnapshot, tasks: Iterable[WorkSnapshot], numbers: Mapping[str, Any]) -> Element:
     mine = [task for task in tasks if task.connector == connector.connector]
     failed = [task for task in mine if task.state == "FAILED"]
     return {
@@ -127,7 +127,7 @@ def _connector(connector: WorkFacts, tasks: Iterable[WorkFacts], numbers: Mappin
     }
 
 
-def task_elements(facts: Facts, numbers: Mapping[str, Mapping[str, Any]]) -> Elements:
+def task_elements(snapshot: Snapshot, numbers: Mapping[str, Mapping[str, Any]]) -> Elements:
     """One element per task, as the details of its connector show it, with live numbers. Id `task:<name>`."""
     return {
         f"task:{task.connector}-{task.task}": {
@@ -140,7 +140,7 @@ def task_elements(facts: Facts, numbers: Mapping[str, Mapping[str, Any]]) -> Ele
             "since": task.since_ms,
             **numbers.get(f"{task.connector}-{task.task}", {}),
         }
-        for task in facts.tasks
+        for task in snapshot.tasks
     }
 
 

@@ -20,7 +20,7 @@ import anywidget
 import traitlets
 
 from connectx.errors import ConnectxError
-from connectx.history.folds.snapshot import FactsFold
+from connectx.history.folds.snapshot import SnapshotFold
 from connectx.history.render.timeline import TimelineFold
 from connectx.views import masked_text
 from connectx_widgets.actions import action_words, parse
@@ -79,7 +79,7 @@ class ClusterPanel(anywidget.AnyWidget):
         super().__init__()
         self._cluster = cluster
         self._timeline = TimelineFold(KEPT)
-        self._facts = FactsFold(KEPT)
+        self._snapshot_fold = SnapshotFold(KEPT)
         self._numbers = Numbers(cluster)
         self._actions = LastActions()
         self._acted = threading.Event()
@@ -164,7 +164,7 @@ class ClusterPanel(anywidget.AnyWidget):
         events = self._news.get(timeout_s)
         for event in events:
             self._timeline.take(event)
-            self._facts.take(event)
+            self._snapshot_fold.take(event)
             self._actions.take(event)
         if events and timeout_s:
             self._ended.wait(max(0.0, timeout_s - (time.monotonic() - began_s)))
@@ -172,13 +172,13 @@ class ClusterPanel(anywidget.AnyWidget):
 
     def _update(self) -> bool:
         """Send what differs from what the page has; False when nothing does."""
-        facts = self._facts.facts()
+        snapshot = self._snapshot_fold.snapshot()
         head = {key: _shown(value) for key, value in self._cluster.overview().items()}
         after: Elements = {
             "head": {"kind": "head", "facts": head, "faults": self._cluster.has_faults},
             **timeline_elements(self._timeline.timeline(), self._numbers.late),
-            **connector_elements(facts, self._numbers.by_connector, self._actions.of),
-            **task_elements(facts, self._numbers.by_task),
+            **connector_elements(snapshot, self._numbers.by_connector, self._actions.of),
+            **task_elements(snapshot, self._numbers.by_task),
         }
         changed, dropped = changes(self._elements, after)
         self._elements = after

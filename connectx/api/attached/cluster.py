@@ -36,7 +36,7 @@ from connectx.views import Row, masked_text
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from connectx.verify.audit.gather import Audited
+    from connectx.verify.audit.gather import AuditInput
 
 _ALWAYS = (
     "What happened before this cluster was attached is not in the history, except where it left a status.",
@@ -174,20 +174,20 @@ class AttachedCluster(ConnectCluster):
             "origin": ", ".join(seen) + (f"; does not answer: {', '.join(lost)}" if lost else ""),
         }
 
-    def audited(self) -> Audited:
+    def audit_input(self) -> AuditInput:
         """What an audit is given of this cluster: its statuses, its group, and the settings that `config` has."""
-        from connectx.verify.audit.gather import Audited
-        from connectx.verify.audit.inventory import WorkerFacts
+        from connectx.verify.audit.gather import AuditInput
+        from connectx.verify.audit.inventory import AuditedWorker
 
         picture = self._picture()
 
-        def claims() -> tuple[WorkerFacts, ...]:
+        def claims() -> tuple[AuditedWorker, ...]:
             group = self._picture().group
             members = () if group is None else group.worker_ids  # of these the group tells
             seen = [worker for worker in self._picture().workers if worker.worker_id not in members]
-            return tuple(WorkerFacts(one.worker_id, connectors=one.connectors, tasks=one.tasks) for one in seen)
+            return tuple(AuditedWorker(one.worker_id, connectors=one.connectors, tasks=one.tasks) for one in seen)
 
-        return Audited(
+        return AuditInput(
             self.group_id or masked_text(self.url),
             self._client,
             self._config,

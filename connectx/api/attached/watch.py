@@ -170,11 +170,11 @@ class Watch:
         self._looked_ms = now_ms
 
     def _look_at_group(self, kafka: KafkaSide) -> None:
-        told = kafka.group.describe()
-        if told.members and told.state != STABLE:
+        described = kafka.group.describe()
+        if described.members and described.state != STABLE:
             self._append(self._sight.saw_rebalance())
             return
-        view = group_view(told.group_id, told.protocol, told.told)
+        view = group_view(described.group_id, described.protocol, described.details)
         if view is not None:
             departed = self._sight.departed(view)
             answering = [worker_id for worker_id, url in departed.items() if self._answers(url)]

@@ -17,7 +17,7 @@ from connectx.model.states import LOST, State
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerFacts:
+class WorkerSnapshot:
     """One worker; `connectors`, `tasks` and `zombies` are names of what it runs, sorted."""
 
     name: str
@@ -34,7 +34,7 @@ class WorkerFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkFacts:
+class WorkSnapshot:
     """A connector (`task` None) or a task: where it is and in which state.
 
     The states are Kafka Connect's, and LOST: it was on `worker`, which has died or which the group has gone on
@@ -50,33 +50,33 @@ class WorkFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class Snapshot:
     """State at the end of a history; counts are over all events that it holds."""
 
     generation: int | None
     leader: str | None
-    workers: tuple[WorkerFacts, ...]
-    connectors: tuple[WorkFacts, ...]
-    tasks: tuple[WorkFacts, ...]
+    workers: tuple[WorkerSnapshot, ...]
+    connectors: tuple[WorkSnapshot, ...]
+    tasks: tuple[WorkSnapshot, ...]
     rebalances: int
     faults: int
     fenced: int
 
 
 _REJECTIONS = (EventKind.PRODUCER_FENCED, EventKind.COMMIT_REFUSED)
-_TOLD = (State.STOPPED, State.RESTARTING)
+_WITHOUT_RUN = (State.STOPPED, State.RESTARTING)
 """States in which nothing runs: no run shows them."""
 
 
-def facts(events: Iterable[Event]) -> Facts:
+def snapshot(events: Iterable[Event]) -> Snapshot:
     """How things stand after the last event."""
-    fold = FactsFold()
+    fold = SnapshotFold()
     for event in events:
         fold.take(event)
-    return fold.facts()
+    return fold.snapshot()
 
 
-class FactsFold:
+class SnapshotFold:
     """Takes events one by one, in order, and knows how things stand.
 
     What is not configured any more is left out: deleted connectors, and tasks beyond a reduced number.
@@ -90,7 +90,7 @@ class FactsFold:
         self._rebalances = RebalanceFold(kept)
         self._states = WorkerStateFold()
         self._configured = ConfiguredFold()
-        self._told: dict[_Work, tuple[State, str | None, int]] = {}
+        self._idle: dict[_Work, tuple[State, str | None, int]] = {}
         self._faults = 0
         self._fenced = 0
 
@@ -100,14 +100,14 @@ class FactsFold:
             fold.take(event)
         if event.kind in (EventKind.CONNECTOR_STATE, EventKind.TASK_STATE) and event.connector is not None:
             state, work = State(str(event.data.get("state"))), (event.connector, event.task)
-            if state in _TOLD:
-                self._told[work] = (state, event.worker, event.time_ms)
+            if state in _WITHOUT_RUN:
+                self._idle[work] = (state, event.worker, event.time_ms)
             else:
-                self._told.pop(work, None)
+                self._idle.pop(work, None)
         self._faults += event.kind is EventKind.FAULT_INJECTED
         self._fenced += event.kind in _REJECTIONS
 
-    def facts(self) -> Facts:
+    def snapshot(self) -> Snapshot:
         """How things stand now."""
         all_runs = self._runs.runs()
         rounds = [round_ for round_ in self._rebalances.rebalances() if round_.generation is not None]
@@ -116,39 +116,39 @@ class FactsFold:
         if leader is not None and leader in standings and standings[leader].life.is_gone:
             leader = None
         work = self._work(all_runs, standings)
-        return Facts(
+        return Snapshot(
             generation=rounds[-1].generation if rounds else None,
             leader=leader,
             workers=tuple(_worker(name, standings[name], leader, all_runs) for name in standings),
-            connectors=tuple(fact for fact in work if fact.task is None),
-            tasks=tuple(fact for fact in work if fact.task is not None),
+            connectors=tuple(each for each in work if each.task is None),
+            tasks=tuple(each for each in work if each.task is not None),
             rebalances=len(rounds) + self._rebalances.forgotten,
             faults=self._faults,
             fenced=self._fenced,
         )
 
-    def _work(self, all_runs: Iterable[Run], standings: dict[str, Standing]) -> list[WorkFacts]:
+    def _work(self, all_runs: Iterable[Run], standings: dict[str, Standing]) -> list[WorkSnapshot]:
         """The newest run of each piece of work that is configured; what never ran is UNASSIGNED."""
-        found = {work: WorkFacts(*work, State.UNASSIGNED.value, None, None, since_ms)
+        found = {work: WorkSnapshot(*work, State.UNASSIGNED.value, None, None, since_ms)
                  for work, since_ms in self._configured.work().items()}  # fmt: skip
         for run in all_runs:
             if self._configured.has(run.connector, run.task, run.segments[0].seq):
-                found[(run.connector, run.task)] = _work_facts(run)
-        for work, (state, worker, time_ms) in self._told.items():
+                found[(run.connector, run.task)] = _work_snapshot(run)
+        for work, (state, worker, time_ms) in self._idle.items():
             if work in found and found[work].state == State.UNASSIGNED and found[work].since_ms <= time_ms:
                 gone = worker in standings and standings[worker].state in (WorkerState.KILLED, WorkerState.FAILED)
                 shown = LOST if gone and state is State.RESTARTING else state.value
-                found[work] = WorkFacts(*work, shown, worker, None, time_ms)
+                found[work] = WorkSnapshot(*work, shown, worker, None, time_ms)
         return [found[work] for work in sorted(found, key=lambda work: (work[0], -1 if work[1] is None else work[1]))]
 
 
 _Work = tuple[str, int | None]
 
 
-def _worker(name: str, standing: Standing, leader: str | None, all_runs: Iterable[Run]) -> WorkerFacts:
+def _worker(name: str, standing: Standing, leader: str | None, all_runs: Iterable[Run]) -> WorkerSnapshot:
     mine = [run for run in all_runs if run.worker == name and run.end_ms is None]
     held = [run for run in mine if run.state is not RunState.ZOMBIE]
-    return WorkerFacts(
+    return WorkerSnapshot(
         name=name,
         standing=standing,
         is_leader=name == leader,
@@ -166,14 +166,14 @@ _STATE_NAMES = {
 }
 
 
-def _work_facts(run: Run) -> WorkFacts:
+def _work_snapshot(run: Run) -> WorkSnapshot:
     """One that ended or is a zombie leaves its work LOST, or UNASSIGNED when it was given up in order."""
     if run.end_ms is None and run.state is not RunState.ZOMBIE:
         since_ms = run.segments[-1].start_ms
-        return WorkFacts(
+        return WorkSnapshot(
             run.connector, run.task, _STATE_NAMES[run.state].value, run.worker, run.producer_epoch, since_ms
         )
     held = [segment for segment in run.segments if segment.state is not RunState.ZOMBIE]
     since_ms = (held[-1].end_ms if held else None) or run.start_ms
     state, worker = (LOST, run.worker) if run.lost else (State.UNASSIGNED.value, None)
-    return WorkFacts(run.connector, run.task, state, worker, run.producer_epoch, since_ms)
+    return WorkSnapshot(run.connector, run.task, state, worker, run.producer_epoch, since_ms)

@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 
 from connectx.errors import EventLogError
-from connectx.history.folds.snapshot import facts
+from connectx.history.folds.snapshot import snapshot
 from connectx.history.folds.stories import stories
 from connectx.history.render.svg import timeline_svg
 from connectx.history.render.timeline import timeline
@@ -100,7 +100,7 @@ def write_report(events: Iterable[Event], path: str | Path, *, title: str = "con
         EventLogError: the file cannot be written.
     """
     listed = list(events)
-    now = facts(listed)
+    now = snapshot(listed)
     shown = {
         "workers": ", ".join(f"{worker.name} ({worker.standing.words})" for worker in now.workers),
         "generation": str(now.generation or "none"),

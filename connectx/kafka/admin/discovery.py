@@ -54,10 +54,10 @@ def find_group(clients: ClientConfigs, worker_ids: Collection[str]) -> str:
 def _stable_view(client: GroupClient) -> GroupView | None:
     deadline_s = time.monotonic() + _STABLE_S
     while True:
-        told = client.describe()
-        if told.state == STABLE:
-            return group_view(told.group_id, told.protocol, told.told)
-        if not told.members or time.monotonic() > deadline_s:
+        described = client.describe()
+        if described.state == STABLE:
+            return group_view(described.group_id, described.protocol, described.details)
+        if not described.members or time.monotonic() > deadline_s:
             return None
         time.sleep(0.2)
 

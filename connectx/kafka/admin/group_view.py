@@ -68,13 +68,13 @@ class GroupView:
         return next((member for member in self.members if member.worker_id == worker_id), None)
 
 
-def group_view(group_id: str, protocol: str, told: Sequence[GroupMember]) -> GroupView | None:
+def group_view(group_id: str, protocol: str, described: Sequence[GroupMember]) -> GroupView | None:
     """What a stable group's members were told; None when one of them says what cannot be read."""
     try:
-        members = tuple(sorted((_member(one) for one in told), key=lambda member: member.worker_id))
+        members = tuple(sorted((_member(one) for one in described), key=lambda member: member.worker_id))
     except MalformedDataError:
         return None
-    leader = next((decode_assignment(one.assignment).leader_url for one in told if one.assignment), "")
+    leader = next((decode_assignment(one.assignment).leader_url for one in described if one.assignment), "")
     return GroupView(group_id, protocol, leader, members)
 
 
@@ -83,14 +83,14 @@ def worker_id_of(url: str) -> str:
     return urlsplit(url).netloc.rpartition("@")[2]
 
 
-def _member(told: GroupMember) -> Member:
-    joined = decode_metadata(told.metadata)
-    given = decode_assignment(told.assignment)
+def _member(described: GroupMember) -> Member:
+    joined = decode_metadata(described.metadata)
+    given = decode_assignment(described.assignment)
     work = given.assigned
     if given.version.is_cooperative and joined.allocation is not None:
         work = joined.allocation.assigned.minus(given.revoked).plus(given.assigned)
     return Member(
-        told.member_id,
+        described.member_id,
         worker_id_of(joined.url),
         joined.url,
         joined.config_offset,

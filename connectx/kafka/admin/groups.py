@@ -48,7 +48,7 @@ class GroupDescription:
     """A group as its coordinator sees it. `members` are member ids; a group that nobody knows is Dead.
 
     `client_ids` are those of the members, in the same order. `protocol` is the name of the one in force, empty while
-    the group is not Stable; `told` has what the members said when they last joined, in the same order.
+    the group is not Stable; `details` has each member's metadata and assignment as of its last join, in the same order.
     """
 
     group_id: str
@@ -57,7 +57,7 @@ class GroupDescription:
     members: tuple[str, ...]
     client_ids: tuple[str, ...] = ()
     protocol: str = ""
-    told: tuple[GroupMember, ...] = ()
+    details: tuple[GroupMember, ...] = ()
 
 
 class GroupClient:

@@ -1,4 +1,4 @@
-"""Rules about work: who runs it, who should, and what stands still. Pure functions of one cluster's facts."""
+"""Rules about work: who runs it, who should, and what stands still. Pure functions of one cluster's inventory."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from connectx.history.wording import duration, listing, plural
 from connectx.model.states import LOST, State
 from connectx.model.worker_keys import WorkerKeys
 from connectx.verify.audit.findings import Finding, Severity
-from connectx.verify.audit.inventory import ClusterFacts, ConnectorFacts
+from connectx.verify.audit.inventory import AuditedConnector, ClusterInventory
 
 _HELD = (State.RUNNING, State.PAUSED)
 
 
-def claimed_twice(cluster: ClusterFacts) -> Iterator[Finding]:
+def claimed_twice(cluster: ClusterInventory) -> Iterator[Finding]:
     """A connector or a task that two workers run."""
     claims: dict[tuple[str, str], list[str]] = {}  # a connector may be called like another's task
     for worker in cluster.workers:
@@ -33,7 +33,7 @@ def claimed_twice(cluster: ClusterFacts) -> Iterator[Finding]:
             )
 
 
-def old_generation(cluster: ClusterFacts) -> Iterator[Finding]:
+def old_generation(cluster: ClusterInventory) -> Iterator[Finding]:
     """A worker that runs tasks under a generation that the group has left."""
     newest = max((worker.generation for worker in cluster.workers if worker.generation is not None), default=None)
     for worker in cluster.workers:
@@ -50,7 +50,7 @@ def old_generation(cluster: ClusterFacts) -> Iterator[Finding]:
             )
 
 
-def failed(cluster: ClusterFacts) -> Iterator[Finding]:
+def failed(cluster: ClusterInventory) -> Iterator[Finding]:
     """Failed tasks, also under a connector that says RUNNING, and failed connectors."""
     for connector in cluster.connectors:
         if connector.state == State.FAILED:
@@ -76,7 +76,7 @@ def failed(cluster: ClusterFacts) -> Iterator[Finding]:
                 )
 
 
-def unassigned(cluster: ClusterFacts) -> Iterator[Finding]:
+def unassigned(cluster: ClusterInventory) -> Iterator[Finding]:
     """Work that nobody has had for longer than the group waits for a lost worker."""
     delay_ms = WorkerKeys.scheduled_rebalance_max_delay_ms.default if cluster.delay_ms is None else cluster.delay_ms
     setting = WorkerKeys.scheduled_rebalance_max_delay_ms.name
@@ -106,7 +106,7 @@ def unassigned(cluster: ClusterFacts) -> Iterator[Finding]:
             )
 
 
-def lagging(cluster: ClusterFacts) -> Iterator[Finding]:
+def lagging(cluster: ClusterInventory) -> Iterator[Finding]:
     """Workers that have read less of the config topic than others; at a join that is usual: they catch up at once."""
     known = [worker for worker in cluster.workers if worker.config_offset is not None]
     newest = max((worker.config_offset or 0 for worker in known), default=0)
@@ -127,7 +127,7 @@ def lagging(cluster: ClusterFacts) -> Iterator[Finding]:
         )
 
 
-def status_against_group(cluster: ClusterFacts) -> Iterator[Finding]:
+def status_against_group(cluster: ClusterInventory) -> Iterator[Finding]:
     """Statuses that name a worker which is no member, or which has not that work."""
     members = {worker.worker_id: worker for worker in cluster.workers if worker.in_group}
     if not members or not cluster.is_settled:
@@ -157,7 +157,7 @@ def status_against_group(cluster: ClusterFacts) -> Iterator[Finding]:
             )
 
 
-def tasks_without_use(cluster: ClusterFacts) -> Iterator[Finding]:
+def tasks_without_use(cluster: ClusterInventory) -> Iterator[Finding]:
     """tasks.max above what a source makes, and sinks with more tasks than partitions."""
     for connector in cluster.connectors:
         given = (connector.config.get("tasks.max") or "1").strip()  # may be a placeholder
@@ -186,7 +186,7 @@ def tasks_without_use(cluster: ClusterFacts) -> Iterator[Finding]:
             )
 
 
-def missing_topics(cluster: ClusterFacts) -> Iterator[Finding]:
+def missing_topics(cluster: ClusterInventory) -> Iterator[Finding]:
     """Topics that a connector names and Kafka does not have."""
     if not cluster.topics_known:
         return
@@ -205,7 +205,7 @@ def missing_topics(cluster: ClusterFacts) -> Iterator[Finding]:
                 )
 
 
-def plugins(cluster: ClusterFacts) -> Iterator[Finding]:
+def plugins(cluster: ClusterInventory) -> Iterator[Finding]:
     """Classes that workers have in different versions, or do not have."""
     told = {worker.worker_id: worker.plugins for worker in cluster.workers if worker.plugins is not None}
     used = {connector.class_name: connector.name for connector in reversed(cluster.connectors)}
@@ -235,7 +235,7 @@ def plugins(cluster: ClusterFacts) -> Iterator[Finding]:
             )
 
 
-def read_topics(cluster: ClusterFacts, connector: ConnectorFacts) -> list[str]:
+def read_topics(cluster: ClusterInventory, connector: AuditedConnector) -> list[str]:
     """Topics that exist and that a sink reads, by name or by pattern; patterns leave out internal topics of Kafka."""
     pattern = connector.config.get("topics.regex")
     if not pattern:

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping
 from connectx.history.wording import duration, listing, plural
 from connectx.model.worker_keys import WorkerKeys
 from connectx.verify.audit.findings import Finding, Severity
-from connectx.verify.audit.inventory import ClusterFacts
+from connectx.verify.audit.inventory import ClusterInventory
 
 _LONG_MS = 60_000
 _NEEDED = {"config": "connector configurations", "offset": "source offsets", "status": "statuses"}
 
 
-def internal_topics(cluster: ClusterFacts) -> Iterator[Finding]:
+def internal_topics(cluster: ClusterInventory) -> Iterator[Finding]:
     """Cleanup policy, partitions and replication of the config, offsets and status topics."""
     for topic in cluster.topics.values():
         if not topic.role:
@@ -53,7 +53,7 @@ def internal_topics(cluster: ClusterFacts) -> Iterator[Finding]:
             )
 
 
-def transactions(cluster: ClusterFacts) -> Iterator[Finding]:
+def transactions(cluster: ClusterInventory) -> Iterator[Finding]:
     """Transactions that stay open, and partitions that nobody's transaction holds back any more."""
     held: set[str] = set()
     for one in cluster.transactions:
@@ -85,7 +85,7 @@ def transactions(cluster: ClusterFacts) -> Iterator[Finding]:
             )
 
 
-def settings(cluster: ClusterFacts) -> Iterator[Finding]:
+def settings(cluster: ClusterInventory) -> Iterator[Finding]:
     """Worker settings that are known to bite, as far as they are known."""
     if cluster.protocol == "default" or cluster.settings.get(WorkerKeys.connect_protocol.name) == "eager":
         yield Finding(

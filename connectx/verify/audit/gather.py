@@ -1,4 +1,4 @@
-"""Gathers the facts of one cluster: REST, the group, topics, transactions, and what its workers say themselves.
+"""Gathers the inventory of one cluster: REST, the group, topics, transactions, and what its workers say themselves.
 
 Decides what to ask and how to go on when something cannot be seen (it becomes a sentence in `unseen`); judges nothing.
 It only reads. Configurations are masked here, so that no rule ever sees a secret.
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
 from connectx.errors import ConnectxError, RestError
-from connectx.history.folds.snapshot import WorkFacts, facts
+from connectx.history.folds.snapshot import WorkSnapshot, snapshot
 from connectx.history.wording import gist
 from connectx.kafka.admin.client import Admin
 from connectx.kafka.admin.discovery import GROUP_CALL_S
@@ -28,12 +28,12 @@ from connectx.model.worker_config import WorkerConfig
 from connectx.model.worker_keys import WorkerKeys
 from connectx.rest.client import RestClient
 from connectx.verify.audit.inventory import (
-    ClusterFacts,
-    ConnectorFacts,
-    TaskFacts,
-    TopicFacts,
-    TransactionFacts,
-    WorkerFacts,
+    AuditedConnector,
+    AuditedTask,
+    AuditedTopic,
+    AuditedTransaction,
+    AuditedWorker,
+    ClusterInventory,
 )
 from connectx.views import Shown, masked, masked_text
 
@@ -59,7 +59,7 @@ _PAUSE_S: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Audited(Shown):
+class AuditInput(Shown):
     """What an audit is given of a cluster.
 
     Attributes:
@@ -77,41 +77,39 @@ class Audited(Shown):
     settings: Mapping[str, Any]
     internal: Mapping[str, str]
     urls: Mapping[str, str]
-    claims: Callable[[], tuple[WorkerFacts, ...]]
+    claims: Callable[[], tuple[AuditedWorker, ...]]
     events: Sequence[Event]
     clock: Clock
 
 
-def gather(audited: Audited) -> ClusterFacts:
-    """The facts of a cluster as of now.
+def gather(given: AuditInput) -> ClusterInventory:
+    """Return the inventory of a cluster as of now.
 
     Raises:
-        WorkersUnreachableError: no worker answers; everything else that cannot be seen is told in `unseen`.
+        WorkersUnreachableError: no worker answers; everything else that cannot be seen is listed in `unseen`.
     """
-    return _Gathering(audited, audited.clock()).facts()
+    return _Gathering(given, given.clock()).inventory()
 
 
 @dataclass
 class _Gathering:
-    audited: Audited
+    given: AuditInput
     now_ms: int
     unseen: list[str] = field(default_factory=list)
-    history: dict[tuple[str, int | None], WorkFacts] = field(default_factory=dict)
+    history: dict[tuple[str, int | None], WorkSnapshot] = field(default_factory=dict)
     """Connectors and tasks as the events show them."""
 
-    def facts(self) -> ClusterFacts:
-        client, claims = self.audited.client, self._claims()
+    def inventory(self) -> ClusterInventory:
+        client, claims = self.given.client, self._claims()
         connectors = self._connectors(client.expanded())
         known = {
-            key: str(self.audited.settings[key])
-            for key in JUDGED_SETTINGS
-            if self.audited.settings.get(key) is not None
+            key: str(self.given.settings[key]) for key in JUDGED_SETTINGS if self.given.settings.get(key) is not None
         }
         if len(known) < len(JUDGED_SETTINGS):
-            self.unseen.append("the workers' own settings: REST does not tell them (give them with config=)")
+            self.unseen.append("the workers' own settings: REST does not show them (give them with config=)")
         delay = known.get(WorkerKeys.scheduled_rebalance_max_delay_ms.name, "")
-        told = ClusterFacts(
-            self.audited.name,
+        inventory = ClusterInventory(
+            self.given.name,
             self.now_ms,
             kafka_id=str(client.root().get("kafka_cluster_id") or ""),
             delay_ms=int(delay) if delay.isdigit() else None,
@@ -119,16 +117,16 @@ class _Gathering:
             workers=claims,
             settings=masked(known),
         )
-        told = self._with_group(told)
-        told = self._with_plugins(told)
-        told = self._with_kafka(told)
-        return replace(told, unseen=tuple(self.unseen))
+        inventory = self._with_group(inventory)
+        inventory = self._with_plugins(inventory)
+        inventory = self._with_kafka(inventory)
+        return replace(inventory, unseen=tuple(self.unseen))
 
-    def _claims(self) -> tuple[WorkerFacts, ...]:
+    def _claims(self) -> tuple[AuditedWorker, ...]:
         """What workers say; while they contradict each other, as in any rebalance, they are asked again for a while."""
         until_s = time.monotonic() + _DISPUTE_S
         while True:
-            claims = self.audited.claims()
+            claims = self.given.claims()
             if not is_disputed(claims) or time.monotonic() > until_s:
                 return claims
             time.sleep(_PAUSE_S)
@@ -142,50 +140,52 @@ class _Gathering:
 
     # ------------------------------------------------------------------------------------------------ connectors
 
-    def _connectors(self, shown: Mapping[str, Mapping[str, Any]]) -> tuple[ConnectorFacts, ...]:
-        self.history = {(work.connector, work.task): work for work in facts(self.audited.events).tasks}
+    def _connectors(self, shown: Mapping[str, Mapping[str, Any]]) -> tuple[AuditedConnector, ...]:
+        self.history = {(work.connector, work.task): work for work in snapshot(self.given.events).tasks}
         return tuple(_connector(name, shown[name], self.history) for name in sorted(shown))
 
-    def _lost(self, task: TaskFacts, connector: str, members: Collection[str]) -> TaskFacts:
+    def _lost(self, task: AuditedTask, connector: str, members: Collection[str]) -> AuditedTask:
         """From outside nobody tells why a worker went; what its last statuses say is so no more."""
         known = self.history.get((connector, task.number))
         if known is None or known.state != State.UNASSIGNED or task.worker_id in members:
             return task
-        is_told = task.state in (State.RUNNING, State.PAUSED)
-        return replace(task, state=LOST, since_ms=known.since_ms) if is_told else task
+        still_shown = task.state in (State.RUNNING, State.PAUSED)
+        return replace(task, state=LOST, since_ms=known.since_ms) if still_shown else task
 
     # ----------------------------------------------------------------------------------------------------- group
 
-    def _with_group(self, told: ClusterFacts) -> ClusterFacts:
-        config = self.audited.config
+    def _with_group(self, inventory: ClusterInventory) -> ClusterInventory:
+        config = self.given.config
         if config is None:
             self.unseen.append("the worker group, topics and transactions: no bootstrap_servers= was given")
-            return told
+            return inventory
         clients = ClientConfigs(config, "audit", config.bootstrap_servers)
         client = GroupClient(clients.kafka_python("connectx-audit"), config.group_id, GROUP_CALL_S)
         described = self._try("the worker group", client.describe)
-        told = replace(told, group_id=config.group_id)
+        inventory = replace(inventory, group_id=config.group_id)
         if described is None:
-            return told
-        view = group_view(described.group_id, described.protocol, described.told) if described.state == STABLE else None
+            return inventory
+        view = (
+            group_view(described.group_id, described.protocol, described.details) if described.state == STABLE else None
+        )
         if view is None:
             self.unseen.append(f"what the group {config.group_id} has given to whom: it is {described.state} just now")
-            return replace(told, is_settled=False)
+            return replace(inventory, is_settled=False)
         connectors = tuple(
             replace(one, tasks=tuple(self._lost(task, one.name, view.worker_ids) for task in one.tasks))
-            for one in told.connectors
+            for one in inventory.connectors
         )
-        workers = _workers(view, told.workers)
-        return replace(told, protocol=view.protocol, workers=workers, connectors=connectors)
+        workers = _workers(view, inventory.workers)
+        return replace(inventory, protocol=view.protocol, workers=workers, connectors=connectors)
 
     # --------------------------------------------------------------------------------------------------- plugins
 
-    def _with_plugins(self, told: ClusterFacts) -> ClusterFacts:
-        classes = sorted({connector.class_name for connector in told.connectors} - {""})
+    def _with_plugins(self, inventory: ClusterInventory) -> ClusterInventory:
+        classes = sorted({connector.class_name for connector in inventory.connectors} - {""})
         workers = []
-        for worker in told.workers:
-            url = self.audited.urls.get(worker.worker_id, f"http://{worker.worker_id}/")
-            client = self.audited.client.of(url)
+        for worker in inventory.workers:
+            url = self.given.urls.get(worker.worker_id, f"http://{worker.worker_id}/")
+            client = self.given.client.of(url)
             listed = self._try(f"plugins of {worker.worker_id}", client.plugins)
             if listed is None:
                 workers.append(worker)
@@ -193,51 +193,51 @@ class _Gathering:
             plugins = {plugin["class"]: str(plugin.get("version", "")) for plugin in listed}
             lacks = tuple(cls for cls in classes if cls not in plugins and _is_unknown(client, cls))
             workers.append(replace(worker, plugins=plugins, lacks=lacks))
-        return replace(told, workers=tuple(workers))
+        return replace(inventory, workers=tuple(workers))
 
     # ----------------------------------------------------------------------------------------------------- Kafka
 
-    def _with_kafka(self, told: ClusterFacts) -> ClusterFacts:
-        if self.audited.config is None:
-            return told
-        clients = ClientConfigs(self.audited.config, "audit", self.audited.config.bootstrap_servers)
+    def _with_kafka(self, inventory: ClusterInventory) -> ClusterInventory:
+        if self.given.config is None:
+            return inventory
+        clients = ClientConfigs(self.given.config, "audit", self.given.config.bootstrap_servers)
         admin = Admin(clients.admin())
         try:
-            topics = self._try("the topics", lambda: self._topics(admin, told))
+            topics = self._try("the topics", lambda: self._topics(admin, inventory))
             if topics is not None:
                 brokers = self._try("the brokers", admin.broker_count) or 1
-                told = replace(told, topics=topics, topics_known=True, brokers=brokers)
+                inventory = replace(inventory, topics=topics, topics_known=True, brokers=brokers)
                 if sum(topic.partitions for topic in topics.values()) > _MOST_PARTITIONS:
                     self.unseen.append(f"last stable offsets: there are more than {_MOST_PARTITIONS:,} partitions")
-            before = self._try("last stable offsets", lambda: _behind(admin, told.topics.values())) or {}
+            before = self._try("last stable offsets", lambda: _behind(admin, inventory.topics.values())) or {}
             kafka_python = clients.kafka_python("connectx-audit")
-            found = self._try("open transactions", lambda: self._transactions(kafka_python, told))
-            after = self._try("last stable offsets", lambda: _behind(admin, told.topics.values())) or {}
+            found = self._try("open transactions", lambda: self._transactions(kafka_python, inventory))
+            after = self._try("last stable offsets", lambda: _behind(admin, inventory.topics.values())) or {}
         finally:
             admin.close()
         if found is None:
-            return told
+            return inventory
         stuck = {at for at, stable in after.items() if before.get(at) == stable}
         with_unstable = {
             name: replace(topic, unstable=tuple(sorted(at.partition for at in stuck if at.topic == name)))
-            for name, topic in told.topics.items()
+            for name, topic in inventory.topics.items()
         }
-        return replace(told, transactions=found, topics=with_unstable)
+        return replace(inventory, transactions=found, topics=with_unstable)
 
-    def _topics(self, admin: Admin, told: ClusterFacts) -> dict[str, TopicFacts]:
-        roles = {name: role for role, name in self.audited.internal.items()}
+    def _topics(self, admin: Admin, inventory: ClusterInventory) -> dict[str, AuditedTopic]:
+        roles = {name: role for role, name in self.given.internal.items()}
         if len(roles) < 3:
             missing = sorted({"config", "offset", "status"} - set(roles.values()))
             self.unseen.append(
                 f"which topic is its {' and its '.join(missing)} topic (give {missing[0]}.storage.topic)"
             )
         names = admin.topics()
-        patterns = any(connector.config.get("topics.regex") for connector in told.connectors)
-        used = {topic for connector in told.connectors for topic in connector.topics}
+        patterns = any(connector.config.get("topics.regex") for connector in inventory.connectors)
+        used = {topic for connector in inventory.connectors for topic in connector.topics}
         wanted = [name for name in names if name in roles or name in used or patterns]
         replicas, settings = admin.replica_counts(wanted), admin.topic_settings(sorted(roles))
         return {
-            name: TopicFacts(
+            name: AuditedTopic(
                 name,
                 len(counts),
                 min(counts, default=0),
@@ -247,24 +247,24 @@ class _Gathering:
             for name, counts in sorted(replicas.items())
         }
 
-    def _transactions(self, config: Mapping[str, Any], told: ClusterFacts) -> tuple[TransactionFacts, ...]:
+    def _transactions(self, config: Mapping[str, Any], inventory: ClusterInventory) -> tuple[AuditedTransaction, ...]:
         """Open transactions that touch a topic of this cluster."""
         with Inspection(config) as inspection:
             found = inspection.open_transactions()
-        now_ms = self.audited.clock()
+        now_ms = self.given.clock()
         return tuple(
-            TransactionFacts(
+            AuditedTransaction(
                 one.transactional_id,
                 max(now_ms - one.started_ms, 0),
                 one.timeout_ms,
                 tuple(str(at) for at in one.partitions),
             )
             for one in found
-            if one.started_ms > 0 and any(at.topic in told.topics for at in one.partitions)
+            if one.started_ms > 0 and any(at.topic in inventory.topics for at in one.partitions)
         )
 
 
-def is_disputed(claims: Sequence[WorkerFacts]) -> bool:
+def is_disputed(claims: Sequence[AuditedWorker]) -> bool:
     """Whether workers contradict each other: in who runs what, in the generation, in how much they have read."""
     for works in ([w.connectors for w in claims], [w.tasks for w in claims]):
         listed = [one for work in works for one in work]
@@ -274,12 +274,12 @@ def is_disputed(claims: Sequence[WorkerFacts]) -> bool:
 
 
 def _connector(
-    name: str, shown: Mapping[str, Any], since: Mapping[tuple[str, int | None], WorkFacts]
-) -> ConnectorFacts:
+    name: str, shown: Mapping[str, Any], since: Mapping[tuple[str, int | None], WorkSnapshot]
+) -> AuditedConnector:
     info = shown.get("info") or {}
     status = shown.get("status") or {"connector": {"state": State.UNASSIGNED.value, "worker_id": ""}, "tasks": []}
     itself = status["connector"]
-    return ConnectorFacts(
+    return AuditedConnector(
         name,
         str(info.get("type", "unknown")),
         masked(info.get("config") or {}),
@@ -291,11 +291,11 @@ def _connector(
     )
 
 
-def _task(connector: str, shown: Mapping[str, Any], known: WorkFacts | None) -> TaskFacts:
+def _task(connector: str, shown: Mapping[str, Any], known: WorkSnapshot | None) -> AuditedTask:
     lost = known is not None and known.state == LOST
     state = LOST if lost else str(shown["state"])
     is_same = known is not None and known.state == state
-    return TaskFacts(
+    return AuditedTask(
         int(shown["id"]), state, str(shown["worker_id"]), _why(shown), known.since_ms if known and is_same else None
     )
 
@@ -304,12 +304,12 @@ def _why(shown: Mapping[str, Any]) -> str:
     return masked_text(gist(str(shown.get("trace") or "")))
 
 
-def _workers(view: GroupView, claims: Iterable[WorkerFacts]) -> tuple[WorkerFacts, ...]:
+def _workers(view: GroupView, claims: Iterable[AuditedWorker]) -> tuple[AuditedWorker, ...]:
     """What workers say themselves, and of the others what the group knows."""
     said = {worker.worker_id: worker for worker in claims}
     found = {worker_id: replace(worker, in_group=False) for worker_id, worker in said.items()}
     for member in view.members:
-        known = WorkerFacts(
+        known = AuditedWorker(
             member.worker_id,
             True,
             None,
@@ -335,7 +335,7 @@ def _is_unknown(client: RestClient, cls: str) -> bool:
     return False
 
 
-def _behind(admin: Admin, topics: Iterable[TopicFacts]) -> dict[TopicPartition, int]:
+def _behind(admin: Admin, topics: Iterable[AuditedTopic]) -> dict[TopicPartition, int]:
     """Partitions whose last stable offset is behind their end, with that offset."""
     partitions = [TopicPartition(topic.name, number) for topic in topics for number in range(topic.partitions)]
     if not partitions or len(partitions) > _MOST_PARTITIONS:

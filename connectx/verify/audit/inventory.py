@@ -11,8 +11,8 @@ Config = Mapping[str, "str | None"]
 
 
 @dataclass(frozen=True, slots=True)
-class TaskFacts:
-    """One task: its status, and since when that lasts (Unix time) where the history tells."""
+class AuditedTask:
+    """One task: its status, and since when that lasts (Unix time) where the history shows it."""
 
     number: int
     state: str
@@ -22,7 +22,7 @@ class TaskFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class ConnectorFacts:
+class AuditedConnector:
     """One connector. `config` is masked; `configured_tasks` is how many tasks it was given, `tasks` have a status."""
 
     name: str
@@ -31,7 +31,7 @@ class ConnectorFacts:
     state: str
     worker_id: str
     configured_tasks: int
-    tasks: tuple[TaskFacts, ...] = ()
+    tasks: tuple[AuditedTask, ...] = ()
     why: str = ""
 
     @property
@@ -57,7 +57,7 @@ def _is_type(key: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkerFacts(Shown):
+class AuditedWorker(Shown):
     """One worker.
 
     Attributes:
@@ -84,7 +84,7 @@ class WorkerFacts(Shown):
 
 
 @dataclass(frozen=True, slots=True)
-class TopicFacts:
+class AuditedTopic:
     """One topic. `role` is config, offset or status for an internal one.
 
     `unstable` are partitions whose last stable offset stayed behind the end while the transactions were listed.
@@ -99,7 +99,7 @@ class TopicFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class TransactionFacts:
+class AuditedTransaction:
     """A transaction that has not ended; `partitions` as "topic-0"."""
 
     transactional_id: str
@@ -109,7 +109,7 @@ class TransactionFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterFacts:
+class ClusterInventory:
     """One cluster.
 
     Attributes:
@@ -130,11 +130,11 @@ class ClusterFacts:
     protocol: str = ""
     is_settled: bool = True
     delay_ms: int | None = None
-    connectors: tuple[ConnectorFacts, ...] = ()
-    workers: tuple[WorkerFacts, ...] = ()
-    topics: Mapping[str, TopicFacts] = field(default_factory=dict)
+    connectors: tuple[AuditedConnector, ...] = ()
+    workers: tuple[AuditedWorker, ...] = ()
+    topics: Mapping[str, AuditedTopic] = field(default_factory=dict)
     topics_known: bool = False
     brokers: int = 1
-    transactions: tuple[TransactionFacts, ...] = ()
+    transactions: tuple[AuditedTransaction, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
     unseen: tuple[str, ...] = ()

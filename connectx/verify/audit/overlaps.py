@@ -14,7 +14,7 @@ from connectx.history.wording import listing
 from connectx.model.states import State
 from connectx.verify.audit.assignments import read_topics
 from connectx.verify.audit.findings import Finding, Severity
-from connectx.verify.audit.inventory import ClusterFacts, ConnectorFacts
+from connectx.verify.audit.inventory import AuditedConnector, ClusterInventory
 from connectx.verify.audit.places import sources_of, targets_of
 
 DEAD_LETTERS = "errors.deadletterqueue.topic.name"
@@ -22,8 +22,8 @@ DEAD_LETTERS = "errors.deadletterqueue.topic.name"
 
 @dataclass(frozen=True, slots=True)
 class _Placed:
-    cluster: ClusterFacts
-    connector: ConnectorFacts
+    cluster: ClusterInventory
+    connector: AuditedConnector
 
     def name(self, *, among_several: bool) -> str:
         return f"{self.connector.name} ({self.cluster.name})" if among_several else self.connector.name
@@ -38,7 +38,7 @@ class _Placed:
         return self.connector.config.get("consumer.override.group.id") or f"connect-{self.connector.name}"
 
 
-def same_source(clusters: Sequence[ClusterFacts]) -> Iterator[Finding]:
+def same_source(clusters: Sequence[ClusterInventory]) -> Iterator[Finding]:
     """Two sources that read the same file, table, slot or topic; it may be meant so when each names its own topics."""
     found = _of_type(clusters, "source")
     for place, readers in _grouped(found, lambda one: sources_of(one.connector.config)):
@@ -55,7 +55,7 @@ def same_source(clusters: Sequence[ClusterFacts]) -> Iterator[Finding]:
         )
 
 
-def same_target(clusters: Sequence[ClusterFacts]) -> Iterator[Finding]:
+def same_target(clusters: Sequence[ClusterInventory]) -> Iterator[Finding]:
     """Two sinks that write to the same file, table or bucket: rows of the same topic arrive twice."""
     found = _of_type(clusters, "sink")
     for place, writers in _grouped(found, lambda one: targets_of(one.connector.config, one.topics)):
@@ -73,7 +73,7 @@ def same_target(clusters: Sequence[ClusterFacts]) -> Iterator[Finding]:
         )
 
 
-def topics_overlap(clusters: Sequence[ClusterFacts]) -> Iterator[Finding]:
+def topics_overlap(clusters: Sequence[ClusterInventory]) -> Iterator[Finding]:
     """Sources that write to the same topic, sinks whose names and patterns meet, dead letters that come back."""
     for topic, writers in _grouped(_of_type(clusters, "source"), lambda one: one.connector.topics, one_kafka=True):
         yield _finding(
@@ -113,7 +113,7 @@ def topics_overlap(clusters: Sequence[ClusterFacts]) -> Iterator[Finding]:
             )
 
 
-def same_groups(clusters: Sequence[ClusterFacts]) -> Iterator[Finding]:
+def same_groups(clusters: Sequence[ClusterInventory]) -> Iterator[Finding]:
     """Sinks that share a consumer group, and a sink in the group of the workers."""
     for group, members in _grouped(_of_type(clusters, "sink"), lambda one: [one.group], one_kafka=True):
         yield _finding(
@@ -137,7 +137,7 @@ def same_groups(clusters: Sequence[ClusterFacts]) -> Iterator[Finding]:
                 )
 
 
-def same_transactional_ids(clusters: Sequence[ClusterFacts]) -> Iterator[Finding]:
+def same_transactional_ids(clusters: Sequence[ClusterInventory]) -> Iterator[Finding]:
     """Tasks of sources whose producers would have the same transactional id: groups and names that run together."""
     found = _of_type(clusters, "source")
 
@@ -162,7 +162,7 @@ def same_transactional_ids(clusters: Sequence[ClusterFacts]) -> Iterator[Finding
             )
 
 
-def shared_internal_topics(clusters: Sequence[ClusterFacts]) -> Iterator[Finding]:
+def shared_internal_topics(clusters: Sequence[ClusterInventory]) -> Iterator[Finding]:
     """Groups that share their config, offsets or status topic."""
     for one, other in combinations(clusters, 2):
         if not one.kafka_id or one.kafka_id != other.kafka_id or one.group_id == other.group_id:
@@ -186,7 +186,7 @@ def shared_internal_topics(clusters: Sequence[ClusterFacts]) -> Iterator[Finding
 # ------------------------------------------------------------------------------------------------------- parts
 
 
-def _of_type(clusters: Sequence[ClusterFacts], kind: str) -> list[_Placed]:
+def _of_type(clusters: Sequence[ClusterInventory], kind: str) -> list[_Placed]:
     """Connectors of a type that are not STOPPED."""
     return [
         _Placed(cluster, connector)

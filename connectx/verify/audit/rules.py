@@ -1,4 +1,4 @@
-"""All rules over the facts of one or more clusters. Pure."""
+"""All rules over the inventories of one or more clusters. Pure."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import replace
 from connectx.verify.audit.assignments import WORK_RULES
 from connectx.verify.audit.findings import Audit, Finding, Severity
 from connectx.verify.audit.foundations import SURROUNDINGS_RULES
-from connectx.verify.audit.inventory import ClusterFacts
+from connectx.verify.audit.inventory import ClusterInventory
 from connectx.verify.audit.overlaps import OVERLAP_RULES
 
 _ORDER = list(Severity)
 
 
-def judge(clusters: Sequence[ClusterFacts]) -> Audit:
+def judge(clusters: Sequence[ClusterInventory]) -> Audit:
     """Every finding, worst first; a cluster that was given twice (same Kafka, same group) counts once."""
-    different: dict[tuple[str, str], ClusterFacts] = {}
+    different: dict[tuple[str, str], ClusterInventory] = {}
     for cluster in clusters:
         known = bool(cluster.kafka_id and cluster.group_id)
         different.setdefault((cluster.kafka_id, cluster.group_id) if known else ("", cluster.name), cluster)

@@ -13,7 +13,7 @@ from connectx.errors import ConfigError, ConfigProviderError
 from connectx.jvm import jars
 from connectx.verify.doctor import machine, notebook, own_kafka, spark_session
 from connectx.verify.doctor.report import Checkup, Finding, Status
-from connectx.verify.doctor.spark_session import SparkFacts
+from connectx.verify.doctor.spark_session import SparkProbe
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,30 +37,30 @@ def doctor(
     servers = bootstrap_servers or given.get("bootstrap.servers")
     with ThreadPoolExecutor(1, thread_name_prefix="connectx-doctor") as pool:
         asked = None if servers is None else pool.submit(_own_kafka, str(servers), given)
-        facts = spark_session.look(spark)
-        findings = _here(facts, embedded=servers is None)
+        probe = spark_session.look(spark)
+        findings = _here(probe, embedded=servers is None)
         kafka = [] if asked is None else asked.result()
-    return judged([*findings, *kafka], facts, embedded=servers is None)
+    return judged([*findings, *kafka], probe, embedded=servers is None)
 
 
-def judged(findings: list[Finding], facts: SparkFacts, *, embedded: bool) -> Checkup:
+def judged(findings: list[Finding], probe: SparkProbe, *, embedded: bool) -> Checkup:
     """What follows from the findings; `embedded`: no Kafka of one's own was asked about."""
     by_name = {found.name: found for found in findings}
     exactly_once = by_name.pop("Exactly-once sources", None)
     abilities = [
         _cluster(by_name, embedded=embedded),
         exactly_once or Finding("Exactly-once sources", *_exactly_once(embedded=embedded)),
-        spark_session.judge_tasks(facts, _missing(by_name, "Java", "Spark's Kafka jars")),
-        spark_session.judge_backlog(facts),
-        spark_session.judge_processes(facts),
+        spark_session.judge_tasks(probe, _missing(by_name, "Java", "Spark's Kafka jars")),
+        spark_session.judge_backlog(probe),
+        spark_session.judge_processes(probe),
         _faults(embedded=embedded),
         by_name.pop("Live panel", None) or notebook.panel(),
     ]
     return Checkup(tuple(by_name.values()), tuple(abilities))
 
 
-def _here(facts: SparkFacts, *, embedded: bool) -> list[Finding]:
-    local = facts.kind == "none" and facts.version is not None
+def _here(probe: SparkProbe, *, embedded: bool) -> list[Finding]:
+    local = probe.kind == "none" and probe.version is not None
     java, found = machine.java(needed=embedded or local)
     return [
         machine.python(),
@@ -70,7 +70,7 @@ def _here(facts: SparkFacts, *, embedded: bool) -> list[Finding]:
         *machine.disks(),
         machine.memory(starts_all=embedded and local),
         machine.loopback(),
-        spark_session.judge_session(facts),
+        spark_session.judge_session(probe),
         notebook.session(),
         notebook.packages(),
         machine.postgres(),

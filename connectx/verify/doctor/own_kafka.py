@@ -31,7 +31,7 @@ _WRITES: Final = ("READ", "WRITE", "DESCRIBE")
 
 
 @dataclass(frozen=True, slots=True)
-class KafkaFacts:
+class KafkaProbe:
     """What was found out. Addresses are `host:port`; a problem is a sentence.
 
     Attributes:
@@ -60,12 +60,12 @@ def settings_of(bootstrap_servers: str, config: Mapping[str, Any]) -> WorkerConf
     return worker_config({**own_kafka_config(config), "bootstrap.servers": bootstrap_servers})
 
 
-def look(worker: WorkerConfig) -> KafkaFacts:
+def look(worker: WorkerConfig) -> KafkaProbe:
     """Ask this Kafka; takes about 10 s when it does not answer."""
     servers = worker.bootstrap_servers
     unreachable = unreachable_of(servers.split(","))
     if len(unreachable) == len(servers.split(",")):
-        return KafkaFacts(servers, worker, unreachable)
+        return KafkaProbe(servers, worker, unreachable)
     clients = ClientConfigs(worker, "doctor")
     try:
         admin = Admin(clients.admin())
@@ -78,8 +78,8 @@ def look(worker: WorkerConfig) -> KafkaFacts:
         version = None if hidden else _version(clients)
         members = 0 if hidden else len(describe_group(clients, worker.group_id).members)
     except ConnectxError as error:
-        return KafkaFacts(servers, worker, unreachable, error)
-    return KafkaFacts(servers, worker, unreachable, None, view, version, hidden, members)
+        return KafkaProbe(servers, worker, unreachable, error)
+    return KafkaProbe(servers, worker, unreachable, None, view, version, hidden, members)
 
 
 def _version(clients: ClientConfigs) -> tuple[int, ...] | None:
@@ -116,35 +116,35 @@ def _why_unreachable(address: str) -> str:
     return ""
 
 
-def judge_reach(facts: KafkaFacts) -> Finding:
+def judge_reach(probe: KafkaProbe) -> Finding:
     """Whether a client gets an answer, and from what version."""
     name = "Your Kafka"
-    if facts.error is None and facts.view is None:
-        why = "; ".join(f"{address}: {reason}" for address, reason in facts.unreachable.items())
-        found = f"{facts.bootstrap_servers} cannot be reached"
+    if probe.error is None and probe.view is None:
+        why = "; ".join(f"{address}: {reason}" for address, reason in probe.unreachable.items())
+        found = f"{probe.bootstrap_servers} cannot be reached"
         return Finding(name, Status.BROKEN, found, f"{why}.", "Correct bootstrap_servers=, or start it.")
-    if facts.error is not None:
-        found = f"{facts.bootstrap_servers} gives no answer"
-        return Finding(name, Status.BROKEN, found, facts.error.message, facts.error.next_step)
-    assert facts.view is not None
-    version = _shown(facts.version)
-    found = f"Kafka {version} at {facts.bootstrap_servers}, {_count(len(facts.view.brokers), 'broker')}"
-    if facts.hidden:
+    if probe.error is not None:
+        found = f"{probe.bootstrap_servers} gives no answer"
+        return Finding(name, Status.BROKEN, found, probe.error.message, probe.error.next_step)
+    assert probe.view is not None
+    version = _shown(probe.version)
+    found = f"Kafka {version} at {probe.bootstrap_servers}, {_count(len(probe.view.brokers), 'broker')}"
+    if probe.hidden:
         why = "It announces addresses that cannot be reached from here: "
-        why += "; ".join(f"{address}: {reason}" for address, reason in facts.hidden.items()) + "."
+        why += "; ".join(f"{address}: {reason}" for address, reason in probe.hidden.items()) + "."
         return Finding(name, Status.BROKEN, found, why, "Correct advertised.listeners of the brokers, or the network.")
-    if facts.version is not None and facts.version < _OLDEST:
+    if probe.version is not None and probe.version < _OLDEST:
         why = f"connectx needs Kafka {_shown(_OLDEST)} or later."
         return Finding(name, Status.BROKEN, found, why, "Update the brokers.")
-    if facts.unreachable:
-        why = "Not reached: " + "; ".join(f"{a}: {reason}" for a, reason in facts.unreachable.items()) + "."
+    if probe.unreachable:
+        why = "Not reached: " + "; ".join(f"{a}: {reason}" for a, reason in probe.unreachable.items()) + "."
         return Finding(name, Status.LIMITED, found, why, "Correct bootstrap_servers= if that is not meant to be so.")
     return Finding(name, Status.OK, found)
 
 
-def judge_topics(facts: KafkaFacts) -> Finding:
+def judge_topics(probe: KafkaProbe) -> Finding:
     """Whether the internal topics are there or can be made."""
-    view, worker = facts.view, facts.config
+    view, worker = probe.view, probe.config
     assert view is not None
     storages = {"config": worker.config_topic, "offset": worker.offset_topic, "status": worker.status_topic}
     missing = {kind: topic for kind, topic in storages.items() if topic.name not in view.topics}
@@ -175,36 +175,36 @@ def _judge_rights(view: ClusterView) -> Finding:
     return Finding("Internal topics", Status.OK, found)
 
 
-def judge_group(facts: KafkaFacts) -> Finding:
+def judge_group(probe: KafkaProbe) -> Finding:
     """Whether the worker group is free."""
-    group = facts.config.group_id
-    if facts.group_members:
-        found = f"{group} has {_count(facts.group_members, 'member')}"
+    group = probe.config.group_id
+    if probe.group_members:
+        found = f"{group} has {_count(probe.group_members, 'member')}"
         why = "Another cluster uses this group."
         next_step = 'Choose another one, config={"group.id": "mine"}, or join it: cx.Cluster(join=True, ...).'
         return Finding("Worker group", Status.LIMITED, found, why, next_step)
     return Finding("Worker group", Status.OK, f"{group} is free")
 
 
-def judge_exactly_once(facts: KafkaFacts) -> Finding:
+def judge_exactly_once(probe: KafkaProbe) -> Finding:
     """Whether sources can write exactly once there."""
     name = "Exactly-once sources"
-    assert facts.view is not None
-    if facts.config.exactly_once_source_enabled:
+    assert probe.view is not None
+    if probe.config.exactly_once_source_enabled:
         why = ""
-        if facts.view.rights is not None:
+        if probe.view.rights is not None:
             why = "There is access control: a task's start needs WRITE and DESCRIBE on its transactional id."
         return Finding(name, Status.OK, "exactly.once.source.support=enabled", why)
     why = "With your own Kafka, Kafka Connect's defaults are in force: exactly.once.source.support is disabled."
     return Finding(name, Status.OFF, "disabled", why, 'config={"exactly.once.source.support": "enabled"}')
 
 
-def judgements(facts: KafkaFacts) -> list[Finding]:
+def judgements(probe: KafkaProbe) -> list[Finding]:
     """What is there."""
-    reach = judge_reach(facts)
-    if facts.view is None or facts.hidden:
+    reach = judge_reach(probe)
+    if probe.view is None or probe.hidden:
         return [reach]
-    return [reach, judge_topics(facts), judge_group(facts), judge_exactly_once(facts)]
+    return [reach, judge_topics(probe), judge_group(probe), judge_exactly_once(probe)]
 
 
 def settings_problem(error: ConfigError | ConfigProviderError) -> Finding:

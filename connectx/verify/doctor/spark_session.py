@@ -34,7 +34,7 @@ Kind = Literal["classic", "connect", "none"]
 
 
 @dataclass(frozen=True, slots=True)
-class SparkFacts:
+class SparkProbe:
     """What was found out about a session. A problem is None when there is none; the first line of it otherwise.
 
     Attributes:
@@ -56,19 +56,19 @@ class SparkFacts:
     share_problem: str | None = None
 
 
-def look(spark: SparkSession | None, timeout_s: float = ASK_S) -> SparkFacts:
+def look(spark: SparkSession | None, timeout_s: float = ASK_S) -> SparkProbe:
     """Ask the given session, or the active one; each question has `timeout_s`."""
     session = spark if spark is not None else active_session()
     if session is None:
-        return SparkFacts("none", version_of("pyspark"))
+        return SparkProbe("none", version_of("pyspark"))
     found: Any = session
     kind: Kind = "connect" if is_connect(session) else "classic"
     version: list[str] = []
     job_problem = _problem(lambda: version.append(found.version), timeout_s)
     job_problem = job_problem or _problem(lambda: found.range(1).toArrow(), timeout_s)
     if job_problem is not None:
-        return SparkFacts(kind, version[0] if version else None, job_problem=job_problem)
-    return SparkFacts(
+        return SparkProbe(kind, version[0] if version else None, job_problem=job_problem)
+    return SparkProbe(
         kind,
         version[0],
         context=_problem(lambda: found.sparkContext.applicationId, timeout_s) is None,
@@ -110,62 +110,62 @@ def _problem(ask: Callable[[], object], timeout_s: float) -> str | None:
     return None
 
 
-def judge_session(facts: SparkFacts) -> Finding:
+def judge_session(probe: SparkProbe) -> Finding:
     """What there is."""
     names = {"classic": "classic session", "connect": "Spark Connect session"}
-    if facts.kind == "none":
-        if facts.version is None and "pyspark" not in sys.modules:
+    if probe.kind == "none":
+        if probe.version is None and "pyspark" not in sys.modules:
             why = "Tasks that need no Spark, such as FileStreamSource, run all the same."
             return Finding("Spark", Status.OFF, "pyspark is not installed", why, "pip install 'connectx[spark]'")
-        return Finding("Spark", Status.OK, f"no session; pyspark {facts.version}", "A cluster starts a local Spark.")
-    found = f"{names[facts.kind]}, Spark {facts.version or 'unknown'}"
-    if facts.kind == "connect" and not facts.context:
+        return Finding("Spark", Status.OK, f"no session; pyspark {probe.version}", "A cluster starts a local Spark.")
+    found = f"{names[probe.kind]}, Spark {probe.version or 'unknown'}"
+    if probe.kind == "connect" and not probe.context:
         found += ", without a SparkContext"
-    if facts.job_problem is not None:
-        why = f"A job of one row failed: {facts.job_problem}"
+    if probe.job_problem is not None:
+        why = f"A job of one row failed: {probe.job_problem}"
         return Finding("Spark", Status.BROKEN, found, why, "Make a new session, or leave spark= out for a local one.")
-    if not (facts.version or "").startswith(_SUPPORTED):
+    if not (probe.version or "").startswith(_SUPPORTED):
         why = f"connectx is tested with Spark {' and '.join(_SUPPORTED)}."
         return Finding("Spark", Status.LIMITED, found, why, "If something fails here, try it with a local Spark.")
     return Finding("Spark", Status.OK, found)
 
 
-def judge_tasks(facts: SparkFacts, local: Finding | None) -> Finding:
+def judge_tasks(probe: SparkProbe, local: Finding | None) -> Finding:
     """Whether tasks can use Spark; `local` is what keeps a local driver from starting, if there is no session."""
     name = "Tasks that use Spark"
-    if facts.kind == "none" and facts.version is None:
+    if probe.kind == "none" and probe.version is None:
         return Finding(name, Status.OFF, "pyspark is not installed", "", "pip install 'connectx[spark]'")
-    if facts.kind == "none":
+    if probe.kind == "none":
         if local is not None:
             why = f"{local.name}: {local.found}. Tasks that need no Spark, such as FileStreamSource, run all the same."
             return Finding(name, Status.OFF, "no local Spark", why, local.next_step)
         return Finding(name, Status.OK, "on a local Spark that is started when it is needed")
-    if facts.job_problem is not None:
-        return Finding(name, Status.OFF, "this session runs no job", facts.job_problem, "Make a new session.")
-    if facts.python_problem is not None:
-        why = f"Python does not run on its executors ({facts.python_problem}); readers written in Python need that."
+    if probe.job_problem is not None:
+        return Finding(name, Status.OFF, "this session runs no job", probe.job_problem, "Make a new session.")
+    if probe.python_problem is not None:
+        why = f"Python does not run on its executors ({probe.python_problem}); readers written in Python need that."
         return Finding(name, Status.LIMITED, "on this session", why, "Give client and server the same Python version.")
     return Finding(name, Status.OK, "on this session")
 
 
-def judge_backlog(facts: SparkFacts) -> Finding:
+def judge_backlog(probe: SparkProbe) -> Finding:
     """Whether Spark can read a sink's backlog."""
     name = "Backlog read by Spark"
-    if facts.kind == "none" and (facts.version or "").startswith(LOCAL_KAFKA_SOURCE):
+    if probe.kind == "none" and (probe.version or "").startswith(LOCAL_KAFKA_SOURCE):
         return Finding(name, Status.OK, 'with "backlog.records" in a sink, on the local Spark')
-    if facts.kind == "none":
+    if probe.kind == "none":
         why = f"Only Spark {LOCAL_KAFKA_SOURCE} gets a Kafka source when it is started here."
         return Finding(name, Status.OFF, "Spark cannot read Kafka", why, _NO_SOURCE)
-    if facts.kafka_problem is None and facts.job_problem is None:
+    if probe.kafka_problem is None and probe.job_problem is None:
         return Finding(name, Status.OK, 'with "backlog.records" in a sink')
-    why = f"This session has no Kafka source: {facts.kafka_problem or facts.job_problem}"
+    why = f"This session has no Kafka source: {probe.kafka_problem or probe.job_problem}"
     return Finding(name, Status.OFF, "Spark cannot read Kafka", why, _NO_SOURCE)
 
 
-def judge_processes(facts: SparkFacts) -> Finding:
+def judge_processes(probe: SparkProbe) -> Finding:
     """Whether workers can be processes."""
     name, call = "Workers as processes", 'cx.Cluster(isolation="process")'
-    if facts.share_problem is None:
+    if probe.share_problem is None:
         return Finding(name, Status.OK, call)
-    why = f"{facts.share_problem} Workers as threads, the default, can use it."
+    why = f"{probe.share_problem} Workers as threads, the default, can use it."
     return Finding(name, Status.OFF, call, why, "Leave isolation= out, or give a Spark Connect session.")

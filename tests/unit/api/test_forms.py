@@ -42,8 +42,8 @@ from connectx.model.worker_config import StorageTopic, WorkerConfig, embedded_co
 from connectx.rest.client import RestClient
 from connectx.verify.audit.findings import Audit, Severity
 from connectx.verify.audit.findings import Finding as AuditFinding
-from connectx.verify.audit.gather import Audited
-from connectx.verify.audit.inventory import WorkerFacts as AuditedWorker
+from connectx.verify.audit.gather import AuditInput
+from connectx.verify.audit.inventory import AuditedWorker
 from connectx.verify.check.key_counts import Comparison, KeyExample
 from connectx.verify.check.verdict import Anomaly, Checked, Example, Finding, Moment
 from connectx.verify.doctor.report import Checkup, Status
@@ -158,7 +158,7 @@ class StandIn(ConnectCluster):
     def overview(self) -> dict[str, object]:
         return {"kafka": BAD}
 
-    def audited(self) -> Audited:
+    def audit_input(self) -> AuditInput:
         return AUDITED
 
     @property
@@ -243,7 +243,7 @@ FINDING = Finding(Anomaly.LOST, 1, BAD, (BAD,), BAD, (EXAMPLE,), (MOMENT,))
 CHECK = CheckupFinding(BAD, Status.OK, f"{URL} {BAD}", BAD, BAD)
 FLAW = AuditFinding("lag", Severity.ERROR, BAD, BAD, BAD, BAD)
 KEY = KeyExample("missing", BAD, 1, 0)
-AUDITED = Audited(BAD, RestClient([]), None, CONFIG, {"config": BAD}, {BAD: BAD}, lambda: (), [], now)
+AUDITED = AuditInput(BAD, RestClient([]), None, CONFIG, {"config": BAD}, {BAD: BAD}, lambda: (), [], now)
 CHECKED = Checked(BAD, (BAD,), 1, None)
 EXPORTED = Exported(BAD, "source", "running", CONFIG, (), [{"partition": {"x": BAD}, "offset": {}}], (BAD,))
 IMPORTED = Imported(BAD, ("created",), f"{URL} {BAD}")
@@ -274,7 +274,7 @@ MADE: dict[type, Callable[[], Any]] = {
     Audit: lambda: Audit((FLAW,), (BAD,), (BAD,)),
     AuditedWorker: lambda: AuditedWorker(BAD, connectors=(BAD,)),
     AuditFinding: lambda: FLAW,
-    Audited: lambda: AUDITED,
+    AuditInput: lambda: AUDITED,
     Backup: lambda: Backup({"version": BAD}, BAD, (EXPORTED,)),
     Chaos: lambda: Chaos(
         None,

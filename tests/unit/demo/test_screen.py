@@ -8,7 +8,7 @@ import re
 from rich.console import Console
 
 from connectx.demo.screen import Look, PlainScreen, RichScreen, screen_for
-from connectx.history.folds.snapshot import facts
+from connectx.history.folds.snapshot import snapshot
 from connectx.history.folds.stories import stories
 from connectx.history.render.report import Table, Verdict
 from tests.support.histories import START_MS, kill_of_source
@@ -17,7 +17,7 @@ VERDICT = Verdict(True, "Nothing lost.", Table(("measure", "file", "same"), [("r
 
 
 def look(rows_out: int) -> Look:
-    return Look(1000, 100, rows_out // 10, min(rows_out + 50, 1000), rows_out, facts(kill_of_source().events))
+    return Look(1000, 100, rows_out // 10, min(rows_out + 50, 1000), rows_out, snapshot(kill_of_source().events))
 
 
 def test_plain_output_is_a_few_lines_of_printable_text() -> None:
@@ -51,9 +51,9 @@ def test_looks_that_skip_quarters_make_one_line() -> None:
 
 
 def test_lag_and_share_never_leave_their_bounds() -> None:
-    early = Look(0, 0, 0, 0, 5, facts([]))
+    early = Look(0, 0, 0, 0, 5, snapshot([]))
     assert (early.lag, early.share) == (0, 0.0)
-    assert Look(10, 0, 0, 0, 12, facts([])).share == 1.0
+    assert Look(10, 0, 0, 0, 12, snapshot([])).share == 1.0
 
 
 def test_the_picture_shows_bars_facts_and_who_runs_what() -> None:

@@ -15,7 +15,7 @@ from connectx_widgets.elements import (
     timeline_elements,
 )
 
-from connectx.history.folds.snapshot import FactsFold, facts
+from connectx.history.folds.snapshot import SnapshotFold, snapshot
 from connectx.history.render.timeline import TimelineFold
 from tests.support.histories import START_MS, History, crowded, kill_of_source, small_cluster
 
@@ -88,13 +88,13 @@ def test_a_snapshot_of_many_connectors_stays_within_its_limit() -> None:
     history = small_cluster()
     for number in range(100):
         history.at(9 + number).state("worker-1", f"flights{number}x", "RUNNING")
-    shown = {**elements(history), **connector_elements(facts(history.events), {})}
+    shown = {**elements(history), **connector_elements(snapshot(history.events), {})}
     kept, whole = newest(shown, 8_000)
     assert (whole, len(json.dumps(kept)) <= 8_000) == (False, True)
 
 
 def test_a_picture_that_keeps_the_newest_shows_of_them_what_the_whole_one_shows() -> None:
-    whole, some, told, told_by_some = TimelineFold(), TimelineFold(10), FactsFold(), FactsFold(10)
+    whole, some, told, told_by_some = TimelineFold(), TimelineFold(10), SnapshotFold(), SnapshotFold(10)
     sizes = []
     for event in many_rebalances(100).events:
         for fold in (whole, some, told, told_by_some):
@@ -104,7 +104,7 @@ def test_a_picture_that_keeps_the_newest_shows_of_them_what_the_whole_one_shows(
     assert {key: everything[key] for key in kept} == kept
     assert {key for key, element in everything.items() if goes_on({key: element})} <= set(kept)
     assert max(sizes) == max(sizes[: len(sizes) // 2]) < len(everything) // 4
-    assert told_by_some.facts() == told.facts()
+    assert told_by_some.snapshot() == told.snapshot()
 
 
 def many_rebalances(rounds: int) -> History:
@@ -151,7 +151,7 @@ def test_a_heartbeat_that_is_overdue_is_part_of_a_workers_line_and_another_is_no
 
 
 def test_each_task_is_an_element_with_its_numbers() -> None:
-    shown = task_elements(facts(small_cluster().events), {"flights-out-1": {"rate": 7, "lag": 3}})
+    shown = task_elements(snapshot(small_cluster().events), {"flights-out-1": {"rate": 7, "lag": 3}})
     assert list(shown) == ["task:flights-in-0", "task:flights-out-0", "task:flights-out-1"]
     one = shown["task:flights-out-1"]
     assert (one["task"], one["state"], one["worker"], one["rate"], one["lag"]) == (1, "RUNNING", "worker-1", 7, 3)
@@ -160,7 +160,7 @@ def test_each_task_is_an_element_with_its_numbers() -> None:
 
 def test_connectors_have_their_tasks_counted_by_state_and_failed_ones_named() -> None:
     history = small_cluster().at(9).state("worker-1", "flights-out-1", "FAILED", trace="ValueError: no")
-    shown = connector_elements(facts(history.events), {"flights-out": {"rate": 7, "lag": 3}})
+    shown = connector_elements(snapshot(history.events), {"flights-out": {"rate": 7, "lag": 3}})
     sink = shown["connector:flights-out"]
     assert (sink["tasks"], sink["failed"]) == ({"FAILED": 1, "RUNNING": 1}, ["flights-out-1"])
     assert (sink["rate"], sink["lag"]) == (7, 3)
@@ -169,7 +169,7 @@ def test_connectors_have_their_tasks_counted_by_state_and_failed_ones_named() ->
 def test_a_deleted_connector_is_shown_no_more() -> None:
     from connectx.model.events import EventKind
 
-    fold = FactsFold()
+    fold = SnapshotFold()
     for event in small_cluster().at(9).add(EventKind.CONNECTOR_DELETED, "worker-1", "flights-out").events:
         fold.take(event)
-    assert list(connector_elements(fold.facts(), {})) == ["connector:flights-in"]
+    assert list(connector_elements(fold.snapshot(), {})) == ["connector:flights-in"]

@@ -6,7 +6,7 @@ from typing import Any
 
 from connectx.api.attached.observation import CONFIG_TOPIC, GROUP, POLLING, STATUS_TOPIC, Sight, Told
 from connectx.history.folds.runs import runs
-from connectx.history.folds.snapshot import facts
+from connectx.history.folds.snapshot import snapshot
 from connectx.kafka.admin.group_view import GroupView, Member
 from connectx.model.config_records import ConnectorConfigRecord, TargetStateRecord, TaskCommitRecord, TaskConfigRecord
 from connectx.model.events import Event, EventKind
@@ -98,7 +98,7 @@ def test_a_task_and_a_connector_that_are_gone_end() -> None:
 
 
 def test_a_worker_that_was_seen_is_up_without_a_group() -> None:
-    assert [(w.name, w.state.value) for w in facts(history(list(Sight().saw_rest(shown(A), None)))).workers] == [
+    assert [(w.name, w.state.value) for w in snapshot(history(list(Sight().saw_rest(shown(A), None)))).workers] == [
         (A, "up")
     ]
 
@@ -145,7 +145,7 @@ def test_a_stable_group_tells_who_is_there_and_who_leads() -> None:
     sight = Sight()
     look = list(sight.saw_status(TaskStatusRecord(LINES, status(A)), 1))
     look += sight.saw_group(view(A, B, leader=B))
-    seen = facts(history(look))
+    seen = snapshot(history(look))
     assert (seen.generation, seen.leader) == (3, B)
     assert list(sight.saw_group(view(A, B, leader=B))) == []
     assert [worker.is_leader for worker in sight.picture().workers] == [False, True]

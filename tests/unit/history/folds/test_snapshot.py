@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from connectx.history.folds.snapshot import facts
+from connectx.history.folds.snapshot import snapshot
 from connectx.history.folds.worker_states import WorkerState
 from connectx.model.events import EventKind
 from tests.support.histories import START_MS, History, kill_of_source, pause_with_fence, small_cluster
 
 
 def test_a_running_cluster() -> None:
-    now = facts(small_cluster().events)
+    now = snapshot(small_cluster().events)
     assert (now.generation, now.leader, now.rebalances, now.faults, now.fenced) == (2, "worker-1", 2, 0, 0)
     leader = now.workers[0]
     assert (leader.name, leader.state, leader.is_leader) == ("worker-1", WorkerState.UP, True)
@@ -23,18 +23,18 @@ def test_a_running_cluster() -> None:
 
 def work(history: History) -> dict[str, tuple[str, str | None]]:
     """Name to state and worker, connectors and tasks alike."""
-    now = facts(history.events)
+    now = snapshot(history.events)
     named = {(w.connector if w.task is None else f"{w.connector}-{w.task}"): w for w in (*now.connectors, *now.tasks)}
     return {name: (one.state, one.worker) for name, one in named.items()}
 
 
 def test_work_of_a_killed_worker_is_lost_until_it_moved() -> None:
     history = small_cluster().at(10).fault("kill", "worker-2")
-    now = facts(history.events)
+    now = snapshot(history.events)
     assert now.workers[1].state is WorkerState.KILLED
     assert now.workers[1].zombies == ("flights-in-0",)
     assert (now.tasks[0].state, now.tasks[0].worker, now.tasks[0].since_ms) == ("LOST", "worker-2", START_MS + 10_000)
-    later = facts(kill_of_source().events)
+    later = snapshot(kill_of_source().events)
     assert (later.tasks[0].state, later.tasks[0].worker, later.tasks[0].producer_epoch) == ("RUNNING", "worker-3", 1)
     assert later.workers[1].zombies == ()
 
@@ -86,13 +86,13 @@ def test_a_stopped_connector_is_stopped_and_a_task_that_restarts_is_restarting()
 
 
 def test_a_fence_is_counted_and_a_resumed_worker_is_up() -> None:
-    now = facts(pause_with_fence().events)
+    now = snapshot(pause_with_fence().events)
     assert (now.fenced, now.faults, now.generation) == (1, 2, 5)
     assert now.workers[1].state is WorkerState.UP
 
 
 def test_nobody_leads_after_the_leader_was_killed() -> None:
-    now = facts(small_cluster().at(3).fault("kill", "worker-1").events)
+    now = snapshot(small_cluster().at(3).fault("kill", "worker-1").events)
     assert now.leader is None
     assert not any(worker.is_leader for worker in now.workers)
 
@@ -105,21 +105,22 @@ def test_each_fault_has_a_state_in_words() -> None:
         ("partition", "cut off"),
         ("kill", "killed"),
     ]:
-        assert facts(small_cluster().fault(fault, "worker-3").events).workers[2].state == state
+        assert snapshot(small_cluster().fault(fault, "worker-3").events).workers[2].state == state
     assert (
-        facts(small_cluster().fault("partition", "worker-3").fault("heal", "worker-3").events).workers[2].state == "up"
+        snapshot(small_cluster().fault("partition", "worker-3").fault("heal", "worker-3").events).workers[2].state
+        == "up"
     )
 
 
 def words(history: History, worker: str = "worker-3") -> str:
-    return next(one.standing.words for one in facts(history.events).workers if one.name == worker)
+    return next(one.standing.words for one in snapshot(history.events).workers if one.name == worker)
 
 
 def test_a_worker_that_was_resumed_while_it_is_cut_off_is_cut_off() -> None:
     history = small_cluster().fault("partition", "worker-3", direction="in").fault("pause", "worker-3")
     assert words(history) == "paused, cut off (in)"
     history.fault("resume", "worker-3")
-    assert (words(history), facts(history.events).workers[2].state) == ("cut off (in)", WorkerState.CUT_OFF)
+    assert (words(history), snapshot(history.events).workers[2].state) == ("cut off (in)", WorkerState.CUT_OFF)
     assert words(history.fault("heal", "worker-3")) == "up"
 
 
@@ -131,7 +132,7 @@ def test_a_worker_that_runs_and_is_out_of_its_group_says_so() -> None:
     assert words(history) == "up, out of the group"
     assert words(history.add(EventKind.REBALANCE_STARTED, "worker-3")) == "up, joining the group"
     history.rebalance(4, leader="worker-1", work={"worker-1": [], "worker-2": [], "worker-3": []})
-    assert (words(history), facts(history.events).workers[2].standing.generation) == ("up", 4)
+    assert (words(history), snapshot(history.events).workers[2].standing.generation) == ("up", 4)
 
 
 def test_a_worker_that_starts_is_not_up_because_it_was_resumed() -> None:
@@ -142,16 +143,21 @@ def test_a_worker_that_starts_is_not_up_because_it_was_resumed() -> None:
 def test_a_stopped_a_failed_and_a_new_worker() -> None:
     history = small_cluster().fault("stop", "worker-3").add(EventKind.WORKER_STOPPED, "worker-3")
     history.add(EventKind.WORKER_FAILED, "worker-2", error="no").started("worker-4")
-    assert [worker.state.value for worker in facts(history.events).workers] == ["up", "failed", "stopped", "starting"]
+    assert [worker.state.value for worker in snapshot(history.events).workers] == [
+        "up",
+        "failed",
+        "stopped",
+        "starting",
+    ]
 
 
 def test_workers_are_sorted_by_name_and_number() -> None:
     names = ["worker-10", "worker-2", "b", "worker-1", "10.0.0.1:8083", "a"]
-    shown = [worker.name for worker in facts(History().started(*names).events).workers]
+    shown = [worker.name for worker in snapshot(History().started(*names).events).workers]
     assert shown == ["10.0.0.1:8083", "a", "b", "worker-1", "worker-2", "worker-10"]
 
 
 def test_no_events_no_facts() -> None:
-    now = facts([])
+    now = snapshot([])
     assert (now.generation, now.leader, now.workers, now.tasks) == (None, None, (), ())
-    assert facts(History().add(EventKind.CLUSTER_STARTED).events).workers == ()
+    assert snapshot(History().add(EventKind.CLUSTER_STARTED).events).workers == ()

@@ -1,4 +1,4 @@
-"""Each finding of an audit, made to happen by facts; and the same facts without it, where nothing is found."""
+"""Each finding of an audit, made to happen by an inventory; without its cause the inventory has no finding."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import pytest
 from connectx.verify.audit.findings import Severity
 from connectx.verify.audit.gather import is_disputed
 from connectx.verify.audit.inventory import (
-    ClusterFacts,
-    ConnectorFacts,
-    TaskFacts,
-    TopicFacts,
-    TransactionFacts,
-    WorkerFacts,
+    AuditedConnector,
+    AuditedTask,
+    AuditedTopic,
+    AuditedTransaction,
+    AuditedWorker,
+    ClusterInventory,
 )
 from connectx.verify.audit.rules import judge
 
@@ -24,12 +24,12 @@ A, B = "a:8083", "b:8083"
 SOURCE, SINK = "org.apache.kafka.connect.file.FileStreamSourceConnector", "FileStreamSink"
 
 
-def source(name: str = "in", tasks: int = 1, state: str = "RUNNING", **config: str) -> ConnectorFacts:
+def source(name: str = "in", tasks: int = 1, state: str = "RUNNING", **config: str) -> AuditedConnector:
     given = {"connector.class": SOURCE, "file": f"/data/{name}.txt", "topic": f"t-{name}", **dotted(config)}
     return connector(name, "source", given, tasks, state)
 
 
-def sink(name: str = "out", tasks: int = 1, state: str = "RUNNING", **config: str) -> ConnectorFacts:
+def sink(name: str = "out", tasks: int = 1, state: str = "RUNNING", **config: str) -> AuditedConnector:
     topics = {} if "topics_regex" in config else {"topics": f"t-{name}"}
     given = {"connector.class": SINK, "file": f"/data/{name}.out", **topics, **dotted(config)}
     return connector(name, "sink", given, tasks, state)
@@ -39,57 +39,57 @@ def dotted(config: dict[str, str]) -> dict[str, str]:
     return {key.replace("_", "."): value for key, value in config.items()}
 
 
-def mirror(name: str) -> ConnectorFacts:
+def mirror(name: str) -> AuditedConnector:
     """MirrorMaker 2: its topics are patterns, and those of another Kafka."""
     given = {"connector.class": "MirrorSourceConnector", "topics": "orders.*"}
     return connector(name, "source", given, 1, "RUNNING")
 
 
-def routed(name: str, **config: str) -> ConnectorFacts:
+def routed(name: str, **config: str) -> AuditedConnector:
     """Its records go to the topics that a transformation names."""
     router = "org.apache.kafka.connect.transforms.RegexRouter"
     return source(name, transforms="r", transforms_r_type=router, **config)
 
 
-def connector(name: str, kind: str, config: dict[str, str], tasks: int, state: str) -> ConnectorFacts:
-    told = tuple(TaskFacts(number, "RUNNING", A) for number in range(tasks))
-    return ConnectorFacts(name, kind, config, state, A, tasks, told)
+def connector(name: str, kind: str, config: dict[str, str], tasks: int, state: str) -> AuditedConnector:
+    told = tuple(AuditedTask(number, "RUNNING", A) for number in range(tasks))
+    return AuditedConnector(name, kind, config, state, A, tasks, told)
 
 
-def topics(*names: str, partitions: int = 4) -> dict[str, TopicFacts]:
-    return {name: TopicFacts(name, partitions) for name in names}
+def topics(*names: str, partitions: int = 4) -> dict[str, AuditedTopic]:
+    return {name: AuditedTopic(name, partitions) for name in names}
 
 
-def healthy(*connectors: ConnectorFacts, **changes: Any) -> ClusterFacts:
+def healthy(*connectors: AuditedConnector, **changes: Any) -> ClusterInventory:
     """A cluster of two workers in which nothing is wrong."""
     mine = connectors or (source(), sink())
     tasks = tuple(f"{c.name}-{t.number}" for c in mine for t in c.tasks)
     workers = (
-        WorkerFacts(A, True, 7, 20, tuple(c.name for c in mine), tasks, {SOURCE: "4.3.0"}),
-        WorkerFacts(B, True, 7, 20, (), (), {SOURCE: "4.3.0"}),
+        AuditedWorker(A, True, 7, 20, tuple(c.name for c in mine), tasks, {SOURCE: "4.3.0"}),
+        AuditedWorker(B, True, 7, 20, (), (), {SOURCE: "4.3.0"}),
     )
     named = topics(*{topic for c in mine for topic in c.topics})
-    facts = ClusterFacts(
+    inventory = ClusterInventory(
         "one", 1_000_000, "kafka-1", "g", "sessioned", delay_ms=10_000, connectors=mine, workers=workers,
         topics=named, topics_known=True, brokers=3,
     )  # fmt: skip
-    return replace(facts, **changes)
+    return replace(inventory, **changes)
 
 
-def with_task(task: TaskFacts, **changes: Any) -> ClusterFacts:
+def with_task(task: AuditedTask, **changes: Any) -> ClusterInventory:
     return healthy(replace(source(), tasks=(task,), **changes))
 
 
-def with_workers(*workers: WorkerFacts, **changes: Any) -> ClusterFacts:
+def with_workers(*workers: AuditedWorker, **changes: Any) -> ClusterInventory:
     return healthy(workers=workers, **changes)
 
 
-def internal(role: str = "config", **changes: Any) -> ClusterFacts:
-    one = TopicFacts("g-topic", 1, 3, "compact", role)
+def internal(role: str = "config", **changes: Any) -> ClusterInventory:
+    one = AuditedTopic("g-topic", 1, 3, "compact", role)
     return healthy(topics={**healthy().topics, "g-topic": replace(one, **changes)})
 
 
-def known(**settings: str) -> ClusterFacts:
+def known(**settings: str) -> ClusterInventory:
     return healthy(settings=dotted(settings))
 
 
@@ -99,36 +99,36 @@ def test_nothing_is_found_where_nothing_is_wrong() -> None:
     assert repr(audit) == "Audit of one, two: nothing found"
 
 
-CASES: dict[str, tuple[Severity, ClusterFacts]] = {
+CASES: dict[str, tuple[Severity, ClusterInventory]] = {
     "claimed_twice": (
         Severity.ERROR,
-        with_workers(WorkerFacts(A, True, 7, 20, (), ("in-0",)), WorkerFacts(B, True, 7, 20, (), ("in-0",))),
+        with_workers(AuditedWorker(A, True, 7, 20, (), ("in-0",)), AuditedWorker(B, True, 7, 20, (), ("in-0",))),
     ),
     "old_generation": (
         Severity.ERROR,
-        with_workers(WorkerFacts(A, True, 6, 20, (), ("in-0",)), WorkerFacts(B, True, 7, 20)),
+        with_workers(AuditedWorker(A, True, 6, 20, (), ("in-0",)), AuditedWorker(B, True, 7, 20)),
     ),
-    "failed_task": (Severity.ERROR, with_task(TaskFacts(0, "FAILED", A, "OSError: disk"))),
+    "failed_task": (Severity.ERROR, with_task(AuditedTask(0, "FAILED", A, "OSError: disk"))),
     "failed_connector": (Severity.ERROR, healthy(replace(source(), state="FAILED", why="no such file"))),
-    "unassigned": (Severity.ERROR, with_task(TaskFacts(0, "UNASSIGNED", A, since_ms=980_000))),
+    "unassigned": (Severity.ERROR, with_task(AuditedTask(0, "UNASSIGNED", A, since_ms=980_000))),
     "never_started": (Severity.WARNING, healthy(replace(source(), configured_tasks=2))),
-    "lagging_worker": (Severity.WARNING, with_workers(WorkerFacts(A, True, 7, 20), WorkerFacts(B, True, 7, 15))),
-    "status_contradicts_group": (Severity.WARNING, with_task(TaskFacts(0, "RUNNING", "gone:8083"))),
+    "lagging_worker": (Severity.WARNING, with_workers(AuditedWorker(A, True, 7, 20), AuditedWorker(B, True, 7, 15))),
+    "status_contradicts_group": (Severity.WARNING, with_task(AuditedTask(0, "RUNNING", "gone:8083"))),
     "tasks_max_unused": (Severity.NOTE, healthy(source(tasks_max="4"))),
     "sink_tasks_above_partitions": (Severity.WARNING, healthy(sink(tasks=5))),
     "topic_missing": (Severity.WARNING, healthy(source(), topics={})),
     "plugin_versions_differ": (
         Severity.WARNING,
         with_workers(
-            WorkerFacts(A, True, 7, 20, ("in", "out"), ("in-0", "out-0"), {SOURCE: "4.3.0"}),
-            WorkerFacts(B, True, 7, 20, plugins={SOURCE: "4.2.1"}),
+            AuditedWorker(A, True, 7, 20, ("in", "out"), ("in-0", "out-0"), {SOURCE: "4.3.0"}),
+            AuditedWorker(B, True, 7, 20, plugins={SOURCE: "4.2.1"}),
         ),
     ),
     "class_unknown": (
         Severity.WARNING,
         with_workers(
-            WorkerFacts(A, True, 7, 20, ("in", "out"), ("in-0", "out-0"), {SOURCE: "4.3.0"}),
-            WorkerFacts(B, True, 7, 20, plugins={SOURCE: "4.3.0"}, lacks=(SINK,)),
+            AuditedWorker(A, True, 7, 20, ("in", "out"), ("in-0", "out-0"), {SOURCE: "4.3.0"}),
+            AuditedWorker(B, True, 7, 20, plugins={SOURCE: "4.3.0"}, lacks=(SINK,)),
         ),
     ),
     "internal_topic_cleanup": (Severity.ERROR, internal(cleanup_policy="delete")),
@@ -136,11 +136,11 @@ CASES: dict[str, tuple[Severity, ClusterFacts]] = {
     "internal_topic_replication": (Severity.WARNING, internal(replicas=1)),
     "open_transaction": (
         Severity.WARNING,
-        healthy(transactions=(TransactionFacts("g-in-0", 70_000, 900_000, ("t-in-0",)),)),
+        healthy(transactions=(AuditedTransaction("g-in-0", 70_000, 900_000, ("t-in-0",)),)),
     ),
     "hanging_transaction": (
         Severity.ERROR,
-        healthy(topics={**healthy().topics, "t-in": TopicFacts("t-in", 4, unstable=(2,))}),
+        healthy(topics={**healthy().topics, "t-in": AuditedTopic("t-in", 4, unstable=(2,))}),
     ),
     "eager_protocol": (Severity.WARNING, healthy(protocol="default")),
     "unsigned_requests": (Severity.WARNING, healthy(protocol="compatible")),
@@ -171,8 +171,8 @@ CASES: dict[str, tuple[Severity, ClusterFacts]] = {
 
 @pytest.mark.parametrize("code", CASES)
 def test_the_finding_is_made_and_nothing_else(code: str) -> None:
-    severity, facts = CASES[code]
-    audit = judge([facts])
+    severity, inventory = CASES[code]
+    audit = judge([inventory])
     assert [(finding.code, finding.severity) for finding in audit if finding.code == code] == [(code, severity)]
     beside = {"status_contradicts_group"} if code in ("claimed_twice", "old_generation", "lagging_worker") else set()
     assert {finding.code for finding in audit} - beside == {code}
@@ -197,11 +197,11 @@ def test_every_code_is_made_to_happen() -> None:
 # --------------------------------------------------------------------------------------------------- over clusters
 
 
-def codes(*clusters: ClusterFacts) -> set[str]:
+def codes(*clusters: ClusterInventory) -> set[str]:
     return {finding.code for finding in judge(clusters)}
 
 
-def other(*connectors: ConnectorFacts, **changes: Any) -> ClusterFacts:
+def other(*connectors: AuditedConnector, **changes: Any) -> ClusterInventory:
     return healthy(*connectors, **{"name": "two", "group_id": "h", "kafka_id": "kafka-2", **changes})
 
 
@@ -223,7 +223,7 @@ SLOT = {"database_hostname": "db", "database_dbname": "shop", "slot_name": "s", 
     ],
 )
 def test_one_source_into_topics_that_differ_is_a_warning_and_any_other_an_error(
-    one: ConnectorFacts, again: ConnectorFacts, severity: Severity
+    one: AuditedConnector, again: AuditedConnector, severity: Severity
 ) -> None:
     assert {finding.severity for finding in judge([healthy(one, again)]).of("same_source")} == {severity}
 
@@ -247,7 +247,7 @@ def test_groups_and_names_that_run_together_have_the_same_transactional_id() -> 
 
 
 def test_groups_that_share_an_internal_topic_are_found_within_one_kafka() -> None:
-    shared = {"cfg": TopicFacts("cfg", 1, 3, "compact", "config")}
+    shared = {"cfg": AuditedTopic("cfg", 1, 3, "compact", "config")}
     one, two = (
         healthy(source("x"), topics={**topics("t-x"), **shared}),
         other(source("y"), topics={**topics("t-y"), **shared}),
@@ -269,14 +269,14 @@ def test_what_is_stopped_gets_in_nobodys_way() -> None:
 
 
 @pytest.mark.parametrize(
-    ("facts", "absent"),
+    ("inventory", "absent"),
     [
-        (with_task(TaskFacts(0, "UNASSIGNED", A, since_ms=995_000)), "unassigned"),
+        (with_task(AuditedTask(0, "UNASSIGNED", A, since_ms=995_000)), "unassigned"),
         (
             healthy(is_settled=False, connectors=CASES["status_contradicts_group"][1].connectors),
             "status_contradicts_group",
         ),
-        (healthy(transactions=(TransactionFacts("x", 5_000, 60_000, ("t-in-0",)),)), "open_transaction"),
+        (healthy(transactions=(AuditedTransaction("x", 5_000, 60_000, ("t-in-0",)),)), "open_transaction"),
         (known(offset_flush_interval_ms="60000", exactly_once_source_support="enabled"), "flush_interval"),
         (healthy(source(topic_creation_default_partitions="1"), topics={}), "topic_missing"),
         (healthy(sink("x", topics="a"), sink("y", topics="a", connector_class="Other")), "topics_overlap"),
@@ -288,45 +288,45 @@ def test_what_is_stopped_gets_in_nobodys_way() -> None:
         (healthy(routed("x", topic="t"), routed("y", topic="t")), "same_topic_written"),
     ],
 )
-def test_what_looks_like_it_and_is_not(facts: ClusterFacts, absent: str) -> None:
-    assert absent not in codes(facts)
+def test_what_looks_like_it_and_is_not(inventory: ClusterInventory, absent: str) -> None:
+    assert absent not in codes(inventory)
 
 
 def test_a_partition_that_an_open_transaction_holds_does_not_hang() -> None:
     held = healthy(
-        topics={**healthy().topics, "t-in": TopicFacts("t-in", 4, unstable=(2,))},
-        transactions=(TransactionFacts("g-in-0", 1_000, 60_000, ("t-in-2",)),),
+        topics={**healthy().topics, "t-in": AuditedTopic("t-in", 4, unstable=(2,))},
+        transactions=(AuditedTransaction("g-in-0", 1_000, 60_000, ("t-in-2",)),),
     )
     assert codes(held) == set()
-    (beyond,) = judge([replace(held, transactions=(TransactionFacts("g-in-0", 300_000, 60_000, ("t-in-2",)),))])
+    (beyond,) = judge([replace(held, transactions=(AuditedTransaction("g-in-0", 300_000, 60_000, ("t-in-2",)),))])
     assert (beyond.code, beyond.severity) == ("hanging_transaction", Severity.ERROR)
 
 
 def test_a_worker_that_the_group_has_left_out_and_that_runs_on_is_a_zombie() -> None:
-    facts = with_workers(WorkerFacts(A, False, None, None, (), ("in-0",)), WorkerFacts(B, True))
-    (finding,) = judge([facts]).of("old_generation")
+    inventory = with_workers(AuditedWorker(A, False, None, None, (), ("in-0",)), AuditedWorker(B, True))
+    (finding,) = judge([inventory]).of("old_generation")
     assert finding.evidence == "It runs in-0 and is no member of the group"
 
 
 def test_a_connector_that_is_called_like_anothers_task_is_not_claimed_twice() -> None:
-    workers = WorkerFacts(A, True, 7, 20, ("in-0",)), WorkerFacts(B, True, 7, 20, (), ("in-0",))
+    workers = AuditedWorker(A, True, 7, 20, ("in-0",)), AuditedWorker(B, True, 7, 20, (), ("in-0",))
     assert not judge([with_workers(*workers)]).of("claimed_twice")
 
 
 def test_a_class_that_nobody_knows_is_an_error() -> None:
-    workers = [WorkerFacts(w, True, 7, 20, plugins={}, lacks=(SINK,)) for w in (A, B)]
+    workers = [AuditedWorker(w, True, 7, 20, plugins={}, lacks=(SINK,)) for w in (A, B)]
     assert judge([with_workers(*workers)]).of("class_unknown")[0].severity is Severity.ERROR
 
 
 def test_workers_that_have_read_up_to_different_offsets_just_now_are_asked_again() -> None:
-    assert is_disputed([WorkerFacts(A, True, 7, 20), WorkerFacts(B, True, 7, 19)])
-    assert not is_disputed([WorkerFacts(A, True, 7, 20), WorkerFacts(B, True, 7, 20)])
+    assert is_disputed([AuditedWorker(A, True, 7, 20), AuditedWorker(B, True, 7, 19)])
+    assert not is_disputed([AuditedWorker(A, True, 7, 20), AuditedWorker(B, True, 7, 20)])
 
 
 def test_members_that_had_read_less_when_they_joined_have_caught_up_since() -> None:
-    workers = (WorkerFacts(A, True, None, 20, as_of_join=True), WorkerFacts(B, True, None, 15, as_of_join=True))
+    workers = (AuditedWorker(A, True, None, 20, as_of_join=True), AuditedWorker(B, True, None, 15, as_of_join=True))
     assert not judge([with_workers(*workers)]).of("lagging_worker")
-    lost = (WorkerFacts(A, True, None, 20, as_of_join=True, mismatch=True),)
+    lost = (AuditedWorker(A, True, None, 20, as_of_join=True, mismatch=True),)
     assert judge([with_workers(*lost)]).of("lagging_worker")[0].severity is Severity.WARNING
 
 

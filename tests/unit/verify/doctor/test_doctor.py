@@ -13,9 +13,9 @@ from connectx.cli import app
 from connectx.verify.doctor import own_kafka
 from connectx.verify.doctor.doctor import judged
 from connectx.verify.doctor.report import Checkup, Finding, Status
-from connectx.verify.doctor.spark_session import SparkFacts
+from connectx.verify.doctor.spark_session import SparkProbe
 
-NO_SESSION = SparkFacts("none", "4.0.0")
+NO_SESSION = SparkProbe("none", "4.0.0")
 
 
 def findings(**changed: Status) -> list[Finding]:

@@ -7,16 +7,16 @@ from dataclasses import replace
 from connectx.verify.doctor.machine import judge_java
 from connectx.verify.doctor.report import Status
 from connectx.verify.doctor.spark_session import (
-    SparkFacts,
+    SparkProbe,
     judge_backlog,
     judge_processes,
     judge_session,
     judge_tasks,
 )
 
-NONE = SparkFacts("none", "4.0.0")
-CLASSIC = SparkFacts("classic", "4.0.0", context=True, share_problem="A classic session cannot be shared.")
-CONNECT = SparkFacts("connect", "4.0.1")
+NONE = SparkProbe("none", "4.0.0")
+CLASSIC = SparkProbe("classic", "4.0.0", context=True, share_problem="A classic session cannot be shared.")
+CONNECT = SparkProbe("connect", "4.0.1")
 NO_KAFKA = "[DATA_SOURCE_NOT_FOUND] Failed to find the data source: kafka."
 
 
@@ -31,13 +31,13 @@ def test_without_a_session_a_local_one_serves_if_there_is_java() -> None:
 
 
 def test_without_pyspark_a_cluster_on_ones_own_kafka_runs_tasks_that_need_no_spark() -> None:
-    nothing = SparkFacts("none", None)
+    nothing = SparkProbe("none", None)
     assert judge_session(nothing).status is judge_tasks(nothing, None).status is Status.OFF
     assert "connectx[spark]" in judge_tasks(nothing, None).next_step
 
 
 def test_only_the_spark_whose_jars_are_locked_gets_kafkas_source() -> None:
-    found = judge_backlog(SparkFacts("none", "4.1.1"))
+    found = judge_backlog(SparkProbe("none", "4.1.1"))
     assert (found.status, "-1" in found.next_step) == (Status.OFF, True)
 
 
@@ -61,7 +61,7 @@ def test_a_session_without_kafkas_source_reads_no_backlog_and_the_default_does_n
 
 
 def test_a_session_that_runs_no_job_is_broken_and_one_without_python_limits() -> None:
-    dead = SparkFacts("connect", None, job_problem="no answer within 20 s")
+    dead = SparkProbe("connect", None, job_problem="no answer within 20 s")
     assert judge_session(dead).status is Status.BROKEN
     assert judge_tasks(dead, None).status is judge_backlog(dead).status is Status.OFF
     assert judge_tasks(replace(CONNECT, python_problem="PYTHON_VERSION_MISMATCH"), None).status is Status.LIMITED
