@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from connectx.spark.sessions import SparkProvider
     from connectx.verify.audit.findings import Audit
     from connectx.verify.audit.gather import AuditInput
-    from connectx.verify.check.key_counts import Comparison
+    from connectx.verify.check.key_counts import KeyComparison
     from connectx.verify.check.verdict import Verdict
 
 PANELS: Final = "connectx.panels"
@@ -219,7 +219,7 @@ class ConnectCluster(ABC):
         checker = ClusterChecker(self.events, self._client, self._plugins, self.config, self._spark)
         return checker.check(Wanted(**wanted), timeout)
 
-    def compare(self, topic: str, target: Any, key: str | Sequence[str] = (), *, examples: int = 5) -> Comparison:
+    def compare(self, topic: str, target: Any, key: str | Sequence[str] = (), *, examples: int = 5) -> KeyComparison:
         """Which keys of a topic a target lacks or has too often, counted by Spark: `connectx.verify.check.key_counts`.
 
         Unlike `check` it needs no history and no connector, looks at keys alone, and gives counts without a verdict.

@@ -1,4 +1,4 @@
-"""Who wrote something, and what had happened to him: moments of a history for what a check has found. Pure.
+"""Attributes what a check has found to moments of a history: which task instance wrote it, and after what. Pure.
 
 Says only what events show. A writer that had been replaced (a run in state zombie) comes first, then a take-over.
 """
@@ -25,7 +25,7 @@ _SINCE = {
 _BACK = ("resume", "heal")
 
 
-class Blame:
+class Attribution:
     """Looks up moments in one history."""
 
     def __init__(self, events: Iterable[Event]) -> None:

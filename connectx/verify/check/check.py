@@ -21,9 +21,9 @@ from connectx.model.events import Event, EventKind
 from connectx.model.worker_config import own_kafka_config
 from connectx.plugins.registry import worker_config
 from connectx.verify.check.commits import commits
-from connectx.verify.check.comparison import Passage
+from connectx.verify.check.comparison import Comparison
 from connectx.verify.check.judge import judge
-from connectx.verify.check.rows import MAX_ROWS, Tell
+from connectx.verify.check.rows import MAX_ROWS, OnRead
 from connectx.verify.check.scenarios import Scenario
 from connectx.verify.check.sides import (
     REFUSED_BY_KAFKA,
@@ -77,22 +77,24 @@ def check(
     topics, keys = as_tuple(topic), as_tuple(key)
     clients = _clients(events, bootstrap_servers, config) if topics else None
     read = [Topic(take_snapshot(clients, name), decode_plainly) for name in topics if clients is not None]
-    passages = [_of_topic(one, events, keys, alone=len(read) == 1) for one in read]
+    comparisons = [_of_topic(one, events, keys, alone=len(read) == 1) for one in read]
     if target is not None:
         if not read:
             raise CheckError("A target is compared with topics, and none was named.", next_step="Name them: topic=.")
-        passages.append(_of_target(read, target, events, keys))
-    with telling(progress) as tell:
-        return judge(events, passages, scenarios=as_scenarios(scenario), examples=examples, limit=max_rows, tell=tell)
+        comparisons.append(_of_target(read, target, events, keys))
+    with reading_progress(progress) as on_read:
+        return judge(
+            events, comparisons, scenarios=as_scenarios(scenario), examples=examples, limit=max_rows, on_read=on_read
+        )
 
 
-def _of_topic(topic: Topic, events: Sequence[Event], key: tuple[str, ...], *, alone: bool) -> Passage:
+def _of_topic(topic: Topic, events: Sequence[Event], key: tuple[str, ...], *, alone: bool) -> Comparison:
     by_seq = {commit.event.seq: commit.event for commit in commits(events)}
     sources = tuple(dict.fromkeys(event.connector or "" for event in by_seq.values()))
     sources = sources if alone and len(sources) == 1 else ()  # who else wrote what is not in the history
     records = sum(int(event.data.get("records", 0)) for event in by_seq.values())
     snapshot = topic.snapshot
-    return Passage(
+    return Comparison(
         sources,
         topic_rows(topic, key),
         committed=records if sources else None,
@@ -103,12 +105,12 @@ def _of_topic(topic: Topic, events: Sequence[Event], key: tuple[str, ...], *, al
     )
 
 
-def _of_target(topics: Sequence[Topic], target: Any, events: Sequence[Event], key: tuple[str, ...]) -> Passage:
+def _of_target(topics: Sequence[Topic], target: Any, events: Sequence[Event], key: tuple[str, ...]) -> Comparison:
     stored = target_of(target)
     sinks = tuple(dict.fromkeys(e.connector or "" for e in events if e.kind is EventKind.PARTITIONS_ASSIGNED))
     committed = committed_by(events)
     sides = Sides(topics, stored, committed if committed or sinks else None, key)
-    return Passage(
+    return Comparison(
         sinks or ("the sink",),
         sides.found(),
         sides.wanted(),
@@ -148,18 +150,18 @@ def as_scenarios(given: Scenario | Sequence[Scenario]) -> tuple[Scenario, ...]:
 
 
 @contextmanager
-def telling(progress: Progress | None) -> Iterator[Tell]:
+def reading_progress(progress: Progress | None) -> Iterator[OnRead]:
     """Passes on how far the reading is, from two seconds on."""
     import sys
 
     began_s = time.monotonic()
 
     def through(show: Progress) -> Callable[[str, int], None]:
-        def tell(place: str, rows: int) -> None:
+        def on_read(place: str, rows: int) -> None:
             if time.monotonic() - began_s > _SHOWN_AFTER_S:
                 show(f"Reading {place}", rows, rows)
 
-        return tell
+        return on_read
 
     if progress is not None or not sys.stderr.isatty():
         yield through(progress or silent)

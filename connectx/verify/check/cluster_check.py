@@ -22,12 +22,12 @@ from connectx.model.events import Event, EventKind
 from connectx.plugins.api import SinkConnector, Stored
 from connectx.plugins.settings import sink_connector_settings
 from connectx.spark.slices import TaskSpark
-from connectx.verify.check.check import as_scenarios, as_tuple, telling
+from connectx.verify.check.check import as_scenarios, as_tuple, reading_progress
 from connectx.verify.check.commits import COMMITS, commits, source_histories
-from connectx.verify.check.comparison import Passage
+from connectx.verify.check.comparison import Comparison
 from connectx.verify.check.decoding import SinkDecoder
 from connectx.verify.check.judge import judge
-from connectx.verify.check.rows import MAX_ROWS, Row, Rows, Tell
+from connectx.verify.check.rows import MAX_ROWS, OnRead, Row, Rows
 from connectx.verify.check.scenarios import Scenario
 from connectx.verify.check.sides import (
     REFUSED_BY_KAFKA,
@@ -100,14 +100,14 @@ class ClusterChecker:
 
     def check(self, wanted: Wanted, timeout_s: float) -> Verdict:
         """Judge, again and again while something is on its way, until `timeout_s` is over."""
-        with telling(wanted.progress) as tell:
-            return self._check_until(wanted, timeout_s, tell)
+        with reading_progress(wanted.progress) as on_read:
+            return self._check_until(wanted, timeout_s, on_read)
 
-    def _check_until(self, wanted: Wanted, timeout_s: float, tell: Tell) -> Verdict:
+    def _check_until(self, wanted: Wanted, timeout_s: float, on_read: OnRead) -> Verdict:
         deadline = time.monotonic() + timeout_s
         with self.events.subscribe() as news:
             while True:
-                verdict, waits = self._check(wanted, tell)
+                verdict, waits = self._check(wanted, on_read)
                 left_s = deadline - time.monotonic()
                 if not (verdict.pending or waits) or left_s <= 0:
                     return verdict
@@ -115,7 +115,7 @@ class ClusterChecker:
                 news.get(min(left_s, _PAUSE_S))
                 time.sleep(max(0.0, min(began + _PAUSE_S, deadline) - time.monotonic()))  # a busy history is no reason
 
-    def _check(self, wanted: Wanted, tell: Tell) -> tuple[Verdict, bool]:
+    def _check(self, wanted: Wanted, on_read: OnRead) -> tuple[Verdict, bool]:
         """The verdict now, and whether a topic is yet to come."""
         events = list(self.events)  # before the topics are looked at: what is committed later is pending
         gathering = _Gathering(self, events, wanted)
@@ -123,12 +123,12 @@ class ClusterChecker:
             gathering.gather()
             verdict = judge(
                 events,
-                gathering.passages,
+                gathering.comparisons,
                 scenarios=as_scenarios(wanted.scenario),
                 unseen=gathering.unseen,
                 examples=wanted.examples,
                 limit=wanted.max_rows,
-                tell=tell,
+                on_read=on_read,
             )
         finally:
             gathering.spark.release()
@@ -145,7 +145,7 @@ class _Gathering:
         self.spark = TaskSpark(checker.spark, SESSION_SETTINGS)
         self._providers = checker.plugins.providers(checker.config)
         self.masked = self._providers.masked
-        self.passages: list[Passage] = []
+        self.comparisons: list[Comparison] = []
         self.unseen: list[str] = []
         self.waits = False
 
@@ -211,16 +211,16 @@ class _Gathering:
         for topic in sorted(by_topic):
             snapshot = self._snapshot(topic)
             if snapshot is not None:
-                self.passages.append(self._passage(snapshot, by_topic[topic], alone))
+                self.comparisons.append(self._comparison(snapshot, by_topic[topic], alone))
 
-    def _passage(self, snapshot: TopicSnapshot, readers: list[SourceReader], alone: set[str]) -> Passage:
+    def _comparison(self, snapshot: TopicSnapshot, readers: list[SourceReader], alone: set[str]) -> Comparison:
         topic = snapshot.topic
         names = tuple(reader.connector for reader in readers)
         problems = list(filter(None, (reader.problem() for reader in readers)))
         whole = Rows(f"the source of {' and '.join(names)}", lambda: _chain(readers, topic))
         counted = sum(_committed(self._events, name) for name in names)
         key = () if not problems else self._wanted.keys
-        return Passage(
+        return Comparison(
             names,
             topic_rows(Topic(snapshot, decode_plainly), key),
             None if problems else whole,
@@ -253,8 +253,8 @@ class _Gathering:
                 by_place.setdefault(stored.place, (stored, []))[1].append(Topic(snapshot, decoder))
         for stored, read in by_place.values():
             sides = Sides(read, stored, committed_by(self._events, name), self._wanted.keys)
-            self.passages.append(
-                Passage(
+            self.comparisons.append(
+                Comparison(
                     (name,),
                     sides.found(),
                     sides.wanted(),

@@ -44,8 +44,8 @@ class SourceHistory:
         chapters: (start, end) of each stretch that was committed.
         overlaps: pairs of commits that cover the same, in the order of their events.
         gaps: (commit before, commit behind) with something between them that nobody committed.
-        untold: the same, where the one behind is the first of another instance: that one began where Kafka told it,
-            so somebody has committed what is between, and ended before Kafka's answer came.
+        unrecorded: gaps before the first commit of another instance. That instance began where Kafka said, so another
+            one committed what is between, and ended before Kafka's answer came.
         backwards: commits of one instance behind its own last one.
         unseen: why something may be missed.
     """
@@ -55,7 +55,7 @@ class SourceHistory:
     chapters: list[tuple[Mapping[str, Any] | None, Mapping[str, Any]]] = field(default_factory=list)
     overlaps: list[tuple[Committed, Committed]] = field(default_factory=list)
     gaps: list[tuple[Committed, Committed]] = field(default_factory=list)
-    untold: list[tuple[Committed, Committed]] = field(default_factory=list)
+    unrecorded: list[tuple[Committed, Committed]] = field(default_factory=list)
     backwards: list[Committed] = field(default_factory=list)
     unseen: list[str] = field(default_factory=list)
 
@@ -115,7 +115,7 @@ def _chapter(history: SourceHistory, found: list[Committed], *, ordered: bool) -
     else:
         _by_equality(history, [commit for commit in found if commit.known_start])
         history.chapters.append((found[0].start, found[-1].end))
-    history.untold += [(a, b) for a, b in history.gaps if b.event.seq in first_of_run]
+    history.unrecorded += [(a, b) for a, b in history.gaps if b.event.seq in first_of_run]
     history.gaps = [(a, b) for a, b in history.gaps if b.event.seq not in first_of_run]
 
 

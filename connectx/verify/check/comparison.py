@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from connectx.verify.check.rows import MAX_ROWS, Prints, Rows, Tell, take_prints
+from connectx.verify.check.rows import MAX_ROWS, OnRead, Prints, Rows, take_prints
 
 if TYPE_CHECKING:
     import numpy as np
 
 
 @dataclass(frozen=True, slots=True)
-class Passage:
-    """One step on the way of records, from where they come to where they should be.
+class Comparison:
+    """What should be in one place, and what is there.
 
     Attributes:
         connectors: who moves them: sources for a topic, one sink for a target.
@@ -74,37 +74,37 @@ class Difference:
     alien_prints: tuple[int, ...] = ()
 
 
-def compare(passage: Passage, tell: Tell, examples: int = 5, limit: int = MAX_ROWS) -> Difference:
+def compare(comparison: Comparison, on_read: OnRead, examples: int = 5, limit: int = MAX_ROWS) -> Difference:
     """Read both sides and count."""
-    found = take_prints(passage.found, tell, limit)
-    if passage.wanted is None:
-        return _alone(found, passage, examples)
-    wanted = take_prints(passage.wanted, tell, limit)
+    found = take_prints(comparison.found, on_read, limit)
+    if comparison.wanted is None:
+        return _alone(found, comparison, examples)
+    wanted = take_prints(comparison.wanted, on_read, limit)
     if found.cut or wanted.cut:
         return Difference(len(found), None, cut=True)
-    return _against(found, wanted, passage, examples)
+    return _against(found, wanted, comparison, examples)
 
 
-def _alone(found: Prints, passage: Passage, examples: int) -> Difference:
+def _alone(found: Prints, comparison: Comparison, examples: int) -> Difference:
     """Nobody knows what should be there, only, perhaps, how many."""
     import numpy as np
 
     prints, counts = np.unique(found.prints, return_counts=True)
     more = prints[counts > 1]
     surplus = int((counts - 1).sum())
-    missing = 0 if passage.committed is None or found.cut else max(passage.committed - len(found), 0)
+    missing = 0 if comparison.committed is None or found.cut else max(comparison.committed - len(found), 0)
     return Difference(
         len(found),
-        passage.committed,
+        comparison.committed,
         lost=missing,
-        duplicated=surplus if passage.identified else 0,
-        repeated=0 if passage.identified else surplus,
+        duplicated=surplus if comparison.identified else 0,
+        repeated=0 if comparison.identified else surplus,
         cut=found.cut,
         duplicated_prints=_first(more, found, examples),
     )
 
 
-def _against(found: Prints, wanted: Prints, passage: Passage, examples: int) -> Difference:
+def _against(found: Prints, wanted: Prints, comparison: Comparison, examples: int) -> Difference:
     import numpy as np
 
     prints, where = np.unique(np.concatenate([wanted.prints, found.prints]), return_inverse=True)
@@ -118,7 +118,7 @@ def _against(found: Prints, wanted: Prints, passage: Passage, examples: int) -> 
     surplus = np.where(allowed > 0, np.maximum(there - allowed, 0), 0)
     alien = np.where(allowed == 0, there, 0)
     late = in_found[:0]
-    if passage.ordered:
+    if comparison.ordered:
         late = np.unique(in_found[_late(in_found, in_wanted, allowed, found, wanted)])
     return Difference(
         len(found),

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 
 from connectx.history.wording import listing, plural
 from connectx.model.events import Event, EventKind
-from connectx.verify.check.attribution import Blame, fenced
+from connectx.verify.check.attribution import Attribution, fenced
 from connectx.verify.check.commits import COMMITS, SourceHistory, source_histories
-from connectx.verify.check.comparison import Difference, Passage, compare
-from connectx.verify.check.rows import MAX_ROWS, Row, Tell, pick
+from connectx.verify.check.comparison import Comparison, Difference, compare
+from connectx.verify.check.rows import MAX_ROWS, OnRead, Row, pick
 from connectx.verify.check.scenarios import Scenario, unreached
 from connectx.verify.check.verdict import Anomaly, Checked, Example, Finding, Moment, Verdict
 
@@ -23,21 +23,21 @@ _MOMENTS = 3
 
 def judge(
     events: Sequence[Event],
-    passages: Sequence[Passage] = (),
+    comparisons: Sequence[Comparison] = (),
     *,
     scenarios: Sequence[Scenario] = (),
     unseen: Sequence[str] = (),
     examples: int = 5,
     limit: int = MAX_ROWS,
-    tell: Tell = lambda place, rows: None,
+    on_read: OnRead = lambda place, rows: None,
 ) -> Verdict:
     """Compare everything and say what it means.
 
     Args:
         events: the history, in order; empty when there is none.
-        passages: what should have arrived where, and what has.
+        comparisons: what should have arrived where, and what has.
         scenarios: what the run must have reached.
-        unseen: why not everything can be seen, beside what the history and the passages say.
+        unseen: why not everything can be seen, beside what the history and the comparisons say.
         examples: how many records to show per finding.
         limit: how many rows of a place to compare at the most.
 
@@ -45,13 +45,13 @@ def judge(
         ConfigError: there is no scenario of that name.
     """
     judging = _Judging(events, examples)
-    for passage in passages:
-        judging.take(passage, compare(passage, tell, examples, limit), limit)
-    if passages and not any(checked.found or checked.expected for checked in judging.checked):
+    for comparison in comparisons:
+        judging.take(comparison, compare(comparison, on_read, examples, limit), limit)
+    if comparisons and not any(checked.found or checked.expected for checked in judging.checked):
         judging.reasons.append("no place that was read holds a record")
     judging.take_sources()
     judging.findings += fenced(events)
-    reasons = [*_blind_spots(events, passages), *unseen, *unreached(events, scenarios), *judging.reasons]
+    reasons = [*_blind_spots(events, comparisons), *unseen, *unreached(events, scenarios), *judging.reasons]
     harm = any(finding.anomaly is not Anomaly.FENCED for finding in judging.findings)
     answer = "invalid" if harm else "unknown" if reasons else "valid"
     return Verdict(
@@ -59,20 +59,20 @@ def judge(
     )
 
 
-def _blind_spots(events: Sequence[Event], passages: Sequence[Passage]) -> Iterator[str]:
+def _blind_spots(events: Sequence[Event], comparisons: Sequence[Comparison]) -> Iterator[str]:
     if events and events[0].seq > 1:
         yield f"the beginning of the history is gone ({plural(events[0].seq - 1, 'event')})"
     if any(event.kind is EventKind.ATTACHED for event in events):
         yield "the cluster is only looked at from outside, where no commit is seen"
     elif events and not any(event.kind in COMMITS for event in events):
         yield "nothing ran: no task has committed anything"
-    if not passages:
+    if not comparisons:
         yield "no topic and no target was read"
 
 
 class _Judging:
     def __init__(self, events: Sequence[Event], examples: int) -> None:
-        self._blame = Blame(events)
+        self._attribution = Attribution(events)
         self._histories = source_histories(events)
         self._examples = examples
         self._compared: set[str] = set()  # connectors whose records were compared one by one
@@ -81,79 +81,81 @@ class _Judging:
         self.checked: list[Checked] = []
         self.pending = 0
 
-    # --------------------------------------------------------------------------------------------------- passages
+    # ------------------------------------------------------------------------------------------------ comparisons
 
-    def take(self, passage: Passage, found: Difference, limit: int) -> None:
+    def take(self, comparison: Comparison, found: Difference, limit: int) -> None:
         """What one comparison means."""
-        place = passage.found.place
-        self.checked.append(Checked(place, passage.connectors, found.found, found.expected))
-        self.reasons += [*passage.hidden, *passage.unchecked(), *_doubts(passage, found, limit)]
-        if passage.wanted is not None:
-            self._compared.update(passage.connectors)
-        self.pending += found.pending + (found.lost if passage.waits else 0)
-        if self._source_has_changed(passage, found):
-            source = listing(passage.connectors)
+        place = comparison.found.place
+        self.checked.append(Checked(place, comparison.connectors, found.found, found.expected))
+        self.reasons += [*comparison.hidden, *comparison.unchecked(), *_doubts(comparison, found, limit)]
+        if comparison.wanted is not None:
+            self._compared.update(comparison.connectors)
+        self.pending += found.pending + (found.lost if comparison.waits else 0)
+        if self._source_has_changed(comparison, found):
+            source = listing(comparison.connectors)
             self.reasons.append(
                 f"the source of {source} holds {plural(found.needed, 'row')} where {source} has committed "
-                f"{plural(passage.committed or 0, 'record')}: it was changed meanwhile"
+                f"{plural(comparison.committed or 0, 'record')}: it was changed meanwhile"
             )
             return
-        elsewhere = 0 if passage.exact else found.alien
-        lost = 0 if passage.hidden else max(found.lost - passage.tolerated - elsewhere, 0)
+        elsewhere = 0 if comparison.exact else found.alien
+        lost = 0 if comparison.hidden else max(found.lost - comparison.tolerated - elsewhere, 0)
         for anomaly, count in (
             (Anomaly.LOST, lost),
             (Anomaly.DUPLICATED, found.duplicated),
             (Anomaly.REORDERED, found.reordered),
         ):
             if count:
-                self.findings.append(self._finding(anomaly, count, passage, found))
+                self.findings.append(self._finding(anomaly, count, comparison, found))
         if lost < found.lost:
-            self.reasons.append(_excuse(passage, found, lost))
-        if found.alien and (passage.exact or not found.lost):
-            shown = "".join(f", for example {row.text!r}" for row in pick(passage.found, found.alien_prints[:1]))
-            whose = passage.wanted.place if passage.wanted else ""
+            self.reasons.append(_excuse(comparison, found, lost))
+        if found.alien and (comparison.exact or not found.lost):
+            shown = "".join(f", for example {row.text!r}" for row in pick(comparison.found, found.alien_prints[:1]))
+            whose = comparison.wanted.place if comparison.wanted else ""
             self.reasons.append(f"{plural(found.alien, 'row')} in {place} cannot be explained by {whose}{shown}")
 
-    def _source_has_changed(self, passage: Passage, found: Difference) -> bool:
+    def _source_has_changed(self, comparison: Comparison, found: Difference) -> bool:
         """What is read again has to be as much as was committed, unless commits overlap or leave gaps."""
-        mine = self._of(passage.connectors)
-        broken = any(history.overlaps or history.gaps or history.untold or history.unseen for history in mine)
+        mine = self._of(comparison.connectors)
+        broken = any(history.overlaps or history.gaps or history.unrecorded or history.unseen for history in mine)
         return (
-            passage.wanted is not None
-            and passage.committed is not None
+            comparison.wanted is not None
+            and comparison.committed is not None
             and not found.cut
             and not broken
-            and found.needed != passage.committed
+            and found.needed != comparison.committed
         )
 
-    def _finding(self, anomaly: Anomaly, count: int, passage: Passage, found: Difference) -> Finding:
+    def _finding(self, anomaly: Anomaly, count: int, comparison: Comparison, found: Difference) -> Finding:
         prints = {
             Anomaly.LOST: found.lost_prints,
             Anomaly.DUPLICATED: found.duplicated_prints,
             Anomaly.REORDERED: found.reordered_prints,
         }[anomaly]
-        if anomaly is Anomaly.LOST or passage.from_topic:
-            rows = [] if passage.wanted is None else pick(passage.wanted, prints)
+        if anomaly is Anomaly.LOST or comparison.from_topic:
+            rows = [] if comparison.wanted is None else pick(comparison.wanted, prints)
         elif anomaly is Anomaly.DUPLICATED:
-            rows = _further_copies(pick(passage.found, prints, copies=True))
+            rows = _further_copies(pick(comparison.found, prints, copies=True))
         else:
-            rows = pick(passage.found, prints)
-        examples = tuple(self._example(row, passage, written=not passage.from_topic) for row in rows[: self._examples])
+            rows = pick(comparison.found, prints)
+        examples = tuple(
+            self._example(row, comparison, written=not comparison.from_topic) for row in rows[: self._examples]
+        )
         moments = [example.moment for example in examples if example.moment is not None]
         if anomaly is Anomaly.DUPLICATED:
-            moments = self._overlaps(passage.connectors) or moments
+            moments = self._overlaps(comparison.connectors) or moments
         elif anomaly is Anomaly.LOST:
-            moments = self._gaps(passage.connectors) or moments
+            moments = self._gaps(comparison.connectors) or moments
         told = tuple(dict.fromkeys(moments))[:_MOMENTS]
-        sentence = _sentence(anomaly, count, passage, found)
-        return Finding(anomaly, count, passage.found.place, passage.connectors, sentence, examples, told)
+        sentence = _sentence(anomaly, count, comparison, found)
+        return Finding(anomaly, count, comparison.found.place, comparison.connectors, sentence, examples, told)
 
-    def _example(self, row: Row, passage: Passage, *, written: bool) -> Example:
+    def _example(self, row: Row, comparison: Comparison, *, written: bool) -> Example:
         moment = None
         if written:
-            moment = self._blame.of_write(passage.connectors, row.time_ms)
+            moment = self._attribution.of_write(comparison.connectors, row.time_ms)
         elif row.offset is not None:
-            moment = self._blame.of_offset(passage.connectors[0], f"{row.topic}-{row.partition}", row.offset)
+            moment = self._attribution.of_offset(comparison.connectors[0], f"{row.topic}-{row.partition}", row.offset)
         in_log = row.offset is not None
         return Example(row.text, row.partition if in_log else None, row.offset, row.time_ms, moment)
 
@@ -163,8 +165,8 @@ class _Judging:
         """What the commits of sources show by themselves."""
         for history in self._histories:
             self.reasons += history.unseen
-            if history.untold and history.connector not in self._compared:
-                count = plural(len(history.untold), "commit")
+            if history.unrecorded and history.connector not in self._compared:
+                count = plural(len(history.unrecorded), "commit")
                 self.reasons.append(
                     f"{count} of {history.connector} ended with its worker before anybody could tell of it"
                 )
@@ -178,18 +180,20 @@ class _Judging:
                 sentence = (
                     f"{plural(len(history.backwards), 'commit')} went back behind what the same task had committed"
                 )
-                moments = tuple(self._blame.of_commit(c, f"up to {dict(c.end)}") for c in history.backwards[:_MOMENTS])
+                moments = tuple(
+                    self._attribution.of_commit(c, f"up to {dict(c.end)}") for c in history.backwards[:_MOMENTS]
+                )
                 self._add(
                     Finding(Anomaly.NONMONOTONIC, len(history.backwards), place, connectors, sentence, (), moments)
                 )
             told = any(f.anomaly is Anomaly.DUPLICATED and history.connector in f.connectors for f in self.findings)
             if history.overlaps and not told:
-                blamed = self._blame.of_overlaps(history.overlaps)
-                records = sum(count for _, count in blamed)
+                attributed = self._attribution.of_overlaps(history.overlaps)
+                records = sum(count for _, count in attributed)
                 sentence = (
                     f"commits of {plural(records, 'record')} covered, wholly or in part, what was committed before"
                 )
-                moments = tuple(moment for moment, _ in blamed[:_MOMENTS])
+                moments = tuple(moment for moment, _ in attributed[:_MOMENTS])
                 self._add(Finding(Anomaly.DUPLICATED, records, place, connectors, sentence, (), moments))
 
     def _add(self, finding: Finding) -> None:
@@ -200,57 +204,61 @@ class _Judging:
 
     def _overlaps(self, connectors: Sequence[str]) -> list[Moment]:
         mine = self._of(connectors)
-        return [moment for history in mine for moment, _ in self._blame.of_overlaps(history.overlaps)]
+        return [moment for history in mine for moment, _ in self._attribution.of_overlaps(history.overlaps)]
 
     def _gaps(self, connectors: Sequence[str]) -> list[Moment]:
         return [
-            self._blame.of_commit(behind, f"from {dict(behind.start or {})} on, after {dict(before.end)}")
+            self._attribution.of_commit(behind, f"from {dict(behind.start or {})} on, after {dict(before.end)}")
             for history in self._of(connectors)
             for before, behind in history.gaps
         ]
 
 
-def _doubts(passage: Passage, found: Difference, limit: int) -> Iterator[str]:
-    place = passage.found.place
+def _doubts(comparison: Comparison, found: Difference, limit: int) -> Iterator[str]:
+    place = comparison.found.place
     if found.cut:
         yield f"only {limit:,} rows of {place} or of what should be there were read"
     if found.pending:
-        source = passage.wanted.place if passage.wanted else "the source"
+        source = comparison.wanted.place if comparison.wanted else "the source"
         have = "has" if found.pending == 1 else "have"
         yield f"{plural(found.pending, 'row')} of {source} {have} not come to {place} yet"
-    if passage.wanted is None and passage.committed is None:
+    if comparison.wanted is None and comparison.committed is None:
         yield f"nothing tells what should be in {place}"
     if found.repeated:
         yield (
             f"{plural(found.repeated, 'row')} in {place} {'equals' if found.repeated == 1 else 'equal'} another, and "
             "nothing tells whether they should (name the fields that identify a row with key=)"
         )
-    elif passage.wanted is None and passage.committed is not None and found.found > passage.committed and not found.cut:
-        yield f"{place} holds {plural(found.found - passage.committed, 'record')} more than the history has commits of"
+    elif comparison.wanted is None and not found.cut and (more := _uncommitted(comparison, found)) > 0:
+        yield f"{place} holds {plural(more, 'record')} more than the history has commits of"
 
 
-def _excuse(passage: Passage, found: Difference, lost: int) -> str:
+def _uncommitted(comparison: Comparison, found: Difference) -> int:
+    return 0 if comparison.committed is None else found.found - comparison.committed
+
+
+def _excuse(comparison: Comparison, found: Difference, lost: int) -> str:
     """Why some of what is missing is not called lost."""
-    source = passage.wanted.place if passage.wanted else "the source"
-    text = f"{plural(found.lost - lost, 'row')} of {source} cannot be found in {passage.found.place}"
-    if passage.hidden:
+    source = comparison.wanted.place if comparison.wanted else "the source"
+    text = f"{plural(found.lost - lost, 'row')} of {source} cannot be found in {comparison.found.place}"
+    if comparison.hidden:
         return text
-    if not passage.exact and found.alien:
+    if not comparison.exact and found.alien:
         return (
             f"{text}, which holds {plural(found.alien, 'row')} that nothing explains: values were changed or look "
             "different there (name the fields that identify a row with key=)"
         )
-    return f"{text}, and {plural(passage.tolerated, 'record')} were skipped as errors.tolerance allows"
+    return f"{text}, and {plural(comparison.tolerated, 'record')} were skipped as errors.tolerance allows"
 
 
-def _sentence(anomaly: Anomaly, count: int, passage: Passage, found: Difference) -> str:
-    who = listing(passage.connectors)
+def _sentence(anomaly: Anomaly, count: int, comparison: Comparison, found: Difference) -> str:
+    who = listing(comparison.connectors)
     they = plural(count, "row")
-    if passage.wanted is None:
+    if comparison.wanted is None:
         if anomaly is Anomaly.LOST:
             return f"{they} of the {found.expected:,} that {who} has committed are not there"
         return f"{they} with the identity of another row"
-    source = passage.wanted.place
+    source = comparison.wanted.place
     match anomaly:
         case Anomaly.LOST:
             return f"{they} of {source} that {who} has committed are not there"

@@ -59,7 +59,7 @@ class KeyExample:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Comparison:
+class KeyComparison:
     """What a comparison of keys found; all counts are exact.
 
     Attributes:
@@ -120,7 +120,7 @@ class Comparison:
 
 def compare(
     clients: ClientConfigs, spark: SparkSession, topic: str, target: Any, key: str | Sequence[str], examples: int
-) -> Comparison:
+) -> KeyComparison:
     """Count the keys of both sides and join them.
 
     Raises:
@@ -143,7 +143,7 @@ def compare(
 
 def _compared(
     records: DataFrame, rows: DataFrame, snapshot: TopicSnapshot, place: str, keys: tuple[str, ...], examples: int
-) -> Comparison:
+) -> KeyComparison:
     """One job counts, over one shuffle of both sides; a second one looks for examples, when there is something."""
     from pyspark.sql import functions as f
 
@@ -163,7 +163,7 @@ def _compared(
     counts = {name: int(sums[name]) for name in ("records", "rows", "unidentified", *named)}
     some = any(counts[name] for name in _FINDINGS)
     found = _examples(counted.where(known), examples) if some and examples else ()
-    return Comparison(f"topic {snapshot.topic}", place, keys, **counts, examples=found, doubts=snapshot.hidden)
+    return KeyComparison(f"topic {snapshot.topic}", place, keys, **counts, examples=found, doubts=snapshot.hidden)
 
 
 def _examples(counted: DataFrame, examples: int) -> tuple[KeyExample, ...]:

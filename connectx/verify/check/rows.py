@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 MAX_ROWS = 5_000_000
 """How many rows of one place are compared; about 100 bytes of memory each at the most."""
 
-Tell = Callable[[str, int], None]
-"""Told of a place and how many of its rows were read, every 10,000."""
+OnRead = Callable[[str, int], None]
+"""Called with a place and how many of its rows were read, every 10,000."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def fingerprint(identity: bytes) -> int:
     return int.from_bytes(blake2b(identity, digest_size=8).digest())
 
 
-def take_prints(rows: Rows, tell: Tell, limit: int = MAX_ROWS) -> Prints:
+def take_prints(rows: Rows, on_read: OnRead, limit: int = MAX_ROWS) -> Prints:
     """Read a place up to `limit` rows."""
     import numpy as np
 
@@ -85,7 +85,7 @@ def take_prints(rows: Rows, tell: Tell, limit: int = MAX_ROWS) -> Prints:
         partitions.append(-1 if row.partition is None else row.partition)
         pending.append(row.pending)
         if count % 10_000 == 9_999:
-            tell(rows.place, count + 1)
+            on_read(rows.place, count + 1)
     return Prints(
         np.array(prints, dtype=np.uint64),
         np.array(partitions, dtype=np.int32),

@@ -16,14 +16,14 @@ from connectx.errors import CheckError, TopicMissingError
 from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.worker_config import WorkerConfig, own_kafka_config
-from connectx.verify.check.key_counts import Comparison, compare
+from connectx.verify.check.key_counts import KeyComparison, compare
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.timeout(400)  # Spark plans and compiles for each of them
 
-Compare = Callable[..., Comparison]
+Compare = Callable[..., KeyComparison]
 MakeTopic = Callable[..., str]
 
 
@@ -32,7 +32,7 @@ def compared(kafka: EmbeddedKafka, spark: SparkSession) -> Compare:
     config = WorkerConfig.parse(own_kafka_config({"bootstrap.servers": kafka.bootstrap_servers}))
     clients = ClientConfigs(config, "compare")
 
-    def call(topic: str, target: Any, key: Any = (), examples: int = 5) -> Comparison:
+    def call(topic: str, target: Any, key: Any = (), examples: int = 5) -> KeyComparison:
         return compare(clients, spark, topic, target, key, examples)
 
     return call

@@ -44,7 +44,7 @@ from connectx.verify.audit.findings import Audit, Severity
 from connectx.verify.audit.findings import Finding as AuditFinding
 from connectx.verify.audit.gather import AuditInput
 from connectx.verify.audit.inventory import AuditedWorker
-from connectx.verify.check.key_counts import Comparison, KeyExample
+from connectx.verify.check.key_counts import KeyComparison, KeyExample
 from connectx.verify.check.verdict import Anomaly, Checked, Example, Finding, Moment
 from connectx.verify.doctor.report import Checkup, Status
 from connectx.verify.doctor.report import Finding as CheckupFinding
@@ -290,7 +290,7 @@ MADE: dict[type, Callable[[], Any]] = {
     Checkup: lambda: Checkup([CHECK], [CHECK]),
     CheckupFinding: lambda: CHECK,
     Checked: lambda: CHECKED,
-    Comparison: lambda: Comparison(BAD, BAD, (BAD,), 1, 1, 1, 0, 0, 0, 0, (KEY,), (BAD,)),
+    KeyComparison: lambda: KeyComparison(BAD, BAD, (BAD,), 1, 1, 1, 0, 0, 0, 0, (KEY,), (BAD,)),
     ConfigKey: lambda: settings().keys["connection.password"],
     ConfigValue: lambda: settings().validate({"connection.password": PASSWORD})[0],
     ConnectorConfig: lambda: ConnectorConfig(BAD, CONFIG, Answers()),  # type: ignore[arg-type]

@@ -10,8 +10,8 @@ import pytest
 
 from connectx.errors import ConfigError, NotValidError
 from connectx.model.events import EventKind
-from connectx.verify.check.attribution import Blame
-from connectx.verify.check.comparison import Passage
+from connectx.verify.check.attribution import Attribution
+from connectx.verify.check.comparison import Comparison
 from connectx.verify.check.judge import judge
 from connectx.verify.check.rows import Row, Rows
 from connectx.verify.check.verdict import Anomaly, Verdict
@@ -40,15 +40,15 @@ def rows(texts: str, place: str = "topic t", **fields: Any) -> Rows:
     return Rows(place, lambda: made)
 
 
-def to_topic(found: str, wanted: str | None = "a b c d", **fields: Any) -> Passage:
+def to_topic(found: str, wanted: str | None = "a b c d", **fields: Any) -> Comparison:
     source = None if wanted is None else rows(wanted, "the source of flights-in")
     fields.setdefault("committed", 4)
-    return Passage(("flights-in",), rows(found), source, **fields)
+    return Comparison(("flights-in",), rows(found), source, **fields)
 
 
-def to_target(found: str, wanted: str = "a b c d", **fields: Any) -> Passage:
+def to_target(found: str, wanted: str = "a b c d", **fields: Any) -> Comparison:
     fields.setdefault("exact", False)
-    return Passage(("flights-out",), rows(found, "table t"), rows(wanted), from_topic=True, **fields)
+    return Comparison(("flights-out",), rows(found, "table t"), rows(wanted), from_topic=True, **fields)
 
 
 def found(verdict: Verdict) -> dict[str, int]:
@@ -66,7 +66,7 @@ def test_a_run_in_which_everything_arrived_once_and_in_order_is_valid() -> None:
 
 
 @pytest.mark.parametrize(
-    ("passage", "anomalies", "examples"),
+    ("comparison", "anomalies", "examples"),
     [
         (to_topic("a b d"), {"lost": 1}, ["c"]),
         (to_topic("a b c d b a b"), {"duplicated": 3}, ["a", "b", "b"]),
@@ -78,9 +78,9 @@ def test_a_run_in_which_everything_arrived_once_and_in_order_is_valid() -> None:
     ],
 )
 def test_each_anomaly_is_counted_and_has_its_records_as_examples(
-    passage: Passage, anomalies: dict[str, int], examples: list[str]
+    comparison: Comparison, anomalies: dict[str, int], examples: list[str]
 ) -> None:
-    verdict = judge(flow().events, [passage])
+    verdict = judge(flow().events, [comparison])
     assert verdict.answer == "invalid"
     assert found(verdict) == anomalies
     assert [example.text for finding in verdict.findings for example in finding.examples] == examples
@@ -103,7 +103,7 @@ def test_order_is_compared_within_a_partition_only() -> None:
     source = rows("a b c d", "the source")
     two = Rows("topic t", lambda: [Row(w.encode(), w, p, o) for w, p, o in [("c", 0, 0), ("a", 1, 0), ("d", 0, 1),
                                                                            ("b", 1, 1)]])  # fmt: skip
-    assert judge(flow().events, [Passage(("flights-in",), two, source, 4)]).answer == "valid"
+    assert judge(flow().events, [Comparison(("flights-in",), two, source, 4)]).answer == "valid"
 
 
 def test_a_target_without_an_order_is_not_asked_for_one() -> None:
@@ -143,7 +143,7 @@ def test_a_history_without_its_beginning_is_unknown() -> None:
 
 
 def test_what_is_on_its_way_is_no_loss_and_not_valid_either() -> None:
-    pending = Passage(("flights-out",), rows("a b", "table t"), rows("a b c d", pending=True), from_topic=True)
+    pending = Comparison(("flights-out",), rows("a b", "table t"), rows("a b c d", pending=True), from_topic=True)
     verdict = judge(flow().events, [pending])
     assert "2 rows of topic t have not come to table t yet" in reasons(verdict)
     assert verdict.pending == 2
@@ -251,7 +251,7 @@ def test_commits_that_cover_the_same_are_duplicates_and_the_zombie_is_named() ->
 def test_a_take_over_has_the_time_that_its_sentence_tells() -> None:
     history = flow().at(10).fault("kill", "worker-2").ended("worker-2", "flights-in-0")
     history.at(13).start("worker-3", "flights-in-0", instance=2)
-    moment = Blame(history.events).of_write(["flights-in"], START_MS + 15_000)
+    moment = Attribution(history.events).of_write(["flights-in"], START_MS + 15_000)
     assert moment is not None
     assert (moment.time_ms, moment.seq) == (START_MS + 13_100, history.events[-1].seq)
     assert moment.sentence.startswith("worker-3 had taken flights-in-0 over at 22:13:33.100 from worker-2, killed")
@@ -272,8 +272,8 @@ def test_the_topic_counts_duplicates_more_exactly_than_the_commits_that_overlap(
     commit(history.at(14), "worker-3", 4, 7, 3, epoch=None)
     commit(history.at(15), "worker-2", 4, 6, 2, epoch=None)
     found_rows = [Row(w.encode(), w, 0, at, START_MS + 15_000) for at, w in enumerate("abcdefge")]
-    passage = replace(to_topic("", "a b c d e f g"), found=Rows("topic t", lambda: found_rows))
-    verdict = judge(history.events, [passage])
+    comparison = replace(to_topic("", "a b c d e f g"), found=Rows("topic t", lambda: found_rows))
+    verdict = judge(history.events, [comparison])
     assert found(verdict) == {"duplicated": 1}
     assert verdict.findings[0].examples[0].moment is not None
     assert "went on writing for flights-in-0" in verdict.findings[0].examples[0].moment.sentence
@@ -303,12 +303,12 @@ def test_offsets_without_a_number_are_compared_for_equality() -> None:
     chain = small_cluster()
     for start, end in [(None, "x"), ("x", "k"), ("k", "z")]:
         token(chain, start, end)
-    passage = to_topic("a b c", None, committed=3)
-    assert judge(chain.events, [passage]).answer == "valid"
+    comparison = to_topic("a b c", None, committed=3)
+    assert judge(chain.events, [comparison]).answer == "valid"
     token(chain, "k", "z")
-    assert found(judge(chain.events, [replace(passage, committed=4)])) == {"lost": 1, "duplicated": 1}
+    assert found(judge(chain.events, [replace(comparison, committed=4)])) == {"lost": 1, "duplicated": 1}
     token(chain, "q", "r")
-    assert "skipped" in found(judge(chain.events, [passage]))
+    assert "skipped" in found(judge(chain.events, [comparison]))
 
 
 def test_a_commit_that_does_not_say_where_it_starts_is_unknown() -> None:
@@ -393,6 +393,6 @@ def test_the_forms_show_findings_with_examples_and_moments() -> None:
 
 def test_the_same_evidence_gives_the_same_verdict() -> None:
     history = flow()
-    passages = [to_topic("a a c d x y"), to_target("d b c")]
-    assert judge(history.events, passages) == judge(history.events, passages)
-    assert repr(judge(history.events, passages)) == repr(judge(history.events, passages))
+    comparisons = [to_topic("a a c d x y"), to_target("d b c")]
+    assert judge(history.events, comparisons) == judge(history.events, comparisons)
+    assert repr(judge(history.events, comparisons)) == repr(judge(history.events, comparisons))

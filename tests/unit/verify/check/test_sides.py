@@ -12,7 +12,7 @@ from confluent_kafka import Message
 
 from connectx.kafka.admin.topic_snapshot import TopicSnapshot
 from connectx.plugins.api import Stored
-from connectx.verify.check.comparison import Passage
+from connectx.verify.check.comparison import Comparison
 from connectx.verify.check.judge import judge
 from connectx.verify.check.sides import Sides, Topic
 from connectx.verify.check.sources import task_configs
@@ -79,7 +79,8 @@ def upserted(*ids: int) -> Verdict:
     table = pa.Table.from_pylist([{"id": number, "name": "?"} for number in sorted(set(ids))])
     both = Sides([topic], Stored("table x", lambda: iter([table]), key=("id",)), None)
     return judge(
-        (), [Passage(("out",), both.found(), both.wanted(), ordered=False, from_topic=True, unchecked=both.unchecked)]
+        (),
+        [Comparison(("out",), both.found(), both.wanted(), ordered=False, from_topic=True, unchecked=both.unchecked)],
     )
 
 
