@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 
 from connectx.core.verbs import Verb
 from connectx.rest import bodies
-from connectx.rest.steps import Steps, in_path
+from connectx.rest.request_handler import RequestHandler, in_path
 
 _HEALTHY = "Worker has completed startup and is ready to handle requests."
 _STARTING = "Worker is still starting up."
@@ -25,22 +25,22 @@ class AdminResources:
     """Handlers by the names of `connectx.rest.operations`.
 
     Args:
-        steps: asks the core and the services.
+        handler: asks the core and the services.
         document: the OpenAPI document.
     """
 
-    def __init__(self, steps: Steps, document: Mapping[str, Any]) -> None:
-        self._steps = steps
-        self._services = steps.services
+    def __init__(self, handler: RequestHandler, document: Mapping[str, Any]) -> None:
+        self._handler = handler
+        self._services = handler.services
         self._document = document
 
     async def root(self, request: Request) -> Response:
         """Version, commit and the id of the Kafka cluster."""
-        return JSONResponse(await self._steps.blocking(self._services.root))
+        return JSONResponse(await self._handler.blocking(self._services.root))
 
     async def health(self, request: Request) -> Response:
         """Whether the worker has started and answers (KIP-1017)."""
-        answers = await self._steps.answers_in(self._steps.limits.health_timeout_ms)
+        answers = await self._handler.answers_in(self._handler.limits.health_timeout_ms)
         if not self._services.ready():
             return JSONResponse({"status": "starting", "message": _STARTING}, 503)
         if not answers:
@@ -49,9 +49,9 @@ class AdminResources:
 
     async def metrics(self, request: Request) -> Response:
         """Metrics in Prometheus's text format."""
-        listed = await self._steps.ask(Verb.LIST_CONNECTORS, None, {"expand": ("info", "status")})
+        listed = await self._handler.ask(Verb.LIST_CONNECTORS, None, {"expand": ("info", "status")})
         connectors = listed.body if listed.status == 200 else {}  # a worker that starts or ends has no answer
-        text = await self._steps.blocking(self._services.metrics, connectors)
+        text = await self._handler.blocking(self._services.metrics, connectors)
         return Response(text, headers={"content-type": _PROMETHEUS})
 
     async def openapi(self, request: Request) -> Response:
@@ -60,17 +60,17 @@ class AdminResources:
 
     async def loggers(self, request: Request) -> Response:
         """Levels of all loggers."""
-        return JSONResponse(await self._steps.blocking(self._services.loggers))
+        return JSONResponse(await self._handler.blocking(self._services.loggers))
 
     async def logger(self, request: Request) -> Response:
         """Level of one logger."""
-        return JSONResponse(await self._steps.blocking(self._services.logger, in_path(request, "logger")))
+        return JSONResponse(await self._handler.blocking(self._services.logger, in_path(request, "logger")))
 
     async def set_logger(self, request: Request) -> Response:
         """Set the level of a logger here, or (scope=cluster) by a record that every worker reads."""
-        body = await self._steps.body(request)
+        body = await self._handler.body(request)
         level, namespace = bodies.parse_level(body), in_path(request, "logger")
         if request.query_params.get("scope", "worker").lower() == "cluster":
             args = {"namespace": namespace, "level": self._services.logger_level(level)}
-            return await self._steps.answer(request, body, Verb.LOGGER_LEVEL, None, args)
-        return JSONResponse(await self._steps.blocking(self._services.set_logger, namespace, level))
+            return await self._handler.answer(request, body, Verb.LOGGER_LEVEL, None, args)
+        return JSONResponse(await self._handler.blocking(self._services.set_logger, namespace, level))

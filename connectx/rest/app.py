@@ -20,8 +20,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from connectx.errors import ConnectxError, RestError
 from connectx.rest.admin import AdminResources
 from connectx.rest.operations import Operation
+from connectx.rest.request_handler import error_response
 from connectx.rest.resources import Endpoint, Resources
-from connectx.rest.steps import error_response
 
 logger = logging.getLogger(__name__)
 

@@ -1,8 +1,8 @@
 """A connection of a client to a REST server: uvicorn's, and let go when its client neither asks nor reads.
 
 Decides how long a client may take to begin and to finish the head of a request, to send what is left of one that is
-answered, and to read an answer; other bodies have a limit of their own (`Steps.body`). uvicorn waits for ever, so that
-clients without a login could hold every socket that a worker may have, and others a place among its requests.
+answered, and to read an answer; other bodies have their own limit (`RequestHandler.body`). uvicorn waits indefinitely,
+so that clients without a login could hold all sockets of a worker, and others a place among its requests.
 """
 
 from __future__ import annotations

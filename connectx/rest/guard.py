@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from connectx.protocol.signing import AUTHORIZATION_HEADER
 from connectx.rest.credentials import Credentials
-from connectx.rest.steps import error_response
+from connectx.rest.request_handler import error_response
 
 UNKNOWN_SENDER: Final = "connectx.unknown_sender"
 """Key of the scope: True for a request between workers that has a signature and no login."""

@@ -21,7 +21,7 @@ from connectx.model.states import ConnectorType
 from connectx.protocol.signing import ALGORITHM_HEADER, AUTHORIZATION_HEADER
 from connectx.rest import bodies
 from connectx.rest.guard import NO_LOGIN, UNKNOWN_SENDER
-from connectx.rest.steps import Steps, in_path
+from connectx.rest.request_handler import RequestHandler, in_path
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -32,15 +32,15 @@ _TASK_DIGITS = 9
 class Resources:
     """Handlers by the names of `connectx.rest.operations`; `verb` and `task_verb` make those of plain verbs."""
 
-    def __init__(self, steps: Steps) -> None:
-        self._steps = steps
-        self._services = steps.services
+    def __init__(self, handler: RequestHandler) -> None:
+        self._handler = handler
+        self._services = handler.services
 
     def verb(self, verb: Verb) -> Endpoint:
         """An endpoint that is one verb of the core, without a body."""
 
         async def endpoint(request: Request) -> Response:
-            return await self._steps.answer(request, b"", verb, _connector(request), {})
+            return await self._handler.answer(request, b"", verb, _connector(request), {})
 
         return endpoint
 
@@ -51,109 +51,109 @@ class Resources:
             number = request.path_params["task"]
             if not (number.isascii() and number.isdigit() and len(number) <= _TASK_DIGITS):
                 raise RestError("HTTP 404 Not Found", status=404)
-            return await self._steps.answer(request, b"", verb, _connector(request), {"task": int(number)})
+            return await self._handler.answer(request, b"", verb, _connector(request), {"task": int(number)})
 
         return endpoint
 
     async def list_connectors(self, request: Request) -> Response:
         """Names, or a map with status and info."""
         expand = tuple(request.query_params.getlist("expand"))
-        return await self._steps.answer(request, b"", Verb.LIST_CONNECTORS, None, {"expand": expand})
+        return await self._handler.answer(request, b"", Verb.LIST_CONNECTORS, None, {"expand": expand})
 
     async def create(self, request: Request) -> Response:
         """Create a connector."""
-        body = await self._steps.body(request)
+        body = await self._handler.body(request)
         name, config, initial_state = bodies.parse_create(body)
         config = bodies.with_name(config, name)
         if leader := await self._leader_elsewhere():
-            return await self._steps.forward(request, body, leader)
+            return await self._handler.forward(request, body, leader)
         await self._validate(config)
         args = {"config": config, "initial_state": initial_state}
-        answer = await self._steps.answer(request, body, Verb.CREATE, name, args)
+        answer = await self._handler.answer(request, body, Verb.CREATE, name, args)
         if answer.status_code == 201:
             answer.headers["location"] = _location(name)
         return answer
 
     async def put_config(self, request: Request) -> Response:
         """Create a connector, or replace its configuration."""
-        body = await self._steps.body(request)
+        body = await self._handler.body(request)
         config = bodies.with_name(bodies.parse_config(body), _connector(request))
         if leader := await self._leader_elsewhere():
-            return await self._steps.forward(request, body, leader)
+            return await self._handler.forward(request, body, leader)
         await self._validate(config)
         args = {"config": config, "expected": None}
-        answer = await self._steps.answer(request, body, Verb.PUT_CONFIG, _connector(request), args)
+        answer = await self._handler.answer(request, body, Verb.PUT_CONFIG, _connector(request), args)
         if answer.status_code == 201:
             answer.headers["location"] = _location(_connector(request))
         return answer
 
     async def patch_config(self, request: Request) -> Response:
         """Change some keys of a configuration (KIP-477); null removes one."""
-        body = await self._steps.body(request)
+        body = await self._handler.body(request)
         patch = bodies.parse_config(body)
-        reply = await self._steps.ask(Verb.CONNECTOR_CONFIG, _connector(request), {"leader": True})
+        reply = await self._handler.ask(Verb.CONNECTOR_CONFIG, _connector(request), {"leader": True})
         if reply.forward_to is not None or reply.status >= 400:
-            return await self._steps.respond(request, body, reply)
+            return await self._handler.respond(request, body, reply)
         current: Mapping[str, str | None] = reply.body
         merged = {key: value for key, value in {**current, **patch}.items() if patch.get(key, "") is not None}
         config = bodies.with_name(merged, _connector(request))
         await self._validate(config)
         args = {"config": config, "expected": dict(current)}
-        return await self._steps.answer(request, body, Verb.PUT_CONFIG, _connector(request), args)
+        return await self._handler.answer(request, body, Verb.PUT_CONFIG, _connector(request), args)
 
     async def tasks_config(self, request: Request) -> Response:
         """Configurations of the tasks by task id, as Kafka Connect gave them before 4.0."""
-        reply = await self._steps.ask(Verb.TASKS, _connector(request))
+        reply = await self._handler.ask(Verb.TASKS, _connector(request))
         if reply.status >= 400:
-            return await self._steps.respond(request, b"", reply)
+            return await self._handler.respond(request, b"", reply)
         return JSONResponse({"{connector}-{task}".format(**task["id"]): task["config"] for task in reply.body})
 
     async def restart(self, request: Request) -> Response:
         """Restart a connector, with its tasks when asked to (KIP-745)."""
         args = {"include_tasks": _flag(request, "includeTasks"), "only_failed": _flag(request, "onlyFailed")}
-        return await self._steps.answer(request, b"", Verb.RESTART_CONNECTOR, _connector(request), args)
+        return await self._handler.answer(request, b"", Verb.RESTART_CONNECTOR, _connector(request), args)
 
     # ------------------------------------------------------------------------------------- between workers (KIP-507)
 
     async def put_task_configs(self, request: Request) -> Response:
         """A worker publishes the task configurations that its connector made."""
         await self._require_sender(request)
-        body = await self._steps.body(request)
+        body = await self._handler.body(request)
         args = {"task_configs": bodies.parse_task_configs(body), **_signature(request, body)}
-        return await self._steps.answer(request, body, Verb.PUT_TASK_CONFIGS, _connector(request), args)
+        return await self._handler.answer(request, body, Verb.PUT_TASK_CONFIGS, _connector(request), args)
 
     async def fence(self, request: Request) -> Response:
         """A worker asks for a fencing round before it starts a task (KIP-618)."""
         await self._require_sender(request)
-        body = await self._steps.body(request)
-        return await self._steps.answer(request, body, Verb.FENCE, _connector(request), _signature(request, body))
+        body = await self._handler.body(request)
+        return await self._handler.answer(request, body, Verb.FENCE, _connector(request), _signature(request, body))
 
     # --------------------------------------------------------------------------------------------- offsets (KIP-875)
 
     async def read_offsets(self, request: Request) -> Response:
         """Committed offsets of a connector."""
-        reply = await self._steps.ask(Verb.OFFSETS, _connector(request))
+        reply = await self._handler.ask(Verb.OFFSETS, _connector(request))
         if reply.forward_to is not None or reply.status >= 400:
-            return await self._steps.respond(request, b"", reply)
-        offsets = await self._steps.blocking(self._services.read_offsets, *_permitted(request, reply))
+            return await self._handler.respond(request, b"", reply)
+        offsets = await self._handler.blocking(self._services.read_offsets, *_permitted(request, reply))
         return JSONResponse({"offsets": offsets})
 
     async def alter_offsets(self, request: Request) -> Response:
         """Set offsets of a stopped connector."""
-        body = await self._steps.body(request)
+        body = await self._handler.body(request)
         offsets = bodies.parse_offsets(body)
-        reply = await self._steps.ask(Verb.MODIFY_OFFSETS, _connector(request))
+        reply = await self._handler.ask(Verb.MODIFY_OFFSETS, _connector(request))
         if reply.forward_to is not None or reply.status >= 400:
-            return await self._steps.respond(request, body, reply)
-        message = await self._steps.blocking(self._services.alter_offsets, *_permitted(request, reply), offsets)
+            return await self._handler.respond(request, body, reply)
+        message = await self._handler.blocking(self._services.alter_offsets, *_permitted(request, reply), offsets)
         return JSONResponse({"message": message})
 
     async def reset_offsets(self, request: Request) -> Response:
         """Forget the offsets of a stopped connector."""
-        reply = await self._steps.ask(Verb.MODIFY_OFFSETS, _connector(request))
+        reply = await self._handler.ask(Verb.MODIFY_OFFSETS, _connector(request))
         if reply.forward_to is not None or reply.status >= 400:
-            return await self._steps.respond(request, b"", reply)
-        message = await self._steps.blocking(self._services.reset_offsets, *_permitted(request, reply))
+            return await self._handler.respond(request, b"", reply)
+        message = await self._handler.blocking(self._services.reset_offsets, *_permitted(request, reply))
         return JSONResponse({"message": message})
 
     # -------------------------------------------------------------------------------------------------- plugins
@@ -161,38 +161,38 @@ class Resources:
     async def plugins(self, request: Request) -> Response:
         """Connectors that this worker has, or every plugin."""
         connectors_only = request.query_params.get("connectorsOnly", "true").lower() == "true"
-        return JSONResponse(await self._steps.blocking(self._services.plugins, connectors_only))
+        return JSONResponse(await self._handler.blocking(self._services.plugins, connectors_only))
 
     async def plugin_config(self, request: Request) -> Response:
         """Configuration keys of a plugin."""
-        return JSONResponse(await self._steps.blocking(self._services.plugin_config, in_path(request, "plugin")))
+        return JSONResponse(await self._handler.blocking(self._services.plugin_config, in_path(request, "plugin")))
 
     async def validate(self, request: Request) -> Response:
         """Validate a configuration; 200 also when it has errors."""
         plugin = in_path(request, "plugin")
-        config = bodies.parse_config(await self._steps.body(request))
+        config = bodies.parse_config(await self._handler.body(request))
         configured = config.get("connector.class")
         if configured is not None and not _short(configured).endswith(_short(plugin)):
             raise bodies.bad_request(f"Included connector type {configured} does not match request type {plugin}")
-        return JSONResponse(await self._steps.blocking(self._services.validate, config))
+        return JSONResponse(await self._handler.blocking(self._services.validate, config))
 
-    # ---------------------------------------------------------------------------------------------------- steps
+    # -------------------------------------------------------------------------------------------------- shared
 
     async def _require_sender(self, request: Request) -> None:
         """A signature stands for a login, but only where the group's protocol has it verified (KIP-507)."""
         if request.scope[UNKNOWN_SENDER]:
-            worker = (await self._steps.ask(Verb.WORKER, None)).body
+            worker = (await self._handler.ask(Verb.WORKER, None)).body
             if worker["protocol"] != ProtocolVersion.SESSIONED.wire_name:
                 raise RestError(NO_LOGIN, status=401)
 
     async def _leader_elsewhere(self) -> str | None:
         """URL of the leader when it is another worker: validation is left to it."""
-        worker = (await self._steps.ask(Verb.WORKER, None)).body
+        worker = (await self._handler.ask(Verb.WORKER, None)).body
         leader: str | None = worker["leader_url"]
         return leader if leader and leader != worker["url"] else None
 
     async def _validate(self, config: Mapping[str, str | None]) -> None:
-        result = await self._steps.blocking(self._services.validate, config)
+        result = await self._handler.blocking(self._services.validate, config)
         problems = [problem for entry in result["configs"] for problem in entry["value"]["errors"]]
         if problems:
             raise bodies.bad_request(

@@ -32,9 +32,9 @@ from connectx.rest.forwarding import Forwarder
 from connectx.rest.guard import Guard
 from connectx.rest.openapi import openapi
 from connectx.rest.operations import OPERATIONS, Operation
+from connectx.rest.request_handler import Limits, RequestHandler
 from connectx.rest.resources import Resources
 from connectx.rest.services import API_VERSION, Ask, OffsetEntry, Services
-from connectx.rest.steps import Limits, Steps
 from connectx.rest.tls import server_context
 
 __all__ = ["Ask", "Limits", "OffsetEntry", "RestServer", "Services"]
@@ -109,10 +109,10 @@ class RestServer:
         for place, listening, context in zip(places, sockets, contexts, strict=True):
             if place.is_admin and not self._admin_url:
                 self._admin_url = _url(place.scheme, *listening.getsockname()[:2])
-            steps = Steps(self._ask, self._services, self._threads, forwarder, self._limits)
+            handler = RequestHandler(self._ask, self._services, self._threads, forwarder, self._limits)
             schemes = {} if credentials is None else credentials.schemes
             document = openapi(place.operations, version=API_VERSION, schemes=schemes)
-            app = create_app(place.operations, Resources(steps), AdminResources(steps, document))
+            app = create_app(place.operations, Resources(handler), AdminResources(handler, document))
             guard = Guard(app, self._allowed_hosts(listening), _origins(config), credentials, self._limits.max_requests)
             self._servers.append(_Uvicorn(_with_cors(guard, config), context))
         # uvicorn's log goes where the user's logging sends it, and nowhere when there is none.

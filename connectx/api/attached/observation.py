@@ -1,8 +1,8 @@
-"""What was seen of a cluster, and what of it is news: the fold of polls, records and group descriptions. Pure.
+"""The fold of polls, records and group descriptions of an attached cluster into events. Pure.
 
-Decides which event a sight stands for; it never looks itself (`connectx.api.attached.watch` does), and never tells more
-than was seen: what happened between two polls is one change, and who left the group may have been stopped, killed or
-cut off. Events carry their origin.
+Decides which event an observation stands for; `connectx.api.attached.watch` makes the observations. It reports no more
+than was observed: all changes between two polls are one change, and a worker that left the group may have been
+stopped, killed or cut off. Events carry their origin.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from connectx.model.status_records import ConnectorStatusRecord, Status, StatusR
 POLLING, GROUP = "seen by polling REST", "seen by describing the group"
 CONFIG_TOPIC, STATUS_TOPIC = "read from the config topic", "read from the status topic"
 
-Told = tuple[Transition, str | None]
-"""What happened, and on which worker."""
+WorkerTransition = tuple[Transition, str | None]
+"""A transition, and the worker that it happened on; None for the cluster itself."""
 
 _ITSELF = -1
 _HELD = (State.RUNNING, State.PAUSED, State.FAILED)
 
 
 @dataclass(frozen=True, slots=True)
-class SeenWorker:
+class ObservedWorker:
     """A worker that is there, as far as that can be seen; `connectors` and `tasks` are what it has to run."""
 
     worker_id: str
@@ -46,23 +46,26 @@ class SeenWorker:
 class Picture:
     """How things stood at the last look. `group` is None where it is not looked at."""
 
-    workers: tuple[SeenWorker, ...] = ()
+    workers: tuple[ObservedWorker, ...] = ()
     group: GroupView | None = None
     generation: int | None = None
 
 
 @dataclass(slots=True)
-class Sight:
-    """All that is known, and the news of each look. Statuses come from `saw_rest` or from `saw_status`, never both."""
+class Observation:
+    """All that is known of a cluster; `observe_` methods return the transitions that follow from an observation.
+
+    Statuses come from `observe_rest` or from `observe_status`, never both.
+    """
 
     config: ConfigLog = field(default_factory=ConfigLog)
     status: StatusLog = field(default_factory=StatusLog)
     group: GroupView | None = None
     generation: int | None = None
-    """The highest that a status named, counted up at each change of the group that was seen."""
+    """Estimated: the highest generation in a status record, plus one per observed change of the group."""
     is_settled: bool = True
     scheme: str = "http"
-    _told_generation: int | None = None
+    _reported_generation: int | None = None
     _out: frozenset[str] = frozenset()
     _work: dict[str, dict[int, Status]] = field(default_factory=dict)
     """By connector, then by task, the connector itself under -1."""
@@ -74,7 +77,7 @@ class Sight:
         """How things stand."""
         leader = self.group.leader_url if self.group is not None else None
         workers = [
-            SeenWorker(worker_id, url, *self._held_by(worker_id), leader == url)
+            ObservedWorker(worker_id, url, *self._held_by(worker_id), leader == url)
             for worker_id, url in sorted(self._urls.items())
         ]
         if self.group is None:  # by statuses alone, one that runs nothing cannot be told from one that is gone
@@ -97,27 +100,29 @@ class Sight:
 
     # ------------------------------------------------------------------------------------------------------ REST
 
-    def saw_rest(self, shown: Mapping[str, Any], after_ms: int | None) -> Iterator[Told]:
+    def observe_rest(self, shown: Mapping[str, Any], after_ms: int | None) -> Iterator[WorkerTransition]:
         """What `GET /connectors?expand=status&expand=info` shows; `after_ms`: when it was asked last."""
         data: dict[str, Any] = {"origin": POLLING, **({} if after_ms is None else {"after_ms": after_ms})}
         for connector in sorted(shown):
             info = shown[connector].get("info") or {}
-            yield from self._saw_info(connector, info, data)
+            yield from self._observe_info(connector, info, data)
             status = shown[connector].get("status")
             if status is None:
                 continue
-            yield from self._saw(connector, _ITSELF, _of_rest(status["connector"]), data)
-            told = {int(task["id"]): task for task in status["tasks"]}
-            for number in sorted(told):
-                yield from self._saw(connector, number, _of_rest(told[number]), data)
-            for number in sorted(set(self._work.get(connector, ())) - set(told) - {_ITSELF}):
-                yield from self._saw(connector, number, None, data)
+            yield from self._observe(connector, _ITSELF, _of_rest(status["connector"]), data)
+            statuses = {int(task["id"]): task for task in status["tasks"]}
+            for number in sorted(statuses):
+                yield from self._observe(connector, number, _of_rest(statuses[number]), data)
+            for number in sorted(set(self._work.get(connector, ())) - set(statuses) - {_ITSELF}):
+                yield from self._observe(connector, number, None, data)
         for connector in sorted(set(self._configs) - set(shown)):
             del self._configs[connector]
             yield from self._destroyed(connector, data)
             yield Transition(EventKind.CONNECTOR_DELETED, connector, data=data), None
 
-    def _saw_info(self, connector: str, info: Mapping[str, Any], data: Mapping[str, Any]) -> Iterator[Told]:
+    def _observe_info(
+        self, connector: str, info: Mapping[str, Any], data: Mapping[str, Any]
+    ) -> Iterator[WorkerTransition]:
         before = self._configs.get(connector)
         now = {"config": info.get("config"), "tasks": len(info.get("tasks", ()))}
         self._configs[connector] = now
@@ -131,7 +136,7 @@ class Sight:
 
     # ---------------------------------------------------------------------------------------------------- topics
 
-    def begin(self) -> Iterator[Told]:
+    def begin(self) -> Iterator[WorkerTransition]:
         """How things stand once both topics were read to their present end."""
         for connector in self.config.connectors():
             data: dict[str, Any] = {"origin": CONFIG_TOPIC}
@@ -142,21 +147,21 @@ class Sight:
             status = self.status.connector_status(connector)
             data = {"origin": STATUS_TOPIC}
             if status is not None:
-                yield from self._saw(connector, _ITSELF, status, data)
-            for task, told in self.status.task_statuses(connector).items():
+                yield from self._observe(connector, _ITSELF, status, data)
+            for task, status in self.status.task_statuses(connector).items():
                 since_ms = self.status.task_since_ms(task)
                 more = {} if since_ms is None else {"written_ms": since_ms}
-                yield from self._saw(connector, task.task, told, {**data, **more})
+                yield from self._observe(connector, task.task, status, {**data, **more})
 
-    def saw_config(self, log_offset: int, record: ConfigRecord, written_ms: int) -> Iterator[Told]:
+    def observe_config(self, log_offset: int, record: ConfigRecord, written_ms: int) -> Iterator[WorkerTransition]:
         """A further record of the config topic."""
         for change in self.config.apply(log_offset, record):
-            if told := event_of(change, self.config, log_offset):
-                kind, connector, data = told
+            if event := event_of(change, self.config, log_offset):
+                kind, connector, data = event
                 data = {"origin": CONFIG_TOPIC, "written_ms": written_ms, **data}
                 yield Transition(kind, connector, data=data), None
 
-    def saw_status(self, record: StatusRecord, written_ms: int) -> Iterator[Told]:
+    def observe_status(self, record: StatusRecord, written_ms: int) -> Iterator[WorkerTransition]:
         """A further record of the status topic."""
         if not self.status.apply(record, written_ms):
             return
@@ -165,13 +170,13 @@ class Sight:
             case ConnectorStatusRecord(connector, None):
                 yield from self._destroyed(connector, data)
             case ConnectorStatusRecord(connector, status):
-                yield from self._saw(connector, _ITSELF, status, data)
+                yield from self._observe(connector, _ITSELF, status, data)
             case TaskStatusRecord(task, status):
-                yield from self._saw(task.connector, task.task, status, data)
+                yield from self._observe(task.connector, task.task, status, data)
 
     # ----------------------------------------------------------------------------------------------------- group
 
-    def saw_rebalance(self) -> Iterator[Told]:
+    def observe_rebalance(self) -> Iterator[WorkerTransition]:
         """The group is not Stable: its members are joining."""
         if self.is_settled and self.group is not None:
             for member in self.group.members:
@@ -183,7 +188,7 @@ class Sight:
         """Workers that were there and are no members of this group, with their URLs."""
         return {worker_id: self._urls[worker_id] for worker_id in sorted(set(self._urls) - set(view.worker_ids))}
 
-    def saw_group(self, view: GroupView, answering: Collection[str] = ()) -> Iterator[Told]:
+    def observe_group(self, view: GroupView, answering: Collection[str] = ()) -> Iterator[WorkerTransition]:
         """A stable group, and which of those who are `departed` still answer: tells of who came and who went, and of
         a new round when anything differs from before."""
         before, self.group = self.group, view
@@ -203,9 +208,9 @@ class Sight:
         self._out = frozenset(self.departed(view))
         if before == view and was_settled:
             return
-        if before is not None and self.generation is not None and self.generation == self._told_generation:
+        if before is not None and self.generation is not None and self.generation == self._reported_generation:
             self.generation += 1  # no status has named that of the new round yet
-        self._told_generation = self.generation
+        self._reported_generation = self.generation
         for member in view.members:
             data = {
                 "origin": GROUP,
@@ -224,11 +229,13 @@ class Sight:
 
     # ------------------------------------------------------------------------------------------------- one piece
 
-    def _destroyed(self, connector: str, data: Mapping[str, Any]) -> Iterator[Told]:
+    def _destroyed(self, connector: str, data: Mapping[str, Any]) -> Iterator[WorkerTransition]:
         for number in sorted(self._work.get(connector, ()), reverse=True):
-            yield from self._saw(connector, number, None, data)
+            yield from self._observe(connector, number, None, data)
 
-    def _saw(self, connector: str, number: int, status: Status | None, data: Mapping[str, Any]) -> Iterator[Told]:
+    def _observe(
+        self, connector: str, number: int, status: Status | None, data: Mapping[str, Any]
+    ) -> Iterator[WorkerTransition]:
         """The status of a task, or of a connector itself; None: it is gone."""
         statuses = self._work.setdefault(connector, {})
         before = statuses.get(number)
@@ -252,10 +259,10 @@ class Sight:
                 cause = f"{status.worker_id} has it now; {before.worker_id} did not say that it gave it up"
                 ended = {"origin": data["origin"], "state": State.UNASSIGNED.value}
                 yield Transition(kind, connector, task, cause=cause, data=ended), before.worker_id
-        told = {**data, "state": status.state.value, "trace": status.trace}
-        yield Transition(kind, connector, task, generation, data=told), status.worker_id
+        shown = {**data, "state": status.state.value, "trace": status.trace}
+        yield Transition(kind, connector, task, generation, data=shown), status.worker_id
 
-    def _started(self, worker_id: str, data: Mapping[str, Any]) -> Told:
+    def _started(self, worker_id: str, data: Mapping[str, Any]) -> WorkerTransition:
         url = self._urls.setdefault(worker_id, f"{self.scheme}://{worker_id}/")
         return Transition(EventKind.WORKER_STARTED, data={"origin": data["origin"], "url": url}), worker_id
 

@@ -17,7 +17,15 @@ from typing import Final
 
 from confluent_kafka import Message
 
-from connectx.api.attached.observation import CONFIG_TOPIC, GROUP, POLLING, STATUS_TOPIC, Picture, Sight, Told
+from connectx.api.attached.observation import (
+    CONFIG_TOPIC,
+    GROUP,
+    POLLING,
+    STATUS_TOPIC,
+    Observation,
+    Picture,
+    WorkerTransition,
+)
 from connectx.errors import ConnectxError, TopicMissingError
 from connectx.history.log import EventLog
 from connectx.kafka.admin.client import Admin
@@ -81,7 +89,7 @@ class Watch:
         self._looked_ms: int | None = None
         self._ended = False
         self._thread = threading.Thread(target=self._run, name="connectx-attached", daemon=True)
-        self._sight = Sight(scheme=scheme)
+        self._observation = Observation(scheme=scheme)
         self.picture = Picture()
         """How things stood at the last look."""
         self.lost: dict[str, tuple[int, str]] = {}
@@ -98,9 +106,9 @@ class Watch:
         else:
             self._kafka.group.keep()
             self._read_topics(self._kafka)
-            self._append(self._sight.begin())
+            self._append(self._observation.begin())
             self._look_at_group(self._kafka)
-        self.picture = self._sight.picture()
+        self.picture = self._observation.picture()
         self._thread.start()
 
     def close(self) -> None:
@@ -128,13 +136,13 @@ class Watch:
                 if message is not None:
                     self._take_news(message)
                 if self._records.empty():
-                    self.picture = self._sight.picture()
+                    self.picture = self._observation.picture()
                 continue
             except Empty:
                 pass
             began_s = time.monotonic()
             self._look()
-            self.picture = self._sight.picture()
+            self.picture = self._observation.picture()
             took_s = time.monotonic() - began_s
             due_s = time.monotonic() + max(self._poll_s, _REST_SHARE * took_s)
 
@@ -166,19 +174,19 @@ class Watch:
     def _look_at_rest(self) -> None:
         now_ms = self._clock()
         shown = self._client.expanded()
-        self._append(self._sight.saw_rest(shown, self._looked_ms))
+        self._append(self._observation.observe_rest(shown, self._looked_ms))
         self._looked_ms = now_ms
 
     def _look_at_group(self, kafka: KafkaSide) -> None:
         described = kafka.group.describe()
         if described.members and described.state != STABLE:
-            self._append(self._sight.saw_rebalance())
+            self._append(self._observation.observe_rebalance())
             return
         view = group_view(described.group_id, described.protocol, described.details)
         if view is not None:
-            departed = self._sight.departed(view)
+            departed = self._observation.departed(view)
             answering = [worker_id for worker_id, url in departed.items() if self._answers(url)]
-            self._append(self._sight.saw_group(view, answering))
+            self._append(self._observation.observe_group(view, answering))
 
     def _answers(self, url: str) -> bool:
         try:
@@ -187,7 +195,7 @@ class Watch:
             return False
         return True
 
-    def _append(self, news: Iterable[Told]) -> None:
+    def _append(self, news: Iterable[WorkerTransition]) -> None:
         for transition, worker in news:
             self._events.append(transition, worker)
 
@@ -241,15 +249,15 @@ class Watch:
         if message.topic() == self._kafka.config_topic:
             config = decode_config_record(key, value)
             if config is not None and silently:
-                self._sight.config.apply(offset, config)
+                self._observation.config.apply(offset, config)
             elif config is not None:
-                self._append(self._sight.saw_config(offset, config, written_ms))
+                self._append(self._observation.observe_config(offset, config, written_ms))
             return
         status = decode_status_record(key, value)
         if status is not None and silently:
-            self._sight.status.apply(status, written_ms)
+            self._observation.status.apply(status, written_ms)
         elif status is not None:
-            self._append(self._sight.saw_status(status, written_ms))
+            self._append(self._observation.observe_status(status, written_ms))
 
     def _crashed(self, error: BaseException) -> None:
         self._lose(CONFIG_TOPIC, f"{type(error).__name__}: {error}")

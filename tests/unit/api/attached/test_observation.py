@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from connectx.api.attached.observation import CONFIG_TOPIC, GROUP, POLLING, STATUS_TOPIC, Sight, Told
+from connectx.api.attached.observation import CONFIG_TOPIC, GROUP, POLLING, STATUS_TOPIC, Observation, WorkerTransition
 from connectx.history.folds.runs import runs
 from connectx.history.folds.snapshot import snapshot
 from connectx.kafka.admin.group_view import GroupView, Member
@@ -26,11 +26,11 @@ def shown(worker: str, state: str = "RUNNING", tasks: int = 1) -> dict[str, Any]
     return {"lines": {"info": info, "status": {"connector": one, "tasks": listed}}}
 
 
-def kinds(told: list[Told]) -> list[tuple[str, str | None]]:
+def kinds(told: list[WorkerTransition]) -> list[tuple[str, str | None]]:
     return [(transition.kind.value, worker) for transition, worker in told]
 
 
-def history(*looks: list[Told]) -> list[Event]:
+def history(*looks: list[WorkerTransition]) -> list[Event]:
     told = [one for look in looks for one in look]
     return [
         Event(number + 1, 1000 * number, worker, t.kind, t.connector, t.task, t.generation, None, t.cause, t.data)
@@ -54,65 +54,65 @@ def status(worker: str, state: State = State.RUNNING, generation: int = 3) -> St
 
 
 def test_the_first_poll_tells_how_things_stand_and_the_same_again_tells_nothing() -> None:
-    sight = Sight()
-    first = list(sight.saw_rest(shown(A), None))
+    observation = Observation()
+    first = list(observation.observe_rest(shown(A), None))
     assert kinds(first) == [
         ("connector_configured", None), ("tasks_configured", None), ("worker_started", A),
         ("connector_state", A), ("task_state", A),
     ]  # fmt: skip
     assert {transition.data["origin"] for transition, _ in first} == {POLLING}
-    assert list(sight.saw_rest(shown(A), 1000)) == []
+    assert list(observation.observe_rest(shown(A), 1000)) == []
 
 
 def test_what_changed_between_two_polls_says_when_it_was_looked_at_before() -> None:
-    sight = Sight()
-    list(sight.saw_rest(shown(A), None))
-    (connector, task) = [transition for transition, _ in sight.saw_rest(shown(A, "PAUSED"), 4321)]
+    observation = Observation()
+    list(observation.observe_rest(shown(A), None))
+    (connector, task) = [transition for transition, _ in observation.observe_rest(shown(A, "PAUSED"), 4321)]
     assert (connector.data["state"], task.data["state"], task.data["after_ms"]) == ("PAUSED", "PAUSED", 4321)
 
 
 def test_a_worker_whose_work_has_moved_is_not_shown_as_running_when_only_statuses_are_seen() -> None:
-    sight = Sight()
-    list(sight.saw_rest(shown(A), None))
-    assert [worker.worker_id for worker in sight.picture().workers] == [A]
-    list(sight.saw_rest(shown(B), 1000))
-    assert [worker.worker_id for worker in sight.picture().workers] == [B]
+    observation = Observation()
+    list(observation.observe_rest(shown(A), None))
+    assert [worker.worker_id for worker in observation.picture().workers] == [A]
+    list(observation.observe_rest(shown(B), 1000))
+    assert [worker.worker_id for worker in observation.picture().workers] == [B]
 
 
 def test_work_that_has_moved_ends_where_it_was() -> None:
-    sight = Sight()
-    look = list(sight.saw_rest(shown(A), None))
-    look += sight.saw_rest(shown(B), 1000)
+    observation = Observation()
+    look = list(observation.observe_rest(shown(A), None))
+    look += observation.observe_rest(shown(B), 1000)
     seen = {(run.name, run.worker): run.end_ms is None for run in runs(history(look))}
     assert seen == {("lines", A): False, ("lines-0", A): False, ("lines", B): True, ("lines-0", B): True}
 
 
 def test_a_task_and_a_connector_that_are_gone_end() -> None:
-    sight = Sight()
-    list(sight.saw_rest(shown(A, tasks=2), None))
-    fewer = kinds(list(sight.saw_rest(shown(A, tasks=1), 1000)))
+    observation = Observation()
+    list(observation.observe_rest(shown(A, tasks=2), None))
+    fewer = kinds(list(observation.observe_rest(shown(A, tasks=1), 1000)))
     assert fewer == [("tasks_configured", None), ("task_state", A)]
-    assert kinds(list(sight.saw_rest({}, 2000))) == [
+    assert kinds(list(observation.observe_rest({}, 2000))) == [
         ("task_state", A), ("connector_state", A), ("connector_deleted", None)
     ]  # fmt: skip
 
 
 def test_a_worker_that_was_seen_is_up_without_a_group() -> None:
-    assert [(w.name, w.state.value) for w in snapshot(history(list(Sight().saw_rest(shown(A), None)))).workers] == [
-        (A, "up")
-    ]
+    assert [
+        (w.name, w.state.value) for w in snapshot(history(list(Observation().observe_rest(shown(A), None)))).workers
+    ] == [(A, "up")]
 
 
 # -------------------------------------------------------------------------------------------------------- topics
 
 
 def test_records_of_the_topics_are_events_with_the_time_that_they_were_written() -> None:
-    sight = Sight()
-    told = list(sight.saw_config(0, ConnectorConfigRecord("lines", {"topic": "t"}), 77))
-    told += sight.saw_config(1, TaskConfigRecord(LINES, {}), 77)
-    told += sight.saw_config(2, TaskCommitRecord("lines", 1), 78)
-    told += sight.saw_config(3, TargetStateRecord("lines", TargetState.PAUSED), 79)
-    told += sight.saw_status(TaskStatusRecord(LINES, status(A, State.PAUSED)), 80)
+    observation = Observation()
+    told = list(observation.observe_config(0, ConnectorConfigRecord("lines", {"topic": "t"}), 77))
+    told += observation.observe_config(1, TaskConfigRecord(LINES, {}), 77)
+    told += observation.observe_config(2, TaskCommitRecord("lines", 1), 78)
+    told += observation.observe_config(3, TargetStateRecord("lines", TargetState.PAUSED), 79)
+    told += observation.observe_status(TaskStatusRecord(LINES, status(A, State.PAUSED)), 80)
     assert [transition.kind for transition, _ in told] == [
         EventKind.CONNECTOR_CONFIGURED, EventKind.TASKS_CONFIGURED, EventKind.TARGET_STATE_CHANGED,
         EventKind.WORKER_STARTED, EventKind.TASK_STATE,
@@ -123,69 +123,72 @@ def test_records_of_the_topics_are_events_with_the_time_that_they_were_written()
 
 
 def test_a_connectors_tombstone_ends_its_tasks_too() -> None:
-    sight = Sight()
-    list(sight.saw_status(ConnectorStatusRecord("lines", status(A)), 1))
-    list(sight.saw_status(TaskStatusRecord(LINES, status(A)), 1))
-    assert kinds(list(sight.saw_status(ConnectorStatusRecord("lines", None), 2))) == [
+    observation = Observation()
+    list(observation.observe_status(ConnectorStatusRecord("lines", status(A)), 1))
+    list(observation.observe_status(TaskStatusRecord(LINES, status(A)), 1))
+    assert kinds(list(observation.observe_status(ConnectorStatusRecord("lines", None), 2))) == [
         ("task_state", A), ("connector_state", A)
     ]  # fmt: skip
-    assert list(sight.saw_status(TaskStatusRecord(LINES, None), 3)) == []
+    assert list(observation.observe_status(TaskStatusRecord(LINES, None), 3)) == []
 
 
 def test_a_late_farewell_of_the_former_owner_is_no_news() -> None:
-    sight = Sight()
-    list(sight.saw_status(TaskStatusRecord(LINES, status(B, generation=4)), 1))
-    assert list(sight.saw_status(TaskStatusRecord(LINES, status(A, State.UNASSIGNED, 3)), 2)) == []
+    observation = Observation()
+    list(observation.observe_status(TaskStatusRecord(LINES, status(B, generation=4)), 1))
+    assert list(observation.observe_status(TaskStatusRecord(LINES, status(A, State.UNASSIGNED, 3)), 2)) == []
 
 
 # --------------------------------------------------------------------------------------------------------- group
 
 
 def test_a_stable_group_tells_who_is_there_and_who_leads() -> None:
-    sight = Sight()
-    look = list(sight.saw_status(TaskStatusRecord(LINES, status(A)), 1))
-    look += sight.saw_group(view(A, B, leader=B))
+    observation = Observation()
+    look = list(observation.observe_status(TaskStatusRecord(LINES, status(A)), 1))
+    look += observation.observe_group(view(A, B, leader=B))
     seen = snapshot(history(look))
     assert (seen.generation, seen.leader) == (3, B)
-    assert list(sight.saw_group(view(A, B, leader=B))) == []
-    assert [worker.is_leader for worker in sight.picture().workers] == [False, True]
+    assert list(observation.observe_group(view(A, B, leader=B))) == []
+    assert [worker.is_leader for worker in observation.picture().workers] == [False, True]
 
 
 def test_a_round_that_no_status_has_named_is_counted_up_once() -> None:
-    sight = Sight()
-    list(sight.saw_status(TaskStatusRecord(LINES, status(A, generation=3)), 1))
-    list(sight.saw_group(view(A)))
-    list(sight.saw_group(view(A, B)))
-    assert sight.generation == 4
-    list(sight.saw_status(TaskStatusRecord(LINES, status(B, generation=5)), 2))
-    list(sight.saw_group(view(A, B, tasks=(LINES,))))
-    assert sight.generation == 5, "a status has named it already"
+    observation = Observation()
+    list(observation.observe_status(TaskStatusRecord(LINES, status(A, generation=3)), 1))
+    list(observation.observe_group(view(A)))
+    list(observation.observe_group(view(A, B)))
+    assert observation.generation == 4
+    list(observation.observe_status(TaskStatusRecord(LINES, status(B, generation=5)), 2))
+    list(observation.observe_group(view(A, B, tasks=(LINES,))))
+    assert observation.generation == 5, "a status has named it already"
 
 
 def test_who_left_and_does_not_answer_has_stopped_and_who_answers_is_out_of_the_group() -> None:
-    sight = Sight()
-    list(sight.saw_group(view(A, B)))
-    out = list(sight.saw_group(view(A), answering=[B]))
+    observation = Observation()
+    list(observation.observe_group(view(A, B)))
+    out = list(observation.observe_group(view(A), answering=[B]))
     assert kinds(out)[0] == ("member_lost", B)
-    assert list(sight.saw_group(view(A), answering=[B])) == [], "said once"
-    gone = list(sight.saw_group(view(A)))
+    assert list(observation.observe_group(view(A), answering=[B])) == [], "said once"
+    gone = list(observation.observe_group(view(A)))
     assert kinds(gone) == [("worker_stopped", B)]
     assert gone[0][0].data["origin"] == GROUP
-    assert [worker.worker_id for worker in sight.picture().workers] == [A]
+    assert [worker.worker_id for worker in observation.picture().workers] == [A]
 
 
 def test_a_group_that_is_not_stable_is_a_rebalance_under_way_until_it_is() -> None:
-    sight = Sight()
-    list(sight.saw_group(view(A, B)))
-    assert kinds(list(sight.saw_rebalance())) == [("rebalance_started", A), ("rebalance_started", B)]
-    assert list(sight.saw_rebalance()) == []
-    assert kinds(list(sight.saw_group(view(A, B)))) == [("rebalance_completed", A), ("rebalance_completed", B)]
+    observation = Observation()
+    list(observation.observe_group(view(A, B)))
+    assert kinds(list(observation.observe_rebalance())) == [("rebalance_started", A), ("rebalance_started", B)]
+    assert list(observation.observe_rebalance()) == []
+    assert kinds(list(observation.observe_group(view(A, B)))) == [
+        ("rebalance_completed", A),
+        ("rebalance_completed", B),
+    ]
 
 
 def test_lost_work_that_waits_is_told_with_its_delay() -> None:
-    sight = Sight()
-    list(sight.saw_config(0, ConnectorConfigRecord("lines", {}), 1))
-    list(sight.saw_config(1, TaskConfigRecord(LINES, {}), 1))
-    list(sight.saw_config(2, TaskCommitRecord("lines", 1), 1))
-    delayed = [t for t, _ in sight.saw_group(view(A, delay_ms=3000)) if t.kind is EventKind.REBALANCE_DELAYED]
+    observation = Observation()
+    list(observation.observe_config(0, ConnectorConfigRecord("lines", {}), 1))
+    list(observation.observe_config(1, TaskConfigRecord(LINES, {}), 1))
+    list(observation.observe_config(2, TaskCommitRecord("lines", 1), 1))
+    delayed = [t for t, _ in observation.observe_group(view(A, delay_ms=3000)) if t.kind is EventKind.REBALANCE_DELAYED]
     assert [(t.data["delay_ms"], t.data["lost"]) for t in delayed] == [(3000, ["lines-0"])]

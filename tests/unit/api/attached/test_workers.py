@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from connectx.api.attached.observation import Picture, SeenWorker
+from connectx.api.attached.observation import ObservedWorker, Picture
 from connectx.api.attached.workers import AttachedWorkers
 from connectx.errors import UnknownWorkerError
 from connectx.kafka.admin.group_view import GroupView, Member
@@ -13,7 +13,7 @@ from connectx.model.group import WorkSet
 A = "a:8083"
 MEMBER = Member("m", A, f"http://{A}/", 9, 9, WorkSet(), 3000, 0)
 GROUP = GroupView("g", "sessioned", f"http://{A}/", (MEMBER,))
-SEEN = SeenWorker(A, f"http://{A}/", ("lines",), ("lines-0",), is_leader=True)
+SEEN = ObservedWorker(A, f"http://{A}/", ("lines",), ("lines-0",), is_leader=True)
 
 
 def workers(group: GroupView | None = GROUP) -> AttachedWorkers:

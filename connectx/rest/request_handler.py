@@ -1,6 +1,7 @@
-"""What the resources of a worker share: asking its core, calling its services, forwarding, limits of time.
+"""Completes REST requests for the resources: asks the core, calls services, forwards, within limits of time.
 
-Decides how a reply of the core becomes an answer; which verb a request is, is decided in `resources` and `admin`.
+Decides how a reply of the core becomes a response; `resources` and `admin` decide which verb a request is. Mirrors
+Kafka Connect's HerderRequestHandler.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ class Limits:
     max_requests: int = 256
 
 
-class Steps:
-    """Steps of handlers. Lives in the event loop of a server; blocking work goes to `threads`."""
+class RequestHandler:
+    """Completes requests. Lives in the event loop of a server; blocking work goes to `threads`."""
 
     def __init__(
         self, ask: Ask, services: Services, threads: Executor, forwarder: Forwarder, limits: Limits | None = None
