@@ -136,6 +136,10 @@ class KafkaNet:
             raise error(found.error_message or f"coordinator of {key}")
         return found
 
+    def learn_brokers(self, metadata: Any) -> None:
+        """Take in the brokers of a MetadataResponse. On the loop's thread only."""
+        self._client.cluster.update_metadata(metadata)
+
     def add_node(self, node_id: str, coordinator: Any) -> None:
         """Name a further connection to a broker, for requests that must not wait behind others."""
 

@@ -1,0 +1,466 @@
+"""connectx's own producer: record batches by Arrow, transactions by protocol 2 (KIP-890) where the broker has it.
+
+The core (`connectx.core.producer`) decides. This class encodes rows on the caller's thread, sends requests on the
+thread of a KafkaNet that `init` starts and `close` ends, and waits for the core's states. Calls come from one thread,
+but for `cancel` and `abandon`, which any thread may call.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import kafka.errors as kafka_errors
+
+from connectx.core.producer import messages as msg
+from connectx.core.producer.messages import ProducerState as State
+from connectx.core.producer.producer import ProducerCore
+from connectx.errors import ConnectxError, ProducerError
+from connectx.kafka.batching import Batcher, EncodedBatch, PartitionsOf, UnfitRow, rows_by_topic
+from connectx.kafka.net import KafkaNet
+from connectx.kafka.producer_failures import Circumstances, failure_error, refused_rows
+from connectx.kafka.producer_requests import ProducerRequests
+from connectx.kafka.settings.clients import ClientConfig, kafka_python_config
+from connectx.kafka.settings.producer_options import ProducerOptions, producer_options
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+log = logging.getLogger(__name__)
+
+_CHECK_EVERY_S: Final = 0.5
+_METADATA_RETRY_S: Final = 0.1
+_CONNECTION_DEFAULTS: Final = {"client.id": "connectx", "reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 1_000}
+
+
+class KafkaProducer:
+    """A producer with or without transactions.
+
+    Args:
+        config: settings as `ClientConfigs` makes them; with `transactional.id` the producer is transactional.
+        checkpoint: called at least every half second while a call waits, and between batches; what it raises ends
+            the call.
+        tolerate_refused: without transactions only: count refused records instead of failing (KIP-779).
+
+    Attributes:
+        refusals: records that are known to be refused.
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        *,
+        checkpoint: Callable[[], None] = lambda: None,
+        tolerate_refused: bool = False,
+    ) -> None:
+        self.transactional_id: str | None = config.get("transactional.id")
+        self.refusals = 0
+        self._config = config
+        self._checkpoint = checkpoint
+        self._tolerates = tolerate_refused and self.transactional_id is None
+        self._changed = threading.Condition(threading.RLock())
+        self._net: KafkaNet | None = None
+        self._begun_s: float | None = None
+        self._refused = 0
+        self._refusal: ConnectxError | None = None
+
+    def init(self) -> None:
+        """Connect; a transactional producer fences every older producer of its id (InitProducerId).
+
+        Raises:
+            ProducerFencedError: a newer producer was faster.
+            ProducerError: settings are not allowed, or Kafka refuses the producer.
+            ClientSettingError: a security setting cannot be used.
+        """
+        self._options = options = producer_options(self._config)
+        self._core = ProducerCore(options.core)
+        self._batcher = Batcher(options, random.randrange)
+        self._unsettled: dict[int, tuple[EncodedBatch, bool]] = {}
+        self._unsettled_bytes = self._unsettled_records = 0
+        self._last_number = 0
+        self._timer_ms: int | None = None
+        self._topics: dict[str, tuple[PartitionsOf, float]] = {}
+        self._topic_errors: dict[str, str] = {}
+        self._net = net = KafkaNet(_connection_settings(self._config, options))
+        self._requests = ProducerRequests(net, options.request_timeout_ms, self._finish, self._take)
+        net.start()
+        self._take(msg.Initialize())
+        self._wait_for_state(State.READY, doing="initialise transactions")
+
+    @property
+    def producer_epoch(self) -> int | None:
+        """Epoch of the open or next transaction; None without transactions, or before `init`."""
+        return None if self._net is None or self.transactional_id is None else self._core.epoch
+
+    def begin(self) -> None:
+        """Begin a transaction; Kafka sees it with the first record."""
+        self._wait_for_state(State.READY, doing="begin a transaction")
+        self._take(msg.BeginTransaction())
+        self._begun_s = time.monotonic()
+
+    def send(self, rows: pa.Table, topic: str | None) -> int:
+        """Queue converted records, in order per topic and partition; returns the bytes of keys and values.
+
+        `rows` has the column `value` (binary) and may have `key`, `topic`, `partition`, `timestamp` and `headers`;
+        `topic` stands for rows without one. Waits while `buffer.memory` is full, without a timeout.
+
+        Raises:
+            RecordTooLargeError, RecordRefusedError: a record cannot be sent, or an earlier one was refused.
+            ProducerFencedError, TransactionExpiredError: see the classes.
+        """
+        self._send(rows, topic, tolerable=True)
+        self._raise_refusal()
+        return _bytes_of(rows)
+
+    def send_records(self, topic: str, records: Any) -> None:
+        """Queue (key, value) pairs of bytes that no tolerance lets go, such as source offsets.
+
+        The next `flush` or `commit` raises what is refused.
+        """
+        import pyarrow as pa
+
+        keys, values = zip(*records, strict=True)
+        rows = pa.table({"key": pa.array(keys, pa.binary()), "value": pa.array(values, pa.binary())})
+        self._send(rows, topic, tolerable=False)
+
+    def commit(self, timeout_s: float) -> bool:
+        """Commit the transaction; False if Kafka did not answer in time: then commit again, nothing else.
+
+        Raises:
+            ProducerFencedError, TransactionExpiredError, RecordTooLargeError, RecordRefusedError
+        """
+        self._require(State.OPEN, State.COMMITTING, State.REFUSED, doing="commit the transaction")
+        self._take(msg.CommitTransaction())
+        if not self._wait(lambda: self._core.state is not State.COMMITTING, timeout_s):
+            return False
+        if self._core.state is State.REFUSED:
+            self._raise_refusal()
+            assert self._core.refusal is not None
+            raise self._typed(self._core.refusal)
+        self._raise_failure()
+        self._begun_s = None
+        return True
+
+    def abort(self, timeout_s: float | None) -> None:
+        """Abort the transaction; raises if Kafka does not confirm in time. None: wait without a timeout."""
+        self._require(State.OPEN, State.COMMITTING, State.REFUSED, State.ABORTING, doing="abort the transaction")
+        self._take(msg.AbortTransaction())
+        end_s = None if timeout_s is None else time.monotonic() + timeout_s
+        while not self._wait(
+            lambda: self._core.state in (State.READY, State.FAILED), _CHECK_EVERY_S, check=end_s is None
+        ):
+            if end_s is not None and time.monotonic() >= end_s:
+                raise ProducerError(
+                    f"Kafka did not answer the abort of a transaction of {self.transactional_id} in time.",
+                    next_step="Check the brokers; the next producer of this transactional id aborts it.",
+                )
+        self._raise_failure()
+        self._refusal, self._begun_s = None, None
+
+    def flush(self, timeout_s: float) -> bool:
+        """Wait until all records are acknowledged or refused; False if time was not enough."""
+        self._live()
+        done = self._wait(lambda: not self._unsettled or self._core.state is State.FAILED, timeout_s)
+        self._raise_failure()
+        if done:
+            self._raise_refusal()
+        return done
+
+    def take_refused(self) -> int:
+        """How many records Kafka refused and tolerance let go since the last call."""
+        with self._changed:
+            refused, self._refused = self._refused, 0
+        return refused
+
+    @property
+    def unacknowledged(self) -> int:
+        """Records that Kafka is not known to have taken or refused yet."""
+        return 0 if self._net is None else self._unsettled_records
+
+    def cancel(self) -> None:
+        """Drop what is queued, so that a blocked call ends soon. From any thread."""
+        if self._net is not None:
+            self._take(msg.Purge())
+
+    def ending(self) -> ConnectxError | None:
+        """What has ended the producer for good; None if nothing has."""
+        if self._net is None or self._core.failure is None:
+            return None
+        return self._typed(self._core.failure)
+
+    def close(self, timeout_s: float = 30.0) -> None:
+        """Send what is queued within the time, then disconnect. An open transaction stays open: abort it before."""
+        if self._net is None:
+            return
+        self._wait(lambda: not self._unsettled or self._core.state is State.FAILED, timeout_s)
+        if self._unsettled:
+            log.warning("The producer %s was closed with %d records unsent", self._name, self._unsettled_records)
+        net, self._net = self._net, None
+        net.close()
+
+    def abandon(self) -> None:
+        """Disconnect as a killed process would: no flush, no commit, no abort. From any thread."""
+        net, self._net = self._net, None
+        if net is not None:
+            net.abandon()
+
+    # --------------------------------------------------------------------------------------------------- sending
+
+    @property
+    def _name(self) -> str:
+        return self.transactional_id or str(self._config.get("client.id", ""))
+
+    def _send(self, rows: pa.Table, topic: str | None, *, tolerable: bool) -> None:
+        self._live()
+        for name, part, numbers in rows_by_topic(rows, topic):
+            partitions = self._partitions(name, _largest_partition(part))
+            if partitions is None:
+                self._refuse(msg.BatchResult(self._topic_errors[name]), name, numbers, None, tolerable)
+                continue
+            for batch in self._batcher.encode(part, name, numbers, partitions, time.time_ns() // 1_000_000):
+                if isinstance(batch, UnfitRow):
+                    error = "MESSAGE_TOO_LARGE" if batch.partition is None else "UNKNOWN_TOPIC_OR_PARTITION"
+                    self._refuse(msg.BatchResult(error), name, [batch.row], batch.size_bytes, tolerable)
+                else:
+                    self._append(batch, tolerable)
+
+    def _append(self, batch: EncodedBatch, tolerable: bool) -> None:
+        size_bytes = batch.records.size_bytes
+        self._checkpoint()
+        self._wait(lambda: self._has_room(size_bytes), None)
+        self._raise_failure()
+        with self._changed:
+            self._take(msg.Append((self._note(batch, tolerable),)))
+
+    def _has_room(self, size_bytes: int) -> bool:
+        fits = self._unsettled_bytes + size_bytes <= self._options.buffer_bytes
+        return fits or not self._unsettled or self._core.state is State.FAILED
+
+    def _note(self, batch: EncodedBatch, tolerable: bool) -> msg.Batch:
+        self._last_number += 1
+        self._unsettled[self._last_number] = batch, tolerable
+        self._unsettled_bytes += batch.records.size_bytes
+        self._unsettled_records += batch.records.count
+        return msg.Batch(self._last_number, batch.target, batch.records.count, batch.records.size_bytes)
+
+    def _partitions(self, topic: str, largest: int) -> PartitionsOf | None:
+        """Partitions of a topic, by metadata that is not too old; None if Kafka does not know or show it."""
+        known, fetched_s = self._topics.get(topic, (None, 0.0))
+        is_old = time.monotonic() - fetched_s > self._options.metadata_max_age_ms / 1000
+        if known is not None and not is_old and largest < known.count:
+            return known
+        end_s = time.monotonic() + self._options.core.unknown_topic_ms / 1000
+        while True:
+            self._checkpoint()
+            self._topic_errors.pop(topic, None)
+            answered = threading.Event()
+            self._live().spawn(self._learn_topic, topic, answered)
+            while not answered.wait(_CHECK_EVERY_S):
+                self._checkpoint()
+            self._raise_failure()
+            error = self._topic_errors.get(topic)
+            found, learned_s = self._topics.get(topic, (None, 0.0))
+            if error is None and found is not None and learned_s > fetched_s:
+                return found
+            is_missing = error in ("UNKNOWN_TOPIC_OR_PARTITION", "LEADER_NOT_AVAILABLE")
+            if error is not None and (not is_missing or time.monotonic() >= end_s):
+                return None
+            self._wait(lambda: self._core.state is State.FAILED, _METADATA_RETRY_S)
+
+    async def _learn_topic(self, topic: str, answered: threading.Event) -> None:
+        try:
+            deadline_s = time.monotonic() + self._options.request_timeout_ms / 1000
+            metadata, reply = await self._requests.fetch_metadata([topic], deadline_s)
+        except (kafka_errors.KafkaError, OSError) as error:
+            log.debug("The partitions of %s are not known yet: %s", topic, error)
+        else:
+            self._take_metadata(topic, metadata, reply)
+        finally:
+            answered.set()
+
+    def _take_metadata(self, topic: str, metadata: msg.MetadataFetched, reply: Any) -> None:
+        if topic in metadata.errors:
+            self._topic_errors[topic] = metadata.errors[topic]
+        else:
+            count = sum(len(found.partitions) for found in reply.topics if found.name == topic)
+            led = sorted(target.partition for target in metadata.leaders if target.topic == topic)
+            self._topics[topic] = PartitionsOf(count, led or range(count)), time.monotonic()
+            self._take(metadata)
+
+    # ---------------------------------------------------------------------------------------- the core's effects
+
+    def _take(self, stimulus: msg.ProducerStimulus) -> None:
+        """Let the core decide, and carry out its effects. From any thread."""
+        with self._changed:
+            stimuli = deque([stimulus])
+            while stimuli:
+                step = self._core.handle(stimuli.popleft(), _now_ms())
+                for effect in step.effects:
+                    match effect:
+                        case msg.SendRequest():
+                            self._spawn(self._requests.carry_out, effect)
+                        case msg.BatchDelivered(number) | msg.BatchDropped(number):
+                            self._settle(number)
+                        case msg.BatchRefused(number, result):
+                            self._on_refused(number, result)
+                        case msg.SplitBatch(number):
+                            stimuli.append(self._split(number))
+                self._set_timer(step.wake_at_ms)
+            self._changed.notify_all()
+
+    def _spawn(self, coroutine: Callable[..., Any], *args: Any) -> None:
+        net = self._net
+        if net is not None:
+            try:
+                net.spawn(coroutine, *args)
+            except ConnectionError:
+                log.debug("The producer %s has ended", self._name)
+
+    def _set_timer(self, at_ms: int | None) -> None:
+        if at_ms is not None and (self._timer_ms is None or at_ms < self._timer_ms):
+            self._timer_ms = at_ms
+            self._spawn(self._wake, at_ms)
+
+    async def _wake(self, at_ms: int) -> None:
+        net = self._net
+        if net is not None:
+            await net.sleep(max(0, at_ms - _now_ms()) / 1000)
+        with self._changed:
+            if self._timer_ms == at_ms:
+                self._timer_ms = None
+                self._take(msg.TimeReached())
+
+    def _finish(self, request: msg.Produce, batch: msg.SequencedBatch) -> bytes:
+        from connectx.protocol.record_batches import finish
+
+        with self._changed:
+            encoded, _ = self._unsettled[batch.number]
+        return finish(
+            encoded.records,
+            producer_id=request.producer_id,
+            epoch=request.epoch,
+            base_sequence=batch.base_sequence,
+            transactional=request.transactional_id is not None,
+        )
+
+    def _split(self, number: int) -> msg.BatchSplit:
+        whole, tolerable = self._unsettled[number]
+        parts = tuple(self._note(half, tolerable) for half in self._batcher.halve(whole))
+        self._settle(number)
+        return msg.BatchSplit(number, parts)
+
+    def _settle(self, number: int) -> tuple[EncodedBatch, bool] | None:
+        found = self._unsettled.pop(number, None)
+        if found is not None:
+            self._unsettled_bytes -= found[0].records.size_bytes
+            self._unsettled_records -= found[0].records.count
+        return found
+
+    def _on_refused(self, number: int, result: msg.BatchResult) -> None:
+        found = self._settle(number)
+        if found is not None:
+            batch, tolerable = found
+            self._refuse(result, batch.target.topic, batch.rows, batch.largest_bytes, tolerable)
+
+    def _refuse(self, result: msg.BatchResult, topic: str, rows: Any, size_bytes: int | None, tolerable: bool) -> None:
+        """Count records that Kafka does not take; unless they are tolerated, a call raises the first reason."""
+        error = refused_rows(result, topic, rows, size_bytes, self._circumstances())
+        with self._changed:
+            self.refusals += len(rows)
+            if tolerable and self._tolerates:
+                self._refused += len(rows)
+                log.warning("%d records were skipped: %s", len(rows), error)
+            elif self._refusal is None:
+                self._refusal = error
+
+    # --------------------------------------------------------------------------------------------------- waiting
+
+    def _live(self) -> KafkaNet:
+        if self._net is None:
+            raise ProducerError("The producer is closed.", next_step="Restart the task.")
+        return self._net
+
+    def _wait(self, done: Callable[[], bool], timeout_s: float | None, *, check: bool = True) -> bool:
+        """Wait until `done`; False if time was not enough. `check`: call the checkpoint meanwhile."""
+        end_s = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            left_s = _CHECK_EVERY_S if end_s is None else min(_CHECK_EVERY_S, max(0.0, end_s - time.monotonic()))
+            with self._changed:
+                if self._changed.wait_for(done, left_s):
+                    return True
+            if check:
+                self._checkpoint()
+            if end_s is not None and time.monotonic() >= end_s:
+                return False
+
+    def _wait_for_state(self, state: State, *, doing: str) -> None:
+        self._live()
+        passing = (State.INITIALIZING, State.RENEWING)
+        self._wait(lambda: self._core.state not in passing, None)
+        self._require(state, doing=doing)
+
+    def _require(self, *states: State, doing: str) -> None:
+        self._live()
+        self._raise_failure()
+        if self.transactional_id is None and doing != "initialise transactions":
+            raise ProducerError(
+                f"Kafka did not let the task {doing}: the producer has no transactional id.",
+                next_step="Report this: connectx asked for a transaction that it did not set up.",
+            )
+        if self._core.state not in states:
+            raise ProducerError(
+                f"Kafka did not let the task {doing}: the producer is {self._core.state}.",
+                next_step="Restart the task.",
+            )
+
+    def _raise_failure(self) -> None:
+        failure = self._core.failure if self._net is not None else None
+        if failure is not None:
+            raise self._typed(failure)
+
+    def _raise_refusal(self) -> None:
+        self._raise_failure()
+        if self._refusal is not None:
+            raise self._refusal
+
+    def _typed(self, failure: msg.Failure) -> ConnectxError:
+        return failure_error(failure, self._circumstances())
+
+    def _circumstances(self) -> Circumstances:
+        return Circumstances(
+            self.transactional_id,
+            transaction_timeout_ms=self._options.core.transaction_timeout_ms,
+            max_request_size_bytes=self._options.core.max_request_size_bytes,
+            open_ms=None if self._begun_s is None else int((time.monotonic() - self._begun_s) * 1000),
+        )
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
+
+
+def _connection_settings(config: Mapping[str, Any], options: ProducerOptions) -> ClientConfig:
+    whole = ClientConfig({**_CONNECTION_DEFAULTS, **config})
+    return kafka_python_config(
+        whole, request_timeout_ms=options.request_timeout_ms, metadata_max_age_ms=options.metadata_max_age_ms
+    )
+
+
+def _largest_partition(rows: pa.Table) -> int:
+    import pyarrow.compute as pc
+
+    if "partition" not in rows.column_names:
+        return 0
+    return int(pc.max(rows.column("partition")).as_py() or 0)
+
+
+def _bytes_of(rows: pa.Table) -> int:
+    import pyarrow.compute as pc
+
+    names = [name for name in ("key", "value") if name in rows.column_names]
+    return sum(pc.sum(pc.binary_length(rows.column(name))).as_py() or 0 for name in names)

@@ -1,0 +1,242 @@
+"""Requests of the producer's core as messages of kafka-python, and their replies as answers.
+
+One coroutine for each request. It decides nothing: what failed is reported as Unanswered, with whether it may have
+left.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, Final, assert_never
+
+import kafka.errors as kafka_errors
+from kafka.protocol.metadata import ApiVersionsRequest, CoordinatorType, MetadataRequest
+from kafka.protocol.producer import ProduceRequest
+from kafka.protocol.producer.transaction import AddPartitionsToTxnRequest, EndTxnRequest, InitProducerIdRequest
+
+from connectx.core.producer import messages as msg
+from connectx.kafka.net import KafkaNet, error_name
+from connectx.model.ids import TopicPartition
+
+_OTHER_NAMES: Final = {"MESSAGE_SIZE_TOO_LARGE": "MESSAGE_TOO_LARGE"}
+_FEATURE: Final = "transaction.version"
+
+
+class ProducerRequests:
+    """Sends requests of one producer.
+
+    Args:
+        net: its connections.
+        timeout_ms: `request.timeout.ms`.
+        batch_bytes: returns a whole batch for a request; called on the network thread.
+        report: takes Answered and Unanswered; called on the network thread.
+    """
+
+    def __init__(
+        self,
+        net: KafkaNet,
+        timeout_ms: int,
+        batch_bytes: Callable[[msg.Produce, msg.SequencedBatch], bytes],
+        report: Callable[[msg.ProducerStimulus], None],
+    ) -> None:
+        self._net = net
+        self._timeout_ms = timeout_ms
+        self._batch_bytes = batch_bytes
+        self._report = report
+
+    async def carry_out(self, effect: msg.SendRequest) -> None:
+        """Send a request and report its answer."""
+        sent = False
+        try:
+            deadline_s = time.monotonic() + self._timeout_ms / 1000
+            node: int | str
+            if effect.node is None:
+                node = await self._net.any_node(deadline_s)
+            else:
+                node = effect.node
+                await self._net.connect(node, deadline_s)
+            sent = not isinstance(effect.request, msg.FindCoordinator)
+            answer = await self._ask(effect.request, node, deadline_s)
+        except kafka_errors.NodeNotReadyError as error:
+            self._report(msg.Unanswered(effect.request_id, False, str(error)))
+        except kafka_errors.IncompatibleBrokerVersion:
+            self._report(msg.Answered(effect.request_id, _unsupported(effect.request)))
+        except (kafka_errors.KafkaError, OSError, RuntimeError) as error:
+            self._report(msg.Unanswered(effect.request_id, sent, str(error)))
+        else:
+            self._report(msg.Answered(effect.request_id, answer))
+
+    async def fetch_metadata(self, topics: Iterable[str], deadline_s: float) -> tuple[msg.MetadataFetched, Any]:
+        """Leaders of topics, and the whole reply.
+
+        Raises:
+            KafkaError: no broker answered.
+        """
+        node = await self._net.any_node(deadline_s)
+        return await self._metadata(tuple(topics), node, deadline_s)
+
+    async def _ask(self, request: msg.Request, node: int | str, deadline_s: float) -> msg.Answer:
+        match request:
+            case msg.FindCoordinator():
+                return await self._find_coordinator(request, deadline_s)
+            case msg.FetchMetadata():
+                return (await self._metadata(request.topics, node, deadline_s))[0]
+            case msg.InitProducerId():
+                reply = await self._send(_init_producer_id(request), node)
+                return msg.ProducerIdGranted(_name(reply.error_code), reply.producer_id, reply.producer_epoch)
+            case msg.AddPartitions():
+                return _partitions_added(await self._send(_add_partitions(request), node))
+            case msg.EndTransaction():
+                reply = await self._send(_end_transaction(request), node)
+                if request.protocol == 1:
+                    return msg.TransactionEnded(_name(reply.error_code))
+                return msg.TransactionEnded(_name(reply.error_code), reply.producer_id, reply.producer_epoch)
+            case msg.Produce():
+                return _produced(request, await self._send(self._produce(request), node))
+            case _ as never:
+                assert_never(never)
+
+    async def _send(self, request: Any, node: int | str) -> Any:
+        return await self._net.send(request, node, self._timeout_ms)
+
+    async def _find_coordinator(self, request: msg.FindCoordinator, deadline_s: float) -> msg.CoordinatorFound:
+        try:
+            found = await self._net.find_coordinator(CoordinatorType.TRANSACTION, request.transactional_id, deadline_s)
+        except kafka_errors.BrokerResponseError as error:
+            return msg.CoordinatorFound(_OTHER_NAMES.get(str(error.message), str(error.message)))
+        await self._net.connect(found.node_id, deadline_s)
+        versions = await self._send(
+            ApiVersionsRequest(client_software_name="connectx", client_software_version="1"), found.node_id
+        )
+        levels = {feature.name: feature.max_version_level for feature in versions.finalized_features or ()}
+        return msg.CoordinatorFound(None, found.node_id, levels.get(_FEATURE, 0))
+
+    async def _metadata(
+        self, topics: tuple[str, ...], node: int | str, deadline_s: float
+    ) -> tuple[msg.MetadataFetched, Any]:
+        asked = [MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics]
+        request = MetadataRequest(
+            topics=asked,
+            allow_auto_topic_creation=True,
+            include_cluster_authorized_operations=False,
+            include_topic_authorized_operations=False,
+            max_version=9,
+        )
+        reply = await self._net.send(request, node, max(1.0, (deadline_s - time.monotonic()) * 1000))
+        self._net.learn_brokers(reply)
+        leaders = {
+            TopicPartition(topic.name, partition.partition_index): partition.leader_id
+            for topic in reply.topics
+            for partition in topic.partitions
+            if partition.leader_id >= 0
+        }
+        errors = {topic.name: name for topic in reply.topics if (name := _name(topic.error_code)) is not None}
+        return msg.MetadataFetched(leaders, errors), reply
+
+    def _produce(self, request: msg.Produce) -> Any:
+        topics: dict[str, list[Any]] = {}
+        for batch in request.batches:
+            partition = ProduceRequest.TopicProduceData.PartitionProduceData(
+                index=batch.target.partition, records=self._batch_bytes(request, batch)
+            )
+            topics.setdefault(batch.target.topic, []).append(partition)
+        return ProduceRequest(
+            transactional_id=request.transactional_id,
+            acks=request.acks,
+            timeout_ms=self._timeout_ms,
+            topic_data=[
+                ProduceRequest.TopicProduceData(name=topic, partition_data=partitions)
+                for topic, partitions in topics.items()
+            ],
+            max_version=12 if request.protocol == 2 else 11,
+        )
+
+
+def _init_producer_id(request: msg.InitProducerId) -> Any:
+    return InitProducerIdRequest(
+        transactional_id=request.transactional_id,
+        transaction_timeout_ms=request.transaction_timeout_ms,
+        producer_id=request.producer_id,
+        producer_epoch=request.epoch,
+        max_version=5,
+    )
+
+
+def _add_partitions(request: msg.AddPartitions) -> Any:
+    topics: dict[str, list[int]] = {}
+    for target in request.partitions:
+        topics.setdefault(target.topic, []).append(target.partition)
+    return AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=request.transactional_id,
+        v3_and_below_producer_id=request.producer_id,
+        v3_and_below_producer_epoch=request.epoch,
+        v3_and_below_topics=[
+            AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=name, partitions=partitions)
+            for name, partitions in topics.items()
+        ],
+        max_version=3,
+    )
+
+
+def _partitions_added(reply: Any) -> msg.PartitionsAdded:
+    return msg.PartitionsAdded(
+        {
+            TopicPartition(topic.name, result.partition_index): _name(result.partition_error_code)
+            for topic in reply.results_by_topic_v3_and_below
+            for result in topic.results_by_partition
+        }
+    )
+
+
+def _end_transaction(request: msg.EndTransaction) -> Any:
+    return EndTxnRequest(
+        transactional_id=request.transactional_id,
+        producer_id=request.producer_id,
+        producer_epoch=request.epoch,
+        committed=request.commit,
+        max_version=5 if request.protocol == 2 else 4,
+    )
+
+
+def _produced(request: msg.Produce, reply: Any) -> msg.Produced:
+    """Results by batch number; acks=0 has no reply, and every batch counts as taken."""
+    if reply is None:
+        return msg.Produced({batch.number: msg.BatchResult() for batch in request.batches})
+    numbers = {batch.target: batch.number for batch in request.batches}
+    results: dict[int, msg.BatchResult] = {}
+    for topic in reply.responses:
+        for partition in topic.partition_responses:
+            number = numbers[TopicPartition(topic.name, partition.index)]
+            records = partition.record_errors or ()
+            results[number] = msg.BatchResult(
+                _name(partition.error_code),
+                partition.error_message,
+                tuple((record.batch_index, record.batch_index_error_message) for record in records),
+            )
+    return msg.Produced(results)
+
+
+def _unsupported(request: msg.Request) -> msg.Answer:
+    """What a broker that is too old for a request would say."""
+    error = "UNSUPPORTED_VERSION"
+    match request:
+        case msg.FindCoordinator():
+            return msg.CoordinatorFound(error)
+        case msg.FetchMetadata():
+            return msg.MetadataFetched({}, dict.fromkeys(request.topics, error))
+        case msg.InitProducerId():
+            return msg.ProducerIdGranted(error)
+        case msg.AddPartitions():
+            return msg.PartitionsAdded(dict.fromkeys(request.partitions, error))
+        case msg.EndTransaction():
+            return msg.TransactionEnded(error)
+        case msg.Produce():
+            return msg.Produced({batch.number: msg.BatchResult(error) for batch in request.batches})
+        case _ as never:
+            assert_never(never)
+
+
+def _name(code: int) -> str | None:
+    name = error_name(code)
+    return None if name is None else _OTHER_NAMES.get(name, name)
