@@ -108,13 +108,15 @@ def archive_path(java: JavaHome, class_path: list[Path]) -> Path:
     return archive.archive_path("kafka", java, class_path)
 
 
-def format_data(java: JavaHome, class_path: list[Path], folder: Path) -> None:
-    """Make `folder`/data as `kafka-storage format` does, with a cluster id and a directory id of its own."""
+def format_data(
+    java: JavaHome, class_path: list[Path], folder: Path, node_id: int = 1, cluster_id: str | None = None
+) -> None:
+    """Make `folder`/data as `kafka-storage format` does; nodes of one cluster share its `cluster_id`."""
     data = folder / "data"
     data.mkdir()
     (data / "bootstrap.checkpoint").write_bytes(_bootstrap_checkpoint(java, class_path, folder))
     (data / "meta.properties").write_text(
-        f"version=1\nnode.id=1\ncluster.id={_kafka_uuid()}\ndirectory.id={_kafka_uuid()}\n"
+        f"version=1\nnode.id={node_id}\ncluster.id={cluster_id or kafka_uuid()}\ndirectory.id={kafka_uuid()}\n"
     )
 
 
@@ -131,7 +133,7 @@ def _bootstrap_checkpoint(java: JavaHome, class_path: list[Path], scratch: Path)
     write_settings(scratch / "format.properties", node_settings(sample, (1, 2, 3), None, {}))
     done = subprocess.run(
         [str(java.java), *_JAVA_OPTIONS, "-cp", os.pathsep.join(map(str, class_path)), "kafka.tools.StorageTool",
-         "format", "-t", _kafka_uuid(), "-c", str(scratch / "format.properties")],
+         "format", "-t", kafka_uuid(), "-c", str(scratch / "format.properties")],
         capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False,
     )  # fmt: skip
     if done.returncode != 0:
@@ -144,8 +146,8 @@ def _bootstrap_checkpoint(java: JavaHome, class_path: list[Path], scratch: Path)
     return content
 
 
-def _kafka_uuid() -> str:
-    """A random id as Kafka writes them: 16 bytes in URL-safe base64; a leading dash would look like an option."""
+def kafka_uuid() -> str:
+    """A random id as Kafka writes it: 16 bytes in URL-safe base64; a leading dash would look like an option."""
     while True:
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
         if not text.startswith("-"):
