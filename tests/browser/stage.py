@@ -32,13 +32,13 @@ _WORKER = {
 _PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>panel</title><style>{theme}</style>
 <style>body {{ margin: 16px; background: var(--jp-layout-color0, Canvas) }}</style></head>
 <body><main id="place"></main></body></html>"""
-_MOUNT = """async ({esm, css, snapshot}) => {
+_MOUNT = """async ({esm, css, state}) => {
   const style = document.createElement("style");
   style.textContent = css;
   document.head.append(style);
   const listeners = { "msg:custom": new Set(), "change:snapshot": new Set() };
   const model = {
-    get: () => snapshot,
+    get: (name) => state[name],
     send: (message) => window.toKernel(message),
     on: (name, hear) => listeners[name].add(hear),
     off: (name, hear) => listeners[name].delete(hear),
@@ -144,7 +144,8 @@ class Stage:
         self._given = 0
         self.panel.start()
         page.expose_function("toKernel", lambda message: self.panel._on_message(None, message, []))
-        known = {"esm": str(ClusterPanel._esm), "css": str(ClusterPanel._css), "snapshot": self.panel.snapshot}
+        state = {"snapshot": self.panel.snapshot, "look": self.panel.look}
+        known = {"esm": str(ClusterPanel._esm), "css": str(ClusterPanel._css), "state": state}
         page.evaluate(_MOUNT, known)
         self.until(".cxp-svg [data-task]")
         self.wait(lambda: page.locator(".cxp-still").inner_text() == "")

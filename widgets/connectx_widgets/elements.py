@@ -1,7 +1,7 @@
 """What a panel shows, as flat elements with ids: plain JSON that the page keeps and draws. Pure.
 
-An element holds no duration, no age and no place, only moments: what lasts is drawn by the page's own clock, and the
-page lays out the window that its reader looks at. So an element changes only when something happened, and only changed
+An element is a part of a `Timeline` as JSON. It holds moments and lanes, no duration and no age: what lasts is drawn by
+the page's own clock, in the window that is shown. So an element changes only when something happened, and only changed
 elements are sent.
 """
 
@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from connectx.history.folds.snapshot import Snapshot, WorkSnapshot
-from connectx.history.render.palette import colour, text_on
-from connectx.history.render.svg import SIGNS
+from connectx.history.render.shapes import SIGNS
 from connectx.history.render.timeline import Band, Bar, BarPart, Mark, Row, Timeline
 
 Element = dict[str, Any]
@@ -28,20 +27,17 @@ def timeline_elements(timeline: Timeline, late: Mapping[str, int] | None = None)
 
     Ids: `row:<worker>`, `bar:<worker>:<first sequence number>`, `mark:<sequence number>`, `band:<generation>`.
     """
-    places = {connector: place for place, connector in enumerate(timeline.connectors)}
     elements: Elements = {}
     for order, row in enumerate(timeline.rows):
         elements[f"row:{row.worker}"] = {**_row(row, order), "late": (late or {}).get(row.worker)}
-        for bar in row.bars:
-            elements[f"bar:{row.worker}:{bar.parts[0].seq}"] = _bar(row, bar, places[bar.connector], thin=False)
-        for bar in row.connector_bars:
-            elements[f"bar:{row.worker}:{bar.parts[0].seq}"] = _bar(row, bar, places[bar.connector], thin=True)
+        for bar in (*row.bars, *row.connector_bars):
+            elements[f"bar:{row.worker}:{bar.parts[0].seq}"] = _bar(row, bar)
         for mark in row.marks:
             elements[f"mark:{mark.seq}"] = _mark(row.worker, mark)
     for mark in timeline.marks:
         elements[f"mark:{mark.seq}"] = _mark(None, mark)
     for band in timeline.bands:
-        elements[f"band:{'next' if band.generation is None else band.generation}"] = _band(band, timeline)
+        elements[f"band:{'next' if band.generation is None else band.generation}"] = _band(band)
     return elements
 
 
@@ -62,14 +58,15 @@ def _row(row: Row, order: int) -> Element:
     }
 
 
-def _bar(row: Row, bar: Bar, place: int, *, thin: bool) -> Element:
+def _bar(row: Row, bar: Bar) -> Element:
     return {
         "kind": "bar",
         "worker": row.worker,
         "label": bar.label,
-        "thin": thin,
-        "colour": colour(place),
-        "text": text_on(colour(place)),
+        "lane": bar.lane,
+        "thin": bar.task is None,
+        "colour": bar.colour,
+        "text": bar.text_colour,
         "parts": [_part(part) for part in bar.parts],
     }
 
@@ -77,8 +74,8 @@ def _bar(row: Row, bar: Bar, place: int, *, thin: bool) -> Element:
 def _part(part: BarPart) -> Element:
     return {
         "state": part.state.value,
-        "from": part.began_ms,
-        "to": None if part.is_open else part.end_ms,
+        "from": part.start_ms,
+        "to": part.end_ms,
         "seq": part.seq,
         "what": part.what,
         "why": part.why,
@@ -86,15 +83,13 @@ def _part(part: BarPart) -> Element:
 
 
 def _mark(worker: str | None, mark: Mark) -> Element:
-    shown = {"kind": "mark", "worker": worker, "mark": mark.kind.value, "at": mark.time_ms}
-    return {**shown, "task": mark.task, "seq": mark.seq, "title": mark.title}
+    shown = {"kind": "mark", "worker": worker, "lane": mark.lane, "mark": mark.kind.value, "at": mark.time_ms}
+    return {**shown, "seq": mark.seq, "title": mark.title}
 
 
-def _band(band: Band, timeline: Timeline) -> Element:
-    is_open = band.generation is None
-    end = None if is_open else band.end_ms
-    title = "rebalance under way" if is_open else band.title
-    return {"kind": "band", "generation": band.generation, "from": band.start_ms, "to": end, "title": title}
+def _band(band: Band) -> Element:
+    shown = {"kind": "band", "generation": band.generation, "from": band.start_ms, "to": band.end_ms}
+    return {**shown, "title": band.title}
 
 
 def connector_elements(

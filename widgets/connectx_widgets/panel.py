@@ -21,6 +21,7 @@ import traitlets
 
 from connectx.errors import ConnectxError
 from connectx.history.folds.snapshot import SnapshotFold
+from connectx.history.render.shapes import LOOK, STYLE
 from connectx.history.render.timeline import TimelineFold
 from connectx.views import masked_text
 from connectx_widgets.actions import action_words, parse
@@ -70,10 +71,11 @@ class ClusterPanel(anywidget.AnyWidget):
     """
 
     _esm = _static("geometry.mjs", "draw.mjs", "parts.mjs", "form.mjs", "panel.mjs")
-    _css = _static("panel.css")
+    _css = _static("panel.css") + STYLE
     _ipython_display_ = None  # ipywidgets 7 would hide the HTML twin behind it
 
     snapshot = traitlets.Dict().tag(sync=True)
+    look = traitlets.Dict(LOOK).tag(sync=True)
 
     def __init__(self, cluster: ConnectCluster) -> None:
         super().__init__()

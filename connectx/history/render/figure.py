@@ -15,7 +15,7 @@ import plotly.graph_objects as go
 from connectx.history.folds.runs import RunState
 from connectx.history.render.palette import colour
 from connectx.history.render.svg import timeline_svg
-from connectx.history.render.timeline import Bar, MarkKind, Row, Timeline, timeline
+from connectx.history.render.timeline import Bar, BarPart, Mark, MarkKind, Timeline, timeline
 from connectx.model.events import Event
 
 _PATTERNS = {
@@ -32,6 +32,8 @@ _MARK_COLOURS: dict[MarkKind, dict[str, Any]] = {
     MarkKind.FENCED: {"color": "#c4001a", "line": {"width": 3, "color": "#c4001a"}},
     MarkKind.ABORTED: {"color": "#111", "line": {"width": 3, "color": "#111"}},
 }
+_SCALE = 1.6
+"""Pixels for one unit of the SVG's height: plotly's texts and markers are larger."""
 _SYMBOLS = {MarkKind.FAULT: "diamond", MarkKind.FENCED: "y-down-open", MarkKind.ABORTED: "x-thin-open"}
 
 
@@ -51,7 +53,7 @@ class TimelineFigure(go.Figure):  # type: ignore[misc]  # plotly has no types
 def timeline_figure(events: Iterable[Event], *, since: int = 0, now_ms: int | None = None) -> TimelineFigure:
     """Tasks over workers: x is time (UTC), one row per worker, hover says what the SVG's titles say.
 
-    The legend switches connectors on and off. Pattern is the state, as in the SVG. Time begins behind event `since`.
+    The legend switches connectors on and off. Pattern is the state, as in the SVG. Time begins after event `since`.
     """
     listed = list(events)
     end_ms = now_ms or (listed[-1].time_ms if listed else 0)
@@ -62,27 +64,30 @@ def timeline_figure(events: Iterable[Event], *, since: int = 0, now_ms: int | No
     for place, connector in enumerate(drawn.connectors):
         swatch = {"color": colour(place)}
         figure.add_trace(go.Bar(x=[None], y=[None], name=escape(connector), legendgroup=connector, marker=swatch))
-    centres: dict[str, float] = {}
-    below = 0.0
-    for row in drawn.rows:
-        height = max(row.task_lanes + 0.4 * row.connector_lanes, 1.0)
-        centres[row.worker] = -(below + height / 2)
-        _add_bars(figure, row, below, drawn)
-        _add_marks(figure, row, below, height)
-        below += height + 0.6
+    height = sum(row.height for row in drawn.rows)
+    for row, top in drawn.placed():
+        for bar in (*row.bars, *row.connector_bars):
+            figure.add_traces([_bar(bar, part, top + row.top(bar), drawn) for part in bar.parts])
+        figure.add_traces([_mark(mark, top + row.middle(mark)) for mark in row.marks])
+    for mark in drawn.marks:  # what happened to the broker: a line across all workers
+        figure.add_vline(x=_time(mark.time_ms), line={"dash": "dash", "width": 1, "color": "#111"})
+        figure.add_trace(_mark(mark, 0))
     _add_bands(figure, drawn)
-    _add_cluster_marks(figure, drawn)
     figure.update_layout(
         template="plotly_white",
         barmode="overlay",
         bargap=0,
-        height=int(140 + 34 * below),
+        height=int(140 + _SCALE * height),
         legend={"title": {"text": "connector"}},
         margin={"l": 10, "r": 10, "t": 40, "b": 10},
         uniformtext={"minsize": 9, "mode": "hide"},
     )
     figure.update_yaxes(
-        tickvals=list(centres.values()), ticktext=[escape(worker) for worker in centres], showgrid=False, zeroline=False
+        range=[height, 0],
+        tickvals=[top + row.height / 2 for row, top in drawn.placed()],
+        ticktext=[escape(row.worker) for row in drawn.rows],
+        showgrid=False,
+        zeroline=False,
     )
     figure.update_xaxes(type="date", range=[_time(drawn.start_ms), _time(drawn.end_ms)], title_text="time (UTC)")
     return figure
@@ -97,8 +102,8 @@ def _add_bands(figure: Any, drawn: Timeline) -> None:
         if band.generation is not None and (labelled_ms is None or band.start_ms - labelled_ms >= room_ms):
             name, labelled_ms = f"gen {band.generation}", band.start_ms
         figure.add_vrect(
-            x0=_time(band.start_ms),
-            x1=_time(band.end_ms),
+            x0=_time(drawn.clip(band.start_ms)),
+            x1=_time(drawn.clip(band.end_ms)),
             fillcolor="#8b8b99",
             opacity=0.3,
             line_width=0,
@@ -108,72 +113,40 @@ def _add_bands(figure: Any, drawn: Timeline) -> None:
         )
 
 
-def _add_bars(figure: Any, row: Row, below: float, drawn: Timeline) -> None:
-    for bar in (*row.bars, *row.connector_bars):
-        for part in bar.parts:
-            figure.add_trace(
-                go.Bar(
-                    orientation="h",
-                    base=[_time(part.start_ms)],
-                    x=[max(part.end_ms - part.start_ms, 1)],
-                    y=[-_middle(bar, row, below)],
-                    width=[0.8 if bar.task is not None else 0.3],
-                    marker={
-                        "color": colour(drawn.connectors.index(bar.connector)),
-                        "pattern": {"shape": _PATTERNS[part.state], "fgcolor": "#444"},
-                        "line": {"width": 0 if part.state is RunState.RUNNING else 1, "color": "#444"},
-                    },
-                    opacity=_OPACITY.get(part.state, 0.6),
-                    text=[escape(bar.label) if bar.task is not None and part.state in _LABELLED else ""],
-                    textposition="inside",
-                    insidetextanchor="start",
-                    hovertemplate=f"{escape(part.title)}<extra></extra>",
-                    name=escape(bar.connector),
-                    legendgroup=bar.connector,
-                    showlegend=False,
-                )
-            )
+def _bar(bar: Bar, part: BarPart, top: int, drawn: Timeline) -> go.Bar:
+    start_ms, end_ms = drawn.clip(part.start_ms), drawn.clip(part.end_ms)
+    return go.Bar(
+        orientation="h",
+        base=[_time(start_ms)],
+        x=[max(end_ms - start_ms, 1)],
+        y=[top + bar.height / 2],
+        width=[bar.height],
+        marker={
+            "color": bar.colour,
+            "pattern": {"shape": _PATTERNS[part.state], "fgcolor": "#444"},
+            "line": {"width": 0 if part.state is RunState.RUNNING else 1, "color": "#444"},
+        },
+        opacity=_OPACITY.get(part.state, 0.6),
+        text=[escape(bar.label) if bar.task is not None and part.state in _LABELLED else ""],
+        textposition="inside",
+        insidetextanchor="start",
+        hovertemplate=f"{escape(part.title(drawn.end_ms))}<extra></extra>",
+        name=escape(bar.connector),
+        legendgroup=bar.connector,
+        showlegend=False,
+    )
 
 
-def _add_cluster_marks(figure: Any, drawn: Timeline) -> None:
-    """What happened to the broker: a line across all workers."""
-    import plotly.graph_objects as go
-
-    for mark in drawn.marks:
-        figure.add_vline(x=_time(mark.time_ms), line={"dash": "dash", "width": 1, "color": "#111"})
-        figure.add_trace(
-            go.Scatter(
-                x=[_time(mark.time_ms)],
-                y=[0],
-                mode="markers",
-                marker={"symbol": _SYMBOLS[mark.kind], "size": 13, **_MARK_COLOURS[mark.kind]},
-                hovertemplate=f"{escape(mark.title)}<extra></extra>",
-                name=mark.kind.value,
-                showlegend=False,
-            )
-        )
-
-
-def _middle(bar: Bar, row: Row, below: float) -> float:
-    if bar.task is not None:
-        return below + bar.lane + 0.5
-    return below + row.task_lanes + 0.4 * bar.lane + 0.2
-
-
-def _add_marks(figure: Any, row: Row, below: float, height: float) -> None:
-    for mark in row.marks:
-        middle = below + (height / 2 if mark.lane is None else mark.lane + 0.5)
-        figure.add_trace(
-            go.Scatter(
-                x=[_time(mark.time_ms)],
-                y=[-middle],
-                mode="markers",
-                marker={"symbol": _SYMBOLS[mark.kind], "size": 13, **_MARK_COLOURS[mark.kind]},
-                hovertemplate=f"{escape(mark.title)}<extra></extra>",
-                name=mark.kind.value,
-                showlegend=False,
-            )
-        )
+def _mark(mark: Mark, middle: float) -> go.Scatter:
+    return go.Scatter(
+        x=[_time(mark.time_ms)],
+        y=[middle],
+        mode="markers",
+        marker={"symbol": _SYMBOLS[mark.kind], "size": 13, **_MARK_COLOURS[mark.kind]},
+        hovertemplate=f"{escape(mark.title)}<extra></extra>",
+        name=mark.kind.value,
+        showlegend=False,
+    )
 
 
 def _time(time_ms: int) -> datetime:

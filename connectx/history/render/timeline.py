@@ -1,18 +1,22 @@
-"""Geometry of the timeline: rows per worker, bars in lanes, rebalance bands, marks. Pure, in milliseconds and lanes.
+"""Geometry of the timeline: rows per worker, bars in lanes, rebalance bands, marks. Pure.
 
-The SVG, the plotly figure and panels draw the same `Timeline`; what an element says on hover or focus is decided here.
+Across, it is in milliseconds. Down, it is in lanes, and in the units of the SVG for the height of a whole row. The SVG,
+the plotly figure and the panel draw the same `Timeline`, with the same sentences on hover or focus.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from math import inf
 
 from connectx.history.folds.rebalances import Rebalance, RebalanceFold
 from connectx.history.folds.runs import Run, RunFold, RunState, Segment, epoch_of
 from connectx.history.folds.worker_states import Standing, WorkerState, WorkerStateFold
+from connectx.history.render.palette import colour, text_on
+from connectx.history.render.shapes import BAR, LANE, ROW_LEAST, ROW_PAD, THIN, THIN_LANE
 from connectx.history.wording import duration, listing
 from connectx.model.events import Event, EventKind
 from connectx.views import masked_text
@@ -26,42 +30,68 @@ class MarkKind(StrEnum):
     ABORTED = "aborted"
 
 
+TOGETHER_MS = 1_000
+"""Marks of one task within this time are one mark: a fence and the abort that follows it, or several aborts."""
+
+
 @dataclass(frozen=True, slots=True)
 class BarPart:
-    """A span of one state within a bar, clipped to the window.
+    """A span of one state within a bar; `end_ms` None: it still lasts.
 
-    `began_ms` and `lasted_ms` are not clipped. `what` and `why` are the sentence around the duration, so that a live
-    view can let that grow.
+    `what` and `why` are the sentence around the duration, so that a live view can let that grow.
     """
 
     state: RunState
     start_ms: int
-    end_ms: int
+    end_ms: int | None
     seq: int
-    began_ms: int
-    lasted_ms: int
-    is_open: bool
     what: str
     why: str
 
-    @property
-    def title(self) -> str:
-        """The sentence that is said on hover or focus."""
-        return f"{self.what}, {'for' if self.is_open else 'lasted'} {duration(self.lasted_ms)}{self.why}"
+    def title(self, now_ms: int) -> str:
+        """The sentence on hover or focus."""
+        lasted_ms = max((now_ms if self.end_ms is None else self.end_ms) - self.start_ms, 0)
+        return f"{self.what}, {'for' if self.end_ms is None else 'lasted'} {duration(lasted_ms)}{self.why}"
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One run of a task, or of a connector (`task` None), in a lane of its worker's row."""
+    """One run of a task, or of a connector (`task` None), in a lane of its worker's row.
+
+    `place` is the connector's in the order of first appearance, which decides its colour.
+    """
 
     connector: str
     task: int | None
     label: str
     lane: int
-    start_ms: int
-    end_ms: int
-    is_open: bool
+    place: int
     parts: tuple[BarPart, ...]
+
+    @property
+    def start_ms(self) -> int:
+        """When it begins."""
+        return self.parts[0].start_ms
+
+    @property
+    def end_ms(self) -> int | None:
+        """When it ends, None while it goes on."""
+        return self.parts[-1].end_ms
+
+    @property
+    def colour(self) -> str:
+        """Colour of its connector."""
+        return colour(self.place)
+
+    @property
+    def text_colour(self) -> str:
+        """Black or white, whichever can be read on `colour`."""
+        return text_on(self.colour)
+
+    @property
+    def height(self) -> int:
+        """Of the drawn bar."""
+        return THIN if self.task is None else BAR
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,21 +124,36 @@ class Row:
         """Its state in one word."""
         return self.standing.state
 
+    @property
+    def height(self) -> int:
+        """Of the drawn row."""
+        return max(self.task_lanes * LANE + self.connector_lanes * THIN_LANE + 2 * ROW_PAD, ROW_LEAST)
+
+    def top(self, bar: Bar) -> int:
+        """Upper edge of one of its bars, from the upper edge of the row."""
+        if bar.task is None:
+            return ROW_PAD + self.task_lanes * LANE + bar.lane * THIN_LANE + (THIN_LANE - THIN) // 2
+        return ROW_PAD + bar.lane * LANE + (LANE - BAR) // 2
+
+    def middle(self, mark: Mark) -> float:
+        """Centre of one of its marks, from the upper edge of the row."""
+        return self.height / 2 if mark.lane is None else ROW_PAD + mark.lane * LANE + LANE / 2
+
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """A rebalance across all rows."""
+    """A rebalance across all rows; without generation and `end_ms` while it is under way."""
 
     generation: int | None
     start_ms: int
-    end_ms: int
+    end_ms: int | None
     seq: int
     title: str
 
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """What is drawn between `start_ms` and `end_ms`. `connectors` is the order of first appearance: their colours.
+    """What lies between `start_ms` and `end_ms`, not clipped. `connectors` is the order of first appearance.
 
     `marks` are those of no worker: what happened to the broker.
     """
@@ -119,6 +164,16 @@ class Timeline:
     bands: tuple[Band, ...]
     connectors: tuple[str, ...]
     marks: tuple[Mark, ...] = ()
+
+    def clip(self, time_ms: int | None) -> int:
+        """A moment within the window; None is its end."""
+        return self.end_ms if time_ms is None else min(max(time_ms, self.start_ms), self.end_ms)
+
+    def placed(self, top: int = 0) -> Iterator[tuple[Row, int]]:
+        """Rows with their upper edges, the first one at `top`."""
+        for row in self.rows:
+            yield row, top
+            top += row.height
 
 
 def timeline(events: Iterable[Event], *, now_ms: int | None = None, window_ms: int | None = None) -> Timeline:
@@ -147,7 +202,7 @@ class TimelineFold:
         self._rebalances = RebalanceFold(kept)
         self._states = WorkerStateFold()
         self._marks: deque[Event] = deque(maxlen=None if kept is None else 2 * kept)
-        self._connectors: dict[str, None] = {}
+        self._connectors: dict[str, int] = {}
         self._first_ms = 0
         self._last_ms = 0
         self._taken = 0
@@ -159,7 +214,7 @@ class TimelineFold:
         if _mark_kind(event) is not None:
             self._marks.append(event)
         if event.connector is not None:
-            self._connectors.setdefault(event.connector)
+            self._connectors.setdefault(event.connector, len(self._connectors))
         if not self._taken:
             self._first_ms = event.time_ms
         self._last_ms = event.time_ms
@@ -182,10 +237,11 @@ class TimelineFold:
                 [run for run in all_runs if run.worker == worker],
                 [event for event in marks if event.worker == worker],
                 window,
+                self._connectors,
             )
             for worker, standing in self._states.standings().items()
         ]
-        bands = [_band(round_, window) for round_ in rounds if window.meets(round_.start_ms, round_.end_ms)]
+        bands = [_band(round_) for round_ in rounds if window.meets(round_.start_ms, round_.end_ms)]
         return Timeline(
             window.start_ms,
             window.end_ms,
@@ -207,65 +263,63 @@ class _Window:
     def meets(self, start_ms: int, end_ms: int | None) -> bool:
         return start_ms <= self.end_ms and (end_ms is None or end_ms >= self.start_ms)
 
-    def clip(self, time_ms: int | None) -> int:
-        return self.end_ms if time_ms is None else min(max(time_ms, self.start_ms), self.end_ms)
-
 
 def _row(
-    worker: str, standing: Standing, is_leader: bool, own: Sequence[Run], marks: Sequence[Event], window: _Window
+    worker: str,
+    standing: Standing,
+    is_leader: bool,
+    own: Sequence[Run],
+    marks: Sequence[Event],
+    window: _Window,
+    places: Mapping[str, int],
 ) -> Row:
     seen = [run for run in own if window.meets(run.start_ms, run.end_ms)]
     fences = [event for event in marks if _mark_kind(event) is MarkKind.FENCED]
-    bars, task_lanes, lane_of = _packed([run for run in seen if run.task is not None], fences, window)
-    connector_bars, connector_lanes, _ = _packed([run for run in seen if run.task is None], (), window)
+    lanes, task_lanes = _packed([run for run in seen if run.task is not None])
+    thin_lanes, connector_lanes = _packed([run for run in seen if run.task is None])
     return Row(
         worker=worker,
         standing=standing,
         is_leader=is_leader,
         task_lanes=task_lanes,
         connector_lanes=connector_lanes,
-        bars=bars,
-        connector_bars=connector_bars,
-        marks=tuple(_mark(event, own, lane_of) for event in marks),
+        bars=tuple(_bar(run, lane, fences, window, places) for run, lane in lanes.items()),
+        connector_bars=tuple(_bar(run, lane, (), window, places) for run, lane in thin_lanes.items()),
+        marks=tuple(_merged(_mark(event, own, lanes) for event in marks)),
     )
 
 
-def _packed(of: Sequence[Run], fences: Sequence[Event], window: _Window) -> tuple[tuple[Bar, ...], int, dict[Run, int]]:
-    """Give each run the lane its task had before when that is free, else the lowest free one."""
-    free_from: list[int] = []
+def _packed(of: Sequence[Run]) -> tuple[dict[Run, int], int]:
+    """The lane of each run, and how many there are. A task keeps its lane while that is free, else takes the lowest."""
+    free_from: list[float] = []
     home: dict[str, int] = {}
     lanes: dict[Run, int] = {}
     for run in sorted(of, key=lambda run: (run.start_ms, run.name, run.instance or 0)):
-        start, end = window.clip(run.start_ms), window.clip(run.end_ms)
         lane = home.get(run.name)
-        if lane is None or free_from[lane] > start:
-            lane = next((number for number, free in enumerate(free_from) if free < start), len(free_from))
+        if lane is None or free_from[lane] > run.start_ms:
+            lane = next((number for number, free in enumerate(free_from) if free < run.start_ms), len(free_from))
         if lane == len(free_from):
-            free_from.append(start)
-        free_from[lane] = max(end, start + 1)
+            free_from.append(0)
+        free_from[lane] = inf if run.end_ms is None else max(run.end_ms, run.start_ms + 1)
         home[run.name] = lane
         lanes[run] = lane
-    return tuple(_bar(run, lane, fences, window) for run, lane in lanes.items()), len(free_from), lanes
+    return lanes, len(free_from)
 
 
-def _bar(run: Run, lane: int, fences: Sequence[Event], window: _Window) -> Bar:
+def _bar(run: Run, lane: int, fences: Sequence[Event], window: _Window, places: Mapping[str, int]) -> Bar:
     parts = tuple(
         BarPart(
             segment.state,
-            window.clip(segment.start_ms),
-            window.clip(segment.end_ms),
-            segment.seq,
             segment.start_ms,
-            max((window.end_ms if segment.end_ms is None else segment.end_ms) - segment.start_ms, 0),
-            segment.end_ms is None,
+            segment.end_ms,
+            segment.seq,
             _what(run, segment),
             _why(run, segment, fences),
         )
         for segment in run.segments
         if window.meets(segment.start_ms, segment.end_ms)
     )
-    start_ms, end_ms = window.clip(run.start_ms), window.clip(run.end_ms)
-    return Bar(run.connector, run.task, run.name, lane, start_ms, end_ms, run.end_ms is None, parts)
+    return Bar(run.connector, run.task, run.name, lane, places[run.connector], parts)
 
 
 def _what(run: Run, segment: Segment) -> str:
@@ -317,6 +371,25 @@ def _mark(event: Event, own: Sequence[Run], lane_of: dict[Run, int]) -> Mark:
     return Mark(kind, event.time_ms, lane, event.seq, masked_text(_mark_title(event, kind, run)), name)
 
 
+def _merged(marks: Iterable[Mark]) -> Iterator[Mark]:
+    """Marks of one task in quick succession as one, with each sentence once; faults are always marks of their own."""
+    groups: list[list[Mark]] = []
+    latest: dict[str | None, list[Mark]] = {}
+    for mark in marks:
+        group = latest.get(mark.task, [])
+        if group and mark.kind is not MarkKind.FAULT and mark.time_ms - group[0].time_ms < TOGETHER_MS:
+            group.append(mark)
+            continue
+        groups.append([mark])
+        if mark.kind is not MarkKind.FAULT:
+            latest[mark.task] = groups[-1]
+    for group in groups:
+        counts = Counter(mark.title for mark in group)
+        title = "; ".join(said if count == 1 else f"{said} ({count} times)" for said, count in counts.items())
+        fenced = any(mark.kind is MarkKind.FENCED for mark in group)
+        yield replace(group[0], title=title, kind=MarkKind.FENCED if fenced else group[0].kind)
+
+
 def _mark_title(event: Event, kind: MarkKind, run: Run | None) -> str:
     about = f"{event.connector}-{event.task} on {event.worker}"
     match kind:
@@ -344,15 +417,11 @@ def _rejection(event: Event, run: Run | None) -> str:
     return "its write was rejected" if epoch is None else f"its write at epoch {epoch} was rejected"
 
 
-def _band(round_: Rebalance, window: _Window) -> Band:
-    end_ms = window.clip(round_.end_ms)
-    took = duration(max((window.end_ms if round_.end_ms is None else round_.end_ms) - round_.start_ms, 0))
-    if round_.generation is None:
-        title = f"rebalance under way for {took}: {round_.why}"
-    else:
-        members = listing(round_.members)
-        title = f"generation {round_.generation}, {took}, {members}"
-        title += f"; leader {round_.leader}" if round_.leader else ""
-        title += f"; {round_.why}" if round_.why else ""
-        title += f"; lost work waits {duration(round_.delay_ms)}" if round_.delay_ms and round_.lost else ""
-    return Band(round_.generation, window.clip(round_.start_ms), end_ms, round_.seq, masked_text(title))
+def _band(round_: Rebalance) -> Band:
+    if round_.generation is None or round_.end_ms is None:
+        return Band(None, round_.start_ms, None, round_.seq, masked_text(f"rebalance under way: {round_.why}"))
+    title = f"generation {round_.generation}, {duration(round_.end_ms - round_.start_ms)}, {listing(round_.members)}"
+    title += f"; leader {round_.leader}" if round_.leader else ""
+    title += f"; {round_.why}" if round_.why else ""
+    title += f"; lost work waits {duration(round_.delay_ms)}" if round_.delay_ms and round_.lost else ""
+    return Band(round_.generation, round_.start_ms, round_.end_ms, round_.seq, masked_text(title))

@@ -3,11 +3,13 @@ import { test } from "node:test";
 
 import { clock, duration, emptyStore, heartbeat, layout, sentence, shorten, take, takeSnapshot, windowOf } from "../../../widgets/connectx_widgets/static/geometry.mjs";
 import { configOf, errorsOf, fieldsOf, formText } from "../../../widgets/connectx_widgets/static/form.mjs";
-import { svgText } from "../../../widgets/connectx_widgets/static/draw.mjs";
+import { legendText, svgText } from "../../../widgets/connectx_widgets/static/draw.mjs";
 import { actionText, connectorsText, gutterText, tasksText, workerVerbs } from "../../../widgets/connectx_widgets/static/parts.mjs";
 
+const look = JSON.parse(process.env.CONNECTX_LOOK); // the kernel's, which every page gets
+
 const part = (state, from, to, seq = from) => ({ state, from, to, seq, what: `t on w: ${state}`, why: "" });
-const bar = (label, parts, worker = "w") => ({ kind: "bar", worker, label, lane: 0, thin: false, colour: "#e69f00", text: "#000", parts });
+const bar = (label, parts, lane = 0) => ({ kind: "bar", worker: "w", label, lane, thin: false, colour: "#e69f00", text: "#000", parts });
 const row = (worker = "w") => ({ kind: "row", order: 0, worker, state: "up", sign: "●", leader: false, words: "up", gone: false, frozen: null, cut: null, generation: 1 });
 
 function store(elements) {
@@ -53,18 +55,17 @@ test("an old picture does not run before the kernel was heard", () => {
 
 test("an open bar reaches to now and says how long it lasts", () => {
   const open = part("running", 4_000, null);
-  const drawn = layout(store({ r: row(), b: bar("t", [open]) }), { from: 0, to: 10_000 }, 1000, 10_000);
+  const drawn = layout(store({ r: row(), b: bar("t", [open]) }), { from: 0, to: 10_000 }, 1000, 10_000, look);
   assert.deepEqual([drawn.bars[0].x, drawn.bars[0].width], [400, 600]);
   assert.equal(sentence(open, 10_000), "t on w: running, for 6.0 s");
   assert.equal(sentence(part("running", 0, 70_000), 0), "t on w: running, lasted 1 min 10 s");
 });
 
-test("two tasks at a time take two lanes, and a successor takes its own again", () => {
-  const elements = { r: row(), a: bar("a", [part("running", 0, 5)]), b: bar("b", [part("running", 2, null)]), c: bar("a", [part("running", 6, null)]) };
-  const drawn = layout(store(elements), { from: 0, to: 10 }, 100, 10);
-  const tops = new Map(drawn.bars.map((shown) => [shown.key, shown.y]));
-  assert.equal(tops.get("w:0:a"), tops.get("w:6:a"));
-  assert.notEqual(tops.get("w:0:a"), tops.get("w:2:b"));
+test("bars lie in the lanes that the kernel gave them, without those that the window does not use", () => {
+  const elements = { r: row(), old: bar("old", [part("running", 0, 5)], 1), a: bar("a", [part("running", 0, null)], 0), c: bar("c", [part("running", 8, null)], 2) };
+  const tops = (from) => layout(store(elements), { from, to: 10 }, 100, 10, look).bars.map((shown) => [shown.task, (shown.y - look.top - look.rowPad - 2) / look.lane]);
+  assert.deepEqual(tops(0), [["old", 1], ["a", 0], ["c", 2]]);
+  assert.deepEqual(tops(7), [["a", 0], ["c", 1]]);
 });
 
 test("a heartbeat is as old as the kernel said last, and grows only when it is overdue", () => {
@@ -78,7 +79,7 @@ test("a heartbeat is as old as the kernel said last, and grows only when it is o
 
 test("a worker's line tells generation, tasks and zombies that are there now, whatever the window shows", () => {
   const elements = { r: row(), a: bar("a", [part("running", 0, null)]), z: bar("z", [part("running", 0, 5), part("zombie", 5, null)]), e: bar("e", [part("running", 0, 9)]) };
-  const [shown] = layout(store(elements), { from: 0, to: 2 }, 100, 10_000).rows;
+  const [shown] = layout(store(elements), { from: 0, to: 2 }, 100, 10_000, look).rows;
   assert.deepEqual([shown.tasks, shown.zombies], [1, 1]);
   assert.ok(gutterText([shown], 18).includes("gen 1, 1 task, 1 zombie"));
 });
@@ -88,27 +89,42 @@ test("a window in the past cuts what is outside of it", () => {
   const known = store(elements);
   const shown = windowOf(known, { span: 20_000, end: 20_000 }, 60_000);
   assert.deepEqual([shown.from, shown.to, shown.first], [0, 20_000, 0]);
-  assert.deepEqual(layout(known, shown, 100, 60_000).bars.map((one) => one.task), ["a"]);
+  assert.deepEqual(layout(known, shown, 100, 60_000, look).bars.map((one) => one.task), ["a"]);
 });
 
-test("a fence and its abort in one place are one sign, drawn over the fault, which keeps its own", () => {
-  const mark = (kind, at, seq) => ({ kind: "mark", worker: "w", mark: kind, at, lane: null, task: null, seq, title: kind });
-  const elements = { r: row(), a: mark("aborted", 100, 1), f: mark("fenced", 101, 2), x: mark("fault", 101, 3) };
-  const drawn = layout(store(elements), { from: 0, to: 1000 }, 1000, 1000);
-  assert.deepEqual(drawn.marks.map((shown) => shown.mark), ["fault", "fenced"]);
-  assert.equal(drawn.marks[1].title, "aborted; fenced");
+test("a mark lies in its lane, one of the worker in the middle of its row, and a fence over a fault", () => {
+  const mark = (kind, lane, seq) => ({ kind: "mark", worker: "w", mark: kind, at: 100, lane, seq, title: kind });
+  const elements = { r: row(), b: bar("t", [part("running", 0, null)], 4), f: mark("fenced", 4, 2), x: mark("fault", null, 3) };
+  const drawn = layout(store(elements), { from: 0, to: 1000 }, 1000, 1000, look);
+  const { y, height } = drawn.rows[0], lane = y + look.rowPad + look.lane / 2;
+  assert.deepEqual(drawn.marks.map((shown) => [shown.mark, shown.x, shown.y]), [["fault", 100, y + height / 2], ["fenced", 100, lane]]);
+});
+
+test("a shape of the kernel is drawn in its place, with the page's own patterns", () => {
+  const drawn = layout(store({ r: row(), b: bar("t", [part("zombie", 2_000, 4_000)]) }), { from: 0, to: 10_000 }, 1000, 10_000, look);
+  const text = svgText(drawn, "k", look);
+  assert.ok(text.includes('<rect x="200" y="26" width="200" height="14" rx="2" fill="url(#kz)"') && text.includes('<pattern id="kz"'));
+  for (const made of [text, legendText("k", look)]) assert.ok(!/undefined|NaN|\{/.test(made), made);
 });
 
 test("what happens to the broker is drawn across all workers", () => {
-  const elements = { r: row(), b: { kind: "mark", worker: null, mark: "fault", at: 100, task: null, seq: 7, title: "fault: the broker was killed" } };
-  const drawn = layout(store(elements), { from: 0, to: 1000 }, 1000, 1000);
+  const elements = { r: row(), b: { kind: "mark", worker: null, mark: "fault", at: 100, lane: null, seq: 7, title: "fault: the broker was killed" } };
+  const drawn = layout(store(elements), { from: 0, to: 1000 }, 1000, 1000, look);
   assert.deepEqual(drawn.marks.map((shown) => [shown.x, shown.title]), [[100, "fault: the broker was killed"]]);
-  assert.ok(svgText(drawn, "k").includes(`M100 18V${drawn.bottom}`));
+  assert.ok(svgText(drawn, "k", look).includes(`M100 18V${drawn.bottom}`));
+});
+
+test("generations that lie close together have numbers for names, and none when there is no room for these", () => {
+  const band = (generation, from) => ({ kind: "band", generation, from, to: from + 1, title: "t" });
+  const elements = { r: row(), a: band(1, 0), b: band(2, 30), c: band(3, 31), d: band(4, 990), e: band(5, 995) };
+  const { bands } = layout(store(elements), { from: 0, to: 1000 }, 1000, 1000, look);
+  assert.deepEqual(bands.map((shown) => shown.label), ["gen 1", "2", "3", "gen 4", ""]);
+  for (const shown of bands) assert.ok(shown.labelX + shown.label.length * look.char <= 1000);
 });
 
 test("text of others is never markup", () => {
-  const drawn = layout(store({ r: row(), b: bar("<b>", [part("running", 0, null)]) }), { from: 0, to: 10 }, 1000, 10);
-  assert.ok(!svgText(drawn, "k").includes("<b>"));
+  const drawn = layout(store({ r: row(), b: bar("<b>", [part("running", 0, null)]) }), { from: 0, to: 10 }, 1000, 10, look);
+  assert.ok(!svgText(drawn, "k", look).includes("<b>"));
 });
 
 test("words are those of the history", () => {

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
 import subprocess
 from pathlib import Path
 
 from connectx_widgets.panel import ClusterPanel
 
+from connectx.history.render.shapes import LOOK
+
 
 def test_the_pages_pure_functions_keep_their_rules() -> None:
     node = shutil.which("node")
     assert node, "the panel's tests need Node 20 or later on PATH"
     file = Path(__file__).with_name("geometry.test.mjs")
-    ran = subprocess.run([node, "--test", str(file)], capture_output=True, text=True, timeout=60, check=False)
+    env = {**os.environ, "CONNECTX_LOOK": json.dumps(LOOK)}
+    ran = subprocess.run([node, "--test", str(file)], env=env, capture_output=True, text=True, timeout=60, check=False)
     assert ran.returncode == 0, ran.stdout[-4000:]
 
 

@@ -1,9 +1,8 @@
-// What is where on the timeline. Pure: elements, a window of time and a width in, numbers out. Times in milliseconds.
+// What the page knows of the cluster, and where that is in the window it shows. Pure. Times in milliseconds.
+// Lanes, sizes and shapes come from the kernel (history/render): here are the window, the clock and the width.
 
-export const LANE = 18, BAR = 14, THIN_LANE = 7, THIN = 5, ROW_PAD = 6, ROW_LEAST = 58, TOP = 18, AXIS = 22;
-const CHAR = 6.2;
-const STEPS_S = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 86400];
 const SILENT_MS = 12_000, LEAST_MS = 15_000;
+const ROW_LEAST = 58; // three lines of text in the gutter
 
 // ------------------------------------------------------------------------------------------------- what is known
 
@@ -119,120 +118,81 @@ export function shorten(text, limit) {
 
 // ------------------------------------------------------------------------------------------------------- layout
 
-/** Everything to draw between `window.from` and `window.to` on `width` pixels. */
-export function layout(store, window, width, now) {
-  const x = (ms) => ((ms - window.from) / Math.max(window.to - window.from, 1)) * width;
+/** Everything to draw between `window.from` and `window.to` on `width` pixels, in the sizes of `look`. */
+export function layout(store, window, width, now, look) {
+  const x = (ms) => ((Math.min(Math.max(ms ?? now, window.from), window.to) - window.from) / Math.max(window.to - window.from, 1)) * width;
+  const meets = (from, to) => from <= window.to && (to ?? now) >= window.from;
   const rows = ofKind(store, "row").sort((a, b) => a.order - b.order);
-  const bars = ofKind(store, "bar").filter((bar) => meets(bar.parts[0].from, bar.parts.at(-1).to ?? now, window));
-  const marks = ofKind(store, "mark").filter((mark) => mark.at >= window.from && mark.at <= window.to);
+  const bars = ofKind(store, "bar").filter((bar) => meets(bar.parts[0].from, bar.parts.at(-1).to));
+  const marks = ofKind(store, "mark").filter((mark) => meets(mark.at, mark.at));
   const drawn = /** @type {any} */ ({ rows: [], bars: [], labels: [], marks: [], bands: [], axis: [], height: 0, width });
-  let y = TOP;
+  let y = look.top;
   for (const row of rows) {
     const own = bars.filter((bar) => bar.worker === row.worker);
-    const lanes = packed(own.filter((bar) => !bar.thin), now);
-    const thin = packed(own.filter((bar) => bar.thin), now);
-    const height = Math.max(lanes.count * LANE + thin.count * THIN_LANE + 2 * ROW_PAD, ROW_LEAST);
+    const lanes = lanesOf(own.filter((bar) => !bar.thin)), thin = lanesOf(own.filter((bar) => bar.thin));
+    const height = Math.max(lanes.length * look.lane + thin.length * look.thinLane + 2 * look.rowPad, ROW_LEAST);
     drawn.rows.push({ ...row, y, height, ...held(store, row.worker), pulse: heartbeat(row, store.heartbeats, now) });
     for (const bar of own) {
-      const lane = (bar.thin ? thin : lanes).of.get(bar);
-      const top = bar.thin ? y + ROW_PAD + lanes.count * LANE + lane * THIN_LANE + 1 : y + ROW_PAD + lane * LANE + 2;
-      const parts = placedParts(bar, top, x, window, now);
+      const top = y + look.rowPad + (bar.thin
+        ? lanes.length * look.lane + thin.indexOf(bar.lane) * look.thinLane + (look.thinLane - look.thin) / 2
+        : lanes.indexOf(bar.lane) * look.lane + (look.lane - look.bar) / 2);
+      const parts = bar.parts.filter((part) => meets(part.from, part.to)).map((part) => ({
+        key: `${bar.worker}:${part.seq}:${bar.label}`, worker: bar.worker, task: bar.label, seq: part.seq, state: part.state,
+        colour: bar.colour, text: bar.text, x: x(part.from), y: top, width: Math.max(x(part.to) - x(part.from), 1.5),
+        height: bar.thin ? look.thin : look.bar, title: sentence(part, now), open: part.to === null,
+      }));
       drawn.bars.push(...parts);
-      if (!bar.thin) drawn.labels.push(...labels(bar, parts, top));
+      if (!bar.thin) drawn.labels.push(...labels(bar, parts, top, look));
     }
     for (const mark of marks.filter((mark) => mark.worker === row.worker)) {
-      const about = own.find((bar) => !bar.thin && bar.label === mark.task && bar.parts[0].from <= mark.at
-        && mark.at <= (bar.parts.at(-1).to ?? now));
-      const middle = about ? y + ROW_PAD + lanes.of.get(about) * LANE + LANE / 2 : y + height / 2;
-      drawn.marks.push({ ...mark, x: x(mark.at), y: middle });
+      const lane = lanes.indexOf(mark.lane);
+      drawn.marks.push({ ...mark, x: x(mark.at), y: lane < 0 ? y + height / 2 : y + look.rowPad + (lane + 0.5) * look.lane });
     }
     y += height;
   }
-  for (const mark of marks.filter((mark) => mark.worker === null)) drawn.marks.push({ ...mark, x: x(mark.at), y: TOP });
+  for (const mark of marks.filter((mark) => mark.worker === null)) drawn.marks.push({ ...mark, x: x(mark.at), y: look.top });
   drawn.bottom = y;
-  drawn.height = y + AXIS;
-  drawn.marks = merged(drawn.marks).sort((a, b) => Number(a.mark === "fenced") - Number(b.mark === "fenced"));
-  drawn.bands = bands(store, window, x, width, now);
-  drawn.axis = axis(window, x, width, now);
+  drawn.height = y + look.axis;
+  drawn.marks.sort((a, b) => Number(a.mark === "fenced") - Number(b.mark === "fenced"));
+  drawn.bands = bands(ofKind(store, "band").filter((band) => meets(band.from, band.to)), x, look);
+  drawn.axis = axis(window, x, width, now, look);
   return drawn;
 }
 
-function meets(from, to, window) {
-  return from <= window.to && to >= window.from;
-}
-
-/** Lanes of what is in the window: its own again for a task when that is free, else the lowest free one. */
-function packed(bars, now) {
-  const free = [], home = new Map(), of = new Map();
-  for (const bar of [...bars].sort((a, b) => a.parts[0].from - b.parts[0].from || (a.label < b.label ? -1 : 1))) {
-    const from = bar.parts[0].from, to = bar.parts.at(-1).to ?? now;
-    let lane = home.get(bar.label);
-    if (lane === undefined || free[lane] > from) lane = free.findIndex((until) => until < from);
-    if (lane < 0) lane = free.length;
-    free[lane] = Math.max(to, from + 1);
-    home.set(bar.label, lane);
-    of.set(bar, lane);
-  }
-  return { of, count: free.length };
-}
-
-function placedParts(bar, top, x, window, now) {
-  return bar.parts.filter((part) => meets(part.from, part.to ?? now, window)).map((part) => {
-    const left = x(Math.max(part.from, window.from));
-    const right = x(Math.min(part.to ?? now, window.to));
-    return {
-      key: `${bar.worker}:${part.seq}:${bar.label}`, worker: bar.worker, task: bar.label, seq: part.seq, state: part.state,
-      colour: bar.colour, text: bar.text, x: left, y: top, width: Math.max(right - left, 1.5), height: bar.thin ? THIN : BAR,
-      title: sentence(part, now), open: part.to === null,
-    };
-  });
+/** The lanes that are in use, from the top. */
+function lanesOf(bars) {
+  return [...new Set(bars.map((bar) => bar.lane))].sort((a, b) => a - b);
 }
 
 /** The task's name in the first part with room for it, and in a zombie's. */
-function labels(bar, parts, top) {
-  const needed = bar.label.length * CHAR + 8;
+function labels(bar, parts, top, look) {
+  const needed = bar.label.length * look.char + 8;
   const roomy = parts.filter((part) => part.width >= needed);
   const widest = [...parts].sort((a, b) => b.width - a.width)[0];
-  const chosen = roomy.length ? roomy.slice(0, 1) : widest && widest.width >= 5 * CHAR + 8 ? [widest] : [];
-  chosen.push(...parts.filter((part) => !chosen.includes(part) && part.state === "zombie" && part.width >= 10 * CHAR));
+  const chosen = roomy.length ? roomy.slice(0, 1) : widest && widest.width >= 5 * look.char + 8 ? [widest] : [];
+  chosen.push(...parts.filter((part) => !chosen.includes(part) && part.state === "zombie" && part.width >= 10 * look.char));
   return chosen.map((part) => ({
-    x: part.x + 4, y: top + BAR - 3.5, state: part.state, fill: part.state === "running" ? part.text : null,
-    text: shorten(bar.label, Math.floor((part.width - 8) / CHAR)),
+    x: part.x + 4, y: top + look.bar - 3.5, state: part.state, fill: part.state === "running" ? part.text : null,
+    text: shorten(bar.label, Math.floor((part.width - 8) / look.char)),
   }));
 }
 
-/** Marks in one place that would cover each other are one sign; faults never are. */
-function merged(marks) {
-  const shown = [];
-  for (const mark of marks) {
-    const near = shown.find((other) => other.mark !== "fault" && mark.mark !== "fault" && other.worker === mark.worker
-      && other.y === mark.y && Math.abs(other.x - mark.x) < 6);
-    if (!near) shown.push({ ...mark, titles: [mark.title] });
-    else {
-      near.titles.push(mark.title);
-      if (mark.mark === "fenced") near.mark = "fenced";
-    }
-  }
-  return shown.map((mark) => ({ ...mark, title: [...new Set(mark.titles)].join("; ") }));
-}
-
-function bands(store, window, x, full, now) {
+function bands(shown, x, look) {
   let labelEnd = 0;
-  const shown = ofKind(store, "band").filter((band) => meets(band.from, band.to ?? now, window));
   return shown.sort((a, b) => a.from - b.from).map((band) => {
-    const left = x(Math.max(band.from, window.from));
-    const width = Math.max(x(Math.min(band.to ?? now, window.to)) - left, 2);
+    const left = x(band.from);
     let label = band.generation === null ? "gen ?" : `gen ${band.generation}`;
-    const labelX = Math.min(left, full - label.length * CHAR);
-    if (labelX < labelEnd) label = "";
-    else labelEnd = labelX + label.length * CHAR + 5;
-    return { ...band, x: left, width, label, labelX };
+    if (left < labelEnd) label = label.replace("gen ", "");
+    const labelX = Math.min(Math.max(left, labelEnd), x(Infinity) - label.length * look.char);
+    if (labelX < labelEnd || labelX > left + 4 * look.char) label = "";
+    else labelEnd = labelX + label.length * look.char + 5;
+    return { ...band, x: left, width: Math.max(x(band.to) - left, 2), label, labelX };
   });
 }
 
-function axis(window, x, width, now) {
+function axis(window, x, width, now, look) {
   const span = Math.max(window.to - window.from, 1) / 1000;
-  const step = STEPS_S.find((step) => span / step <= Math.max(width / 90, 2)) ?? STEPS_S[STEPS_S.length - 1];
+  const step = look.steps.find((step) => span / step <= Math.max(width / 90, 2)) ?? look.steps.at(-1);
   const ticks = [];
   for (let offset = Math.max(0, Math.ceil((now - window.to) / 1000 / step) * step); now - offset * 1000 >= window.from; offset += step) {
     const back = Math.round(offset * 10) / 10;

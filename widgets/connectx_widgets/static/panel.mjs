@@ -1,4 +1,4 @@
-import { clock, duration, emptyStore, layout, ofKind, take, takeSnapshot, TOP, windowOf } from "./geometry.mjs";
+import { clock, duration, emptyStore, layout, ofKind, take, takeSnapshot, windowOf } from "./geometry.mjs";
 import { escapeText, legendText, svgText } from "./draw.mjs";
 import { configOf, errorsOf, fieldsOf, formText } from "./form.mjs";
 import { connectorsText, detailsText, gutterText, headText, tasksText } from "./parts.mjs";
@@ -30,6 +30,7 @@ const SHELL = `
   <div class="cxp-tip" role="tooltip" hidden></div><div class="cxp-said" role="status"></div>`;
 
 function makeView(store, model, el, viewKey) {
+  const look = model.get("look");
   const root = /** @type {any} */ (document.createElement("div"));
   root.className = "cxp";
   root.innerHTML = SHELL;
@@ -39,7 +40,7 @@ function makeView(store, model, el, viewKey) {
   const written = new Map(), calm = matchMedia("(prefers-reduced-motion: reduce)");
   let open = null, details = null, chosen = null, seen = true, timer = null, calls = 0, pending = new Map();
   let form = null, typed = null, held = false, sure = null, unsure = null;
-  find(".cxp-legends").innerHTML = legendText(viewKey + "l");
+  find(".cxp-legends").innerHTML = legendText(viewKey, look);
 
   /** Write HTML only where it changed, so that focus and selection survive; and never under a pressed button. */
   function write(selector, text) {
@@ -61,12 +62,12 @@ function makeView(store, model, el, viewKey) {
     const time = clock(store, Date.now());
     const shown = windowOf(store, view, time.now);
     const width = Math.max(find(".cxp-svg").clientWidth, 200);
-    const drawn = layout(store, shown, width, time.now);
+    const drawn = layout(store, shown, width, time.now, look);
     const head = ofKind(store, "head")[0];
     write(".cxp-head", headText(head ? head.facts : {}));
     root.classList.toggle("cxp-watched", head?.faults === false);
-    write(".cxp-gutter", gutterText(drawn.rows, TOP));
-    write(".cxp-svg", `<svg class="cxt" width="${width}" height="${drawn.height}">${svgText(drawn, viewKey)}</svg>`);
+    write(".cxp-gutter", gutterText(drawn.rows, look.top));
+    write(".cxp-svg", `<svg class="cxt" width="${width}" height="${drawn.height}">${svgText(drawn, viewKey, look)}</svg>`);
     write(".cxp-connectors tbody", connectorsText(ofKind(store, "connector").sort((a, b) => (a.name < b.name ? -1 : 1)), open, sure));
     if (open !== null) write(".cxp-tasks", tasksText(open, ofKind(store, "task").filter((task) => task.connector === open), details !== null));
     fit();
