@@ -17,7 +17,7 @@ from connectx.errors import (
     RecordTooLargeError,
     TransactionExpiredError,
 )
-from connectx.kafka.producer import KafkaProducer
+from connectx.kafka.producer.producer import KafkaProducer
 from tests.unit.kafka.loopback import LoopbackBroker
 
 Make = Callable[..., KafkaProducer]

@@ -21,10 +21,10 @@ from connectx.core.producer import messages as msg
 from connectx.core.producer.messages import ProducerState as State
 from connectx.core.producer.producer import ProducerCore
 from connectx.errors import ConnectxError, ProducerError
-from connectx.kafka.batching import Batcher, EncodedBatch, PartitionsOf, UnfitRow, rows_by_topic
 from connectx.kafka.net import KafkaNet
-from connectx.kafka.producer_failures import Circumstances, failure_error, refused_rows
-from connectx.kafka.producer_requests import ProducerRequests
+from connectx.kafka.producer.batching import Batcher, EncodedBatch, PartitionsOf, UnfitRow, rows_by_topic
+from connectx.kafka.producer.failures import Circumstances, failure_error, refused_rows
+from connectx.kafka.producer.requests import ProducerRequests
 from connectx.kafka.settings.clients import ClientConfig, kafka_python_config
 from connectx.kafka.settings.producer_options import ProducerOptions, producer_options
 
