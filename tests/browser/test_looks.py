@@ -9,9 +9,9 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page
 
-from tests.browser.lab import SHOTS
-from tests.browser.stage import Stage, StagedCluster
 from tests.support.histories import crowded, pause_with_fence
+from tests.support.lab import SHOTS
+from tests.support.stage import Stage, StagedCluster
 
 CONFIGS = {
     "flights-in": {"connector.class": "FileSource", "topic": "flights", "file": "/data/flights.csv", "tasks.max": "1"},

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.browser.lab import Book
+from tests.support.lab import Book
 
 CREATE = """import connectx as cx
 cluster = cx.Cluster(workers=3)

@@ -9,7 +9,7 @@ import nbconvert
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.browser.lab import ROOT, SHOTS, Book
+from tests.support.lab import ROOT, SHOTS, Book
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 OF_THE_DRAWING = "the group divides its work anew"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conformance.conftest import COMPACTED, Broker
+from tests.conformance.brokers import COMPACTED, Broker
 from tests.conformance.group_scenarios import CHOICES, GROUP_MOVES
 from tests.conformance.membership_scenarios import MEMBERSHIP
 from tests.conformance.producer_scenarios import COMPACTION, PRODUCER_MOVES, PRODUCERS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.browser.lab import Book
+from tests.support.lab import Book
 
 CELLS = [
     """import connectx as cx

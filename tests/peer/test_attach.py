@@ -13,10 +13,10 @@ from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.model.events import EventKind
 from connectx.verify.audit.findings import Severity
 from tests.support.java_worker import FILE_SINK, FILE_SOURCE, JavaWorker
+from tests.support.profiles import STRINGS
 from tests.support.waiting import until
 
 WAIT_S = 60.0
-STRINGS = "org.apache.kafka.connect.storage.StringConverter"
 
 
 def states(cluster: cx.AttachedCluster, connector: str) -> list[str]:

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from connectx.errors import RestError
-from tests.peer.conftest import WAIT_S, Group, GrowingFile
+from tests.support.flows import GrowingFile
 from tests.support.java_worker import FILE_SINK, FILE_SOURCE
+from tests.support.mixed_groups import WAIT_S, Group
 from tests.support.waiting import until
 
 MakeGroup = Callable[..., Group]

@@ -10,8 +10,8 @@ from connectx.api.transfer.exporter import Backup, export_to
 from connectx.api.transfer.importer import import_from
 from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.rest.client import RestClient
-from tests.integration.cluster.conftest import Reader
 from tests.support.java_worker import FILE_SINK, FILE_SOURCE, JavaWorker, peer_config
+from tests.support.records import Reader
 from tests.support.waiting import until
 
 WAIT_S = 90.0

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.peer.conftest import Group
 from tests.support.java_worker import JavaWorker
+from tests.support.mixed_groups import Group
 from tests.support.rest_walk import Answer, walk
 
 

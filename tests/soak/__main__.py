@@ -10,7 +10,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from tests.soak.run import KINDS, Half, postgres, soak
+from tests.soak.run import KINDS, Half, soak
+from tests.support.databases import postgres_server
 
 ISOLATIONS = ("thread", "process")
 
@@ -30,7 +31,7 @@ def main() -> int:
     given.history.mkdir(parents=True, exist_ok=True)
     say(f"soak of {given.minutes:g} min, seed {seed}: repeat it with --seed {seed}")
     halves: list[Half] = []
-    with postgres() as uri:
+    with postgres_server() as uri:
         for isolation in isolations:
             history = given.history / f"soak-{seed}-{isolation}.jsonl"
             seconds = given.minutes * 60 / len(isolations)

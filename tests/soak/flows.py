@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 import connectx as cx
 from connectx.demo.measures import Reader
 from connectx.errors import ConnectxError
+from tests.support.profiles import STRINGS
 
 LINES, ROWS, SPARK, TABLE = "soak-lines", "soak-rows", "soak-spark", "soak_rows"
 NAMES = ("lines-in", "lines-out", "rows-in", "rows-out", "spark-in")
@@ -25,7 +26,6 @@ QUIET_S = 1.0
 PARTS = 13  # connectors and tasks
 GENERATORS = 2
 LINES_PER_S, ROWS_PER_S = 100, 200  # of the file, and of each task of the generator
-STRINGS = "org.apache.kafka.connect.storage.StringConverter"
 SETTINGS = {
     "session.timeout.ms": "2000",
     "scheduled.rebalance.max.delay.ms": "1000",

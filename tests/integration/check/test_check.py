@@ -14,22 +14,19 @@ import connectx as cx
 from connectx.errors import CheckError, NotValidError, TopicMissingError, WaitTimeoutError
 from connectx.model.events import EventKind
 from connectx.verify.check.verdict import Anomaly, Verdict
-from tests.support.waiting import until
+from tests.support.profiles import JSON, QUICK
+from tests.support.waiting import WAIT_S, until
 
 if TYPE_CHECKING:
     from connectx.spark.sessions import SparkProvider
 
-WAIT_S = 90.0
-STRINGS = "org.apache.kafka.connect.storage.StringConverter"
-QUICK = {"value.converter": STRINGS, "offset.flush.interval.ms": "500", "session.timeout.ms": "2000",
-         "scheduled.rebalance.max.delay.ms": "0", "consumer.session.timeout.ms": "2000"}  # fmt: skip
 _numbers = itertools.count(1)
 
 
 @pytest.fixture(scope="module")
 def cluster(spark_provider: SparkProvider) -> Iterator[cx.Cluster]:
     """Exactly-once, two workers; each test uses one flow and deletes it."""
-    with cx.Cluster(workers=2, config=QUICK) as made:
+    with cx.Cluster(workers=2, config={**QUICK, "scheduled.rebalance.max.delay.ms": "0"}) as made:
         yield made
 
 
@@ -226,12 +223,11 @@ def test_rows_of_a_table_are_compared_by_their_values(
 
     make_flow()
     name = f"rows{next(_numbers)}"
-    json = {"value.converter": "org.apache.kafka.connect.json.JsonConverter", "value.converter.schemas.enable": "false"}
-    made = {"connector.class": "Generator", "topic": name, "rate": "0", "max.rows": "500", "tasks.max": "2", **json}
+    made = {"connector.class": "Generator", "topic": name, "rate": "0", "max.rows": "500", "tasks.max": "2", **JSON}
     with dbapi.connect(postgres, autocommit=True) as connection, connection.cursor() as cursor:
         cursor.execute(f"CREATE TABLE {name} (id bigint, name text, amount double precision)")
         cluster.create(name, made)
-        sink = {"connector.class": "PostgresSink", "topics": name, "connection.url": postgres, **json}
+        sink = {"connector.class": "PostgresSink", "topics": name, "connection.url": postgres, **JSON}
         cluster.create(f"{name}-out", sink)
 
         def check() -> Verdict:

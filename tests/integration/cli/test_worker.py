@@ -13,10 +13,9 @@ from connectx.history.log import EventLog
 from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.model.events import EventKind
 from connectx.rest.client import RestClient
-from tests.integration.cluster.conftest import Reader
+from tests.support.records import Reader
 from tests.support.waiting import until
-
-from .conftest import START_S, WorkerProcess
+from tests.support.worker_processes import START_S, WorkerProcess
 
 StartWorker = Callable[..., WorkerProcess]
 QUICK = {"session_timeout_ms": "3000", "heartbeat_interval_ms": "500", "scheduled_rebalance_max_delay_ms": "0",

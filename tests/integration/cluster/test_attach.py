@@ -9,7 +9,8 @@ import pytest
 import connectx as cx
 from connectx.errors import AttachError
 from connectx.model.events import EventKind
-from tests.integration.cluster.conftest import WAIT_S, Lines, until
+from tests.support.flows import Lines
+from tests.support.waiting import WAIT_S, until
 
 
 def test_a_cluster_of_ours_is_seen_from_outside_and_a_dead_workers_work_is_lost(

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
 
 import connectx as cx
 from connectx.rest.client import RestClient
 from connectx.verify.audit.findings import Severity
-from tests.integration.cluster.conftest import WAIT_S, until
+from tests.support.topics import create_topic
+from tests.support.waiting import WAIT_S, until
 
 SECRET = "hunter2-in-clear"
 
@@ -21,8 +21,7 @@ SECRET = "hunter2-in-clear"
 @pytest.fixture
 def crowded(cluster: cx.Cluster, tmp_path: Path) -> Iterator[cx.Cluster]:
     """The shared cluster with connectors that get in each other's way; a failed task; all gone after the test."""
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    admin.create_topics([NewTopic("audited", 2)])["audited"].result(30)
+    create_topic(cluster.bootstrap_servers, "audited", 2)
     (tmp_path / "in.txt").write_text("one\ntwo\n")
     file = {"connector.class": "FileStreamSource", "file": str(tmp_path / "in.txt"), "topic": "audited"}
     out = {"connector.class": "FileStreamSink", "file": str(tmp_path / "out.txt"), "topics": "audited"}
@@ -85,8 +84,7 @@ def test_an_audit_finds_the_same_from_inside_and_from_outside(crowded: cx.Cluste
 
 def test_a_worker_that_goes_on_although_the_group_has_left_it_out_is_found_and_lags(tmp_path: Path) -> None:
     with cx.Cluster(2, config={"session.timeout.ms": "1500", "scheduled.rebalance.max.delay.ms": "0"}) as cluster:
-        admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-        admin.create_topics([NewTopic("stalled", 1)])["stalled"].result(30)
+        create_topic(cluster.bootstrap_servers, "stalled")
         (tmp_path / "in.txt").write_text("one\n")
         config = {"connector.class": "FileStreamSource", "file": str(tmp_path / "in.txt"), "topic": "stalled"}
         cluster.create("stalled-in", config).wait("RUNNING", WAIT_S)

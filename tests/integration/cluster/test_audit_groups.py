@@ -15,7 +15,6 @@ from confluent_kafka.admin import (
     ConfigEntry,
     ConfigResource,
     NewPartitions,
-    NewTopic,
     ResourceType,
 )
 
@@ -24,13 +23,14 @@ from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.model.source_offsets import SourceOffset
 from connectx.plugins.api import ConnectorContext, SourceTaskContext
 from connectx.verify.audit.findings import Audit
-from tests.integration.cluster.conftest import WAIT_S, until
-from tests.support.hanging import leave_hanging
+from tests.support.profiles import STRINGS
+from tests.support.topics import create_topic
+from tests.support.transactions import leave_hanging
+from tests.support.waiting import WAIT_S, until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-STRINGS = "org.apache.kafka.connect.storage.StringConverter"
 Start = Callable[..., cx.Cluster]
 
 
@@ -74,8 +74,8 @@ def until_found(audit: Callable[[], Audit], expected: Mapping[str, list[str]]) -
 def tangle(kafka: EmbeddedKafka) -> Iterator[AdminClient]:
     """Topics tangle-rows and tangle-dead; they are gone after the test."""
     admin, names = AdminClient({"bootstrap.servers": kafka.bootstrap_servers}), ["tangle-rows", "tangle-dead"]
-    for made in admin.create_topics([NewTopic(name, 2) for name in names]).values():
-        made.result(30)
+    for name in names:
+        create_topic(kafka.bootstrap_servers, name, 2)
     yield admin
     for gone in admin.delete_topics(names).values():
         gone.result(30)

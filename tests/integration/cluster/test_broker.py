@@ -13,9 +13,11 @@ import pytest
 import connectx as cx
 from connectx.errors import RebalancePendingError
 from connectx.model.events import EventKind
+from tests.support.clusters import events
+from tests.support.flows import Lines
 from tests.support.options import BROKER
-
-from .conftest import QUICK, WAIT_S, Lines, events, until
+from tests.support.profiles import QUICK
+from tests.support.waiting import WAIT_S, until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,9 +12,11 @@ import connectx as cx
 from connectx.api.faults.plan import plan
 from connectx.errors import UnknownWorkerError, WorkerStoppedError
 from connectx.model.events import EventKind
+from tests.support.clusters import MakeCluster, events
+from tests.support.flows import Lines
 from tests.support.options import BROKER, GATE
-
-from .conftest import QUICK, WAIT_S, Lines, MakeCluster, events, until
+from tests.support.profiles import QUICK
+from tests.support.waiting import WAIT_S, until
 
 MakeLines = Callable[..., Lines]
 

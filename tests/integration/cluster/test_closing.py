@@ -20,9 +20,11 @@ import connectx as cx
 from connectx.errors import ClusterClosedError, ConfigError, GroupInUseError, KafkaUnreachableError, ListenerTakenError
 from connectx.model.events import EventKind
 from connectx.spark.sessions import SparkProvider
+from tests.support.clusters import MakeCluster, events
+from tests.support.flows import Lines
 from tests.support.options import BROKER, WHOLE
-
-from .conftest import QUICK, WAIT_S, Lines, MakeCluster, events, until
+from tests.support.profiles import QUICK
+from tests.support.waiting import WAIT_S, until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -264,10 +266,10 @@ def test_two_clusters_in_one_process_do_not_disturb_each_other(
 
 
 @pytest.fixture
-def own(kafka: EmbeddedKafka, names: Iterator[int]) -> dict[str, Any]:
+def own(kafka: EmbeddedKafka, numbers: Iterator[int]) -> dict[str, Any]:
     """Arguments of a cluster on a Kafka that is not its own; the broker has one node."""
     topics = {f"{storage}.storage.replication.factor": "1" for storage in ("config", "offset", "status")}
-    config = {"group.id": f"own{next(names)}", "offset.storage.partitions": "2", **topics}
+    config = {"group.id": f"own{next(numbers)}", "offset.storage.partitions": "2", **topics}
     strings = {key: QUICK[key] for key in ("value.converter",)}
     return {"bootstrap_servers": kafka.bootstrap_servers, "config": {**config, **strings}}
 

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 import connectx as cx
 from connectx.cli import app
-
-from .conftest import WAIT_S, Lines, until
+from tests.support.flows import Lines
+from tests.support.waiting import WAIT_S, until
 
 MakeLines = Callable[..., Lines]
 Run = Callable[..., Result]

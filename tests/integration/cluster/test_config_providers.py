@@ -10,8 +10,9 @@ import pytest
 
 import connectx as cx
 from connectx.errors import RestError
-
-from .conftest import Lines, Reader, until
+from tests.support.flows import Lines
+from tests.support.records import Reader
+from tests.support.waiting import until
 
 MakeLines = Callable[..., Lines]
 

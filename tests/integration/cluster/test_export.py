@@ -10,8 +10,8 @@ import pytest
 import connectx as cx
 from connectx.api.transfer.exporter import Backup, Exported
 from connectx.errors import ImportIncompleteError, ImportRefusedError
-
-from .conftest import Lines, until
+from tests.support.flows import Lines
+from tests.support.waiting import until
 
 MakeLines = Callable[..., Lines]
 

@@ -16,8 +16,9 @@ from connectx.errors import ConnectorFailedError, SparkJobError
 from connectx.model.events import EventKind
 from connectx.model.source_offsets import SourceOffset
 from connectx.plugins.api import ConnectorContext, SourceTaskContext
-
-from .conftest import WAIT_S, Reader, events, until
+from tests.support.clusters import events
+from tests.support.records import Reader
+from tests.support.waiting import WAIT_S, until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -115,8 +116,8 @@ class Place:
 
 
 @pytest.fixture
-def place(cluster: cx.Cluster, names: Iterator[int], tmp_path: Path) -> Place:
-    return Place(cluster, f"fragile{next(names)}", tmp_path)
+def place(cluster: cx.Cluster, numbers: Iterator[int], tmp_path: Path) -> Place:
+    return Place(cluster, f"fragile{next(numbers)}", tmp_path)
 
 
 def test_a_failed_task_does_not_fail_its_connector_nor_its_sister(place: Place) -> None:

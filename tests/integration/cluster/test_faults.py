@@ -15,9 +15,11 @@ from confluent_kafka import KafkaException, Producer
 import connectx as cx
 from connectx.errors import NoGateError, NotEmbeddedError, WorkerStoppedError
 from connectx.model.events import EventKind
+from tests.support.clusters import MakeCluster, events, of_task, owner_of, restore
+from tests.support.flows import Lines
 from tests.support.options import GATE
-
-from .conftest import QUICK, WAIT_S, Lines, MakeCluster, events, owner_of, until
+from tests.support.profiles import QUICK
+from tests.support.waiting import WAIT_S, until
 
 pytestmark = pytest.mark.rule("618.7.1", "always.9")
 
@@ -41,22 +43,12 @@ def group(make_cluster: MakeCluster) -> Iterator[cx.Cluster]:
 @pytest.fixture(autouse=True)
 def three_workers(group: cx.Cluster) -> None:
     """Before each test, three workers that run and agree, and nothing left to do."""
-    for worker in group.workers:
-        if worker.state in ("paused", "stalled"):
-            worker.resume()
-        if worker.state == "running":
-            worker.heal()
-    for connector in group.connectors:
-        connector.delete()
-    for _ in range(3 - len([worker for worker in group.workers if worker.state == "running"])):
-        group.add_worker(WAIT_S)
-    group.wait_stable(WAIT_S)
+    restore(group)
 
 
 def ended_with_fence(cluster: cx.Cluster, worker: str, task: str, since: int) -> bool:
     """True when a task's instance on a worker was fenced, and its thread has ended."""
-    connector, _, number = task.rpartition("-")
-    wanted = {"worker": worker, "connector": connector, "task": int(number)}
+    wanted = {"worker": worker, **of_task(task)}
     fenced = events(cluster, EventKind.PRODUCER_FENCED, since, **wanted)
     return bool(fenced and events(cluster, EventKind.TASK_ENDED, since, **wanted))
 

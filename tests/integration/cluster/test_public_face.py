@@ -21,8 +21,9 @@ from connectx.errors import (
 from connectx.history.log import EventLog
 from connectx.model.events import EventKind
 from connectx.protocol.offsets_topic import encode_offset_key
-
-from .conftest import WAIT_S, Lines, events, until
+from tests.support.clusters import events
+from tests.support.flows import Lines
+from tests.support.waiting import WAIT_S, until
 
 MakeLines = Callable[..., Lines]
 

@@ -13,10 +13,11 @@ import pytest
 
 import connectx as cx
 from connectx.verify.doctor.report import Status
-from tests.conftest import spark_server
+from tests.support.clusters import MakeCluster
 from tests.support.options import CONNECT
-
-from .conftest import QUICK, WAIT_S, MakeCluster, until
+from tests.support.profiles import QUICK
+from tests.support.spark_server import spark_server
+from tests.support.waiting import WAIT_S, until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

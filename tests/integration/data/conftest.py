@@ -1,9 +1,7 @@
-"""Helpers for converters on a real Spark."""
+"""Converters on a real Spark."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -11,21 +9,11 @@ import pytest
 
 from connectx.data.converters import decode
 from connectx.data.json.converter import JsonConverter
-from connectx.data.simple import StringConverter
+from tests.support.conversions import KEY, Read
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import DataType
-
-KEY = StringConverter(is_key=True)
-PLAIN = JsonConverter({"schemas.enable": "false"})
-WITH_SCHEMAS = JsonConverter()
-
-Read = Callable[..., tuple[list[Any], list[str | None]]]
-
-
-def envelope(schema: Any, payload: Any) -> bytes:
-    return json.dumps({"schema": schema, "payload": payload}, separators=(",", ":")).encode()
 
 
 @pytest.fixture

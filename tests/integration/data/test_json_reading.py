@@ -18,8 +18,7 @@ from connectx.data.diagnosis import NO_ENVELOPE
 from connectx.data.json.converter import JsonConverter
 from connectx.data.simple import StringConverter
 from connectx.errors import ConversionError
-
-from .conftest import KEY, PLAIN, WITH_SCHEMAS, Read, envelope
+from tests.support.conversions import KEY, PLAIN, WITH_SCHEMAS, Read, envelope
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,8 +10,7 @@ import pyarrow as pa
 from pyspark.sql import functions as f
 
 from connectx.data.reading import frame_of
-
-from .conftest import PLAIN
+from tests.support.conversions import PLAIN
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,8 +9,10 @@ import pytest
 import connectx as cx
 from connectx.api.workers import Worker
 from connectx.model.events import EventKind
-from tests.integration.cluster.conftest import WAIT_S, events, owner_of, until
-from tests.integration.exactly_once.conftest import Rows, Valve, config_records, explained, names_of_steps
+from tests.support.clusters import config_records, events, explained_fence, owner_of, steps_of
+from tests.support.flows import Rows
+from tests.support.links import Valve
+from tests.support.waiting import WAIT_S, until
 
 MakeRows = Callable[[cx.Cluster], Rows]
 START = ["prepare", "request_fencing", "init_producer", "read_config_to_end", "begin", "read_offsets", "poll"]
@@ -25,7 +27,7 @@ def test_a_source_task_starts_in_the_order_of_kip_618_and_behind_its_task_count_
     rows.wait_for_more()
     for task in (f"{rows.name}-0", f"{rows.name}-1"):
         owner = owner_of(workers, task)
-        assert names_of_steps(workers, owner.name, task, since) == START
+        assert steps_of(workers, owner.name, task, since) == START
         recorded = events(workers, EventKind.TASK_COUNT_RECORDED, since, worker=owner.name, connector=rows.name)
         number = int(task[-1])
         steps = events(workers, EventKind.TASK_STEP, since, connector=rows.name, task=number)
@@ -85,7 +87,7 @@ def test_a_leader_that_dies_in_a_round_is_replaced_and_the_round_is_asked_for_ag
     valve.open()
     follower, task = str(followers[0].worker), f"{rows.name}-{followers[0].task}"
     rows.wait_for_more(int(followers[0].task or 0))
-    steps = names_of_steps(workers, follower, task, since)
+    steps = steps_of(workers, follower, task, since)
     assert steps[:4] == ["stop", "prepare", "request_fencing", "retry_fencing"]
     completed = events(workers, EventKind.FENCING_COMPLETED, since, connector=rows.name)
     assert [event.worker != leader.name for event in completed] == [True]
@@ -120,7 +122,7 @@ def test_a_lagging_worker_never_brings_a_task_of_older_task_configs_to_life(
     follower.stall()
     valve.open()
     until(lambda: events(workers, EventKind.FENCING_COMPLETED, since, connector=rows.name), "the end of the round")
-    assert "init_producer" not in names_of_steps(workers, follower.name, task, since)
+    assert "init_producer" not in steps_of(workers, follower.name, task, since)
     # 5, 6 and 7: the connector is reconfigured again, F has fallen out of the group, O runs T
     other = owner_of(workers, task)
     assert other.name != follower.name
@@ -136,7 +138,7 @@ def test_a_lagging_worker_never_brings_a_task_of_older_task_configs_to_life(
         "F's refusal",
     )
     assert refused[0].data["reason"] == "newer task configs are in the config topic"
-    taken = names_of_steps(workers, follower.name, task, since)
+    taken = steps_of(workers, follower.name, task, since)
     assert taken[:4] == ["stop", "prepare", "request_fencing", "init_producer"]
     workers.wait_stable(WAIT_S)
     first_end = events(workers, EventKind.TASK_ENDED, since, worker=follower.name, connector=rows.name, task=number)[0]
@@ -187,6 +189,6 @@ def test_a_zombie_of_a_task_that_is_gone_says_that_the_round_of_the_leader_fence
     connector.config.update({"tasks.max": "1"})
     until(lambda: events(workers, EventKind.PRODUCER_FENCED, since, **wanted), "the zombie's fence")
     zombie.resume()
-    told = explained(workers, zombie.name, f"{rows.name}-1", since)
+    told = explained_fence(workers, zombie.name, f"{rows.name}-1", since)
     assert told.cause.startswith("the leader fenced it")
     assert told.cause.endswith(f"{rows.name} has newer task configs, for 1 task")

@@ -11,9 +11,11 @@ from confluent_kafka import Producer
 
 import connectx as cx
 from connectx.model.events import EventKind
-from tests.integration.cluster.conftest import WAIT_S, events, owner_of, until
-from tests.integration.exactly_once.conftest import OpenTransaction, Rows, ask_settled
+from tests.support.clusters import ask_settled, events, owner_of
+from tests.support.flows import Rows
 from tests.support.options import GATE
+from tests.support.transactions import OpenTransaction
+from tests.support.waiting import WAIT_S, until
 
 pytestmark = pytest.mark.rule("618.7.3")
 
@@ -120,7 +122,7 @@ def test_a_restart_reads_the_config_topic_first_and_is_a_500_when_its_end_cannot
     rows = make_rows(workers)
     rows.start()
     owner, since = owner_of(workers, f"{rows.name}-0"), workers.events.last_seq
-    blocker = OpenTransaction(workers)
+    blocker = OpenTransaction(workers.bootstrap_servers, workers.config.config_topic.name)
     try:
         answer = ask_settled(owner, "POST", f"/connectors/{rows.name}/tasks/0/restart")
     finally:

@@ -9,8 +9,10 @@ import pytest
 import connectx as cx
 from connectx.errors import ConfigError
 from connectx.model.events import EventKind
-from tests.integration.cluster.conftest import WAIT_S, MakeCluster, events, owner_of, until
-from tests.integration.exactly_once.conftest import EOS, Rows, config_records
+from tests.support.clusters import MakeCluster, config_records, events, owner_of
+from tests.support.flows import Rows
+from tests.support.profiles import EOS
+from tests.support.waiting import WAIT_S, until
 
 pytestmark = pytest.mark.rule("618.1.1", "618.1.2")
 

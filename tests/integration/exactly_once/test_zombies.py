@@ -10,9 +10,10 @@ import pytest
 import connectx as cx
 from connectx.history.folds.stories import stories
 from connectx.model.events import EventKind
-from tests.integration.cluster.conftest import WAIT_S, events, owner_of, until
-from tests.integration.exactly_once.conftest import Rows, explained, netloc
+from tests.support.clusters import events, explained_fence, netloc, owner_of
+from tests.support.flows import Rows
 from tests.support.options import GATE
+from tests.support.waiting import WAIT_S, until
 
 pytestmark = pytest.mark.rule("618.7.4")
 
@@ -50,7 +51,7 @@ def test_a_zombie_is_fenced_and_says_by_whom_and_since_when(
     until(lambda: events(workers, EventKind.TASK_STATE, since, **state), "the successor's start")
     rows.wait_for_more(0)
     wake()
-    told = explained(workers, zombie.name, task, since)
+    told = explained_fence(workers, zombie.name, task, since)
     (fenced,) = events(workers, EventKind.PRODUCER_FENCED, since, worker=zombie.name, connector=rows.name, task=0)
     assert told.data["by"] == netloc(successor)
     assert f"worker {netloc(successor)} took over {task} in generation {told.data['by_generation']}" in told.cause

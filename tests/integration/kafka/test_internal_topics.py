@@ -34,6 +34,7 @@ from connectx.model.ids import TaskId
 from connectx.model.states import State, TargetState
 from connectx.model.status_records import ConnectorStatusRecord, Status, TaskStatusRecord, TopicStatusRecord
 from connectx.model.worker_config import WorkerConfig
+from tests.support.waiting import until
 
 Make = Callable[..., Any]
 CONFIG = ConnectorConfigRecord("ü c", {"file": "/a", "empty": None})
@@ -240,14 +241,14 @@ def test_a_killed_worker_writes_and_says_nothing_more_and_its_transaction_is_not
     assert killed.inbox.empty()
 
 
-def test_closing_ends_every_thread_and_sends_what_was_queued(adapters: Make, wait_for: Make) -> None:
+def test_closing_ends_every_thread_and_sends_what_was_queued(adapters: Make) -> None:
     witness = started(adapters, "w1")
     before = psutil.Process().num_threads()
     worker = started(adapters, "w2")
     worker.topics.execute(WriteStatus(RUNNING))
     worker.topics.close()
     witness.inbox.until(StatusRecordRead, lambda stimulus: stimulus.record == RUNNING)
-    wait_for(lambda: psutil.Process().num_threads() <= before)
+    until(lambda: psutil.Process().num_threads() <= before, "the end of every thread")
     worker.topics.close()
 
 

@@ -26,6 +26,7 @@ from connectx.model.config_records import ConnectorConfigRecord, TargetStateReco
 from connectx.model.ids import TaskId
 from connectx.model.states import State, TargetState
 from connectx.model.status_records import Status, TaskStatusRecord
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.rule("always.9")
 
@@ -83,9 +84,7 @@ def test_everything_goes_on_by_itself_when_the_broker_is_back(broker: EmbeddedKa
         pass
 
 
-def test_a_status_that_has_become_untrue_is_not_sent_again(
-    broker: EmbeddedKafka, workers: tuple[Any, Any], wait_for: Callable[..., None]
-) -> None:
+def test_a_status_that_has_become_untrue_is_not_sent_again(broker: EmbeddedKafka, workers: tuple[Any, Any]) -> None:
     """While a worker was cut off, others took its tasks over under a higher generation."""
     late, other = workers
     gate = broker.gate
@@ -97,7 +96,7 @@ def test_a_status_that_has_become_untrue_is_not_sent_again(
     other.topics.execute(WriteStatus(status(0, State.RUNNING, "w2:1", 6)))
     late.topics._statuses.saw("status-task-c-0", Status(State.RUNNING, "w2:1", 6))
     # librdkafka gives the first attempts up after 5 s, and only then it is asked whether they are still true
-    wait_for(lambda: "status-task-c-0" not in late.topics._statuses._newest)
+    until(lambda: "status-task-c-0" not in late.topics._statuses._newest, "the deletion of a status")
     gate.heal("w1")
     late.topics.execute(WriteStatus(status(2, State.RUNNING, "w1:1", 7)))
     seen: list[Any] = []

@@ -19,8 +19,10 @@ import connectx as cx
 from connectx.errors import ClassNotImportableError, SparkNotSharedError
 from connectx.model.events import EventKind
 from connectx.spark.remote import release_sessions
-
-from .conftest import WAIT_S, Lines, events, owner_of, until
+from tests.support.clusters import events, owner_of, restore
+from tests.support.flows import Lines
+from tests.support.profiles import JSON
+from tests.support.waiting import WAIT_S, until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
     from connectx.spark.sessions import SparkProvider
 
 MakeLines = Callable[..., Lines]
-JSON = {"value.converter": "org.apache.kafka.connect.json.JsonConverter", "value.converter.schemas.enable": "false"}
 PEOPLE = {"connector.class": "FileSource", "format": "csv", "header": "true", "schema": "id BIGINT, name STRING",
           "slice.bytes": "4096", **JSON}  # fmt: skip
 
@@ -37,14 +38,7 @@ PEOPLE = {"connector.class": "FileSource", "format": "csv", "header": "true", "s
 @pytest.fixture(autouse=True)
 def three_workers(processes: cx.Cluster) -> Iterator[None]:
     """Before each test, three workers that run and agree, and nothing left to do."""
-    for worker in processes.workers:
-        if worker.state in ("paused", "stalled"):
-            worker.resume()
-    for connector in processes.connectors:
-        connector.delete()
-    for _ in range(3 - len([worker for worker in processes.workers if worker.state == "running"])):
-        processes.add_worker(WAIT_S)
-    processes.wait_stable(WAIT_S)
+    restore(processes)
     yield
     orphans = [worker for worker in processes.workers if worker.state in ("killed", "failed", "stopped")]
     assert [worker.name for worker in orphans if psutil.pid_exists(pid_of(worker))] == []

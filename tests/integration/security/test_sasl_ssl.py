@@ -23,13 +23,13 @@ import connectx as cx
 from connectx.errors import ConnectxError
 from connectx.kafka.broker import node
 from connectx.kafka.broker.embedded import EmbeddedKafka
+from tests.support.profiles import FILE_PROVIDER, STRINGS
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PASSWORD = "correct horse; battery"
-STRINGS = "org.apache.kafka.connect.storage.StringConverter"
 MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
@@ -94,8 +94,7 @@ def test_workers_tasks_and_spark_reach_a_kafka_that_takes_only_tls_and_a_login(
     lines.write_text("".join(f"line {number}\n" for number in range(1000)))
     (tmp_path / "secrets.properties").write_text(f"kafka={PASSWORD}\n")
     login = secure.config(password=f"${{file:{tmp_path}/secrets.properties:kafka}}")
-    providers = {"config.providers": "file", "config.providers.file.class": "FileConfigProvider"}
-    config = {**login, **providers, "value.converter": STRINGS, "offset.flush.interval.ms": "500",
+    config = {**login, **FILE_PROVIDER, "value.converter": STRINGS, "offset.flush.interval.ms": "500",
               "exactly.once.source.support": "enabled", "offset.storage.replication.factor": "1",
               "config.storage.replication.factor": "1", "status.storage.replication.factor": "1"}  # fmt: skip
     with cx.Cluster(2, bootstrap_servers=secure.servers, config=config, spark=spark) as cluster:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from connectx.kafka.broker.embedded import EmbeddedKafka
-from tests.integration.sink.conftest import until
-from tests.integration.sink.test_postgres_task import Database
-from tests.integration.source.conftest import read_all
+from tests.support.databases import Table
+from tests.support.records import read_all
+from tests.support.waiting import until
 
 Make = Callable[..., Any]
 JSON = "org.apache.kafka.connect.json.JsonConverter"
@@ -54,8 +54,8 @@ def test_a_record_that_cannot_be_read_lies_in_the_queue_as_it_was_with_its_story
     produce(source, [b'{"id":1}', BROKEN, b'{"id":2}'], keys=[b"a", b"b", b"c"])
     out = tmp_path / "out.txt"
     task = sink_task("dlq-1", files(out, source, **queue(dead), **{"errors.log.enable": "true"})).begin()
-    until(lambda: out.exists() and out.read_text().split() == ['{"id":1}', '{"id":2}'], 60.0)
-    until(lambda: committed("connect-dlq-1", source) == {f"{source}-0": 3}, 60.0)
+    until(lambda: out.exists() and out.read_text().split() == ['{"id":1}', '{"id":2}'])
+    until(lambda: committed("connect-dlq-1", source) == {f"{source}-0": 3})
     counted = task.runner.errors
     assert (counted.record_failures, counted.record_errors, counted.errors_logged) == (1, 0, 1)
     assert (counted.dead_letters, counted.failed_dead_letters) == (1, 0)
@@ -87,7 +87,7 @@ def test_headers_hide_what_stood_behind_placeholders(
     produce(source, [BROKEN])
     sink_task("dlq-4", files(tmp_path / "out.txt", source, **queue(dead), note=f"${{file:{secrets}:cause}}")).begin()
     found: list[Any] = []
-    until(lambda: bool(found.extend(read_all(kafka.bootstrap_servers, dead)) or found), 60.0)
+    until(lambda: bool(found.extend(read_all(kafka.bootstrap_servers, dead)) or found))
     told = context(found[0])
     for name in ("exception.message", "exception.stacktrace"):
         assert "[hidden]" in told[name]
@@ -97,13 +97,13 @@ def test_headers_hide_what_stood_behind_placeholders(
 def test_failures_of_transformations_and_of_the_target_are_reported_too(
     kafka: EmbeddedKafka, postgres: str, sink_task: Make, produce: Make, topic: Make
 ) -> None:
-    database = Database(postgres, topic("rows"))
+    database = Table(postgres, topic("rows"))
     database.sql(f'ALTER TABLE "{database.table}" ADD CHECK (id <> 2)')
     dead = f"{database.table}-queue"
     produce(database.table, [b'{"id":"%s","name":"n"}' % number for number in (b"1", b"x", b"2", b"3")])
     cast = {"transforms": "c", "transforms.c.type": "Cast$Value", "transforms.c.spec": "id:int64"}
     task = sink_task("dlq-2", {**database.config(), **queue(dead), **cast}).begin()
-    until(lambda: database.ids() == [1, 3], 60.0)
+    until(lambda: database.ids() == [1, 3])
     assert task.runner.errors.record_failures == task.runner.errors.dead_letters == 2
     records = read_all(kafka.bootstrap_servers, dead)
     stages = {context(record)["stage"]: (record.value(), context(record)["offset"]) for record in records}
@@ -124,12 +124,7 @@ def test_no_offset_is_committed_past_a_record_whose_report_is_refused(
     tolerance: str,
     cause: str,
 ) -> None:
-    from confluent_kafka.admin import AdminClient
-    from confluent_kafka.cimpl import NewTopic
-
-    source, dead = topic("dead"), f"{topic('dead')}-tiny"
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-    admin.create_topics([NewTopic(dead, 1, 1, config={"max.message.bytes": "100"})])[dead].result(30)
+    source, dead = topic("dead"), topic("dead-tiny", max_message_bytes="100")
     produce(source, [b'{"id":1}', BROKEN + b"x" * 500, b'{"id":2}'])
     task = sink_task("dlq-3", files(tmp_path / "out.txt", source, **queue(dead, errors_tolerance=tolerance)))
     task.begin()

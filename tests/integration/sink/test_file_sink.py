@@ -12,8 +12,8 @@ from connectx.core.messages import BeginTask, CancelTask, TaskFailed, TaskStateR
 from connectx.model.events import EventKind
 from connectx.model.ids import TaskId
 from connectx.model.states import TargetState
-
-from .conftest import Task, until
+from tests.support.task_harness import Task
+from tests.support.waiting import until
 
 Make = Callable[..., Any]
 JSON = "org.apache.kafka.connect.json.JsonConverter"
@@ -138,7 +138,7 @@ def test_a_frozen_task_loses_its_partitions_and_its_commit_is_refused_when_it_wa
     zombie.unfrozen.clear()
     settings["file"] = str(tmp_path / "next.txt")
     successor: Task = sink_task("zombie-1", settings, worker="worker-2").begin()
-    until(lambda: bool(successor.recorded(EventKind.PARTITIONS_ASSIGNED)), 60.0)
+    until(lambda: bool(successor.recorded(EventKind.PARTITIONS_ASSIGNED)))
     produce(name, [b"3"])
     until(lambda: lines_of(tmp_path / "next.txt")[-1:] == ["3"])
     until(lambda: committed("connect-zombie-1", name) == {f"{name}-0": 3})
@@ -227,7 +227,7 @@ def test_a_backlog_is_read_by_spark_in_slices_and_nothing_is_lost_or_repeated(
         produce(name, rows, partition=partition, transactional=partition == 1)
     more = {"backlog.records": "1000", "backlog.slice.records": "2000", "consumer.override.max.poll.records": "100"}
     task: Task = sink_task("backlog-1", config(name, out) | more).begin()
-    until(lambda: len(lines_of(out)) >= 10_000, 120.0)
+    until(lambda: len(lines_of(out)) >= 10_000)
     until(lambda: committed("connect-backlog-1", name, 2) == {f"{name}-0": 5000, f"{name}-1": 5001})
     expected = [f"{partition}-{row}" for partition in range(2) for row in range(5000)]
     assert sorted(lines_of(out)) == sorted(expected)

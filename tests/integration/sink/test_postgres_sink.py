@@ -24,8 +24,7 @@ from connectx.errors import (
 )
 from connectx.model.ids import TaskId, TopicPartition
 from connectx.plugins.api import CommitRefusedError, SinkBatch
-
-from .conftest import until
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.rule("always.8")
 

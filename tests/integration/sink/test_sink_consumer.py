@@ -12,8 +12,8 @@ from connectx.errors import OffsetOutOfRangeError
 from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.kafka.sink_consumer import CommitError, FetchedRecords
 from connectx.model.ids import TopicPartition
-
-from .conftest import Member, until
+from tests.support.sink_members import Member
+from tests.support.waiting import until
 
 
 def rows_in(got: list[FetchedRecords]) -> int:

@@ -11,15 +11,15 @@ from confluent_kafka import Producer
 
 from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.model.events import EventKind
-from tests.integration.sink.conftest import until
-from tests.integration.sink.test_postgres_task import Database
+from tests.support.databases import Table
+from tests.support.waiting import until
 
 Make = Callable[..., Any]
 
 
 @pytest.fixture
-def database(postgres: str, topic: Make) -> Database:
-    return Database(postgres, topic("rows"))
+def database(postgres: str, topic: Make) -> Table:
+    return Table(postgres, topic("rows"))
 
 
 def chain(**more: str) -> dict[str, str]:
@@ -44,20 +44,20 @@ def documents(*numbers: Any) -> list[bytes]:
 
 
 def test_fields_are_renamed_and_cast_and_tombstones_are_dropped(
-    database: Database, sink_task: Make, produce: Make, committed: Make
+    database: Table, sink_task: Make, produce: Make, committed: Make
 ) -> None:
     produce(database.table, [*documents("1", "2"), None, *documents("3")])
     task = sink_task("smt-1", {**database.config(), **chain()}).begin()
-    until(lambda: database.ids() == [1, 2, 3], 90.0)
+    until(lambda: database.ids() == [1, 2, 3])
     assert database.sql(f'SELECT DISTINCT name FROM "{database.table}"') == [("7",)]
     produce(database.table, [None, None])
-    until(lambda: committed("connect-smt-1", database.table) == {f"{database.table}-0": 6}, 60.0)
+    until(lambda: committed("connect-smt-1", database.table) == {f"{database.table}-0": 6})
     assert sum(event.data["records"] for event in task.recorded(EventKind.RECORDS_FILTERED)) == 3
     assert not task.recorded(EventKind.RECORDS_SKIPPED)
 
 
 def test_a_record_that_cannot_be_transformed_obeys_the_tolerance(
-    database: Database, sink_task: Make, produce: Make
+    database: Table, sink_task: Make, produce: Make
 ) -> None:
     produce(database.table, documents("1", "x", "3"))
     strict = sink_task("smt-2", {**database.config(), **chain()})
@@ -66,13 +66,13 @@ def test_a_record_that_cannot_be_transformed_obeys_the_tolerance(
     assert f"{database.table}-0" in trace
     assert "Transformation types (Cast$Value) failed: Value (x) was out of range" in trace
     task = sink_task("smt-3", {**database.config(), **chain(), "errors.tolerance": "all"}).begin()
-    until(lambda: database.ids() == [1, 3], 90.0)
+    until(lambda: database.ids() == [1, 3])
     until(lambda: [event.data["records"] for event in task.recorded(EventKind.RECORDS_SKIPPED)] == [1])
     task.stop()
 
 
-def test_records_are_routed_to_tables(database: Database, sink_task: Make, produce: Make) -> None:
-    other = Database(database.uri, f"{database.table}-other")
+def test_records_are_routed_to_tables(database: Table, sink_task: Make, produce: Make) -> None:
+    other = Table(database.uri, f"{database.table}-other")
     produce(database.table, documents("1", "2"))
     routed = {
         "transforms": "names,types,route",
@@ -81,12 +81,12 @@ def test_records_are_routed_to_tables(database: Database, sink_task: Make, produ
         "transforms_route_replacement": "$1-other",
     }
     sink_task("smt-4", {**database.config(), **chain(**routed)}).begin()
-    until(lambda: other.ids() == [1, 2], 90.0)
+    until(lambda: other.ids() == [1, 2])
     assert database.ids() == []
 
 
 def test_a_header_can_become_a_reason_to_drop_a_record(
-    database: Database, sink_task: Make, kafka: EmbeddedKafka, committed: Make
+    database: Table, sink_task: Make, kafka: EmbeddedKafka, committed: Make
 ) -> None:
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
     for number, header in ((1, b"1"), (2, b'{"broken"'), (3, None)):
@@ -106,7 +106,7 @@ def test_a_header_can_become_a_reason_to_drop_a_record(
         "errors.tolerance": "all",
     }
     task = sink_task("smt-5", config).begin()
-    until(lambda: database.ids() == [3], 90.0)
-    until(lambda: sum(committed("connect-smt-5", database.table).values()) == 3, 60.0)
+    until(lambda: database.ids() == [3])
+    until(lambda: sum(committed("connect-smt-5", database.table).values()) == 3)
     assert sum(event.data["records"] for event in task.recorded(EventKind.RECORDS_FILTERED)) == 1
     assert sum(event.data["records"] for event in task.recorded(EventKind.RECORDS_SKIPPED)) == 1

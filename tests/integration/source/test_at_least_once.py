@@ -6,7 +6,8 @@ from pathlib import Path
 
 from connectx.core.messages import TaskFailed
 from connectx.model.events import EventKind
-from tests.integration.source.conftest import Place, Task, until
+from tests.support.task_harness import Place, Task
+from tests.support.waiting import until
 
 
 def lines(place: Place, path: Path, *, instance: int = 1, flush_ms: int = 600_000, **more: str) -> Task:

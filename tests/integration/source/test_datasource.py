@@ -11,9 +11,9 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 
 from connectx.connectors.datasource import DataSourceSource
 from connectx.core.messages import TaskFailed
-from tests.integration.source.conftest import Place, Task, until
-
-JSON = {"value.converter": "org.apache.kafka.connect.json.JsonConverter", "value.converter.schemas.enable": "false"}
+from tests.support.profiles import JSON
+from tests.support.task_harness import Place, Task
+from tests.support.waiting import until
 
 
 class Squares(DataSource):

@@ -12,7 +12,8 @@ import pytest
 from connectx.data.transforms.api import Transform
 from connectx.model.events import EventKind
 from connectx.plugins.api import RetriableError
-from tests.integration.source.conftest import Place, Task, until
+from tests.support.task_harness import Place, Task
+from tests.support.waiting import until
 
 HERE = "tests.integration.source.test_error_handling"
 INTEGERS = "org.apache.kafka.connect.converters.IntegerConverter"

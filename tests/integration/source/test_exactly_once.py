@@ -25,8 +25,9 @@ from connectx.model.events import EventKind
 from connectx.model.source_offsets import SourceOffset
 from connectx.model.states import TargetState
 from connectx.plugins.api import Slice, SourceConnector, SourceTask
-from tests.integration.source.conftest import Place, Task, until
 from tests.support.options import GATE
+from tests.support.task_harness import Place, Task
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.rule("always.1", "always.2")
 

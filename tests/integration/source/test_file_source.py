@@ -11,9 +11,10 @@ import pytest
 from connectx.core.messages import TaskFailed
 from connectx.errors import SourceFileMissingError
 from connectx.model.events import EventKind
-from tests.integration.source.conftest import Place, Task, until
+from tests.support.profiles import JSON
+from tests.support.task_harness import Place, Task
+from tests.support.waiting import until
 
-JSON = {"value.converter": "org.apache.kafka.connect.json.JsonConverter", "value.converter.schemas.enable": "false"}
 SCHEMA = "id INT, name STRING, at TIMESTAMP"
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from connectx.core.messages import TaskFailed, TopicUsed
 from connectx.model.events import EventKind
-from tests.integration.source.conftest import Place, until
+from tests.support.task_harness import Place
+from tests.support.waiting import until
 
 
 def config(path: Path, topic: str, **more: str) -> dict[str, str]:

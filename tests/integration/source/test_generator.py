@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 
-from tests.integration.source.conftest import Place, until
+from tests.support.task_harness import Place
+from tests.support.waiting import until
 
 
 def test_ids_are_gapless_over_a_kill(place: Place) -> None:

@@ -22,7 +22,9 @@ from connectx.protocol.offsets_topic import encode_offset_key
 from connectx.runtime.loggers import WorkerLoggers
 from connectx.runtime.metrics import WorkerMetrics
 from connectx.runtime.rest_services import RestServices
-from tests.integration.source.conftest import Place, Task, read_all, until
+from tests.support.records import read_all
+from tests.support.task_harness import Place, Task
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.rule("618.6.4")
 

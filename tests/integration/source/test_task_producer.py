@@ -11,7 +11,7 @@ import pytest
 from connectx.errors import ProducerError, ProducerFencedError, RecordRefusedError, RecordTooLargeError
 from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.kafka.task_producer import TaskProducer
-from tests.integration.source.conftest import read_all
+from tests.support.records import read_all
 
 # murmur2 of Java's client (org.apache.kafka.common.utils.UtilsTest)
 MURMUR2 = {

@@ -16,7 +16,9 @@ from connectx.model.configdef import ConfigDef
 from connectx.model.events import EventKind
 from connectx.model.source_offsets import SourceOffset
 from connectx.plugins.api import Slice, SourceConnector, SourceTask
-from tests.integration.source.conftest import Place, Task, read_all, until
+from tests.support.records import read_all
+from tests.support.task_harness import Place, Task
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.rule("618.6.3")
 

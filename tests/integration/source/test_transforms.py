@@ -13,7 +13,9 @@ import pytest
 import connectx as cx
 from connectx.core.messages import TaskStopped
 from connectx.model.events import EventKind
-from tests.integration.source.conftest import Place, read_all, until
+from tests.support.records import read_all
+from tests.support.task_harness import Place
+from tests.support.waiting import until
 
 JSON = "org.apache.kafka.connect.json.JsonConverter"
 NAME = __name__

@@ -1,4 +1,7 @@
-"""A transaction that hangs, made on a real broker: a partition's log has a record of it, its coordinator no entry."""
+"""Foreign transactions on a real broker: one that stays open, and one that hangs.
+
+Of a hanging one a partition's log has a record, its coordinator no entry.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from kafka.errors import BrokerResponseError
 from kafka.protocol.metadata import CoordinatorType
@@ -19,6 +23,20 @@ from tests.support.waiting import until
 
 _TIMEOUT_MS = 30_000
 _PRODUCE_VERSION = 11  # from 12 on, the broker itself adds the partition to the transaction (KIP-890)
+
+
+class OpenTransaction:
+    """A foreign transaction on a topic: a consumer of committed records cannot reach the topic's end."""
+
+    def __init__(self, bootstrap_servers: str, topic: str) -> None:
+        self._producer = Producer({"bootstrap.servers": bootstrap_servers, "transactional.id": "outside"})
+        self._producer.init_transactions(30)
+        self._producer.begin_transaction()
+        self._producer.produce(topic, key="of nobody", value=b"{}")
+        self._producer.flush(30)
+
+    def end(self) -> None:
+        self._producer.abort_transaction(30)
 
 
 def leave_hanging(bootstrap_servers: str, topic: str, partition: int) -> None:

@@ -1,4 +1,7 @@
-"""A JupyterLab with a home of its own, and an open notebook in it."""
+"""A JupyterLab with a separate home, an open notebook in it, and Debian's Chromium that shows it.
+
+Screenshots go to test-artefacts/.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +12,35 @@ import shutil
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import httpx
-from playwright.sync_api import Page
+from playwright.sync_api import Browser, Page, sync_playwright
 
 ROOT = Path(__file__).parents[2]
 SHOTS = ROOT / "test-artefacts"
 _HARMLESS = ("Connection lost, reconnecting in 0 seconds",)
 _TIMEOUT_MS = 120_000
+_SWITCHES = [
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+]
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """Yield a browser that has no window."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    program = next((path for name in names if (path := shutil.which(name))), None)
+    assert program, "these tests need Chromium on PATH: install Debian's package chromium"
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=program, args=_SWITCHES)
+        yield started
+        started.close()
 
 
 class Lab:

@@ -1,0 +1,128 @@
+"""What a REST server needs of its worker, with the answers that a test gives."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from connectx.core.messages import Reply
+from connectx.core.verbs import Verb
+from connectx.errors import ConnectorNotFoundError
+from connectx.model.states import ConnectorType
+from connectx.model.worker_config import WorkerConfig
+from connectx.rest.server import RestServer
+
+Answer = Reply | Callable[[str | None, Mapping[str, Any]], Reply] | None
+
+
+@dataclass
+class Core:
+    """Answers each verb with a Reply, with what a function returns, or (None) never; keeps what it was asked."""
+
+    answers: dict[Verb, Answer] = field(default_factory=dict)
+    asked: list[tuple[Verb, str | None, dict[str, Any]]] = field(default_factory=list)
+    url: str = ""
+    leader_url: str | None = None
+    reached: threading.Event = field(default_factory=threading.Event)
+
+    def ask(self, verb: Verb, connector: str | None, args: Mapping[str, Any]) -> Future[Reply]:
+        future: Future[Reply] = Future()
+        if verb is Verb.WORKER and verb not in self.answers:
+            future.set_result(Reply(1, 200, {"url": self.url, "leader_url": self.leader_url or self.url}))
+            return future
+        self.asked.append((verb, connector, dict(args)))
+        self.reached.set()
+        answer = self.answers.get(verb, Reply(1, 200, {}))
+        if answer is not None:
+            future.set_result(answer if isinstance(answer, Reply) else answer(connector, args))
+        return future
+
+    def verbs(self) -> list[Verb]:
+        return [verb for verb, _, _ in self.asked]
+
+
+@dataclass
+class Beside:
+    """Services with plain answers."""
+
+    is_ready: bool = True
+    problems: list[str] = field(default_factory=list)
+    calls: list[tuple[Any, ...]] = field(default_factory=list)
+
+    def ready(self) -> bool:
+        return self.is_ready
+
+    def stage(self) -> str:
+        return "reading the config topic to its end"
+
+    def root(self) -> Mapping[str, Any]:
+        return {"version": "0.1.0", "commit": "unknown", "kafka_cluster_id": "abc"}
+
+    def metrics(self, connectors: Mapping[str, Any]) -> bytes:
+        return b"# of " + ",".join(connectors).encode()
+
+    def loggers(self) -> Mapping[str, Mapping[str, Any]]:
+        return {"root": {"level": "WARN", "last_modified": None}}
+
+    def logger(self, name: str) -> Mapping[str, Any]:
+        return {"level": "WARN", "last_modified": None}
+
+    def logger_level(self, level: str) -> str:
+        return level.upper()
+
+    def set_logger(self, namespace: str, level: str) -> Sequence[str]:
+        self.calls.append(("logger", namespace, level))
+        return [namespace]
+
+    def plugins(self, connectors_only: bool) -> Sequence[Mapping[str, Any]]:
+        found = [{"class": "FileStreamSource", "type": "source"}]
+        return found if connectors_only else [*found, {"class": "JsonConverter", "type": "converter"}]
+
+    def plugin_config(self, plugin: str) -> Sequence[Mapping[str, Any]]:
+        if plugin != "FileStreamSource":
+            raise ConnectorNotFoundError(f"Unknown plugin {plugin}", status=404)
+        return [{"name": "file", "type": "STRING"}]
+
+    def validate(self, config: Mapping[str, str | None]) -> Mapping[str, Any]:
+        self.calls.append(("validate", dict(config)))
+        entry = {"definition": None, "value": {"name": "topic", "errors": self.problems}}
+        return {
+            "name": config.get("connector.class"),
+            "error_count": len(self.problems),
+            "groups": [],
+            "configs": [entry],
+        }
+
+    def read_offsets(
+        self, connector: str, kind: ConnectorType, config: Mapping[str, str | None]
+    ) -> Sequence[Mapping[str, Any]]:
+        self.calls.append(("read", connector, kind, dict(config)))
+        return [{"partition": {"filename": "a"}, "offset": {"position": 7}}]
+
+    def alter_offsets(
+        self,
+        connector: str,
+        kind: ConnectorType,
+        config: Mapping[str, str | None],
+        offsets: Sequence[Mapping[str, Any]],
+    ) -> str:
+        self.calls.append(("alter", connector, kind, list(offsets)))
+        return "The offsets for this connector have been altered successfully"
+
+    def reset_offsets(self, connector: str, kind: ConnectorType, config: Mapping[str, str | None]) -> str:
+        self.calls.append(("reset", connector, kind))
+        return "The offsets for this connector have been reset successfully"
+
+
+@dataclass
+class Served:
+    """One worker's server with its stand-ins."""
+
+    url: str
+    core: Core
+    services: Beside
+    server: RestServer
+    config: WorkerConfig
