@@ -1,7 +1,6 @@
 """`python -m bench [NAME ...]`: run the named measurements, or all of them, and print JSON lines."""
 
 import json
-import sys
 from collections.abc import Callable, Iterator
 from typing import Annotated
 
@@ -46,4 +45,4 @@ def main(
 
 
 if __name__ == "__main__":
-    sys.exit(typer.run(main))
+    typer.run(main)

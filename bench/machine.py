@@ -30,4 +30,4 @@ def describe() -> dict[str, object]:
 
 def tree_rss_mb() -> float:
     """Resident memory of this Python process, children (Kafka, Spark) left out, in MB."""
-    return psutil.Process().memory_info().rss / 2**20
+    return float(psutil.Process().memory_info().rss / 2**20)

@@ -53,7 +53,10 @@ from connectx.protocol.status_topic import decode_status_record, encode_status_r
 SIZES = ((10, 500), (100, 5_000), (300, 15_000), (1_000, 50_000))
 """Workers and tasks."""
 
-SHAPES = {"10 connectors": lambda tasks: 10, "10 tasks each": lambda tasks: tasks // 10}
+SHAPES: dict[str, Callable[[int], int]] = {
+    "10 connectors": lambda tasks: 10,
+    "10 tasks each": lambda tasks: tasks // 10,
+}
 
 WORKER = WorkerConfig.parse(
     own_kafka_config(

@@ -199,7 +199,7 @@ def test_everything_is_reached_and_used_by_the_keyboard(show: Show) -> None:
 
 def test_a_connector_is_deleted_by_two_presses_and_by_neither_a_double_click_nor_a_key_held_down(show: Show) -> None:
     stage = show()
-    page, connector = stage.page, stage.panel._cluster["flights-in"]
+    page, connector = stage.page, stage.cluster["flights-in"]
     button = 'button[data-verb="delete"][data-connector="flights-in"]'
     page.dblclick(button)
     stage.until(f"{button}.sure")
@@ -224,7 +224,7 @@ def test_a_connector_is_deleted_by_two_presses_and_by_neither_a_double_click_nor
 def test_when_a_button_goes_the_focus_stays_in_its_line(show: Show) -> None:
     stage = show()
     stage.page.focus('button[data-verb="stall"][data-worker="worker-3"]')
-    stage.panel._cluster.kill("worker-3")
+    stage.cluster.kill("worker-3")
     stage.until('.cxp-worker[data-worker="worker-3"][data-state="killed"]')
     assert stage.page.evaluate("() => document.activeElement.className") == "cxp-worker"
     assert stage.page.evaluate("() => document.activeElement.dataset.worker") == "worker-3"

@@ -119,7 +119,7 @@ class GroupsOnKafka(Groups):
             try:
                 net, kind = self.net, CoordinatorType.GROUP
                 self.coordinator = net.run(net.find_coordinator, kind, self.group_id, deadline_s)
-                return self._described().error_code == 0
+                return bool(self._described().error_code == 0)
             except kafka_errors.KafkaError:
                 return False
 

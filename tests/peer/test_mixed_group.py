@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from connectx.errors import RestError
+from connectx.rest.client import RestClient
 from tests.support.flows import GrowingFile
 from tests.support.java_worker import FILE_SINK, FILE_SOURCE
 from tests.support.mixed_groups import WAIT_S, Group
@@ -24,6 +26,10 @@ def source(path: Path, topic: str) -> dict[str, str | None]:
 
 def sink(path: Path, topic: str) -> dict[str, str | None]:
     return {"connector.class": FILE_SINK, "file": str(path), "topics": topic, "tasks.max": "1"}
+
+
+def offsets_are(client: RestClient, stored: object) -> bool:
+    return bool(client.offsets("lines-in") == stored)
 
 
 @pytest.mark.timeout(400)
@@ -134,7 +140,7 @@ def test_requests_reach_the_leader_of_the_other_kind_and_every_worker_tells_the_
     ours.wait_on("lines-in", [java.worker_id, worker.url.split("/")[2]], 1)
     stored = [{"partition": {"filename": str(path)}, "offset": {"position": 8}}]
     for client in clients:
-        until(lambda client=client: client.offsets("lines-in") == stored, "the same offsets from every worker", WAIT_S)
+        until(partial(offsets_are, client, stored), "the same offsets from every worker", WAIT_S)
 
     clients[1].stop("lines-in")
     until(lambda: clients[0].status("lines-in")["connector"]["state"] == "STOPPED", "STOPPED at the leader", WAIT_S)

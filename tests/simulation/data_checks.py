@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from connectx.model.ids import TopicPartition
 from tests.simulation.invariants import broken
@@ -53,7 +53,7 @@ class SourceChecks:
         if self.waiting:
             self.waiting = [waits for waits in self.waiting if not self.is_covered(*waits)]
 
-    def read_on(self, topic: str, partition: int) -> Sequence[tuple[object, int]]:
+    def read_on(self, topic: str, partition: int) -> Sequence[tuple[Any, int]]:
         log = self.world.broker.log(topic, partition)
         first, end = self.read.get((topic, partition), 0), log.last_stable
         if first == end:

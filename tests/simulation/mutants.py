@@ -134,6 +134,7 @@ def lag_check_left_out(patch: pytest.MonkeyPatch, hits: Hits) -> None:
     def none(self: Tasks, life: TaskLife) -> str | None:
         if reason(self, life) is not None:
             hits.append(str(life.task))
+        return None
 
     patch.setattr(Tasks, "_reason_to_refuse", none)
     ignore_news_before_the_start(patch)

@@ -173,6 +173,7 @@ class SimSink(SimTask):
     def end_rebalance(self) -> None:
         assert self.consumer is not None
         assert self.polling is not None
+        assert self.rebalancing is not None
         what, self.rebalancing = self.rebalancing, None
         if what != "assigned":
             self.reads = {}

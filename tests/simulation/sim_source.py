@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from connectx.core.messages import PrepareTask, TaskPrepared, TaskProducerReady, TopicUsed
 from connectx.core.source import messages as m
-from connectx.core.source.loop import SourceTaskCore, SourceTaskSettings
+from connectx.core.source.loop import SourceTaskCore
+from connectx.core.source.progress import SourceTaskSettings
 from connectx.model.states import TransactionBoundary
 from tests.simulation.broker_logs import Outcome
 from tests.simulation.sim_task import SimTask
@@ -111,7 +113,7 @@ class SimSource(SimTask):
                 return m.PluginStarted({"p": self.partitions[0] if self.partitions else -1})
             case m.ReadOffsets():
                 self.busy = True
-                self.world.at(self.world.latency_ms(), lambda token=self.token: self.read_offsets(token, None))
+                self.world.at(self.world.latency_ms(), partial(self.read_offsets, self.token, None))
             case m.Poll():
                 self.answer(None, self.world.poll_ms())
             case m.Idle():

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from connectx.core.source import messages as m
-from connectx.core.source.loop import SourceTaskCore, SourceTaskSettings
+from connectx.core.source.loop import SourceTaskCore
+from connectx.core.source.progress import SourceTaskSettings
 from connectx.model.ids import TaskId
 from tests.simulation.broker import Broker
 from tests.simulation.broker_logs import Outcome

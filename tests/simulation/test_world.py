@@ -50,7 +50,7 @@ def test_a_source_task_starts_in_the_order_of_kip_618() -> None:
     _create(world)
     world.settle()
     world.run_for(1_000)
-    steps: dict[tuple[str, int | None], list[str]] = {}
+    steps: dict[tuple[str | None, int | None], list[str]] = {}
     for _, worker, told in world.history:
         if told.kind is EventKind.TASK_STEP:
             steps.setdefault((worker, told.task), []).append(told.data["step"])

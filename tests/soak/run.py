@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Literal
 
 import connectx as cx
 from connectx.api.faults.chaos import Chaos
@@ -51,7 +52,7 @@ class Half:
 
 
 def soak(
-    isolation: str,
+    isolation: Literal["thread", "process"],
     *,
     seed: int,
     seconds: float,

@@ -108,8 +108,11 @@ def target(context: Context, state: TargetState, connector: str = "c") -> None:
 def shown(context: Context, subject: str | TaskId, state: State, worker_id: str = ME, generation: int = 3) -> None:
     """The status topic says this."""
     status = Status(state, worker_id, generation)
-    is_task = isinstance(subject, TaskId)
-    context.status.apply(TaskStatusRecord(subject, status) if is_task else ConnectorStatusRecord(subject, status))
+    match subject:
+        case TaskId():
+            context.status.apply(TaskStatusRecord(subject, status))
+        case _:
+            context.status.apply(ConnectorStatusRecord(subject, status))
 
 
 def effects(context: Context) -> list[Effect]:

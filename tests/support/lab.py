@@ -96,7 +96,7 @@ class Lab:
         if copy_of is not None:
             shutil.copy(copy_of, self.folder / name)
             return
-        empty = {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None}
+        empty: dict[str, Any] = {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None}
         made = [{**empty, "id": f"cell-{number}", "source": source} for number, source in enumerate(cells)]
         kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
         notebook = {"cells": made, "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}

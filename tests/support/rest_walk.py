@@ -220,8 +220,8 @@ def _offset_steps() -> Iterator[Step]:
     yield Step("reset offsets", "DELETE", at + "/offsets")
     yield Step("no offsets", "GET", at + "/offsets")
     for method in ("PATCH", "DELETE"):
-        body = {"offsets": [entry]} if method == "PATCH" else None
-        yield Step(f"offsets of no connector: {method}", method, "/connectors/none/offsets", body)
+        given = {"offsets": [entry]} if method == "PATCH" else None
+        yield Step(f"offsets of no connector: {method}", method, "/connectors/none/offsets", given)
     yield Step("restart one that is stopped", "POST", at + "/restart")
     yield Step("restart one that is stopped with tasks", "POST", at + "/restart?includeTasks=true")
     yield Step("pause one that is stopped", "PUT", at + "/pause")

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from connectx.spark import launcher
+from connectx.jvm import jars
 from connectx.spark.sessions import SparkProvider
 
 
@@ -30,8 +30,7 @@ def spark_server(*arguments: str) -> Iterator[str]:
 
 if __name__ == "__main__":
     if "bare" in sys.argv[1:]:
-        whole = launcher.class_path
-        launcher.class_path = lambda kafka_jars: whole([])
+        jars.fits_spark = lambda: False
     provider = SparkProvider(serve=True)
     provider.start()
     sys.stdout.write(provider.connect_url.result(120) + "\n")

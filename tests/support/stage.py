@@ -108,7 +108,7 @@ class StagedCluster:
 
     def __getitem__(self, name: str) -> StagedConnector:
         if name not in self._connectors:
-            raise ConnectorNotFoundError(name)
+            raise ConnectorNotFoundError(f"Connector {name} not found", status=404)
         return self._connectors[name]
 
     def kill(self, worker: str) -> None:
@@ -133,7 +133,7 @@ class Stage:
     """A page with one panel on it."""
 
     def __init__(self, page: Page, cluster: StagedCluster, theme: str = "light") -> None:
-        self.page = page
+        self.page, self.cluster = page, cluster
         self.errors: list[str] = []
         page.on("console", lambda message: self.errors.append(message.text) if message.type == "error" else None)
         page.on("pageerror", lambda error: self.errors.append(str(error)))

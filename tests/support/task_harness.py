@@ -86,12 +86,19 @@ class Task:
         """Wait until it has posted `count` stimuli of a kind; return the last of these. A failure ends the wait."""
 
         def found() -> list[T]:
-            matching = [stimulus for stimulus in self.stimuli if isinstance(stimulus, kind)]
+            reported: list[object] = [*self.stimuli]
+            matching = [stimulus for stimulus in reported if isinstance(stimulus, kind)]
             failed = [stimulus for stimulus in self.stimuli if isinstance(stimulus, TaskFailed)]
             assert kind is TaskFailed or not failed, failed[0].trace
             return matching[count - 1 : count]
 
         return until(found, f"{kind.__name__} number {count}")[0]
+
+    def count(self, name: str) -> int:
+        """Return a live number of the task."""
+        number = self.runner.metrics()[name]
+        assert isinstance(number, int)
+        return number
 
     def recorded(self, kind: EventKind) -> list[Transition]:
         return [transition for transition in self.transitions if transition.kind is kind]

@@ -15,7 +15,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -47,7 +47,7 @@ Stage = tuple[Part, ...]
 class Report:
     """A JUnit file: seconds of each test file, set-up and tear-down included, and the tests by outcome."""
 
-    seconds: Counter[str] = field(default_factory=Counter)
+    seconds: dict[str, float] = field(default_factory=dict)
     passed: set[str] = field(default_factory=set)
     failed: set[str] = field(default_factory=set)
 
@@ -56,9 +56,9 @@ class Report:
         """Read the file. Without one, which a crash of pytest leaves, nothing was run."""
         report = cls()
         for case in ElementTree.parse(path).iter("testcase") if path.exists() else ():
-            file = case.get("file") or case.get("classname", "")
+            file = case.get("file") or case.get("classname") or ""
             name = f"{file}::{case.get('name')}"
-            report.seconds[file] += float(case.get("time", 0))
+            report.seconds[file] = report.seconds.get(file, 0.0) + float(case.get("time", 0))
             is_failed = any(child.tag in ("failure", "error") for child in case)
             (report.failed if is_failed else report.passed).add(name)
         report.passed -= report.failed
@@ -69,7 +69,7 @@ class Report:
 class Result:
     """The outcome of a part or a tier."""
 
-    seconds: Counter[str] = field(default_factory=Counter)
+    seconds: dict[str, float] = field(default_factory=dict)
     flaky: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
 
@@ -140,13 +140,16 @@ def calibration_s() -> float:
     return statistics.median(loop() for _ in range(5))
 
 
+def slowest(seconds: Mapping[str, float], count: int = 10) -> list[tuple[str, float]]:
+    return sorted(seconds.items(), key=lambda item: item[1], reverse=True)[:count]
+
+
 def summary(result: Result) -> str:
     """The last lines of a run: the slowest folders and files, flaky and failed tests."""
-    folders: Counter[str] = Counter()
+    folders: defaultdict[str, float] = defaultdict(float)
     for file, seconds in result.seconds.items():
         folders[file.rpartition("/")[0]] += seconds
-    lines = [f"{seconds:7.1f} s  {folder}" for folder, seconds in folders.most_common(10)]
-    lines += [f"{seconds:7.1f} s  {file}" for file, seconds in result.seconds.most_common(10)]
+    lines = [f"{seconds:7.1f} s  {place}" for times in (folders, result.seconds) for place, seconds in slowest(times)]
     lines += [f"FAILED: {name}" for name in result.failed]
     lines += [f"flaky: {name}" for name in result.flaky]
     if len(result.flaky) > ALLOWED_FLAKES:

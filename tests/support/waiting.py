@@ -12,7 +12,7 @@ WAIT_S = 90.0
 T = TypeVar("T")
 
 
-def until(condition: Callable[[], T], what: str = "a condition", timeout_s: float = WAIT_S) -> T:
+def until(condition: Callable[[], T | None], what: str = "a condition", timeout_s: float = WAIT_S) -> T:
     """Return the first true value of `condition`, polled every 20 ms; fail after `timeout_s`."""
     end_s = time.monotonic() + timeout_s
     while not (found := condition()):

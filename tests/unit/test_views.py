@@ -6,11 +6,18 @@ import re
 
 from connectx import views
 
-ROWS = [{"worker": "worker-1", "tasks": 2}, {"worker": "<script>alert(1)</script>", "tasks": None}]
+ROWS: list[dict[str, object]] = [
+    {"worker": "worker-1", "tasks": 2},
+    {"worker": "<script>alert(1)</script>", "tasks": None},
+]
 
 
 def test_a_text_table_is_aligned_under_its_headings() -> None:
-    rows = [{"worker": "worker-1", "tasks": 2}, {"worker": "w", "tasks": None}, {"worker": "two\nlines", "tasks": 10}]
+    rows: list[dict[str, object]] = [
+        {"worker": "worker-1", "tasks": 2},
+        {"worker": "w", "tasks": None},
+        {"worker": "two\nlines", "tasks": 10},
+    ]
     assert views.text_table(rows) == "worker     tasks\nworker-1   2\nw\ntwo lines  10"
 
 

@@ -18,7 +18,7 @@ from confluent_kafka import (
     TopicCollection,
 )
 from confluent_kafka import TopicPartition as Tp
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec
 
 from connectx.errors import ClientClosedError, ClientSettingError, KafkaRequestError
 from connectx.kafka.admin.groups import GroupClient

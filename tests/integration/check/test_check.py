@@ -182,7 +182,7 @@ def test_lag_a_missed_scenario_and_a_history_without_a_topic_are_unknown(
 def test_topic_and_target_can_be_checked_without_a_history(cluster: cx.Cluster, make_flow: Callable[..., Flow]) -> None:
     flow = make_flow()
     flow.check()
-    given = {"topic": flow.topic, "bootstrap_servers": cluster.bootstrap_servers}
+    given: dict[str, Any] = {"topic": flow.topic, "bootstrap_servers": cluster.bootstrap_servers}
     rows = [f"line {number}" for number in range(200)]
     assert told(cx.check(**given, target=rows)) == {}
     assert told(cx.check(**given, target=rows[:-1])) == {"lost": 1}

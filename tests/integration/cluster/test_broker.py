@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,7 +55,7 @@ def test_everything_goes_on_by_itself_when_the_broker_was_gone_for_20_seconds(
         lines.append(100)
         for worker in cluster.workers:
             until(
-                lambda worker=worker: events(cluster, EventKind.MEMBER_LOST, since, worker=worker.name),
+                partial(events, cluster, EventKind.MEMBER_LOST, since, worker=worker.name),
                 f"{worker.name} to notice",
             )
         until(lambda: time.monotonic() - gone_s >= GONE_S, "a long absence")
@@ -85,7 +86,7 @@ def test_without_its_broker_a_cluster_says_so_and_closes_all_the_same(
         lines.append(100)
         for worker in cluster.workers:
             until(
-                lambda worker=worker: events(cluster, EventKind.MEMBER_LOST, since, worker=worker.name),
+                partial(events, cluster, EventKind.MEMBER_LOST, since, worker=worker.name),
                 f"{worker.name} to notice",
             )
         assert "coordinator" in events(cluster, EventKind.MEMBER_LOST, since)[0].cause

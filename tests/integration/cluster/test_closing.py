@@ -125,7 +125,7 @@ def has_ended(process: subprocess.Popen[str], timeout_s: float) -> bool:
 
 
 def children_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
-    return psutil.Process(process.pid).children(recursive=True)
+    return list(psutil.Process(process.pid).children(recursive=True))
 
 
 @WHOLE

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -135,7 +136,8 @@ def test_an_import_that_fails_halfway_says_so_and_goes_on_when_it_is_run_again(
         ImportIncompleteError, match=rf"1 of 2 connectors were not imported; {bad}: .*batch.size"
     ) as failed:
         cluster.import_from(path)
-    assert [one.did for one in failed.value.report] == [(), ("offsets of 1 partition set", "resumed")]
+    report: Any = failed.value.report
+    assert [one.did for one in report] == [(), ("offsets of 1 partition set", "resumed")]
     path.write_text(path.read_text().replace('"batch.size": "x"', '"batch.size": "5"'))
     first, second = cluster.import_from(path)
     assert first.did == ("created stopped", "resumed")

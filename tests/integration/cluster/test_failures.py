@@ -120,6 +120,10 @@ def place(cluster: cx.Cluster, numbers: Iterator[int], tmp_path: Path) -> Place:
     return Place(cluster, f"fragile{next(numbers)}", tmp_path)
 
 
+def wait_for_tasks(connector: cx.Connector, count: int) -> None:
+    until(lambda: [task.state for task in connector.tasks] == ["RUNNING"] * count, f"{count} tasks")
+
+
 def test_a_failed_task_does_not_fail_its_connector_nor_its_sister(place: Place) -> None:
     place.switch("task-1-poll")
     connector = place.create()
@@ -235,5 +239,5 @@ def test_fewer_and_more_tasks_come_with_the_configuration(place: Place) -> None:
     connector.wait("RUNNING", WAIT_S)
     for count in (1, 3, 2):
         connector.config.update({"tasks.max": str(count)})
-        until(lambda count=count: [task.state for task in connector.tasks] == ["RUNNING"] * count, f"{count} tasks")
+        wait_for_tasks(connector, count)
     assert len(list(itertools.chain(*(worker.task_metrics for worker in place.cluster.workers)))) >= 2

@@ -282,7 +282,8 @@ def test_a_sink_whose_worker_is_cut_off_loses_nothing(group: cx.Cluster, make_li
     group.create(f"{lines.name}-out", sink).wait("RUNNING", WAIT_S)
     lines.append(500)
     until(lambda: out.exists() and len(set(out.read_text().splitlines())) == 500, "500 lines")
-    for number, direction in enumerate(("both", "in", "out")):
+    directions: tuple[Direction, ...] = ("both", "in", "out")
+    for number, direction in enumerate(directions):
         cut_off = owner_of(group, f"{lines.name}-out-{number % 2}")
         cut_off.partition(direction)
         lines.append(500)

@@ -8,8 +8,7 @@ from pyspark.sql import functions as f
 
 from connectx.data.converters import encode
 from connectx.data.simple import IntegerConverter
-
-from .conftest import KEY, PLAIN
+from tests.support.conversions import KEY, PLAIN
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

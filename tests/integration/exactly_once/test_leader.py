@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
+from typing import Any
 
 import httpx
 import pytest
@@ -151,7 +152,7 @@ def test_a_restart_with_tasks_touches_what_was_asked_for(
         {"bootstrap.servers": workers.bootstrap_servers, "transactional.id": f"{workers.config.group_id}-{rows.name}-0"}
     )
     fence.init_transactions(30)  # somebody else takes its transactional id
-    failed = {"connector": rows.name, "task": 0, "state": "FAILED"}
+    failed: dict[str, Any] = {"connector": rows.name, "task": 0, "state": "FAILED"}
     until(lambda: events(workers, EventKind.TASK_STATE, worker=broken.name, **failed), "the fenced task's failure")
     trace = until(lambda: connector.status()["tasks"][0].get("trace"), "its trace in the status topic")
     assert f"{rows.name}-0 was fenced: who took over {rows.name}-0 (epoch " in trace

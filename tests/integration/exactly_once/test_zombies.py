@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
@@ -47,7 +47,7 @@ def test_a_zombie_is_fenced_and_says_by_whom_and_since_when(
     successor = until(
         lambda: next((w for w in workers.workers if w.name != zombie.name and task in w.tasks), None), "another owner"
     )
-    state = {"connector": rows.name, "task": 0, "state": "RUNNING", "worker": successor.name}
+    state: dict[str, Any] = {"connector": rows.name, "task": 0, "state": "RUNNING", "worker": successor.name}
     until(lambda: events(workers, EventKind.TASK_STATE, since, **state), "the successor's start")
     rows.wait_for_more(0)
     wake()

@@ -209,7 +209,7 @@ def test_a_large_flow_passes_unchanged(kafka: EmbeddedKafka, gate: Gate, topic: 
     received: list[bytes] = []
 
     def all_received() -> bool:
-        received.extend(message.value() for message in consumer.consume(10, 0.5) if message.error() is None)
+        received.extend(message.value() or b"" for message in consumer.consume(10, 0.5) if message.error() is None)
         return len(received) == len(values)
 
     until(all_received, "all records", 60)

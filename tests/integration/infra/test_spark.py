@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -95,7 +95,7 @@ def test_the_session_is_local_quiet_and_in_utc(spark: SparkSession) -> None:
 
 
 def test_python_on_executors_is_the_running_interpreter(spark: SparkSession) -> None:
-    def interpreter(batches: Iterator[Any]) -> Iterator[Any]:
+    def interpreter(batches: Iterable[Any]) -> Iterator[Any]:
         import pyarrow as pa
 
         for _ in batches:
@@ -114,7 +114,7 @@ def test_interrupt_ends_the_work_of_one_session_and_no_other(spark_provider: Spa
     stuck, other = spark_provider.task_session(), spark_provider.task_session()
     failures: list[Exception] = []
 
-    def slow(batches: Iterator[Any]) -> Iterator[Any]:
+    def slow(batches: Iterable[Any]) -> Iterator[Any]:
         for batch in batches:
             time.sleep(120)
             yield batch

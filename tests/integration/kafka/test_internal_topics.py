@@ -32,7 +32,13 @@ from connectx.model.config_records import (
 )
 from connectx.model.ids import TaskId
 from connectx.model.states import State, TargetState
-from connectx.model.status_records import ConnectorStatusRecord, Status, TaskStatusRecord, TopicStatusRecord
+from connectx.model.status_records import (
+    ConnectorStatusRecord,
+    Status,
+    StatusRecord,
+    TaskStatusRecord,
+    TopicStatusRecord,
+)
 from connectx.model.worker_config import WorkerConfig
 from tests.support.waiting import until
 
@@ -171,7 +177,7 @@ def test_a_value_that_is_not_json_is_skipped_and_an_unknown_key_is_posted_as_ign
 
 def test_statuses_of_every_kind_reach_every_worker(adapters: Make) -> None:
     workers = [started(adapters, name) for name in ("w1", "w2")]
-    records = [
+    records: list[StatusRecord] = [
         RUNNING,
         ConnectorStatusRecord("c", Status(State.FAILED, "host:1", 3, "trace")),
         TopicStatusRecord("t", "c", 0, 17),

@@ -6,7 +6,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -50,6 +51,11 @@ def pid_of(worker: Worker) -> int:
     return int(live.pid)
 
 
+def was_removed_from(cluster: cx.Cluster, worker: str, since: int, groups: Sequence[str]) -> bool:
+    removed = events(cluster, EventKind.MEMBER_REMOVED, since, worker=worker)
+    return {event.data["group"] for event in removed}.issuperset(groups)
+
+
 def people(path: Path, first: int, until_: int) -> None:
     with path.open("a") as file:
         if first == 0:
@@ -85,9 +91,7 @@ def test_rows_through_spark_connect_arrive_once_though_source_and_sink_are_kille
         assert owner_of(processes, task).name != victim.name
         wanted = ("connectx", "connect-people-out")[: number + 1]
         until(
-            lambda name=victim.name, since=since, wanted=wanted: {
-                event.data["group"] for event in events(processes, EventKind.MEMBER_REMOVED, since, worker=name)
-            }.issuperset(wanted),
+            partial(was_removed_from, processes, victim.name, since, wanted),
             "goodbyes to its groups",
         )
     until(lambda: len(rows(postgres, "people_in_processes")) >= 6000, "all rows")

@@ -9,8 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from connectx.api.attached.cluster import attach
 from connectx.cli import app

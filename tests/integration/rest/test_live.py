@@ -69,6 +69,11 @@ def lines(cluster: cx.Cluster, tmp_path: Path) -> Iterator[dict[str, str]]:
         connector.delete()
 
 
+def is_done(path: str, verify: ssl.SSLContext, login: dict[str, str]) -> bool:
+    """Whether a POST is answered with 204; with 409 while the group rebalances."""
+    return httpx.post(path, verify=verify, headers=login).status_code == 204
+
+
 @schema.parametrize()
 @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 def test_what_is_answered_is_what_the_openapi_document_says(case: Any, urls: list[str]) -> None:
@@ -252,7 +257,4 @@ def test_a_cluster_behind_logins_and_tls_works_as_one_without(
         for worker in guarded.workers:
             assert httpx.get(worker.url + "connectors", verify=verify).status_code == 401
             path, login = worker.url + "connectors/lines-1/restart", {"authorization": "Bearer a-token"}
-            restart = partial(httpx.post, path, verify=verify, headers=login)
-            until(
-                lambda restart=restart: restart().status_code == 204, "the restart", WAIT_S
-            )  # 409 while it rebalances
+            until(partial(is_done, path, verify, login), "the restart", WAIT_S)

@@ -23,6 +23,7 @@ import connectx as cx
 from connectx.errors import ConnectxError
 from connectx.kafka.broker import node
 from connectx.kafka.broker.embedded import EmbeddedKafka
+from connectx.verify.audit.findings import Audit
 from tests.support.profiles import FILE_PROVIDER, STRINGS
 from tests.support.waiting import until
 
@@ -134,7 +135,12 @@ def test_a_cluster_there_is_attached_and_audited_with_a_login_that_nobody_sees(
             owner.begin_transaction()
             owner.produce("lines", b"never committed")
             owner.flush(30)
-            audit = until(lambda: (now := seen.audit()).of("open_transaction") and now, "the time-out to pass", 30)
+
+            def found() -> Audit | None:
+                now = seen.audit()
+                return now if now.of("open_transaction") else None
+
+            audit = until(found, "the time-out to pass", 30)
             assert [finding.subject for finding in audit.of("open_transaction")] == ["left"]
             assert audit.unseen == ("the workers' own settings: REST does not tell them (give them with config=)",)
             forms = [f"{one!r}{one._repr_html_()}{one.to_pandas().to_string()}" for one in (audit, seen.events)]

@@ -86,8 +86,7 @@ def test_headers_hide_what_stood_behind_placeholders(
     secrets.write_text("cause=cannot be read\n")
     produce(source, [BROKEN])
     sink_task("dlq-4", files(tmp_path / "out.txt", source, **queue(dead), note=f"${{file:{secrets}:cause}}")).begin()
-    found: list[Any] = []
-    until(lambda: bool(found.extend(read_all(kafka.bootstrap_servers, dead)) or found))
+    found = until(lambda: read_all(kafka.bootstrap_servers, dead), "a dead letter")
     told = context(found[0])
     for name in ("exception.message", "exception.stacktrace"):
         assert "[hidden]" in told[name]

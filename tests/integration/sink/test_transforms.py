@@ -90,7 +90,7 @@ def test_a_header_can_become_a_reason_to_drop_a_record(
 ) -> None:
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
     for number, header in ((1, b"1"), (2, b'{"broken"'), (3, None)):
-        headers = [("old", header)] if header is not None else []
+        headers: list[tuple[str, str | bytes | None]] = [("old", header)] if header is not None else []
         producer.produce(database.table, json.dumps({"id": number, "name": "n"}).encode(), headers=headers)
     producer.flush(30)
     config = {

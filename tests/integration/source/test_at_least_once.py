@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from connectx.core.messages import TaskFailed
 from connectx.model.events import EventKind
@@ -10,7 +12,14 @@ from tests.support.task_harness import Place, Task
 from tests.support.waiting import until
 
 
-def lines(place: Place, path: Path, *, instance: int = 1, flush_ms: int = 600_000, **more: str) -> Task:
+def lines(
+    place: Place,
+    path: Path,
+    more: Mapping[str, str] = MappingProxyType({}),
+    *,
+    instance: int = 1,
+    flush_ms: int = 600_000,
+) -> Task:
     config = {"connector.class": "FileStreamSource", "file": str(path), "topic": f"{place.group}-t", **more}
     worker = {"offset.flush.interval.ms": str(flush_ms)}
     return place.task(config, instance=instance, exactly_once=False, worker=worker)
@@ -30,7 +39,7 @@ def test_offsets_are_committed_at_the_flush_interval(place: Place, tmp_path: Pat
 def test_a_stop_commits_what_was_sent(place: Place, tmp_path: Path) -> None:
     path = tmp_path / "in.txt"
     path.write_text("".join(f"{number}\n" for number in range(50_000)))
-    task = lines(place, path, **{"batch.size": "7000"}).begin()
+    task = lines(place, path, {"batch.size": "7000"}).begin()
     until(lambda: task.runner.metrics()["records"] == 50_000, "all lines sent")
     task.stop()
     assert place.committed({"filename": str(path)}) == {"position": path.stat().st_size}
@@ -65,7 +74,7 @@ def test_with_tolerance_a_refused_record_is_skipped_and_counted(place: Place, tm
     path.write_text("small\n" + "x" * 5000 + "\n")
     place.create_topic(f"{place.group}-t", max_message_bytes="1000")
     tolerant = {"errors.tolerance": "all", "producer.override.batch.num.messages": "1"}
-    task = lines(place, path, flush_ms=50, **tolerant).begin()
+    task = lines(place, path, tolerant, flush_ms=50).begin()
     until(lambda: place.committed({"filename": str(path)}) == {"position": 5007}, "the offset")
     assert place.values(f"{place.group}-t") == ["small"]
     (skipped,) = task.recorded(EventKind.RECORDS_SKIPPED)
@@ -77,7 +86,7 @@ def test_a_converter_that_does_not_take_the_value_fails_the_task(place: Place, t
     path = tmp_path / "in.txt"
     path.write_text("one\n")
     integer = {"value.converter": "org.apache.kafka.connect.converters.IntegerConverter"}
-    failed = lines(place, path, **integer).begin_and_fail()
+    failed = lines(place, path, integer).begin_and_fail()
     assert "IntegerConverter cannot write a value of type string" in failed.trace
     assert "value.converter" in failed.trace
     assert place.committed({"filename": str(path)}) is None
@@ -90,7 +99,7 @@ def test_with_tolerance_what_a_converter_does_not_take_is_skipped(place: Place, 
         "value.converter": "org.apache.kafka.connect.converters.IntegerConverter",
         "errors.tolerance": "all",
     }
-    task = lines(place, path, **more).begin()
+    task = lines(place, path, more).begin()
     (skipped,) = until(lambda: task.recorded(EventKind.RECORDS_SKIPPED), "skipped records")
     assert skipped.data["records"] == 2
     task.stop()

@@ -18,7 +18,7 @@ from tests.support.waiting import until
 SCHEMA = "id INT, name STRING, at TIMESTAMP"
 
 
-def source(place: Place, path: Path, *, instance: int = 1, **more: str) -> Task:
+def source(place: Place, path: Path, instance: int = 1, /, **more: str) -> Task:
     given = {name.replace("_", "."): value for name, value in more.items()}
     config = {"connector.class": "FileSource", "file": str(path), "topic": f"{place.group}-t", **JSON, **given}
     return place.task(config, instance=instance)
@@ -31,7 +31,7 @@ def records(place: Place, count: int) -> list[dict[str, Any]]:
 def test_csv_lines_become_typed_records_with_keys_and_appended_lines_follow(place: Place, tmp_path: Path) -> None:
     path = tmp_path / "in.csv"
     path.write_text('id,name,at\n1,one,2013-01-01T10:00:00Z\nNA,"two, quoted",NA\n\n')
-    task = source(place, path, schema=SCHEMA, header="true", **{"null.text": "NA", "key.fields": "name"}).begin()
+    task = source(place, path, schema=SCHEMA, header="true", null_text="NA", key_fields="name").begin()
     first, second = records(place, 2)
     assert first == {"id": 1, "name": "one", "at": 1357034400000}
     assert second == {"id": None, "name": "two, quoted", "at": None}
@@ -77,7 +77,7 @@ def test_a_schema_is_inferred_from_header_and_first_lines(
 def test_large_slices_read_by_executors_give_the_same_records_in_the_same_order(place: Place, tmp_path: Path) -> None:
     path = tmp_path / "in.csv"
     path.write_text("".join(f"{number},{'x' * (number % 90)}\n" for number in range(30_000)))
-    task = source(place, path, schema="id INT, pad STRING", **{"slice.bytes": "700000", "read.by": "executors"}).begin()
+    task = source(place, path, schema="id INT, pad STRING", slice_bytes="700000", read_by="executors").begin()
     assert [record["id"] for record in records(place, 30_000)] == list(range(30_000))
     task.stop()
     assert place.committed({"filename": str(path)}) == {"position": path.stat().st_size}
@@ -89,12 +89,12 @@ def test_a_malformed_line_fails_the_task_with_its_number_and_text_and_nothing_is
 ) -> None:
     path = tmp_path / "in.csv"
     path.write_text(f"id,n\n1,1\n2,2\n{bad}\n4,4\n")
-    task = source(place, path, schema="id INT, n INT", header="true", **{"slice.bytes": "8"}).begin()
+    task = source(place, path, schema="id INT, n INT", header="true", slice_bytes="8").begin()
     failed = task.said(TaskFailed)
     assert f"Line 4 of {path} does not fit the schema `id INT, n INT`: '{bad}'" in failed.trace
     assert "on.malformed=skip" in failed.trace
     path.write_text(path.read_text().replace(bad, "3" + "," + "3" * (len(bad) - 2)))
-    again = source(place, path, instance=2, schema="id INT, n STRING", header="true").begin()
+    again = source(place, path, 2, schema="id INT, n STRING", header="true").begin()
     assert [record["id"] for record in records(place, 4)] == [1, 2, 3, 4]
     again.stop()
 
@@ -111,7 +111,7 @@ def test_a_line_that_is_no_object_of_the_schema_fails_the_task(place: Place, tmp
 def test_malformed_lines_can_be_skipped_and_are_counted(place: Place, tmp_path: Path) -> None:
     path = tmp_path / "in.json"
     path.write_text('{"id":1}\nno json\n\n{"id":"x"}\nnull\n[{"id":5}]\n{"id":4}\n')
-    task = source(place, path, format="json", schema="id INT", **{"on.malformed": "skip"}).begin()
+    task = source(place, path, format="json", schema="id INT", on_malformed="skip").begin()
     assert [record["id"] for record in records(place, 2)] == [1, 4]
     (skipped,) = until(lambda: task.recorded(EventKind.RECORDS_SKIPPED), "skipped records")
     assert skipped.data == {"records": 4, "reason": "malformed"}
@@ -150,9 +150,9 @@ def test_a_kill_between_slices_neither_loses_nor_repeats_rows(place: Place, tmp_
     path.write_text("".join(f"{number}\n" for number in range(20_000)))
     small = {"schema": "id INT", "slice.bytes": "20000"}
     first = source(place, path, **small).begin()
-    until(lambda: first.runner.metrics()["commits"] >= 2, "two commits")
+    until(lambda: first.count("commits") >= 2, "two commits")
     first.runner.kill()
     assert first.runner.join(20)
-    second = source(place, path, instance=2, **small).begin()
+    second = source(place, path, 2, **small).begin()
     assert [record["id"] for record in records(place, 20_000)] == list(range(20_000))
     second.stop()

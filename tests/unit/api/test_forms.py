@@ -51,6 +51,7 @@ from connectx.verify.doctor.report import Finding as CheckupFinding
 from connectx.views import Listed
 
 CARD = '<div style="border-left:3px solid currentColor'
+NOTHING: Any = None
 BAD = "<script>alert('x')</script>"
 PASSWORD = "s3cret-pw"
 URL = f"postgresql://me:{PASSWORD}@db/flights"
@@ -219,7 +220,7 @@ def worker() -> Worker:
         task_metrics=dict,
         view=lambda: {"state": "stable", "tasks": [{"connector": BAD, "task": 0}], "connectors": [BAD]},
     )
-    return Worker(live, None, lambda transition, name: None, lambda name: None, now)  # type: ignore[arg-type]
+    return Worker(live, None, lambda transition, name: None, lambda name: None, now)
 
 
 def workers() -> Workers:
@@ -276,16 +277,7 @@ MADE: dict[type, Callable[[], Any]] = {
     AuditFinding: lambda: FLAW,
     AuditInput: lambda: AUDITED,
     Backup: lambda: Backup({"version": BAD}, BAD, (EXPORTED,)),
-    Chaos: lambda: Chaos(
-        None,
-        None,
-        (),
-        seed=7,
-        kinds=(BAD,),
-        every_s=2,
-        for_s=None,
-        keep=1,  # type: ignore[arg-type]
-    ),
+    Chaos: lambda: Chaos(NOTHING, NOTHING, (), seed=7, kinds=(BAD,), every_s=2, for_s=None, keep=1),
     ChaosFault: lambda: ChaosFault(1, "kill", BAD, 1.0, skipped=BAD),
     Checkup: lambda: Checkup([CHECK], [CHECK]),
     CheckupFinding: lambda: CHECK,

@@ -12,7 +12,7 @@ from connectx.api.fault_origin import caused_by
 from connectx.api.workers import Worker
 from connectx.errors import NoGateError
 from connectx.history.log import EventLog
-from connectx.kafka.broker.gate import Gate
+from connectx.kafka.broker.gate import Direction, Gate
 from connectx.model.ids import TaskId
 from connectx.runtime.worker_handle import Isolation, WorkerState, no_op
 
@@ -87,11 +87,14 @@ def test_a_fault_that_another_thread_tells_of_keeps_its_origin() -> None:
     assert all(event.data["tasks"] == ["lines-in-0"] for event in log)
 
 
+CUTS: tuple[tuple[Direction, str], ...] = (("both", "running, partitioned"), ("in", "running, partitioned (in)"))
+
+
 def test_a_cut_is_shown_beside_the_state_and_outlives_a_pause() -> None:
     gate = Gate()
     gate.start("127.0.0.1", 9)
     worker = Worker(Elsewhere(), gate, EventLog().append, nothing_lost, lambda: 0)
-    for direction, shown in (("both", "running, partitioned"), ("in", "running, partitioned (in)")):
+    for direction, shown in CUTS:
         worker.partition(direction)
         assert (worker.state, worker.is_healthy, worker.row()["state"]) == ("running", False, shown)
     worker.pause()
@@ -113,7 +116,7 @@ def test_a_healed_worker_is_healthy_and_an_unknown_direction_is_refused() -> Non
     worker.heal()
     assert (worker.cut, worker.is_healthy, worker.row()["state"]) == (None, True, "running")
     with pytest.raises(ValueError, match="both, in or out, not 'sideways'"):
-        worker.partition("sideways")
+        worker.partition("sideways")  # type: ignore[arg-type]
     gate.close()
 
 

@@ -67,9 +67,10 @@ def carry_out(context: Context, writer: ConfigWriter) -> list[tuple[tuple[Config
                 read(context, *effect.records)
                 writer.on_written(ConfigRecordsWritten(effect.request_id))
             else:
-                assert effect == ReadConfigToEnd(effect.request_id, READ_MS)  # type: ignore[union-attr]
+                assert isinstance(effect, ReadConfigToEnd)
+                assert effect.timeout_ms == READ_MS
                 done.append("read")
-                writer.on_read(ConfigReadToEnd(effect.request_id))  # type: ignore[union-attr]
+                writer.on_read(ConfigReadToEnd(effect.request_id))
     return done
 
 
@@ -203,7 +204,8 @@ def test_a_new_connector_never_runs_the_tasks_that_a_deleted_one_left(
     assert carry_out(context, writer) == [(written, True), "read"]
     assert context.config.tasks("n") == ()
     later = ConfigLog()
-    for log_offset, record in enumerate((left[0], *written)):  # what compaction leaves for a worker that starts later
+    compacted: tuple[ConfigRecord, ...] = (left[0], *written)
+    for log_offset, record in enumerate(compacted):  # what compaction leaves for a worker that starts later
         later.apply(log_offset, record)
     assert later.tasks("n") == ()
 

@@ -416,12 +416,15 @@ def test_a_restart_with_flags_is_a_command_in_the_config_topic_and_answers_with_
     (reply,) = replies(effects)
     assert isinstance(reply, Reply)
     assert reply.status == 202
-    shown_as = {
+    shown_as: dict[str | TaskId, str] = {
         "c": reply.body["connector"]["state"],
         **{TaskId("c", t["id"]): t["state"] for t in reply.body["tasks"]},
     }
     assert [subject for subject, state in shown_as.items() if state == "RESTARTING"] == expected
-    again = {"c": core.connectors.lives["c"].again, **{t: life.again for t, life in core.tasks.lives.items()}}
+    again: dict[str | TaskId, object] = {
+        "c": core.connectors.lives["c"].again,
+        **{t: life.again for t, life in core.tasks.lives.items()},
+    }
     restarting = [subject for subject, plan in again.items() if plan is not None]
     new_instances = [task for task, life in core.tasks.lives.items() if life.instance > 3]
     assert restarting + new_instances == expected

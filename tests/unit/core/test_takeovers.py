@@ -11,7 +11,8 @@ from connectx.core.context import Context
 from connectx.core.fencing import FencingRounds, LocalWaiter
 from connectx.core.messages import ConfigReadToEnd, TaskFailed, TaskPrepared, TaskProducerReady, TaskStateReached
 from connectx.core.takeovers import Fenced, find_takeover
-from connectx.core.tasks import TaskPhase, Tasks
+from connectx.core.task_life import TaskPhase
+from connectx.core.tasks import Tasks
 from connectx.model.config_records import ConnectorConfigRecord
 from connectx.model.events import EventKind
 from connectx.model.states import State
@@ -124,7 +125,7 @@ def test_a_healthy_task_that_a_late_zombie_fenced_is_shown_as_failed() -> None:
     tasks.on_failed(TaskFailed(C0, 1, "fenced", fenced=True))
     _, (written,) = both(context)
     assert written.record.status.state is State.FAILED  # type: ignore[union-attr]
-    assert "who took over c-0 is not known yet" in written.record.status.trace  # type: ignore[union-attr]
+    assert "who took over c-0 is not known yet" in (written.record.status.trace or "")  # type: ignore[union-attr]
 
 
 def test_who_fenced_a_task_is_told_as_soon_as_it_is_known_and_once() -> None:

@@ -29,8 +29,9 @@ from connectx.core.messages import (
     TaskStopped,
     WriteStatus,
 )
-from connectx.core.tasks import TaskPhase, Tasks
-from connectx.model.config_records import TaskCommitRecord, TaskConfigRecord
+from connectx.core.task_life import TaskPhase
+from connectx.core.tasks import Tasks
+from connectx.model.config_records import ConnectorConfigRecord, TaskCommitRecord, TaskConfigRecord
 from connectx.model.events import EventKind, Transition
 from connectx.model.group import WorkSet
 from connectx.model.ids import TaskId
@@ -148,7 +149,7 @@ def test_a_task_that_is_there_is_not_started_again() -> None:
 
 def test_without_exactly_once_a_task_begins_as_soon_as_it_is_prepared() -> None:
     context = a_context()
-    configure(context, **{"connector.class": "Sink"})
+    read(context, ConnectorConfigRecord("c", {"connector.class": "Sink"}))
     tasks = the_tasks(context)
     tasks.start(C0, "")
     both(context)

@@ -230,7 +230,7 @@ def write(path: Path, *lines: str) -> Path:
 
 
 def line(**changes: object) -> str:
-    event = {
+    event: dict[str, object] = {
         "seq": 1,
         "time_ms": 5,
         "worker": None,

@@ -104,7 +104,7 @@ def test_two_classes_of_one_simple_name_need_their_paths() -> None:
 
 def test_only_connectors_can_be_registered() -> None:
     with pytest.raises(PluginNotFoundError, match=r"cannot be a connector\.class"):
-        Plugins().register(dict)  # type: ignore[arg-type]
+        Plugins().register(dict)
 
 
 def test_values_of_configurations_become_text() -> None:

@@ -26,7 +26,7 @@ class Doubled(cx.Transform):
         return table
 
 
-def infos(plugins: Plugins | None = None, **config: str) -> ConfigInfos:
+def infos(plugins: Plugins | None = None, /, **config: str) -> ConfigInfos:
     dotted = {name.replace("_", "."): text for name, text in config.items()}
     return validate_connector(plugins or Plugins(), {**SOURCE, **dotted}, WORKER)
 

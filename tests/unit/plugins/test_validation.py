@@ -51,7 +51,7 @@ class Sink(SinkConnector):
 
 
 def check(
-    cls: type[SourceConnector] | type[SinkConnector], on: WorkerConfig | None = None, **config: Any
+    cls: type[SourceConnector] | type[SinkConnector], on: WorkerConfig | None = None, /, **config: Any
 ) -> ConfigInfos:
     plugins = Plugins()
     given = {name.replace("_", "."): value for name, value in config.items()}

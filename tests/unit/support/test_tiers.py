@@ -87,7 +87,11 @@ def test_the_summary_names_flaky_tests_and_too_many_fail_the_run() -> None:
 
 # --------------------------------------------------------------------------- the budget
 
-RUN = {"calibration_s": 0.1, "wall_s": 100.0, "seconds": {"tests/a/test_1.py": 40.0, "tests/a/test_2.py": 40.0}}
+RUN: dict[str, Any] = {
+    "calibration_s": 0.1,
+    "wall_s": 100.0,
+    "seconds": {"tests/a/test_1.py": 40.0, "tests/a/test_2.py": 40.0},
+}
 
 
 def test_a_run_gives_its_own_budget() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 from base64 import b64decode
+from collections.abc import Mapping
 from html.parser import HTMLParser
 
 import pytest
@@ -38,7 +39,7 @@ class Left(HTMLParser):
 
 
 def form(history: History) -> str:
-    workers = [{"worker": "worker-1", "state": "up"}]
+    workers: list[Mapping[str, object]] = [{"worker": "worker-1", "state": "up"}]
     return html_form("Cluster", {"generation": 4}, workers, [{"connector": "flights-in"}], history.events, None)
 
 

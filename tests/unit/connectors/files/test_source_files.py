@@ -80,7 +80,12 @@ def test_waiting_ends_when_the_file_grows_and_gets_slower_while_it_does_not(tmp_
 
 def test_waiting_ends_at_once_when_the_task_is_wanted(tmp_path: Path) -> None:
     waits: list[int] = []
-    written(tmp_path, b"").wait(lambda wait_ms: waits.append(wait_ms) or True)
+
+    def is_wanted(wait_ms: int) -> bool:
+        waits.append(wait_ms)
+        return True
+
+    written(tmp_path, b"").wait(is_wanted)
     assert waits == [10]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -270,10 +271,10 @@ def test_the_leader_assigns_what_the_config_topic_holds_and_knows_then_who_runs_
     _, leadership = a_leader()
     members = {"me": metadata(), "other": metadata("http://other/")}
     assigned = leadership.assign(Elected(4, ProtocolVersion.SESSIONED, "me", members))
-    send = {"version": ProtocolVersion.SESSIONED, "error": 0, "leader": "me", "leader_url": "http://me/"}
+    send = partial(Assignment, ProtocolVersion.SESSIONED, error=0, leader="me", leader_url="http://me/")
     assert assigned == {
-        "me": Assignment(**send, config_offset=6, assigned=WorkSet(("c",), (C0,))),
-        "other": Assignment(**send, config_offset=6, assigned=WorkSet((), (C1,))),
+        "me": send(config_offset=6, assigned=WorkSet(("c",), (C0,))),
+        "other": send(config_offset=6, assigned=WorkSet((), (C1,))),
     }
     assert (leadership.owner_url("c"), leadership.owner_url(C1)) == ("http://me/", "http://other/")
     assert leadership.owner_url(TaskId("c", 9)) is None

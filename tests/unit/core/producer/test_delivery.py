@@ -33,7 +33,8 @@ def test_one_request_at_a_time_holds_the_order_of_a_node() -> None:
     script = plain(max_in_flight=1)
     script.append(1, 2)
     script.append(3, target=T1)
-    assert [(sent.node, [b.number for b in sent.request.batches]) for sent in script.open.values()] == [
+    produced = [(sent.node, sent.request) for sent in script.open.values() if isinstance(sent.request, msg.Produce)]
+    assert [(node, [b.number for b in request.batches]) for node, request in produced] == [
         (1, [1]),
         (2, [3]),
     ]

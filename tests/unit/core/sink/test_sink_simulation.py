@@ -24,6 +24,10 @@ PARTITIONS = tuple(TopicPartition(topic, number) for topic in ("a", "b") for num
 RECORDS = 60
 
 
+PAUSES: tuple[m.SinkStimulus, ...] = (m.PauseRequested(), m.ResumeRequested())
+ENDS: tuple[m.SinkStimulus, ...] = (m.StopRequested(), m.CancelRequested())
+
+
 @dataclass
 class World:
     """Log, group and target. `log` holds the offsets of records; offsets between them are transaction markers."""
@@ -230,10 +234,10 @@ def history(seed: int, *, exactly_once: bool) -> World:
         if (world.faults and chance.random() < 0.03) or turn == 900:
             rebalance(world, tasks, now_ms)
         elif world.fails(0.02):
-            tasks[number].feed(chance.choice([m.PauseRequested(), m.ResumeRequested()]), now_ms)
+            tasks[number].feed(chance.choice(PAUSES), now_ms)
         elif world.fails(0.01):
             if chance.random() < 0.5:
-                tasks[number].feed(chance.choice([m.StopRequested(), m.CancelRequested()]), now_ms)
+                tasks[number].feed(chance.choice(ENDS), now_ms)
                 for _ in range(20):
                     tasks[number].proceed(now_ms)
             world.owner = {p: None if owner == number else owner for p, owner in world.owner.items()}

@@ -47,6 +47,7 @@ from connectx.core.sink.messages import (
     ResumePartitions,
     ResumeRequested,
     Seek,
+    SinkEffect,
     SinkStarted,
     SinkStep,
     SinkStimulus,
@@ -64,7 +65,7 @@ TASK = TaskId("out", 1)
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 AT_LEAST_ONCE = SinkTaskSettings(TASK, False, offset_flush_interval_ms=1000, offset_flush_timeout_ms=500)
 EXACTLY_ONCE = dataclasses.replace(AT_LEAST_ONCE, exactly_once=True)
-END = [StopPlugin(), LeaveGroup()]
+END: list[SinkEffect] = [StopPlugin(), LeaveGroup()]
 
 
 def run(core: SinkTaskCore, *stimuli: SinkStimulus, now_ms: int = 0) -> SinkStep:

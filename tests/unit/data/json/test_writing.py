@@ -118,7 +118,7 @@ def values_of(kind: pa.DataType) -> st.SearchStrategy[Any]:
     elif types.is_integer(kind):
         some = st.integers(-(2 ** (kind.bit_width - 1)), 2 ** (kind.bit_width - 1) - 1)
     elif types.is_floating(kind):
-        some = st.floats(width=kind.bit_width)  # type: ignore[arg-type]
+        some = st.floats(width=kind.bit_width)
     elif types.is_decimal(kind):
         some = st.integers(-(10**20) + 1, 10**20 - 1).map(lambda n: Decimal(n).scaleb(-kind.scale))
     else:

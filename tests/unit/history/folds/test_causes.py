@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from connectx.history.folds.rebalances import rebalances
@@ -95,7 +97,7 @@ def test_a_round_that_a_member_missed_is_no_loss_of_it() -> None:
     """It was in the group, as the leader saw it, though another round began before it got its work."""
     history = small_cluster().at(9)
     history.generation = 3
-    everybody = {f"http://worker-{number}/": {} for number in (1, 2, 3)}
+    everybody: dict[str, Any] = {f"http://worker-{number}/": {} for number in (1, 2, 3)}
     history.add(EventKind.ASSIGNMENT_COMPUTED, "worker-1", members=everybody, lost=[], delay_ms=0)
     history.add(EventKind.REBALANCE_COMPLETED, "worker-1", leader_url="http://worker-1/", tasks=[], connectors=[])
     assert last(history) == ""

@@ -70,7 +70,7 @@ def test_form_is_the_state_and_colour_the_connector() -> None:
     for group in groups(svg, "data-task"):
         if group.get("data-state"):
             rects = group.findall(f"{SVG}rect")
-            forms[group.get("data-state")] = [rect.get("fill") or "" for rect in rects]
+            forms[group.get("data-state") or ""] = [rect.get("fill") or "" for rect in rects]
             assert rects[0].get("fill") == colour(0 if (group.get("data-task") or "").startswith("orders") else 1)
     assert sorted(forms) == ["failed", "paused", "running", "starting", "zombie"]
     assert forms["zombie"][1].startswith("url(#cx")

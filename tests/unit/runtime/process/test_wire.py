@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from connectx.model.events import EventKind, Transition
@@ -20,7 +22,10 @@ from connectx.spark.remote import with_params
 
 @pytest.mark.parametrize("size", [1, 7, 10_000])
 def test_lines_are_put_together_from_any_pieces_and_a_torn_one_is_dropped(size: int) -> None:
-    sent = [{"kind": "view", "view": {"state": "stable", "text": "zwölf\nline ends\r\n"}}, {"kind": "done", "id": 1}]
+    sent: list[dict[str, Any]] = [
+        {"kind": "view", "view": {"state": "stable", "text": "zwölf\nline ends\r\n"}},
+        {"kind": "done", "id": 1},
+    ]
     data = b"".join(encode(News(str(line.pop("kind"))), **line) for line in [dict(line) for line in sent])
     torn = encode(News.EVENT, transition={"kind": "task_ended"})[:-1]
     lines, got = Lines(), []
@@ -48,7 +53,7 @@ def test_ids_in_data_arrive_as_the_text_that_the_history_keeps() -> None:
 
 
 def test_live_numbers_survive_the_way() -> None:
-    metrics = {TaskId("b-c", 1): {"records": 3}, TaskId("a", 0): {"lag": None}}
+    metrics: dict[TaskId, dict[str, object]] = {TaskId("b-c", 1): {"records": 3}, TaskId("a", 0): {"lag": None}}
     (line,) = Lines().feed(encode(News.TASK_METRICS, metrics=metrics_content(metrics)))
     assert metrics_of(line["metrics"]) == metrics
 

@@ -24,7 +24,7 @@ A, B = "a:8083", "b:8083"
 SOURCE, SINK = "org.apache.kafka.connect.file.FileStreamSourceConnector", "FileStreamSink"
 
 
-def source(name: str = "in", tasks: int = 1, state: str = "RUNNING", **config: str) -> AuditedConnector:
+def source(name: str = "in", tasks: int = 1, state: str = "RUNNING", /, **config: str) -> AuditedConnector:
     given = {"connector.class": SOURCE, "file": f"/data/{name}.txt", "topic": f"t-{name}", **dotted(config)}
     return connector(name, "source", given, tasks, state)
 
@@ -262,7 +262,7 @@ def test_a_cluster_that_is_given_twice_counts_once() -> None:
 
 
 def test_what_is_stopped_gets_in_nobodys_way() -> None:
-    assert "same_source" not in codes(healthy(source("in"), source("b", file="/data/in.txt", state="STOPPED")))
+    assert "same_source" not in codes(healthy(source("in"), source("b", 1, "STOPPED", file="/data/in.txt")))
 
 
 # ----------------------------------------------------------------------------------------------- finer distinctions
