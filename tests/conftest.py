@@ -25,7 +25,6 @@ from tests.support.options import (
     pytest_configure,
     pytest_terminal_summary,
 )
-from tests.support.scheduling import pytest_xdist_make_scheduler
 from tests.support.spark_server import spark_server
 from tests.support.topics import create_topic
 
@@ -36,13 +35,7 @@ if TYPE_CHECKING:
     from tests.support.java_worker import JavaWorker
     from tests.support.lab import Book, Lab
 
-__all__ = [
-    "pytest_addoption",
-    "pytest_collection_modifyitems",
-    "pytest_configure",
-    "pytest_terminal_summary",
-    "pytest_xdist_make_scheduler",
-]
+__all__ = ["pytest_addoption", "pytest_collection_modifyitems", "pytest_configure", "pytest_terminal_summary"]
 
 # The same examples in every run: a failure is one of the change at hand, and can be repeated.
 settings.register_profile("repeatable", derandomize=True, deadline=None)

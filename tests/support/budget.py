@@ -26,10 +26,10 @@ FLOOR_S: Final = 10.0
 
 
 def budget_of(run: Mapping[str, Any]) -> dict[str, Any]:
-    """The budget that a recorded run gives: seconds of the tier and of each folder, and the speed of the machine."""
+    """The budget that a recorded run gives: seconds of the tier and of each folder, and the speed."""
     folders: Counter[str] = Counter()
     for file, seconds in run["seconds"].items():
-        folders[file.rpartition("/")[0]] += seconds
+        folders["/".join(file.split("/")[:-1][:3])] += seconds
     return {
         "calibration_s": round(run["calibration_s"], 3),
         "wall_s": round(run["wall_s"]),

@@ -11,13 +11,16 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -87,34 +90,42 @@ def run_part(part: Part, root: Path, *, shows_output: bool = True) -> Result:
     """Run a part and repeat what failed. Without `shows_output`, the output of pytest is printed at its end."""
     artefacts = root / ARTEFACTS.name
     first, again = (artefacts / f"{part.name}{suffix}.xml" for suffix in ("", "-again"))
+    log = None if shows_output else artefacts / f"{part.name}.log"
     cache = root / ".pytest_cache" / part.name
     command = [part.python, "-m", "pytest", *part.arguments, "-o", f"cache_dir={cache}", "-o", "junit_family=xunit1"]
-
-    def run(report: Path, *more: str) -> int:
-        report.unlink(missing_ok=True)
-        output = None if shows_output else subprocess.PIPE
-        done = subprocess.run(
-            [*command, f"--junitxml={report}", *more],
-            cwd=root,
-            stdout=output,
-            stderr=subprocess.STDOUT if output else None,
-            text=True,
-            check=False,
-        )
-        print(done.stdout or "", end="", flush=True)
-        return done.returncode
-
-    code = run(first, *(("-n", str(part.workers)) if part.workers else ()))
+    # A worker takes whole files, in the order of the arguments, so that the tests of a file share its fixtures.
+    workers = ("-n", str(part.workers), "--dist=loadfile", "--no-loadscope-reorder") if part.workers else ()
+    first.unlink(missing_ok=True)
+    code = _pytest([*command, *workers, f"--junitxml={first}"], root, log)
     report = Report.read(first)
     if code != (1 if report.failed else 0):
         return Result(report.seconds, [], [*sorted(report.failed), f"{part.name}: pytest ended with exit code {code}"])
     repeated = Report()
     if report.failed:
         print(f"{part.name}: {len(report.failed)} failed and are repeated", flush=True)
-        run(again, *(() if part.repeats_all else ("--last-failed", "--last-failed-no-failures=none")))
+        chosen = () if part.repeats_all else ("--last-failed", "--last-failed-no-failures=none")
+        again.unlink(missing_ok=True)
+        _pytest([*command, *chosen, f"--junitxml={again}"], root, log)
         repeated = Report.read(again)
     failed = (report.failed - repeated.passed) | repeated.failed
     return Result(report.seconds, sorted(report.failed - failed), sorted(failed))
+
+
+def _pytest(command: Sequence[str], root: Path, log: Path | None) -> int:
+    """Run pytest with its own folder for temporary files; its exit code. The log's text is printed at the end."""
+    # Java's second compiler pays off in long runs only: without it, a Spark start takes half the processor time.
+    environment = {**os.environ, "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1"}
+    # A run resets the permissions of pytest's default folder, which the user of another run's PostgreSQL needs.
+    with (
+        tempfile.TemporaryDirectory(prefix="connectx-tests-", ignore_cleanup_errors=True) as folder,
+        log.open("w") if log else nullcontext() as output,
+    ):
+        errors = subprocess.STDOUT if output else None
+        base = f"--basetemp={folder}/t"
+        done = subprocess.run([*command, base], cwd=root, env=environment, stdout=output, stderr=errors, check=False)
+    if log:
+        print(log.read_text(), end="", flush=True)
+    return done.returncode
 
 
 def run_tier(stages: Sequence[Stage], root: Path = ROOT) -> Result:
@@ -160,7 +171,14 @@ def summary(result: Result) -> str:
 # What the tiers run. The other interpreter has the package versions of Databricks images.
 _DATABRICKS: Final = str(ROOT / ".venv-databricks" / "bin" / "python")
 _PURE: Final = ("tests/unit", "tests/simulation", "tests/conformance/test_model.py", "-p", "no:schemathesis")
-_REAL: Final = ("tests/conformance/test_kafka.py", "tests/integration", "tests/notebooks")
+# Long folders first, so that the workers end at about the same time.
+_LONG: Final = ("cluster", "demo", "infra", "processes", "exactly_once")
+_INTEGRATION: Final = [path.parent.name for path in (ROOT / "tests" / "integration").glob("*/test_*.py")]
+_REAL: Final = (
+    "tests/notebooks",
+    *(f"tests/integration/{name}" for name in dict.fromkeys((*_LONG, *sorted(_INTEGRATION)))),
+    "tests/conformance/test_kafka.py",
+)
 _SHORT: Final = "timeout=600"  # a browser and a JupyterLab start in the first test
 _PANEL: Final = ("tests/databricks/test_panel.py", "-o", _SHORT)
 _VERSIONS: Final = (
