@@ -10,7 +10,7 @@ from connectx.kafka.broker.embedded import EmbeddedKafka
 from tests.conformance.brokers import Broker
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def shared(kafka: EmbeddedKafka) -> Iterator[Broker]:
     """The broker of all tests: nobody restarts it."""
     broker = Broker(kafka)
@@ -18,7 +18,7 @@ def shared(kafka: EmbeddedKafka) -> Iterator[Broker]:
     broker.clients.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def own(no_process_is_left: None) -> Iterator[Broker]:
     """A broker that may be restarted, and whose log cleaner does not rest."""
     with EmbeddedKafka(gate=False, settings={"log.cleaner.backoff.ms": "100"}) as kafka:

@@ -11,7 +11,7 @@ from tests.support.clusters import MakeCluster
 from tests.support.profiles import QUICK
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def cluster(make_cluster: MakeCluster) -> Iterator[cx.Cluster]:
     """Two workers, for tests that break no worker."""
     with make_cluster(workers=2, config=QUICK) as made:

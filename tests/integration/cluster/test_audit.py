@@ -52,7 +52,8 @@ FOUND = {
 
 @pytest.mark.timeout(400)
 def test_an_audit_finds_the_same_from_inside_and_from_outside(crowded: cx.Cluster) -> None:
-    producer = Producer({"bootstrap.servers": crowded.bootstrap_servers, "transactional.id": "left-open"})
+    settings = {"transactional.id": "left-open", "transaction.timeout.ms": 600_000}
+    producer = Producer({"bootstrap.servers": crowded.bootstrap_servers, **settings})
     producer.init_transactions(30)
     producer.begin_transaction()
     producer.produce("audited", b"never committed", partition=1)

@@ -22,7 +22,7 @@ def asked() -> Iterator[Callable[..., Future[httpx.Response]]]:
         yield lambda *args: pool.submit(ask, *args)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def group(make_cluster: MakeCluster) -> Iterator[cx.Cluster]:
     """Three workers to break."""
     with make_cluster(workers=3, config=EOS) as made:

@@ -23,11 +23,18 @@ from connectx.kafka.broker.embedded import EmbeddedKafka
 from tests.support.waiting import until
 
 
+@pytest.fixture(scope="module")
+def own() -> Iterator[EmbeddedKafka]:
+    with EmbeddedKafka() as started:
+        yield started
+
+
 @pytest.fixture
-def broker() -> Iterator[EmbeddedKafka]:
-    """A broker of the test's own, to be broken."""
-    with EmbeddedKafka() as own:
-        yield own
+def broker(own: EmbeddedKafka) -> EmbeddedKafka:
+    """A running broker for a test that may break it."""
+    if not own.alive:
+        own.restart()
+    return own
 
 
 def make_topic(broker: EmbeddedKafka, name: str, **config: str) -> None:
@@ -79,10 +86,12 @@ def test_workers_are_sent_to_the_gate_and_others_are_not(broker: EmbeddedKafka) 
     assert broker.worker_bootstrap_servers == f"127.0.0.1:{broker.gate.port}"
 
 
-def test_without_a_gate_workers_go_to_the_broker_itself() -> None:
-    with EmbeddedKafka(gate=False) as broker:
+def test_the_asked_for_port_is_used_and_without_a_gate_workers_go_to_the_broker_itself() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port = found.getsockname()[1]
+    with EmbeddedKafka(port=port, gate=False) as broker:
         assert broker.gate is None
-        assert broker.worker_bootstrap_servers == broker.bootstrap_servers
+        assert broker.bootstrap_servers == broker.worker_bootstrap_servers == f"127.0.0.1:{port}"
         make_topic(broker, "t")
         assert write(broker, "t", 3) == 0
 
@@ -110,8 +119,8 @@ def test_a_restart_keeps_topics_and_ports(broker: EmbeddedKafka) -> None:
 
 
 def test_a_broker_that_was_killed_comes_back_with_what_it_acknowledged(broker: EmbeddedKafka) -> None:
-    make_topic(broker, "t")
-    assert write(broker, "t", 100) == 0
+    make_topic(broker, "acknowledged")
+    assert write(broker, "acknowledged", 100) == 0
     broker.kill()
     assert not broker.alive
     assert broker.failure() is None
@@ -119,7 +128,7 @@ def test_a_broker_that_was_killed_comes_back_with_what_it_acknowledged(broker: E
     from confluent_kafka import Consumer, TopicPartition
 
     consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "not-used"})
-    assert consumer.get_watermark_offsets(TopicPartition("t", 0), timeout=20) == (0, 100)
+    assert consumer.get_watermark_offsets(TopicPartition("acknowledged", 0), timeout=20) == (0, 100)
     consumer.close()
 
 
@@ -146,23 +155,16 @@ def test_a_taken_port_is_a_typed_error() -> None:
             EmbeddedKafka(port=port).start()
 
 
-def test_the_asked_for_port_is_used() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port = found.getsockname()[1]
-    with EmbeddedKafka(port=port) as broker:
-        assert broker.bootstrap_servers == f"127.0.0.1:{port}"
-
-
 def test_a_full_disk_is_a_typed_error_that_names_the_setting(broker: EmbeddedKafka) -> None:
     """The system itself refuses the broker's writes: a limit on the size of the files that it may write."""
-    make_topic(broker, "t")
-    assert write(broker, "t", 1) == 0
+    make_topic(broker, "filling")
+    assert write(broker, "filling", 1) == 0
     assert broker.failure() is None
     assert broker.pid is not None
     resource.prlimit(broker.pid, resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "message.timeout.ms": 20000, "log_level": 0})
     for _ in range(40):
-        producer.produce("t", os.urandom(100_000))
+        producer.produce("filling", os.urandom(100_000))
     until(lambda: broker.failure() is not None, "the broker's failure")
     failure = broker.failure()
     assert isinstance(failure, DiskFullError)
@@ -198,7 +200,7 @@ def test_it_runs_on_the_java_of_the_wheel() -> None:
 def test_a_timed_out_transaction_no_longer_holds_readers_back_within_seconds(broker: EmbeddedKafka) -> None:
     from confluent_kafka import Consumer, TopicPartition
 
-    make_topic(broker, "t")
+    make_topic(broker, "held")
     producer = Producer(
         {
             "bootstrap.servers": broker.bootstrap_servers,
@@ -209,13 +211,13 @@ def test_a_timed_out_transaction_no_longer_holds_readers_back_within_seconds(bro
     )
     producer.init_transactions(20)
     producer.begin_transaction()
-    producer.produce("t", b"never committed")
+    producer.produce("held", b"never committed")
     producer.flush(20)
     reader = Consumer(
         {"bootstrap.servers": broker.bootstrap_servers, "group.id": "r", "isolation.level": "read_committed"}
     )
-    assert write(broker, "t", 1) == 0
-    reader.assign([TopicPartition("t", 0, 0)])
+    assert write(broker, "held", 1) == 0
+    reader.assign([TopicPartition("held", 0, 0)])
     message = reader.poll(20)
     reader.close()
     assert message is not None

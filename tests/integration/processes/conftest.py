@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from connectx.spark.sessions import SparkProvider
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def processes(spark_provider: SparkProvider) -> Iterator[cx.Cluster]:
     """Three workers in separate processes, and fast failover."""
     with cx.Cluster(workers=3, config=QUICK, isolation="process", fast_failover=True) as made:

@@ -1,0 +1,1 @@
+"""Workers in their own processes. A package, so that its tests share a cluster."""
