@@ -146,7 +146,7 @@ def _measure_status_log(group: Group, connectors: int, tasks: int) -> Figures:
         for key, value in wire:
             record = decode_status_record(key.encode(), value)
             assert record is not None
-            group.tell(StatusRecordRead(record))
+            group.deliver(StatusRecordRead(record))
 
     yield {"phase": "status topic read", "cpu_s": _cpu_s(read), "records": len(wire)}
 
@@ -234,7 +234,7 @@ class Group:
         start_s = time.process_time()
         members = {member: decode_metadata(data) for member, data in wire.items()}
         decoded_s = time.process_time()
-        self.tell(
+        self.deliver(
             JoinGroupReplied(
                 request.request_id, None, self.generation, self.leader_id, self.leader_id, "compatible", members
             )
@@ -261,7 +261,7 @@ class Group:
             **memory,
         }
 
-    def tell(self, stimulus: Any) -> None:
+    def deliver(self, stimulus: Any) -> None:
         """Hand a stimulus to the core, and answer what it orders where a rebalance waits for the answer."""
         self._carry_out(self.core.handle(stimulus, self.now_ms).effects)
 
@@ -270,7 +270,7 @@ class Group:
     def _carry_out(self, effects: list[Any]) -> None:
         for effect in effects:
             if (answer := self._answer(effect)) is not None:
-                self.tell(answer)
+                self.deliver(answer)
 
     def _answer(self, effect: Any) -> Any:
         match effect:
@@ -299,7 +299,7 @@ class Group:
 
     def _make_leader_join(self) -> None:
         if self.join is None:
-            self.tell(TimerFired("group.heartbeat", self.heartbeat_timer))
+            self.deliver(TimerFired("group.heartbeat", self.heartbeat_timer))
 
     def _metadata(self) -> dict[str, MemberMetadata]:
         assert self.join is not None
@@ -312,7 +312,7 @@ class Group:
 
     def _adopt(self, sync: SendSyncGroup) -> int:
         """Every member does as it is told; returns how much was revoked."""
-        self.tell(SyncGroupReplied(sync.request_id, None, sync.assignments[self.leader_id]))
+        self.deliver(SyncGroupReplied(sync.request_id, None, sync.assignments[self.leader_id]))
         for member, claims in self.others.items():
             assignment = sync.assignments[member]
             self.others[member] = claims.minus(assignment.revoked).plus(assignment.assigned)

@@ -36,8 +36,8 @@ class ConnectxError(Exception):
         return f"{type(self).__name__}: {masked_text(str(self))}"
 
     def _repr_html_(self) -> str:
-        told = {"what": masked_text(self.message), "next step": masked_text(self.next_step)}
-        return Form(type(self).__name__, {name: text for name, text in told.items() if text}).html
+        parts = {"what": masked_text(self.message), "next step": masked_text(self.next_step)}
+        return Form(type(self).__name__, {name: text for name, text in parts.items() if text}).html
 
 
 class MissingExtraError(ConnectxError, ImportError):

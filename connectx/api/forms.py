@@ -43,10 +43,10 @@ def html_form(
 
     listed = list(events)
     drawing = timeline_image(timeline(listed, now_ms=now_ms))
-    told = html_list("what happened", [story.sentence for story in stories(listed)[-_STORIES:]])
+    sentences = html_list("what happened", [story.sentence for story in stories(listed)[-_STORIES:]])
     if facts is None:
-        return html_card(f"{title} (closed)", {}, drawing, told)
-    return html_card(title, facts, drawing, told, html_table(workers), html_table(connectors))
+        return html_card(f"{title} (closed)", {}, drawing, sentences)
+    return html_card(title, facts, drawing, sentences, html_table(workers), html_table(connectors))
 
 
 def kafka_fact(kafka: EmbeddedKafka | None, bootstrap_servers: str) -> str:

@@ -13,7 +13,7 @@ import typer
 
 from connectx import __version__
 from connectx.cli import clusters
-from connectx.cli.common import FAILED, INTERRUPTED, cluster_command, told
+from connectx.cli.common import FAILED, INTERRUPTED, cluster_command, reporting_errors
 from connectx.cli.connectors import connectors, offsets, restart
 from connectx.cli.doctor import doctor
 from connectx.cli.replay import replay
@@ -52,7 +52,7 @@ def demo(
     from connectx.demo.screen import screen_for
 
     logging.getLogger().addHandler(logging.NullHandler())  # what went wrong comes as an error or in the report
-    with told(), terminable():
+    with reporting_errors(), terminable():
         outcome = run(screen_for(), report, rows)
     typer.echo(f"Report: {report}")
     typer.echo(json.dumps(outcome.line()))

@@ -49,7 +49,7 @@ def status(at: At) -> None:
             for one in cluster.workers
         ]
         connectors = [at.status(connector) for connector in cluster.connectors]
-        at.tell({"cluster": cluster.overview(), "workers": workers, "connectors": connectors})
+        at.show({"cluster": cluster.overview(), "workers": workers, "connectors": connectors})
         return
     show_table([{key: value for key, value in cluster.overview().items() if value is not None}])
     typer.echo()
@@ -111,7 +111,7 @@ def audit(
         clusters.append(at.attach(url, bootstrap_servers or None))
     found = look(*clusters)
     findings = [{**asdict(finding), "severity": finding.severity.value} for finding in found]
-    at.tell({"clusters": found.clusters, "findings": findings, "unseen": found.unseen}, repr(found))
+    at.show({"clusters": found.clusters, "findings": findings, "unseen": found.unseen}, repr(found))
     bad = {Threshold.NEVER: [], Threshold.ERROR: ["error"], Threshold.WARNING: ["error", "warning"]}[fail_on]
     if any(finding["severity"] in bad for finding in findings):
         raise typer.Exit(1)
@@ -128,7 +128,7 @@ def export_file(
     """Write configurations, target states and offsets of all connectors to one JSON file."""
     backup = at.cluster.export_to(file, secrets=secrets, stop=stop)
     rows = [connector.row() for connector in backup.connectors]
-    at.tell({"file": str(file), "connectors": rows}, rows or "The cluster has no connectors.")
+    at.show({"file": str(file), "connectors": rows}, rows or "The cluster has no connectors.")
 
 
 def import_file(
@@ -147,9 +147,9 @@ def import_file(
         report: Any = at.cluster.import_from(file, secrets=secrets, overwrite=overwrite)
     except ImportIncompleteError as error:
         report = error.report
-        at.tell([one.row() for one in report], [one.row() for one in report])
+        at.show([one.row() for one in report], [one.row() for one in report])
         raise
-    at.tell([one.row() for one in report], [one.row() for one in report] or "The file has no connectors.")
+    at.show([one.row() for one in report], [one.row() for one in report] or "The file has no connectors.")
 
 
 def plan_file(
@@ -172,7 +172,7 @@ def plan_file(
         max_delay = WorkerKeys.scheduled_rebalance_max_delay_ms.parse(at.worker_settings)
     outcome = plan(connectors, present, work, max_delay)
     if at.as_json:
-        at.tell(outcome.to_json())
+        at.show(outcome.to_json())
     else:
         show_table([row for one in outcome.connectors for row in one.rows()])
         for title, moves in (("These would start", outcome.starts), ("These would move", outcome.moves)):

@@ -37,7 +37,7 @@ _COLOURS: Final = {"RUNNING": "green", "FAILED": "bold red", "PAUSED": "yellow",
 
 
 @contextmanager
-def told() -> Iterator[None]:
+def reporting_errors() -> Iterator[None]:
     """End the command with a sentence and an exit code instead of a stack trace."""
     try:
         yield
@@ -166,7 +166,7 @@ class At:
             return status
         return {**status, "connector": fit(status["connector"]), "tasks": [fit(task) for task in status["tasks"]]}
 
-    def tell(self, value: Any, text: str | Sequence[Row] = "") -> None:
+    def show(self, value: Any, text: str | Sequence[Row] = "") -> None:
         """Show a result: `value` as JSON, or `text`: a table of rows, or lines."""
         if self.as_json:
             typer.echo(json.dumps(value, indent=2, ensure_ascii=False, default=str))
@@ -215,7 +215,7 @@ def cluster_command(app: typer.Typer, name: str | None = None) -> Callable[[Call
         @wraps(function)
         def command(**given: Any) -> None:
             at = At(**{one.name: given.pop(one.name) for one in options})
-            with told():
+            with reporting_errors():
                 try:
                     function(at, **given)
                 finally:

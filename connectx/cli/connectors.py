@@ -28,7 +28,7 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 def list_(at: At) -> None:
     """Connectors with their states."""
     found = at.cluster.connectors
-    at.tell([at.status(connector) for connector in found] if at.as_json else None, [one.row() for one in found])
+    at.show([at.status(connector) for connector in found] if at.as_json else None, [one.row() for one in found])
     if not found and not at.as_json:
         typer.echo("no connectors")
 
@@ -39,7 +39,7 @@ def show(at: At, name: Name) -> None:
     connector = at.cluster[name]
     status, config = at.status(connector), at.shown(connector.config)
     if at.as_json:
-        at.tell({**status, "config": config})
+        at.show({**status, "config": config})
         return
     show_table([connector.row()])
     show_table([task.row() for task in connector.tasks])
@@ -103,7 +103,7 @@ def validate(at: At, file: File) -> None:
     result = at.cluster.validate({**config, **({} if name is None else {"name": name})})
     values = [info["value"] for info in result["configs"]]
     rows = [{"key": value["name"], "problem": problem} for value in values for problem in value["errors"]]
-    at.tell(result, rows or "The configuration is valid.")
+    at.show(result, rows or "The configuration is valid.")
     if rows:
         raise typer.Exit(1)
 
@@ -157,7 +157,7 @@ def delete(at: At, name: Name, yes: Yes = False) -> None:
     status = connector.status()
     _confirm(yes, f"Delete {name} with {len(status['tasks'])} tasks")
     connector.delete()
-    at.tell({"deleted": name}, f"{name} was deleted.")
+    at.show({"deleted": name}, f"{name} was deleted.")
 
 
 @cluster_command(connectors)
@@ -165,14 +165,14 @@ def tasks(at: At, name: Name) -> None:
     """Tasks of a connector with their states."""
     connector = at.cluster[name]
     rows = [task.row() for task in connector.tasks]
-    at.tell(at.status(connector)["tasks"], rows or f"{name} has no tasks.")
+    at.show(at.status(connector)["tasks"], rows or f"{name} has no tasks.")
 
 
 @cluster_command(offsets, "get")
 def get_offsets(at: At, name: Name) -> None:
     """Committed offsets, in the shape of REST with --json."""
     found = at.cluster[name].offsets.get()
-    at.tell({"offsets": found}, [_offset_row(entry) for entry in found] or f"{name} has committed nothing yet.")
+    at.show({"offsets": found}, [_offset_row(entry) for entry in found] or f"{name} has committed nothing yet.")
 
 
 @cluster_command(offsets, "alter")
@@ -183,7 +183,7 @@ def alter_offsets(at: At, name: Name, file: File) -> None:
     if not isinstance(entries, list):
         raise CommandError(f'{file} has no list "offsets".', next_step="See `connectx offsets get NAME --json`.")
     message = at.cluster[name].offsets.alter(entries)
-    at.tell({"message": message}, message)
+    at.show({"message": message}, message)
 
 
 @cluster_command(offsets, "reset")
@@ -191,13 +191,13 @@ def reset_offsets(at: At, name: Name, yes: Yes = False) -> None:
     """Forget all offsets of a stopped connector: it begins anew."""
     _confirm(yes, f"Forget all offsets of {name}")
     message = at.cluster[name].offsets.reset()
-    at.tell({"message": message}, message)
+    at.show({"message": message}, message)
 
 
 def _done(at: At, connector: Connector, sentence: str, wait: float | None, state: State) -> None:
     if wait is not None:
         connector.wait(state, wait)
-    at.tell(at.status(connector) if at.as_json else None, f"{sentence}." if wait is None else f"{connector!r}")
+    at.show(at.status(connector) if at.as_json else None, f"{sentence}." if wait is None else f"{connector!r}")
 
 
 def _without_hidden(config: Config, file: str) -> Config:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from connectx.cli.common import FAILED, read_properties, told
+from connectx.cli.common import FAILED, read_properties, reporting_errors
 
 
 def doctor(
@@ -26,7 +26,7 @@ def doctor(
     """
     from connectx.verify.doctor.doctor import doctor as look
 
-    with told():
+    with reporting_errors():
         settings: dict[str, Any] = {} if file is None else read_properties(file)
         found = look(bootstrap_servers=bootstrap_servers, config=settings)
     typer.echo(json.dumps(found.as_json()) if as_json else repr(found))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from connectx.cli.common import FAILED, Json, told
+from connectx.cli.common import FAILED, Json, reporting_errors
 from connectx.errors import CommandError, ConfigError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def replay(
 
     Without --topic the verdict is about the history alone, and unknown at best: nobody has looked at the data.
     """
-    with told():
+    with reporting_errors():
         _replay(history, html, topic or [], target, bootstrap_servers, key or [], scenario or [], as_json)
 
 
@@ -62,8 +62,8 @@ def _replay(
     if html is not None:
         write_report(log, html)
     if as_json:
-        told_stories = [{"time_ms": s.time_ms, "seq": s.seq, "kind": s.kind, "sentence": str(s)} for s in stories]
-        typer.echo(_json({"events": len(log), "stories": told_stories, "verdict": _of(verdict)}))
+        stories_found = [{"time_ms": s.time_ms, "seq": s.seq, "kind": s.kind, "sentence": str(s)} for s in stories]
+        typer.echo(_json({"events": len(log), "stories": stories_found, "verdict": _of(verdict)}))
     else:
         first, last = log[0], log[-1]
         typer.echo(f"{len(log):,} events from {clock_time(first.time_ms)} to {clock_time(last.time_ms)}")

@@ -185,7 +185,7 @@ class _Process:
 
     def _record(self, transition: Transition, worker: str | None) -> None:
         self._events.append(transition, worker)
-        worker_log.tell(transition)
+        worker_log.log_transition(transition)
         if transition.kind is EventKind.WORKER_FAILED:
             self._news.put(_FAILED)  # of one that starts, `_start` knows more
 

@@ -55,7 +55,7 @@ def to_stderr(level: Level) -> None:
     logging.getLogger("connectx").setLevel("WARNING" if level is Level.WARN else level.value)
 
 
-def tell(transition: Transition) -> None:
+def log_transition(transition: Transition) -> None:
     """Log what a worker did or what happened to it; data flow only from DEBUG on."""
     failed = transition.data.get("state") == State.FAILED
     level = logging.ERROR if failed else logging.WARNING if transition.kind in _LOUD else logging.INFO
@@ -64,17 +64,17 @@ def tell(transition: Transition) -> None:
 
 def line_of(transition: Transition) -> str:
     """One transition as a line: context, what, data, cause; a failure's trace below it."""
-    told = {key: value for key, value in transition.data.items() if key != "trace" and value not in (None, "", [], ())}
+    shown = {key: value for key, value in transition.data.items() if key != "trace" and value not in (None, "", [], ())}
     if transition.generation is not None:
-        told["generation"] = transition.generation
+        shown["generation"] = transition.generation
     if transition.producer_epoch is not None:
-        told["producer_epoch"] = transition.producer_epoch
+        shown["producer_epoch"] = transition.producer_epoch
     context = ""
     if transition.connector is not None:
         who = "worker" if transition.task is None else f"task-{transition.task}"
         context = f"[{transition.connector}|{who}] "
     what = transition.kind.value.replace("_", " ").capitalize()
-    data = ", ".join(f"{key}={_short(value)}" for key, value in told.items())
+    data = ", ".join(f"{key}={_short(value)}" for key, value in shown.items())
     cause = f" ({transition.cause})" if transition.cause else ""
     trace = transition.data.get("trace")
     return f"{context}{what}{f': {data}' if data else ''}{cause}" + (f"\n{trace}" if trace else "")

@@ -29,11 +29,11 @@ ConfigEvent = tuple[EventKind, str | None, Mapping[str, Any]]
 
 def event_of(change: ConfigChange, log: ConfigLog, log_offset: int) -> ConfigEvent | None:
     """What a change made by the record at `log_offset` is told as, with `log` as it is now; None is not told."""
-    told = _told(change, log)
-    return None if told is None else (told[0], told[1], {**told[2], "config_offset": log_offset + 1})
+    event = _event(change, log)
+    return None if event is None else (event[0], event[1], {**event[2], "config_offset": log_offset + 1})
 
 
-def _told(change: ConfigChange, log: ConfigLog) -> ConfigEvent | None:
+def _event(change: ConfigChange, log: ConfigLog) -> ConfigEvent | None:
     match change:
         case ConnectorConfigChanged(connector, is_new):
             return EventKind.CONNECTOR_CONFIGURED, connector, {"is_new": is_new}

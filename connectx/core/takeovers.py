@@ -80,7 +80,7 @@ class Takeovers:
     unexplained: dict[TaskId, Fenced] = field(default_factory=dict)
     """The last fenced instance of each task of which that is not known yet."""
 
-    def tell(self, fenced: Fenced, restarted_as: int | None = None) -> str:
+    def record(self, fenced: Fenced, restarted_as: int | None = None) -> str:
         """An instance was fenced; returns who did it, as far as known, in a sentence."""
         takeover = find_takeover(self.context, fenced, restarted_as)
         _record(self.context, fenced, takeover)

@@ -194,13 +194,13 @@ class Tasks:
         life = self.lives.get(stimulus.task)
         if life is None or life.instance != stimulus.instance:
             if stimulus.fenced:  # a cancelled instance shows no status any more, but the history is told
-                self.takeovers.tell(self._fenced(stimulus, None), None if life is None else life.instance)
+                self.takeovers.record(self._fenced(stimulus, None), None if life is None else life.instance)
             return
         if life.phase is TaskPhase.FAILED:
             return
         trace = stimulus.trace
         if stimulus.fenced:
-            sentence = self.takeovers.tell(self._fenced(stimulus, life))
+            sentence = self.takeovers.record(self._fenced(stimulus, life))
             trace = f"{trace.rstrip()}\n{life.task} was fenced: {sentence}"
         if life.phase is TaskPhase.STOPPING:
             self._report_failure(life, trace, fenced=stimulus.fenced)

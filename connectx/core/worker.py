@@ -257,8 +257,8 @@ class WorkerCore:
                 self._on_change(change, stimulus.log_offset)
 
     def _on_change(self, change: ConfigChange, log_offset: int) -> None:
-        if told := event_of(change, self.context.config, log_offset):
-            kind, about, data = told
+        if event := event_of(change, self.context.config, log_offset):
+            kind, about, data = event
             self.context.record(kind, about, **data)
         match change:
             case ConnectorConfigChanged(connector, is_new):

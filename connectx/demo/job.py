@@ -163,7 +163,7 @@ class _Flow:
     watched: Watch = field(default_factory=Watch)
     rows_out: int = 0
     added: bool = False
-    told: set[tuple[str, int]] = field(default_factory=set)
+    reported_moves: set[tuple[str, int]] = field(default_factory=set)
 
     @property
     def slice_bytes(self) -> int:
@@ -245,13 +245,13 @@ class _Flow:
         slices_in, slices = (-(-position // slice_bytes) for position in (size, watched.position))
         look = Look(self.file.rows, slices_in, slices, watched.records, self.rows_out, watched.snapshot())
         self.screen.show(look)
-        self._tell_moves()
+        self._show_moves()
 
-    def _tell_moves(self) -> None:
+    def _show_moves(self) -> None:
         for failover in failovers(self.watched.events):
             for move in failover.moves:
-                if (move.task, move.time_ms) not in self.told:
-                    self.told.add((move.task, move.time_ms))
+                if (move.task, move.time_ms) not in self.reported_moves:
+                    self.reported_moves.add((move.task, move.time_ms))
                     took = duration(move.time_ms - failover.time_ms)
                     self.screen.say(
                         f"{move.task} moved from {move.from_worker} to {move.to_worker}, {took} after the kill"

@@ -183,7 +183,7 @@ class Reader:
     def __init__(self, uri: str) -> None:
         from adbc_driver_postgresql import dbapi
 
-        with _told():
+        with _typed_errors():
             self._connection = dbapi.connect(uri, autocommit=True)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="connectx-demo-reader")
 
@@ -192,7 +192,7 @@ class Reader:
         return self._thread.submit(self._ask, sql).result()
 
     def _ask(self, sql: str) -> list[tuple[Any, ...]]:
-        with _told(), self._connection.cursor() as cursor:
+        with _typed_errors(), self._connection.cursor() as cursor:
             cursor.execute(sql)
             return list(cursor.fetchall()) if cursor.description else []
 
@@ -205,7 +205,7 @@ class Reader:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _typed_errors() -> Iterator[None]:
     import adbc_driver_manager
 
     try:

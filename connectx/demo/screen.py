@@ -188,11 +188,11 @@ class RichScreen:
         from rich.text import Text
 
         self._console.print(_table(verdict.table))
-        told = RichTable.grid(padding=(0, 2, 0, 0))
+        grid = RichTable.grid(padding=(0, 2, 0, 0))
         for story in stories:
             when = f"{(story.time_ms - start_ms) / 1000:5.1f} s"
-            told.add_row(Text(when, style="dim"), Text(f"{story.sentence}."))
-        self._console.print(told)
+            grid.add_row(Text(when, style="dim"), Text(f"{story.sentence}."))
+        self._console.print(grid)
         sign, style = ("✓", "bold green") if verdict.is_good else ("✕", "bold red")
         self._console.print(Text(f"\n{sign} {verdict.sentence}", style=style))
 

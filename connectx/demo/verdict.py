@@ -121,14 +121,14 @@ def judge(
     """Put measurements and history together."""
     after_kills = [failover for failover in failovers(events) if failover.fault == "kill"]
     now = snapshot(events)
-    told = {failover.worker: failover for failover in after_kills}
+    of_worker = {failover.worker: failover for failover in after_kills}
     return Outcome(
         file=file,
         topic=topic,
         table=table,
         kills=tuple(kills),
-        missed=tuple(problem for kill in kills if (problem := _miss(kill, told.get(kill.worker)))),
-        failover_s=tuple(_seconds(told[kill.worker]) if kill.worker in told else None for kill in kills),
+        missed=tuple(problem for kill in kills if (problem := _miss(kill, of_worker.get(kill.worker)))),
+        failover_s=tuple(_seconds(of_worker[kill.worker]) if kill.worker in of_worker else None for kill in kills),
         rebalances=now.rebalances,
         fenced=sum(failover.fenced for failover in failovers(events)),
         seconds=round(seconds, 1),

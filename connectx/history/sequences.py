@@ -32,9 +32,9 @@ class Stories(tuple[Story, ...]):
     @classmethod
     def of(cls, events: Sequence[Event], since: int) -> Stories:
         """Those of a history that began behind event number `since`."""
-        told = cls(story for story in stories(events) if story.seq > since)
-        told._start_ms = _start_ms(events, since)
-        return told
+        made = cls(story for story in stories(events) if story.seq > since)
+        made._start_ms = _start_ms(events, since)
+        return made
 
     def _lines(self) -> list[str]:
         return [f"{_seconds(story.time_ms, self._start_ms)}: {story.sentence}." for story in self]
@@ -55,9 +55,9 @@ class Rebalances(tuple[Rebalance, ...]):
     @classmethod
     def of(cls, events: Sequence[Event], since: int) -> Rebalances:
         """Those of a history that began behind event number `since`."""
-        told = cls(round_ for round_ in rebalances(events) if round_.seq > since)
-        told._start_ms = _start_ms(events, since)
-        return told
+        made = cls(round_ for round_ in rebalances(events) if round_.seq > since)
+        made._start_ms = _start_ms(events, since)
+        return made
 
     def rows(self) -> list[dict[str, str]]:
         """One row per generation: when, how long, why, who leads, who is in it, what was missing and waits."""

@@ -154,8 +154,8 @@ def why_not_fetchable(name: str, java: JavaHome, timeout_s: float) -> str | None
             return f"no answer within {timeout_s:g} s"
         if done.returncode == 0 and (Path(folder) / "jars" / smallest.file).exists():
             return None
-        told = [line.strip() for line in done.stdout.splitlines() if _is_reason(line) or _NOT_THERE in line]
-        return told[-1] if told else "Ivy gives no reason"
+        reasons = [line.strip() for line in done.stdout.splitlines() if _is_reason(line) or _NOT_THERE in line]
+        return reasons[-1] if reasons else "Ivy gives no reason"
 
 
 def _is_reason(line: str) -> bool:
@@ -181,7 +181,7 @@ def _folder(name: str) -> Path:
 def _retrieve(name: str, java: JavaHome, partial: Path, progress: Progress) -> None:
     """Run Ivy; on failure, say why in one error."""
     command = _ivy_command(locked(name), java, partial)
-    total, done, told = len(locked(name)), 0, ""
+    total, done, reason = len(locked(name)), 0, ""
     label = f"Fetching {name} jars"
     progress(label, 0, total)
     with subprocess.Popen(
@@ -193,21 +193,21 @@ def _retrieve(name: str, java: JavaHome, partial: Path, progress: Progress) -> N
                 done += 1
                 progress(label, done, total)
             elif _is_reason(line):
-                told = line.strip().removeprefix("WARN:").removeprefix("ERROR:").strip()
+                reason = line.strip().removeprefix("WARN:").removeprefix("ERROR:").strip()
             if "[FAILED " in line or _NOT_THERE in line:
                 ivy_run.kill()  # one jar that is missing is enough; do not wait for the others to time out
                 break
     if ivy_run.returncode != 0 or done != total:
-        raise _download_error(name, partial, told)
+        raise _download_error(name, partial, reason)
 
 
-def _download_error(name: str, partial: Path, told: str) -> Exception:
-    if says_disk_full(told):
-        return DiskFullError(partial.parent, "CONNECTX_CACHE_DIR", told)
-    if "Server access error" in told or told.startswith("Host "):
-        return NoNetworkError(name, told)
+def _download_error(name: str, partial: Path, reason: str) -> Exception:
+    if says_disk_full(reason):
+        return DiskFullError(partial.parent, "CONNECTX_CACHE_DIR", reason)
+    if "Server access error" in reason or reason.startswith("Host "):
+        return NoNetworkError(name, reason)
     return JarDownloadError(
-        f"A jar of {name} could not be fetched from the Maven repository: {told or 'Ivy gives no reason'}.",
+        f"A jar of {name} could not be fetched from the Maven repository: {reason or 'Ivy gives no reason'}.",
         next_step="Try again, or set CONNECTX_MAVEN_REPOSITORY to a repository that mirrors Maven Central.",
     )
 

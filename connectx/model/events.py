@@ -118,8 +118,8 @@ class Event(Shown):
             "cause": masked_text(self.cause),
             **{name: brief(value) for name, value in masked(self.data).items()},
         }
-        told = {name: value for name, value in facts.items() if value not in (None, "")}
-        return Form(f"Event {self.seq}: {self.kind}", told)
+        shown = {name: value for name, value in facts.items() if value not in (None, "")}
+        return Form(f"Event {self.seq}: {self.kind}", shown)
 
 
 def _clock_time(time_ms: int) -> str:

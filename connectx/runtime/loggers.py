@@ -46,7 +46,7 @@ class WorkerLoggers:
     def levels(self) -> dict[str, dict[str, Any]]:
         """Levels in force of all loggers: name to {"level", "last_modified"}."""
         found = {_ROOT: logging.getLogger(), **dict(_existing())}
-        return {name: self._told(name, logger) for name, logger in sorted(found.items())}
+        return {name: self._level_of(name, logger) for name, logger in sorted(found.items())}
 
     def level(self, name: str) -> dict[str, Any]:
         """Level in force for a logger: {"level", "last_modified"} (ms since 1970, None: not changed by this worker).
@@ -58,7 +58,7 @@ class WorkerLoggers:
         logger = logging.getLogger() if own == _ROOT else dict(_existing()).get(own)
         if logger is None:
             raise RestError(f"Logger {name} not found.", status=404)
-        return self._told(own, logger)
+        return self._level_of(own, logger)
 
     def set_level(self, namespace: str, level: str) -> list[str]:
         """Set the level of a logger, which is made if it is missing, and of all below it; returns those that changed.
@@ -82,7 +82,7 @@ class WorkerLoggers:
         except RestError as error:
             _log.warning("Logger %s stays as it is: %s", effect.namespace, error)
 
-    def _told(self, name: str, logger: logging.Logger) -> dict[str, Any]:
+    def _level_of(self, name: str, logger: logging.Logger) -> dict[str, Any]:
         return {"level": _word(logger.getEffectiveLevel()), "last_modified": self._modified_ms.get(name)}
 
 

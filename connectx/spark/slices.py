@@ -100,8 +100,8 @@ def spark_job_error(error: Exception, what: str) -> SparkJobError:
     """A Spark failure as the user should see it; `what` completes "A Spark job failed while ..."."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     causes = [line for line in lines if _CAUSE.match(line)]
-    told = causes[-1] if causes else lines[0] if lines else repr(error)
+    reason = causes[-1] if causes else lines[0] if lines else repr(error)
     return SparkJobError(
-        f"A Spark job failed while {what}: {told}.",
+        f"A Spark job failed while {what}: {reason}.",
         next_step="Nothing of the slice was sent; correct the cause, which Spark's trace names, and restart the task.",
     )

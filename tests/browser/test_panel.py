@@ -134,20 +134,20 @@ def test_the_picture_goes_on_after_it_was_scrolled_away(book: Book) -> None:
 
 
 def test_what_is_sent_stays_within_its_limits_and_a_quiet_cluster_is_silent(book: Book) -> None:
-    sent = [moment for moment, _ in book.told]
+    sent = [moment for moment, _ in book.recorded]
     busiest = max(sum(1 for other in sent if 0 <= other - moment < BUSIEST_S) for moment in sent)
     assert busiest <= 11 * BUSIEST_S, "ten changes and one snapshot a second"
     book.run_cell(QUIET)
-    before = len(book.told)
+    before = len(book.recorded)
 
     def silent() -> bool:
-        return [kind for _, kind in book.told[before:]][-2:] == ["beat", "beat"]
+        return [kind for _, kind in book.recorded[before:]][-2:] == ["beat", "beat"]
 
     for _ in range(600):
         if silent():
             break
         book.page.wait_for_timeout(100)
-    assert silent(), book.told[before:]
+    assert silent(), book.recorded[before:]
 
 
 def test_fifty_runs_of_the_cell_leave_no_more_behind_than_one(book: Book) -> None:

@@ -195,10 +195,10 @@ class ProducersOnKafka(Producers):
             max_request_size_bytes=1 << 20,
             open_ms=None if begun_s is None else int((time.monotonic() - begun_s) * 1000),
         )
-        told = producer_error(error, "go on", circumstances)
-        if isinstance(told, TransactionExpiredError):
+        recorded = producer_error(error, "go on", circumstances)
+        if isinstance(recorded, TransactionExpiredError):
             return "EXPIRED"
-        return "FENCED" if isinstance(told, ProducerFencedError) else f"{type(told).__name__}: {error}"
+        return "FENCED" if isinstance(recorded, ProducerFencedError) else f"{type(recorded).__name__}: {error}"
 
     def _end(self, partition: int, isolation: Any) -> int:
         where = TopicPartition(self.topic, partition)

@@ -20,8 +20,10 @@ WAIT_S = 60.0
 
 
 def states(cluster: cx.AttachedCluster, connector: str) -> list[str]:
-    told = (event for event in cluster.events if event.kind is EventKind.TASK_STATE and event.connector == connector)
-    return [event.data["state"] for event in told]
+    recorded = (
+        event for event in cluster.events if event.kind is EventKind.TASK_STATE and event.connector == connector
+    )
+    return [event.data["state"] for event in recorded]
 
 
 @pytest.mark.timeout(300)

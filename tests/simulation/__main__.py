@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from multiprocessing import Pool
 
 from tests.simulation.chooser import read
+from tests.simulation.reporting import report
 from tests.simulation.runs import run_seed, run_trail, shortest
-from tests.simulation.telling import told
 
 
 def main() -> int:
@@ -25,7 +25,7 @@ def main() -> int:
     options = parser.parse_args()
     if options.replay is not None:
         again = run_trail(read(options.replay))
-        print(told(again, None) if again.error else "all invariants hold on this trail")
+        print(report(again, None) if again.error else "all invariants hold on this trail")
         return int(again.error is not None)
     began_s, failing = time.monotonic(), []
     seeds = range(options.first, options.first + options.seeds)
@@ -35,7 +35,7 @@ def main() -> int:
         if number is not None:
             failing.append(seed)
             failed = run_seed(seed)
-            print(told(shortest(failed, options.shorten), seed, len(failed.trail)), flush=True)
+            print(report(shortest(failed, options.shorten), seed, len(failed.trail)), flush=True)
         if done % 100 == 0 or done == options.seeds:
             rate = done / (time.monotonic() - began_s)
             print(f"{done} seeds, {len(failing)} failing, {rate:.1f} seeds/s", file=sys.stderr, flush=True)

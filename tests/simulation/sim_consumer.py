@@ -154,7 +154,7 @@ class SimConsumer:
         self.heard_ms = self.world.now_ms if error in (None, "REBALANCE_IN_PROGRESS") else self.heard_ms
         if error == "REBALANCE_IN_PROGRESS":
             self.stable = False
-            self.tell("revoked", self.owned)
+            self.emit("revoked", self.owned)
         elif error in LOST:
             self.lose()
         elif error == "NOT_COORDINATOR":
@@ -176,7 +176,7 @@ class SimConsumer:
         self.stable = True
         self.heard_ms = self.world.now_ms
         self.owned = tuple(reply.assignment or ())  # type: ignore[arg-type]
-        self.tell("assigned", self.owned)
+        self.emit("assigned", self.owned)
 
     def again(self, error: str, member_id: str) -> None:
         """What an error means that join and sync share: ask once more."""
@@ -207,9 +207,9 @@ class SimConsumer:
     def lose(self) -> None:
         self.stable = False
         self.member_id, self.generation = "", -1
-        self.tell("lost", self.owned)
+        self.emit("lost", self.owned)
 
-    def tell(self, what: str, partitions: tuple[TopicPartition, ...]) -> None:
+    def emit(self, what: str, partitions: tuple[TopicPartition, ...]) -> None:
         self.pending.append((what, partitions))
         self.task.continue_poll()
 

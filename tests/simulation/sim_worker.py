@@ -316,16 +316,16 @@ class SimWorker:
     def ask_leader(self, effect: SendFenceRequest | SendTaskConfigs) -> None:
         """Over REST: the answer may get lost, or never come; the caller is told once."""
         args: dict[str, Any] = {"body": b"", "signature": "s", "algorithm": "a"}
-        verb, told = Verb.FENCE, False
+        verb, recorded = Verb.FENCE, False
         if isinstance(effect, SendTaskConfigs):
             verb, args["task_configs"] = Verb.PUT_TASK_CONFIGS, effect.task_configs
         lost = self.world.loses_reply()
 
-        def tell(error: str | None, retriable: bool) -> None:
-            nonlocal told
-            if told:
+        def answer_with(error: str | None, retriable: bool) -> None:
+            nonlocal recorded
+            if recorded:
                 return
-            told = True
+            recorded = True
             if isinstance(effect, SendFenceRequest):
                 self.deliver(FenceRequestAnswered(effect.request_id, error, retriable))
             else:
@@ -333,18 +333,18 @@ class SimWorker:
 
         def answer(reply: Reply) -> None:
             if lost:
-                tell("the answer was lost", True)
+                answer_with("the answer was lost", True)
             elif reply.forward_to is not None or reply.status in RETRIABLE:
-                tell(f"{reply.status} {reply.body}", True)
+                answer_with(f"{reply.status} {reply.body}", True)
             else:
-                tell(None if reply.status < 400 else f"{reply.status} {reply.body}", False)
+                answer_with(None if reply.status < 400 else f"{reply.status} {reply.body}", False)
 
         leader = self.world.worker_at(effect.leader_url)
         if leader is None:
-            tell("connection refused", True)
+            answer_with("connection refused", True)
         else:
             leader.ask(verb, effect.connector, args, answer)
-            self.world.at(CALL_TIMEOUT_MS, lambda: tell("no answer in time", True))
+            self.world.at(CALL_TIMEOUT_MS, lambda: answer_with("no answer in time", True))
 
     # -------------------------------------------------------------------------------------- connectors and tasks
 

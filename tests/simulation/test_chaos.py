@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.simulation.reporting import report
 from tests.simulation.runs import run_seed
-from tests.simulation.telling import told
 
 BATCH = 25
 
@@ -33,10 +33,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def test_a_cluster_survives_faults_and_becomes_what_its_config_topic_says(seeds: range) -> None:
     for seed in seeds:
         run = run_seed(seed)
-        assert run.error is None, told(run, seed)
+        assert run.error is None, report(run, seed)
 
 
 @pytest.mark.parametrize("seed", FOUND)
 def test_a_bug_that_was_found_once_stays_away(seed: int) -> None:
     run = run_seed(seed)
-    assert run.error is None, told(run, seed)
+    assert run.error is None, report(run, seed)

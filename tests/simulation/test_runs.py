@@ -11,9 +11,9 @@ import pytest
 
 from connectx.core.source.messages import OffsetsRead
 from tests.simulation.chooser import Exhaustive, Replay, Seeded, read, written
+from tests.simulation.reporting import report
 from tests.simulation.runs import run_seed, run_trail, shortest
 from tests.simulation.sim_source import SimSource
-from tests.simulation.telling import told
 
 ROOT = Path(__file__).parents[2]
 
@@ -41,10 +41,10 @@ def test_a_failing_seed_is_told_by_its_number_its_shortest_trail_and_its_story(m
     monkeypatch.setattr(SimSource, "offsets_read", offsets_from_the_start)
     failed = next(run for run in map(run_seed, range(20)) if run.number == 2)
     short = shortest(failed, attempts=30)
-    text = told(short, 7, len(failed.trail))
+    text = report(short, 7, len(failed.trail))
     assert len(short.trail) < len(failed.trail) / 4
     assert run_trail(short.trail).number == 2
-    assert text.startswith("seed 7 breaks invariant 2: What a read_committed consumer sees")
+    assert text.startswith("seed 7 breaks invariant 2: A `read_committed` consumer sees")
     assert "made shorter from" in text
     assert f"--replay '{written(short.trail)}'" in text
     assert ": worker-1 " in text

@@ -51,9 +51,9 @@ def test_a_source_task_starts_in_the_order_of_kip_618() -> None:
     world.settle()
     world.run_for(1_000)
     steps: dict[tuple[str | None, int | None], list[str]] = {}
-    for _, worker, told in world.history:
-        if told.kind is EventKind.TASK_STEP:
-            steps.setdefault((worker, told.task), []).append(told.data["step"])
+    for _, worker, recorded in world.history:
+        if recorded.kind is EventKind.TASK_STEP:
+            steps.setdefault((worker, recorded.task), []).append(recorded.data["step"])
     order = ["prepare", "request_fencing", "init_producer", "read_config_to_end", "begin", "read_offsets", "poll"]
     assert list(steps.values()) == [order, order], "one for each task"
 

@@ -93,8 +93,8 @@ class Flows:
 
     def made(self, name: str) -> dict[int, int]:
         """Rows that each task of a generator has committed, by task, as its source offsets say."""
-        told = self.cluster[name].offsets.get()
-        return {int(entry["partition"]["generator"]): int(entry["offset"]["rows"]) for entry in told}
+        recorded = self.cluster[name].offsets.get()
+        return {int(entry["partition"]["generator"]): int(entry["offset"]["rows"]) for entry in recorded}
 
     def finish(self, timeout_s: float) -> list[str]:
         """Pause the generators and wait until everything has arrived; what has not, in sentences."""

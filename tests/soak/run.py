@@ -115,7 +115,7 @@ def _checked(cluster: cx.Cluster) -> tuple[str, list[str]]:
         verdict = cluster.check(timeout=SETTLE_S)
     except ConnectxError as error:
         return str(error), [f"check: {error}"]
-    told = (verdict.sentence, *(reason for reason in verdict.reasons if reason not in verdict.sentence))
+    recorded = (verdict.sentence, *(reason for reason in verdict.reasons if reason not in verdict.sentence))
     allowed = (Anomaly.DUPLICATED, Anomaly.REORDERED)
     found = [
         f"check: {finding.anomaly} in {finding.place}: {finding.sentence}"
@@ -123,7 +123,7 @@ def _checked(cluster: cx.Cluster) -> tuple[str, list[str]]:
         if finding.anomaly is not Anomaly.FENCED
         and not (finding.anomaly in allowed and finding.connectors == ("lines-out",))
     ]
-    return "; ".join(told), found
+    return "; ".join(recorded), found
 
 
 def _half(isolation: str, flows: Flows, chaos: Chaos, problems: Sequence[str], seconds: float) -> Half:

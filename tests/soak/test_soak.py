@@ -21,10 +21,10 @@ def test_nothing_is_lost_and_nothing_comes_twice_under_chaos(postgres: str, tmp_
     half = soak("thread", seed=7, seconds=28, every_s=3.5, uri=postgres, history=history, say=lambda text: None)
     assert half.is_good, half
     assert set(half.faults) == set(KINDS)
-    told = {
+    recorded = {
         event.data["chaos_fault"]
         for event in EventLog.from_jsonl(history)
         if event.kind is EventKind.FAULT_INJECTED and "chaos_fault" in event.data
     }
-    assert len(told) == sum(half.faults.values()) >= 7
+    assert len(recorded) == sum(half.faults.values()) >= 7
     assert half.records > 1000

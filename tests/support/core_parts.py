@@ -123,8 +123,8 @@ def effects(context: Context) -> list[Effect]:
 
 def transitions(context: Context) -> list[Transition]:
     """What was told since the last call."""
-    told, context.step.transitions = context.step.transitions, []
-    return told
+    recorded, context.step.transitions = context.step.transitions, []
+    return recorded
 
 
 def both(context: Context) -> tuple[list[Transition], list[Effect]]:

@@ -110,7 +110,7 @@ class Book:
         self.page = page
         self._lab = lab
         self.errors: list[str] = []
-        self.told: list[tuple[float, str]] = []
+        self.recorded: list[tuple[float, str]] = []
         """Comm messages of the kernel: when it sent each, in seconds, and its kind (or "state")."""
         page.on("websocket", lambda socket: socket.on("framereceived", self._keep))
         page.on("console", lambda message: self.errors.append(message.text) if message.type == "error" else None)
@@ -173,7 +173,7 @@ class Book:
         sent = re.search(r'"date":\s*"([^"]+)"', text)
         kind = re.search(r'"method":\s*"custom".*?"kind":\s*"(\w+)"', text)
         assert sent
-        self.told.append((datetime.fromisoformat(sent[1]).timestamp(), kind[1] if kind else "state"))
+        self.recorded.append((datetime.fromisoformat(sent[1]).timestamp(), kind[1] if kind else "state"))
 
     def shoot(self, name: str) -> None:
         """Keep a screenshot."""

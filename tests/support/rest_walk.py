@@ -351,11 +351,11 @@ def _normal(text: str, known: dict[str, str]) -> Any:
 
 def _without_times(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _told(key, _without_times(inner)) for key, inner in value.items()}
+        return {key: _masked_value(key, _without_times(inner)) for key, inner in value.items()}
     return [_without_times(inner) for inner in value] if isinstance(value, list) else value
 
 
-def _told(key: str, value: Any) -> Any:
+def _masked_value(key: str, value: Any) -> Any:
     if key == "last_modified" and value is not None:
         return "TIME"
     if key == "trace":

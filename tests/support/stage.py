@@ -122,11 +122,11 @@ class StagedPanel(ClusterPanel):
     """The kernel side; what it would send is kept until the page is ready to take it."""
 
     def __init__(self, cluster: StagedCluster) -> None:
-        self.told: list[dict[str, Any]] = []
+        self.recorded: list[dict[str, Any]] = []
         super().__init__(cluster)  # type: ignore[arg-type]
 
     def send(self, content: dict[str, Any], buffers: object = None) -> None:
-        self.told.append(content)
+        self.recorded.append(content)
 
 
 class Stage:
@@ -155,8 +155,8 @@ class Stage:
         deadline = time.monotonic() + _TIMEOUT_S
         while not condition():
             assert time.monotonic() < deadline, f"not reached; the page says: {self.page.inner_text('body')}"
-            while self._given < len(self.panel.told):
-                self.page.evaluate("message => window.tell(message)", self.panel.told[self._given])
+            while self._given < len(self.panel.recorded):
+                self.page.evaluate("message => window.tell(message)", self.panel.recorded[self._given])
                 self._given += 1
             self.page.wait_for_timeout(30)
 

@@ -27,7 +27,7 @@ class LastActions:
             self._of.pop(connector, None)
         if what is not None:
             self._offsets[connector] = config_offset
-            if self._is_told(connector, what, event.time_ms):
+            if self._is_recorded(connector, what, event.time_ms):
                 return
             self._put(connector, {"what": what, "at": event.time_ms, "took_ms": None, "error": False})
 
@@ -39,7 +39,7 @@ class LastActions:
         """`what`, `at` (when it was over, milliseconds since 1970), `took_ms` (None: not by the panel), `error`."""
         return self._of.get(connector)
 
-    def _is_told(self, connector: str, what: str, time_ms: int) -> bool:
+    def _is_recorded(self, connector: str, what: str, time_ms: int) -> bool:
         """True for what the panel has just done itself: a worker reads it a moment after the call has ended."""
         before = self._of.get(connector)
         own = before is not None and before["what"] == what and before["took_ms"] is not None

@@ -132,7 +132,7 @@ class ClusterPanel(anywidget.AnyWidget):
             self._follow(0.0)
             self._update()
             self._take_snapshot(ended=True)
-            self._tell({"kind": "ended"})
+            self._publish({"kind": "ended"})
         except Exception as error:  # a picture that stands still without a word would be worse
             log.exception("The panel has failed")
             self._ended.set()
@@ -190,7 +190,7 @@ class ClusterPanel(anywidget.AnyWidget):
         for number, part in enumerate(parts):
             base, self._seq = self._seq, self._seq + 1
             drop = dropped if number == 0 else []
-            self._tell({"kind": "change", "base": base, "seq": self._seq, "set": part, "drop": drop})
+            self._publish({"kind": "change", "base": base, "seq": self._seq, "set": part, "drop": drop})
         return True
 
     def _take_snapshot(self, *, ended: bool = False) -> None:
@@ -200,9 +200,9 @@ class ClusterPanel(anywidget.AnyWidget):
 
     def _beat(self) -> None:
         """A sign of life, with the last heartbeats of the workers, out of which the page makes their ages."""
-        self._tell({"kind": "beat", "heartbeats": self._numbers.heartbeats()})
+        self._publish({"kind": "beat", "heartbeats": self._numbers.heartbeats()})
 
-    def _tell(self, message: dict[str, Any]) -> None:
+    def _publish(self, message: dict[str, Any]) -> None:
         self.send({**message, "now": _now_ms()})
 
     # --------------------------------------------------------------------------------------------- from the page
@@ -231,7 +231,7 @@ class ClusterPanel(anywidget.AnyWidget):
         parts = list(chunks(self._elements, MESSAGE_BYTES)) or [{}]
         for number, part in enumerate(parts):
             last = number == len(parts) - 1
-            self._tell({"kind": "all", "seq": self._seq, "first": number == 0, "last": last, "set": part})
+            self._publish({"kind": "all", "seq": self._seq, "first": number == 0, "last": last, "set": part})
 
     def _call(self, message: Mapping[str, Any]) -> None:
         try:
@@ -239,7 +239,7 @@ class ClusterPanel(anywidget.AnyWidget):
         except ConnectxError as error:
             self._result(message, "", 0.0, error)
             return
-        self._tell({"kind": "called", "id": message.get("id"), "text": call.text})
+        self._publish({"kind": "called", "id": message.get("id"), "text": call.text})
         self._calls.submit(self._run_call, dict(message), call.text, call.run)
 
     def _run_call(self, message: Mapping[str, Any], text: str, run: Any) -> None:
@@ -258,17 +258,18 @@ class ClusterPanel(anywidget.AnyWidget):
 
     def _run_question(self, message: Mapping[str, Any]) -> None:
         try:
-            self._tell({"kind": "answer", "id": message.get("id"), "value": answer(self._cluster, message)})
+            self._publish({"kind": "answer", "id": message.get("id"), "value": answer(self._cluster, message)})
         except Exception as error:
             self._result(message, "", 0.0, error)
 
     def _result(self, message: Mapping[str, Any], text: str, took_s: float, error: Exception | None) -> None:
-        told: dict[str, Any] = {"kind": "result", "id": message.get("id"), "text": text, "took_ms": round(took_s * 1e3)}
+        took_ms = round(took_s * 1e3)
+        result: dict[str, Any] = {"kind": "result", "id": message.get("id"), "text": text, "took_ms": took_ms}
         if error is not None:
             said = error.message if isinstance(error, ConnectxError) else f"{type(error).__name__}: {error}"
-            told["error"] = masked_text(said)  # it may quote a URL of a configuration
-            told["next"] = error.next_step if isinstance(error, ConnectxError) else ""
-        self._tell(told)
+            result["error"] = masked_text(said)  # it may quote a URL of a configuration
+            result["next"] = error.next_step if isinstance(error, ConnectxError) else ""
+        self._publish(result)
 
 
 def _now_ms() -> int:

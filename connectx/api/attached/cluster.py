@@ -234,8 +234,8 @@ class AttachedCluster(ConnectCluster):
 
     def _worker_ids(self, shown: Mapping[str, Any]) -> set[str]:
         statuses = [one["status"] for one in shown.values() if one.get("status")]
-        told = {part["worker_id"] for status in statuses for part in (status["connector"], *status["tasks"])}
-        return {worker_id_of(self.url), *told} - {""}
+        worker_ids = {part["worker_id"] for status in statuses for part in (status["connector"], *status["tasks"])}
+        return {worker_id_of(self.url), *worker_ids} - {""}
 
     def _picture(self) -> Picture:
         return Picture() if self._watch is None else self._watch.picture

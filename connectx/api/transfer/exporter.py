@@ -62,8 +62,8 @@ class Exported(Shown):
     def row(self) -> Row:
         """One line of a table."""
         offsets = "unknown" if self.offsets is None else plural(len(self.offsets), "partition")
-        told = "; ".join([*self.notes, *([f"masked: {', '.join(self.masked)}"] if self.masked else [])])
-        return {"connector": self.name, "type": self.type, "state": self.state, "offsets": offsets, "notes": told}
+        notes = "; ".join([*self.notes, *([f"masked: {', '.join(self.masked)}"] if self.masked else [])])
+        return {"connector": self.name, "type": self.type, "state": self.state, "offsets": offsets, "notes": notes}
 
 
 @dataclass(frozen=True, slots=True)

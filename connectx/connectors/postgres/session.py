@@ -199,27 +199,27 @@ def typed_error(error: Any, what: str) -> ConnectxError:
     """What an error of a statement means."""
     state = _state(error)
     details = {name: text.decode("utf-8", "replace") for name, text in error.details or ()}
-    told = details.get("PG_DIAG_MESSAGE_PRIMARY") or str(error).partition("ERROR:")[2].strip().split("\n")[0]
-    told = told or str(error).split("\n")[0]
+    reason = details.get("PG_DIAG_MESSAGE_PRIMARY") or str(error).partition("ERROR:")[2].strip().split("\n")[0]
+    reason = reason or str(error).split("\n")[0]
     more = details.get("PG_DIAG_MESSAGE_DETAIL", "")
-    message = f"{told}. {more}".rstrip()
+    message = f"{reason}. {more}".rstrip()
     if state.startswith(_ROW):
         return RowRefusedError(message)
     if state.startswith(_PASSING) or (not state and re.search(r"no connection|server closed|terminating", str(error))):
         passing = LockTimeoutError if state == _LOCK_NOT_AVAILABLE else DatabaseUnavailableError
-        return passing(f"PostgreSQL could not do what was asked: {told}.", next_step=_REACHABLE_HINT)
+        return passing(f"PostgreSQL could not do what was asked: {reason}.", next_step=_REACHABLE_HINT)
     if state.startswith(_PERMISSION):
         return DatabasePermissionError(
-            f"PostgreSQL does not allow it: {told}.", next_step="Grant the privilege, and restart the task."
+            f"PostgreSQL does not allow it: {reason}.", next_step="Grant the privilege, and restart the task."
         )
-    if state.startswith(_MISSING) or "does not exist" in told:
+    if state.startswith(_MISSING) or "does not exist" in reason:
         return TableMissingError(
-            f"PostgreSQL does not find what the sink writes to: {told}.",
+            f"PostgreSQL does not find what the sink writes to: {reason}.",
             next_step="Create it, or correct table.name.format, and restart the task.",
         )
     if state.startswith(_MISMATCH):
         return TableMismatchError(
-            f"The table does not fit: {told}.", next_step="Correct the table or pk.fields, and restart the task."
+            f"The table does not fit: {reason}.", next_step="Correct the table or pk.fields, and restart the task."
         )
     return DatabaseError(
         f"PostgreSQL refuses {what.split(maxsplit=1)[0]}: {message} (SQLSTATE {state or 'unknown'}).",

@@ -46,11 +46,11 @@ def why(
     gone = [(name, _way(standings.get(name), name in removed)) for name in before if name not in members]
     for way in dict.fromkeys(way for _, way in gone):
         parts += _joined([name for name, its in gone if its == way], way)
-    parts += [text for text in told(reasons, come) if text not in parts]
+    parts += [text for text in reason_texts(reasons, come) if text not in parts]
     return "; ".join(parts) or next((text for _, text in reasons if text), "")
 
 
-def told(reasons: Sequence[Reason], come: Sequence[str] = ()) -> list[str]:
+def reason_texts(reasons: Sequence[Reason], come: Sequence[str] = ()) -> list[str]:
     """Reasons that say something, each once; those of workers that came are left out where they say just that."""
     said = [(worker, text) for worker, text in reasons if text and text not in _FOLLOWING]
     own = [worker not in come or not text.startswith((_STARTING, *_OWN_LOSS)) for worker, text in said]

@@ -31,11 +31,11 @@ class ConfiguredFold:
         if event.connector is None or event.kind not in _KINDS:
             return
         connector = self._connectors.setdefault(event.connector, _Connector())
-        told = event.data.get("config_offset")
-        if isinstance(told, int):
-            if told <= connector.config_offset:
-                return  # a worker that is late tells what others have told before
-            connector.config_offset = told
+        offset = event.data.get("config_offset")
+        if isinstance(offset, int):
+            if offset <= connector.config_offset:
+                return  # a late worker repeats what others recorded before
+            connector.config_offset = offset
         if event.kind is EventKind.CONNECTOR_DELETED:
             connector.exists, connector.tasks = False, None
         elif event.kind is EventKind.CONNECTOR_CONFIGURED:

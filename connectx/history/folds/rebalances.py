@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from connectx.history.folds.causes import Reason, told, why
+from connectx.history.folds.causes import Reason, reason_texts, why
 from connectx.history.folds.worker_states import Standing, WorkerStateFold
 from connectx.model.events import Event, EventKind
 from connectx.views import Shown
@@ -143,7 +143,7 @@ class RebalanceFold:
         standings = self._states.standings()
         ended = [name for name in before if name in standings and standings[name].life.is_gone]
         known = [name for name in before if name not in ended]
-        text = "; ".join(told(reasons)) or why(known, before, before, standings, reasons, tuple(self._removed))
+        text = "; ".join(reason_texts(reasons)) or why(known, before, before, standings, reasons, tuple(self._removed))
         first = started[0]
         yield Rebalance(None, first.time_ms, None, first.seq, _reason(first)[1], None, members, (), 0, text)
 
@@ -166,8 +166,8 @@ class RebalanceFold:
 
 def generation_of(event: Event) -> int | None:
     """Generation that an event is about: the leader divides work before it has itself entered the generation."""
-    told = event.data.get("generation", event.generation)
-    return told if isinstance(told, int) else None
+    generation = event.data.get("generation", event.generation)
+    return generation if isinstance(generation, int) else None
 
 
 def _complete(drafts: dict[int, _Draft], event: Event, started: Event | None) -> _Draft:

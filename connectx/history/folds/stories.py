@@ -44,18 +44,18 @@ def stories(events: Iterable[Event]) -> list[Story]:
     after_faults = failovers(listed)
     explained = {event.seq for failover in after_faults for event in failover.rejections}
     fences = fenced_by(listed)
-    told = [Story(f.time_ms, f.seq, f.fault, f.worker, failover_story(f)) for f in after_faults]
-    told.extend(_newcomers(listed, all_runs, rounds))
-    told.extend(_broker_deaths(listed))
-    told.extend(_removals(listed))
-    told.extend(_leader_changes(rounds))
-    told.extend(_failures(listed, all_runs))
-    told.extend(
+    found = [Story(f.time_ms, f.seq, f.fault, f.worker, failover_story(f)) for f in after_faults]
+    found.extend(_newcomers(listed, all_runs, rounds))
+    found.extend(_broker_deaths(listed))
+    found.extend(_removals(listed))
+    found.extend(_leader_changes(rounds))
+    found.extend(_failures(listed, all_runs))
+    found.extend(
         Story(event.time_ms, event.seq, "fenced", event.worker, _rejection(event, _epoch(event, all_runs), fences))
         for event in listed
         if event.kind in REJECTIONS and event.seq not in explained
     )
-    shown = [replace(story, sentence=masked_text(story.sentence)) for story in told]
+    shown = [replace(story, sentence=masked_text(story.sentence)) for story in found]
     return sorted(shown, key=lambda story: (story.time_ms, story.seq))
 
 
@@ -209,12 +209,12 @@ def _removals(events: Sequence[Event]) -> Iterator[Story]:
             ends[worker] = event
         elif event.kind is EventKind.MEMBER_REMOVED:
             goodbyes.setdefault(ends.get(worker, event).seq, []).append(event)
-    for told in goodbyes.values():
-        first = told[0]
+    for removals in goodbyes.values():
+        first = removals[0]
         end = ends.get(first.worker or "", first)
-        groups = listing([f"group {event.data.get('group')}" for event in told])
-        after = f" {duration(max(told[-1].time_ms - end.time_ms, 0))} after its end" if end is not first else ""
-        sentence = f"{groups} {'was' if len(told) == 1 else 'were'} told{after} that {first.worker} had left"
+        groups = listing([f"group {event.data.get('group')}" for event in removals])
+        after = f" {duration(max(removals[-1].time_ms - end.time_ms, 0))} after its end" if end is not first else ""
+        sentence = f"{groups} {'was' if len(removals) == 1 else 'were'} told{after} that {first.worker} had left"
         sentence += f", because {first.cause}" if first.cause else ""
         yield Story(first.time_ms, first.seq, "removed", first.worker, f"{sentence}; no session had to run out")
 

@@ -75,7 +75,7 @@ def report_page(
     listed = list(events)
     start_ms = listed[0].time_ms if listed else 0
     named = "".join(f"<div><dt>{escape(key)}</dt><dd>{escape(value)}</dd></div>" for key, value in shown.items())
-    told = "".join(
+    items = "".join(
         f'<li data-event="{story.seq}"><time>{(story.time_ms - start_ms) / 1000:.1f} s</time>'
         f"<span>{escape(story.sentence)}.</span></li>"
         for story in stories(listed)
@@ -87,7 +87,7 @@ def report_page(
         f'<header><h1>{escape(title)}</h1><p class="lead">{escape(lead)}</p><dl>{named}</dl></header>'
         f"{_verdict(verdict) if verdict else ''}"
         f'<section><h2>Tasks over workers</h2><div class="timeline">{timeline_svg(timeline(listed))}</div></section>'
-        f"<section><h2>What happened</h2>{f'<ol>{told}</ol>' if told else '<p>No fault, no failure.</p>'}</section>"
+        f"<section><h2>What happened</h2>{f'<ol>{items}</ol>' if items else '<p>No fault, no failure.</p>'}</section>"
         f"<section><h2>Rebalances</h2>{_table(rebalance_table(listed))}</section>"
         f"<footer>{escape(footer)}</footer></body></html>"
     )
@@ -128,8 +128,8 @@ def save_page(page: str, path: str | Path) -> Path:
 
 def rebalance_table(events: Iterable[Event]) -> Table:
     """One row per generation: when, how long, why, who leads, who is in it, what was lost and waits."""
-    told = Rebalances.of(list(events), since=0)
-    return Table(REBALANCE_COLUMNS, [tuple(row.values()) for row in told.rows()])
+    rounds = Rebalances.of(list(events), since=0)
+    return Table(REBALANCE_COLUMNS, [tuple(row.values()) for row in rounds.rows()])
 
 
 def _verdict(verdict: Verdict) -> str:

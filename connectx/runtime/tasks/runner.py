@@ -322,8 +322,8 @@ def _without_secrets(transition: Transition, masked: Callable[[str], str]) -> Tr
 
     They are cut, because an error may quote a whole record, and the history keeps many.
     """
-    told = {name: _cut(masked(text)) for name, text in transition.data.items() if isinstance(text, str)}
-    return replace(transition, data={**transition.data, **told}) if told else transition
+    cut = {name: _cut(masked(text)) for name, text in transition.data.items() if isinstance(text, str)}
+    return replace(transition, data={**transition.data, **cut}) if cut else transition
 
 
 def _cut(text: str) -> str:

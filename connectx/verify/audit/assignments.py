@@ -207,10 +207,10 @@ def missing_topics(cluster: ClusterInventory) -> Iterator[Finding]:
 
 def plugins(cluster: ClusterInventory) -> Iterator[Finding]:
     """Classes that workers have in different versions, or do not have."""
-    told = {worker.worker_id: worker.plugins for worker in cluster.workers if worker.plugins is not None}
+    plugins_of = {worker.worker_id: worker.plugins for worker in cluster.workers if worker.plugins is not None}
     used = {connector.class_name: connector.name for connector in reversed(cluster.connectors)}
-    for cls in sorted({cls for known in told.values() for cls in known}):
-        versions = {worker_id: known[cls] for worker_id, known in told.items() if cls in known}
+    for cls in sorted({cls for known in plugins_of.values() for cls in known}):
+        versions = {worker_id: known[cls] for worker_id, known in plugins_of.items() if cls in known}
         if len(set(versions.values())) > 1:
             shown = ", ".join(f"{version} on {worker_id}" for worker_id, version in sorted(versions.items()))
             yield Finding(
@@ -224,7 +224,7 @@ def plugins(cluster: ClusterInventory) -> Iterator[Finding]:
     for cls, connector in sorted(used.items()):
         lacking = [worker.worker_id for worker in cluster.workers if cls in worker.lacks]
         if lacking:
-            everybody = len(lacking) == len(told)
+            everybody = len(lacking) == len(plugins_of)
             yield Finding(
                 "class_unknown",
                 Severity.ERROR if everybody else Severity.WARNING,

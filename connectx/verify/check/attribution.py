@@ -130,11 +130,11 @@ def records_of(event: Event) -> int:
 def fenced(events: Sequence[Event]) -> list[Finding]:
     """Writers that were shut out: by whom, since when, and what of theirs was rejected."""
     found = []
-    told: set[int] = set()
+    mentioned: set[int] = set()
     for failover in failovers(events):
         for move in failover.moves:
             mine = [event for event in failover.rejections if f"{event.connector}-{event.task}" == move.task]
-            told.update(event.seq for event in mine)
+            mentioned.update(event.seq for event in mine)
             if not move.shut_out and not mine:
                 continue
             by = f"{move.to_worker} with epoch {move.to_epoch}" if move.shut_out else move.to_worker
@@ -148,7 +148,7 @@ def fenced(events: Sequence[Event]) -> list[Finding]:
             connector = move.task.rpartition("-")[0]
             found.append(Finding(Anomaly.FENCED, 1, f"task {move.task}", (connector,), sentence, (), moments))
     for event in events:
-        if event.kind in REJECTIONS and event.seq not in told:
+        if event.kind in REJECTIONS and event.seq not in mentioned:
             task = f"{event.connector}-{event.task}"
             sentence = f"{event.worker}'s write for {task} was rejected at {clock_time(event.time_ms)}"
             moments = (_rejection(event),)

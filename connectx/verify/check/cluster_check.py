@@ -306,10 +306,10 @@ def _committed(events: Sequence[Event], connector: str) -> int:
 
 def _reconfigured(events: Sequence[Event], connectors: Sequence[str]) -> bool:
     """Whether one of them had another configuration before: what it wrote then may look different."""
-    told = [event.connector for event in events if event.kind is EventKind.CONNECTOR_CONFIGURED]
+    configured = [event.connector for event in events if event.kind is EventKind.CONNECTOR_CONFIGURED]
     offsets = {
         (event.connector, event.data.get("config_offset"))
         for event in events
         if event.kind is EventKind.CONNECTOR_CONFIGURED and event.connector in connectors
     }
-    return bool(told) and len(offsets) > len({connector for connector, _ in offsets})
+    return bool(configured) and len(offsets) > len({connector for connector, _ in offsets})

@@ -106,9 +106,9 @@ def _chapter(history: SourceHistory, found: list[Committed], *, ordered: bool) -
         runs.setdefault((commit.event.worker, commit.task, commit.event.producer_epoch), []).append(commit)
     first_of_run = {run[0].event.seq for run in runs.values()}
     if ordered:
-        told = [commit for commit in found if commit.known_start]
-        _by_number(history, sorted(told, key=lambda c: (_place(c.start), _place(c.end), c.event.seq)))
-        history.backwards += [c for c in told if _place(c.end) < _place(c.start)]
+        known = [commit for commit in found if commit.known_start]
+        _by_number(history, sorted(known, key=lambda c: (_place(c.start), _place(c.end), c.event.seq)))
+        history.backwards += [c for c in known if _place(c.end) < _place(c.start)]
         history.backwards += [b for run in runs.values() for a, b in pairwise(run) if _place(b.end) < _place(a.end)]
         first, last = min(found, key=lambda c: _place(c.start)), max(found, key=lambda c: _place(c.end))
         history.chapters.append((first.start, last.end))

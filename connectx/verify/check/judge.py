@@ -146,9 +146,9 @@ class _Judging:
             moments = self._overlaps(comparison.connectors) or moments
         elif anomaly is Anomaly.LOST:
             moments = self._gaps(comparison.connectors) or moments
-        told = tuple(dict.fromkeys(moments))[:_MOMENTS]
+        shown = tuple(dict.fromkeys(moments))[:_MOMENTS]
         sentence = _sentence(anomaly, count, comparison, found)
-        return Finding(anomaly, count, comparison.found.place, comparison.connectors, sentence, examples, told)
+        return Finding(anomaly, count, comparison.found.place, comparison.connectors, sentence, examples, shown)
 
     def _example(self, row: Row, comparison: Comparison, *, written: bool) -> Example:
         moment = None
@@ -186,8 +186,8 @@ class _Judging:
                 self._add(
                     Finding(Anomaly.NONMONOTONIC, len(history.backwards), place, connectors, sentence, (), moments)
                 )
-            told = any(f.anomaly is Anomaly.DUPLICATED and history.connector in f.connectors for f in self.findings)
-            if history.overlaps and not told:
+            reported = any(f.anomaly is Anomaly.DUPLICATED and history.connector in f.connectors for f in self.findings)
+            if history.overlaps and not reported:
                 attributed = self._attribution.of_overlaps(history.overlaps)
                 records = sum(count for _, count in attributed)
                 sentence = (

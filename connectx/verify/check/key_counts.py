@@ -172,9 +172,9 @@ def _examples(counted: DataFrame, examples: int) -> tuple[KeyExample, ...]:
     from pyspark.sql import functions as f
 
     cases = " ".join(f"WHEN {condition} THEN '{name}'" for name, condition in _FINDINGS.items())
-    told = counted.select("*", f.expr(f"CASE {cases} END").alias("finding")).where("finding IS NOT NULL")
+    found = counted.select("*", f.expr(f"CASE {cases} END").alias("finding")).where("finding IS NOT NULL")
     place = f.row_number().over(Window.partitionBy("finding").orderBy("key"))
-    chosen = told.select("*", place.alias("place")).where(f.col("place") <= examples).collect()
+    chosen = found.select("*", place.alias("place")).where(f.col("place") <= examples).collect()
     order = list(_FINDINGS)
     ranked = sorted(chosen, key=lambda row: (order.index(row["finding"]), row["place"]))
     return tuple(KeyExample(r["finding"], str(r["key"]), int(r["topic"]), int(r["target"])) for r in ranked)

@@ -58,9 +58,9 @@ class Flow:
         task = f"{self.name}-0"
 
         def running() -> str | None:
-            told = [e for e in self.cluster.events if e.kind is EventKind.TASK_STATE and e.connector == self.name]
+            reported = [e for e in self.cluster.events if e.kind is EventKind.TASK_STATE and e.connector == self.name]
             names = [worker.name for worker in self.cluster.workers if task in worker.tasks]
-            runs = told and told[-1].data["state"] == "RUNNING" and [told[-1].worker] == names
+            runs = reported and reported[-1].data["state"] == "RUNNING" and [reported[-1].worker] == names
             return names[0] if runs else None
 
         return until(running, f"an owner of {task}", WAIT_S)
@@ -76,7 +76,7 @@ def make_flow(cluster: cx.Cluster, tmp_path: Path) -> Iterator[Callable[..., Flo
         connector.delete()
 
 
-def told(verdict: Verdict) -> dict[str, int]:
+def reported(verdict: Verdict) -> dict[str, int]:
     return {str(f.anomaly): f.count for f in verdict.findings if f.anomaly is not Anomaly.FENCED}
 
 
@@ -95,7 +95,7 @@ def test_a_clean_flow_is_valid_and_what_is_then_taken_away_or_added_is_found(mak
     flow = make_flow()
     verdict = flow.check()
     assert only(verdict, flow.topic) == "", verdict
-    assert told(verdict) == {}
+    assert reported(verdict) == {}
     assert {checked.place: (checked.found, checked.expected) for checked in verdict.checked} == {
         f"topic {flow.topic}": (200, 200),
         "file out.txt": (200, 200),
@@ -110,7 +110,7 @@ def test_a_clean_flow_is_valid_and_what_is_then_taken_away_or_added_is_found(mak
     lines = flow.target.read_text().splitlines(keepends=True)
     flow.target.write_text("".join(lines[:7] + lines[8:]))
     lost = flow.check()
-    assert told(lost) == {"lost": 1}
+    assert reported(lost) == {"lost": 1}
     example = lost.findings[0].examples[0]
     assert (example.text, example.partition, example.offset) == (f"line {7}", 0, 7)
     assert example.moment is not None
@@ -118,9 +118,9 @@ def test_a_clean_flow_is_valid_and_what_is_then_taken_away_or_added_is_found(mak
     with pytest.raises(NotValidError):
         lost.require_valid()
     flow.target.write_text("".join([*lines, lines[3]]))
-    assert told(flow.check()) == {"duplicated": 1}
+    assert reported(flow.check()) == {"duplicated": 1}
     flow.target.write_text("".join([lines[1], lines[0], *lines[2:]]))
-    assert told(flow.check()) == {"reordered": 1}
+    assert reported(flow.check()) == {"reordered": 1}
 
 
 def cluster_has_committed(flow: Flow) -> bool:
@@ -140,7 +140,7 @@ def test_what_transformations_make_of_the_rows_is_what_is_compared(make_flow: Ca
     )
     verdict = flow.check()
     assert only(verdict, flow.topic) == "", verdict
-    assert told(verdict) == {}
+    assert reported(verdict) == {}
 
 
 def test_a_kill_is_survived_and_who_was_fenced_is_said(cluster: cx.Cluster, make_flow: Callable[..., Flow]) -> None:
@@ -150,7 +150,7 @@ def test_a_kill_is_survived_and_who_was_fenced_is_said(cluster: cx.Cluster, make
     flow.append(300)
     verdict = flow.check(scenario=["killed", "fenced"])
     cluster.add_worker(WAIT_S)
-    assert told(verdict) == {}
+    assert reported(verdict) == {}
     assert only(verdict, flow.topic) == "", verdict
     fenced = [f for f in verdict.findings if f.anomaly is Anomaly.FENCED and flow.name in f.connectors]
     assert len(fenced) == 1
@@ -162,7 +162,7 @@ def test_lag_a_missed_scenario_and_a_history_without_a_topic_are_unknown(
     cluster: cx.Cluster, make_flow: Callable[..., Flow], tmp_path: Path
 ) -> None:
     flow = make_flow()
-    assert told(flow.check()) == {}
+    assert reported(flow.check()) == {}
     flow.sink.pause()
     cluster.wait(flow.sink.name, "PAUSED", WAIT_S)
     flow.append(50)
@@ -184,9 +184,9 @@ def test_topic_and_target_can_be_checked_without_a_history(cluster: cx.Cluster, 
     flow.check()
     given: dict[str, Any] = {"topic": flow.topic, "bootstrap_servers": cluster.bootstrap_servers}
     rows = [f"line {number}" for number in range(200)]
-    assert told(cx.check(**given, target=rows)) == {}
-    assert told(cx.check(**given, target=rows[:-1])) == {"lost": 1}
-    assert told(cx.check(**given, target=lambda: [*rows, rows[0]])) == {"duplicated": 1}
+    assert reported(cx.check(**given, target=rows)) == {}
+    assert reported(cx.check(**given, target=rows[:-1])) == {"lost": 1}
+    assert reported(cx.check(**given, target=lambda: [*rows, rows[0]])) == {"duplicated": 1}
     with pytest.raises(TopicMissingError):
         cx.check(topic="nowhere", bootstrap_servers=cluster.bootstrap_servers)
     with pytest.raises(CheckError, match="Nobody knows where"):
@@ -212,7 +212,7 @@ def test_equal_records_of_a_source_that_cannot_be_read_again_are_unknown(
     until(lambda: topic in cluster[topic].topics(), "the records", WAIT_S)
     until(lambda: any(e.connector == topic and e.kind is EventKind.TRANSACTION_COMMITTED for e in cluster.events), "")
     verdict = flow.check()
-    assert told(verdict) == {}
+    assert reported(verdict) == {}
     assert f"9 rows in topic {topic} equal another" in "; ".join(verdict.reasons)
 
 
@@ -237,15 +237,15 @@ def test_rows_of_a_table_are_compared_by_their_values(
             lambda: [c for c in check().checked if c.place == f"table {name}" and c.found == 1000], "rows", 90
         )
         assert found[0].expected == 1000
-        assert told(check()) == {}
+        assert reported(check()) == {}
         cursor.execute(f"DELETE FROM {name} WHERE id = 77")
         verdict = check()
-        assert told(verdict) == {"lost": 1}
+        assert reported(verdict) == {"lost": 1}
         lost = next(finding for finding in verdict.findings if finding.anomaly is Anomaly.LOST)
         assert '"id": "77"' in lost.examples[0].text
         cursor.execute(f"INSERT INTO {name} SELECT * FROM {name} WHERE id < 3")
-        assert told(check()) == {"lost": 1, "duplicated": 3}
-        assert told(cluster.check(timeout=0, key="id")) == {"lost": 1, "duplicated": 3}
+        assert reported(check()) == {"lost": 1, "duplicated": 3}
+        assert reported(cluster.check(timeout=0, key="id")) == {"lost": 1, "duplicated": 3}
         cursor.execute(f"DROP TABLE {name}")
         assert f"The table {name} does not exist" in "; ".join(cluster.check(timeout=0).reasons).replace(
             "${topic}", name
@@ -268,7 +268,7 @@ def test_without_exactly_once_a_stalled_zombie_duplicates_and_is_named(
         )
         verdict = flow.check(scenario="stalled")
     assert verdict.answer == "invalid"
-    assert told(verdict) == {"duplicated": 40}
+    assert reported(verdict) == {"duplicated": 40}
     finding = next(f for f in verdict.findings if f.anomaly is Anomaly.DUPLICATED)
     assert finding.place == f"topic {flow.topic}"
     assert [example.text for example in finding.examples] == [f"line {number}" for number in range(200, 205)]

@@ -222,10 +222,10 @@ def test_workers_with_different_classes_then_one_dies_and_its_work_waits(start: 
     for name in ("ticks-1", "ticks-2"):
         ours.wait(name, "RUNNING", WAIT_S)
     lost = until(lambda: list(theirs.workers[0].tasks), "a task on the worker that is to die", WAIT_S)
-    told = {f"{store}.storage.topic": f"unlike-{store}" for store in ("config", "offset", "status")}
-    told["scheduled.rebalance.max.delay.ms"] = "100"  # the file says so; the workers were never restarted with it
+    recorded = {f"{store}.storage.topic": f"unlike-{store}" for store in ("config", "offset", "status")}
+    recorded["scheduled.rebalance.max.delay.ms"] = "100"  # the file says so; the workers were never restarted with it
     with cx.attach(
-        ours.workers[0].url, bootstrap_servers=ours.bootstrap_servers, group_id="unlike", config=told, poll_s=0.2
+        ours.workers[0].url, bootstrap_servers=ours.bootstrap_servers, group_id="unlike", config=recorded, poll_s=0.2
     ) as seen:
         theirs.kill(theirs.workers[0].name)
         audit = until_found(seen.audit, {"unassigned": lost})

@@ -46,8 +46,10 @@ def test_a_fault_comes_later_by_itself_and_its_handle_tells(group: cx.Cluster) -
     assert cutting.state == "failed"
     (refused,) = events(group, EventKind.FAULT_FAILED, since)
     assert (refused.worker, refused.data["fault"]) == (newcomer.name, "partition")
-    told = [(event.data["fault"], event.data["after_s"]) for event in events(group, EventKind.FAULT_INJECTED, since)]
-    assert told == [("add_worker", 0.05), ("kill", 0.05)]
+    recorded = [
+        (event.data["fault"], event.data["after_s"]) for event in events(group, EventKind.FAULT_INJECTED, since)
+    ]
+    assert recorded == [("add_worker", 0.05), ("kill", 0.05)]
     with pytest.raises(UnknownWorkerError):
         group.after(3600).kill("worker-99")
     waiting = group.after(3600).kill("worker-1")
@@ -72,8 +74,8 @@ def test_chaos_carries_out_its_plan_and_leaves_a_healthy_group(group: cx.Cluster
     assert [(fault.number, fault.kind) for fault in chaos.faults] == [(fault.number, fault.kind) for fault in planned]
     done = [fault for fault in chaos.faults if not fault.skipped]
     assert len(done) >= 5
-    told = events(group, EventKind.FAULT_INJECTED, since, chaos_seed=5)
-    assert {event.data["chaos_fault"] for event in told if "chaos_fault" in event.data} == {f.number for f in done}
+    recorded = events(group, EventKind.FAULT_INJECTED, since, chaos_seed=5)
+    assert {event.data["chaos_fault"] for event in recorded if "chaos_fault" in event.data} == {f.number for f in done}
     assert [w.name for w in group.workers if w.state in ("paused", "stalled") or w.cut is not None] == []
     assert healthy(group) >= size
     for lines in flows:
@@ -136,8 +138,8 @@ def test_a_broker_that_is_killed_in_the_middle_of_transactions_loses_and_repeats
     assert slow.committed.values() == []
     connector.config.update({"transaction.boundary": "poll"})
     slow.check_exactly_once()
-    told = [event.data["fault"] for event in events(group, EventKind.FAULT_INJECTED, since)]
-    assert told == ["broker_kill", "broker_restart"]
+    recorded = [event.data["fault"] for event in events(group, EventKind.FAULT_INJECTED, since)]
+    assert recorded == ["broker_kill", "broker_restart"]
     assert not events(group, EventKind.WORKER_FAILED, since)
     group.wait_stable(WAIT_S)
 

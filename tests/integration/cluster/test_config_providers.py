@@ -47,8 +47,8 @@ def test_the_config_topic_keeps_placeholders_and_nobody_sees_what_they_stand_for
     until(lambda: [task.state for task in connector.tasks] == ["FAILED"], "a file that is a folder")
     (task,) = connector.status()["tasks"]
     assert "[hidden]" in task["trace"]
-    told = task["trace"] + str([(event.cause, event.data) for event in cluster.events])
-    assert str(tmp_path / "folder") not in told
+    recorded = task["trace"] + str([(event.cause, event.data) for event in cluster.events])
+    assert str(tmp_path / "folder") not in recorded
 
 
 def test_a_file_that_is_not_there_is_refused_before_anything_is_created(cluster: cx.Cluster, tmp_path: Path) -> None:

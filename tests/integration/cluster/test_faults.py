@@ -86,8 +86,8 @@ def test_a_stopped_worker_hands_over_without_a_duplicate(
         assert group.stop(owner.name), "nothing is left behind"
         assert owner.state == "stopped"
         assert owner.tasks == owner.connectors == []
-        told = group.workers.lost_on(urlsplit(owner.url).netloc)
-        assert told == f"{owner.name} has ended; its work is being handed over"
+        recorded = group.workers.lost_on(urlsplit(owner.url).netloc)
+        assert recorded == f"{owner.name} has ended; its work is being handed over"
         lines.append(100)
         lines.wait_committed()
     until(lambda: len(out.read_text().splitlines()) >= 300, "300 lines")

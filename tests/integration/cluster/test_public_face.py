@@ -147,8 +147,8 @@ def test_new_configuration_restarts_the_task_with_it(cluster: cx.Cluster, make_l
     lines.check_exactly_once()
 
     def committed() -> list[int]:
-        told = events(cluster, EventKind.TRANSACTION_COMMITTED, before, connector=lines.name)
-        return [event.data["records"] for event in told]
+        recorded = events(cluster, EventKind.TRANSACTION_COMMITTED, before, connector=lines.name)
+        return [event.data["records"] for event in recorded]
 
     until(lambda: sum(committed()) >= 5, "the last commit in the history, which comes after its records")
     assert committed() == [2, 2, 1]

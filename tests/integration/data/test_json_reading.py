@@ -111,8 +111,8 @@ def test_each_bad_record_has_its_reason_and_no_value_and_its_neighbours_are_read
     assert given(values[1::2]) == [{"id": 7}] * len(BAD)
     assert errors[1::2] == [None] * len(BAD)
     assert values[::2] == [None] * len(BAD)
-    told = dict(zip(BAD, errors[::2], strict=True))
-    assert {record: str(error)[: len(BAD[record])] for record, error in told.items()} == BAD
+    recorded = dict(zip(BAD, errors[::2], strict=True))
+    assert {record: str(error)[: len(BAD[record])] for record, error in recorded.items()} == BAD
 
 
 def test_without_a_wanted_type_a_record_is_its_exact_text(read: Read) -> None:

@@ -51,14 +51,16 @@ def test_a_zombie_is_fenced_and_says_by_whom_and_since_when(
     until(lambda: events(workers, EventKind.TASK_STATE, since, **state), "the successor's start")
     rows.wait_for_more(0)
     wake()
-    told = explained_fence(workers, zombie.name, task, since)
+    recorded = explained_fence(workers, zombie.name, task, since)
     (fenced,) = events(workers, EventKind.PRODUCER_FENCED, since, worker=zombie.name, connector=rows.name, task=0)
-    assert told.data["by"] == netloc(successor)
-    assert f"worker {netloc(successor)} took over {task} in generation {told.data['by_generation']}" in told.cause
-    assert f"(epoch {told.data['newer_epoch']}), RUNNING there since " in told.cause
-    assert told.data["newer_epoch"] == fenced.data["newer_epoch"] > (fenced.producer_epoch or 0)
+    assert recorded.data["by"] == netloc(successor)
+    assert (
+        f"worker {netloc(successor)} took over {task} in generation {recorded.data['by_generation']}" in recorded.cause
+    )
+    assert f"(epoch {recorded.data['newer_epoch']}), RUNNING there since " in recorded.cause
+    assert recorded.data["newer_epoch"] == fenced.data["newer_epoch"] > (fenced.producer_epoch or 0)
     running = events(workers, EventKind.TASK_STATE, since, **state)[0]
-    assert abs(told.data["since_ms"] - running.time_ms) < 10_000, "Kafka's time of the status"
+    assert abs(recorded.data["since_ms"] - running.time_ms) < 10_000, "Kafka's time of the status"
     workers.wait_stable(WAIT_S)
     owner_of(workers, task)
     rows.wait_for_more(0)

@@ -39,7 +39,9 @@ def test_only_members_of_the_process_that_has_ended_leave_a_sink_group(
     ensure_internal_topics(ClientConfigs(config, "cluster"), config)
     history: list[Transition] = []
     url: Future[str] = Future()
-    given = ProcessSurroundings(config, kafka.bootstrap_servers, url, lambda told, worker: None, lambda worker: None)
+    given = ProcessSurroundings(
+        config, kafka.bootstrap_servers, url, lambda recorded, worker: None, lambda worker: None
+    )
     dead, namesake = ProcessWorker("worker-1", given), ProcessWorker("worker-1", given)
     tokens = (dead.process_token, namesake.process_token, "")  # a worker in threads has none
     of = [ClientConfigs(config, "worker-1", kafka.bootstrap_servers, token) for token in tokens]
@@ -53,15 +55,15 @@ def test_only_members_of_the_process_that_has_ended_leave_a_sink_group(
         everybody = sorted(str(clients.sink_consumer(TaskId(CONNECTOR, 0), {})["client.id"]) for clients in of)
         until(lambda: client_ids(first, second, third) == everybody, "all three in the group")
 
-        def record(told: Transition, worker: str | None) -> None:
-            history.append(told)
+        def record(recorded: Transition, worker: str | None) -> None:
+            history.append(recorded)
 
         with closing(RestClient(list)) as client:
             WorkerRecovery(config, client, Plugins(), url, record, True)._leave_sink_group(dead, CONNECTOR, {})
         others: list[Any] = [mine for mine in everybody if dead.process_token not in mine]
         assert client_ids(second, third) == others
-    (told,) = history
-    assert told.kind is EventKind.MEMBER_REMOVED
-    assert told.data["group"] == f"connect-{CONNECTOR}"
-    (removed,) = told.data["members"]
+    (recorded,) = history
+    assert recorded.kind is EventKind.MEMBER_REMOVED
+    assert recorded.data["group"] == f"connect-{CONNECTOR}"
+    (removed,) = recorded.data["members"]
     assert removed.startswith(f"worker-1/{dead.process_token}/")

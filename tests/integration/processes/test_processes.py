@@ -166,10 +166,10 @@ def test_the_history_of_a_killed_process_ends_with_the_kill(processes: cx.Cluste
     victim = lines.owner()
     since = processes.events.last_seq
     victim.kill()
-    told = [event for event in processes.events.since(since) if event.worker == victim.name]
-    kill = next(number for number, event in enumerate(told) if event.kind is EventKind.FAULT_INJECTED)
-    assert told[kill].data["tasks"] == [lines.task]
-    ended = [event for event in told[kill + 1 :] if event.kind is EventKind.TASK_ENDED]
+    recorded = [event for event in processes.events.since(since) if event.worker == victim.name]
+    kill = next(number for number, event in enumerate(recorded) if event.kind is EventKind.FAULT_INJECTED)
+    assert recorded[kill].data["tasks"] == [lines.task]
+    ended = [event for event in recorded[kill + 1 :] if event.kind is EventKind.TASK_ENDED]
     assert [(event.connector, event.task) for event in ended] == [(lines.name, 0)]
     lines.append(100)
     lines.check_exactly_once()
@@ -191,10 +191,10 @@ def test_work_of_a_killed_worker_is_shown_as_lost_until_another_has_it(
     assert lost is not None
     assert [str(task) for task in lost.tasks] == [lines.task]
     assert f"{lines.task} (lost)" in repr(processes.workers)
-    told = processes.workers.lost_on(urlsplit(victim.url).netloc)
-    assert told is not None
-    assert f"{victim.name} was killed " in told
-    assert "no worker is left to take over" in told
+    recorded = processes.workers.lost_on(urlsplit(victim.url).netloc)
+    assert recorded is not None
+    assert f"{victim.name} was killed " in recorded
+    assert "no worker is left to take over" in recorded
     for worker in others:
         worker.resume()
     connector.wait("RUNNING", WAIT_S)

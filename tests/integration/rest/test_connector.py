@@ -78,20 +78,20 @@ def test_state_tasks_and_type_are_read_when_asked_for(attach: Attach) -> None:
 
 
 def test_what_runs_on_a_dead_worker_is_lost_and_what_failed_there_has_failed(attach: Attach) -> None:
-    told = "worker-1 was killed 1.2 s ago; its work moves in 2.1 s at the latest"
+    recorded = "worker-1 was killed 1.2 s ago; its work moves in 2.1 s at the latest"
     answers = {Verb.CONNECTOR_STATUS: status("RUNNING", "PAUSED", "FAILED", "UNASSIGNED")}
-    connector, _ = attach(answers, lost=lambda worker_id: told if worker_id == "127.0.0.1:1" else None)
+    connector, _ = attach(answers, lost=lambda worker_id: recorded if worker_id == "127.0.0.1:1" else None)
     shown = connector.status()
     assert [part["state"] for part in (shown["connector"], *shown["tasks"])] == [
         *("LOST", "LOST", "FAILED", "UNASSIGNED"),
     ]
-    assert (shown["connector"]["lost"], shown["tasks"][0]["lost"]) == (told, told)
-    assert connector.tasks[0].why == told
+    assert (shown["connector"]["lost"], shown["tasks"][0]["lost"]) == (recorded, recorded)
+    assert connector.tasks[0].why == recorded
     assert connector.row()["state"] == "◌ LOST"
     for form in (repr(connector), connector._repr_html_(), repr(connector.tasks[0])):
-        assert told in form
+        assert recorded in form
     with pytest.raises(WaitTimeoutError, match="LOST"):
-        attach({Verb.CONNECTOR_STATUS: status("RUNNING", "RUNNING")}, lost=lambda _: told)[0].wait(timeout=0)
+        attach({Verb.CONNECTOR_STATUS: status("RUNNING", "RUNNING")}, lost=lambda _: recorded)[0].wait(timeout=0)
 
 
 def test_a_connector_that_nobody_has_started_yet_is_unassigned(attach: Attach) -> None:

@@ -203,15 +203,15 @@ def test_the_error_that_a_task_failed_of_stays_in_its_metrics_until_it_is_starte
     cluster.create("wrong", {**lines, "value.converter": integers})
     errors = "kafka_connect_task_error_total_record_errors_total"
 
-    def told(name: str) -> float | None:
+    def recorded(name: str) -> float | None:
         return next((found[name, "wrong"] for found in map(samples, urls) if (name, "wrong") in found), None)
 
-    until(lambda: told(errors) == 1, "the error", WAIT_S)
+    until(lambda: recorded(errors) == 1, "the error", WAIT_S)
     until(lambda: cluster["wrong"].status()["tasks"][0]["state"] == "FAILED", "the failure", WAIT_S)
-    assert (told(errors), told("kafka_connect_task_error_total_record_failures_total")) == (1, 1)
-    assert told("kafka_connect_source_task_source_record_poll_total") is None
+    assert (recorded(errors), recorded("kafka_connect_task_error_total_record_failures_total")) == (1, 1)
+    assert recorded("kafka_connect_source_task_source_record_poll_total") is None
     cluster["wrong"].delete()
-    until(lambda: told(errors) is None, "the metrics to go", WAIT_S)
+    until(lambda: recorded(errors) is None, "the metrics to go", WAIT_S)
 
 
 def test_a_logger_is_set_on_one_worker_or_on_all(urls: list[str]) -> None:

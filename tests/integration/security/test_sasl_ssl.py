@@ -144,8 +144,8 @@ def test_a_cluster_there_is_attached_and_audited_with_a_login_that_nobody_sees(
             assert [finding.subject for finding in audit.of("open_transaction")] == ["left"]
             assert audit.unseen == ("the workers' own settings: REST does not tell them (give them with config=)",)
             forms = [f"{one!r}{one._repr_html_()}{one.to_pandas().to_string()}" for one in (audit, seen.events)]
-            told = f"{seen!r}{seen._repr_html_()}{seen.config!r}{seen.overview()}{seen.blind_spots}"
-        assert PASSWORD not in "".join([told, *forms, caplog.text])
+            recorded = f"{seen!r}{seen._repr_html_()}{seen.config!r}{seen.overview()}{seen.blind_spots}"
+        assert PASSWORD not in "".join([recorded, *forms, caplog.text])
         assert "alice" in seen.config.given["sasl.jaas.config"], "it is there, and not shown"
 
 

@@ -67,16 +67,16 @@ def test_a_record_that_cannot_be_read_lies_in_the_queue_as_it_was_with_its_story
     (record,) = read_all(kafka.bootstrap_servers, dead)
     (original,) = (each for each in read_all(kafka.bootstrap_servers, source) if each.value() == BROKEN)
     assert (record.key(), record.value(), record.timestamp()) == (b"b", BROKEN, original.timestamp())
-    told = context(record)
-    assert list(told) == [
+    recorded = context(record)
+    assert list(recorded) == [
         *("topic", "partition", "offset", "connector.name", "task.id", "stage", "class.name"),
         *("exception.class.name", "exception.message", "exception.stacktrace"),
     ]
-    assert [told[name] for name in ("topic", "partition", "offset", "connector.name", "task.id")] == [
+    assert [recorded[name] for name in ("topic", "partition", "offset", "connector.name", "task.id")] == [
         *(source, "0", "1", "dlq-1", "0"),
     ]
-    assert (told["stage"], told["class.name"]) == ("VALUE_CONVERTER", JSON)
-    assert "cannot be read" in told["exception.message"]
+    assert (recorded["stage"], recorded["class.name"]) == ("VALUE_CONVERTER", JSON)
+    assert "cannot be read" in recorded["exception.message"]
 
 
 def test_headers_hide_what_stood_behind_placeholders(
@@ -87,10 +87,10 @@ def test_headers_hide_what_stood_behind_placeholders(
     produce(source, [BROKEN])
     sink_task("dlq-4", files(tmp_path / "out.txt", source, **queue(dead), note=f"${{file:{secrets}:cause}}")).begin()
     found = until(lambda: read_all(kafka.bootstrap_servers, dead), "a dead letter")
-    told = context(found[0])
+    recorded = context(found[0])
     for name in ("exception.message", "exception.stacktrace"):
-        assert "[hidden]" in told[name]
-        assert "cannot be read" not in told[name]
+        assert "[hidden]" in recorded[name]
+        assert "cannot be read" not in recorded[name]
 
 
 def test_failures_of_transformations_and_of_the_target_are_reported_too(

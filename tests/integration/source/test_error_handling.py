@@ -93,7 +93,7 @@ def test_errors_are_told_in_the_log_with_the_record_only_where_it_may_be_shown(
         task = lines(value_converter=INTEGERS, **settings).begin()
         until(lambda: task.recorded(EventKind.RECORDS_SKIPPED), "skipped records")
         task.stop()
-    told = [message for message in caplog.messages if message.startswith("Error encountered in task c-0: ")]
-    assert len(told) == 3
+    reported = [message for message in caplog.messages if message.startswith("Error encountered in task c-0: ")]
+    assert len(reported) == 3
     assert (task.runner.errors.record_failures, task.runner.errors.errors_logged) == (3, 3)
-    assert told[1].endswith("where source record is {'value': 'away'}") is with_record
+    assert reported[1].endswith("where source record is {'value': 'away'}") is with_record

@@ -134,15 +134,15 @@ def test_a_file_that_shrank_fails_the_task(place: Place, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("more", "told"),
+    ("more", "reported"),
     [({"schema": "id WHAT"}, "configuration schema"), ({"schema": "id INT", "key.fields": "no"}, "key.fields")],
 )
 def test_a_schema_that_cannot_be_used_fails_the_task(
-    place: Place, tmp_path: Path, more: dict[str, str], told: str
+    place: Place, tmp_path: Path, more: dict[str, str], reported: str
 ) -> None:
     path = tmp_path / "in.csv"
     path.write_text("1\n")
-    assert told in source(place, path, **more).begin_and_fail().trace
+    assert reported in source(place, path, **more).begin_and_fail().trace
 
 
 def test_a_kill_between_slices_neither_loses_nor_repeats_rows(place: Place, tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ def test_every_command_on_a_cluster_has_the_options_that_they_share() -> None:
     @cluster_command(own)
     def look(at: At, name: str, often: int = 1) -> None:
         seen.append(at)
-        at.tell({"name": name, "often": often}, "looked")
+        at.show({"name": name, "often": often}, "looked")
 
     own.command("other")(lambda: None)
     done = RUNNER.invoke(
@@ -42,7 +42,7 @@ def test_every_command_on_a_cluster_has_the_options_that_they_share() -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "told"),
+    ("command", "message"),
     [
         (["connectors", "create", "none.json"], "No JSON can be read from none.json"),
         (["connectors", "create", "nameless.json"], "nameless.json does not name the connector. Give --name."),
@@ -60,7 +60,7 @@ def test_every_command_on_a_cluster_has_the_options_that_they_share() -> None:
     ],
 )
 def test_what_cannot_be_used_is_told_in_one_sentence(
-    command: list[str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    command: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     files = {
@@ -74,7 +74,7 @@ def test_what_cannot_be_used_is_told_in_one_sentence(
         Path(name).write_text(text)
     done = RUNNER.invoke(app, [*command, *([] if command[0] == "replay" else NOBODY)])
     assert done.exit_code == 1
-    assert told in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
 
@@ -144,8 +144,8 @@ def test_a_history_is_told_again_and_one_that_went_wrong_has_an_exit_code(tmp_pa
         log.append(Transition(EventKind.TRANSACTION_COMMITTED, "lines", 0, data=moved), "worker-1")
     log.to_jsonl(path)
     done = RUNNER.invoke(app, ["replay", str(path), "--json"])
-    told = json.loads(done.stdout)
-    assert (done.exit_code, told["verdict"]["answer"], told["events"]) == (1, "invalid", 5)
+    message = json.loads(done.stdout)
+    assert (done.exit_code, message["verdict"]["answer"], message["events"]) == (1, "invalid", 5)
 
 
 def test_passwords_in_traces_are_hidden_in_json_too() -> None:

@@ -54,7 +54,7 @@ def test_a_file_that_cannot_be_read_is_a_usage_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         ("rest.auth.basic.file=none", "rest.auth.basic.file=none cannot be read"),
         ("listeners=https://127.0.0.1:0\nssl.keystore.location=none\nssl.keystore.type=PEM", "REST cannot use TLS"),
@@ -66,7 +66,7 @@ def test_a_file_that_cannot_be_read_is_a_usage_error(tmp_path: Path) -> None:
     ],
 )
 def test_files_and_providers_that_settings_name_and_that_cannot_be_used_are_usage_errors(
-    settings: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    settings: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     given = embedded_config({"bootstrap.servers": "127.0.0.1:1"})
@@ -75,7 +75,7 @@ def test_files_and_providers_that_settings_name_and_that_cannot_be_used_are_usag
     done = CliRunner().invoke(app, ["worker", "worker.properties"])
     assert (done.exit_code, done.exception.__class__) == (2, SystemExit)
     assert "worker.properties cannot be used" in done.stderr
-    assert told in done.stderr
+    assert message in done.stderr
 
 
 def test_a_line_tells_who_what_why_and_a_failures_trace() -> None:

@@ -34,7 +34,7 @@ def rebalances(workers: int, tasks: int, connectors: int) -> int:
     """Calls for a leader that takes everything over, and for all others that join."""
     group = Group(config_topic(connectors, tasks))
     for record in status_topic(connectors, tasks):
-        group.tell(StatusRecordRead(record))
+        group.deliver(StatusRecordRead(record))
 
     def work() -> None:
         group.settle()

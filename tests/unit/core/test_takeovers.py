@@ -108,13 +108,13 @@ def test_a_fenced_task_fails_with_who_did_it_and_does_not_hide_the_successors_st
     reports(context, State.RUNNING)
     context.group.generation = 9  # it has joined again since
     tasks.on_failed(TaskFailed(C0, 1, "Traceback\nfenced\n", fenced=True, newer_epoch=4))
-    told, ordered = both(context)
-    assert [t.kind for t in told] == [EventKind.FENCED_BY, EventKind.TASK_STATE]
-    assert told[0].data == {
+    recorded, ordered = both(context)
+    assert [t.kind for t in recorded] == [EventKind.FENCED_BY, EventKind.TASK_STATE]
+    assert recorded[0].data == {
         **{"instance": 1, "known": True, "by": OTHER, "by_generation": 7, "newer_epoch": 4},
         **{"state": "RUNNING", "since_ms": NOON_MS},
     }
-    assert told[1].data["trace"] == f"Traceback\nfenced\nc-0 was fenced: {KNOWN}"
+    assert recorded[1].data["trace"] == f"Traceback\nfenced\nc-0 was fenced: {KNOWN}"
     assert ordered == []
     tasks.remind(C0)
     assert both(context) == ([], []), "nor later"
@@ -134,8 +134,8 @@ def test_who_fenced_a_task_is_told_as_soon_as_it_is_known_and_once() -> None:
     both(context)
     reports(context, State.RUNNING)
     tasks.takeovers.explain(C0)
-    (told,) = transitions(context)
-    assert (told.kind, told.cause, told.data["known"]) == (EventKind.FENCED_BY, KNOWN, True)
+    (recorded,) = transitions(context)
+    assert (recorded.kind, recorded.cause, recorded.data["known"]) == (EventKind.FENCED_BY, KNOWN, True)
     tasks.takeovers.explain(C0)
     assert transitions(context) == []
 
@@ -171,8 +171,8 @@ def test_a_zombie_that_was_cancelled_is_explained_in_the_history_only() -> None:
     tasks.on_stop_timer("1")
     both(context)
     tasks.on_failed(TaskFailed(C0, 1, "fenced", fenced=True, newer_epoch=4))
-    told, ordered = both(context)
-    assert [t.cause for t in told] == ["this worker started it again, as instance 2 (epoch 4)"]
+    recorded, ordered = both(context)
+    assert [t.cause for t in recorded] == ["this worker started it again, as instance 2 (epoch 4)"]
     assert ordered == []
 
 

@@ -235,8 +235,8 @@ def test_a_signature_that_is_refused_is_tried_with_the_next_key_but_not_for_ever
     both(context)
     ask_again(120_600)
     assert tasks.is_failed(C0)
-    (told,) = transitions(context)
-    assert "Fencing of older producers of c failed: no" in told.data["trace"]
+    (recorded,) = transitions(context)
+    assert "Fencing of older producers of c failed: no" in recorded.data["trace"]
 
 
 def test_a_real_fencing_error_fails_the_task() -> None:

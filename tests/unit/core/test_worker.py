@@ -132,9 +132,9 @@ def test_a_connector_that_was_deleted_and_created_again_does_not_go_on_with_its_
 def test_committed_task_configs_stop_the_tasks_here_and_make_the_worker_join_again(complete: bool) -> None:
     records = [TaskConfigRecord(C0, task_config(0, "2"))] if complete else []
     step = see(working(), *records, TaskCommitRecord("c", 1))
-    told = EventKind.TASKS_CONFIGURED if complete else EventKind.TASKS_INCONSISTENT
+    reported = EventKind.TASKS_CONFIGURED if complete else EventKind.TASKS_INCONSISTENT
     stopped = [EventKind.TASK_REFUSED, EventKind.TASK_STEP]  # both tasks were about to start
-    assert kinds(step) == [told, *stopped, *stopped, EventKind.REBALANCE_STARTED]
+    assert kinds(step) == [reported, *stopped, *stopped, EventKind.REBALANCE_STARTED]
     assert [effect for effect in step.effects if isinstance(effect, StopTask)] == [StopTask(C0, 2), StopTask(C1, 3)]
     assert isinstance(step.effects[-1], SendJoinGroup)
 

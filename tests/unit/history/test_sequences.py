@@ -9,10 +9,10 @@ from tests.support.histories import History, kill_of_source
 
 
 def test_a_story_begins_with_the_seconds_of_the_timelines_axis() -> None:
-    told = Stories.of(kill_of_source().events, since=0)
-    assert repr(told).startswith("10.0 s: worker-2 was killed while it ran flights-in-0; the group went on")
-    assert repr(told).endswith("after the kill.")
-    assert told._repr_html_().count("<li>10.0 s: worker-2 was killed") == len(told) == 1
+    reported = Stories.of(kill_of_source().events, since=0)
+    assert repr(reported).startswith("10.0 s: worker-2 was killed while it ran flights-in-0; the group went on")
+    assert repr(reported).endswith("after the kill.")
+    assert reported._repr_html_().count("<li>10.0 s: worker-2 was killed") == len(reported) == 1
 
 
 def test_only_what_began_behind_the_event_is_told() -> None:
@@ -24,19 +24,19 @@ def test_only_what_began_behind_the_event_is_told() -> None:
 
 
 def test_rebalances_are_a_table_by_generation() -> None:
-    told = Rebalances.of(kill_of_source().events, since=0)
-    heading, *lines = repr(told).splitlines()
+    reported = Rebalances.of(kill_of_source().events, since=0)
+    heading, *lines = repr(reported).splitlines()
     assert heading.split("  ")[0] == "generation"
     assert [line.split()[0] for line in lines] == ["1", "2", "3", "4"]
     assert "flights-out and flights-in-0, waits 3.0 s" in lines[2]
-    assert told._repr_html_().count("<tr>") == 5
+    assert reported._repr_html_().count("<tr>") == 5
 
 
 def test_an_empty_history_tells_nothing() -> None:
     empty: History = History()
-    for told in (Stories.of(empty.events, since=0), Rebalances.of(empty.events, since=0)):
-        assert "so far" in repr(told)
-        assert "so far" in told._repr_html_()
+    for reported in (Stories.of(empty.events, since=0), Rebalances.of(empty.events, since=0)):
+        assert "so far" in repr(reported)
+        assert "so far" in reported._repr_html_()
 
 
 def test_a_timeline_has_a_picture_for_pages_without_plotly() -> None:

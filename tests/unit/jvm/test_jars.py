@@ -87,14 +87,14 @@ def test_jars_are_fetched_once_with_progress(
     offer(folder, lambda jar: real[jar.file].read_bytes())
     monkeypatch.setenv("CONNECTX_MAVEN_REPOSITORY", url)
     monkeypatch.setenv("CONNECTX_CACHE_DIR", str(cache))
-    told: list[tuple[str, int, int]] = []
-    files = jars.fetch(jars.SPARK_KAFKA, find_java(), lambda *step: told.append(step))
-    assert told == [("Fetching spark-kafka jars", done, 4) for done in range(5)]
+    recorded: list[tuple[str, int, int]] = []
+    files = jars.fetch(jars.SPARK_KAFKA, find_java(), lambda *step: recorded.append(step))
+    assert recorded == [("Fetching spark-kafka jars", done, 4) for done in range(5)]
     assert [path.name for path in files] == [jar.file for jar in jars.locked(jars.SPARK_KAFKA)]
     jars.verify(jars.SPARK_KAFKA, files[0].parent)
-    told.clear()
-    assert jars.fetch(jars.SPARK_KAFKA, find_java(), lambda *step: told.append(step)) == files
-    assert told == []
+    recorded.clear()
+    assert jars.fetch(jars.SPARK_KAFKA, find_java(), lambda *step: recorded.append(step)) == files
+    assert recorded == []
 
 
 def fetch_real() -> list[Path]:
@@ -165,9 +165,11 @@ def test_a_full_disk_while_fetching_is_a_typed_error_and_leaves_nothing(
         "try: jars.fetch(jars.SPARK_KAFKA, find_java())\n"
         "except DiskFullError as error: print(error)\n"
     )
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60).stdout
-    assert "is full" in told
-    assert "CONNECTX_CACHE_DIR" in told
+    recorded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    ).stdout
+    assert "is full" in recorded
+    assert "CONNECTX_CACHE_DIR" in recorded
     assert left_in(cache) == []
     assert DiskFullError.retriable
 

@@ -57,10 +57,10 @@ def served() -> dict[str, Served]:
     world = World()
     times = dict.fromkeys(("commit_ms_avg", "poll_ms_avg", "put_ms_avg"), 1)
     world.task_metrics = {TaskId("f", 0): {**SOURCE, **ERRORS, **times}, TaskId("s", 1): {**SINK, **ERRORS, **times}}
-    world.tell(EventKind.CONNECTOR_STATE, task=None, state="RUNNING")
-    world.tell(EventKind.TASK_STATE, state="RUNNING", instance=1)
+    world.record(EventKind.CONNECTOR_STATE, task=None, state="RUNNING")
+    world.record(EventKind.TASK_STATE, state="RUNNING", instance=1)
     for kind in (*COUNTED, EventKind.TRANSACTION_COMMITTED, EventKind.REBALANCE_COMPLETED):
-        world.tell(kind, records=1)
+        world.record(kind, records=1)
     families = text_string_to_metric_families(world.metrics.exposition({}).decode())
     return {"up": Served("gauge", frozenset(OF_TARGETS))} | {
         one.name: Served(family.type, frozenset(one.labels) | OF_TARGETS)

@@ -28,9 +28,9 @@ def test_a_level_counts_for_a_logger_and_those_below_it_only(loggers: WorkerLogg
 
 def test_what_has_that_level_already_is_not_named_and_keeps_its_time(loggers: WorkerLoggers) -> None:
     loggers.set_level("lg.a", "DEBUG")
-    told = loggers.level("lg.a")
-    assert isinstance(told["last_modified"], int)
-    assert (loggers.set_level("lg.a", "DEBUG"), loggers.level("lg.a")) == ([], told)
+    recorded = loggers.level("lg.a")
+    assert isinstance(recorded["last_modified"], int)
+    assert (loggers.set_level("lg.a", "DEBUG"), loggers.level("lg.a")) == ([], recorded)
     assert loggers.set_level("lg", "DEBUG") == ["lg"]
 
 

@@ -87,7 +87,7 @@ class World:
             lambda: self.view, lambda: self.task_metrics, lambda: self.heartbeat_ms, lambda: self.now_ms, self.requests
         )
 
-    def tell(self, kind: EventKind, connector: str | None = "f", task: int | None = 0, **data: Any) -> None:
+    def record(self, kind: EventKind, connector: str | None = "f", task: int | None = 0, **data: Any) -> None:
         self.metrics.observe(Transition(kind, connector, task, data=data))
 
     def samples(self, connectors: Mapping[str, Any] | None = None) -> dict[tuple[str, tuple[str, ...]], float]:
@@ -125,7 +125,7 @@ def test_numbers_of_tasks_have_kafka_connects_names(world: World) -> None:
 
 def test_everything_that_kafka_connect_measures_but_rates_is_served(world: World) -> None:
     world.heartbeat_ms = world.now_ms
-    world.tell(EventKind.REBALANCE_COMPLETED, None, None, took_ms=1)
+    world.record(EventKind.REBALANCE_COMPLETED, None, None, took_ms=1)
     families = text_string_to_metric_families(world.metrics.exposition({}).decode())
     served = {family.name for family in families if not family.name.startswith("connectx_")}
     named = [(group, attribute) for group, attributes in KAFKA_CONNECT.items() for attribute in attributes.split()]
@@ -175,8 +175,8 @@ def test_plugins_of_a_task_are_labels(world: World) -> None:
 
 def test_states_are_those_that_this_worker_reached_and_end_with_the_work(world: World) -> None:
     status = "kafka_connect_connector_task_status"
-    world.tell(EventKind.TASK_STATE, state="RUNNING", instance=1)
-    world.tell(EventKind.CONNECTOR_STATE, task=None, state="RUNNING")
+    world.record(EventKind.TASK_STATE, state="RUNNING", instance=1)
+    world.record(EventKind.CONNECTOR_STATE, task=None, state="RUNNING")
     info = {"f": {"info": {"type": "source", "config": {"connector.class": "FileStreamSource"}},
                   "status": {"connector": {"version": "4.3.0"}}}}  # fmt: skip
     found = world.samples(info)
@@ -184,32 +184,32 @@ def test_states_are_those_that_this_worker_reached_and_end_with_the_work(world: 
     assert found["kafka_connect_connector_status", ("f", "running")] == 1
     assert found["kafka_connect_connector_info", ("f", "FileStreamSource", "source", "4.3.0")] == 1
     assert found["kafka_connect_worker_connector_running_task_count", ("f",)] == 1
-    world.tell(EventKind.TASK_STATE, state="FAILED", instance=1)
-    world.tell(EventKind.TASK_ENDED, instance=1)
+    world.record(EventKind.TASK_STATE, state="FAILED", instance=1)
+    world.record(EventKind.TASK_ENDED, instance=1)
     assert world.samples()[status, ("f", "failed", "0")] == 1
     world.view = {**VIEW, "tasks": []}
     assert not [labels for name, labels in world.samples() if name == status]
 
 
 def test_a_task_that_runs_without_being_assigned_is_a_zombie_and_still_running(world: World) -> None:
-    world.tell(EventKind.TASK_STATE, state="RUNNING", instance=1)
+    world.record(EventKind.TASK_STATE, state="RUNNING", instance=1)
     world.task_metrics = {TaskId("f", 0): SOURCE}
     assert world.samples()["connectx_zombie_tasks", ()] == 0
     world.view = {**VIEW, "tasks": []}
     found = world.samples()
     assert found["connectx_zombie_tasks", ()] == 1
     assert found["kafka_connect_connector_task_status", ("f", "running", "0")] == 1
-    world.tell(EventKind.TASK_ENDED, instance=1)
+    world.record(EventKind.TASK_ENDED, instance=1)
     world.task_metrics = {}
     assert world.samples()["connectx_zombie_tasks", ()] == 0
 
 
 def test_starts_are_counted_once_for_each_instance(world: World) -> None:
-    world.tell(EventKind.TASK_STATE, state="RUNNING", instance=1)
-    world.tell(EventKind.TASK_STATE, state="PAUSED", instance=1)
-    world.tell(EventKind.TASK_STATE, state="RUNNING", instance=1)
-    world.tell(EventKind.TASK_STATE, state="RESTARTING", instance=1)
-    world.tell(EventKind.TASK_STATE, state="FAILED", instance=2)
+    world.record(EventKind.TASK_STATE, state="RUNNING", instance=1)
+    world.record(EventKind.TASK_STATE, state="PAUSED", instance=1)
+    world.record(EventKind.TASK_STATE, state="RUNNING", instance=1)
+    world.record(EventKind.TASK_STATE, state="RESTARTING", instance=1)
+    world.record(EventKind.TASK_STATE, state="FAILED", instance=2)
     found = world.samples()
     names = ("attempts", "success", "failure")
     assert [found[f"kafka_connect_worker_task_startup_{name}_total", ()] for name in names] == [2, 1, 1]
@@ -219,13 +219,13 @@ def test_starts_are_counted_once_for_each_instance(world: World) -> None:
 
 def test_a_task_tells_the_share_of_its_time_in_each_state_until_it_ends(world: World) -> None:
     running, paused = (f"kafka_connect_connector_task_{name}_ratio" for name in ("running", "pause"))
-    world.tell(EventKind.TASK_STATE, state="RUNNING", instance=1)
+    world.record(EventKind.TASK_STATE, state="RUNNING", instance=1)
     world.now_ms += 300
-    world.tell(EventKind.TASK_STATE, state="PAUSED", instance=1)
+    world.record(EventKind.TASK_STATE, state="PAUSED", instance=1)
     world.now_ms += 100
     found = world.samples()
     assert (found[running, ("f", "0")], found[paused, ("f", "0")]) == (0.75, 0.25)
-    world.tell(EventKind.TASK_ENDED, instance=1)
+    world.record(EventKind.TASK_ENDED, instance=1)
     assert (running, ("f", "0")) not in world.samples()
 
 
@@ -234,7 +234,7 @@ def test_the_group_is_told_in_the_words_of_kafkas_clients(world: World) -> None:
     assert (group + "last_heartbeat_seconds_ago", ()) not in world.samples()
     world.heartbeat_ms = world.now_ms
     for took_ms in (10, 30):
-        world.tell(EventKind.REBALANCE_COMPLETED, None, None, took_ms=took_ms)
+        world.record(EventKind.REBALANCE_COMPLETED, None, None, took_ms=took_ms)
     world.now_ms += 500
     found = world.samples()
     assert (found[group + "last_heartbeat_seconds_ago", ()], found[group + "last_rebalance_seconds_ago", ()]) == (
@@ -263,7 +263,7 @@ def test_rebalances_are_counted_and_timed(world: World) -> None:
     group = "kafka_connect_worker_rebalance_"
     assert world.samples()[group + "time_since_last_rebalance_ms", ()] == float("inf")
     for took_ms in (10, 30):
-        world.tell(EventKind.REBALANCE_COMPLETED, None, None, took_ms=took_ms)
+        world.record(EventKind.REBALANCE_COMPLETED, None, None, took_ms=took_ms)
     world.now_ms += 500
     found = world.samples()
     assert found[group + "completed_rebalances_total", ()] == 2
@@ -277,10 +277,10 @@ def test_rebalances_are_counted_and_timed(world: World) -> None:
 
 def test_transactions_fences_and_skipped_records_are_counted(world: World) -> None:
     for records in (4, 8):
-        world.tell(EventKind.TRANSACTION_COMMITTED, records=records)
-    world.tell(EventKind.PRODUCER_FENCED)
-    world.tell(EventKind.RECORDS_SKIPPED, records=5)
-    world.tell(EventKind.MEMBER_LOST, None, None)
+        world.record(EventKind.TRANSACTION_COMMITTED, records=records)
+    world.record(EventKind.PRODUCER_FENCED)
+    world.record(EventKind.RECORDS_SKIPPED, records=5)
+    world.record(EventKind.MEMBER_LOST, None, None)
     found = world.samples()
     sizes = [found[f"kafka_connect_source_task_transaction_size_{name}", ("f", "0")] for name in ("min", "max", "avg")]
     assert sizes == [4, 8, 6]
@@ -291,44 +291,44 @@ def test_transactions_fences_and_skipped_records_are_counted(world: World) -> No
 
 def test_the_leader_counts_what_two_members_claimed_and_what_is_lost(world: World) -> None:
     members = {"a": {"revoked": ["f", "f-0"]}, "b": {"revoked": ["f-0"]}, "c": {"revoked": []}}
-    world.tell(EventKind.ASSIGNMENT_COMPUTED, None, None, members=members, lost=["f-1"])
+    world.record(EventKind.ASSIGNMENT_COMPUTED, None, None, members=members, lost=["f-1"])
     found = world.samples()
     assert (found["connectx_duplicated_assignments_total", ()], found["connectx_lost_work", ()]) == (1, 1)
 
 
 def test_two_workers_of_one_process_count_for_themselves(world: World) -> None:
-    world.tell(EventKind.PRODUCER_FENCED)
+    world.record(EventKind.PRODUCER_FENCED)
     assert ("connectx_producers_fenced_total", ("f", "0")) not in World().samples()
 
 
 def test_a_task_that_has_gone_has_no_share_of_time_and_begins_anew_when_it_comes_back(world: World) -> None:
     running = "kafka_connect_connector_task_running_ratio", ("f", "0")
-    world.tell(EventKind.TASK_STATE, state="RUNNING", instance=1)
-    world.tell(EventKind.TASK_ENDED, instance=1, reason="stopped")
-    world.tell(EventKind.TASK_STATE, state="UNASSIGNED", instance=1)  # the history is told of the end first
+    world.record(EventKind.TASK_STATE, state="RUNNING", instance=1)
+    world.record(EventKind.TASK_ENDED, instance=1, reason="stopped")
+    world.record(EventKind.TASK_STATE, state="UNASSIGNED", instance=1)  # the history is told of the end first
     assert running not in world.samples()
     world.now_ms += 3_600_000
-    world.tell(EventKind.TASK_STATE, state="RUNNING", instance=2)
+    world.record(EventKind.TASK_STATE, state="RUNNING", instance=2)
     world.now_ms += 1_000
     assert world.samples()[running] == 1
 
 
 def test_a_task_that_fails_after_its_start_is_no_failed_start(world: World) -> None:
-    world.tell(EventKind.TASK_STATE, state="RUNNING", instance=1)
-    world.tell(EventKind.TASK_ENDED, instance=1, reason="failed")  # the history is told of the end first
-    world.tell(EventKind.TASK_STATE, state="FAILED", instance=1)
-    world.tell(EventKind.TASK_ENDED, instance=2, reason="failed")
-    world.tell(EventKind.TASK_STATE, state="FAILED", instance=2)
+    world.record(EventKind.TASK_STATE, state="RUNNING", instance=1)
+    world.record(EventKind.TASK_ENDED, instance=1, reason="failed")  # the history is told of the end first
+    world.record(EventKind.TASK_STATE, state="FAILED", instance=1)
+    world.record(EventKind.TASK_ENDED, instance=2, reason="failed")
+    world.record(EventKind.TASK_STATE, state="FAILED", instance=2)
     found = world.samples()
     names = ("attempts", "success", "failure")
     assert [found[f"kafka_connect_worker_task_startup_{name}_total", ()] for name in names] == [2, 1, 1]
 
 
 def test_the_end_of_a_zombie_hides_nothing_of_its_successor_on_the_same_worker(world: World) -> None:
-    world.tell(EventKind.TASK_STATE, state="RUNNING", instance=1)
-    world.tell(EventKind.TASK_STATE, state="UNASSIGNED", instance=1)
-    world.tell(EventKind.TASK_STATE, state="RUNNING", instance=2)
-    world.tell(EventKind.TASK_ENDED, instance=1, reason="stopped")
+    world.record(EventKind.TASK_STATE, state="RUNNING", instance=1)
+    world.record(EventKind.TASK_STATE, state="UNASSIGNED", instance=1)
+    world.record(EventKind.TASK_STATE, state="RUNNING", instance=2)
+    world.record(EventKind.TASK_ENDED, instance=1, reason="stopped")
     found = world.samples()
     assert found["kafka_connect_connector_task_status", ("f", "running", "0")] == 1
     assert ("kafka_connect_connector_task_running_ratio", ("f", "0")) in found

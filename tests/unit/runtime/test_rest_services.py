@@ -72,7 +72,7 @@ def test_a_plugin_that_nobody_knows_is_a_404_by_which_others_see_that_this_worke
 
 
 @pytest.mark.parametrize(
-    ("cls", "told"),
+    ("cls", "recorded"),
     [
         (Strict, (400, "no offsets at [hidden]")),
         (Broken, (500, "TypeError: no offsets at [hidden]")),
@@ -81,7 +81,7 @@ def test_a_plugin_that_nobody_knows_is_a_404_by_which_others_see_that_this_worke
 )
 def test_a_refusal_of_offsets_hides_what_stood_behind_a_placeholder(
     cls: type[Strict],
-    told: tuple[int, str],
+    recorded: tuple[int, str],
     services: RestServices,
     plugins: Plugins,
     monkeypatch: pytest.MonkeyPatch,
@@ -91,7 +91,7 @@ def test_a_refusal_of_offsets_hides_what_stood_behind_a_placeholder(
     config = {"connector.class": plugins.register(cls), "url": "${env:DATABASE}"}
     with pytest.raises(RestError) as refused:
         services.alter_offsets("c", ConnectorType.SOURCE, config, [{"partition": {"p": 1}, "offset": {"o": 1}}])
-    assert (refused.value.status, str(refused.value)) == told
+    assert (refused.value.status, str(refused.value)) == recorded
     assert "s3cret" not in caplog.text
 
 

@@ -124,7 +124,7 @@ def test_a_hidden_password_stays_in_a_url_of_which_the_host_was_changed() -> Non
 
 def test_a_validation_tells_the_page_no_value() -> None:
     config = {"connection.password": "s3cret", "topic": "a"}
-    told = {"configs": [{"definition": {"name": key}, "value": {"value": text, "errors": ["e"]}} for key, text in
+    recorded = {"configs": [{"definition": {"name": key}, "value": {"value": text, "errors": ["e"]}} for key, text in
                         config.items()]}  # fmt: skip
 
     class Edited:
@@ -133,7 +133,7 @@ def test_a_validation_tells_the_page_no_value() -> None:
 
         def validate(self, proposed: dict[str, str]) -> Any:
             assert proposed["connection.password"] == "s3cret"
-            return told
+            return recorded
 
     asked = {"question": "validate", "connector": "x", "editing": True,
              "config": {**config, "connection.password": "[hidden]"}}  # fmt: skip
@@ -144,8 +144,8 @@ def test_a_validation_tells_the_page_no_value() -> None:
 
 def test_errors_of_a_validation_quote_no_password_of_a_url() -> None:
     error = "Invalid value postgres://me:s3cret@db for configuration connection.url"
-    told = {"configs": [{"definition": {"name": "connection.url"}, "value": {"value": None, "errors": [error]}}]}
-    cluster = SimpleNamespace(validate=lambda config: told)
+    recorded = {"configs": [{"definition": {"name": "connection.url"}, "value": {"value": None, "errors": [error]}}]}
+    cluster = SimpleNamespace(validate=lambda config: recorded)
     asked = {"question": "validate", "connector": "", "editing": False, "config": {}}
     [one] = answer(cluster, asked)["validation"]["configs"]  # type: ignore[arg-type]
     assert one["value"]["errors"] == ["Invalid value postgres://me:[hidden]@db for configuration connection.url"]

@@ -94,10 +94,10 @@ def test_a_snapshot_of_many_connectors_stays_within_its_limit() -> None:
 
 
 def test_a_picture_that_keeps_the_newest_shows_of_them_what_the_whole_one_shows() -> None:
-    whole, some, told, told_by_some = TimelineFold(), TimelineFold(10), SnapshotFold(), SnapshotFold(10)
+    whole, some, recorded, taken_in_part = TimelineFold(), TimelineFold(10), SnapshotFold(), SnapshotFold(10)
     sizes = []
     for event in many_rebalances(100).events:
-        for fold in (whole, some, told, told_by_some):
+        for fold in (whole, some, recorded, taken_in_part):
             fold.take(event)
         sizes.append(len(timeline_elements(some.timeline())))
     everything, kept = timeline_elements(whole.timeline()), timeline_elements(some.timeline())
@@ -105,7 +105,7 @@ def test_a_picture_that_keeps_the_newest_shows_of_them_what_the_whole_one_shows(
         assert element == everything[key] or element == {**everything[key], "kind": "mark", "lane": None}
     assert {key for key, element in everything.items() if goes_on({key: element})} <= set(kept)
     assert max(sizes) == max(sizes[: len(sizes) // 2]) < len(everything) // 4
-    assert told_by_some.snapshot() == told.snapshot()
+    assert taken_in_part.snapshot() == recorded.snapshot()
 
 
 def many_rebalances(rounds: int) -> History:

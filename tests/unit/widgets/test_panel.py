@@ -41,21 +41,21 @@ class Listening(ClusterPanel):
     """A panel whose messages are kept instead of sent."""
 
     def __init__(self, cluster: Shown) -> None:
-        self.told: list[dict[str, Any]] = []
+        self.recorded: list[dict[str, Any]] = []
         self.news = threading.Condition()
         super().__init__(cluster)  # type: ignore[arg-type]
 
     def send(self, content: dict[str, Any], buffers: object = None) -> None:
         with self.news:
-            self.told.append(content)
+            self.recorded.append(content)
             self.news.notify_all()
 
     def wait(self, kind: str, since: int = 0) -> dict[str, Any]:
         def found() -> dict[str, Any] | None:
-            return next((message for message in self.told[since:] if message["kind"] == kind), None)
+            return next((message for message in self.recorded[since:] if message["kind"] == kind), None)
 
         with self.news:
-            assert self.news.wait_for(found, 10), self.told
+            assert self.news.wait_for(found, 10), self.recorded
             message = found()
         assert message is not None
         return message
@@ -86,7 +86,7 @@ def test_a_page_finds_everything_in_the_snapshot(panel: Listening) -> None:
 
 
 def test_what_happens_is_sent_as_a_change_and_nothing_else_is(panel: Listening, cluster: Shown) -> None:
-    before = len(panel.told)
+    before = len(panel.recorded)
     cluster.events.append(Transition(EventKind.FAULT_INJECTED, data={"fault": "kill"}), "worker-2")
     change = panel.wait("change", before)
     assert "row:worker-1" not in change["set"]
@@ -95,10 +95,10 @@ def test_what_happens_is_sent_as_a_change_and_nothing_else_is(panel: Listening, 
 
 
 def test_a_quiet_cluster_sends_nothing_but_an_answer(panel: Listening) -> None:
-    before = len(panel.told)
+    before = len(panel.recorded)
     panel._on_message(None, {"kind": "hello"}, [])
     panel.wait("beat", before)
-    assert [message["kind"] for message in panel.told[before:]] == ["beat"]
+    assert [message["kind"] for message in panel.recorded[before:]] == ["beat"]
 
 
 def test_everything_is_sent_again_when_a_page_asks(panel: Listening) -> None:
@@ -118,7 +118,7 @@ def test_a_call_that_fails_says_what_was_called_and_why(panel: Listening, cluste
 
 
 def test_a_call_on_a_connector_becomes_its_last_action(panel: Listening, cluster: Shown) -> None:
-    before = len(panel.told)
+    before = len(panel.recorded)
     panel._on_message(
         None, {"kind": "call", "id": "1", "verb": "restart", "connector": "flights-in", "failed": True}, []
     )
@@ -145,7 +145,7 @@ def test_the_last_picture_holds_the_end_and_a_failing_panel_says_so(cluster: Sho
     shown.start()
     cluster.events.append(Transition(EventKind.CLUSTER_STOPPED))
     shown.stop()
-    assert shown.told[-1]["kind"] == "ended"
+    assert shown.recorded[-1]["kind"] == "ended"
     assert shown.snapshot["ended"]
     open_bars = [e for e in shown._elements.values() if e["kind"] == "bar" and e["parts"][-1]["to"] is None]
     assert open_bars == []

@@ -141,7 +141,7 @@ class DeadLetterQueue:
     def _context(self, letter: DeadLetter, place: dict[str, object]) -> list[dict[str, object]]:
         error = letter.error
         cls = type(error)
-        told = {
+        headers = {
             "topic": place["topic"],
             "partition": place["partition"],
             "offset": place["offset"],
@@ -153,4 +153,4 @@ class DeadLetterQueue:
             "exception.message": self._masked(error.message if isinstance(error, ConnectxError) else str(error)),
             "exception.stacktrace": self._masked(trace_of(error)),
         }
-        return [{"key": _PREFIX + name, "value": str(value).encode()} for name, value in told.items()]
+        return [{"key": _PREFIX + name, "value": str(value).encode()} for name, value in headers.items()]

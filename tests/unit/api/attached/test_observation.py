@@ -26,15 +26,15 @@ def shown(worker: str, state: str = "RUNNING", tasks: int = 1) -> dict[str, Any]
     return {"lines": {"info": info, "status": {"connector": one, "tasks": listed}}}
 
 
-def kinds(told: list[WorkerTransition]) -> list[tuple[str, str | None]]:
-    return [(transition.kind.value, worker) for transition, worker in told]
+def kinds(recorded: list[WorkerTransition]) -> list[tuple[str, str | None]]:
+    return [(transition.kind.value, worker) for transition, worker in recorded]
 
 
 def history(*looks: list[WorkerTransition]) -> list[Event]:
-    told = [one for look in looks for one in look]
+    recorded = [one for look in looks for one in look]
     return [
         Event(number + 1, 1000 * number, worker, t.kind, t.connector, t.task, t.generation, None, t.cause, t.data)
-        for number, (t, worker) in enumerate(told)
+        for number, (t, worker) in enumerate(recorded)
     ]
 
 
@@ -108,18 +108,18 @@ def test_a_worker_that_was_seen_is_up_without_a_group() -> None:
 
 def test_records_of_the_topics_are_events_with_the_time_that_they_were_written() -> None:
     observation = Observation()
-    told = list(observation.observe_config(0, ConnectorConfigRecord("lines", {"topic": "t"}), 77))
-    told += observation.observe_config(1, TaskConfigRecord(LINES, {}), 77)
-    told += observation.observe_config(2, TaskCommitRecord("lines", 1), 78)
-    told += observation.observe_config(3, TargetStateRecord("lines", TargetState.PAUSED), 79)
-    told += observation.observe_status(TaskStatusRecord(LINES, status(A, State.PAUSED)), 80)
-    assert [transition.kind for transition, _ in told] == [
+    recorded = list(observation.observe_config(0, ConnectorConfigRecord("lines", {"topic": "t"}), 77))
+    recorded += observation.observe_config(1, TaskConfigRecord(LINES, {}), 77)
+    recorded += observation.observe_config(2, TaskCommitRecord("lines", 1), 78)
+    recorded += observation.observe_config(3, TargetStateRecord("lines", TargetState.PAUSED), 79)
+    recorded += observation.observe_status(TaskStatusRecord(LINES, status(A, State.PAUSED)), 80)
+    assert [transition.kind for transition, _ in recorded] == [
         EventKind.CONNECTOR_CONFIGURED, EventKind.TASKS_CONFIGURED, EventKind.TARGET_STATE_CHANGED,
         EventKind.WORKER_STARTED, EventKind.TASK_STATE,
     ]  # fmt: skip
-    assert [transition.data.get("written_ms") for transition, _ in told] == [77, 78, 79, None, 80]
-    assert told[2][0].data["origin"] == CONFIG_TOPIC
-    assert (told[4][0].data["origin"], told[4][0].generation) == (STATUS_TOPIC, 3)
+    assert [transition.data.get("written_ms") for transition, _ in recorded] == [77, 78, 79, None, 80]
+    assert recorded[2][0].data["origin"] == CONFIG_TOPIC
+    assert (recorded[4][0].data["origin"], recorded[4][0].generation) == (STATUS_TOPIC, 3)
 
 
 def test_a_connectors_tombstone_ends_its_tasks_too() -> None:

@@ -21,9 +21,9 @@ def workers(group: GroupView | None = GROUP) -> AttachedWorkers:
 
 
 def test_work_on_a_worker_that_is_no_member_is_lost_and_on_a_member_it_is_not() -> None:
-    told = workers().lost_on("b:8083") or ""
-    assert "b:8083 is no member of the group g" in told
-    assert "3.0 s at the most" in told
+    recorded = workers().lost_on("b:8083") or ""
+    assert "b:8083 is no member of the group g" in recorded
+    assert "3.0 s at the most" in recorded
     assert workers().lost_on(A) is None
 
 

@@ -32,7 +32,7 @@ def test_the_order_in_which_kinds_are_named_changes_nothing() -> None:
 def test_a_plan_does_not_depend_on_how_python_hashes() -> None:
     code = "from itertools import islice; from connectx.api.faults.plan import *; "
     code += "print(list(islice(plan(7, KINDS, every_s=2.0, hold_s=(0.5, 6.0)), 70)))"
-    told = {
+    recorded = {
         subprocess.run(
             [sys.executable, "-c", code],
             env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)},
@@ -40,7 +40,7 @@ def test_a_plan_does_not_depend_on_how_python_hashes() -> None:
         ).stdout.strip()
         for seed in ("1", "2")
     }  # fmt: skip
-    assert told == {str(planned(7))}
+    assert recorded == {str(planned(7))}
 
 
 def test_one_fault_comes_in_each_span_of_time() -> None:

@@ -78,7 +78,7 @@ def test_a_file_that_cannot_be_written_leaves_the_older_one(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "recorded"),
     [
         ("{", "cannot be read"),
         ([], "no export"),
@@ -94,10 +94,10 @@ def test_a_file_that_cannot_be_written_leaves_the_older_one(tmp_path: Path) -> N
         ({**HEAD, "connectors": [{**ENTRY, "offsets": [{"partition": {}}]}]}, '"offsets" must be'),
     ],
 )
-def test_what_is_no_export_is_told_in_one_sentence(content: Any, told: str, tmp_path: Path) -> None:
+def test_what_is_no_export_is_told_in_one_sentence(content: Any, recorded: str, tmp_path: Path) -> None:
     path = tmp_path / "export.json"
     path.write_text(content if isinstance(content, str) else json.dumps(content))
-    with pytest.raises(BackupFileError, match=told):
+    with pytest.raises(BackupFileError, match=recorded):
         Backup.read(path)
     with pytest.raises(BackupFileError, match="cannot be read"):
         Backup.read(tmp_path / "none.json")

@@ -80,8 +80,8 @@ def test_begin_starts_the_plugin_then_reads_its_offsets_then_reports_and_polls()
 def test_the_last_steps_of_a_start_are_in_the_history() -> None:
     core = SourceTaskCore(exactly_once())
     run(core, ProducerReady(3), Begin())
-    told = [*core.handle(PluginStarted(FILE), 0).transitions, *core.handle(OffsetsRead(None), 0).transitions]
-    assert told == [transition(EventKind.TASK_STEP, step=name, instance=0) for name in ("read_offsets", "poll")]
+    recorded = [*core.handle(PluginStarted(FILE), 0).transitions, *core.handle(OffsetsRead(None), 0).transitions]
+    assert recorded == [transition(EventKind.TASK_STEP, step=name, instance=0) for name in ("read_offsets", "poll")]
 
 
 def test_a_paused_task_waits_before_its_plugin_starts() -> None:

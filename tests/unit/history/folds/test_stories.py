@@ -18,7 +18,7 @@ connectx.errors.TableMismatchError: No column x.
 """
 
 
-def told(history: History) -> list[str]:
+def reported(history: History) -> list[str]:
     return [story.sentence for story in stories(history.events)]
 
 
@@ -34,13 +34,13 @@ def test_nothing_happened() -> None:
 
 def test_death_and_return_of_the_broker() -> None:
     history = small_cluster().at(10).add(EventKind.FAULT_INJECTED, fault="broker_kill")
-    assert told(history) == ["the broker was killed; it was not started again"]
+    assert reported(history) == ["the broker was killed; it was not started again"]
     history.at(13.5).add(EventKind.FAULT_INJECTED, fault="broker_restart")
-    assert told(history) == ["the broker was killed; it was started again after 3.5 s"]
+    assert reported(history) == ["the broker was killed; it was started again after 3.5 s"]
 
 
 def test_kill_of_a_source_task() -> None:
-    assert told(kill_of_source()) == [
+    assert reported(kill_of_source()) == [
         "worker-2 was killed while it ran flights-in-0; the group went on without it after 3.0 s, generation 3; its "
         "work waited up to 3.0 s for its return; flights-in-0 moved to worker-3 (generation 4), epoch 0 to 1, and ran "
         "6.6 s after the kill; its threads ended 0.4 s after the kill"
@@ -59,7 +59,7 @@ def test_numbers_of_that_kill() -> None:
 
 
 def test_pause_and_resume_of_a_zombie_that_is_fenced() -> None:
-    assert told(pause_with_fence()) == [
+    assert reported(pause_with_fence()) == [
         "worker-2 was paused while it ran flights-in-0; the group went on without it after 3.0 s, generation 3; its "
         "work waited up to 3.0 s for its return; flights-in-0 moved to worker-3 (generation 4), epoch 0 to 1, and ran "
         "6.6 s after the pause; worker-2 resumed after 12.0 s; worker-2 went on as a zombie for 9.0 s; worker-2's "
@@ -71,7 +71,7 @@ def test_pause_and_resume_of_a_zombie_that_is_fenced() -> None:
 
 def test_a_short_pause_moves_nothing() -> None:
     history = small_cluster().at(5).fault("pause", "worker-3").at(6).fault("resume", "worker-3")
-    assert told(history) == [
+    assert reported(history) == [
         "worker-3 was paused while it ran flights-out-0; worker-3 resumed after 1.0 s and kept flights-out-0"
     ]
     [failover] = failovers(history.events)
@@ -86,14 +86,14 @@ def test_a_fault_just_now_says_only_what_is_known() -> None:
         ("partition", "was cut off from Kafka"),
         ("stop", "was stopped"),
     ]:
-        assert told(small_cluster().at(5).fault(fault, "worker-3")) == [
+        assert reported(small_cluster().at(5).fault(fault, "worker-3")) == [
             f"worker-3 {words} while it ran flights-out-0; flights-out-0 has not moved so far"
         ]
 
 
 def test_a_worker_without_tasks_can_be_killed_too() -> None:
     history = small_cluster().started("worker-4").at(5).fault("kill", "worker-4")
-    assert told(history) == ["worker-4 was killed while it ran no task"]
+    assert reported(history) == ["worker-4 was killed while it ran no task"]
     assert failovers(history.events)[0].moved_ms is None
 
 
@@ -101,7 +101,7 @@ def test_stop_is_graceful() -> None:
     history = small_cluster().at(5).fault("stop", "worker-2").step("worker-2", "flights-in-0", "stop")
     history.at(5.3).state("worker-2", "flights-in-0", "UNASSIGNED").add(EventKind.WORKER_STOPPED, "worker-2")
     without_worker_2(history.at(5.4)).start("worker-3", "flights-in-0", instance=2, epoch=1)
-    assert told(history) == [
+    assert reported(history) == [
         "worker-2 was stopped while it ran flights-in-0; the group went on without it after 0.4 s, generation 3; "
         "flights-in-0 moved to worker-3 (generation 3), epoch 0 to 1, and ran 0.6 s after the stop"
     ]
@@ -113,7 +113,7 @@ def test_a_sink_task_moves_without_epochs_and_its_zombies_commit_is_refused() ->
     history.at(8).rebalance(3, 0.2, leader="worker-1", work=work).start("worker-1", "flights-out-0", instance=2)
     history.at(9).add(EventKind.COMMIT_REFUSED, "worker-3", "flights-out-0", reason="the table's offset is ahead.")
     history.at(9.5).fault("resume", "worker-3").ended("worker-3", "flights-out-0")
-    assert told(history) == [
+    assert reported(history) == [
         "worker-3 stalled (heartbeats stopped) while it ran flights-out-0; the group went on without it after 3.0 s, "
         "generation 3; flights-out-0 moved to worker-1 (generation 3), and ran 3.3 s after the stall; worker-3 resumed "
         "after 4.5 s; worker-3 went on as a zombie for 1.3 s; worker-3's commit for flights-out-0 was refused (the "
@@ -137,7 +137,7 @@ def test_partitions_of_a_killed_sink_task_go_to_another_task_first() -> None:
     history.at(11).rebalance(3, leader="worker-1", work={"worker-1": [], "worker-2": ["flights-out-0"]})
     history.start("worker-2", "flights-out-0", took=0)
     history.at(12).add(EventKind.PARTITIONS_ASSIGNED, "worker-2", "flights-out-0", partitions=everything[:2])
-    assert told(history) == [
+    assert reported(history) == [
         "worker-3 was killed while it ran flights-out-0; the group went on without it after 6.0 s, generation 3; "
         "flights-0 and flights-1 went to flights-out-1 on worker-1 after 3.0 s; flights-out-0 moved to worker-2 "
         "(generation 3), and ran 6.2 s after the kill"
@@ -151,7 +151,7 @@ def test_tasks_that_move_to_different_workers_are_told_apart_and_together_count_
     history.at(5).fault("kill", "worker-2").ended("worker-2", "flights-in-0")
     without_worker_2(history.at(8)).start("worker-1", "audit-0", 2, took=0).start("worker-1", "audit-1", 2, took=0)
     history.at(9).start("worker-3", "flights-in-0", instance=2, epoch=1)
-    assert told(history) == [
+    assert reported(history) == [
         "worker-2 was killed while it ran audit-0, audit-1 and flights-in-0; the group went on without it after 3.0 s, "
         "generation 3; audit-0 and audit-1 moved to worker-1 (generation 3), and ran 3.1 s after the kill; "
         "flights-in-0 moved to worker-3 (generation 3), epoch 0 to 1, and ran 4.1 s after the kill"
@@ -162,12 +162,12 @@ def test_tasks_that_move_to_different_workers_are_told_apart_and_together_count_
 def test_an_aborted_transaction_is_told_only_when_an_event_shows_it() -> None:
     history = small_cluster().at(5).fault("stop", "worker-2")
     history.add(EventKind.TRANSACTION_ABORTED, "worker-2", "flights-in-0", records=1200, producer_epoch=0)
-    assert told(history)[0].endswith("; an open transaction of 1,200 records of worker-2 was aborted")
+    assert reported(history)[0].endswith("; an open transaction of 1,200 records of worker-2 was aborted")
 
 
 def test_a_cut_worker_is_connected_again() -> None:
     history = small_cluster().at(5).fault("partition", "worker-3").at(7).fault("heal", "worker-3")
-    assert told(history)[0].endswith("; worker-3 was connected again after 2.0 s and kept flights-out-0")
+    assert reported(history)[0].endswith("; worker-3 was connected again after 2.0 s and kept flights-out-0")
 
 
 def test_a_second_life_under_the_same_name_is_not_part_of_the_story() -> None:
@@ -182,8 +182,8 @@ def test_what_a_later_instance_on_the_same_worker_does_is_another_story() -> Non
     history.at(31).fenced("worker-2", "flights-in-0")
     first, second = failovers(history.events)
     assert [len(failover.rejections) for failover in (first, second)] == [1, 1]
-    assert told(history)[0].count("rejected") == 1
-    assert told(history)[1].endswith("worker-2's write for flights-in-0 at epoch 2 was rejected")
+    assert reported(history)[0].count("rejected") == 1
+    assert reported(history)[1].endswith("worker-2's write for flights-in-0 at epoch 2 was rejected")
 
 
 def test_a_newcomer_takes_over_in_a_second_round() -> None:
@@ -192,7 +192,7 @@ def test_a_newcomer_takes_over_in_a_second_round() -> None:
     history.at(22).state("worker-2", "flights-in-0", "UNASSIGNED")
     history.rebalance(4, leader="worker-1", work={"worker-1": ["flights-out-1"], "worker-4": ["flights-in-0"]})
     history.start("worker-4", "flights-in-0", epoch=1)
-    assert told(history) == [
+    assert reported(history) == [
         "worker-4 was added and joined the group in generation 3; it took over flights-in-0 from worker-2 (generation "
         "4), epoch 0 to 1"
     ]
@@ -200,9 +200,9 @@ def test_a_newcomer_takes_over_in_a_second_round() -> None:
 
 def test_a_newcomer_without_work_and_one_that_has_not_joined() -> None:
     history = small_cluster().at(20).started("worker-4").fault("add_worker", "worker-4")
-    assert told(history) == ["worker-4 was added and has not joined the group"]
+    assert reported(history) == ["worker-4 was added and has not joined the group"]
     history.at(21).rebalance(3, leader="worker-1", work={"worker-1": [], "worker-4": []})
-    assert told(history) == ["worker-4 was added and joined the group in generation 3; no task moved to it"]
+    assert reported(history) == ["worker-4 was added and joined the group in generation 3; no task moved to it"]
 
 
 def test_what_a_newcomer_gets_after_the_next_fault_is_that_faults_story() -> None:
@@ -211,7 +211,7 @@ def test_what_a_newcomer_gets_after_the_next_fault_is_that_faults_story() -> Non
     history.at(25).fault("kill", "worker-3").at(28)
     history.rebalance(4, leader="worker-1", work={"worker-1": [], "worker-2": [], "worker-4": ["flights-out-0"]})
     history.start("worker-4", "flights-out-0")
-    first, second = told(history)
+    first, second = reported(history)
     assert first.endswith("no task moved to it")
     assert "flights-out-0 moved to worker-4 (generation 4)" in second
 
@@ -219,11 +219,11 @@ def test_what_a_newcomer_gets_after_the_next_fault_is_that_faults_story() -> Non
 def test_another_leader() -> None:
     history = small_cluster().at(5).fault("kill", "worker-1")
     history.at(8).rebalance(3, leader="worker-3", work={"worker-2": [], "worker-3": []})
-    assert told(history)[1] == (
+    assert reported(history)[1] == (
         "worker-3 leads from generation 3 on, in place of worker-1, which was not in the group any more"
     )
     history.at(9).rebalance(4, leader="worker-2", work={"worker-2": [], "worker-3": []})
-    assert told(history)[2] == "worker-2 leads from generation 4 on, in place of worker-3"
+    assert reported(history)[2] == "worker-2 leads from generation 4 on, in place of worker-3"
 
 
 @pytest.mark.parametrize(
@@ -236,13 +236,13 @@ def test_another_leader() -> None:
 )
 def test_a_failed_task_says_why(trace: str, why: str) -> None:
     history = small_cluster().at(5).state("worker-3", "flights-out-0", "FAILED", trace=trace)
-    assert told(history) == [f"flights-out-0 failed on worker-3: {why}"]
+    assert reported(history) == [f"flights-out-0 failed on worker-3: {why}"]
 
 
 def test_a_task_that_failed_because_it_was_fenced_is_told_once() -> None:
     history = small_cluster().at(5).fenced("worker-2", "flights-in-0", epoch=0)
     history.at(5.1).state("worker-2", "flights-in-0", "FAILED", trace="fenced")
-    assert told(history) == ["worker-2's write for flights-in-0 at epoch 0 was rejected"]
+    assert reported(history) == ["worker-2's write for flights-in-0 at epoch 0 was rejected"]
 
 
 @pytest.mark.rule("618.7.4")
@@ -255,22 +255,22 @@ def test_a_rejected_write_names_who_took_over_and_since_when_once_that_is_known(
 
     history = small_cluster().at(5).fenced("worker-2", "flights-in-0", epoch=0)
     fenced_by(history, False, "who took over flights-in-0 is not known yet")
-    assert told(history) == ["worker-2's write for flights-in-0 at epoch 0 was rejected"]
+    assert reported(history) == ["worker-2's write for flights-in-0 at epoch 0 was rejected"]
     took_over = "worker-3 took over flights-in-0 in generation 3 (epoch 1), RUNNING there since 12:00:01 UTC"
     fenced_by(history, True, took_over)
-    assert told(history) == [f"worker-2's write for flights-in-0 at epoch 0 was rejected: {took_over}"]
+    assert reported(history) == [f"worker-2's write for flights-in-0 at epoch 0 was rejected: {took_over}"]
 
 
 def test_a_rejection_that_names_no_epoch_has_that_of_its_task() -> None:
     history = small_cluster().at(5).fenced("worker-2", "flights-in-0")
-    assert told(history) == ["worker-2's write for flights-in-0 at epoch 0 was rejected"]
+    assert reported(history) == ["worker-2's write for flights-in-0 at epoch 0 was rejected"]
     history = small_cluster().at(4).fault("stall", "worker-2").at(5).fenced("worker-2", "flights-in-0")
-    assert told(history)[0].endswith("worker-2's write for flights-in-0 at epoch 0 was rejected")
+    assert reported(history)[0].endswith("worker-2's write for flights-in-0 at epoch 0 was rejected")
 
 
 def test_a_failed_worker_says_why() -> None:
     history = small_cluster().at(5).add(EventKind.WORKER_FAILED, "worker-3", error="the group protocol is inconsistent")
-    assert told(history) == ["worker-3 failed: the group protocol is inconsistent"]
+    assert reported(history) == ["worker-3 failed: the group protocol is inconsistent"]
 
 
 def test_stories_come_in_the_order_in_which_they_began() -> None:
@@ -283,8 +283,8 @@ def test_a_goodbye_for_a_worker_whose_process_has_ended_is_one_story() -> None:
     for group in ("connectx", "connect-flights-out"):
         cause = "its process has ended for certain"
         history.add(EventKind.MEMBER_REMOVED, "worker-2", group=group, members=["m"], cause=cause)
-    [told] = [story for story in stories(history.events) if story.kind == "removed"]
-    assert told.sentence == (
+    [reported] = [story for story in stories(history.events) if story.kind == "removed"]
+    assert reported.sentence == (
         "group connectx and group connect-flights-out were told 0.1 s after its end that worker-2 had left,"
         " because its process has ended for certain; no session had to run out"
     )

@@ -35,20 +35,20 @@ def test_lines_are_put_together_from_any_pieces_and_a_torn_one_is_dropped(size: 
 
 
 def test_a_transition_survives_the_way() -> None:
-    told = Transition(EventKind.TASK_STATE, "orders", 0, 3, 7, "it began", {"state": "RUNNING", "instance": 2})
-    (line,) = Lines().feed(encode(News.EVENT, transition=transition_content(told)))
-    assert transition_of(line["transition"]) == told
+    recorded = Transition(EventKind.TASK_STATE, "orders", 0, 3, 7, "it began", {"state": "RUNNING", "instance": 2})
+    (line,) = Lines().feed(encode(News.EVENT, transition=transition_content(recorded)))
+    assert transition_of(line["transition"]) == recorded
 
 
 def test_a_file_name_that_is_no_utf8_survives_the_way() -> None:
-    told = Transition(EventKind.TASK_STATE, cause=b"/data/caf\xe9.txt".decode(errors="surrogateescape"))
-    (line,) = Lines().feed(encode(News.EVENT, transition=transition_content(told)))
-    assert transition_of(line["transition"]) == told
+    recorded = Transition(EventKind.TASK_STATE, cause=b"/data/caf\xe9.txt".decode(errors="surrogateescape"))
+    (line,) = Lines().feed(encode(News.EVENT, transition=transition_content(recorded)))
+    assert transition_of(line["transition"]) == recorded
 
 
 def test_ids_in_data_arrive_as_the_text_that_the_history_keeps() -> None:
-    told = Transition(EventKind.TASK_STATE, data={"task": TaskId("a", 1), "owned": {TaskId("b", 0)}})
-    (line,) = Lines().feed(encode(News.EVENT, transition=transition_content(told)))
+    recorded = Transition(EventKind.TASK_STATE, data={"task": TaskId("a", 1), "owned": {TaskId("b", 0)}})
+    (line,) = Lines().feed(encode(News.EVENT, transition=transition_content(recorded)))
     assert transition_of(line["transition"]).data == {"task": "a-1", "owned": ["b-0"]}
 
 

@@ -52,8 +52,8 @@ def routed(name: str, **config: str) -> AuditedConnector:
 
 
 def connector(name: str, kind: str, config: dict[str, str], tasks: int, state: str) -> AuditedConnector:
-    told = tuple(AuditedTask(number, "RUNNING", A) for number in range(tasks))
-    return AuditedConnector(name, kind, config, state, A, tasks, told)
+    reported = tuple(AuditedTask(number, "RUNNING", A) for number in range(tasks))
+    return AuditedConnector(name, kind, config, state, A, tasks, reported)
 
 
 def topics(*names: str, partitions: int = 4) -> dict[str, AuditedTopic]:

@@ -125,9 +125,9 @@ def test_a_run_in_which_nothing_was_committed_is_unknown() -> None:
 
 def test_a_run_seen_from_outside_is_unknown_for_want_of_commits() -> None:
     attached = History().add(EventKind.ATTACHED, url="http://w:8083/").events
-    told = reasons(judge(attached, [to_topic("a b c d", committed=None)]))
-    assert "from outside" in told
-    assert "nothing ran" not in told
+    reported = reasons(judge(attached, [to_topic("a b c d", committed=None)]))
+    assert "from outside" in reported
+    assert "nothing ran" not in reported
 
 
 def test_empty_places_show_nothing() -> None:

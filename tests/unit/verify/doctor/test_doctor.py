@@ -68,9 +68,9 @@ def test_the_command_is_for_people_and_programs_and_its_exit_code_says_whether_a
         dead = f"127.0.0.1:{silent.getsockname()[1]}"
         done = CliRunner().invoke(app, ["doctor", "--json", "--bootstrap-servers", dead])
     assert done.exit_code == 1
-    told = json.loads(done.output)
-    assert told["ok"] is False
-    (kafka,) = [found for found in told["here"] if found["name"] == "Your Kafka"]
+    reported = json.loads(done.output)
+    assert reported["ok"] is False
+    (kafka,) = [found for found in reported["here"] if found["name"] == "Your Kafka"]
     assert kafka["why"] == f"{dead}: Connection refused."
     assert "What works" in CliRunner().invoke(app, ["doctor"]).output
 

@@ -46,7 +46,7 @@ def test_on_databricks_the_browser_needs_the_network_of_widgets() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "status", "told"),
+    ("changed", "status", "reported"),
     [
         ({}, Status.OK, ""),
         ({"ipykernel": "7.0.0"}, Status.LIMITED, "ipykernel!=7.0.0"),
@@ -56,11 +56,11 @@ def test_on_databricks_the_browser_needs_the_network_of_widgets() -> None:
     ],
 )
 def test_versions_decide_whether_the_panel_lives_and_its_clicks_are_served(
-    changed: dict[str, str | None], status: Status, told: str
+    changed: dict[str, str | None], status: Status, reported: str
 ) -> None:
     found = judge_panel(FrontEnd.JUPYTER, {**GOOD, **changed})
     assert found.status is status
-    assert told in found.next_step
+    assert reported in found.next_step
 
 
 def test_without_a_notebook_there_is_no_panel() -> None:

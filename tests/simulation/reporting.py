@@ -61,7 +61,7 @@ def events(world: World) -> list[Event]:
     return found
 
 
-def told(failed: Run, seed: int | None, original: int | None = None) -> str:
+def report(failed: Run, seed: int | None, original: int | None = None) -> str:
     """All that a reader needs; `original` is the length of the trail before it was made shorter."""
     number, world = failed.number, failed.chaos.world
     name = "a trail" if seed is None else f"seed {seed}"
@@ -100,7 +100,7 @@ def story(world: World) -> Iterator[str]:
     happened = events(world)
     sentences = [(event.time_ms, event.seq, text) for event in happened if (text := sentence(event)) is not None]
     known = [replace(event, data=dict(event.data)) for event in happened]
-    sentences += [(told.time_ms, told.seq, f"so: {told.sentence}") for told in stories(known)]
+    sentences += [(report.time_ms, report.seq, f"so: {report.sentence}") for report in stories(known)]
     for time_ms, _, text in sorted(sentences):
         yield f"{duration(time_ms - START_MS)}: {text}"
 
