@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
+
+import pytest
 
 from connectx.verify.doctor.machine import judge_java
 from connectx.verify.doctor.report import Status
@@ -30,7 +33,10 @@ def test_without_a_session_a_local_one_serves_if_there_is_java() -> None:
     assert judge_processes(NONE).status is judge_backlog(NONE).status is Status.OK
 
 
-def test_without_pyspark_a_cluster_on_ones_own_kafka_runs_tasks_that_need_no_spark() -> None:
+def test_without_pyspark_a_cluster_on_ones_own_kafka_runs_tasks_that_need_no_spark(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delitem(sys.modules, "pyspark", raising=False)  # another test may have imported it
     nothing = SparkProbe("none", None)
     assert judge_session(nothing).status is judge_tasks(nothing, None).status is Status.OFF
     assert "connectx[spark]" in judge_tasks(nothing, None).next_step
