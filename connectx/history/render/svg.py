@@ -153,11 +153,12 @@ def _gutter(row: Row, y: float, gutter: float) -> str:
 def _bars(row: Row, y: float, scale: _Scale, key: str) -> Iterator[str]:
     for bar in (*row.bars, *row.connector_bars):
         yield from (_part(row, bar, part, y, scale, key) for part in bar.parts)
-    for bar in row.bars:
-        lane = [other for other in row.bars if other.lane == bar.lane and other is not bar]
-        before = max((scale.x(other.end_ms) for other in lane if other.start_ms <= bar.start_ms), default=scale.left)
-        after = min((scale.x(other.start_ms) for other in lane if other.start_ms > bar.start_ms), default=scale.right)
-        yield _label(bar, y + row.top(bar) + BAR - 3.5, scale, before, after)
+    by_lane = sorted(row.bars, key=lambda bar: (bar.lane, bar.start_ms))
+    around = [None, *by_lane, None]
+    for before, bar, after in zip(around, by_lane, around[2:], strict=False):
+        left = scale.x(before.end_ms) if before and before.lane == bar.lane else scale.left
+        right = scale.x(after.start_ms) if after and after.lane == bar.lane else scale.right
+        yield _label(bar, y + row.top(bar) + BAR - 3.5, scale, left, right)
 
 
 def _part(row: Row, bar: Bar, part: BarPart, y: float, scale: _Scale, key: str) -> str:

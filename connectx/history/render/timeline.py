@@ -30,6 +30,7 @@ class MarkKind(StrEnum):
     ABORTED = "aborted"
 
 
+_STEPS = 150
 TOGETHER_MS = 1_000
 """Marks of one task within this time are one mark: a fence and the abort that follows it, or several aborts."""
 
@@ -187,7 +188,7 @@ def timeline(events: Iterable[Event], *, now_ms: int | None = None, window_ms: i
     fold = TimelineFold()
     for event in events:
         fold.take(event)
-    return fold.timeline(now_ms=now_ms, window_ms=window_ms)
+    return fold.timeline(now_ms=now_ms, window_ms=window_ms, steps=_STEPS)
 
 
 class TimelineFold:
@@ -220,11 +221,20 @@ class TimelineFold:
         self._last_ms = event.time_ms
         self._taken += 1
 
-    def timeline(self, *, now_ms: int | None = None, window_ms: int | None = None) -> Timeline:
-        """Lay out what was taken; arguments as those of `timeline`."""
+    def timeline(
+        self, *, now_ms: int | None = None, window_ms: int | None = None, steps: int | None = None
+    ) -> Timeline:
+        """Lay out what was taken.
+
+        Args:
+            now_ms, window_ms: as those of `timeline`.
+            steps: marks of one task that lie within this part of the window are one mark; never within less than
+                `TOGETHER_MS`. None: just that, so that marks do not change as time passes.
+        """
         end_ms = self._last_ms if now_ms is None else now_ms
         start_ms = self._first_ms if window_ms is None else end_ms - window_ms
         window = _Window(min(start_ms, end_ms), end_ms)
+        together_ms = TOGETHER_MS if steps is None else max(TOGETHER_MS, (window.end_ms - window.start_ms) // steps)
         all_runs = self._runs.runs()
         rounds = self._rebalances.rebalances()
         leader = next((round_.leader for round_ in reversed(rounds) if round_.generation is not None), None)
@@ -238,6 +248,7 @@ class TimelineFold:
                 [event for event in marks if event.worker == worker],
                 window,
                 self._connectors,
+                together_ms,
             )
             for worker, standing in self._states.standings().items()
         ]
@@ -272,6 +283,7 @@ def _row(
     marks: Sequence[Event],
     window: _Window,
     places: Mapping[str, int],
+    together_ms: int,
 ) -> Row:
     seen = [run for run in own if window.meets(run.start_ms, run.end_ms)]
     fences = [event for event in marks if _mark_kind(event) is MarkKind.FENCED]
@@ -285,7 +297,7 @@ def _row(
         connector_lanes=connector_lanes,
         bars=tuple(_bar(run, lane, fences, window, places) for run, lane in lanes.items()),
         connector_bars=tuple(_bar(run, lane, (), window, places) for run, lane in thin_lanes.items()),
-        marks=tuple(_merged(_mark(event, own, lanes) for event in marks)),
+        marks=tuple(_merged((_mark(event, own, lanes) for event in marks), together_ms)),
     )
 
 
@@ -371,13 +383,13 @@ def _mark(event: Event, own: Sequence[Run], lane_of: dict[Run, int]) -> Mark:
     return Mark(kind, event.time_ms, lane, event.seq, masked_text(_mark_title(event, kind, run)), name)
 
 
-def _merged(marks: Iterable[Mark]) -> Iterator[Mark]:
+def _merged(marks: Iterable[Mark], together_ms: int) -> Iterator[Mark]:
     """Marks of one task in quick succession as one, with each sentence once; faults are always marks of their own."""
     groups: list[list[Mark]] = []
     latest: dict[str | None, list[Mark]] = {}
     for mark in marks:
         group = latest.get(mark.task, [])
-        if group and mark.kind is not MarkKind.FAULT and mark.time_ms - group[0].time_ms < TOGETHER_MS:
+        if group and mark.kind is not MarkKind.FAULT and mark.time_ms - group[0].time_ms < together_ms:
             group.append(mark)
             continue
         groups.append([mark])

@@ -100,6 +100,13 @@ test("a mark lies in its lane, one of the worker in the middle of its row, and a
   assert.deepEqual(drawn.marks.map((shown) => [shown.mark, shown.x, shown.y]), [["fault", 100, y + height / 2], ["fenced", 100, lane]]);
 });
 
+test("marks that lie under others of their kind are left out, and faults never are", () => {
+  const mark = (kind, at, seq) => ({ kind: "mark", worker: "w", mark: kind, at, lane: null, seq, title: kind });
+  const elements = { r: row(), d: mark("aborted", 104, 4), a: mark("aborted", 100, 1), b: mark("aborted", 103, 2), f: mark("fenced", 103, 3), x: mark("fault", 101, 5), y: mark("fault", 102, 6) };
+  const drawn = layout(store(elements), { from: 0, to: 1000 }, 1000, 1000, look);
+  assert.deepEqual(drawn.marks.map((shown) => [shown.mark, shown.x]), [["aborted", 100], ["fault", 101], ["fault", 102], ["aborted", 104], ["fenced", 103]]);
+});
+
 test("a shape of the kernel is drawn in its place, with the page's own patterns", () => {
   const drawn = layout(store({ r: row(), b: bar("t", [part("zombie", 2_000, 4_000)]) }), { from: 0, to: 10_000 }, 1000, 10_000, look);
   const text = svgText(drawn, "k", look);

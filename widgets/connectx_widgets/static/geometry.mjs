@@ -3,6 +3,7 @@
 
 const SILENT_MS = 12_000, LEAST_MS = 15_000;
 const ROW_LEAST = 58; // three lines of text in the gutter
+const COVERED = 4; // pixels between two signs
 
 // ------------------------------------------------------------------------------------------------- what is known
 
@@ -153,10 +154,21 @@ export function layout(store, window, width, now, look) {
   for (const mark of marks.filter((mark) => mark.worker === null)) drawn.marks.push({ ...mark, x: x(mark.at), y: look.top });
   drawn.bottom = y;
   drawn.height = y + look.axis;
-  drawn.marks.sort((a, b) => Number(a.mark === "fenced") - Number(b.mark === "fenced"));
+  drawn.marks = uncovered(drawn.marks).sort((a, b) => Number(a.mark === "fenced") - Number(b.mark === "fenced"));
   drawn.bands = bands(ofKind(store, "band").filter((band) => meets(band.from, band.to)), x, look);
   drawn.axis = axis(window, x, width, now, look);
   return drawn;
+}
+
+/** Without marks that lie under others of their kind; a fault is never left out. */
+function uncovered(marks) {
+  const last = new Map();
+  return marks.sort((a, b) => a.x - b.x).filter((mark) => {
+    const place = `${mark.mark} ${mark.lane} ${mark.worker}`;
+    if (mark.mark !== "fault" && mark.x - last.get(place) < COVERED) return false;
+    last.set(place, mark.x);
+    return true;
+  });
 }
 
 /** The lanes that are in use, from the top. */

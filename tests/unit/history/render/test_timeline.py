@@ -161,6 +161,15 @@ def test_marks_of_one_task_in_quick_succession_are_one_and_faults_never_are() ->
     ]
 
 
+def test_marks_that_a_long_window_cannot_show_apart_are_one() -> None:
+    history = small_cluster()
+    for second in range(10, 1_510, 3):
+        history.at(second).add(EventKind.TRANSACTION_ABORTED, "worker-2", "flights-in-0")
+    marks = {row.worker: row.marks for row in timeline(history.events).rows}["worker-2"]
+    assert 100 < len(marks) <= 150
+    assert marks[0].title.endswith("a transaction was aborted (4 times)")
+
+
 def test_bands_say_generation_members_leader_reason_and_delay() -> None:
     bands = timeline(kill_of_source().events).bands
     assert bands[2].title == (
