@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.support.profiles import JSON
+from tests.support.profiles import JSON, dotted
 
 
 @contextmanager
@@ -54,4 +54,4 @@ class Table:
             "consumer.override.session.timeout.ms": "1500",
             "lock.timeout.ms": "500",
         }
-        return settings | {name.replace("_", "."): value for name, value in more.items()}
+        return settings | dotted(more)

@@ -9,18 +9,13 @@ from typing import TYPE_CHECKING
 
 import connectx as cx
 from tests.support.clusters import owner_of
-from tests.support.profiles import JSON
+from tests.support.profiles import JSON, dotted
 from tests.support.records import Reader
 from tests.support.topics import create_topic
 from tests.support.waiting import WAIT_S, until
 
 if TYPE_CHECKING:
     from connectx.api.workers import Worker
-
-
-def dotted(settings: dict[str, str]) -> dict[str, str]:
-    """Return settings whose keys have dots for underscores."""
-    return {key.replace("_", "."): value for key, value in settings.items()}
 
 
 class Lines:

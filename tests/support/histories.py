@@ -122,11 +122,8 @@ def small_cluster() -> History:
     return history
 
 
-def kill_of_source() -> History:
-    """`small_cluster`, then worker-2 is killed at 10 s: zombie for 0.4 s, delay of 3 s, moved to worker-3 at 16.6 s."""
-    history = small_cluster()
-    history.at(10.0).fault("kill", "worker-2")
-    history.at(10.4).ended("worker-2", "flights-in-0")
+def _move_to_worker_3(history: History) -> None:
+    """Of `small_cluster` the group leaves worker-2 out at 13 s, and its work moves at 16.2 s."""
     history.at(13.0).rebalance(
         3,
         leader="worker-1",
@@ -147,6 +144,14 @@ def kill_of_source() -> History:
     )
     history.state("worker-3", "flights-out", "RUNNING")
     history.at(16.4).start("worker-3", "flights-in-0", instance=2, epoch=1, took=0.2)
+
+
+def kill_of_source() -> History:
+    """`small_cluster`, then worker-2 is killed at 10 s: zombie for 0.4 s, delay of 3 s, moved to worker-3 at 16.6 s."""
+    history = small_cluster()
+    history.at(10.0).fault("kill", "worker-2")
+    history.at(10.4).ended("worker-2", "flights-in-0")
+    _move_to_worker_3(history)
     return history
 
 
@@ -154,26 +159,7 @@ def pause_with_fence() -> History:
     """`small_cluster`, then worker-2 is paused at 10 s, left out at 13 s, resumes at 22 s and is fenced at 22.2 s."""
     history = small_cluster()
     history.at(10.0).fault("pause", "worker-2")
-    history.at(13.0).rebalance(
-        3,
-        leader="worker-1",
-        work={"worker-1": ["flights-in", "flights-out-1"], "worker-3": ["flights-out-0"]},
-        reason="the group is rebalancing",
-        delay_ms=3000,
-        lost=["flights-out", "flights-in-0"],
-    )
-    history.at(16.2).rebalance(
-        4,
-        0.1,
-        leader="worker-1",
-        work={
-            "worker-1": ["flights-in", "flights-out-1"],
-            "worker-3": ["flights-out", "flights-out-0", "flights-in-0"],
-        },
-        reason="the scheduled rebalance delay has passed",
-    )
-    history.state("worker-3", "flights-out", "RUNNING")
-    history.at(16.4).start("worker-3", "flights-in-0", instance=2, epoch=1, took=0.2)
+    _move_to_worker_3(history)
     history.at(22.0).fault("resume", "worker-2")
     history.generation = 2
     history.at(22.2).fenced("worker-2", "flights-in-0", epoch=0, open_ms=12_100)

@@ -15,6 +15,7 @@ from connectx.jvm import jars
 from connectx.jvm.java import find_java
 from connectx.jvm.process import ChildProcess
 from connectx.kafka.broker import node
+from tests.support.profiles import dotted
 from tests.support.waiting import until
 
 FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
@@ -52,7 +53,7 @@ def peer_config(bootstrap_servers: str, group_id: str, **settings: str) -> dict[
         config[f"{store}.storage.topic"] = f"{group_id}-{store}"
         config[f"{store}.storage.replication.factor"] = "1"
     config |= {"offset.storage.partitions": "5", "status.storage.partitions": "1"}
-    return {**config, **{key.replace("_", "."): value for key, value in settings.items()}}
+    return {**config, **dotted(settings)}
 
 
 class JavaWorker:

@@ -7,6 +7,8 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
+from tests.support.profiles import dotted
+
 QUIET_S = 60.0
 
 
@@ -18,7 +20,7 @@ def _consumer(bootstrap_servers: str, isolation: str, **more: Any) -> Consumer:
         "enable.auto.commit": False,
         "reconnect.backoff.max.ms": 500,
     }
-    return Consumer(settings | {key.replace("_", "."): value for key, value in more.items()})
+    return Consumer(settings | dotted(more))
 
 
 def read_all(bootstrap_servers: str, topic: str, *, isolation: str = "read_committed") -> list[Any]:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.profiles import dotted
 from tests.support.waiting import until
 
 START_S = 90.0
@@ -44,7 +45,7 @@ class WorkerProcess:
     def __init__(self, folder: Path, *options: str, **settings: str) -> None:
         folder.mkdir()
         file, self._log = folder / "connect-distributed.properties", folder / "stderr"
-        own = {"listeners": "http://127.0.0.1:0", **{key.replace("_", "."): value for key, value in settings.items()}}
+        own = {"listeners": "http://127.0.0.1:0", **dotted(settings)}
         file.write_text(SAMPLE + "".join(f"{key} = {value}\n" for key, value in own.items()), encoding="latin-1")
         command = [sys.executable, "-c", "from connectx.cli import main; main()", "worker", str(file), *options]
         with self._log.open("w") as log:

@@ -23,7 +23,7 @@ from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.model.source_offsets import SourceOffset
 from connectx.plugins.api import ConnectorContext, SourceTaskContext
 from connectx.verify.audit.findings import Audit
-from tests.support.profiles import STRINGS
+from tests.support.profiles import STRINGS, dotted
 from tests.support.topics import create_topic
 from tests.support.transactions import leave_hanging
 from tests.support.waiting import WAIT_S, until
@@ -44,7 +44,7 @@ def start(kafka: EmbeddedKafka, spark: SparkSession) -> Iterator[Start]:
             for store in ("config", "offset", "status"):
                 config[f"{store}.storage.topic"] = f"{topics}-{store}"
                 config[f"{store}.storage.replication.factor"] = "1"
-            config |= {key.replace("_", "."): value for key, value in settings.items()}
+            config |= dotted(settings)
             made = cx.Cluster(1, config=config, bootstrap_servers=kafka.bootstrap_servers, spark=spark, join=join)
             return endings.enter_context(made)
 

@@ -20,6 +20,7 @@ from connectx.errors import BrokerError, DiskFullError, PortTakenError
 from connectx.jvm.cache import OwnedDir
 from connectx.jvm.java import find_java
 from connectx.kafka.broker.embedded import EmbeddedKafka
+from tests.support.profiles import dotted
 from tests.support.waiting import until
 
 
@@ -39,7 +40,7 @@ def broker(own: EmbeddedKafka) -> EmbeddedKafka:
 
 def make_topic(broker: EmbeddedKafka, name: str, **config: str) -> None:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    new = NewTopic(name, num_partitions=1, config={key.replace("_", "."): value for key, value in config.items()})
+    new = NewTopic(name, num_partitions=1, config=dotted(config))
     admin.create_topics([new])[name].result(30)
 
 

@@ -14,12 +14,13 @@ from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.ids import TopicPartition
 from connectx.model.worker_config import WorkerConfig
+from tests.support.profiles import dotted
 
 
 @pytest.fixture
 def ensure(kafka: EmbeddedKafka, own_config: Callable[..., WorkerConfig]) -> Callable[..., dict[str, int]]:
     def run(timeout_s: float = 30.0, **settings: Any) -> dict[str, int]:
-        config = own_config(kafka.bootstrap_servers, {key.replace("_", "."): v for key, v in settings.items()})
+        config = own_config(kafka.bootstrap_servers, dotted(settings))
         return ensure_internal_topics(ClientConfigs(config, "w-admin"), config, timeout_s)
 
     return run

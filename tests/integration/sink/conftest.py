@@ -10,6 +10,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from connectx.kafka.broker.embedded import EmbeddedKafka
 from tests.support.databases import Table
+from tests.support.profiles import dotted
 from tests.support.sink_members import Member
 from tests.support.task_harness import SinkPlace
 
@@ -65,7 +66,7 @@ def member(kafka: EmbeddedKafka) -> Iterator[Callable[..., Member]]:
     members: list[Member] = []
 
     def join(group: str, *topics: str, **settings: Any) -> Member:
-        own = {name.replace("_", "."): value for name, value in settings.items()}
+        own = dotted(settings)
         members.append(Member({"bootstrap.servers": kafka.bootstrap_servers, "group.id": group, **own}, topics))
         return members[-1]
 

@@ -10,6 +10,7 @@ import pytest
 
 from connectx.kafka.broker.embedded import EmbeddedKafka
 from tests.support.databases import Table
+from tests.support.profiles import dotted
 from tests.support.records import read_all
 from tests.support.waiting import until
 
@@ -25,7 +26,7 @@ def queue(name: str, **more: str) -> dict[str, str]:
         "errors.deadletterqueue.topic.replication.factor": "1",
         "errors.deadletterqueue.context.headers.enable": "true",
     }
-    return given | {key.replace("_", "."): text for key, text in more.items()}
+    return given | dotted(more)
 
 
 def files(path: Path, topic: str, **more: str) -> dict[str, str]:

@@ -12,6 +12,7 @@ from connectx.core.messages import BeginTask, CancelTask, TaskFailed, TaskStateR
 from connectx.model.events import EventKind
 from connectx.model.ids import TaskId
 from connectx.model.states import TargetState
+from tests.support.profiles import dotted
 from tests.support.task_harness import Task
 from tests.support.waiting import until
 
@@ -21,7 +22,7 @@ JSON = "org.apache.kafka.connect.json.JsonConverter"
 
 def config(topic: str, path: Path, **more: str) -> dict[str, str]:
     settings = {"connector.class": "FileStreamSink", "topics": topic, "file": str(path)}
-    return settings | {name.replace("_", "."): value for name, value in more.items()}
+    return settings | dotted(more)
 
 
 def lines_of(path: Path) -> list[str]:

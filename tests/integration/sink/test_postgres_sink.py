@@ -25,6 +25,7 @@ from connectx.errors import (
 )
 from connectx.model.ids import TaskId, TopicPartition
 from connectx.plugins.api import CommitRefusedError, SinkBatch
+from tests.support.profiles import dotted
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.rule("always.8")
@@ -85,7 +86,7 @@ class Target:
 
     def task(self, *, tolerate: bool = False, **settings: str) -> PostgresSink.Task:
         task = PostgresSink.Task()
-        given = {"connection.url": self.uri, **{name.replace("_", "."): text for name, text in settings.items()}}
+        given = {"connection.url": self.uri, **dotted(settings)}
         task.start(given, Context(self.group, tolerate))
         self.tasks.append(task)
         return task

@@ -12,6 +12,7 @@ from confluent_kafka import Producer
 from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.model.events import EventKind
 from tests.support.databases import Table
+from tests.support.profiles import dotted
 from tests.support.waiting import until
 
 Make = Callable[..., Any]
@@ -36,7 +37,7 @@ def chain(**more: str) -> dict[str, str]:
         "predicates_deleted_type": "RecordIsTombstone",
         **more,
     }
-    return {name.replace("_", "."): text for name, text in given.items()}
+    return dotted(given)
 
 
 def documents(*numbers: Any) -> list[bytes]:

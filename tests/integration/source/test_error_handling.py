@@ -12,6 +12,7 @@ import pytest
 from connectx.data.transforms.api import Transform
 from connectx.model.events import EventKind
 from connectx.plugins.api import RetriableError
+from tests.support.profiles import dotted
 from tests.support.task_harness import Place, Task
 from tests.support.waiting import until
 
@@ -49,7 +50,7 @@ def lines(place: Place, tmp_path: Path) -> Callable[..., Task]:
 
     def make(**more: str) -> Task:
         config = {"connector.class": "FileStreamSource", "file": str(path), "topic": f"{place.group}-t"}
-        return place.task({**config, **{name.replace("_", "."): value for name, value in more.items()}})
+        return place.task({**config, **dotted(more)})
 
     return make
 

@@ -26,6 +26,7 @@ from connectx.model.source_offsets import SourceOffset
 from connectx.model.states import TargetState
 from connectx.plugins.api import Slice, SourceConnector, SourceTask
 from tests.support.options import GATE
+from tests.support.profiles import dotted
 from tests.support.task_harness import Place, Task
 from tests.support.waiting import until
 
@@ -47,7 +48,7 @@ def lines(place: Place, path: Path) -> Callable[..., Task]:
 
     def make(instance: int = 1, paused: bool = False, bootstrap_servers: str | None = None, **more: str) -> Task:
         config = {"connector.class": "FileStreamSource", "file": str(path), "topic": topic(place)}
-        given = {name.replace("_", "."): value for name, value in more.items()}
+        given = dotted(more)
         return place.task({**config, **given}, instance=instance, paused=paused, bootstrap_servers=bootstrap_servers)
 
     return make

@@ -11,7 +11,7 @@ import pytest
 from connectx.core.messages import TaskFailed
 from connectx.errors import SourceFileMissingError
 from connectx.model.events import EventKind
-from tests.support.profiles import JSON
+from tests.support.profiles import JSON, dotted
 from tests.support.task_harness import Place, Task
 from tests.support.waiting import until
 
@@ -19,7 +19,7 @@ SCHEMA = "id INT, name STRING, at TIMESTAMP"
 
 
 def source(place: Place, path: Path, instance: int = 1, /, **more: str) -> Task:
-    given = {name.replace("_", "."): value for name, value in more.items()}
+    given = dotted(more)
     config = {"connector.class": "FileSource", "file": str(path), "topic": f"{place.group}-t", **JSON, **given}
     return place.task(config, instance=instance)
 

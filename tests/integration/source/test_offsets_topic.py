@@ -22,6 +22,7 @@ from connectx.protocol.offsets_topic import encode_offset_key
 from connectx.runtime.loggers import WorkerLoggers
 from connectx.runtime.metrics import WorkerMetrics
 from connectx.runtime.rest_services import RestServices
+from tests.support.profiles import dotted
 from tests.support.records import read_all
 from tests.support.task_harness import Place, Task
 from tests.support.waiting import until
@@ -41,7 +42,7 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def lines(place: Place, path: Path) -> Lines:
     def make(instance: int = 1, exactly_once: bool = True, **more: str) -> Task:
-        given = {name.replace("_", "."): value for name, value in more.items()}
+        given = dotted(more)
         config = {"connector.class": "FileStreamSource", "file": str(path), "topic": f"{place.group}-t"}
         own = {"offsets.storage.topic": mine(place)}
         worker = {"offset.flush.interval.ms": "50", "offset.storage.partitions": "3"}

@@ -16,6 +16,7 @@ from connectx.model.configdef import ConfigDef
 from connectx.model.events import EventKind
 from connectx.model.source_offsets import SourceOffset
 from connectx.plugins.api import Slice, SourceConnector, SourceTask
+from tests.support.profiles import dotted
 from tests.support.records import read_all
 from tests.support.task_harness import Place, Task
 from tests.support.waiting import until
@@ -65,7 +66,7 @@ def scripted(place: Place) -> Callable[..., Task]:
     def make(script: list[tuple[list[Any], Ask]], instance: int = 1, **more: str) -> Task:
         Scripted.Task.script, Scripted.Task.topic, Scripted.Task.contexts = script, topic(place), []
         config = {"connector.class": name, "transaction.boundary": "connector"}
-        return place.task({**config, **{key.replace("_", "."): text for key, text in more.items()}}, instance=instance)
+        return place.task({**config, **dotted(more)}, instance=instance)
 
     return make
 

@@ -13,6 +13,7 @@ import pytest
 import connectx as cx
 from connectx.core.messages import TaskStopped
 from connectx.model.events import EventKind
+from tests.support.profiles import dotted
 from tests.support.records import read_all
 from tests.support.task_harness import Place
 from tests.support.waiting import until
@@ -39,7 +40,7 @@ class Number(cx.Transform):
 
 def config(path: Path, topic: str, **more: str) -> dict[str, str]:
     given = {"connector.class": "FileStreamSource", "file": str(path), "topic": topic, "batch.size": "2"}
-    return {**given, **{name.replace("_", "."): text for name, text in more.items()}}
+    return {**given, **dotted(more)}
 
 
 DROPPING = {

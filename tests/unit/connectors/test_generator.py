@@ -9,6 +9,7 @@ import pytest
 from connectx.connectors.generator import Generator
 from connectx.errors import ConfigError
 from connectx.model.ids import TaskId
+from tests.support.profiles import dotted
 
 
 class Context:
@@ -28,7 +29,7 @@ class Context:
 
 
 def task(**config: str) -> Any:
-    given = {name.replace("_", "."): value for name, value in {"topic": "t", "rate": "0", **config}.items()}
+    given = dotted({"topic": "t", "rate": "0", **config})
     made = Generator.Task()
     made.start(given, cast("Any", Context()))
     return made

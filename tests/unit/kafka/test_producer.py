@@ -18,6 +18,7 @@ from connectx.errors import (
     TransactionExpiredError,
 )
 from connectx.kafka.producer.producer import KafkaProducer
+from tests.support.profiles import dotted
 from tests.unit.kafka.loopback import LoopbackBroker
 
 Make = Callable[..., KafkaProducer]
@@ -34,7 +35,7 @@ def make(broker: LoopbackBroker) -> Iterator[Make]:
     with ExitStack() as stack:
 
         def start(transactional_id: str | None = None, **settings: Any) -> KafkaProducer:
-            config = {key.replace("_", "."): value for key, value in settings.items()}
+            config = dotted(settings)
             if transactional_id is not None:
                 config["transactional.id"] = transactional_id
             tolerate = bool(config.pop("tolerate", False))

@@ -9,11 +9,12 @@ import pytest
 from connectx.errors import ConfigError
 from connectx.model.configdef import ConfigDef, Secret
 from connectx.model.validators import at_least, between, matching, non_empty, one_of, unique_list, valid_regex
+from tests.support.profiles import dotted
 
 
 def problems_of(definition: ConfigDef, **config: Any) -> tuple[str, ...]:
     with pytest.raises(ConfigError) as caught:
-        definition.parse({name.replace("_", "."): value for name, value in config.items()})
+        definition.parse(dotted(config))
     return caught.value.problems
 
 

@@ -11,6 +11,7 @@ from connectx.model.worker_config import WorkerConfig, embedded_config
 from connectx.plugins.registry import Plugins
 from connectx.plugins.transform_keys import TRANSFORMS
 from connectx.plugins.validation import ConfigInfos, validate_connector
+from tests.support.profiles import dotted
 
 WORKER = WorkerConfig.parse(embedded_config({"bootstrap.servers": "x:1"}))
 SOURCE = {"name": "c", "connector.class": "FileStreamSource", "file": "in.txt", "topic": "t"}
@@ -27,8 +28,8 @@ class Doubled(cx.Transform):
 
 
 def infos(plugins: Plugins | None = None, /, **config: str) -> ConfigInfos:
-    dotted = {name.replace("_", "."): text for name, text in config.items()}
-    return validate_connector(plugins or Plugins(), {**SOURCE, **dotted}, WORKER)
+    given = dotted(config)
+    return validate_connector(plugins or Plugins(), {**SOURCE, **given}, WORKER)
 
 
 def problems(**config: str) -> dict[str, list[str]]:

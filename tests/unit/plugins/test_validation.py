@@ -14,10 +14,11 @@ from connectx.model.worker_config import WorkerConfig, embedded_config
 from connectx.plugins.api import SinkConnector, SourceConnector
 from connectx.plugins.registry import Plugins
 from connectx.plugins.validation import ConfigInfos, validate_connector
+from tests.support.profiles import dotted
 
 
 def worker(**settings: str) -> WorkerConfig:
-    given = {name.replace("_", "."): value for name, value in settings.items()}
+    given = dotted(settings)
     return WorkerConfig.parse(embedded_config({"bootstrap.servers": "x:1", **given}))
 
 
@@ -54,7 +55,7 @@ def check(
     cls: type[SourceConnector] | type[SinkConnector], on: WorkerConfig | None = None, /, **config: Any
 ) -> ConfigInfos:
     plugins = Plugins()
-    given = {name.replace("_", "."): value for name, value in config.items()}
+    given = dotted(config)
     return validate_connector(plugins, {"name": "c", "connector.class": plugins.register(cls), **given}, on or worker())
 
 

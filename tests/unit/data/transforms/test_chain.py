@@ -13,6 +13,7 @@ from connectx.data.transforms.chain import Chain, Step, in_order
 from connectx.data.transforms.columns import HEADERS
 from connectx.data.transforms.provided import PACKAGE, PREDICATES, TRANSFORMS
 from connectx.errors import TransformError
+from tests.support.profiles import dotted
 
 
 def rows(values: list[Any], **columns: list[Any]) -> pa.Table:
@@ -27,8 +28,8 @@ def rows(values: list[Any], **columns: list[Any]) -> pa.Table:
 
 
 def step(name: str, predicate: Predicate | None = None, *, negate: bool = False, **settings: str) -> Step:
-    dotted = {key.replace("_", "."): text for key, text in settings.items()}
-    return Step("a", TRANSFORMS[PACKAGE + name](dotted), predicate, negate)
+    given = dotted(settings)
+    return Step("a", TRANSFORMS[PACKAGE + name](given), predicate, negate)
 
 
 def predicate(cls: str, **settings: str) -> Predicate:

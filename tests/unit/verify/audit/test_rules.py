@@ -19,6 +19,7 @@ from connectx.verify.audit.inventory import (
     ClusterInventory,
 )
 from connectx.verify.audit.rules import judge
+from tests.support.profiles import dotted
 
 A, B = "a:8083", "b:8083"
 SOURCE, SINK = "org.apache.kafka.connect.file.FileStreamSourceConnector", "FileStreamSink"
@@ -33,10 +34,6 @@ def sink(name: str = "out", tasks: int = 1, state: str = "RUNNING", **config: st
     topics = {} if "topics_regex" in config else {"topics": f"t-{name}"}
     given = {"connector.class": SINK, "file": f"/data/{name}.out", **topics, **dotted(config)}
     return connector(name, "sink", given, tasks, state)
-
-
-def dotted(config: dict[str, str]) -> dict[str, str]:
-    return {key.replace("_", "."): value for key, value in config.items()}
 
 
 def mirror(name: str) -> AuditedConnector:
