@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
 
 from connectx.core.context import Context, StartAgain, WorkerPhase
 from connectx.core.fencing import FencingRounds, LocalWaiter
@@ -29,10 +31,53 @@ from connectx.core.messages import (
     TaskStopped,
 )
 from connectx.core.takeovers import Fenced, Takeovers
-from connectx.core.task_life import BEFORE_ITS_START, TaskLife, TaskPhase
 from connectx.model.events import EventKind
 from connectx.model.ids import TaskId
 from connectx.model.states import State, TargetState
+from connectx.model.status_records import Status
+
+
+class TaskPhase(StrEnum):
+    """Where a task instance is. Each line says what comes next.
+
+    A failure in any phase but STOPPING leads to FAILED, a stop to STOPPING.
+    """
+
+    PREPARING = "preparing"  # plugins are made: FENCING for an exactly-once source, else STARTING
+    FENCING = "fencing"  # the leader fences older producers: INITIALIZING
+    INITIALIZING = "initializing"  # the producer's init fences an older instance of the same task: VERIFYING
+    VERIFYING = "verifying"  # the config topic is read to its end: STARTING, or refused: STOPPING
+    STARTING = "starting"  # the runner reads offsets and starts the plugin: ACTIVE
+    ACTIVE = "active"  # running or paused
+    FAILED = "failed"  # until it is restarted or revoked; its runner has ended
+    STOPPING = "stopping"  # until the runner ends or the graceful time is over: forgotten, or PREPARING again
+
+
+BEFORE_ITS_START: Final = (TaskPhase.PREPARING, TaskPhase.FENCING, TaskPhase.INITIALIZING, TaskPhase.VERIFYING)
+"""Phases in which an exactly-once task may still be refused."""
+
+
+@dataclass(slots=True)
+class TaskLife:
+    """One task instance of this worker."""
+
+    task: TaskId
+    instance: int
+    phase: TaskPhase
+    exactly_once: bool
+    generation: int
+    task_config_generation: int | None
+    target_state: TargetState
+    request_id: int | None = None
+    attempts: int = 0
+    refused_since_ms: int | None = None
+    """Since when the leader has refused this worker's signature."""
+    version: str | None = None
+    reported: Status | None = None
+    """What was last said of it in the status topic."""
+    again: StartAgain | None = None
+    """Set while stopping when the task shall start again."""
+
 
 _FENCE_RETRY_MS = 250
 _FENCE_RETRY_MAX_MS = 5_000

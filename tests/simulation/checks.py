@@ -24,7 +24,7 @@ from connectx.core.messages import (
     TaskProducerReady,
     TaskStopped,
 )
-from connectx.core.task_life import TaskPhase
+from connectx.core.tasks import TaskPhase
 from connectx.model.config_records import TaskCommitRecord
 from connectx.model.events import Transition
 from connectx.model.group import WorkSet

@@ -29,8 +29,7 @@ from connectx.core.messages import (
 from connectx.core.sink import messages as sm
 from connectx.core.sink.progress import Progress
 from connectx.core.source.loop import SourceTaskCore
-from connectx.core.task_life import TaskLife, TaskPhase
-from connectx.core.tasks import Tasks
+from connectx.core.tasks import TaskLife, TaskPhase, Tasks
 from connectx.core.timers import Timers
 from connectx.core.verbs import Verb
 from connectx.model.config_records import TaskCommitRecord, TaskConfigRecord

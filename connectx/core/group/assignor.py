@@ -13,6 +13,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import cycle
 
 from connectx.model.group import Assignment, ProtocolVersion, WorkSet
 from connectx.model.ids import TASK_ORDER, TaskId
@@ -321,3 +322,19 @@ def _work(items: Iterable[Item]) -> WorkSet:
         else:
             connectors.append(item)
     return WorkSet(tuple(sorted(connectors)), tuple(sorted(tasks, key=TASK_ORDER)))
+
+
+def assign_eagerly(configured: WorkSet, members: Iterable[str]) -> dict[str, WorkSet]:
+    """Member id to its complete work: connectors in turn over the members by id, then, going on, tasks in turn.
+
+    Assigns everything again in every round, from the names alone. `members` has at least one member. Mirrors Kafka
+    Connect's EagerAssignor, for groups of the protocol `default`.
+    """
+    connectors: dict[str, list[str]] = {member: [] for member in sorted(members)}
+    tasks: dict[str, list[TaskId]] = {member: [] for member in connectors}
+    turn = cycle(connectors)
+    for connector in sorted(configured.connectors):
+        connectors[next(turn)].append(connector)
+    for task in sorted(configured.tasks, key=TASK_ORDER):
+        tasks[next(turn)].append(task)
+    return {member: WorkSet(tuple(connectors[member]), tuple(tasks[member])) for member in connectors}

@@ -12,13 +12,13 @@ from functools import partial
 
 from connectx.core.config_writer import Claim, ConfigWriter, StoppedOrigin
 from connectx.core.context import Context
-from connectx.core.eager import assign_eagerly
 from connectx.core.group.assignor import (
     CONFIG_MISMATCH,
     AssignorMemory,
     ClusterAssignment,
     IncrementalCooperativeAssignor,
     agree_on_offset,
+    assign_eagerly,
     assignment_messages,
 )
 from connectx.core.group.membership import Elected

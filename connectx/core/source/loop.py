@@ -13,13 +13,25 @@ everything that was sent before them is acknowledged. A position moves only when
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 from connectx.core.source import messages as msg
-from connectx.core.source.progress import Phase, Retry, SourceProgress, SourceTaskSettings, next_retry
-from connectx.core.source.slices import BOTH_ASKED, NO_BOUNDARY, Boundary, SlicePart
+from connectx.core.source.messages import BOTH_ASKED, NO_BOUNDARY, Boundary, SlicePart
+from connectx.core.source.progress import Retry, SourceProgress, SourceTaskSettings, next_retry
 from connectx.model.events import EventKind, Transition
 from connectx.model.states import TransactionBoundary
+
+
+class Phase(StrEnum):
+    """Where the loop is. Each line says what comes next; a failure leads to ENDED from anywhere."""
+
+    NEW = "new"  # Begin: STARTING, or WAITING when paused
+    STARTING = "starting"  # the plugin starts and offsets are read: WORKING
+    WORKING = "working"  # one effect of the loop is outstanding
+    WAITING = "waiting"  # paused; resumed: STARTING (first time) or WORKING
+    FAILING = "failing"  # a last abort or flush is outstanding: ENDED
+    ENDED = "ended"  # nothing is accepted any more
 
 
 @dataclass(slots=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any, Final
 
 from connectx.core.source.messages import PartitionOffset
@@ -17,17 +16,6 @@ from connectx.model.ids import TaskId
 from connectx.model.states import TransactionBoundary
 
 _FIRST_DELAY_MS: Final = 300
-
-
-class Phase(StrEnum):
-    """Where the loop is. Each line says what comes next; a failure leads to ENDED from anywhere."""
-
-    NEW = "new"  # Begin: STARTING, or WAITING when paused
-    STARTING = "starting"  # the plugin starts and offsets are read: WORKING
-    WORKING = "working"  # one effect of the loop is outstanding
-    WAITING = "waiting"  # paused; resumed: STARTING (first time) or WORKING
-    FAILING = "failing"  # a last abort or flush is outstanding: ENDED
-    ENDED = "ended"  # nothing is accepted any more
 
 
 @dataclass(frozen=True, slots=True)

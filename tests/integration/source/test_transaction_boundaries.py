@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from connectx.core.messages import TaskFailed
-from connectx.core.source.slices import BOTH_ASKED
+from connectx.core.source.messages import BOTH_ASKED
 from connectx.model.configdef import ConfigDef
 from connectx.model.events import EventKind
 from connectx.model.source_offsets import SourceOffset

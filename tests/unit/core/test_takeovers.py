@@ -11,8 +11,7 @@ from connectx.core.context import Context
 from connectx.core.fencing import FencingRounds, LocalWaiter
 from connectx.core.messages import ConfigReadToEnd, TaskFailed, TaskPrepared, TaskProducerReady, TaskStateReached
 from connectx.core.takeovers import Fenced, find_takeover
-from connectx.core.task_life import TaskPhase
-from connectx.core.tasks import Tasks
+from connectx.core.tasks import TaskPhase, Tasks
 from connectx.model.config_records import ConnectorConfigRecord
 from connectx.model.events import EventKind
 from connectx.model.states import State

@@ -29,8 +29,7 @@ from connectx.core.messages import (
     TaskStopped,
     WriteStatus,
 )
-from connectx.core.task_life import TaskPhase
-from connectx.core.tasks import Tasks
+from connectx.core.tasks import TaskPhase, Tasks
 from connectx.model.config_records import ConnectorConfigRecord, TaskCommitRecord, TaskConfigRecord
 from connectx.model.events import EventKind, Transition
 from connectx.model.group import WorkSet

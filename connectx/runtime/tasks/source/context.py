@@ -9,7 +9,7 @@ import json
 import threading
 from typing import TYPE_CHECKING
 
-from connectx.core.source.slices import NO_BOUNDARY, Boundary
+from connectx.core.source.messages import NO_BOUNDARY, Boundary
 from connectx.model.ids import TaskId
 from connectx.model.source_offsets import SourceOffset, SourcePartition
 

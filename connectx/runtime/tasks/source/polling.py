@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from connectx.core.source.messages import (
+    NO_BOUNDARY,
+    Boundary,
     ConvertAgain,
     ConvertFailed,
     Idle,
@@ -21,9 +23,9 @@ from connectx.core.source.messages import (
     Polled,
     PolledNothing,
     PollFailed,
+    SlicePart,
     SourceStimulus,
 )
-from connectx.core.source.slices import NO_BOUNDARY, Boundary, SlicePart
 from connectx.data.transforms.encoding import nothing_of, transform_and_encode
 from connectx.errors import ConversionError, TransactionBoundaryError, TransformError
 from connectx.model.source_offsets import SourceOffset

@@ -8,9 +8,11 @@ import pytest
 
 from connectx.core.source.loop import SourceTaskCore
 from connectx.core.source.messages import (
+    BOTH_ASKED,
     AbortTransaction,
     AwaitCommand,
     BeginTransaction,
+    Boundary,
     CommitTransaction,
     CopyOffsets,
     EffectFailed,
@@ -30,6 +32,7 @@ from connectx.core.source.messages import (
     ReportFailed,
     ReportState,
     SendSlice,
+    SlicePart,
     SliceSent,
     StopRequested,
     TransactionAborted,
@@ -37,7 +40,6 @@ from connectx.core.source.messages import (
     TransactionCommitted,
     WriteOffsets,
 )
-from connectx.core.source.slices import BOTH_ASKED, Boundary, SlicePart
 from connectx.model.events import EventKind
 from connectx.model.states import TransactionBoundary
 from tests.support.source_loop import AT_5, AT_9, AT_LEAST_ONCE, END, FILE, exactly_once, run, transition, working

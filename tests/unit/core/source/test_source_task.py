@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from connectx.core.source.loop import SourceTaskCore
+from connectx.core.source.loop import Phase, SourceTaskCore
 from connectx.core.source.messages import (
     AbortTransaction,
     AwaitCommand,
@@ -49,7 +49,6 @@ from connectx.core.source.messages import (
     TransactionCommitted,
     WriteOffsets,
 )
-from connectx.core.source.progress import Phase
 from connectx.model.events import EventKind
 from connectx.model.states import TransactionBoundary
 from tests.support.source_loop import (

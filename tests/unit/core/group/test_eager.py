@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from connectx.core.eager import assign_eagerly
+from connectx.core.group.assignor import assign_eagerly
 from connectx.model.group import WorkSet
 from connectx.model.ids import TaskId
 
