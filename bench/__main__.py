@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from bench import cluster, flows, processes, scale
+from bench import cluster, conversion, flows, processes, scale
 from bench.machine import describe
 
 Measurement = Callable[[], Iterator[dict[str, object]]]
@@ -22,6 +22,7 @@ def main(
         "start": lambda: cluster.measure_start(5),
         "memory": cluster.measure_memory,
         "idle": lambda: cluster.measure_idle(20),
+        "json": conversion.measure_json,
         "source": lambda: flows.measure_sources(records),
         "transforms": lambda: flows.measure_transforms(records),
         "file_sink": lambda: flows.measure_file_sink(records),

@@ -95,8 +95,8 @@ def decimals_of_unscaled(values: pa.Array, kind: pa.DataType) -> pa.Array:
 
 def fitting(values: pa.Array, kind: pa.DataType) -> pa.Array:
     """Decimals of the same scale as `kind`, null where they have more digits."""
-    largest = pa.scalar(Decimal(10**kind.precision - 1).scaleb(-kind.scale), pa.decimal128(38, kind.scale))
-    smallest = pa.scalar(Decimal(1 - 10**kind.precision).scaleb(-kind.scale), pa.decimal128(38, kind.scale))
+    largest = pa.scalar(Decimal(f"{10**kind.precision - 1}E-{kind.scale}"), pa.decimal128(38, kind.scale))
+    smallest = pa.scalar(Decimal(f"{1 - 10**kind.precision}E-{kind.scale}"), pa.decimal128(38, kind.scale))
     within = pc.and_(pc.less_equal(values, largest), pc.greater_equal(values, smallest))
     return _where(pc.fill_null(within, False), values).cast(kind)
 

@@ -1,25 +1,23 @@
-"""Connect's schemas, as JsonConverter spells them, and Spark types.
+"""Connect's schemas, as JsonConverter spells them, and Arrow types.
 
 Mirrors JsonConverter.asJsonSchema and asConnectSchema with the logical types Decimal, Date, Time and Timestamp.
-Connect's times have milliseconds where Spark's have microseconds. Spark 4.0 has no time of day: Time is an INT of
+Connect's times have milliseconds where ours have microseconds. Time, which Spark 4.0 has not, is an int32 of
 milliseconds.
 """
 
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pyarrow as pa
 
 from connectx.data.arrays import is_binary, is_list, is_text
 from connectx.errors import ConversionError
-
-if TYPE_CHECKING:
-    from pyspark.sql.types import DataType
 
 _LOGICAL: Final = "org.apache.kafka.connect.data."
 _PRECISION: Final = "connect.decimal.precision"
@@ -29,10 +27,21 @@ _NAMES: Final = (
     *((pa.types.is_boolean, "boolean"), (is_text, "string"), (is_binary, "bytes"), (pa.types.is_decimal, "bytes")),
     *((pa.types.is_date32, "int32"), (pa.types.is_timestamp, "int64")),
 )
+_SIMPLE: Final = {
+    "int8": pa.int8(),
+    "int16": pa.int16(),
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "boolean": pa.bool_(),
+    "string": pa.string(),
+    "bytes": pa.binary(),
+}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 DEFAULT: Final = "connect.default"
-"""Key of a field's metadata that holds its default in JSON form."""
+"""Key of a field's metadata that holds its default as JSON."""
 
 
 def schema_of(kind: pa.DataType, *, optional: bool = True) -> dict[str, Any]:
@@ -75,49 +84,34 @@ def is_optional(schema: Mapping[str, Any]) -> bool:
     return schema.get("optional") is True
 
 
-def type_of(schema: Any) -> DataType:
-    """Spark type of a Connect schema; defaults of fields are kept in their metadata.
+def type_of(schema: Any) -> pa.DataType:
+    """Arrow type of a Connect schema; defaults of fields are kept in their metadata.
 
     Raises:
         ConversionError: not a schema that Connect knows.
     """
-    from pyspark.sql import types as t
-
     if not isinstance(schema, dict) or not isinstance(schema.get("type"), str):
         raise ConversionError("Schema must contain 'type' field.")
     match schema["type"]:
         case "struct":
-            return t.StructType([_field_of(field) for field in _list(schema.get("fields"))])
+            return _struct([_field_of(field) for field in _list(schema.get("fields"))])
         case "array":
             items = schema.get("items")
-            return t.ArrayType(type_of(items), is_optional(items or {}))
+            return pa.list_(pa.field("item", type_of(items), is_optional(items or {})))
         case "map":
             keys, values = schema.get("keys"), schema.get("values")
-            if not isinstance(type_of(keys), t.StringType):
+            if not pa.types.is_string(type_of(keys)):
                 raise ConversionError("Maps with keys that are not strings cannot be read.")
-            return t.MapType(t.StringType(), type_of(values), is_optional(values or {}))
+            return pa.map_(pa.string(), pa.field("value", type_of(values), is_optional(values or {})))
     logical = _logical_type(schema)
     if logical is not None:
         return logical
-    simple: dict[str, DataType] = {
-        "int8": t.ByteType(),
-        "int16": t.ShortType(),
-        "int32": t.IntegerType(),
-        "int64": t.LongType(),
-        "float": t.FloatType(),
-        "double": t.DoubleType(),
-        "boolean": t.BooleanType(),
-        "string": t.StringType(),
-        "bytes": t.BinaryType(),
-    }
-    if schema["type"] not in simple:
+    if schema["type"] not in _SIMPLE:
         raise ConversionError(f"Unknown schema type: {schema['type']}.")
-    return simple[schema["type"]]
+    return _SIMPLE[schema["type"]]
 
 
-def _logical_type(schema: Mapping[str, Any]) -> DataType | None:
-    from pyspark.sql import types as t
-
+def _logical_type(schema: Mapping[str, Any]) -> pa.DataType | None:
     match schema["type"], str(schema.get("name") or "").removeprefix(_LOGICAL):
         case "bytes", "Decimal":
             parameters = schema.get("parameters") or {}
@@ -127,22 +121,28 @@ def _logical_type(schema: Mapping[str, Any]) -> DataType | None:
             except (KeyError, TypeError, ValueError):
                 raise ConversionError("A Decimal schema needs the parameter 'scale', a number.") from None
             if not 0 <= scale <= 38:
-                raise ConversionError(f"A Decimal of scale {scale} cannot be read: Spark has scales from 0 to 38.")
-            return t.DecimalType(max(precision, scale), scale)
+                raise ConversionError(f"A Decimal of scale {scale} cannot be read: scales from 0 to 38 can.")
+            return pa.decimal128(max(precision, scale), scale)
         case "int32", "Date":
-            return t.DateType()
+            return pa.date32()
         case "int64", "Timestamp":
-            return t.TimestampType()
+            return pa.timestamp("us", "UTC")
     return None
 
 
-def _field_of(field: Any) -> Any:
-    from pyspark.sql.types import StructField
+def _struct(fields: list[pa.Field]) -> pa.DataType:
+    names = [field.name for field in fields]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConversionError(f"Cannot create field because of field name duplication {name}.")
+    return pa.struct(fields)
 
+
+def _field_of(field: Any) -> pa.Field:
     if not isinstance(field, dict) or not isinstance(field.get("field"), str):
         raise ConversionError("Struct schema's field name not specified properly.")
-    metadata = {DEFAULT: field["default"]} if field.get("default") is not None else {}
-    return StructField(field["field"], type_of(field), is_optional(field), metadata)
+    metadata = {DEFAULT: json.dumps(field["default"])} if field.get("default") is not None else None
+    return pa.field(field["field"], type_of(field), is_optional(field), metadata)
 
 
 def _list(fields: Any) -> list[Any]:
@@ -151,28 +151,28 @@ def _list(fields: Any) -> list[Any]:
     return fields
 
 
-def default_value(kind: DataType, default: Any) -> Any:
-    """A schema's default as a Python value for a Spark literal.
+def default_value(kind: pa.DataType, default: Any) -> Any:
+    """A schema's default as a Python value of an Arrow type.
 
     Raises:
         ConversionError: the default is not of the type, or the type is a struct, array or map.
     """
+    types = pa.types
     try:
-        match kind.typeName():
-            case "struct" | "array" | "map":
-                raise ConversionError(f"Defaults of type {kind.typeName()} are not supported.")
-            case "binary":
-                return base64.b64decode(default, validate=True)
-            case "date":
-                return date(1970, 1, 1) + timedelta(days=default)
-            case "timestamp":
-                return _EPOCH + timedelta(milliseconds=default)
-            case "decimal":
-                unscaled = default
-                if isinstance(default, str):
-                    unscaled = int.from_bytes(base64.b64decode(default, validate=True), "big", signed=True)
-                    return Decimal(f"{unscaled}E-{kind.scale}")  # type: ignore[attr-defined]
-                return Decimal(str(unscaled))
-    except (ValueError, TypeError, OverflowError) as error:
-        raise ConversionError(f"A schema's default {default!r} is no {kind.simpleString()}: {error}.") from error
+        if types.is_nested(kind):
+            raise ConversionError(f"Defaults of type {kind} are not supported.")
+        if types.is_binary(kind):
+            return base64.b64decode(default, validate=True)
+        if types.is_date(kind):
+            return date(1970, 1, 1) + timedelta(days=default)
+        if types.is_timestamp(kind):
+            return _EPOCH + timedelta(milliseconds=default)
+        if types.is_decimal(kind):
+            if isinstance(default, str):
+                unscaled = int.from_bytes(base64.b64decode(default, validate=True), "big", signed=True)
+                return Decimal(f"{unscaled}E-{kind.scale}")
+            return Decimal(str(default))
+        pa.scalar(default, kind)
+    except (ValueError, TypeError, OverflowError, pa.ArrowException) as error:
+        raise ConversionError(f"A schema's default {default!r} is no {kind}: {error}.") from error
     return default

@@ -1,24 +1,19 @@
 """What a converter is: bytes of a Kafka record from values, and back.
 
-Mirrors Kafka Connect's Converter, on whole columns. A converter works on Arrow arrays in the worker where that gives
-exactly Connect's bytes for every input, and as Spark column expressions otherwise. It never starts Spark and never
-drops a record: what cannot be read comes back with an error beside it.
+Mirrors Kafka Connect's Converter, on whole columns: Arrow arrays in and out, without state, so that executors can run
+the same code. A converter never drops a record: what cannot be read comes back with an error beside it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from connectx.errors import ConversionError
 from connectx.model.configdef import ConfigDef
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
-    from pyspark.sql.types import DataType
 
 CONVERTER_CONFIG = ConfigDef().define(
     "converter.type", str, None, doc="How this converter will be used: key, value or header.", importance="LOW"
@@ -60,34 +55,20 @@ class Converter:
         self.infers_fields = False
 
     def to_bytes_arrow(self, values: pa.Array) -> pa.Array:
-        """Values as binary, in the worker.
+        """Values as binary.
 
         Raises:
             ConversionError: this converter does not take the type.
         """
         raise self.refuses(values.type)
 
-    def reads_arrow(self) -> bool:
-        """True when records are read by `from_bytes_arrow`, False when by `from_bytes`."""
-        return True
-
-    def from_bytes_arrow(self, records: pa.Array) -> Decoded:
-        """Values of binary records, in the worker."""
-        raise ConversionError(f"{self.name} reads with Spark only.")
-
-    def try_from_bytes_arrow(self, records: pa.Array, target: DataType | None) -> Decoded | None:
-        """What `from_bytes` would give, read in the worker; None where only Spark can tell."""
-        return None
-
-    def from_bytes(self, column: Column, target: DataType | None) -> Column:
-        """Expression of type STRUCT<value, error STRING> for a column of type BINARY.
-
-        `value` means something only where `error` is null: nulling it here would cost as much as reading it.
+    def from_bytes_arrow(self, records: pa.Array, target: pa.DataType | None = None) -> Decoded:
+        """Values of binary records; a record that cannot be read has an error.
 
         Args:
-            target: type of `value`, where records do not tell it themselves. None: as the record says.
+            target: type of the values, where records do not tell it themselves. None: as the record says.
         """
-        raise ConversionError(f"{self.name} reads in the worker only.")
+        raise ConversionError(f"{self.name} reads nothing.")
 
     @property
     def name(self) -> str:

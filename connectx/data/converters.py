@@ -1,4 +1,4 @@
-"""Whole batches through converters: rows to records and back, with at most one Spark job where Spark is needed at all.
+"""Whole batches through converters: rows to records and back.
 
 `encode` is the source direction, `decode` the sink direction. Both take and give Arrow tables in the worker; a
 DataFrame is evaluated once. Row order is kept and no row is lost: a record that cannot be read has a message in column
@@ -8,7 +8,7 @@ Mirrors what Kafka Connect's worker tasks do record by record (convertTransforme
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from connectx.data.converter import Converter, Decoded
 from connectx.data.json.converter import JsonConverter
-from connectx.data.reading import joined, read_columns, where
+from connectx.data.parts import joined, where
 from connectx.data.simple import (
     BooleanConverter,
     ByteArrayConverter,
@@ -31,11 +31,9 @@ from connectx.data.simple import (
 from connectx.errors import ConversionError
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import DataType
+    from pyspark.sql import DataFrame
 
 Rows: TypeAlias = "DataFrame | pa.Table"
-SparkGetter: TypeAlias = "Callable[[], SparkSession]"
 
 CONVERTERS: Final[tuple[type[Converter], ...]] = (
     JsonConverter,
@@ -103,15 +101,13 @@ def decode(
     records: Rows,
     key_converter: Converter,
     value_converter: Converter,
-    types: Mapping[str, DataType] | None,
-    spark: SparkGetter,
+    types: Mapping[str, pa.DataType] | None = None,
 ) -> pa.Table:
     """Values of Kafka records.
 
     Args:
         records: columns `key` and `value` (binary); all others, such as `topic`, `partition`, `offset`, are kept.
         types: topic to the type that the sink wants of values without schemas; for other topics as the record says.
-        spark: gives a session; called only when Spark is needed.
 
     Returns:
         The given columns with `key` and `value` converted (`timestamp` in ms since 1970, int64), and `error` (string):
@@ -121,13 +117,8 @@ def decode(
         ConversionError: values of one batch have schemas that no one type can hold.
     """
     table = records if isinstance(records, pa.Table) else records.toArrow()
-    key, value = _column(table, "key"), _column(table, "value")
-    groups = _groups_by_type(table, types or {})
-    if len(groups) == 1:
-        keys, values = read_columns([(key, key_converter, None), (value, value_converter, groups[0][0])], spark)
-    else:
-        (keys,) = read_columns([(key, key_converter, None)], spark)
-        values = _read_groups(value, value_converter, groups, spark)
+    keys = key_converter.from_bytes_arrow(_column(table, "key"))
+    values = _read_groups(_column(table, "value"), value_converter, _groups_by_type(table, types or {}))
     error = pc.coalesce(_labelled("key", keys.error), _labelled("value", values.error))
     good = error.is_null()
     columns = {name: table[name] for name in table.column_names}
@@ -150,26 +141,28 @@ def _column(table: pa.Table, name: str) -> pa.Array:
     return array.cast(pa.binary())
 
 
-def _groups_by_type(table: pa.Table, types: Mapping[str, DataType]) -> list[tuple[DataType | None, pa.Array | None]]:
+def _groups_by_type(
+    table: pa.Table, types: Mapping[str, pa.DataType]
+) -> list[tuple[pa.DataType | None, pa.Array | None]]:
     """(type, row numbers) for each type that sinks want of the topics here; row numbers None: all rows."""
     if not types:
         return [(None, None)]
     topics = table["topic"].unique().to_pylist()
-    wanted: dict[str, tuple[DataType | None, list[str]]] = {}
+    wanted: dict[pa.DataType | None, list[str]] = {}
     for topic in topics:
-        kind = types.get(topic)
-        wanted.setdefault("" if kind is None else kind.json(), (kind, []))[1].append(topic)
+        wanted.setdefault(types.get(topic), []).append(topic)
     if len(wanted) <= 1:
-        return [(kind, None) for kind, _ in wanted.values()] or [(None, None)]
-    masks = {name: pc.is_in(table["topic"], pa.array(named, pa.string())) for name, (_, named) in wanted.items()}
-    return [(kind, pc.indices_nonzero(masks[name])) for name, (kind, _) in wanted.items()]
+        return [(kind, None) for kind in wanted] or [(None, None)]
+    named = {kind: pa.array(topics, pa.string()) for kind, topics in wanted.items()}
+    return [(kind, pc.indices_nonzero(pc.is_in(table["topic"], found))) for kind, found in named.items()]
 
 
 def _read_groups(
-    value: pa.Array, converter: Converter, groups: list[tuple[DataType | None, pa.Array | None]], spark: SparkGetter
+    value: pa.Array, converter: Converter, groups: list[tuple[pa.DataType | None, pa.Array | None]]
 ) -> Decoded:
-    parts = [(rows, read_columns([(value.take(rows), converter, kind)], spark)[0]) for kind, rows in groups]
-    return joined(parts)
+    if len(groups) == 1:
+        return converter.from_bytes_arrow(value, groups[0][0])
+    return joined([(rows, converter.from_bytes_arrow(value.take(rows), kind)) for kind, rows in groups])
 
 
 def with_value(table: pa.Table) -> pa.Table:

@@ -1,11 +1,11 @@
-"""Converters that need no Spark: text, bytes, and single numbers.
+"""Converters of text, bytes, and single numbers.
 
 Mirrors Kafka Connect's StringConverter, ByteArrayConverter, BooleanConverter and NumberConverter.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -17,10 +17,6 @@ from connectx.data.text_writer import to_text
 from connectx.errors import ConversionError
 from connectx.model.configdef import ConfigDef
 from connectx.model.validators import one_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
-    from pyspark.sql.types import DataType
 
 
 class StringConverter(Converter):
@@ -40,20 +36,13 @@ class StringConverter(Converter):
         """Numbers as in Java, dates and times in ISO form, structs as `Struct{a=1,b=x}`."""
         return to_text(values, self).cast(pa.binary())
 
-    def from_bytes_arrow(self, records: pa.Array) -> Decoded:
+    def from_bytes_arrow(self, records: pa.Array, target: pa.DataType | None = None) -> Decoded:
         """Text of every record; never an error."""
         try:
             return Decoded.of(records.cast(pa.string()))
         except pa.ArrowInvalid:
             texts = [None if record is None else record.decode("utf-8", "replace") for record in records.to_pylist()]
             return Decoded.of(pa.array(texts, pa.string()))
-
-    def from_bytes(self, column: Column, target: DataType | None) -> Column:
-        """As `from_bytes_arrow`, for records that stay in Spark."""
-        from pyspark.sql import functions as f
-
-        text = f.make_valid_utf8(column.cast("string"))
-        return f.struct(text.alias("value"), f.lit(None).cast("string").alias("error"))
 
 
 class ByteArrayConverter(Converter):
@@ -68,15 +57,9 @@ class ByteArrayConverter(Converter):
             raise self.refuses(kind)
         return values.cast(pa.binary())
 
-    def from_bytes_arrow(self, records: pa.Array) -> Decoded:
+    def from_bytes_arrow(self, records: pa.Array, target: pa.DataType | None = None) -> Decoded:
         """The same bytes; never an error."""
         return Decoded.of(records.cast(pa.binary()))
-
-    def from_bytes(self, column: Column, target: DataType | None) -> Column:
-        """As `from_bytes_arrow`, for records that stay in Spark."""
-        from pyspark.sql import functions as f
-
-        return f.struct(column.alias("value"), f.lit(None).cast("string").alias("error"))
 
 
 class _FixedWidthConverter(Converter):
@@ -109,7 +92,7 @@ class _FixedWidthConverter(Converter):
         packed = pa.Array.from_buffers(pa.binary(wire.itemsize), len(numbers), [None, pa.py_buffer(raw)])
         return pc.if_else(numbers.is_valid(), packed.cast(pa.binary()), pa.scalar(None, pa.binary()))
 
-    def from_bytes_arrow(self, records: pa.Array) -> Decoded:
+    def from_bytes_arrow(self, records: pa.Array, target: pa.DataType | None = None) -> Decoded:
         """Numbers; a record of another length is an error."""
         wire = np.dtype(self.wire_type)
         lengths = pc.binary_length(records)

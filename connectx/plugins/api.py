@@ -22,7 +22,6 @@ from connectx.views import Form, Shown, plugin_form
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import DataType
 
 
 class RetriableError(ConnectxError):
@@ -278,8 +277,8 @@ class SinkTask(Shown):
         self.settings = dict(config)
         self.context = context
 
-    def value_type(self, topic: str) -> DataType | None:
-        """Spark type that values of a topic should have, for converters without schemas. None: as the record says."""
+    def value_type(self, topic: str) -> pa.DataType | None:
+        """Arrow type that values of a topic should have, for converters without schemas. None: as the record says."""
         return None
 
     def open(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
@@ -325,7 +324,7 @@ class Stored(Shown):
         ordered: the target keeps the order in which rows were written.
         key: fields that identify a row, if the target keeps one row for each; empty: every record is a row.
         key_in_record_key: these fields are the record's key.
-        value_type: Spark type that values should have, as the sink's tasks ask for it.
+        value_type: Arrow type that values should have, as the sink's tasks ask for it.
     """
 
     place: str
@@ -334,7 +333,7 @@ class Stored(Shown):
     ordered: bool = False
     key: tuple[str, ...] = ()
     key_in_record_key: bool = False
-    value_type: DataType | None = None
+    value_type: pa.DataType | None = None
 
 
 class SinkConnector(Connector):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 from connectx.data.json.converter import JsonConverter
@@ -12,8 +11,6 @@ from connectx.data.simple import StringConverter
 KEY = StringConverter(is_key=True)
 PLAIN = JsonConverter({"schemas.enable": "false"})
 WITH_SCHEMAS = JsonConverter()
-
-Read = Callable[..., tuple[list[Any], list[str | None]]]
 
 
 def envelope(schema: Any, payload: Any) -> bytes:

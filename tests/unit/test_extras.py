@@ -18,7 +18,6 @@ from packaging.utils import canonicalize_name
 
 import connectx
 from connectx.connectors.files.source import FileSource
-from connectx.data.json.converter import JsonConverter
 from connectx.errors import ConnectxError, MissingExtraError
 from connectx.history.log import EventLog
 from connectx.kafka.broker.embedded import EmbeddedKafka
@@ -109,10 +108,6 @@ print(len(registry.Plugins().describe(connectors_only=False)))
         (
             lambda: Plugins().create_connector({"connector.class": "PostgresSink"}),
             "PostgresSink needs adbc_driver_postgresql: run pip install 'connectx[postgres]'.",
-        ),
-        (
-            lambda: JsonConverter({}).record_schema('{"type":"int32"}'),
-            "JsonConverter with schemas.enable=true needs pyspark: run pip install 'connectx[spark]'.",
         ),
         (
             lambda: EventLog().to_pandas(),

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,9 +15,6 @@ from connectx.connectors.postgres.session import PostgresSession, RowRefusedErro
 from connectx.connectors.postgres.table import Table, create_statement, describe, split_name
 from connectx.errors import RecordRejectedError, TableMismatchError, TableMissingError
 from connectx.model.ids import TopicPartition
-
-if TYPE_CHECKING:
-    from pyspark.sql.types import DataType
 
 _LONGEST_PENALTY_BATCHES = 64
 
@@ -58,7 +54,7 @@ class PostgresRows:
         self._tables: dict[str, Table] = {}
         self._tries: dict[str, _Tries] = {}
 
-    def value_type(self, topic: str) -> DataType | None:
+    def value_type(self, topic: str) -> pa.DataType | None:
         """The columns of the topic's table that values are to have; None when the table is yet to be created.
 
         Raises:

@@ -24,7 +24,6 @@ from connectx.plugins.api import SinkBatch, SinkConnector, SinkTask, SinkTaskCon
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql.types import DataType
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +35,7 @@ class PostgresSink(SinkConnector):
     """Writes topics to tables of PostgreSQL, exactly once."""
 
     version = "1"
-    requires = (("postgres", "adbc_driver_postgresql"), ("spark", "pyspark"))  # Spark's types of the columns
+    requires = (("postgres", "adbc_driver_postgresql"),)
     config = (
         ConfigDef()
         .define(
@@ -170,7 +169,7 @@ class PostgresSink(SinkConnector):
             self._rows = PostgresRows(self._session, _target(values), context.report)
             self._cancelled = False
 
-        def value_type(self, topic: str) -> DataType | None:
+        def value_type(self, topic: str) -> pa.DataType | None:
             """The table's columns."""
             try:
                 found = self._rows.value_type(topic)

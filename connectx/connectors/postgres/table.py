@@ -9,16 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow as pa
 
 from connectx.connectors.postgres.session import PostgresSession, identifier, literal
 from connectx.errors import TableMismatchError
-from connectx.extras import require
-
-if TYPE_CHECKING:
-    from pyspark.sql.types import DataType, StructType
 
 _ARROW: Final[Mapping[str, pa.DataType]] = {
     "smallint": pa.int16(),
@@ -74,13 +70,9 @@ class Table:
         """The table's name in SQL."""
         return f"{identifier(self.schema)}.{identifier(self.name)}"
 
-    def value_type(self, without: Sequence[str] = ()) -> StructType:
-        """What a record's value should have, as a Spark type."""
-        require("The type of a table's records", "spark", "pyspark")
-        from pyspark.sql.types import StructField, StructType
-
-        wanted = [column for name, column in self.columns.items() if name not in without]
-        return StructType([StructField(column.name, _spark(column.staged)) for column in wanted])
+    def value_type(self, without: Sequence[str] = ()) -> pa.DataType:
+        """What a record's value should have, as an Arrow struct."""
+        return pa.struct([(name, column.staged) for name, column in self.columns.items() if name not in without])
 
     def check(self, rows: pa.Table) -> None:
         """Raise TableMismatchError unless every column of `rows` is one of the table and of a type that fits."""
@@ -188,24 +180,3 @@ def _family(kind: pa.DataType) -> str:
     if pa.types.is_timestamp(kind):
         return "timestamp"
     return "date" if pa.types.is_date(kind) else str(kind)
-
-
-def _spark(kind: pa.DataType) -> DataType:
-    from pyspark.sql import types as t
-
-    if pa.types.is_decimal(kind):
-        return t.DecimalType(kind.precision, kind.scale)
-    simple: dict[pa.DataType, DataType] = {
-        pa.int16(): t.ShortType(),
-        pa.int32(): t.IntegerType(),
-        pa.int64(): t.LongType(),
-        pa.float32(): t.FloatType(),
-        pa.float64(): t.DoubleType(),
-        pa.bool_(): t.BooleanType(),
-        pa.string(): t.StringType(),
-        pa.binary(): t.BinaryType(),
-        pa.date32(): t.DateType(),
-        pa.timestamp("us"): t.TimestampNTZType(),
-        pa.timestamp("us", "UTC"): t.TimestampType(),
-    }
-    return simple[kind]

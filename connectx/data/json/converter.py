@@ -9,40 +9,31 @@ behind a decimal's scale are rounded.
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from connectx.data import connect_schema
 from connectx.data.arrays import enclosed
 from connectx.data.converter import CONVERTER_CONFIG, Converter, Decoded
-from connectx.data.diagnosis import NO_ENVELOPE
-from connectx.data.json.arrow import read_json, read_text, split_envelopes
+from connectx.data.json.envelopes import split_envelopes, split_one
 from connectx.data.json.inference import read_documents
-from connectx.data.json.reader import NOT_JSON, JsonReader, bound
+from connectx.data.json.reader import JsonReader, read_text
+from connectx.data.json.strict import RefusedDocumentError
 from connectx.data.json.writer import as_jackson, json_text
+from connectx.data.parts import joined
 from connectx.errors import ConversionError
-from connectx.extras import require
 from connectx.model.configdef import ConfigDef
 from connectx.model.validators import one_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
-    from pyspark.sql.types import DataType
-
-_SCHEMA_FIRST = re.compile(r'\s*\{\s*"schema"\s*:\s*')
-_NO_SCHEMA = '^\\s*\\{\\s*"schema"\\s*:\\s*null'
-_BARE_PAYLOAD = r'(?s)^\s*\{\s*"schema"\s*:\s*null\s*,\s*"payload"\s*:\s*(.*)\}\s*$'
 
 
 @dataclass(frozen=True, slots=True)
 class RecordSchema:
-    """A schema as records carry it: `text` is exact, `kind` its Spark type, `error` says why there is none."""
+    """What a record's schema means: `kind` is None where it is null, `error` says why it cannot be read."""
 
-    text: str
-    kind: DataType | None
+    kind: pa.DataType | None
     required: bool = False
     error: str | None = None
 
@@ -112,114 +103,70 @@ class JsonConverter(Converter):
             text = enclosed(f'{{"schema":{head},"payload":', text, "}")
         return text.cast(pa.binary())
 
-    def reads_arrow(self) -> bool:
-        """JSON is read by Spark."""
-        return False
+    def from_bytes_arrow(self, records: pa.Array, target: pa.DataType | None = None) -> Decoded:
+        """Without schemas: documents as `target`, or as text; with schemas: as each record's own type.
 
-    def from_bytes(self, column: Column, target: DataType | None) -> Column:
-        """Without schemas: the document as `target`, or as text. Use `from_envelope` with schemas."""
-        from pyspark.sql import functions as f
-        from pyspark.sql.types import StringType
-
-        if self.schemas_enabled:
-            raise ConversionError("With schemas.enable=true a record's type is in the record: use from_envelope.")
-        kind, text = target or StringType(), column.cast("string")
-        reader = JsonReader(base64_decimals=self._base64_decimals, use_defaults=False)
-
-        def outcome(parsed: Column) -> Column:
-            value, error = _outcome(reader, parsed, parsed["v"], kind, text)
-            value = _as_text(value, text) if target is None else value
-            return f.struct(value.alias("value"), error.alias("error"))
-
-        return bound(reader.parse(text, kind), outcome)
-
-    def try_from_bytes_arrow(self, records: pa.Array, target: DataType | None) -> Decoded | None:
-        """Documents that are all well, as structs of plain fields; with schemas all of the same one. Or as text."""
-        if target is None and not self.schemas_enabled:
-            return read_documents(records) if self.infers_fields else read_text(records)
-        if self.schemas_enabled:
-            split = split_envelopes(records)
-            if split is None:
-                return None
-            schema = self.record_schema(split[0])
-            records, target = split[1], None if schema.error else schema.kind
-        read = read_json(records, target)
-        return None if read is None else Decoded.of(read)
-
-    def schema_of_record(self, record: bytes) -> RecordSchema | None:
-        """Schema of a record with an envelope, looked up in the worker; None when the record has none."""
-        try:
-            text = record.decode("utf-8")
-            first = _SCHEMA_FIRST.match(text)
-            if first is not None:
-                _, end = json.JSONDecoder().raw_decode(text, first.end())
-                return self.record_schema(text[first.end() : end])
-            document = json.loads(text)
-            return self.record_schema(json.dumps(document["schema"], separators=(",", ":"), ensure_ascii=False))
-        except (ValueError, KeyError, TypeError):
-            return None
-
-    def record_schema(self, text: str) -> RecordSchema:
-        """Spark type of a schema's text."""
-        schema = json.loads(text)
-        if schema is None:
-            return RecordSchema(text, None)
-        require("JsonConverter with schemas.enable=true", "spark", "pyspark")
-        try:
-            required = not connect_schema.is_optional(schema) if isinstance(schema, dict) else False
-            return RecordSchema(text, connect_schema.type_of(schema), required)
-        except ConversionError as error:
-            return RecordSchema(text, None, error=error.message)
-
-    def from_envelope(self, column: Column, schema: RecordSchema, target: DataType | None) -> Column:
-        """Records of one schema: STRUCT<value, error STRING, other STRING>.
-
-        `other` is the schema's text of a record that carries another one; `value` means something only where both
-        `error` and `other` are null.
+        Raises:
+            ConversionError: no one type can hold the values of all schemas.
         """
-        from pyspark.sql import functions as f
-        from pyspark.sql.types import StringType, StructType
+        if records.null_count == len(records):
+            return Decoded.of(pa.nulls(len(records)))
+        if self.schemas_enabled:
+            return self._from_envelopes(records, target)
+        if target is not None:
+            return JsonReader(base64_decimals=self._base64_decimals, use_defaults=False).read(records, target)
+        return read_documents(records) if self.infers_fields else read_text(records)
 
-        kind = schema.kind or target or StringType()
+    def _from_envelopes(self, records: pa.Array, target: pa.DataType | None) -> Decoded:
+        nulls = pc.indices_nonzero(records.is_null())
+        parts = [(nulls, Decoded.of(pa.nulls(len(nulls))))]
+        seen = np.zeros(len(records), bool)
+        seen[nulls.to_numpy()] = True
+        for text, rows, payloads in split_envelopes(records):
+            seen[rows.to_numpy()] = True
+            parts.append((rows, self._payloads(records, record_schema(text), rows, payloads, target)))
+        left = np.flatnonzero(~seen)
+        if len(left):
+            errors = [_why_no_envelope(records[row].as_py()) for row in left.tolist()]
+            parts.append((pa.array(left, pa.uint64()), Decoded(pa.nulls(len(left)), pa.array(errors, pa.string()))))
+        return joined([part for part in parts if len(part[0])])
+
+    def _payloads(
+        self, records: pa.Array, schema: RecordSchema, rows: pa.Array, payloads: pa.Array, target: pa.DataType | None
+    ) -> Decoded:
+        """Payloads of one schema."""
         if schema.error is not None:
-            kind = StringType()
-        envelope = StructType().add("schema", StringType()).add("payload", kind)
-        text = column.cast("string")
-        reader = JsonReader(base64_decimals=True, use_defaults=bool(self.settings["replace.null.with.default"]))
+            return Decoded(pa.nulls(len(rows)), pa.array([schema.error] * len(rows)))
 
-        def outcome(parsed: Column) -> Column:
-            found = f.coalesce(parsed["v"]["schema"], f.when(text.rlike(_NO_SCHEMA), f.lit("null")))
-            other = f.when(found != schema.text, found)
-            payload = parsed["v"]["payload"]
-            good, bad = _outcome(reader, parsed, payload, kind, text)
-            missing = f.when(payload.isNull(), f.lit("the value is required, and missing or null"))
-            error = f.coalesce(
-                bad,
-                f.when(text.isNotNull() & found.isNull(), f.lit(NO_ENVELOPE)),
-                f.when(text.isNotNull(), f.lit(schema.error)) if schema.error else f.lit(None),
-                f.when(text.isNotNull(), missing) if schema.required else f.lit(None),
-            ).cast("string")
-            if schema.kind is None and target is None:
-                good = _as_text(good, f.regexp_extract(text, _BARE_PAYLOAD, 1))
-            return f.struct(good.alias("value"), f.when(other.isNull(), error).alias("error"), other.alias("other"))
+        def recover(row: int) -> str:
+            return split_one(records[rows[row].as_py()].as_py())[1]
 
-        return bound(reader.parse(text, envelope), outcome)
+        kind = target if schema.kind is None else schema.kind
+        if kind is None:
+            return read_text(payloads, recover)
+        use_defaults = bool(self.settings["replace.null.with.default"])
+        read = JsonReader(base64_decimals=True, use_defaults=use_defaults).read(payloads, kind, recover)
+        if not schema.required:
+            return read
+        missing = pc.and_(read.value.is_null(), read.error.is_null())
+        return Decoded(read.value, pc.if_else(missing, "the value is required, and missing or null", read.error))
 
 
-def _outcome(reader: JsonReader, parsed: Column, value: Column, kind: DataType, text: Column) -> tuple[Column, Column]:
-    """Value and error of what was parsed as `kind`."""
-    from pyspark.sql import functions as f
+def record_schema(text: str) -> RecordSchema:
+    """What the text of a schema means."""
+    schema = json.loads(text)
+    if schema is None:
+        return RecordSchema(None)
+    try:
+        required = not connect_schema.is_optional(schema) if isinstance(schema, dict) else False
+        return RecordSchema(connect_schema.type_of(schema), required)
+    except ConversionError as error:
+        return RecordSchema(None, error=error.message)
 
-    error, problem = f.when(reader.broken(parsed, text), f.lit(NOT_JSON)), reader.problem(value, kind, text)
-    return reader.value(value, kind), error if problem is None else f.coalesce(error, problem)
 
-
-def _as_text(parsed: Column, document: Column) -> Column:
-    """A document without a type: the content of a JSON string, the exact text of anything else, null for null.
-
-    The parser's own text would have long numbers rounded.
-    """
-    from pyspark.sql import functions as f
-
-    exact = f.btrim(document, f.lit(" \t\r\n"))
-    return f.when(parsed.isNotNull(), f.when(exact.startswith('"'), parsed).otherwise(exact))
+def _why_no_envelope(record: bytes) -> str:
+    try:
+        split_one(record)
+    except RefusedDocumentError as error:
+        return str(error)
+    raise AssertionError("only records without an envelope are left")

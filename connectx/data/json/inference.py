@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectx.data.converter import Decoded
-from connectx.data.json.arrow import read_text
+from connectx.data.json.reader import parse, read_text
 from connectx.errors import ConversionError
 
 
@@ -46,28 +46,10 @@ def _are_objects(documents: pa.Array) -> bool:
 
 def _parsed(documents: pa.Array) -> pa.Array | None:
     """None when the parser refuses one of them, or they do not fit together."""
-    from pyarrow import json as arrow_json
-
-    head, tail, between = (pa.scalar(part, pa.large_binary()) for part in (b'{"v":', b"}\n", b""))
-    lines = pc.binary_join_element_wise(head, documents.cast(pa.large_binary()), tail, between)
-    text = lines.buffers()[2].slice(0, pc.sum(pc.binary_length(lines)).as_py())
-    reading = arrow_json.ReadOptions(use_threads=False, block_size=text.size + 1)
-
-    def read(schema: pa.Schema | None) -> pa.Table:
-        parsing = arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="infer")
-        return arrow_json.read_json(pa.BufferReader(text), read_options=reading, parse_options=parsing)
-
-    try:
-        table = read(None)
-        kind = table.schema.field("v").type
-        if table.column_names == ["v"] and kind != _without_times(kind):
-            table = read(pa.schema([("v", _without_times(kind))]))
-        table.validate(full=True)
-    except pa.ArrowInvalid:
-        return None
-    if table.column_names != ["v"] or table.num_rows != len(documents) or table["v"].null_count:
-        return None
-    return table["v"].chunk(0) if table["v"].num_chunks == 1 else pa.concat_arrays(table["v"].chunks)
+    found = parse(documents, None)
+    if found is not None and found.type != _without_times(found.type):
+        found = parse(documents, _without_times(found.type))
+    return None if found is None or found.null_count else found
 
 
 def _without_times(kind: pa.DataType) -> pa.DataType:

@@ -1,236 +1,416 @@
-"""JSON as Connect's JsonConverter reads it, as Spark expressions: strict, with an error per record.
+"""JSON as Connect's JsonConverter reads it, on whole columns: strict, with an error per record.
 
-Spark's from_json alone is lenient where data would be lost: it reads the first of several documents, wraps bytes
-around, makes missing fields null and says nothing. So each document is read inside a small envelope of ours, whose last
-field is seen only if the document ended where it should, and every other leak is closed by a check. Numbers and ISO
-text are both read as dates and timestamps.
+Arrow's parser reads a batch at once, and refuses it as a whole. Then each document is checked alone, and those that the
+check refuses, or whose values do not fit, are respelled for the parser or refused by `connectx.data.json.strict`.
+Each document is put into an envelope: what is not exactly one document breaks it, or shows beside the value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Annotated, Any, Final, TypeAlias
 
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import json as arrow_json
+
+from connectx.data.arrays import is_list, lengths_of
+from connectx.data.base64_columns import decimals_of_unscaled, decode_base64, fitting
 from connectx.data.connect_schema import DEFAULT, default_value
+from connectx.data.converter import Decoded
+from connectx.data.json.strict import (
+    LARGEST_DAY,
+    LARGEST_MS,
+    VALUE,
+    RefusedDocumentError,
+    content,
+    speller,
+    text_of,
+)
+from connectx.errors import ConversionError
 
-if TYPE_CHECKING:
-    from pyspark.sql import Column
-    from pyspark.sql.types import DataType, DecimalType, StructField
+Recover: TypeAlias = Callable[[int], str]
+"""Exact text of the document of a row; raises RefusedDocumentError."""
 
-NOT_JSON = "not valid JSON of the expected type"
-"""Error of a record that the parser refused; `connectx.data.diagnosis` finds out why."""
+_NUMBER: Final = pa.decimal256(76, 38)
+"""Of this type the parser reads numbers, and text that holds one."""
+_STRICT_NUMBER: Final = pa.dictionary(pa.int8(), pa.float64())
+"""Stands for numbers that must not be text: parsed as fractions first, and then exactly."""
+_SAMPLE: Final = 16
+_SAME: Final = (
+    *(pa.types.is_string, pa.types.is_boolean, pa.types.is_signed_integer),
+    *(pa.types.is_float32, pa.types.is_float64),
+)
+_ISO: Final = r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,6})?Z?$"
+_DAY: Final = r"^\d{4}-\d\d-\d\d$"
+_DIGITS: Final = r"^-?\d{1,15}$"
 
-_CORRUPT = "_connectx_corrupt"
-_TEMPORAL = ("date", "timestamp", "timestamp_ntz")
 
-
+@dataclass(frozen=True, slots=True)
 class JsonReader:
-    """Reads columns of JSON text with one set of options.
+    """Reads columns of JSON with one set of options.
 
-    Args:
+    Attributes:
         base64_decimals: text in place of a decimal is base64 of its unscaled bytes, otherwise digits.
         use_defaults: a schema's default stands in for null and missing fields.
     """
 
-    def __init__(self, *, base64_decimals: bool, use_defaults: bool) -> None:
-        self.base64_decimals = base64_decimals
-        self.use_defaults = use_defaults
+    base64_decimals: bool
+    use_defaults: bool
 
-    def parse(self, text: Column, target: DataType) -> Column:
-        """The parser's raw outcome: a struct with the document as `v`, to give to `value` and `problem`."""
-        from pyspark.sql import functions as f
-        from pyspark.sql.types import BooleanType, StringType, StructType
+    def read(self, records: pa.Array, kind: pa.DataType, recover: Recover | None = None) -> Decoded:
+        """Documents as values of type `kind`.
 
-        document = StructType().add("v", self._parsed_type(target))
-        envelope = document.add("end", BooleanType()).add(_CORRUPT, StringType())
-        options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT, "allowSingleQuotes": "false"}
-        return f.from_json(f.concat(f.lit('{"v":'), text, f.lit(',"end":true}')), envelope, options)
+        Args:
+            records: binary; null stays null.
+            recover: gives the document of a row that is not read as it is; by default the record itself.
 
-    def broken(self, parsed: Column, text: Column) -> Column:
-        """True when the parser refused the record, or would have had to guess its characters."""
-        from pyspark.sql import functions as f
+        Raises:
+            ConversionError: JSON cannot be read as this type.
+        """
+        rows = pc.indices_nonzero(records.is_valid()).to_numpy().astype(np.int64)
+        documents = records.drop_null()
+        spelling = self._spelling(documents, kind)
+        values, doubtful = self._read_all(documents, kind, spelling)
+        if doubtful.any():
+            own: Recover = lambda row: text_of(records[row].as_py())  # noqa: E731
+            return self._respelled(records, rows, kind, values, doubtful, recover or own)
+        return Decoded.of(_spread(values, rows, len(records)))
 
-        unread = parsed.getField(_CORRUPT).isNotNull() | parsed.getField("end").isNull()
-        return text.isNotNull() & (unread | ~f.is_valid_utf8(text))
+    def _read_all(self, documents: pa.Array, kind: pa.DataType, spelling: pa.DataType | None) -> tuple[pa.Array, Any]:
+        """Values, and which of them are not to be relied on."""
+        every = np.ones(len(documents), bool)
+        if spelling is None:
+            return pa.nulls(len(documents), clean(kind)), every
+        parsed, wrong = _parsed(documents, spelling), ~every
+        if parsed is None:
+            wrong = _refused(documents, spelling)
+            parsed = _parsed(documents.filter(pa.array(~wrong)), spelling, ignore_unknown=True)
+        if parsed is None:
+            return pa.nulls(len(documents), clean(kind)), every
+        values, doubtful = self._values(parsed, kind)
+        wrong[~wrong] = doubtful
+        return _spread(values.filter(pa.array(~doubtful)), np.flatnonzero(~wrong), len(documents)), wrong
 
-    def value(self, parsed: Column, target: DataType) -> Column:
-        """Value of type `target` out of what was parsed for it."""
-        from pyspark.sql import functions as f
-        from pyspark.sql.types import ArrayType, DecimalType, MapType, StructType
+    def _respelled(
+        self, records: pa.Array, rows: Any, kind: pa.DataType, values: pa.Array, doubtful: Any, recover: Recover
+    ) -> Decoded:
+        """Values of documents as they are, and of those that are respelled."""
+        spell = speller(kind, base64_decimals=self.base64_decimals, use_defaults=self.use_defaults)
+        good = ~doubtful
+        at, texts = [], []
+        errors: dict[int, str] = {}
+        for row in rows[doubtful].tolist():
+            try:
+                texts.append(spell(recover(row), VALUE).encode())
+                at.append(row)
+            except (RefusedDocumentError, RecursionError) as error:
+                errors[row] = str(error)
+        parsed = parse(pa.array(texts, pa.binary()), respelled_type(kind), ignore_unknown=True)
+        assert parsed is not None, "respelled for this parser"
+        respelled, _ = self._values(parsed, kind, respelled=True)
+        both = pa.concat_arrays([values.filter(pa.array(good)), respelled])
+        places = np.concatenate([rows[good], np.array(at, np.int64)])
+        told = pa.array(list(errors.values()), pa.string())
+        return Decoded(
+            _spread(both, places, len(records)), _spread(told, np.array(list(errors), np.int64), len(records))
+        )
 
-        if not self._changes(target):
-            return parsed
-        if isinstance(target, StructType):
-            fields = [self._field(parsed, field).alias(field.name) for field in target.fields]
-            return f.when(parsed.isNotNull(), f.struct(*fields))
-        if isinstance(target, ArrayType):
-            element = target.elementType
-            return f.transform(parsed, lambda value: self.value(value, element))
-        if isinstance(target, MapType):
-            value_type = target.valueType
-            return f.transform_values(parsed, lambda _, value: self.value(value, value_type))
-        if isinstance(target, DecimalType):
-            return self._decimal(parsed, target)
-        if target.typeName() == "byte":
-            return parsed.try_cast("tinyint")
-        return _temporal(parsed, target.typeName())
+    # ---------------------------------------------------------------------------------- how documents spell the types
 
-    def problem(self, parsed: Column, target: DataType, text: Column, path: str = "the value") -> Column | None:
-        """What is wrong with a parsed value, as a STRING that is null when all is well; None when nothing can be."""
-        from pyspark.sql import functions as f
-        from pyspark.sql.types import ArrayType, MapType, StructType
+    def _spelling(self, documents: pa.Array, kind: pa.DataType) -> pa.DataType | None:
+        """The type as which Arrow's parser is to read it; None where documents have to be respelled first."""
+        samples = []
+        if _is_ambiguous(kind):
+            for document in documents[:_SAMPLE].to_pylist():
+                try:
+                    samples.append(json.loads(document))
+                except (ValueError, RecursionError):
+                    continue
+        return self._spelled(kind, samples)
 
-        if isinstance(target, StructType):
-            problems = [self._field_problem(parsed, field, text, path) for field in target.fields]
-            found = [problem for problem in problems if problem is not None]
-            return f.when(parsed.isNotNull(), f.coalesce(*found)) if found else None
-        if isinstance(target, ArrayType):
-            return self._element_problem(parsed, target.elementType, target.containsNull, text, f"{path}[]")
-        if isinstance(target, MapType):
-            values = f.map_values(parsed)
-            return self._element_problem(values, target.valueType, target.valueContainsNull, text, f"{path}{{}}")
-        name = target.typeName()
-        wrong: Column | None = None
-        if name in ("float", "double"):
-            wrong = parsed.isin(float("inf"), float("-inf")) & ~text.rlike("Inf|INF")
-        elif name in ("byte", "decimal", *_TEMPORAL):
-            wrong = ~_is_null(parsed, target) & self.value(parsed, target).isNull()
-        return None if wrong is None else f.when(wrong, f.lit(f"{path} does not fit {target.simpleString()}"))
-
-    def _field(self, parsed: Column, field: StructField) -> Column:
-        from pyspark.sql import functions as f
-
-        value = self.value(parsed.getField(field.name), field.dataType)
-        if not self._has_default(field):
-            return value
-        default = f.lit(default_value(field.dataType, field.metadata[DEFAULT])).cast(field.dataType)
-        # The condition is always met here; it keeps the field nullable, as the struct around it is.
-        return f.when(parsed.isNotNull(), f.coalesce(value, default))
-
-    def _field_problem(self, parsed: Column, field: StructField, text: Column, path: str) -> Column | None:
-        from pyspark.sql import functions as f
-
-        name = field.name if path == "the value" else f"{path}.{field.name}"
-        child = parsed.getField(field.name)
-        inner = self.problem(child, field.dataType, text, name)
-        if field.nullable or self._has_default(field):
-            return inner
-        missing = f.when(_is_null(child, field.dataType), f.lit(f"{name} is required, and missing or null"))
-        return missing if inner is None else f.coalesce(missing, inner)
-
-    def _element_problem(
-        self, elements: Column, kind: DataType, nullable: bool, text: Column, path: str
-    ) -> Column | None:
-        from pyspark.sql import functions as f
-
-        def one(element: Column) -> Column:
-            inner = self.problem(element, kind, text, path)
-            missing = f.when(_is_null(element, kind), f.lit(f"{path} must not be null"))
-            found = [p for p in (None if nullable else missing, inner) if p is not None]
-            return f.coalesce(*found)
-
-        if nullable and self.problem(f.lit(None), kind, text, path) is None:
+    def _spelled(self, kind: pa.DataType, samples: Sequence[Any]) -> pa.DataType | None:
+        types = pa.types
+        present = [sample for sample in samples if sample is not None]
+        if types.is_struct(kind):
+            objects = [sample for sample in present if isinstance(sample, dict)]
+            fields = [(f.name, self._spelled(f.type, [each.get(f.name) for each in objects])) for f in kind]
+            return None if any(inner is None for _, inner in fields) else pa.struct(fields)
+        if is_list(kind):
+            lists = [element for sample in present if isinstance(sample, list) for element in sample]
+            inner = self._spelled(kind.value_type, lists)
+            return None if inner is None else pa.list_(inner)
+        if types.is_decimal(kind):
+            number = not isinstance(present[0], str) if present else not self.base64_decimals
+            if self.base64_decimals:
+                return _STRICT_NUMBER if number else pa.string()
+            return _NUMBER
+        if types.is_date(kind) or types.is_timestamp(kind):
+            return pa.string() if present and isinstance(present[0], str) else pa.int64()
+        if types.is_map(kind):
             return None
-        return f.get(f.filter(f.transform(elements, one), lambda problem: problem.isNotNull()), f.lit(0))
+        return respelled_type(kind)
 
-    def _has_default(self, field: StructField) -> bool:
-        return self.use_defaults and DEFAULT in field.metadata
+    # ------------------------------------------------------------------------------- from parsed to values
 
-    def _changes(self, target: DataType) -> bool:
-        """True when a value of the type is not what the parser makes of it."""
-        from pyspark.sql.types import ArrayType, MapType, StructType
+    def _values(self, parsed: pa.Array, kind: pa.DataType, *, respelled: bool = False) -> tuple[pa.Array, Any]:
+        """Values of type `kind`, and which rows hold something that does not fit or is missing."""
+        types = pa.types
+        if types.is_struct(kind):
+            return self._struct(parsed, kind, respelled)
+        if is_list(kind) or types.is_map(kind):
+            return self._list(parsed, kind, respelled)
+        if types.is_floating(kind):
+            return parsed, np.zeros(len(parsed), bool) if respelled else _true(pc.invert(pc.is_finite(parsed)))
+        if types.is_binary(kind):
+            values = decode_base64(parsed)
+        elif types.is_decimal(kind):
+            values = _decimals(parsed, kind)
+        elif types.is_date(kind) or types.is_timestamp(kind):
+            values = _times(parsed, kind)
+        else:
+            return parsed, np.zeros(len(parsed), bool)
+        return values, _true(pc.and_(values.is_null(), parsed.is_valid()))
 
-        if isinstance(target, StructType):
-            return any(self._has_default(field) or self._changes(field.dataType) for field in target.fields)
-        if isinstance(target, ArrayType):
-            return self._changes(target.elementType)
-        if isinstance(target, MapType):
-            return self._changes(target.valueType)
-        return target.typeName() in ("byte", "decimal", *_TEMPORAL)
+    def _struct(self, parsed: pa.StructArray, kind: pa.DataType, respelled: bool) -> tuple[pa.Array, Any]:
+        doubtful = np.zeros(len(parsed), bool)
+        columns = []
+        for index, field in enumerate(kind):
+            column, wrong = self._values(parsed.field(index), field.type, respelled=respelled)
+            doubtful |= wrong
+            missing = pc.and_(parsed.is_valid(), column.is_null())
+            default = (field.metadata or {}).get(DEFAULT.encode()) if self.use_defaults else None
+            if default is not None:
+                value = default_value(field.type, json.loads(default))
+                column = pc.if_else(missing, pa.scalar(value, column.type), column)
+            elif not field.nullable:
+                doubtful |= _true(missing)
+            columns.append(column)
+        fields = list(clean(kind))
+        mask = parsed.is_null() if parsed.null_count else None
+        if not columns:
+            return parsed.cast(clean(kind)), doubtful
+        return pa.StructArray.from_arrays(columns, fields=fields, mask=mask), doubtful
 
-    def _parsed_type(self, target: DataType) -> DataType:
-        """What the parser is told: types that it reads leniently, or not as Connect does, are told as wider ones."""
-        from pyspark.sql import types as t
-
-        if isinstance(target, t.StructType):
-            return t.StructType([t.StructField(f.name, self._parsed_type(f.dataType)) for f in target.fields])
-        if isinstance(target, t.ArrayType):
-            return t.ArrayType(self._parsed_type(target.elementType))
-        if isinstance(target, t.MapType):
-            return t.MapType(target.keyType, self._parsed_type(target.valueType))
-        if target.typeName() in _TEMPORAL:
-            return t.StringType()
-        wider: dict[str, DataType] = {"byte": t.ShortType(), "decimal": t.VariantType()}
-        return wider.get(target.typeName(), target)
-
-    def _decimal(self, parsed: Column, kind: DecimalType) -> Column:
-        """A decimal out of a VARIANT, which still knows numbers from text."""
-        from pyspark.sql import functions as f
-
-        text = f.try_variant_get(parsed, "$", "string")
-        quoted = _from_unscaled(text, kind) if self.base64_decimals else text.try_cast(kind)
-        number = f.try_variant_get(parsed, "$", kind.simpleString())
-
-        def read(found: Column) -> Column:
-            return f.when(found == "STRING", quoted).when(found.rlike("^(BIGINT|DECIMAL|DOUBLE)"), number)
-
-        return bound(f.schema_of_variant(parsed), read)
-
-
-def _is_null(parsed: Column, target: DataType) -> Column:
-    """True for null and missing; a VARIANT, which stands for decimals, has a null of its own."""
-    from pyspark.sql import functions as f
-
-    if target.typeName() != "decimal":
-        return parsed.isNull()
-    return parsed.isNull() | f.coalesce(f.is_variant_null(parsed), f.lit(True))
-
-
-def _temporal(text: Column, name: str) -> Column:
-    """A date or timestamp out of a number (days, milliseconds since 1970) or ISO text; null when it is neither."""
-    from pyspark.sql import functions as f
-
-    number = f.when(text.rlike(r"^-?[0-9]{1,15}$"), text).try_cast("bigint")
-    if name == "date":
-        days = f.when(f.abs(number) < 3_000_000, number).cast("int")
-        from_days = f.date_add(f.lit("1970-01-01").cast("date"), days)
-        return f.when(number.isNotNull(), from_days).otherwise(text.try_cast("date"))
-    if name == "timestamp":
-        return f.when(number.isNotNull(), f.timestamp_millis(number)).otherwise(text.try_cast("timestamp"))
-    seconds = (number.cast("decimal(18,3)") / 1000).cast("decimal(18,6)")
-    since_epoch = f.make_dt_interval(f.lit(0), f.lit(0), f.lit(0), seconds)
-    from_number = f.lit("1970-01-01").cast("timestamp_ntz") + since_epoch
-    return f.when(number.isNotNull(), from_number).otherwise(text.try_cast("timestamp_ntz"))
+    def _list(self, parsed: pa.Array, kind: pa.DataType, respelled: bool) -> tuple[pa.Array, Any]:
+        elements = parsed.flatten()
+        is_map = pa.types.is_map(kind)
+        inner = pa.struct([kind.key_field, kind.item_field]) if is_map else kind.value_type
+        values, wrong = self._values(elements, inner, respelled=respelled)
+        doubtful = np.zeros(len(parsed), bool)
+        if not is_map and not kind.value_field.nullable:
+            wrong = wrong | _true(elements.is_null())
+        if wrong.any():
+            doubtful[pc.list_parent_indices(parsed).to_numpy()[wrong]] = True
+        ends = np.concatenate([[0], np.cumsum(lengths_of(parsed).to_numpy())]).astype(np.int32)
+        nulls = np.append(parsed.is_null().to_numpy(zero_copy_only=False), False)
+        offsets = pa.array(ends, pa.int32(), mask=nulls)
+        if is_map:
+            return pa.MapArray.from_arrays(offsets, *values.flatten(), type=clean(kind)), doubtful
+        return pa.ListArray.from_arrays(offsets, values, type=clean(kind)), doubtful
 
 
-def _from_unscaled(text: Column, kind: DecimalType) -> Column:
-    """A decimal out of base64 of its unscaled bytes (Connect's Decimal); null when it is not one that fits."""
-    from pyspark.sql import functions as f
-
-    one, two_to_64 = f.lit(1).cast("decimal(1,0)"), f.lit(str(1 << 64)).cast("decimal(20,0)")
-
-    def scaled(unscaled: Column) -> Column:
-        negative = unscaled.rlike("^[89A-F]")
-        positive = f.when(negative, complement(unscaled)).otherwise(unscaled)
-        digits = f.when(f.length(unscaled).between(2, 32), f.lpad(positive, 32, "0"))
-        high, low = (f.conv(f.substring(digits, start, 16), 16, 10).cast("decimal(20,0)") for start in (1, 17))
-        magnitude = f.try_add(f.try_multiply(high, two_to_64), low).try_cast("decimal(38,0)")
-        number = f.when(negative, f.concat(f.lit("-"), f.try_add(magnitude, one).cast("string")))
-        exponent = f.lit(f"E-{kind.scale}")
-        return f.concat(f.coalesce(number, magnitude.cast("string")), exponent).try_cast(kind)
-
-    return bound(f.hex(f.try_to_binary(text, f.lit("base64"))), scaled)
-
-
-def complement(digits: Column) -> Column:
-    """Hexadecimal digits with every bit turned."""
-    from pyspark.sql import functions as f
-
-    return f.translate(digits, "0123456789ABCDEF", "FEDCBA9876543210")
+def read_text(records: pa.Array, recover: Recover | None = None) -> Decoded:
+    """Documents as text: the content of a JSON string, the exact text of anything else, null for null."""
+    plain = r'^"[^"\\\x00-\x1f]*"$'
+    try:
+        texts = records.cast(pa.string())
+        if pc.all(pc.match_substring_regex(texts, plain)).as_py() is not False:
+            return Decoded.of(pc.utf8_slice_codeunits(texts, 1, -1))
+    except pa.ArrowInvalid:
+        pass  # some record is not UTF-8
+    values: list[str | None] = []
+    errors: list[str | None] = []
+    for row, record in enumerate(records.to_pylist()):
+        try:
+            values.append(None if record is None else _plain_text(record) if recover is None else _text(recover(row)))
+            errors.append(None)
+        except RefusedDocumentError as error:
+            values.append(None)
+            errors.append(str(error))
+    return Decoded(pa.array(values, pa.string()), pa.array(errors, pa.string()))
 
 
-def bound(expression: Column, use: Callable[[Column], Column]) -> Column:
-    """`use(expression)` with the expression evaluated once, however often `use` names it."""
-    from pyspark.sql import functions as f
+def _plain_text(record: bytes) -> str | None:
+    try:
+        text = record.decode("utf-8")
+        found = msgspec.json.decode(text)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return _text(text_of(record))  # stricter than Java: numbers beyond a double, half surrogate pairs
+    return found if isinstance(found, str) else _text(text.strip(" \t\r\n"))
 
-    return f.transform(f.array(expression), use).getItem(0)
+
+def _text(text: str) -> str | None:
+    return None if text == "null" else content(text) if text[0] == '"' else text
+
+
+def _parsed(documents: pa.Array, spelling: pa.DataType, *, ignore_unknown: bool = False) -> pa.Array | None:
+    first = parse(documents, _with_numbers(spelling, pa.float64()), ignore_unknown=ignore_unknown)
+    exact = _with_numbers(spelling, _NUMBER)
+    return first if first is None or first.type == exact else parse(documents, exact, ignore_unknown=True)
+
+
+def _with_numbers(spelling: pa.DataType, number: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(spelling):
+        return pa.struct([(field.name, _with_numbers(field.type, number)) for field in spelling])
+    if is_list(spelling):
+        return pa.list_(_with_numbers(spelling.value_type, number))
+    return number if spelling == _STRICT_NUMBER else spelling
+
+
+def parse(documents: pa.Array, kind: pa.DataType | None, *, ignore_unknown: bool = False) -> pa.Array | None:
+    """Documents as Arrow's parser reads them; None when it refuses one.
+
+    Args:
+        kind: type of the documents; None: the type that they have.
+        ignore_unknown: skip fields that the type does not have. Only for documents that are known to be one each.
+    """
+    if not len(documents):
+        return pa.array([], pa.null() if kind is None else kind)
+    head, tail, between = (pa.scalar(part, pa.large_string()) for part in ('{"v":', "}\n", ""))
+    try:
+        lines = pc.binary_join_element_wise(head, documents.cast(pa.large_string()), tail, between)
+    except pa.ArrowInvalid:
+        return None  # not UTF-8, which the parser does not check
+    text = lines.buffers()[2].slice(0, pc.sum(pc.binary_length(lines)).as_py())
+    reading = arrow_json.ReadOptions(use_threads=False, block_size=text.size + 1)
+    parsing = arrow_json.ParseOptions(
+        explicit_schema=None if kind is None else pa.schema([("v", kind)]),
+        unexpected_field_behavior="ignore" if ignore_unknown else "infer",
+    )
+    try:
+        table = arrow_json.read_json(pa.BufferReader(text), read_options=reading, parse_options=parsing)
+    except pa.ArrowInvalid:
+        return None
+    if table.column_names != ["v"] or table.num_rows != len(documents):
+        return None
+    values = table["v"]
+    return values.chunk(0) if values.num_chunks == 1 else pa.concat_arrays(values.chunks)
+
+
+def respelled_type(kind: pa.DataType) -> pa.DataType:
+    """The type as which Arrow's parser reads documents that were respelled.
+
+    Raises:
+        ConversionError: JSON cannot be read as this type.
+    """
+    types = pa.types
+    if types.is_struct(kind):
+        return pa.struct([(field.name, respelled_type(field.type)) for field in kind])
+    if is_list(kind):
+        return pa.list_(respelled_type(kind.value_type))
+    if types.is_map(kind) and types.is_string(kind.key_type):
+        return pa.list_(pa.struct([("key", pa.string()), ("value", respelled_type(kind.item_type))]))
+    if types.is_decimal(kind):
+        return _NUMBER
+    if types.is_date32(kind) or types.is_timestamp(kind) or types.is_binary(kind):
+        return pa.string()
+    if any(fits(kind) for fits in _SAME):
+        return kind
+    raise ConversionError(f"JsonConverter cannot read values of type {kind}.")
+
+
+def clean(kind: pa.DataType) -> pa.DataType:
+    """The type with fields that may be null and have no metadata: the type of values."""
+    if pa.types.is_struct(kind):
+        return pa.struct([(field.name, clean(field.type)) for field in kind])
+    if is_list(kind):
+        return pa.list_(clean(kind.value_type))
+    return pa.map_(pa.string(), clean(kind.item_type)) if pa.types.is_map(kind) else kind
+
+
+def _is_ambiguous(kind: pa.DataType) -> bool:
+    """True where documents may spell values as numbers or as text."""
+    types = pa.types
+    if types.is_struct(kind):
+        return any(_is_ambiguous(field.type) for field in kind)
+    if is_list(kind):
+        return _is_ambiguous(kind.value_type)
+    return bool(types.is_decimal(kind) or types.is_date(kind) or types.is_timestamp(kind))
+
+
+def _refused(documents: pa.Array, spelling: pa.DataType) -> Any:
+    """Which documents are not of the type, each looked at alone."""
+    decode = _checker(spelling).decode
+    wrong = np.zeros(len(documents), bool)
+    for row, document in enumerate(documents.to_pylist()):
+        try:
+            decode(document.decode("utf-8"))
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            wrong[row] = True
+    return wrong
+
+
+@lru_cache(maxsize=64)
+def _checker(spelling: pa.DataType) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(_python_type(spelling))
+
+
+def _python_type(spelling: pa.DataType) -> Any:
+    types = pa.types
+    if types.is_struct(spelling):
+        names = {f"f{index}": field.name for index, field in enumerate(spelling)}
+        fields = [(f"f{index}", _python_type(field.type), None) for index, field in enumerate(spelling)]
+        return msgspec.defstruct("Document", fields, rename=names) | None
+    if is_list(spelling):
+        return list[_python_type(spelling.value_type)] | None  # type: ignore[misc]
+    if types.is_integer(spelling):
+        limit = 1 << (spelling.bit_width - 1)
+        return Annotated[int, msgspec.Meta(ge=-limit, le=limit - 1)] | None
+    if types.is_boolean(spelling):
+        return bool | None
+    if spelling == _NUMBER:
+        return float | str | None
+    return float | None if types.is_floating(spelling) or spelling == _STRICT_NUMBER else str | None
+
+
+def _decimals(parsed: pa.Array, kind: pa.DataType) -> pa.Array:
+    if pa.types.is_string(parsed.type):
+        return decimals_of_unscaled(decode_base64(parsed), kind)
+    rounded = pc.round(parsed, ndigits=kind.scale, round_mode="half_towards_infinity")
+    return fitting(rounded.cast(pa.decimal256(76, kind.scale)), kind)
+
+
+def _times(parsed: pa.Array, kind: pa.DataType) -> pa.Array:
+    if pa.types.is_string(parsed.type):
+        digits = _true(pc.match_substring_regex(parsed, _DIGITS))
+        numbers = pc.if_else(pa.array(digits), parsed, pa.scalar(None, pa.string())).cast(pa.int64())
+        return pc.coalesce(_times(numbers, kind), _times_of_text(parsed, kind))
+    if pa.types.is_date(kind):
+        return _within(parsed, LARGEST_DAY).cast(pa.int32()).cast(kind)
+    return _within(parsed, LARGEST_MS).cast(pa.timestamp("ms", kind.tz)).cast(kind)
+
+
+def _times_of_text(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Dates and times in ISO form; null where a text is none, or where one of all does not exist."""
+    is_date = pa.types.is_date(kind)
+    iso = pc.match_substring_regex(texts, _DAY if is_date else _ISO)
+    plain = pc.utf8_rtrim(pc.if_else(iso, texts, pa.scalar(None, pa.string())), "Z")
+    try:
+        return plain.cast(kind if is_date else pa.timestamp("us")).cast(kind)
+    except pa.ArrowInvalid:
+        return pa.nulls(len(texts), kind)
+
+
+def _within(numbers: pa.Array, limit: int) -> pa.Array:
+    fits = pc.and_(pc.less(numbers, limit), pc.greater(numbers, -limit))
+    return pc.if_else(fits, numbers, pa.scalar(None, pa.int64()))
+
+
+def _true(mask: pa.Array) -> Any:
+    """A mask as numpy; null is false."""
+    return pc.fill_null(mask, False).to_numpy(zero_copy_only=False)
+
+
+def _spread(values: pa.Array, rows: Any, count: int) -> pa.Array:
+    """Values at their rows, null elsewhere."""
+    if len(values) == count and (np.diff(rows) > 0).all():
+        return values
+    places = np.full(count, -1, np.int64)
+    places[rows] = np.arange(len(rows))
+    return values.take(pa.array(places, mask=places < 0))

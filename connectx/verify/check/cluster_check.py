@@ -249,7 +249,7 @@ class _Gathering:
                 continue
             snapshot = self._snapshot(topic)
             if snapshot is not None:
-                decoder = SinkDecoder(config, stored, self._checker.plugins, self._checker.config, self.spark)
+                decoder = SinkDecoder(config, stored, self._checker.plugins, self._checker.config)
                 by_place.setdefault(stored.place, (stored, []))[1].append(Topic(snapshot, decoder))
         for stored, read in by_place.values():
             sides = Sides(read, stored, committed_by(self._events, name), self._wanted.keys)

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from connectx.model.worker_config import WorkerConfig
     from connectx.plugins.api import Stored
     from connectx.plugins.registry import Plugins
-    from connectx.spark.slices import TaskSpark
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +36,6 @@ class SinkDecoder:
     stored: Stored
     plugins: Plugins
     worker: WorkerConfig
-    spark: TaskSpark
 
     def __call__(self, topic: str, messages: Sequence[Message]) -> Values:
         """Key and value of each record."""
@@ -48,7 +46,7 @@ class SinkDecoder:
         value = self._converter("value", fields=not keeps_values(chain))
         wanted = self.stored.value_type
         types = {topic: wanted} if wanted is not None and keeps_values(chain) else None
-        table = decode(table_of(messages), key, value, types, self.spark.session)
+        table = decode(table_of(messages), key, value, types)
         headers = self.plugins.header_converter(self.config, self.worker)
         if not headers.as_is:
             read_headers, problems = headers.read(table["headers"].cast(HEADERS))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as f
 
-from connectx.data.converters import encode
+from connectx.data.converters import decode, encode
 from connectx.data.simple import IntegerConverter
 from tests.support.conversions import KEY, PLAIN
 
@@ -32,3 +32,11 @@ def test_a_data_frame_without_a_column_value_is_the_value(spark: SparkSession) -
         {"key": None, "value": b'{"id":0,"topic":"x"}'},
         {"key": None, "value": b'{"id":1,"topic":"x"}'},
     ]
+
+
+def test_records_can_come_as_a_data_frame(spark: SparkSession) -> None:
+    frame = spark.sql(
+        "select cast(null as binary) as key, cast(concat('{\"id\":', id, '}') as binary) as value from range(50)"
+    )
+    decoded = decode(frame, KEY, PLAIN)
+    assert decoded["value"].to_pylist() == [f'{{"id":{number}}}' for number in range(50)]

@@ -25,10 +25,6 @@ from connectx.data.simple import (
 from connectx.errors import ConfigError, ConversionError
 
 
-def no_spark() -> Any:
-    raise AssertionError("Spark was asked for")
-
-
 def written(values: pa.Array, converter: Converter) -> list[bytes | None]:
     table = encode(pa.table({"value": values}), StringConverter(is_key=True), converter)
     return table["value"].to_pylist()  # type: ignore[no-any-return]
@@ -36,7 +32,7 @@ def written(values: pa.Array, converter: Converter) -> list[bytes | None]:
 
 def read(records: list[bytes | None], converter: Converter) -> tuple[list[Any], list[str | None]]:
     table = pa.table({"key": pa.nulls(len(records), pa.binary()), "value": pa.array(records, pa.binary())})
-    decoded = decode(table, StringConverter(is_key=True), converter, None, no_spark)
+    decoded = decode(table, StringConverter(is_key=True), converter)
     return decoded["value"].to_pylist(), decoded["error"].to_pylist()
 
 
@@ -131,7 +127,7 @@ def test_a_slice_of_an_array_is_written_and_read_from_its_own_start() -> None:
     assert written(values, IntegerConverter()) == [None, struct.pack(">i", 3)]
     records = pa.array([b"a", b"b", None, b"c"], pa.binary()).slice(1, 2)
     table = pa.table({"key": records, "value": records})
-    decoded = decode(table, StringConverter(is_key=True), StringConverter(), None, no_spark)
+    decoded = decode(table, StringConverter(is_key=True), StringConverter())
     assert decoded["value"].to_pylist() == ["b", None]
 
 
@@ -188,4 +184,4 @@ def test_an_empty_table_stays_empty() -> None:
     assert encode(empty, StringConverter(is_key=True), StringConverter()).num_rows == 0
     records = pa.table({"key": pa.array([], pa.binary()), "value": pa.array([], pa.binary())})
     for converter in (cls() for cls in CONVERTERS):
-        assert decode(records, StringConverter(is_key=True), converter, None, no_spark).num_rows == 0
+        assert decode(records, StringConverter(is_key=True), converter).num_rows == 0

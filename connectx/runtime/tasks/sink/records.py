@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,9 +23,6 @@ from connectx.runtime.tasks.sink.dead_letters import DeadLetter, DeadLetterQueue
 from connectx.runtime.tasks.sink.setup import SinkSetup, keeps_values
 from connectx.spark.backlog import backlog_error, backlog_frame
 from connectx.spark.slices import TaskSpark, is_spark_error, spark_job_error
-
-if TYPE_CHECKING:
-    from pyspark.sql.types import DataType
 
 log = logging.getLogger(__name__)
 
@@ -122,7 +119,7 @@ class TopicRecords:
         self.filtered = 0
         self.reason = ""
 
-    def readable(self, value_type: Callable[[str], DataType | None]) -> tuple[pa.Table, int]:
+    def readable(self, value_type: Callable[[str], pa.DataType | None]) -> tuple[pa.Table, int]:
         """Converted and transformed rows, and how many were left out because they cannot be read or transformed.
 
         Those are safe in the dead letter queue, if there is one.
@@ -146,13 +143,13 @@ class TopicRecords:
         rows = pc.indices_nonzero(found)
         return rows[0].as_py() if len(rows) else None
 
-    def _convert(self, value_type: Callable[[str], DataType | None]) -> pa.Table:
+    def _convert(self, value_type: Callable[[str], pa.DataType | None]) -> pa.Table:
         assert self.raw is not None, "converted once"
         setup, topic = self._setup, self.partitions[0].topic
         kind = value_type(topic) if keeps_values(setup.chain) else None
         types = {} if kind is None else {topic: kind}
         try:
-            table = decode(self.raw, setup.key_converter, setup.value_converter, types, self._spark.session)
+            table = decode(self.raw, setup.key_converter, setup.value_converter, types)
         except Exception as error:
             if not is_spark_error(error):
                 raise

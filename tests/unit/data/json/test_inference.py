@@ -14,8 +14,7 @@ from connectx.errors import ConversionError
 def read(*documents: bytes | None) -> tuple[Any, list[str | None], pa.DataType]:
     converter = JsonConverter({"schemas.enable": "false"})
     converter.infers_fields = True
-    found = converter.try_from_bytes_arrow(pa.array(documents, pa.binary()), None)
-    assert found is not None
+    found = converter.from_bytes_arrow(pa.array(documents, pa.binary()), None)
     return found.value.to_pylist(), found.error.to_pylist(), found.value.type
 
 

@@ -21,12 +21,8 @@ from hypothesis import strategies as st
 
 from connectx.data.converters import encode
 from connectx.data.json.converter import JsonConverter
-from connectx.data.simple import StringConverter
 from connectx.errors import ConversionError
-
-KEY = StringConverter(is_key=True)
-PLAIN = JsonConverter({"schemas.enable": "false"})
-WITH_SCHEMAS = JsonConverter()
+from tests.support.conversions import KEY, PLAIN, WITH_SCHEMAS
 
 
 def written(values: Any, converter: Any = PLAIN) -> list[Any]:

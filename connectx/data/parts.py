@@ -1,0 +1,48 @@
+"""Rows that were read in parts, put together again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from connectx.data.converter import Decoded
+from connectx.errors import ConversionError
+
+
+def joined(parts: Sequence[tuple[pa.Array, Decoded]]) -> Decoded:
+    """Parts (row numbers, what became of those rows) in the order of rows, in one type.
+
+    Raises:
+        ConversionError: no one type holds the values of all parts.
+    """
+    if len(parts) == 1:
+        return parts[0][1]
+    good = [where(part.error.is_null(), part.value) for _, part in parts]
+    values = [pa.nulls(len(value)) if value.null_count == len(value) else value for value in good]
+    tables = [
+        pa.table({"row": rows, "value": value, "error": part.error})
+        for (rows, part), value in zip(parts, values, strict=True)
+    ]
+    kinds = {str(value.type) for value in values if not pa.types.is_null(value.type)}
+    try:
+        table = pa.concat_tables(tables, promote_options="permissive")
+    except pa.ArrowException as cause:
+        raise ConversionError(
+            f"One batch holds values of types that do not fit together: {' and '.join(sorted(kinds))}.",
+            next_step="Lower consumer.override.max.poll.records, or give the sink one type of values.",
+        ) from cause
+    table = table.sort_by("row").combine_chunks()
+    value, error = (_one_chunk(table[name]) for name in ("value", "error"))
+    return Decoded(value, error)
+
+
+def where(good: pa.Array, values: pa.Array) -> pa.Array:
+    """Values of good rows, null for others."""
+    return values if pc.all(good).as_py() is not False else pc.if_else(good, values, pa.scalar(None, values.type))
+
+
+def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    combined = column.combine_chunks()
+    return combined.combine_chunks() if isinstance(combined, pa.ChunkedArray) else combined
