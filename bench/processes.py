@@ -24,7 +24,7 @@ SESSION = {"session.timeout.ms": "6000", "scheduled.rebalance.max.delay.ms": "0"
 
 def process_of(worker: Any) -> psutil.Process:
     """The system's view of a worker."""
-    return psutil.Process(worker._live.pid)
+    return psutil.Process(worker._handle.pid)
 
 
 def measure_processes() -> Iterator[dict[str, object]]:

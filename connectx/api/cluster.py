@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from connectx.api.connector import Connector
-    from connectx.runtime.worker_handle import Isolation, LiveWorker
+    from connectx.runtime.worker_handle import Isolation, WorkerHandle
     from connectx.verify.audit.gather import AuditInput
 
 
@@ -159,12 +159,12 @@ class Cluster(FaultVerbs, ConnectCluster):
         with another `exactly.once.source.support`. ConfigError for one that all workers must share.
         """
         self._check_open()
-        live = self._running().new_worker(config)
-        self.events.append(injected("add_worker"), live.name)
-        live.start()
+        handle = self._running().new_worker(config)
+        self.events.append(injected("add_worker"), handle.name)
+        handle.start()
         if timeout is not None:
             self.wait_stable(timeout)
-        return self.workers[live.name]
+        return self.workers[handle.name]
 
     @property
     def leader(self) -> Worker | None:
@@ -261,11 +261,11 @@ class Cluster(FaultVerbs, ConnectCluster):
             url, fast = self._spark.connect_url, self._fast_failover
             recovery = WorkerRecovery(self._config, self._client, self._plugins, url, record, fast)
 
-            def make(name: str, config: WorkerConfig) -> LiveWorker:
+            def make(name: str, config: WorkerConfig) -> WorkerHandle:
                 return ProcessWorker(name, ProcessSurroundings(config, through, url, record, recovery.settle))
         else:
 
-            def make(name: str, config: WorkerConfig) -> LiveWorker:
+            def make(name: str, config: WorkerConfig) -> WorkerHandle:
                 return ThreadWorker(name, Surroundings(config, through, self._plugins, self._spark, record, clock))
 
         return Supervisor(self.workers, make, gate, self.events, self._config, clock)

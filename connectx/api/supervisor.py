@@ -25,7 +25,7 @@ from connectx.plugins.registry import worker_config
 if TYPE_CHECKING:
     from connectx.history.log import EventLog
     from connectx.kafka.broker.gate import Gate
-    from connectx.runtime.worker_handle import LiveWorker
+    from connectx.runtime.worker_handle import WorkerHandle
 
 STABLE_S = 60.0
 _SHARED: Final = frozenset(
@@ -57,7 +57,7 @@ class Supervisor:
     def __init__(
         self,
         workers: Workers,
-        make: Callable[[str, WorkerConfig], LiveWorker],
+        make: Callable[[str, WorkerConfig], WorkerHandle],
         gate: Gate | None,
         events: EventLog,
         config: WorkerConfig,
@@ -75,7 +75,7 @@ class Supervisor:
         self._remains: dict[str, Remains] = {}  # of workers that are dead
         self._ending = False
 
-    def new_worker(self, config: Mapping[str, Any] | None = None) -> LiveWorker:
+    def new_worker(self, config: Mapping[str, Any] | None = None) -> WorkerHandle:
         """A worker that is known, and not started; `config` are settings of its own, over those of the cluster.
 
         Raises:
@@ -90,12 +90,12 @@ class Supervisor:
                 next_step="Give it to the cluster, or start another one.",
             )
         settings = worker_config({**self._config.given, **own}) if own else self._config
-        live = self._make(f"worker-{next(self._numbers)}", settings)
-        self._workers.add(Worker(live, self._gate, self._events.append, self._lost_work, self._clock))
+        handle = self._make(f"worker-{next(self._numbers)}", settings)
+        self._workers.add(Worker(handle, self._gate, self._events.append, self._lost_work, self._clock))
         if self._ending:  # looked at behind the adding, so that either this or `end_starting` sees the other
-            live.request_stop()
+            handle.request_stop()
             self._check_not_ending()
-        return live
+        return handle
 
     def _lost_work(self, worker: str) -> LostWork | None:
         remains = self._remains.get(worker) or Remains(worker, self._grace)
@@ -105,14 +105,14 @@ class Supervisor:
 
     def start(self, count: int) -> None:
         """Start `count` workers side by side and wait until they agree; when one cannot start, none is left."""
-        live = [self.new_worker() for _ in range(count)]
+        handles = [self.new_worker() for _ in range(count)]
         with ThreadPoolExecutor(count) as pool:
-            starting = [pool.submit(worker.start) for worker in live]
+            starting = [pool.submit(worker.start) for worker in handles]
             try:
                 for started in starting:
                     started.result()
             except BaseException:
-                for worker in live:
+                for worker in handles:
                     worker.kill()  # the pool waits for the others
                 raise
         self.wait_stable(list(self._workers), STABLE_S)

@@ -17,7 +17,7 @@ from connectx.views import Form, text_table
 if TYPE_CHECKING:
     from connectx.history.folds.lost import LostWork
     from connectx.kafka.broker.gate import Direction, Gate
-    from connectx.runtime.worker_handle import LiveWorker
+    from connectx.runtime.worker_handle import WorkerHandle
 
 
 class Worker:
@@ -30,17 +30,17 @@ class Worker:
 
     def __init__(
         self,
-        live: LiveWorker,
+        handle: WorkerHandle,
         gate: Gate | None,
         record: Callable[[Transition, str | None], object],
         lost_work: Callable[[str], LostWork | None],
         clock: Clock,
     ) -> None:
         self._clock = clock
-        self._live = live
+        self._handle = handle
         self._gate = gate
         # Threads cannot freeze or drop the sockets of client libraries: the gate does it for them.
-        self._holds_sockets = gate if live.isolation == "thread" else None
+        self._holds_sockets = gate if handle.isolation == "thread" else None
         self._record = record
         self._lost_work = lost_work
         self._cut: Direction | None = None
@@ -50,12 +50,12 @@ class Worker:
     @property
     def name(self) -> str:
         """Its name in this cluster: worker-1, worker-2, ..."""
-        return self._live.name
+        return self._handle.name
 
     @property
     def state(self) -> str:
         """starting, running, paused, stalled, stopping, stopped, killed or failed."""
-        return self._live.state.value
+        return self._handle.state.value
 
     @property
     def cut(self) -> Direction | None:
@@ -63,7 +63,7 @@ class Worker:
 
         Apart from `state`: a worker that is cut off runs on, and does not know why nobody answers.
         """
-        return self._cut if self._live.alive else None
+        return self._cut if self._handle.alive else None
 
     @property
     def is_healthy(self) -> bool:
@@ -73,12 +73,12 @@ class Worker:
     @property
     def url(self) -> str:
         """Its REST URL on loopback, with a trailing slash."""
-        return self._live.url
+        return self._handle.url
 
     @property
     def error(self) -> str | None:
         """Why it failed, if it did."""
-        return self._live.error
+        return self._handle.error
 
     @property
     def tasks(self) -> list[str]:
@@ -102,7 +102,7 @@ class Worker:
 
         One that is stalled, cut off or ended has no newer one; while the group rebalances, nobody sends any.
         """
-        return self._live.heartbeat_ms()
+        return self._handle.heartbeat_ms()
 
     @property
     def is_leader(self) -> bool:
@@ -113,7 +113,7 @@ class Worker:
     @property
     def task_metrics(self) -> dict[str, Mapping[str, object]]:
         """Live numbers of the tasks that run in it: task to records, lag, offsets."""
-        return {str(task): metrics for task, metrics in self._live.task_metrics().items()}
+        return {str(task): metrics for task, metrics in self._handle.task_metrics().items()}
 
     @property
     def view(self) -> Mapping[str, Any]:
@@ -121,7 +121,7 @@ class Worker:
 
         Empty once it has ended.
         """
-        return self._live.view() if self._live.alive else {}
+        return self._handle.view() if self._handle.alive else {}
 
     @property
     def lost(self) -> LostWork | None:
@@ -140,7 +140,7 @@ class Worker:
 
         It stays cut off for good, so that what its threads still try reaches Kafka no more.
         """
-        if not self._live.alive:
+        if not self._handle.alive:
             return
 
         record = self._recorder("kill")
@@ -150,12 +150,12 @@ class Worker:
             if self._holds_sockets is not None:
                 self._holds_sockets.cut(self.name)
 
-        self._live.kill(hit)
+        self._handle.kill(hit)
 
     def stop(self, timeout_s: float = 30.0) -> bool:
         """Stop it gracefully: its work stops and commits, then it leaves the group. False if work was left behind."""
         self.request_stop()
-        return self._live.stop(timeout_s)
+        return self._handle.stop(timeout_s)
 
     def request_stop(self) -> None:
         """Begin to stop it gracefully, without waiting. Nothing if it is ending or has ended."""
@@ -163,7 +163,7 @@ class Worker:
             self.resume()
         if self.state in ("starting", "running"):
             self._injected("stop")
-            self._live.request_stop()
+            self._handle.request_stop()
 
     def pause(self) -> None:
         """Freeze everything of it, connections included, as SIGSTOP would: wakes up as a zombie by `resume`.
@@ -174,7 +174,7 @@ class Worker:
         self._check_alive()
         if self.state == "paused":
             return
-        if self._live.freeze(tasks=True, on_fault=self._recorder("pause")) and self._holds_sockets is not None:
+        if self._handle.freeze(tasks=True, on_fault=self._recorder("pause")) and self._holds_sockets is not None:
             self._holds_sockets.hold(self.name)
 
     def resume(self) -> None:
@@ -185,7 +185,7 @@ class Worker:
         self._injected("resume")
         if self._holds_sockets is not None:
             self._holds_sockets.release(self.name)
-        self._live.thaw()
+        self._handle.thaw()
 
     def stall(self) -> None:
         """Freeze only what talks to the group: heartbeats stop, tasks go on producing (the zombie of KIP-618).
@@ -195,7 +195,7 @@ class Worker:
         self._check_alive()
         if self.state in ("paused", "stalled"):
             return
-        self._live.freeze(tasks=False, on_fault=self._recorder("stall"))
+        self._handle.freeze(tasks=False, on_fault=self._recorder("stall"))
 
     def partition(self, direction: Direction = "both") -> None:
         """Cut its TCP connections to Kafka until `heal`, while it runs on; a second cut replaces the first.
@@ -232,7 +232,7 @@ class Worker:
         self._cut = None
 
     def _check_alive(self) -> None:
-        if not self._live.alive:
+        if not self._handle.alive:
             raise WorkerStoppedError(self.name, f"it is {self.state}")
 
     def _recorder(self, fault: str) -> Callable[[], None]:
@@ -241,7 +241,7 @@ class Worker:
         return lambda: context.run(self._injected, fault)
 
     def _injected(self, fault: str, **data: object) -> None:
-        tasks = [str(task) for task in self._live.task_metrics()]
+        tasks = [str(task) for task in self._handle.task_metrics()]
         self._record(injected(fault, **data, tasks=tasks), self.name)
 
     # --------------------------------------------------------------------------------------------------- forms

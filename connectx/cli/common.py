@@ -261,8 +261,8 @@ def rich_table(rows: Sequence[Row], title: str | None = None) -> Any:
 
 
 def _colour(cell: str) -> str:
-    words = cell.split()
-    return next((style for state, style in _COLOURS.items() if state in words), "")
+    parts = cell.split()
+    return next((style for state, style in _COLOURS.items() if state in parts), "")
 
 
 def read_json(path: str) -> Any:

@@ -63,12 +63,12 @@ class Planned:
         """Lines of a table."""
         if self.action is Action.INVALID:
             return [{"connector": self.name, "would": "be refused", "why": problem} for problem in self.problems]
-        words = {Action.CREATE: "be created", Action.CHANGE: "change", Action.KEEP: "stay as it is"}
+        effects = {Action.CREATE: "be created", Action.CHANGE: "change", Action.KEEP: "stay as it is"}
         tasks = ("" if self.action is Action.KEEP else "at most ") + plural(self.tasks, "task")
         lines = [f"{key}: {_shown(old)} -> {_shown(new)}" for key, (old, new) in sorted(self.diff.items())]
         if self.action is Action.CREATE:
             lines = []
-        first: Row = {"connector": self.name, "would": words[self.action], "why": tasks}
+        first: Row = {"connector": self.name, "would": effects[self.action], "why": tasks}
         return [first, *({"connector": "", "would": "", "why": line} for line in lines)]
 
 

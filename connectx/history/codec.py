@@ -20,26 +20,26 @@ _OPTIONAL_TEXT = ("worker", "connector")
 _OPTIONAL_INT = ("task", "generation", "producer_epoch")
 
 
-def plain(value: Any) -> Any:
+def json_value(value: Any) -> Any:
     """A copy of `value` out of dicts, lists, strings, numbers, booleans and None.
 
     Mappings become dicts with string keys, sequences and sets lists (sets sorted), ids and enums their text, other
     dataclasses dicts of their fields, bytes hexadecimal text, anything else its `str`.
     """
     if isinstance(value, Enum):
-        return plain(value.value)
+        return json_value(value.value)
     if value is None or isinstance(value, (str, bool, int, float)):
         return value
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): json_value(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
+        return [json_value(item) for item in value]
     if isinstance(value, (set, frozenset)):
-        return sorted((plain(item) for item in value), key=repr)
+        return sorted((json_value(item) for item in value), key=repr)
     if isinstance(value, (TaskId, TopicPartition)):
         return str(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value) if field.repr}
+        return {field.name: json_value(getattr(value, field.name)) for field in dataclasses.fields(value) if field.repr}
     if isinstance(value, (bytes, bytearray)):
         return value.hex()
     return str(value)

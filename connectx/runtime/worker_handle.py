@@ -38,7 +38,7 @@ def no_op() -> None:
     """Do nothing: the default of callbacks."""
 
 
-class LiveWorker(Protocol):
+class WorkerHandle(Protocol):
     """A worker as `Cluster` and `Workers` use it."""
 
     @property

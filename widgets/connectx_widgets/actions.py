@@ -73,7 +73,7 @@ def parse(cluster: ConnectCluster, message: Mapping[str, Any]) -> Call:
     )
 
 
-def action_words(message: Mapping[str, Any]) -> str:
+def describe_action(message: Mapping[str, Any]) -> str:
     """What a call does to its connector, in a word or two."""
     match message:
         case {"verb": "restart", "failed": True}:

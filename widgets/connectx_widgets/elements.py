@@ -48,7 +48,7 @@ def _row(row: Row, order: int) -> Element:
         "order": order,
         "worker": row.worker,
         "state": row.state.value,
-        "words": standing.words,
+        "words": standing.description,
         "frozen": None if standing.frozen is None else standing.frozen.value,
         "cut": standing.cut,
         "gone": standing.life.is_gone,

@@ -24,7 +24,7 @@ from connectx.history.folds.snapshot import SnapshotFold
 from connectx.history.render.shapes import LOOK, STYLE
 from connectx.history.render.timeline import TimelineFold
 from connectx.views import masked_text
-from connectx_widgets.actions import action_words, parse
+from connectx_widgets.actions import describe_action, parse
 from connectx_widgets.elements import (
     Elements,
     changes,
@@ -251,7 +251,7 @@ class ClusterPanel(anywidget.AnyWidget):
             failure = error
         took_s = time.monotonic() - began_s
         if connector := message.get("connector"):
-            what, took_ms = action_words(message), round(took_s * 1e3)
+            what, took_ms = describe_action(message), round(took_s * 1e3)
             self._actions.done(str(connector), what, _now_ms(), took_ms, error=failure is not None)
             self._acted.set()
         self._result(message, text, took_s, failure)

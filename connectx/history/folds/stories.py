@@ -79,7 +79,7 @@ def failover_story(failover: Failover) -> str:
     parts.extend(_noticing(failover))
     parts.extend(_handing_over(failover))
     parts.extend(_moving(failover))
-    parts.extend(_aftermath(failover))
+    parts.extend(_after_fault(failover))
     return "; ".join(parts)
 
 
@@ -118,7 +118,7 @@ def _moving(failover: Failover) -> Iterator[str]:
         yield f"{listing(waiting)} {'has' if len(waiting) == 1 else 'have'} not moved so far"
 
 
-def _aftermath(failover: Failover) -> Iterator[str]:
+def _after_fault(failover: Failover) -> Iterator[str]:
     if failover.ended_ms is not None and _ended(failover):
         after = duration(failover.ended_ms - failover.time_ms)
         kept = f" and kept {listing(failover.kept)}" if failover.kept else ""

@@ -70,7 +70,7 @@ class Standing:
         return self.life if self.cut is None else WorkerState.CUT_OFF
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """All of it: `up`, `paused, cut off (in), out of the group`."""
         said = [str(self.state)]
         if self.life.is_gone:

@@ -102,7 +102,7 @@ def write_report(events: Iterable[Event], path: str | Path, *, title: str = "con
     listed = list(events)
     now = snapshot(listed)
     shown = {
-        "workers": ", ".join(f"{worker.name} ({worker.standing.words})" for worker in now.workers),
+        "workers": ", ".join(f"{worker.name} ({worker.standing.description})" for worker in now.workers),
         "generation": str(now.generation or "none"),
         "leader": now.leader or "none",
         "rebalances": str(now.rebalances),

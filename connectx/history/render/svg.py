@@ -138,7 +138,7 @@ def _gutter(row: Row, y: float, gutter: float) -> str:
     leads = ", leader" if row.is_leader else ""
     middle = y + min(row.height, 44) / 2
     return _group(
-        f"{row.worker}: {row.standing.words}{leads}",
+        f"{row.worker}: {row.standing.description}{leads}",
         _tag("text", SIGNS[row.state], x=10, y=middle - 2)
         + _tag("text", escape(shorten(row.worker, int((gutter - 30) / 7))), x=24, y=middle - 2, class_="b")
         + _tag("text", escape(row.state.value + leads), x=24, y=middle + 12, class_="dim"),

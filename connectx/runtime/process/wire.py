@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
-from connectx.history.codec import plain
+from connectx.history.codec import json_value
 from connectx.model.events import EventKind, Transition
 from connectx.model.ids import TaskId
 
@@ -68,18 +68,18 @@ def transition_content(transition: Transition) -> dict[str, Any]:
         "generation": transition.generation,
         "producer_epoch": transition.producer_epoch,
         "cause": transition.cause,
-        "data": plain(transition.data),
+        "data": json_value(transition.data),
     }
 
 
 def transition_of(content: Mapping[str, Any]) -> Transition:
-    """Inverse of `transition_content`, up to what `plain` makes of data."""
+    """Inverse of `transition_content`, up to what `json_value` makes of data."""
     return Transition(**{**content, "kind": EventKind(content["kind"])})
 
 
 def metrics_content(metrics: Mapping[TaskId, Mapping[str, object]]) -> list[list[Any]]:
     """Live numbers of tasks as JSON values."""
-    return [[task.connector, task.task, plain(of_task)] for task, of_task in sorted(metrics.items())]
+    return [[task.connector, task.task, json_value(of_task)] for task, of_task in sorted(metrics.items())]
 
 
 def metrics_of(content: list[list[Any]]) -> dict[TaskId, Mapping[str, object]]:

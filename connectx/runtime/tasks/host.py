@@ -99,11 +99,11 @@ class TaskHost:
 
     def counted(self) -> dict[TaskId, Mapping[str, object]]:
         """For metrics: live numbers of the tasks, their errors and plugins; `ended` and errors of those that failed."""
-        live = {
+        running = {
             key.task: {**runner.metrics(), **runner.errors.metrics(), "plugins": runner.plugins}
             for key, runner in list(self._runners.items())
         }
-        return {**self._failed, **live}
+        return {**self._failed, **running}
 
     def join(self, timeout_s: float) -> bool:
         """Wait for the ends of all task threads, at most `timeout_s` in all; True when all have ended."""

@@ -235,7 +235,7 @@ def _target_keys(spark: SparkSession, target: Any, keys: tuple[str, ...]) -> tup
             f"By which fields records and rows of {stored.place} belong together was not said.",
             next_step="Name them: key=, one or more fields.",
         )
-    wanted = (_plain(table.select(_checked(table.column_names, keys, stored.place))) for table in stored.read())
+    wanted = (_readable(table.select(_checked(table.column_names, keys, stored.place))) for table in stored.read())
     schema = ", ".join(f"`{name}` string" for name in keys)
     return stored.place, _columns_of(_frame(spark, wanted, schema), keys, stored.place)
 
@@ -269,7 +269,7 @@ def _joined(parts: Sequence[Column]) -> Column:
     return whole
 
 
-def _plain(table: pa.Table) -> pa.Table:
+def _readable(table: pa.Table) -> pa.Table:
     """Without types that only the database has, such as PostgreSQL's numeric: Spark gets the text behind them."""
     import pyarrow as pa
 

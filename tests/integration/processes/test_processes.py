@@ -47,7 +47,7 @@ def three_workers(processes: cx.Cluster) -> Iterator[None]:
 
 def pid_of(worker: Worker) -> int:
     """Process id of a worker: what an operator sees, and no part of the public face."""
-    live: Any = worker._live
+    live: Any = worker._handle
     return int(live.pid)
 
 

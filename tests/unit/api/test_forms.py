@@ -211,7 +211,7 @@ def started(plugin: Any) -> Any:
 
 
 def worker() -> Worker:
-    live = SimpleNamespace(
+    handle = SimpleNamespace(
         isolation="thread",
         name=BAD,
         state=SimpleNamespace(value="running"),
@@ -220,7 +220,7 @@ def worker() -> Worker:
         task_metrics=dict,
         view=lambda: {"state": "stable", "tasks": [{"connector": BAD, "task": 0}], "connectors": [BAD]},
     )
-    return Worker(live, None, lambda transition, name: None, lambda name: None, now)
+    return Worker(handle, None, lambda transition, name: None, lambda name: None, now)
 
 
 def workers() -> Workers:

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from connectx_widgets.actions import CONNECTOR_VERBS, WORKER_VERBS, UnknownActionError, action_words, parse
+from connectx_widgets.actions import CONNECTOR_VERBS, WORKER_VERBS, UnknownActionError, describe_action, parse
 from connectx_widgets.questions import answer, difference, with_secrets
 
 
@@ -69,7 +69,7 @@ def test_one_task_can_be_restarted_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("message", "words"),
+    ("message", "text"),
     [
         ({"verb": "restart", "failed": True}, "restart failed"),
         ({"verb": "restart", "failed": False}, "restart"),
@@ -79,8 +79,8 @@ def test_one_task_can_be_restarted_alone() -> None:
         ({"verb": "pause"}, "pause"),
     ],
 )
-def test_an_action_is_told_in_a_word_or_two(message: dict[str, Any], words: str) -> None:
-    assert action_words(message) == words
+def test_an_action_is_told_in_a_word_or_two(message: dict[str, Any], text: str) -> None:
+    assert describe_action(message) == text
 
 
 @pytest.mark.parametrize(

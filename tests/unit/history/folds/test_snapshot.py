@@ -113,7 +113,7 @@ def test_each_fault_has_a_state_in_words() -> None:
 
 
 def words(history: History, worker: str = "worker-3") -> str:
-    return next(one.standing.words for one in snapshot(history.events).workers if one.name == worker)
+    return next(one.standing.description for one in snapshot(history.events).workers if one.name == worker)
 
 
 def test_a_worker_that_was_resumed_while_it_is_cut_off_is_cut_off() -> None:
