@@ -163,13 +163,11 @@ def _class_of(key: str, name: str | None, load: Callable[[str], tuple[Any, str]]
         raise ConfigError([f'Missing required configuration "{key}" which has no default value.'])
     simple = name.strip().removeprefix(_PACKAGE)
     cls = PROVIDERS.get(simple) or PROVIDERS.get(f"{simple}ConfigProvider")
-    if cls is None and "." in name:
+    if cls is None:
         loaded, reason = load(name.strip())
         if isinstance(loaded, type) and issubclass(loaded, ConfigProvider):
             return loaded
         raise ConfigError([invalid_value(key, name, f"Class {name} could not be found.{reason}")])
-    if cls is None:
-        raise ConfigError([invalid_value(key, name, f"Class {name} could not be found.")])
     return cls
 
 

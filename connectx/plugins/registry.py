@@ -1,15 +1,16 @@
 """Which class a name in a configuration stands for.
 
 Knows the connectors and converters that connectx provides under their simple names, Kafka Connect's aliases and the
-names of the Java classes that they stand in for; classes that a notebook has registered; and any other class by its
-dotted path. Naming a class imports its module and does nothing else. Mirrors Kafka Connect's Plugins, without plugin
-path and class loaders.
+names of the Java classes that they stand in for; classes that a notebook has registered; those of installed packages
+(`connectx.plugins.discovery`); and any other class by its dotted path. Naming a class imports its module and does
+nothing else. Mirrors Kafka Connect's Plugins, without plugin path and class loaders.
 """
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from connectx.errors import ConfigError, ConnectxError, PluginNotFoundError
@@ -25,6 +26,7 @@ from connectx.plugins.api import (
     SourceTask,
 )
 from connectx.plugins.config_providers import ConfigProviders
+from connectx.plugins.discovery import Group, InstalledPlugins
 from connectx.plugins.keys import COMMON_CONFIG, SINK_CONFIG, SOURCE_CONFIG
 from connectx.plugins.transform_keys import PREDICATES, TRANSFORMS, Kind, chain_of, plugin_class, provided
 
@@ -51,6 +53,12 @@ _JAVA_TASKS: Final[Mapping[str, str]] = {
     "FileStreamSink": f"{_JAVA_FILE}FileStreamSinkTask",
     "FileStreamSource": f"{_JAVA_FILE}FileStreamSourceTask",
 }
+_TYPES: Final[Mapping[Group, str]] = {
+    Group.CONVERTERS: "converter",
+    Group.TRANSFORMS: "transformation",
+    Group.PREDICATES: "predicate",
+    Group.CONFIG_PROVIDERS: "configprovider",
+}
 _HEADER_CONVERTER: Final = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
 
 
@@ -58,6 +66,7 @@ class Plugins:
     """Classes by name. Holds what was registered; pass it around, there is no other registry."""
 
     def __init__(self) -> None:
+        self._installed = InstalledPlugins()
         self._registered: dict[str, type[Connector]] = {}
         self._registered_others: dict[str, type] = {}
 
@@ -101,9 +110,10 @@ class Plugins:
         name = name.strip()
         if name in self._registered:
             return self._registered[name]
-        path = _provided_path(name) or (name if "." in name or ":" in name else None)
-        found, reason = _load(path) if path else (None, "")
+        found, reason = _load(_provided_path(name) or name)
         matches = [cls for key, cls in self._registered.items() if key.rpartition(".")[2] in (name, f"{name}Connector")]
+        if found is None:
+            matches = matches or self._installed.named(Group.CONNECTORS, name)
         if found is None and len(matches) == 1:
             found = matches[0]
         if len(matches) > 1:
@@ -114,7 +124,7 @@ class Plugins:
             )
         if isinstance(found, type) and issubclass(found, (SourceConnector, SinkConnector)):
             return found
-        known = ", ".join([*_PROVIDED, *sorted(self._registered)])
+        known = ", ".join([*_PROVIDED, *self._installed.listed(Group.CONNECTORS), *sorted(self._registered)])
         raise PluginNotFoundError(
             "Failed to find any class that implements Connector and which name matches "
             f"{name}, available connectors are: {known}{reason}"
@@ -186,12 +196,13 @@ class Plugins:
         for cls in CONVERTERS:
             if name in (cls.java_class, cls.__name__, cls.__name__.removesuffix("Converter"), _path_of(cls)):
                 return cls
-        found, reason = _load(name) if "." in name or ":" in name else (None, "")
+        found, reason = _find(self._installed, Group.CONVERTERS, name)
         if isinstance(found, type) and issubclass(found, Converter):
             return found
+        others = self._installed.listed(Group.CONVERTERS)
         raise PluginNotFoundError(
             f"Failed to find any class that implements Converter and which name matches {name}, available converters "
-            f"are: {', '.join(cls.java_class for cls in CONVERTERS)}{reason}"
+            f"are: {', '.join([*(cls.java_class for cls in CONVERTERS), *others])}{reason}"
         )
 
     def converter(self, side: str, connector_config: Mapping[str, str | None], worker: WorkerConfig) -> Converter:
@@ -241,7 +252,8 @@ class Plugins:
         Raises:
             PluginNotFoundError: there is none, or it cannot be used.
         """
-        return plugin_class(kind, name, self._registered_others, _load)
+        group = Group.TRANSFORMS if kind is TRANSFORMS else Group.PREDICATES
+        return plugin_class(kind, name, self._registered_others, partial(_find, self._installed, group))
 
     def chain(self, connector_config: Mapping[str, str | None]) -> Chain:
         """The transformations of a connector.
@@ -272,21 +284,22 @@ class Plugins:
             is_source = type_of(cls) is ConnectorType.SOURCE
             return ConfigDef(SOURCE_CONFIG if is_source else SINK_CONFIG, getattr(cls, "config", ConfigDef()))
 
-    @staticmethod
-    def providers(worker: WorkerConfig) -> ConfigProviders:
+    def providers(self, worker: WorkerConfig) -> ConfigProviders:
         """The config providers that a worker's settings name.
 
         Raises:
             ConfigError: an unknown class or wrong settings.
         """
-        providers = ConfigProviders(worker.originals, _load)
+        providers = ConfigProviders(worker.originals, partial(_find, self._installed, Group.CONFIG_PROVIDERS))
         providers.resolve(worker.given)  # so that they hide the worker's secrets, too
         return providers
 
     def describe(self, *, connectors_only: bool = True) -> list[PluginDescription]:
         """Plugins that can be named without a path, sorted by class name."""
+        installed = self._installed.listed(Group.CONNECTORS)
         classes = [self.connector_class(name) for name in _PROVIDED] + list(self._registered.values())
-        described = [
+        described = [_of_package(str(type_of(cls)), alias, cls) for alias, cls in installed.items()]
+        described += [
             PluginDescription(
                 cls=cls,
                 java_class=_JAVA_CLASSES.get(cls.__name__) if _is_provided(cls) else None,
@@ -308,7 +321,18 @@ class Plugins:
                     PluginDescription(cls, java_name, kind.base.lower(), None, (java_name.rpartition(".")[2],))
                     for java_name, cls in provided(kind).items()
                 ]
+            described += [
+                _of_package(plugin_type, alias, cls)
+                for group, plugin_type in _TYPES.items()
+                for alias, cls in self._installed.listed(group).items()
+            ]
         return sorted(described, key=class_name)
+
+
+def _of_package(plugin_type: str, alias: str, cls: Any) -> PluginDescription:
+    """A plugin of another package, whose class may lack what is optional."""
+    java_class, version = getattr(cls, "java_class", None), getattr(cls, "version", None)
+    return PluginDescription(cls, java_class, plugin_type, version, (alias,))
 
 
 def is_importable(cls: type) -> bool:
@@ -378,10 +402,16 @@ def worker_config(config: Mapping[str, Any]) -> WorkerConfig:
     """
 
     def resolve(given: Mapping[str, str]) -> Mapping[str, str]:
-        found = ConfigProviders(given, _load).resolve(given)
+        found = ConfigProviders(given, partial(_find, InstalledPlugins(), Group.CONFIG_PROVIDERS)).resolve(given)
         return {key: text for key, text in found.items() if text is not None}
 
     return WorkerConfig.parse(config, resolve)
+
+
+def _find(installed: InstalledPlugins, group: Group, name: str) -> tuple[Any, str]:
+    """As `_load`, for the names of installed plugins, too."""
+    found = installed.named(group, name)
+    return (found[0], "") if found else _load(name)
 
 
 def _path_of(cls: type) -> str:
@@ -389,7 +419,9 @@ def _path_of(cls: type) -> str:
 
 
 def _load(path: str) -> tuple[Any, str]:
-    """(what `package.module:Class` or `package.module.Class` names, "") or (None, why not)."""
+    """(what `package.module:Class` or `package.module.Class` names, "") or (None, why not, if there is such a path)."""
+    if "." not in path and ":" not in path:
+        return None, ""
     module, _, attribute = path.partition(":") if ":" in path else path.rpartition(".")
     try:
         found: Any = importlib.import_module(module)

@@ -68,7 +68,7 @@ def plugin_class(
             if name in (java_name, java_name.rpartition(".")[2]):
                 raise PluginNotFoundError(reason)
     found, reason = registered.get(name), ""
-    if found is None and ("." in name or ":" in name):
+    if found is None:
         found, reason = load(name)
     if found is None:
         raise PluginNotFoundError(f"Class {name} could not be found.{reason}")

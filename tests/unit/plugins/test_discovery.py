@@ -1,0 +1,122 @@
+"""Plugins of another package: a real, tiny distribution in a folder on the path."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from connectx.errors import PluginNotFoundError
+from connectx.model.worker_config import WorkerConfig, embedded_config
+from connectx.plugins.discovery import Group, InstalledPlugins
+from connectx.plugins.registry import Plugins, class_name, worker_config
+from connectx.plugins.transform_keys import PREDICATES, TRANSFORMS
+
+MODULE = """
+import connectx as cx
+from connectx.data.simple import StringConverter
+from connectx.plugins.config_providers import ConfigProvider
+
+class TinyTicks(cx.SourceConnector):
+    version = "1.2"
+    config = cx.ConfigDef()
+    class Task(cx.SourceTask):
+        pass
+
+class TinyText(StringConverter):
+    java_class = "org.example.TinyText"
+
+class TinyTransform(cx.Transform):
+    pass
+
+class TinyPredicate(cx.Predicate):
+    pass
+
+class TinyVault(ConfigProvider):
+    def values(self, path):
+        return {"key": f"kept at {path}"}
+"""
+ENTRY_POINTS = """
+[connectx.connectors]
+ticks = tiny_plugins:TinyTicks
+broken = tiny_plugins:Missing
+wrong = tiny_plugins:TinyTransform
+
+[connectx.converters]
+text = tiny_plugins:TinyText
+
+[connectx.transforms]
+shift = tiny_plugins:TinyTransform
+
+[connectx.predicates]
+odd = tiny_plugins:TinyPredicate
+
+[connectx.config_providers]
+vault = tiny_plugins:TinyVault
+"""
+
+
+@pytest.fixture
+def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Installs the distribution."""
+    (tmp_path / "tiny_plugins.py").write_text(MODULE)
+    info = tmp_path / "tiny_plugins-1.2.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: tiny-plugins\nVersion: 1.2\n")
+    (info / "entry_points.txt").write_text(ENTRY_POINTS)
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+
+pytestmark = pytest.mark.usefixtures("tiny")
+
+
+@pytest.mark.parametrize("name", ["ticks", "TinyTicks", "tiny_plugins.TinyTicks", "tiny_plugins:TinyTicks"])
+def test_a_connector_of_another_package_has_its_alias_and_the_names_of_its_class(name: str) -> None:
+    assert Plugins().connector_class(name).__name__ == "TinyTicks"
+
+
+def test_converters_transformations_and_predicates_of_another_package_are_found_by_their_aliases() -> None:
+    plugins = Plugins()
+    assert plugins.converter_class("text").__name__ == "TinyText"
+    assert plugins.header_converter_class("text") is plugins.converter_class("text")
+    assert plugins.transform_class(TRANSFORMS, "shift").__name__ == "TinyTransform"
+    assert plugins.transform_class(PREDICATES, "odd").__name__ == "TinyPredicate"
+
+
+def test_a_config_provider_of_another_package_resolves_placeholders() -> None:
+    given = {"bootstrap.servers": "x:1", "config.providers": "v", "config.providers.v.class": "vault"}
+    worker = WorkerConfig.parse(embedded_config(given))
+    assert Plugins().providers(worker).resolve({"a": "${v:here:key}"}) == {"a": "kept at here"}
+    assert worker_config(embedded_config({**given, "client.id": "${v:x:key}"})).values["client.id"] == "kept at x"
+
+
+def test_plugins_of_another_package_are_listed_with_the_shipped_ones() -> None:
+    listed = {
+        class_name(one): (one.type, one.version, one.aliases) for one in Plugins().describe(connectors_only=False)
+    }
+    assert {name: listed[name] for name in listed if "iny" in name} == {
+        "tiny_plugins.TinyTicks": ("source", "1.2", ("ticks",)),
+        "org.example.TinyText": ("converter", None, ("text",)),
+        "tiny_plugins.TinyTransform": ("transformation", None, ("shift",)),
+        "tiny_plugins.TinyPredicate": ("predicate", None, ("odd",)),
+        "tiny_plugins.TinyVault": ("configprovider", None, ("vault",)),
+    }
+    assert "connectx.connectors.generator.Generator" in listed
+    assert "tiny_plugins.TinyTicks" in [class_name(one) for one in Plugins().describe()]
+
+
+def test_a_broken_entry_point_is_one_warning_with_its_name_and_the_others_are_used(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    installed = InstalledPlugins()
+    with caplog.at_level(logging.WARNING):
+        assert list(installed.listed(Group.CONNECTORS)) == ["ticks"]
+        assert installed.named(Group.CONNECTORS, "broken") == []
+    broken, wrong = sorted(record.getMessage() for record in caplog.records)
+    assert broken.startswith(
+        "The entry point broken of tiny-plugins in connectx.connectors is left out: AttributeError"
+    )
+    assert "wrong" in wrong
+    with pytest.raises(PluginNotFoundError, match=r"available connectors are: .*Generator, PostgresSink, ticks"):
+        Plugins().connector_class("broken")
