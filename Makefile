@@ -9,8 +9,12 @@ INSTALLED := $(VENV)/.connectx-installed
 # A second environment that lies over the first: only what differs is in it.
 OVER := .venv-databricks
 OVER_INSTALLED := $(OVER)/.connectx-installed
+LOCK := requirements.lock
+UV := $(BIN)/uv
+# pyspark comes as source: without this its wheel, which only uv sees, is compressed for 20 s.
+STORED := --config-settings-package pyspark:--build-option=--compression=stored
 # Jars and class archives are kept per user, so this one always runs; when all is there it takes a quarter of a second.
-PREPARED := $(BIN)/python -m connectx.cli.setup
+PREPARED := $(BIN)/connectx setup
 
 MINUTES ?= 10
 TYPESCRIPT := 5.9.3
@@ -18,13 +22,17 @@ TIERS := $(BIN)/python -m tests.support.tiers
 # Records durations that tests/budget.json limits: `make test-all` fails on a tier or folder that takes 25 % longer.
 BUDGET := $(BIN)/python -m tests.support.budget
 
-.PHONY: help setup demo quick test test-all budget browser databricks connect simulate lab check types bench soak clean
+.PHONY: help setup archives demo quick test test-all budget browser databricks connect simulate lab check lock types bench soak clean
 
 help: ## show the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST)
 
-setup: $(INSTALLED) ## make .venv with all packages, fetch Kafka's jars, make Kafka and Spark start fast
+setup: $(INSTALLED) ## make .venv with all packages, fetch Kafka's jars, make Kafka start fast
 	@$(PREPARED)
+
+# Spark's class archive, which a user's Spark gets beside a later one. Tests start many.
+archives: $(INSTALLED)
+	@$(PREPARED) --archives
 
 demo: setup ## run the main job: flights from CSV to PostgreSQL while workers are killed
 	@$(BIN)/connectx demo
@@ -32,23 +40,23 @@ demo: setup ## run the main job: flights from CSV to PostgreSQL while workers ar
 quick: $(INSTALLED) ## run the fast tests, without Java: the loop of daily work
 	@$(TIERS) quick
 
-test: setup ## run the tests of everything in a release, with a real Kafka, Spark and PostgreSQL
+test: archives ## run the tests of everything in a release, with a real Kafka, Spark and PostgreSQL
 	@$(TIERS) test
 
-test-all: setup $(OVER_INSTALLED) ## run what CI runs: also a browser, Databricks' versions, Spark Connect, Java workers, a soak
+test-all: archives $(OVER_INSTALLED) ## run what CI runs: also a browser, Databricks' versions, Spark Connect, Java workers, a soak
 	@$(TIERS) test-all
 	@$(BUDGET) check test-all
 
 budget: ## take the durations of the last runs as the budget
 	@$(BUDGET) write
 
-browser: setup $(OVER_INSTALLED) ## test the panel in a real JupyterLab, of either version; needs Chromium on PATH
+browser: archives $(OVER_INSTALLED) ## test the panel in a real JupyterLab, of either version; needs Chromium on PATH
 	@$(TIERS) test-all browser databricks-panel
 
-databricks: setup $(OVER_INSTALLED) ## test widgets, forms, data and a tutorial with the versions of Databricks images
+databricks: archives $(OVER_INSTALLED) ## test widgets, forms, data and a tutorial with the versions of Databricks images
 	@$(TIERS) test-all databricks
 
-connect: setup ## test clusters with Spark Connect alone and your own Kafka
+connect: archives ## test clusters with Spark Connect alone and your own Kafka
 	@$(TIERS) test-all connect
 
 simulate: $(INSTALLED) ## run simulated clusters with faults, SEEDS=200 of them
@@ -67,17 +75,21 @@ check: $(INSTALLED) ## lint, format, types and architecture
 types: ## types of the panel's front end, by a pinned TypeScript that npx fetches once; needs Node
 	@npx --yes --package=typescript@$(TYPESCRIPT) -- tsc -p widgets/jsconfig.json
 
-bench: setup ## measure throughput, latency, failover and memory on this machine
+bench: archives ## measure throughput, latency, failover and memory on this machine
 	@$(BIN)/python -m bench
 
-soak: setup ## flows under chaos in both isolations for MINUTES=10, and a verdict; SEED=... repeats one
+soak: archives ## flows under chaos in both isolations for MINUTES=10, and a verdict; SEED=... repeats one
 	@$(BIN)/python -m tests.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 clean: ## remove .venv and what tests and tools left here; the user's cache of jars stays
 	@rm -rf $(VENV) $(OVER) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis test-artefacts
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(INSTALLED): pyproject.toml
+lock: $(INSTALLED) ## renew requirements.lock: the newest versions that pyproject.toml allows
+	@$(UV) pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate \
+	  --custom-compile-command 'make lock' --extra all --extra dev --no-emit-package connectx pyproject.toml -o $(LOCK)
+
+$(INSTALLED): pyproject.toml $(LOCK)
 	@python=; \
 	for name in python3 python3.14 python3.13 python3.12 python3.11; do \
 	  if command -v $$name >/dev/null && $$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
@@ -92,7 +104,13 @@ $(INSTALLED): pyproject.toml
 	  echo "$$python cannot make a virtual environment: install its venv package (python3-venv on Debian and Ubuntu) and run make again." >&2; \
 	  rm -rf $(VENV); exit 1; \
 	fi
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[all,dev]'
+	@echo "Installing packages into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check "$$(sed -n 's/^\(uv==[^ ]*\).*/\1/p' $(LOCK))"
+	@if ! $(UV) pip install --python $(BIN)/python --require-hashes $(STORED) -r $(LOCK); then \
+	  echo "uv could not install them, for example because only pip knows your package index: pip does."; \
+	  $(BIN)/python -m pip install --disable-pip-version-check --require-hashes -r $(LOCK); \
+	fi
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@touch $@
 
 $(OVER_INSTALLED): tests/databricks/requirements.txt $(INSTALLED)

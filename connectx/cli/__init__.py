@@ -17,6 +17,7 @@ from connectx.cli.common import FAILED, INTERRUPTED, cluster_command, reporting_
 from connectx.cli.connectors import connectors, offsets, restart
 from connectx.cli.doctor import doctor
 from connectx.cli.replay import replay
+from connectx.cli.setup import setup
 from connectx.cli.worker import worker
 
 __all__ = ["INTERRUPTED", "app", "main"]
@@ -62,6 +63,7 @@ def demo(
 
 app.command()(worker)
 app.command()(doctor)
+app.command()(setup)
 app.command()(replay)
 clusters.add_to(app)
 cluster_command(app, "restart")(restart)

@@ -81,8 +81,8 @@ class SparkDriver:
         settings: Spark settings in addition to, or instead of, the local ones.
         master: Spark's master, all cores of this machine by default.
         heap: the JVM's largest heap, in Java's notation.
-        use_archive: whether to start from the AppCDS archive when there is one.
-        archive_to: make an AppCDS archive here when the driver ends in an orderly way.
+        use_archive: whether to start from the AppCDS archive when there is one, and to make it when there is none: the
+            first driver records its classes, a later one has them laid out beside it while it runs.
         progress: told of the jars when they have to be fetched first.
     """
 
@@ -94,7 +94,6 @@ class SparkDriver:
         master: str = "local[*]",
         heap: str = "2g",
         use_archive: bool = True,
-        archive_to: Path | None = None,
         progress: Progress = silent,
     ) -> None:
         self._java = java
@@ -102,7 +101,8 @@ class SparkDriver:
         self._master = master
         self._heap = heap
         self._use_archive = use_archive
-        self._archive_to = archive_to
+        self._archive: Path | None = None
+        self._dump: archive.Dump | None = None
         self._progress = progress
         self._dir: OwnedDir | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -131,6 +131,7 @@ class SparkDriver:
             require_free(self._dir.path, NEEDED_BYTES, "TMPDIR")
             self._launch(java, jar_files, self._dir.path)
             self._wait_connectable(self._dir.path / "connection")
+            self._begin_archive(java, jar_files)
         except BaseException:
             self.stop(grace_s=0)
             raise
@@ -140,12 +141,23 @@ class SparkDriver:
 
         Also happens when the interpreter ends. A second call does nothing.
         """
+        if self._dump is not None:
+            self._dump.close()
+            self._dump = None
         if self._process is not None and self._end is not None and self._end.detach():
             _end(self._process, self._artifacts, os.getpid(), grace_s)
+            if self._archive is not None and self._dir is not None and self._process.returncode == 0:
+                archive.keep_class_list(self._dir.path / "classes", self._archive)
         self._process = None
         if self._dir is not None:
             self._dir.remove()
             self._dir = None
+
+    def _begin_archive(self, java: JavaHome, jar_files: list[Path]) -> None:
+        """Make the missing class archive beside this driver, if an earlier one has recorded its classes."""
+        if self._archive is not None and not self._archive.exists() and archive.class_list(self._archive).exists():
+            dump = archive_dump(java, jar_files)
+            self._dump = dump if dump.start() else None
 
     def log_tail(self) -> str:
         """The end of the driver's log; empty after stop."""
@@ -156,10 +168,11 @@ class SparkDriver:
         (folder / "tmp").mkdir()
         options = [f"-Xmx{self._heap}", *_JAVA_OPTIONS, f"-Djava.io.tmpdir={folder / 'tmp'}",
                    f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}"]  # fmt: skip
-        if self._archive_to is not None:
-            options += archive.make_options(java, self._archive_to)
-        elif self._use_archive:
-            options += archive.use_options(java, archive_path(java, jar_files))
+        self._archive = archive_path(java, jar_files) if self._use_archive else None
+        if self._archive is not None and self._archive.exists():
+            options += archive.use_options(java, self._archive, static=True)
+        elif self._archive is not None:
+            options += archive.record_options(folder / "classes")
         settings = {**_SETTINGS, "spark.sql.warehouse.dir": str(folder / "warehouse"),
                     "spark.local.dir": str(folder / "tmp"), **self._settings}  # fmt: skip
         conf = [part for key, value in settings.items() for part in ("--conf", f"{key}={value}")]
@@ -231,7 +244,12 @@ def class_path(java: JavaHome, progress: Progress = silent) -> list[Path]:
 
 def archive_path(java: JavaHome, jar_files: list[Path]) -> Path:
     """Where the driver's class archive for this Java and these jars is, or would be."""
-    return archive.archive_path("spark", java, jar_files)
+    return archive.archive_path("spark-driver", java, jar_files)
+
+
+def archive_dump(java: JavaHome, jar_files: list[Path]) -> archive.Dump:
+    """What makes the driver's class archive out of the classes that an earlier driver recorded."""
+    return archive.Dump(java, _JAVA_OPTIONS, jar_files, archive_path(java, jar_files))
 
 
 def _read_connection(content: bytes) -> tuple[int, str]:

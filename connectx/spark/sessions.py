@@ -21,10 +21,9 @@ from urllib.parse import quote
 
 from connectx.errors import SparkNotSharedError, SparkStartError
 from connectx.extras import require
-from connectx.jvm import archive
 from connectx.jvm.java import JavaHome
 from connectx.jvm.progress import Progress, silent
-from connectx.spark.launcher import SparkDriver, archive_path, class_path
+from connectx.spark.launcher import SparkDriver, archive_dump, class_path
 from connectx.spark.remote import awaited, close_session, with_params
 
 if TYPE_CHECKING:
@@ -195,8 +194,8 @@ class SparkProvider:
             self._session.set_result(session)
 
 
-def make_archive(java: JavaHome, use: Callable[[SparkSession], None]) -> bool:
-    """Start a driver once, `use` it, and keep the classes that it loaded for later drivers.
+def make_archive(java: JavaHome, use: Callable[[SparkSession], None], timeout_s: float = 300.0) -> bool:
+    """Start a driver once, `use` it, and lay the classes that it loaded out for later drivers.
 
     Returns:
         False when Java wrote no archive, or when this process has a driver already.
@@ -205,9 +204,7 @@ def make_archive(java: JavaHome, use: Callable[[SparkSession], None]) -> bool:
 
     if SparkContext._active_spark_context is not None:
         return False
-    target = archive_path(java, class_path(java))
-    partial_file = archive.partial_path(target)
-    driver = SparkDriver(java=java, archive_to=partial_file)
+    driver = SparkDriver(java=java)
     driver.start()
     try:
         use(_connect_to(driver.port, driver.secret))
@@ -216,8 +213,11 @@ def make_archive(java: JavaHome, use: Callable[[SparkSession], None]) -> bool:
         raise
     finally:
         _disconnect()
-    driver.stop(grace_s=120)  # Java lays the archive out while it ends
-    return archive.adopt(partial_file, target)
+    driver.stop()
+    dump = archive_dump(java, class_path(java))
+    if dump.start():
+        dump.wait(timeout_s)
+    return dump.close()
 
 
 def active_session() -> SparkSession | None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import yaml
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
 PYPI_NAMES = {"python-confluent-kafka": "confluent-kafka", "prometheus_client": "prometheus-client"}
@@ -29,6 +30,23 @@ def test_environment_yml_and_pyproject_name_the_same_packages_and_versions() -> 
     assert "--editable ." in by_pip
     found = ranges(by_conda + [entry for entry in by_pip if entry != "--editable ."])
     assert found == wanted
+
+
+def test_the_lock_pins_every_requirement_to_a_version_that_fits_with_hashes_and_names_no_host() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    named = [*project["dependencies"], *(one for group in project["optional-dependencies"].values() for one in group)]
+    text = (ROOT / "requirements.lock").read_text().replace("\\\n", "")
+    locked = [line for line in text.splitlines() if line and not line.startswith("#")]
+    assert "://" not in text
+    assert all("==" in line and "--hash=sha256:" in line for line in locked)
+    versions: dict[str, list[str]] = {}
+    for line in locked:
+        pinned = Requirement(line.partition("--hash")[0].strip())
+        versions.setdefault(pinned.name, []).append(str(pinned.specifier).removeprefix("=="))
+    for one in map(Requirement, named):
+        if one.name != project["name"]:
+            found = versions[canonicalize_name(one.name)]
+            assert all(version in one.specifier for version in found), f"make lock: {one} and {found}"
 
 
 def test_conda_users_get_packages_from_conda_forge_only() -> None:

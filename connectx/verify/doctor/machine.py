@@ -80,9 +80,7 @@ def judge_jars(name: str, cached: bool, unfetchable: str | None, *, needed: bool
     if cached:
         return Finding(title, Status.OK, "in the cache")
     if unfetchable is None:
-        return Finding(
-            title, Status.OK, "can be fetched", "The first start takes longer.", "python -m connectx.cli.setup"
-        )
+        return Finding(title, Status.OK, "can be fetched", "The first start takes longer.", "connectx setup")
     if not needed:
         return Finding(title, Status.OFF, "not in the cache", "Not needed here.")
     next_step = "Set HTTPS_PROXY, or CONNECTX_MAVEN_REPOSITORY to a mirror, or copy CONNECTX_CACHE_DIR from a machine."

@@ -58,7 +58,7 @@ def test_a_bad_java_home_is_told_although_another_java_serves(tmp_path: Path) ->
 
 def test_jars_that_are_neither_cached_nor_to_be_had_are_broken() -> None:
     assert judge_jars(jars.KAFKA, True, None, needed=True).status is Status.OK
-    assert "connectx.cli.setup" in judge_jars(jars.KAFKA, False, None, needed=True).next_step
+    assert "connectx setup" in judge_jars(jars.KAFKA, False, None, needed=True).next_step
     refused = judge_jars(jars.KAFKA, False, "Host x not found", needed=True)
     assert (refused.status, refused.why) == (Status.BROKEN, "Host x not found")
     assert "CONNECTX_MAVEN_REPOSITORY" in refused.next_step
