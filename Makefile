@@ -6,9 +6,9 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.connectx-installed
-# A second environment that lies over the first: only what differs is in it.
-OVER := .venv-databricks
-OVER_INSTALLED := $(OVER)/.connectx-installed
+# Environments that lie over the first, .venv-NAME with tests/NAME/requirements.txt: only what differs is in them.
+OVER_INSTALLED := .venv-databricks/.connectx-installed
+SPARK41_INSTALLED := .venv-spark41/.connectx-installed
 LOCK := requirements.lock
 UV := $(BIN)/uv
 # pyspark comes as source: without this its wheel, which only uv sees, is compressed for 20 s.
@@ -17,12 +17,14 @@ STORED := --config-settings-package pyspark:--build-option=--compression=stored
 PREPARED := $(BIN)/connectx setup
 
 MINUTES ?= 10
+SPARK41_TESTS := tests/spark41 tests/unit/jvm/test_jars.py \
+  $(addprefix tests/integration/,infra/test_spark.py data source/test_file_source.py sink/test_file_sink.py)
 TYPESCRIPT := 5.9.3
 TIERS := $(BIN)/python -m tests.support.tiers
 # Records durations that tests/budget.json limits: `make test-all` fails on a tier or folder that takes 25 % longer.
 BUDGET := $(BIN)/python -m tests.support.budget
 
-.PHONY: help setup archives demo quick test test-all budget browser databricks connect simulate lab check lock types bench soak clean
+.PHONY: help setup archives demo quick test test-all budget browser databricks connect spark41 pythons wheel simulate lab check lock types bench soak clean
 
 help: ## show the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST)
@@ -59,6 +61,15 @@ databricks: archives $(OVER_INSTALLED) ## test widgets, forms, data and a tutori
 connect: archives ## test clusters with Spark Connect alone and your own Kafka
 	@$(TIERS) test-all connect
 
+spark41: archives $(SPARK41_INSTALLED) ## test Spark, converters, a source and a sink with Spark 4.1
+	@.venv-spark41/bin/python -m pytest $(SPARK41_TESTS)
+
+pythons: $(INSTALLED) ## run the unit tests on the other Pythons, 3.11 to 3.13, that this machine has
+	@$(BIN)/python -m tests.support.pythons
+
+wheel: setup ## test the wheel outside the repository: a worker on the base alone, the README, the demo
+	@$(BIN)/python -m pytest tests/wheel
+
 simulate: $(INSTALLED) ## run simulated clusters with faults, SEEDS=200 of them
 	@$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),200)
 
@@ -82,7 +93,7 @@ soak: archives ## flows under chaos in both isolations for MINUTES=10, and a ver
 	@$(BIN)/python -m tests.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 clean: ## remove .venv and what tests and tools left here; the user's cache of jars stays
-	@rm -rf $(VENV) $(OVER) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis test-artefacts
+	@rm -rf $(VENV) .venv-* build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis test-artefacts
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 lock: $(INSTALLED) ## renew requirements.lock: the newest versions that pyproject.toml allows
@@ -106,20 +117,21 @@ $(INSTALLED): pyproject.toml $(LOCK)
 	fi
 	@echo "Installing packages into $(VENV)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check "$$(sed -n 's/^\(uv==[^ ]*\).*/\1/p' $(LOCK))"
-	@if ! $(UV) pip install --python $(BIN)/python --require-hashes $(STORED) -r $(LOCK); then \
+	@if ! $(UV) pip install --python $(BIN)/python --no-deps --require-hashes $(STORED) -r $(LOCK); then \
 	  echo "uv could not install them, for example because only pip knows your package index: pip does."; \
 	  $(BIN)/python -m pip install --disable-pip-version-check --require-hashes -r $(LOCK); \
 	fi
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@touch $@
 
-$(OVER_INSTALLED): tests/databricks/requirements.txt $(INSTALLED)
-	@rm -rf $(OVER)
-	@$(BIN)/python -m venv --without-pip $(OVER)
+.venv-%/.connectx-installed: tests/%/requirements.txt $(INSTALLED)
+	@rm -rf $(@D)
+	@$(BIN)/python -m venv --without-pip $(@D)
 	@own() { "$$1/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))'; }; \
-	echo "import site; site.addsitedir('$$(own $(BIN)/..)')" > "$$(own $(OVER))/under.pth"
-	@$(BIN)/python -m pip --python $(OVER)/bin/python install --quiet --disable-pip-version-check --no-deps -r $<
-	@ln -s $(abspath $(VENV))/share/jupyter/lab $(OVER)/share/jupyter/lab
-	@mkdir -p $(OVER)/etc && ln -s $(abspath $(VENV))/etc/jupyter $(OVER)/etc/jupyter
-	@ln -s $(abspath $(VENV))/share/jupyter/labextensions/anywidget $(OVER)/share/jupyter/labextensions/anywidget
+	echo "import site; site.addsitedir('$$(own $(BIN)/..)')" > "$$(own $(@D))/under.pth"
+	@$(UV) pip install --quiet --python $(@D)/bin/python --no-deps $(STORED) -r $<
+	@mkdir -p $(@D)/etc $(@D)/share/jupyter/labextensions
+	@ln -s $(abspath $(VENV))/share/jupyter/lab $(@D)/share/jupyter/lab
+	@ln -s $(abspath $(VENV))/etc/jupyter $(@D)/etc/jupyter
+	@ln -sf $(abspath $(VENV))/share/jupyter/labextensions/anywidget $(@D)/share/jupyter/labextensions/anywidget
 	@touch $@

@@ -12,6 +12,7 @@ from connectx.core.messages import BeginTask, CancelTask, TaskFailed, TaskStateR
 from connectx.model.events import EventKind
 from connectx.model.ids import TaskId
 from connectx.model.states import TargetState
+from tests.support.options import KAFKA_SOURCE
 from tests.support.profiles import dotted
 from tests.support.task_harness import Task
 from tests.support.waiting import until
@@ -219,6 +220,7 @@ def test_topics_can_be_a_regular_expression_of_whole_names(
 # --------------------------------------------------------------------------------------------------------- backlog
 
 
+@KAFKA_SOURCE
 def test_a_backlog_is_read_by_spark_in_slices_and_nothing_is_lost_or_repeated(
     sink_task: Make, topic: Make, produce: Make, committed: Make, tmp_path: Path
 ) -> None:

@@ -23,7 +23,7 @@ def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, java: JavaHome) ->
     monkeypatch.setenv("CONNECTX_CACHE_DIR", str(tmp_path / "cache"))
     wanted = archive.archive_path("tool", java, class_path())
     names = tmp_path / "names"
-    command = [java.java, *archive.record_options(names), "-jar", *class_path(), "-version"]
+    command = [str(java.java), *archive.record_options(names), "-jar", *map(str, class_path()), "-version"]
     subprocess.run(command, capture_output=True, check=True, timeout=60)
     archive.keep_class_list(names, wanted)
     return wanted
@@ -41,7 +41,7 @@ def test_recorded_classes_become_an_archive_that_later_runs_use(java: JavaHome, 
     dump.wait(120)
     assert dump.close()
     options = archive.use_options(java, recorded, static=True)
-    command = [java.java, *options, "-Xshare:on", "-jar", *class_path(), "-version"]
+    command = [str(java.java), *options, "-Xshare:on", "-jar", *map(str, class_path()), "-version"]
     assert subprocess.run(command, capture_output=True, check=False, timeout=60).returncode == 0
     assert archive.Dump(java, [], class_path(), recorded).start(), "the lock is free"
 
