@@ -49,7 +49,7 @@ class LagRecorder:
         """What was seen, oldest first."""
         return list(self._samples.copy())
 
-    def look(self) -> None:
+    def sample(self) -> None:
         """Look once."""
         seen: dict[TaskId, int | None] = {}
         for worker in sorted(self._workers, key=lambda worker: worker.generation or 0):  # of two, the newer one counts
@@ -65,4 +65,4 @@ class LagRecorder:
 
     def _run(self) -> None:
         while not self._ended.wait(_EVERY_S):
-            self.look()
+            self.sample()

@@ -103,13 +103,13 @@ def audit(
 
     With --bootstrap-servers or --worker-config it sees the group, the topics and the settings, too.
     """
-    from connectx.api.connect_cluster import audit as look
+    from connectx.api.connect_cluster import audit as audit_clusters
 
     clusters = [at.cluster]
     for other in also or ():
         url, _, bootstrap_servers = other.partition(",")
         clusters.append(at.attach(url, bootstrap_servers or None))
-    found = look(*clusters)
+    found = audit_clusters(*clusters)
     findings = [{**asdict(finding), "severity": finding.severity.value} for finding in found]
     at.show({"clusters": found.clusters, "findings": findings, "unseen": found.unseen}, repr(found))
     bad = {Threshold.NEVER: [], Threshold.ERROR: ["error"], Threshold.WARNING: ["error", "warning"]}[fail_on]

@@ -24,11 +24,11 @@ def doctor(
 
     It starts and changes nothing. The exit code is 1 when a cluster cannot run.
     """
-    from connectx.verify.doctor.doctor import doctor as look
+    from connectx.verify.doctor.doctor import doctor as check_up
 
     with reporting_errors():
         settings: dict[str, Any] = {} if file is None else read_properties(file)
-        found = look(bootstrap_servers=bootstrap_servers, config=settings)
+        found = check_up(bootstrap_servers=bootstrap_servers, config=settings)
     typer.echo(json.dumps(found.as_json()) if as_json else repr(found))
     if not found.ok:
         raise typer.Exit(FAILED)

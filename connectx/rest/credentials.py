@@ -35,7 +35,7 @@ class Credentials:
     def __init__(self, basic_file: str | None, bearer_file: str | None) -> None:
         self._files = {scheme: Path(name) for scheme, name in (("Basic", basic_file), ("Bearer", bearer_file)) if name}
         self._reading = threading.Lock()
-        self._stamps = self._look()
+        self._stamps = self._file_stamps()
         self._headers = [header for scheme, path in self._files.items() for header in _headers(scheme, path)]
 
     @classmethod
@@ -68,13 +68,13 @@ class Credentials:
         known = [hmac.compare_digest(shown, hashlib.sha256(header).digest()) for header in self._headers]
         return any(known)
 
-    def _look(self) -> list[tuple[int, int]]:
+    def _file_stamps(self) -> list[tuple[int, int]]:
         found = [os.stat(path) for path in self._files.values() if path.exists()]
         return [(stat.st_mtime_ns, stat.st_size) for stat in found]
 
     def _read_again(self) -> None:
         with self._reading:
-            if (stamps := self._look()) == self._stamps:
+            if (stamps := self._file_stamps()) == self._stamps:
                 return
             self._stamps = stamps
             try:

@@ -86,7 +86,7 @@ class Watch:
         self._records: SimpleQueue[Message | None] = SimpleQueue()
         self._admin: Admin | None = None
         self._tail: TopicTail | None = None
-        self._looked_ms: int | None = None
+        self._polled_ms: int | None = None
         self._ended = False
         self._thread = threading.Thread(target=self._run, name="connectx-attached", daemon=True)
         self._observation = Observation(scheme=scheme)
@@ -102,12 +102,12 @@ class Watch:
             ConnectxError: what is to be looked at cannot be seen.
         """
         if self._kafka is None:
-            self._look_at_rest()
+            self._poll_rest()
         else:
             self._kafka.group.keep()
             self._read_topics(self._kafka)
             self._append(self._observation.begin())
-            self._look_at_group(self._kafka)
+            self._poll_group(self._kafka)
         self.picture = self._observation.picture()
         self._thread.start()
 
@@ -141,18 +141,18 @@ class Watch:
             except Empty:
                 pass
             began_s = time.monotonic()
-            self._look()
+            self._poll()
             self.picture = self._observation.picture()
             took_s = time.monotonic() - began_s
             due_s = time.monotonic() + max(self._poll_s, _REST_SHARE * took_s)
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         origin = POLLING if self._kafka is None else GROUP
         try:
             if self._kafka is None:
-                self._look_at_rest()
+                self._poll_rest()
             else:
-                self._look_at_group(self._kafka)
+                self._poll_group(self._kafka)
         except ConnectxError as error:
             self._lose(origin, error.message)
         except Exception as error:  # a history that stands still without a word would be worse
@@ -171,13 +171,13 @@ class Watch:
             self.lost[origin] = (self._clock(), error)
             self._events.append(Transition(EventKind.SIGHT_LOST, data={"origin": origin, "error": error}))
 
-    def _look_at_rest(self) -> None:
+    def _poll_rest(self) -> None:
         now_ms = self._clock()
         shown = self._client.expanded()
-        self._append(self._observation.observe_rest(shown, self._looked_ms))
-        self._looked_ms = now_ms
+        self._append(self._observation.observe_rest(shown, self._polled_ms))
+        self._polled_ms = now_ms
 
-    def _look_at_group(self, kafka: KafkaSide) -> None:
+    def _poll_group(self, kafka: KafkaSide) -> None:
         described = kafka.group.describe()
         if described.members and described.state != STABLE:
             self._append(self._observation.observe_rebalance())

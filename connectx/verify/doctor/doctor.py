@@ -37,7 +37,7 @@ def doctor(
     servers = bootstrap_servers or given.get("bootstrap.servers")
     with ThreadPoolExecutor(1, thread_name_prefix="connectx-doctor") as pool:
         asked = None if servers is None else pool.submit(_own_kafka, str(servers), given)
-        probe = spark_session.look(spark)
+        probe = spark_session.probe_session(spark)
         findings = _here(probe, embedded=servers is None)
         kafka = [] if asked is None else asked.result()
     return judged([*findings, *kafka], probe, embedded=servers is None)
@@ -82,7 +82,7 @@ def _own_kafka(servers: str, config: Mapping[str, Any]) -> list[Finding]:
         worker = own_kafka.settings_of(servers, config)
     except (ConfigError, ConfigProviderError) as error:
         return [own_kafka.settings_problem(error)]
-    return own_kafka.judgements(own_kafka.look(worker))
+    return own_kafka.judgements(own_kafka.probe_kafka(worker))
 
 
 def _missing(by_name: Mapping[str, Finding], *names: str) -> Finding | None:

@@ -60,7 +60,7 @@ def settings_of(bootstrap_servers: str, config: Mapping[str, Any]) -> WorkerConf
     return worker_config({**own_kafka_config(config), "bootstrap.servers": bootstrap_servers})
 
 
-def look(worker: WorkerConfig) -> KafkaProbe:
+def probe_kafka(worker: WorkerConfig) -> KafkaProbe:
     """Ask this Kafka; takes about 10 s when it does not answer."""
     servers = worker.bootstrap_servers
     unreachable = unreachable_of(servers.split(","))

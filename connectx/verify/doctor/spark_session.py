@@ -56,7 +56,7 @@ class SparkProbe:
     share_problem: str | None = None
 
 
-def look(spark: SparkSession | None, timeout_s: float = ASK_S) -> SparkProbe:
+def probe_session(spark: SparkSession | None, timeout_s: float = ASK_S) -> SparkProbe:
     """Ask the given session, or the active one; each question has `timeout_s`."""
     session = spark if spark is not None else active_session()
     if session is None:

@@ -21,12 +21,12 @@ def test_what_changes_is_kept_and_a_task_that_nobody_runs_has_no_known_lag() -> 
     recorder = LagRecorder([one], lambda: next(times))  # type: ignore[arg-type]
     for metrics in (one.task_metrics, one.task_metrics, {"out-0": {"lag": 9}}, {}):
         one.task_metrics = metrics
-        recorder.look()
+        recorder.sample()
     assert recorder.samples() == [LagSample(1, OUT, 5), LagSample(3, OUT, 9), LagSample(4, OUT, None)]
 
 
 def test_of_a_zombie_and_its_successor_the_one_of_the_newer_generation_counts() -> None:
     workers = [worker(4, {"out-0": {"lag": 1}}), worker(3, {"out-0": {"lag": 500}}), worker(None, {})]
     recorder = LagRecorder(workers, lambda: 7)  # type: ignore[arg-type]
-    recorder.look()
+    recorder.sample()
     assert recorder.samples() == [LagSample(7, OUT, 1)]
