@@ -155,13 +155,3 @@ def test_providers_of_one_process_share_the_driver(spark_provider: SparkProvider
     with pytest.raises(SparkStartError, match="stopped"):
         second.get()
     assert spark_provider.get().range(2).count() == 2
-
-
-def test_kafka_and_spark_start_side_by_side(tmp_path: Path) -> None:
-    code = (
-        "from connectx.kafka.broker.embedded import EmbeddedKafka; from connectx.spark.sessions import SparkProvider\n"
-        "provider = SparkProvider(); provider.start()\n"
-        "with EmbeddedKafka() as kafka: print(kafka.alive, provider.get().range(2).count())\n"
-        "provider.close()\n"
-    )
-    assert run_in_own_process(code, cwd=tmp_path) == "True 2\n"
