@@ -8,7 +8,7 @@ from typing import Any, Final
 from connectx.model.events import EventKind
 
 TaskMetrics = Mapping[str, Any]
-Row = tuple[str, str, Callable[[TaskMetrics], float | None]]
+MetricSpec = tuple[str, str, Callable[[TaskMetrics], float | None]]
 """Name, description, and the number in the live numbers of a task (None: not known)."""
 
 
@@ -46,7 +46,7 @@ def _share(part: str, other: str) -> Callable[[TaskMetrics], float | None]:
     return share
 
 
-TASK_ROWS: Final[tuple[Row, ...]] = (
+TASK_SPECS: Final[tuple[MetricSpec, ...]] = (
     ("connector-task_offset-commit-max-time-ms", "The longest commit.", _of("commit_ms_max")),
     ("connector-task_offset-commit-avg-time-ms", "Commits on average.", _of("commit_ms_avg")),
     ("connector-task_offset-commit-success-percentage", "Share that succeeded.", _share("commits", "failed_commits")),
@@ -55,7 +55,7 @@ TASK_ROWS: Final[tuple[Row, ...]] = (
     ("connector-task_batch-size-avg", "Records of a slice on average.", _of("batch_avg")),
 )
 
-SOURCE_ROWS: Final[tuple[Row, ...]] = (
+SOURCE_SPECS: Final[tuple[MetricSpec, ...]] = (
     ("source-task_source-record-poll-total", "Records polled.", _of("polled")),
     ("source-task_source-record-write-total", "Records sent to Kafka.", _of("records")),
     ("source-task_poll-batch-max-time-ms", "The longest poll.", _of("poll_ms_max")),
@@ -66,7 +66,7 @@ SOURCE_ROWS: Final[tuple[Row, ...]] = (
     ("connectx_source_bytes_total", "Bytes sent to Kafka.", _of("bytes")),
 )
 
-SINK_ROWS: Final[tuple[Row, ...]] = (
+SINK_SPECS: Final[tuple[MetricSpec, ...]] = (
     ("sink-task_sink-record-read-total", "Records fetched.", _of("read")),
     ("sink-task_sink-record-send-total", "Records put.", _of("records")),
     ("sink-task_sink-record-lag-max", "Records that the task is behind, over all its partitions.", _of("lag")),
@@ -81,7 +81,7 @@ SINK_ROWS: Final[tuple[Row, ...]] = (
     ("sink-task_sink-record-active-count-avg", "On average, whenever they changed.", _of("active_avg")),
 )
 
-ERROR_ROWS: Final[tuple[Row, ...]] = (
+ERROR_SPECS: Final[tuple[MetricSpec, ...]] = (
     ("task-error_total-record-failures", "Records that failed, once for every try.", _of("record_failures")),
     ("task-error_total-record-errors", "Failures beyond errors.tolerance: the task ends.", _of("record_errors")),
     ("task-error_total-retries", "Conversions of slices and puts that were tried again.", _of("retries")),

@@ -30,11 +30,11 @@ from connectx.model.states import State
 from connectx.model.summary import Summary
 from connectx.runtime.metric_names import (
     COUNTED,
-    ERROR_ROWS,
+    ERROR_SPECS,
     PLUGIN_TEXTS,
-    SINK_ROWS,
-    SOURCE_ROWS,
-    TASK_ROWS,
+    SINK_SPECS,
+    SOURCE_SPECS,
+    TASK_SPECS,
     TASK_STATES,
     WORKER_COUNTS,
 )
@@ -281,7 +281,7 @@ class WorkerMetrics(Collector):
         known = [(task, metrics) for task, metrics in counted if not metrics.get("ended") or _subject(task) in assigned]
         sources = [(task, metrics) for task, metrics in tasks if "slices" in metrics]
         sinks = [(task, metrics) for task, metrics in tasks if "positions" in metrics]
-        tables = ([*sources, *sinks], TASK_ROWS), (sources, SOURCE_ROWS), (sinks, SINK_ROWS), (known, ERROR_ROWS)
+        tables = ([*sources, *sinks], TASK_SPECS), (sources, SOURCE_SPECS), (sinks, SINK_SPECS), (known, ERROR_SPECS)
         for chosen, table in tables:
             for name, described, value in table:
                 yield _of_each(name, described, ((_id(task), value(metrics)) for task, metrics in chosen))
