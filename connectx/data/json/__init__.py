@@ -1,1 +1,1 @@
-"""Kafka Connect's JsonConverter: JSON to Arrow and back, in the worker or by Spark."""
+"""Kafka Connect's JsonConverter: JSON to Arrow and back."""

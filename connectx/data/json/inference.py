@@ -29,7 +29,7 @@ def read_documents(records: pa.Array) -> Decoded:
         documents = records.filter(pc.and_(errors.is_null(), records.is_valid()))
         if not _are_objects(documents):
             return texts
-        values = _parsed(documents)
+        values = _parsed(documents, checked=True)
         if values is None:
             raise ConversionError(
                 "Documents of one batch hold different types in the same field, so that their fields cannot be read.",
@@ -44,11 +44,11 @@ def _are_objects(documents: pa.Array) -> bool:
     return len(documents) > 0 and bool(pc.all(pc.match_substring_regex(documents, r"^[ \t\r\n]*\{")).as_py())
 
 
-def _parsed(documents: pa.Array) -> pa.Array | None:
+def _parsed(documents: pa.Array, *, checked: bool = False) -> pa.Array | None:
     """None when the parser refuses one of them, or they do not fit together."""
-    found = parse(documents, None)
+    found = parse(documents, None, checked=checked)
     if found is not None and found.type != _without_times(found.type):
-        found = parse(documents, _without_times(found.type))
+        found = parse(documents, _without_times(found.type), checked=True)
     return None if found is None or found.null_count else found
 
 

@@ -8,7 +8,7 @@ Each document is put into an envelope: what is not exactly one document breaks i
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Any, Final, TypeAlias
@@ -48,6 +48,7 @@ _SAME: Final = (
 )
 _ISO: Final = r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,6})?Z?$"
 _DAY: Final = r"^\d{4}-\d\d-\d\d$"
+_CONSTANT: Final = r"[:,\[\s]-?(NaN|Inf)"
 _DIGITS: Final = r"^-?\d{1,15}$"
 
 
@@ -75,27 +76,68 @@ class JsonReader:
         """
         rows = pc.indices_nonzero(records.is_valid()).to_numpy().astype(np.int64)
         documents = records.drop_null()
-        spelling = self._spelling(documents, kind)
-        values, doubtful = self._read_all(documents, kind, spelling)
+        values, doubtful = self._read_all(documents, kind)
         if doubtful.any():
             own: Recover = lambda row: text_of(records[row].as_py())  # noqa: E731
             return self._respelled(records, rows, kind, values, doubtful, recover or own)
         return Decoded.of(_spread(values, rows, len(records)))
 
-    def _read_all(self, documents: pa.Array, kind: pa.DataType, spelling: pa.DataType | None) -> tuple[pa.Array, Any]:
+    def _read_all(self, documents: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Any]:
         """Values, and which of them are not to be relied on."""
-        every = np.ones(len(documents), bool)
+        nothing = pa.nulls(len(documents), clean(kind)), np.ones(len(documents), bool)
+        samples = _samples(documents, kind)
+        taken = _taken_out(kind, samples)
+        plain = pa.struct([field for field in kind if field.name not in taken]) if taken else kind
+        spelling = self._spelled(plain, samples)
         if spelling is None:
-            return pa.nulls(len(documents), clean(kind)), every
-        parsed, wrong = _parsed(documents, spelling), ~every
+            return nothing
+        parsed, wrong = None if taken else _parsed(documents, spelling), np.zeros(len(documents), bool)
+        found: list[Any] = []
         if parsed is None:
-            wrong = _refused(documents, spelling)
-            parsed = _parsed(documents.filter(pa.array(~wrong)), spelling, ignore_unknown=True)
+            wrong, found = _checked(documents, _with_taken(spelling, kind, taken))
+            parsed = _parsed(documents.filter(pa.array(~wrong)), spelling, checked=True)
         if parsed is None:
-            return pa.nulls(len(documents), clean(kind)), every
-        values, doubtful = self._values(parsed, kind)
+            return nothing
+        values, doubtful = self._values(parsed, plain)
+        if taken:
+            values, more = self._put_back(values, kind, _by_name(found, spelling.num_fields, taken))
+            doubtful = doubtful | more
         wrong[~wrong] = doubtful
         return _spread(values.filter(pa.array(~doubtful)), np.flatnonzero(~wrong), len(documents)), wrong
+
+    def _put_back(
+        self, values: pa.StructArray, kind: pa.DataType, taken: Mapping[str, list[Any]]
+    ) -> tuple[pa.Array, Any]:
+        """Structs with the fields that were taken out of their documents."""
+        doubtful = np.zeros(len(values), bool)
+        columns = []
+        for field in kind:
+            if field.name not in taken:
+                columns.append(values.field(values.type.get_field_index(field.name)))
+                continue
+            if pa.types.is_map(field.type):
+                column, wrong = self._maps(taken[field.name], field.type)
+            else:
+                read = read_text(pa.array([raw and bytes(raw) for raw in taken[field.name]], pa.binary()))
+                column, wrong = read.value, _true(read.error.is_valid())
+            column, missing = self._filled(column, field, values)
+            columns.append(column)
+            doubtful |= wrong | missing
+        return _structs(columns, kind, values), doubtful
+
+    def _maps(self, entries: list[Any], kind: pa.DataType) -> tuple[pa.Array, Any]:
+        """Maps of exact JSON by name."""
+        lengths = [len(entry or ()) for entry in entries]
+        names = [name for entry in entries for name in entry or ()]
+        raws = [bytes(raw) for entry in entries if entry for raw in entry.values()]
+        read = self.read(pa.array(raws, pa.binary()), kind.item_type)
+        wrong = _true(read.error.is_valid())
+        if not kind.item_field.nullable:
+            wrong = wrong | _true(read.value.is_null())
+        doubtful = np.zeros(len(entries), bool)
+        doubtful[np.repeat(np.arange(len(entries)), lengths)[wrong]] = True
+        offsets = _offsets(np.array(lengths, np.int64), np.array([entry is None for entry in entries], bool))
+        return pa.MapArray.from_arrays(offsets, pa.array(names, pa.string()), read.value, type=clean(kind)), doubtful
 
     def _respelled(
         self, records: pa.Array, rows: Any, kind: pa.DataType, values: pa.Array, doubtful: Any, recover: Recover
@@ -111,7 +153,7 @@ class JsonReader:
                 at.append(row)
             except (RefusedDocumentError, RecursionError) as error:
                 errors[row] = str(error)
-        parsed = parse(pa.array(texts, pa.binary()), respelled_type(kind), ignore_unknown=True)
+        parsed = parse(pa.array(texts, pa.binary()), respelled_type(kind), checked=True)
         assert parsed is not None, "respelled for this parser"
         respelled, _ = self._values(parsed, kind, respelled=True)
         both = pa.concat_arrays([values.filter(pa.array(good)), respelled])
@@ -122,17 +164,6 @@ class JsonReader:
         )
 
     # ---------------------------------------------------------------------------------- how documents spell the types
-
-    def _spelling(self, documents: pa.Array, kind: pa.DataType) -> pa.DataType | None:
-        """The type as which Arrow's parser is to read it; None where documents have to be respelled first."""
-        samples = []
-        if _is_ambiguous(kind):
-            for document in documents[:_SAMPLE].to_pylist():
-                try:
-                    samples.append(json.loads(document))
-                except (ValueError, RecursionError):
-                    continue
-        return self._spelled(kind, samples)
 
     def _spelled(self, kind: pa.DataType, samples: Sequence[Any]) -> pa.DataType | None:
         types = pa.types
@@ -182,20 +213,20 @@ class JsonReader:
         columns = []
         for index, field in enumerate(kind):
             column, wrong = self._values(parsed.field(index), field.type, respelled=respelled)
-            doubtful |= wrong
-            missing = pc.and_(parsed.is_valid(), column.is_null())
-            default = (field.metadata or {}).get(DEFAULT.encode()) if self.use_defaults else None
-            if default is not None:
-                value = default_value(field.type, json.loads(default))
-                column = pc.if_else(missing, pa.scalar(value, column.type), column)
-            elif not field.nullable:
-                doubtful |= _true(missing)
+            column, missing = self._filled(column, field, parsed)
+            doubtful |= wrong | missing
             columns.append(column)
-        fields = list(clean(kind))
-        mask = parsed.is_null() if parsed.null_count else None
-        if not columns:
-            return parsed.cast(clean(kind)), doubtful
-        return pa.StructArray.from_arrays(columns, fields=fields, mask=mask), doubtful
+        return _structs(columns, kind, parsed), doubtful
+
+    def _filled(self, column: pa.Array, field: pa.Field, structs: pa.Array) -> tuple[pa.Array, Any]:
+        """A field's values with its default, and where one is required and missing."""
+        missing = pc.and_(structs.is_valid(), column.is_null())
+        default = (field.metadata or {}).get(DEFAULT.encode()) if self.use_defaults else None
+        if default is not None:
+            value = default_value(field.type, json.loads(default))
+            column = pc.if_else(missing, pa.scalar(value, column.type), column)
+        required = default is None and not field.nullable
+        return column, _true(missing) if required else np.zeros(len(column), bool)
 
     def _list(self, parsed: pa.Array, kind: pa.DataType, respelled: bool) -> tuple[pa.Array, Any]:
         elements = parsed.flatten()
@@ -207,9 +238,7 @@ class JsonReader:
             wrong = wrong | _true(elements.is_null())
         if wrong.any():
             doubtful[pc.list_parent_indices(parsed).to_numpy()[wrong]] = True
-        ends = np.concatenate([[0], np.cumsum(lengths_of(parsed).to_numpy())]).astype(np.int32)
-        nulls = np.append(parsed.is_null().to_numpy(zero_copy_only=False), False)
-        offsets = pa.array(ends, pa.int32(), mask=nulls)
+        offsets = _offsets(lengths_of(parsed).to_numpy(), parsed.is_null().to_numpy(zero_copy_only=False))
         if is_map:
             return pa.MapArray.from_arrays(offsets, *values.flatten(), type=clean(kind)), doubtful
         return pa.ListArray.from_arrays(offsets, values, type=clean(kind)), doubtful
@@ -249,10 +278,10 @@ def _text(text: str) -> str | None:
     return None if text == "null" else content(text) if text[0] == '"' else text
 
 
-def _parsed(documents: pa.Array, spelling: pa.DataType, *, ignore_unknown: bool = False) -> pa.Array | None:
-    first = parse(documents, _with_numbers(spelling, pa.float64()), ignore_unknown=ignore_unknown)
+def _parsed(documents: pa.Array, spelling: pa.DataType, *, checked: bool = False) -> pa.Array | None:
+    first = parse(documents, _with_numbers(spelling, pa.float64()), checked=checked)
     exact = _with_numbers(spelling, _NUMBER)
-    return first if first is None or first.type == exact else parse(documents, exact, ignore_unknown=True)
+    return first if first is None or first.type == exact else parse(documents, exact, checked=True)
 
 
 def _with_numbers(spelling: pa.DataType, number: pa.DataType) -> pa.DataType:
@@ -263,12 +292,12 @@ def _with_numbers(spelling: pa.DataType, number: pa.DataType) -> pa.DataType:
     return number if spelling == _STRICT_NUMBER else spelling
 
 
-def parse(documents: pa.Array, kind: pa.DataType | None, *, ignore_unknown: bool = False) -> pa.Array | None:
+def parse(documents: pa.Array, kind: pa.DataType | None, *, checked: bool = False) -> pa.Array | None:
     """Documents as Arrow's parser reads them; None when it refuses one.
 
     Args:
         kind: type of the documents; None: the type that they have.
-        ignore_unknown: skip fields that the type does not have. Only for documents that are known to be one each.
+        checked: each is known to be one valid document: fields that the type does not have are skipped.
     """
     if not len(documents):
         return pa.array([], pa.null() if kind is None else kind)
@@ -278,10 +307,12 @@ def parse(documents: pa.Array, kind: pa.DataType | None, *, ignore_unknown: bool
     except pa.ArrowInvalid:
         return None  # not UTF-8, which the parser does not check
     text = lines.buffers()[2].slice(0, pc.sum(pc.binary_length(lines)).as_py())
+    if not checked and _may_hold_constants(documents, text):
+        return None
     reading = arrow_json.ReadOptions(use_threads=False, block_size=text.size + 1)
     parsing = arrow_json.ParseOptions(
         explicit_schema=None if kind is None else pa.schema([("v", kind)]),
-        unexpected_field_behavior="ignore" if ignore_unknown else "infer",
+        unexpected_field_behavior="ignore" if checked and kind is not None else "infer",
     )
     try:
         table = arrow_json.read_json(pa.BufferReader(text), read_options=reading, parse_options=parsing)
@@ -291,6 +322,12 @@ def parse(documents: pa.Array, kind: pa.DataType | None, *, ignore_unknown: bool
         return None
     values = table["v"]
     return values.chunk(0) if values.num_chunks == 1 else pa.concat_arrays(values.chunks)
+
+
+def _may_hold_constants(documents: pa.Array, text: pa.Buffer) -> bool:
+    """True where a document may hold NaN or Infinity, which the parser takes for numbers."""
+    raw = text.to_pybytes()
+    return (b"NaN" in raw or b"Inf" in raw) and bool(pc.any(pc.match_substring_regex(documents, _CONSTANT)).as_py())
 
 
 def respelled_type(kind: pa.DataType) -> pa.DataType:
@@ -324,26 +361,67 @@ def clean(kind: pa.DataType) -> pa.DataType:
     return pa.map_(pa.string(), clean(kind.item_type)) if pa.types.is_map(kind) else kind
 
 
+def _samples(documents: pa.Array, kind: pa.DataType) -> list[Any]:
+    """The first documents, where they show how a value is spelled that may be spelled in several ways."""
+    samples = []
+    if _is_ambiguous(kind):
+        for document in documents[:_SAMPLE].to_pylist():
+            try:
+                samples.append(json.loads(document))
+            except (ValueError, RecursionError):
+                continue
+    return samples
+
+
 def _is_ambiguous(kind: pa.DataType) -> bool:
     """True where documents may spell values as numbers or as text."""
     types = pa.types
     if types.is_struct(kind):
-        return any(_is_ambiguous(field.type) for field in kind)
+        return any(types.is_string(field.type) or _is_ambiguous(field.type) for field in kind)
     if is_list(kind):
         return _is_ambiguous(kind.value_type)
     return bool(types.is_decimal(kind) or types.is_date(kind) or types.is_timestamp(kind))
 
 
-def _refused(documents: pa.Array, spelling: pa.DataType) -> Any:
-    """Which documents are not of the type, each looked at alone."""
+def _taken_out(kind: pa.DataType, samples: Sequence[Any]) -> tuple[str, ...]:
+    """Fields that Arrow's parser cannot read: maps, and text for which documents hold other JSON."""
+    if not pa.types.is_struct(kind):
+        return ()
+    objects = [sample for sample in samples if isinstance(sample, dict)]
+
+    def other(field: pa.Field) -> bool:
+        found = (each.get(field.name) for each in objects)
+        return pa.types.is_string(field.type) and any(not isinstance(each, str | None) for each in found)
+
+    return tuple(field.name for field in kind if pa.types.is_map(field.type) or other(field))
+
+
+def _with_taken(spelling: pa.DataType, kind: pa.DataType, taken: tuple[str, ...]) -> pa.DataType:
+    """A struct's type with fields at its end that are taken out as exact JSON: maps of null, or null."""
+    if not taken:
+        return spelling
+    raw = {field.name: pa.map_(pa.string(), pa.null()) if pa.types.is_map(field.type) else pa.null() for field in kind}
+    return pa.struct([*spelling, *((name, raw[name]) for name in taken)])
+
+
+def _by_name(found: list[Any], first: int, taken: tuple[str, ...]) -> dict[str, list[Any]]:
+    """Fields of checked documents, from number `first` on."""
+    return {
+        name: [None if each is None else getattr(each, f"f{first + number}") for each in found]
+        for number, name in enumerate(taken)
+    }
+
+
+def _checked(documents: pa.Array, spelling: pa.DataType) -> tuple[Any, list[Any]]:
+    """Which documents are not of the type, each looked at alone, and the others as msgspec's structs."""
     decode = _checker(spelling).decode
-    wrong = np.zeros(len(documents), bool)
+    wrong, found = np.zeros(len(documents), bool), []
     for row, document in enumerate(documents.to_pylist()):
         try:
-            decode(document.decode("utf-8"))
+            found.append(decode(document.decode("utf-8")))
         except (msgspec.MsgspecError, ValueError, RecursionError):
             wrong[row] = True
-    return wrong
+    return wrong, found
 
 
 @lru_cache(maxsize=64)
@@ -359,6 +437,10 @@ def _python_type(spelling: pa.DataType) -> Any:
         return msgspec.defstruct("Document", fields, rename=names) | None
     if is_list(spelling):
         return list[_python_type(spelling.value_type)] | None  # type: ignore[misc]
+    if types.is_map(spelling):
+        return dict[str, msgspec.Raw] | None
+    if types.is_null(spelling):
+        return msgspec.Raw
     if types.is_integer(spelling):
         limit = 1 << (spelling.bit_width - 1)
         return Annotated[int, msgspec.Meta(ge=-limit, le=limit - 1)] | None
@@ -400,6 +482,20 @@ def _times_of_text(texts: pa.Array, kind: pa.DataType) -> pa.Array:
 def _within(numbers: pa.Array, limit: int) -> pa.Array:
     fits = pc.and_(pc.less(numbers, limit), pc.greater(numbers, -limit))
     return pc.if_else(fits, numbers, pa.scalar(None, pa.int64()))
+
+
+def _structs(columns: list[pa.Array], kind: pa.DataType, structs: pa.Array) -> pa.Array:
+    """Structs of these columns, null where `structs` are."""
+    if not columns:
+        return structs.cast(clean(kind))
+    mask = structs.is_null() if structs.null_count else None
+    return pa.StructArray.from_arrays(columns, fields=list(clean(kind)), mask=mask)
+
+
+def _offsets(lengths: Any, nulls: Any) -> pa.Array:
+    """Offsets of lists with these lengths; null where a list is null."""
+    ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    return pa.array(ends, pa.int32(), mask=np.append(nulls, False))
 
 
 def _true(mask: pa.Array) -> Any:

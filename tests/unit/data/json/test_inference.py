@@ -44,3 +44,9 @@ def test_what_is_not_all_objects_is_text() -> None:
 def test_one_field_of_two_types_is_refused() -> None:
     with pytest.raises(ConversionError, match="different types in the same field"):
         read(b'{"a":1}', b'{"a":"x"}')
+
+
+def test_text_that_looks_like_a_constant_is_text_and_a_constant_is_refused() -> None:
+    values, errors, _ = read(b'{"a":"see: NaN, Info"}', b'{"a":NaN}')
+    assert values == [{"a": "see: NaN, Info"}, None]
+    assert [error is None for error in errors] == [True, False]
