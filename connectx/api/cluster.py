@@ -18,11 +18,18 @@ from connectx.api.forms import kafka_fact, shown, spark_fact
 from connectx.api.lag import LagRecorder
 from connectx.api.supervisor import STABLE_S, Supervisor
 from connectx.api.workers import Worker, Workers
-from connectx.errors import ClassNotImportableError, ClusterClosedError, GroupInUseError
+from connectx.errors import (
+    ClassNotImportableError,
+    ClusterClosedError,
+    GroupInUseError,
+    KafkaRequestError,
+    KafkaUnreachableError,
+)
 from connectx.history.clock import system_clock
 from connectx.history.log import EventLog
 from connectx.jvm.progress import Progress
-from connectx.kafka.admin.topics import describe_group, ensure_internal_topics, require_reachable
+from connectx.kafka.admin.groups import GroupDescription
+from connectx.kafka.admin.topics import START_S, describe_group, ensure_internal_topics, require_reachable
 from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.events import EventKind, Transition
@@ -44,6 +51,8 @@ if TYPE_CHECKING:
     from connectx.api.connector import Connector
     from connectx.runtime.worker_handle import Isolation, WorkerHandle
     from connectx.verify.audit.gather import AuditInput
+
+_PROMPT_S = 2.0  # an answer that takes longer is waited for with progress
 
 
 class Cluster(FaultVerbs, ConnectCluster):
@@ -126,7 +135,7 @@ class Cluster(FaultVerbs, ConnectCluster):
                 self._endings.callback(self._end_starting)  # the agenda waits for what has begun
                 self._endings.callback(self._lag.stop)
                 self._lag.start()
-                self._start(workers, join)
+                self._start(workers, join, show)
         except BaseException:
             self.close()
             raise
@@ -240,11 +249,11 @@ class Cluster(FaultVerbs, ConnectCluster):
 
     # ---------------------------------------------------------------------------------------------------- starting
 
-    def _start(self, workers: int, join: bool) -> None:
+    def _start(self, workers: int, join: bool, progress: Progress) -> None:
         clients = ClientConfigs(self._config, "cluster", self._config.bootstrap_servers)
         if self._kafka is None and not join:
             require_reachable(clients)
-            group = describe_group(clients, self._config.group_id)
+            group = _described(clients, self._config.group_id, progress)
             if group.members:
                 raise GroupInUseError(self._config.group_id, len(group.members), group.protocol_type)
         ensure_internal_topics(clients, self._config)
@@ -293,3 +302,15 @@ class Cluster(FaultVerbs, ConnectCluster):
 
     def _worker_rows(self) -> list[Row]:
         return [worker.row() for worker in self.workers]
+
+
+def _described(clients: ClientConfigs, group_id: str, progress: Progress) -> GroupDescription:
+    """The worker group. A broker that has just started is still making the topic of its group coordinator."""
+    try:
+        return describe_group(clients, group_id, _PROMPT_S)
+    except (KafkaRequestError, KafkaUnreachableError):
+        label = "Waiting for Kafka's group coordinator"
+        progress(label, 0, 1)
+        group = describe_group(clients, group_id, START_S)
+        progress(label, 1, 1)
+        return group

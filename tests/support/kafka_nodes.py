@@ -43,12 +43,10 @@ class KafkaNodes:
 
     Args:
         folder: where their data and logs go.
-        settings: broker settings in addition to, or instead of, replicated ones.
     """
 
-    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._settings = {**REPLICATED, **(settings or {})}
         self._ports: dict[int, tuple[int, int, int]] = {}
         self._children: dict[int, ChildProcess] = {}
         self._client: AdminClient | None = None
@@ -69,7 +67,7 @@ class KafkaNodes:
             folder = self._folder / f"node-{n}"
             folder.mkdir()
             node.format_data(self._java, self._class_path, folder, n, cluster_id)
-            own = {"node.id": str(n), "controller.quorum.voters": voters, **self._settings}
+            own = {"node.id": str(n), "controller.quorum.voters": voters, **REPLICATED}
             node.write_settings(folder / "server.properties", node.node_settings(folder / "data", found, None, own))
         return self
 
@@ -142,12 +140,12 @@ class KafkaNodes:
 
 
 @contextmanager
-def three_nodes(settings: Mapping[str, str] | None = None) -> Iterator[KafkaNodes]:
-    """Three nodes that run, and are killed at the end."""
+def three_nodes(*started: int) -> Iterator[KafkaNodes]:
+    """Three nodes, of which those named run, by default all; they are killed at the end."""
     with tempfile.TemporaryDirectory(prefix="connectx-nodes-", ignore_cleanup_errors=True) as folder:
-        nodes = KafkaNodes(Path(folder), settings).prepare()
+        nodes = KafkaNodes(Path(folder)).prepare()
         try:
-            nodes.start()
+            nodes.start(*started)
             yield nodes
         finally:
             nodes.stop()

@@ -5,6 +5,7 @@ Decides nothing; the rules for internal topics are in `connectx.kafka.admin.topi
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -124,10 +125,15 @@ class Admin:
     def topic_settings(self, topics: Sequence[str], timeout_s: float = CALL_S) -> dict[str, dict[str, str] | None]:
         """Settings of each topic; None where they cannot be read (no permission, or the broker is too old)."""
         resources = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics]
-        futures = self._rdkafka().describe_configs(resources, request_timeout=timeout_s)
+        deadline_s = time.monotonic() + timeout_s
+        while True:
+            futures = self._rdkafka().describe_configs(resources, request_timeout=timeout_s)
+            outcomes = {resource: self._outcome(future) for resource, future in futures.items()}
+            lost = any(e is not None and e.code() == KafkaError._DESTROY_BROKER for _, e in outcomes.values())
+            if not lost or time.monotonic() > deadline_s:  # librdkafka drops a request as it learns a broker's id
+                break
         found: dict[str, dict[str, str] | None] = {}
-        for resource, future in futures.items():
-            answer, error = self._outcome(future)
+        for resource, (answer, error) in outcomes.items():
             hidden = error is not None and (
                 is_permission_error(error) or error.code() == KafkaError.UNSUPPORTED_VERSION
             )
