@@ -17,8 +17,6 @@ STORED := --config-settings-package pyspark:--build-option=--compression=stored
 PREPARED := $(BIN)/connectx setup
 
 MINUTES ?= 10
-SPARK41_TESTS := tests/spark41 tests/unit/jvm/test_jars.py \
-  $(addprefix tests/integration/,infra/test_spark.py data source/test_file_source.py sink/test_file_sink.py)
 TYPESCRIPT := 5.9.3
 TIERS := $(BIN)/python -m tests.support.tiers
 # Records durations that tests/budget.json limits: `make test-all` fails on a tier or folder that takes 25 % longer.
@@ -27,7 +25,7 @@ BUDGET := $(BIN)/python -m tests.support.budget
 .PHONY: help setup archives demo quick test test-all budget browser databricks connect spark41 pythons wheel simulate lab check lock types bench soak clean
 
 help: ## show the targets
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST)
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST)
 
 setup: $(INSTALLED) ## make .venv with all packages, fetch Kafka's jars, make Kafka start fast
 	@$(PREPARED)
@@ -45,7 +43,7 @@ quick: $(INSTALLED) ## run the fast tests, without Java: the loop of daily work
 test: archives ## run the tests of everything in a release, with a real Kafka, Spark and PostgreSQL
 	@$(TIERS) test
 
-test-all: archives $(OVER_INSTALLED) ## run what CI runs: also a browser, Databricks' versions, Spark Connect, Java workers, a soak
+test-all: archives $(OVER_INSTALLED) $(SPARK41_INSTALLED) ## run what CI runs: also a browser, other versions, Java workers, a soak
 	@$(TIERS) test-all
 	@$(BUDGET) check test-all
 
@@ -62,13 +60,13 @@ connect: archives ## test clusters with Spark Connect alone and your own Kafka
 	@$(TIERS) test-all connect
 
 spark41: archives $(SPARK41_INSTALLED) ## test Spark, converters, a source and a sink with Spark 4.1
-	@.venv-spark41/bin/python -m pytest $(SPARK41_TESTS)
+	@$(TIERS) test-all spark41
 
 pythons: $(INSTALLED) ## run the unit tests on the other Pythons, 3.11 to 3.13, that this machine has
 	@$(BIN)/python -m tests.support.pythons
 
 wheel: setup ## test the wheel outside the repository: a worker on the base alone, the README, the demo
-	@$(BIN)/python -m pytest tests/wheel
+	@$(TIERS) test-all wheel
 
 simulate: $(INSTALLED) ## run simulated clusters with faults, SEEDS=200 of them
 	@$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),200)

@@ -168,8 +168,11 @@ def summary(result: Result) -> str:
     return "\n".join(lines)
 
 
-# What the tiers run. The other interpreter has the package versions of Databricks images.
-_DATABRICKS: Final = str(ROOT / ".venv-databricks" / "bin" / "python")
+def _over(name: str) -> str:
+    """The interpreter of an environment that make lays over the first one."""
+    return str(ROOT / f".venv-{name}" / "bin" / "python")
+
+
 _PURE: Final = ("tests/unit", "tests/simulation", "tests/conformance/test_model.py", "-p", "no:schemathesis")
 # Long folders first, so that the workers end at about the same time.
 _LONG: Final = ("cluster", "demo", "infra", "processes", "exactly_once")
@@ -179,8 +182,7 @@ _REAL: Final = (
     *(f"tests/integration/{name}" for name in dict.fromkeys((*_LONG, *sorted(_INTEGRATION)))),
     "tests/conformance/test_kafka.py",
 )
-_SHORT: Final = "timeout=600"  # a browser and a JupyterLab start in the first test
-_PANEL: Final = ("tests/databricks/test_panel.py", "-o", _SHORT)
+_PANEL: Final = ("-o", "timeout=600")  # a browser and a JupyterLab start in the first test
 _VERSIONS: Final = (
     *("tests/databricks/test_versions.py", "tests/unit/widgets", "tests/unit/verify/doctor", "tests/unit/data"),
     *("tests/unit/history", "tests/integration/data", "tests/notebooks/test_notebooks.py"),
@@ -192,6 +194,11 @@ _CONNECT: Final = (
     *(f"tests/integration/source/test_{name}.py" for name in ("file_source", "datasource")),
     *("tests/integration/sink/test_file_sink.py", "tests/integration/exactly_once/test_zombies.py"),
 )
+_SPARK41: Final = (
+    *("tests/spark41", "tests/unit/jvm/test_jars.py", "tests/integration/infra/test_spark.py"),
+    *("tests/integration/data", "tests/integration/source/test_file_source.py"),
+    "tests/integration/sink/test_file_sink.py",
+)
 _RELEASE: Final[tuple[Stage, ...]] = ((Part("pure", _PURE, workers=2),), (Part("real", _REAL, workers=3),))
 TIERS: Final[Mapping[str, Sequence[Stage]]] = {
     "quick": [(Part("quick", (*_PURE, "--seeds=60"), workers=2),)],
@@ -200,10 +207,19 @@ TIERS: Final[Mapping[str, Sequence[Stage]]] = {
         *_RELEASE,
         (Part("peer", ("tests/peer",)), Part("connect", _CONNECT)),
         (
-            Part("browser", ("tests/browser", "-o", _SHORT), repeats_all=True),
-            Part("databricks", _VERSIONS, python=_DATABRICKS),
+            Part("browser", ("tests/browser", *_PANEL), repeats_all=True),
+            Part("databricks", _VERSIONS, python=_over("databricks")),
         ),
-        (Part("databricks-panel", _PANEL, python=_DATABRICKS, repeats_all=True), Part("soak", ("tests/soak",))),
+        (Part("wheel", ("tests/wheel",)), Part("spark41", _SPARK41, python=_over("spark41"))),
+        (
+            Part(
+                "databricks-panel",
+                ("tests/databricks/test_panel.py", *_PANEL),
+                python=_over("databricks"),
+                repeats_all=True,
+            ),
+            Part("soak", ("tests/soak",)),
+        ),
     ],
 }
 
