@@ -24,6 +24,7 @@ class Pending:
     """A batch that Kafka has neither taken nor refused. `sequence` is -1 until it is first sent.
 
     `place` orders the batches of a partition; parts of a batch share its beginning.
+    `splitting`: it waits for BatchSplit.
     """
 
     batch: Batch
@@ -31,24 +32,29 @@ class Pending:
     appended_ms: int
     sequence: int = -1
     attempts: int = 0
+    splitting: bool = False
 
 
 @dataclass(slots=True)
 class PartitionQueue:
-    """Batches of one partition. `recovering`: one at a time; `splitting`: the first one waits for BatchSplit."""
+    """Batches of one partition, those that wait in the order of their places. `recovering`: one at a time."""
 
     waiting: deque[Pending] = field(default_factory=deque)
     in_flight: list[Pending] = field(default_factory=list)
     recovering: bool = False
-    splitting: bool = False
     retry_at_ms: int = 0
     missing_since_ms: int | None = None
 
     def is_sendable(self, now_ms: int) -> bool:
         """Whether the first waiting batch may be sent now, as far as this partition goes."""
-        if not self.waiting or self.splitting or now_ms < self.retry_at_ms:
+        if not self.waiting or self.waiting[0].splitting or now_ms < self.retry_at_ms:
             return False
         return len(self.in_flight) < (1 if self.recovering else _PER_PARTITION_IN_FLIGHT)
+
+    def put_back(self, pending: Pending) -> None:
+        """Let a batch wait in its old place again."""
+        self.waiting.insert(sum(1 for other in self.waiting if other.place < pending.place), pending)
+        self.recovering = True
 
 
 class Delivery:
@@ -164,8 +170,7 @@ class Delivery:
         if pending is None:
             return
         queue = self.queues[target]
-        queue.waiting.insert(sum(1 for other in queue.waiting if other.place < pending.place), pending)
-        queue.recovering = True
+        queue.put_back(pending)
         if backoff_ms is None:
             backoff_ms = backoff(self._settings, pending.attempts)
         queue.retry_at_ms = max(queue.retry_at_ms, now_ms + backoff_ms)
@@ -180,23 +185,18 @@ class Delivery:
         """Hold the partition until the batch has been cut."""
         pending = self._remove_in_flight(target, number)
         if pending is not None:
-            queue = self.queues[target]
-            queue.waiting.appendleft(pending)
-            queue.recovering = queue.splitting = True
+            pending.splitting = True
+            self.queues[target].put_back(pending)
 
     def replace(self, number: int, parts: Iterable[Batch]) -> None:
         """Put the parts of a batch in its place; together they have its sequence numbers."""
         for queue in self.queues.values():
-            if queue.splitting and queue.waiting and queue.waiting[0].batch.number == number:
-                whole = queue.waiting.popleft()
-                queue.splitting = False
-                sequence = whole.sequence
-                pieces: list[Pending] = []
-                for index, part in enumerate(parts):
-                    pieces.append(Pending(part, (*whole.place, index), whole.appended_ms, sequence))
-                    sequence = (sequence + part.records) % _SEQUENCES if sequence >= 0 else -1
-                queue.waiting.extendleft(reversed(pieces))
-                return
+            for position, whole in enumerate(queue.waiting):
+                if whole.batch.number == number and whole.splitting:
+                    del queue.waiting[position]
+                    for piece in reversed(_pieces(whole, parts)):
+                        queue.waiting.insert(position, piece)
+                    return
 
     def forget_leader(self, target: TopicPartition) -> None:
         """The leader may have moved: ask before the next attempt."""
@@ -209,7 +209,6 @@ class Delivery:
             queue = self.queues[target]
             dropped += [pending.batch.number for pending in queue.waiting]
             queue.waiting.clear()
-            queue.splitting = False
             self._drop_if_empty(target)
         return dropped
 
@@ -235,7 +234,6 @@ class Delivery:
             queue = self.queues[target]
             while queue.waiting and now_ms >= queue.waiting[0].appended_ms + self._settings.delivery_timeout_ms:
                 found.append(queue.waiting.popleft())
-                queue.splitting = False
             self._drop_if_empty(target)
         return found
 
@@ -283,6 +281,15 @@ class Delivery:
         queue = self.queues[target]
         if not queue.waiting and not queue.in_flight:
             del self.queues[target]
+
+
+def _pieces(whole: Pending, parts: Iterable[Batch]) -> list[Pending]:
+    pieces: list[Pending] = []
+    sequence = whole.sequence
+    for index, part in enumerate(parts):
+        pieces.append(Pending(part, (*whole.place, index), whole.appended_ms, sequence))
+        sequence = (sequence + part.records) % _SEQUENCES if sequence >= 0 else -1
+    return pieces
 
 
 def backoff(settings: ProducerSettings, attempts: int) -> int:

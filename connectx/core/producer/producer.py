@@ -25,6 +25,8 @@ from connectx.core.producer.transitions import check
 from connectx.model.ids import TopicPartition
 
 _CONCURRENT_BACKOFF_MS = 20  # the last transaction's markers are being written (Java: ADD_PARTITIONS_RETRY_BACKOFF_MS)
+# An earlier batch of the partition has failed: it is sent first, and alone.
+_BACKOFFS_MS = {errors.CONCURRENT: _CONCURRENT_BACKOFF_MS, errors.OUT_OF_ORDER: 0}
 _UNKNOWN_ERROR = "UNKNOWN_SERVER_ERROR"
 _UNKNOWN_ERROR_ATTEMPTS = 10
 _EMPTIED_BY_ABORT = (State.REFUSED, State.ABORTING)
@@ -109,6 +111,8 @@ class ProducerCore:
             self._may_be_open = self._is_ending = False
             self._coordinator_retry.reset()
             self._added.clear()
+            if self._purged:
+                self._refuse_transaction(msg.Failure(errors.PURGED, "begin a transaction"))
 
     def _append(self, batches: Iterable[msg.Batch], now_ms: int) -> None:
         transactional = self.settings.transactional_id is not None
@@ -240,7 +244,7 @@ class ProducerCore:
         ):
             if errors.needs_metadata(error):
                 self._delivery.forget_leader(target)
-            self._retry_batch(batch, now_ms, _CONCURRENT_BACKOFF_MS if error == errors.CONCURRENT else None)
+            self._retry_batch(batch, now_ms, _BACKOFFS_MS.get(str(error)))
         elif self._is_splittable(error, batch):
             self._delivery.split(target, batch.number)
             self._effects.append(msg.SplitBatch(batch.number))

@@ -22,7 +22,7 @@ class EncodedBatch:
 
     Attributes:
         rows: number of each record's row in the table that was sent (int64 array).
-        largest_bytes: size of the largest record.
+        largest_bytes: of the largest record, key, value and headers.
     """
 
     target: TopicPartition
@@ -78,7 +78,7 @@ class Batcher:
             if unknown[at]:
                 yield UnfitRow(int(row_numbers[at]), topic, partition=int(assigned[at]))
             else:
-                yield UnfitRow(int(row_numbers[at]), topic, size_bytes=int(records.sizes_bytes[at]))
+                yield UnfitRow(int(row_numbers[at]), topic, size_bytes=_payload_bytes(records, int(at), int(at) + 1))
         fits = ~(too_large | unknown)
         distinct = np.unique(assigned[fits])
         for partition in distinct:
@@ -99,7 +99,7 @@ class Batcher:
                 batch.target,
                 encode(records, start, end, batch.records.compression),
                 batch.rows[start:end],
-                int(records.sizes_bytes[start:end].max()),
+                _payload_bytes(records, start, end),
             )
             for start, end in ((0, middle), (middle, len(records)))
         ]
@@ -109,7 +109,7 @@ class Batcher:
 
         for start, end in split(records, self._options.batch_bytes):
             encoded = encode(records, start, end, self._compression)
-            yield EncodedBatch(target, encoded, rows[start:end], int(records.sizes_bytes[start:end].max()))
+            yield EncodedBatch(target, encoded, rows[start:end], _payload_bytes(records, start, end))
 
     def _assign(self, rows: pa.Table, records: PreparedRecords, topic: str, partitions: PartitionsOf) -> Any:
         """Partition of each row: named by it, else of its key, else sticky."""
@@ -119,8 +119,8 @@ class Batcher:
         from connectx.protocol.partitions import partitions_of_keys
 
         assigned = np.full(len(records), -1, np.int64)
-        if "partition" in rows.column_names:
-            assigned = pc.fill_null(rows.column("partition"), -1).to_numpy().astype(np.int64)
+        if names_partitions(rows):
+            assigned = np.array(pc.fill_null(rows.column("partition"), -1), np.int64)
         has_key = np.zeros(len(records), bool)
         if records.keys is not None:
             has_key = (assigned < 0) & records.keys.is_valid().to_numpy(zero_copy_only=False)
@@ -138,6 +138,18 @@ class PartitionsOf:
 
     count: int
     available: Sequence[int]
+
+
+def _payload_bytes(records: PreparedRecords, start: int, end: int) -> int:
+    """Key, value and headers of the largest record in a range."""
+    from connectx.protocol.record_batches import RECORD_OVERHEAD_BYTES
+
+    return int(records.sizes_bytes[start:end].max()) - RECORD_OVERHEAD_BYTES
+
+
+def names_partitions(rows: pa.Table) -> bool:
+    """Whether any row names its partition."""
+    return "partition" in rows.column_names and rows.column("partition").null_count < rows.num_rows
 
 
 def rows_by_topic(rows: pa.Table, topic: str | None) -> Iterator[tuple[str, pa.Table, Any]]:

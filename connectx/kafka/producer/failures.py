@@ -44,12 +44,14 @@ class Circumstances:
 def failure_error(failure: Failure, now: Circumstances) -> ConnectxError:
     """The error of a transaction that cannot commit, or of a producer that ended."""
     cause = describe(failure.error, failure.message)
-    if now.transactional_id is not None and failure.error in errors.FENCED | {"INVALID_PRODUCER_ID_MAPPING"}:
+    is_fence = failure.error in errors.FENCED | {"INVALID_PRODUCER_ID_MAPPING"}
+    if now.transactional_id is not None and (is_fence or failure.error == errors.NOTHING_OPEN):
         if now.open_ms is not None and now.open_ms >= now.transaction_timeout_ms:
             return TransactionExpiredError(
                 now.transactional_id, open_ms=now.open_ms, timeout_ms=now.transaction_timeout_ms, cause=cause
             )
-        return ProducerFencedError(now.transactional_id, cause)
+        if is_fence:
+            return ProducerFencedError(now.transactional_id, cause)
     if failure.error in errors.TOO_LARGE:
         return _too_large("A record", f"topic {failure.topic}", now)
     if failure.topic is not None or failure.error == errors.ABORTABLE:

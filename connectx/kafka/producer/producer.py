@@ -22,7 +22,14 @@ from connectx.core.producer.messages import ProducerState as State
 from connectx.core.producer.producer import ProducerCore
 from connectx.errors import ConnectxError, ProducerError
 from connectx.kafka.net import KafkaNet
-from connectx.kafka.producer.batching import Batcher, EncodedBatch, PartitionsOf, UnfitRow, rows_by_topic
+from connectx.kafka.producer.batching import (
+    Batcher,
+    EncodedBatch,
+    PartitionsOf,
+    UnfitRow,
+    names_partitions,
+    rows_by_topic,
+)
 from connectx.kafka.producer.failures import Circumstances, failure_error, refused_rows
 from connectx.kafka.producer.requests import ProducerRequests
 from connectx.kafka.settings.clients import ClientConfig, kafka_python_config
@@ -68,6 +75,7 @@ class KafkaProducer:
         self._begun_s: float | None = None
         self._refused = 0
         self._refusal: ConnectxError | None = None
+        self._crash: Exception | None = None
 
     def init(self) -> None:
         """Connect; a transactional producer fences every older producer of its id (InitProducerId).
@@ -87,7 +95,7 @@ class KafkaProducer:
         self._topics: dict[str, tuple[PartitionsOf, float]] = {}
         self._topic_errors: dict[str, str] = {}
         self._net = net = KafkaNet(_connection_settings(self._config, options))
-        self._requests = ProducerRequests(net, options.request_timeout_ms, self._finish, self._take)
+        self._requests = ProducerRequests(net, options.request_timeout_ms, self._finish, self._report)
         net.start()
         self._take(msg.Initialize())
         self._wait_for_state(State.READY, doing="initialise transactions")
@@ -183,9 +191,11 @@ class KafkaProducer:
         return 0 if self._net is None else self._unsettled_records
 
     def cancel(self) -> None:
-        """Drop what is queued, so that a blocked call ends soon. From any thread."""
-        if self._net is not None:
-            self._take(msg.Purge())
+        """Drop what is queued, so that a blocked call ends soon; no later call reports success. From any thread."""
+        with self._changed:
+            if self._net is not None:
+                self._take(msg.Purge())
+                self._refusal = self._refusal or ProducerError("The producer was cancelled.", next_step="")
 
     def ending(self) -> ConnectxError | None:
         """What has ended the producer for good; None if nothing has."""
@@ -290,7 +300,7 @@ class KafkaProducer:
             count = sum(len(found.partitions) for found in reply.topics if found.name == topic)
             led = sorted(target.partition for target in metadata.leaders if target.topic == topic)
             self._topics[topic] = PartitionsOf(count, led or range(count)), time.monotonic()
-            self._take(metadata)
+            self._report(metadata)
 
     # ---------------------------------------------------------------------------------------- the core's effects
 
@@ -313,6 +323,16 @@ class KafkaProducer:
                 self._set_timer(step.wake_at_ms)
             self._changed.notify_all()
 
+    def _report(self, stimulus: msg.ProducerStimulus) -> None:
+        """On the network thread: an error there must reach the caller that waits."""
+        try:
+            self._take(stimulus)
+        except Exception as error:
+            log.exception("the producer %s ended with an error", self._name)
+            with self._changed:
+                self._crash = error
+                self._changed.notify_all()
+
     def _spawn(self, coroutine: Callable[..., Any], *args: Any) -> None:
         net = self._net
         if net is not None:
@@ -330,16 +350,18 @@ class KafkaProducer:
         net = self._net
         if net is not None:
             await net.sleep(max(0, at_ms - _now_ms()) / 1000)
-        with self._changed:
-            if self._timer_ms == at_ms:
-                self._timer_ms = None
-                self._take(msg.TimeReached())
+        if self._timer_ms == at_ms:
+            self._timer_ms = None
+            self._report(msg.TimeReached())
 
     def _finish(self, request: msg.Produce, batch: msg.SequencedBatch) -> bytes:
         from connectx.protocol.record_batches import finish
 
         with self._changed:
-            encoded, _ = self._unsettled[batch.number]
+            found = self._unsettled.get(batch.number)
+        if found is None:
+            raise kafka_errors.Cancelled("the producer has failed meanwhile")
+        encoded, _ = found
         return finish(
             encoded.records,
             producer_id=request.producer_id,
@@ -391,8 +413,14 @@ class KafkaProducer:
         while True:
             left_s = _CHECK_EVERY_S if end_s is None else min(_CHECK_EVERY_S, max(0.0, end_s - time.monotonic()))
             with self._changed:
-                if self._changed.wait_for(done, left_s):
-                    return True
+                found = self._changed.wait_for(lambda: self._crash is not None or done(), left_s)
+            if self._crash is not None:
+                raise ProducerError(
+                    f"The producer ended with an error: {self._crash!r}.",
+                    next_step="Restart the task, and report this.",
+                ) from self._crash
+            if found:
+                return True
             if check:
                 self._checkpoint()
             if end_s is not None and time.monotonic() >= end_s:
@@ -454,13 +482,12 @@ def _connection_settings(config: Mapping[str, Any], options: ProducerOptions) ->
 def _largest_partition(rows: pa.Table) -> int:
     import pyarrow.compute as pc
 
-    if "partition" not in rows.column_names:
-        return 0
-    return int(pc.max(rows.column("partition")).as_py() or 0)
+    return int(pc.max(rows.column("partition")).as_py()) if names_partitions(rows) else 0
 
 
 def _bytes_of(rows: pa.Table) -> int:
     import pyarrow.compute as pc
 
-    names = [name for name in ("key", "value") if name in rows.column_names]
-    return sum(pc.sum(pc.binary_length(rows.column(name))).as_py() or 0 for name in names)
+    columns = [rows.column(name) for name in ("key", "value") if name in rows.column_names]
+    filled = [column for column in columns if column.null_count < len(column)]
+    return sum(pc.sum(pc.binary_length(column)).as_py() for column in filled)

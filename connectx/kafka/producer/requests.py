@@ -6,6 +6,7 @@ left.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable
 from typing import Any, Final, assert_never
@@ -18,6 +19,8 @@ from kafka.protocol.producer.transaction import AddPartitionsToTxnRequest, EndTx
 from connectx.core.producer import messages as msg
 from connectx.kafka.net import KafkaNet, error_name
 from connectx.model.ids import TopicPartition
+
+_log = logging.getLogger(__name__)
 
 _OTHER_NAMES: Final = {"MESSAGE_SIZE_TOO_LARGE": "MESSAGE_TOO_LARGE"}
 _FEATURE: Final = "transaction.version"
@@ -64,6 +67,9 @@ class ProducerRequests:
             self._report(msg.Answered(effect.request_id, _unsupported(effect.request)))
         except (kafka_errors.KafkaError, OSError, RuntimeError) as error:
             self._report(msg.Unanswered(effect.request_id, sent, str(error)))
+        except Exception as error:  # whatever it is, the core must not wait forever
+            _log.exception("a request of a producer failed in an unexpected way")
+            self._report(msg.Unanswered(effect.request_id, sent, repr(error)))
         else:
             self._report(msg.Answered(effect.request_id, answer))
 

@@ -13,6 +13,7 @@ from connectx.protocol.record_batches.decoding import DecodedBatch, decode
 from connectx.protocol.record_batches.encoding import (
     HEADER_BYTES,
     HEADERS,
+    RECORD_OVERHEAD_BYTES,
     PreparedRecords,
     RecordSet,
     encode,
@@ -24,6 +25,7 @@ from connectx.protocol.record_batches.encoding import (
 __all__ = [
     "HEADERS",
     "HEADER_BYTES",
+    "RECORD_OVERHEAD_BYTES",
     "Compression",
     "DecodedBatch",
     "PreparedRecords",

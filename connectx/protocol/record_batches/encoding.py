@@ -22,7 +22,9 @@ _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 _CRC_AT: Final = 17
 _CHECKED_FROM: Final = 21
 _TRANSACTIONAL: Final = 0x10
-_RECORD_OVERHEAD_BYTES: Final = 21  # DefaultRecord.MAX_RECORD_OVERHEAD
+RECORD_OVERHEAD_BYTES: Final = 21
+"""Most bytes of a record beside key, value and headers (DefaultRecord.MAX_RECORD_OVERHEAD)."""
+
 _NULL: Final = pa.scalar(b"\x01", pa.binary())
 _EMPTY: Final = pa.scalar(b"", pa.binary())
 
@@ -82,7 +84,7 @@ def prepare(rows: pa.Table, now_ms: int) -> PreparedRecords:
     keys = _binary(rows, "key")
     values = _binary(rows, "value")
     headers = _headers(rows)
-    sizes = np.full(count, _RECORD_OVERHEAD_BYTES, np.int64)
+    sizes = np.full(count, RECORD_OVERHEAD_BYTES, np.int64)
     for column in (keys, values, headers):
         if column is not None:
             sizes += pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False)

@@ -102,6 +102,18 @@ def test_a_late_packet_changes_nothing_that_is_committed(broker: LoopbackBroker,
     assert broker.committed["t", 0] == [b"1", b"4"]
 
 
+def test_a_producer_that_was_cancelled_before_it_began_commits_nothing(broker: LoopbackBroker, make: Make) -> None:
+    producer = make("x")
+    producer.cancel()
+    producer.begin()
+    with pytest.raises(ConnectxError):
+        producer.send(rows(b"a"), "t")
+    with pytest.raises(ConnectxError):
+        producer.commit(10)
+    producer.abort(10)
+    assert not broker.committed["t", 0]
+
+
 def test_a_newer_producer_fences_the_older_one(make: Make) -> None:
     older, newer = make("x"), make("x")
     older.begin()
@@ -193,7 +205,7 @@ def test_a_topic_that_stays_missing_is_refused(make: Make) -> None:
 
 
 def test_a_record_that_is_larger_than_a_request_is_refused_before_it_leaves(make: Make) -> None:
-    with pytest.raises(RecordTooLargeError, match="topic t is larger than Kafka takes"):
+    with pytest.raises(RecordTooLargeError, match="A record of 2000 bytes for topic t is larger than Kafka takes"):
         make(message_max_bytes=1000).send(rows(b"x" * 2000), "t")
 
 
@@ -243,6 +255,27 @@ def test_a_cancelled_producer_drops_what_is_queued_and_still_aborts(broker: Loop
         producer.commit(10)
     producer.abort(10)
     assert not broker.committed["t", 0]
+
+
+def test_a_cancelled_producer_without_transactions_reports_no_flush(broker: LoopbackBroker, make: Make) -> None:
+    producer = make()
+    broker.lose = lambda request: type(request).__name__ == "ProduceRequest"
+    producer.send(rows(b"a"), "t")
+    producer.cancel()
+    with pytest.raises(ProducerError, match="cancelled"):
+        producer.flush(10)
+
+
+def test_an_error_on_the_network_thread_reaches_the_call_that_waits(make: Make) -> None:
+    def broken(number: int) -> Any:
+        raise ZeroDivisionError
+
+    producer = make("x")
+    producer.begin()
+    producer._settle = broken  # type: ignore[method-assign]
+    producer.send(rows(b"a"), "t")
+    with pytest.raises(ProducerError, match="ZeroDivisionError"):
+        producer.commit(10)
 
 
 def test_a_checkpoint_ends_a_call_that_waits(make: Make, broker: LoopbackBroker) -> None:

@@ -166,11 +166,26 @@ def test_a_batch_that_is_too_large_is_cut_and_keeps_its_place_and_sequences() ->
     script.take_all("MESSAGE_TOO_LARGE")
     assert script.splits == [1]
     script.take_all("OUT_OF_ORDER_SEQUENCE_NUMBER")
+    assert script.sequences() == []
     script.do(msg.BatchSplit(1, (msg.Batch(8, T0, 4, 50), msg.Batch(9, T0, 6, 60))))
-    script.wait()
     assert script.sequences() == [(8, 0)]
     script.take_all()
     assert script.sequences() == [(9, 4), (2, 10)]
+
+
+def test_batches_that_are_too_large_at_the_same_time_keep_their_order() -> None:
+    script = opened()
+    script.append(1, 2, 3)
+    script.take_all("MESSAGE_TOO_LARGE")
+    script.do(msg.BatchSplit(1, (msg.Batch(11, T0, 4, 50), msg.Batch(12, T0, 6, 60))))
+    script.take_all("MESSAGE_TOO_LARGE")
+    script.take_all("OUT_OF_ORDER_SEQUENCE_NUMBER")
+    script.do(msg.BatchSplit(2, (msg.Batch(21, T0, 5, 50), msg.Batch(22, T0, 5, 60))))
+    delivered = []
+    while script.requests(msg.Produce):
+        delivered += [pair for pair in script.sequences() if pair not in delivered]
+        script.take_all()
+    assert delivered == [(11, 0), (12, 4), (21, 10), (22, 15), (3, 20)]
 
 
 def test_sequences_begin_again_after_the_largest() -> None:
