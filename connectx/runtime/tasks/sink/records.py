@@ -22,7 +22,7 @@ from connectx.runtime.tasks.record_errors import RecordErrors
 from connectx.runtime.tasks.sink.dead_letters import DeadLetter, DeadLetterQueue
 from connectx.runtime.tasks.sink.setup import SinkSetup, keeps_values
 from connectx.spark.backlog import backlog_error, backlog_frame
-from connectx.spark.slices import TaskSpark, is_spark_error, spark_job_error
+from connectx.spark.slices import TaskSpark, is_spark_error
 
 log = logging.getLogger(__name__)
 
@@ -81,9 +81,7 @@ class RecordsAtHand:
         known = self._by_topic.get(topic)
         if known is None or known.partitions != tuple(sorted(ranges)):
             rows = _of_partitions(self._fetches[number], topic, sorted(partition.partition for partition in ranges))
-            known = TopicRecords(
-                self._setup, self._spark, self._dead_letters, self._counted, tuple(sorted(ranges)), rows
-            )
+            known = TopicRecords(self._setup, self._dead_letters, self._counted, tuple(sorted(ranges)), rows)
             self._by_topic[topic] = known
         return known
 
@@ -102,14 +100,12 @@ class TopicRecords:
     def __init__(
         self,
         setup: SinkSetup,
-        spark: TaskSpark,
         dead_letters: DeadLetterQueue | None,
         counted: RecordErrors,
         partitions: tuple[TopicPartition, ...],
         rows: pa.Table,
     ) -> None:
         self._setup = setup
-        self._spark = spark
         self._dead_letters = dead_letters
         self._counted = counted
         self.raw: pa.Table | None = rows
@@ -126,7 +122,6 @@ class TopicRecords:
 
         Raises:
             RecordConversionError: a record cannot be read or transformed, with errors.tolerance=none.
-            SparkJobError: a Spark job failed.
             ConversionError, TransformError: one type cannot hold all values.
         """
         if self._readable is None:
@@ -148,13 +143,7 @@ class TopicRecords:
         setup, topic = self._setup, self.partitions[0].topic
         kind = value_type(topic) if keeps_values(setup.chain) else None
         types = {} if kind is None else {topic: kind}
-        try:
-            table = decode(self.raw, setup.key_converter, setup.value_converter, types)
-        except Exception as error:
-            if not is_spark_error(error):
-                raise
-            raise spark_job_error(error, f"records for {setup.task} were converted") from error
-        table = self._with_headers(table)
+        table = self._with_headers(decode(self.raw, setup.key_converter, setup.value_converter, types))
         good = table.drop_columns("error")
         kept = None
         if table["error"].null_count < table.num_rows:
