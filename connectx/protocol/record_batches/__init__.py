@@ -1,9 +1,10 @@
 """Kafka record batches of format 2, built from Arrow columns and read back into them.
 
-No step runs Python code per record: lengths and varints are numpy arrays, and Arrow joins the bytes. Encoding has three
+Encoding runs no Python code per record: lengths and varints are numpy arrays, and Arrow joins the bytes. It has three
 steps. `prepare` turns a table into arrays and upper bounds of record sizes, `split` cuts rows into batches, and
 `encode` builds the records of one batch. `finish` adds the header once producer id, epoch and sequence are known, so
-that a batch may be built before it is known under which epoch it is sent.
+that a batch may be built before it is known under which epoch it is sent. Decoding has one short loop, which finds
+where records begin.
 
 Sources: Kafka's DefaultRecordBatch and DefaultRecord (KIP-98), CompressionType.
 """

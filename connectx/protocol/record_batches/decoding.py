@@ -108,26 +108,29 @@ def _rows(body: Any, count: int, base_offset: int, first_ms: int) -> pa.Table:
 def _records(body: Any, count: int) -> tuple[Any, Any]:
     """Positions where records begin, after their length, and where they end.
 
-    A record's place follows from the length of the one before. To find all of them without a loop over records, the
-    place after a record that would begin at each byte is computed, and jumps of 1, 2, 4, ... records are chained.
+    The one loop over records: a record's place follows from the length of the one before. It costs 0.2 us a record,
+    where chaining jumps in arrays costs 5.
     """
-    if count == 0:
-        return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    size = len(body)
-    lengths, after = read_varints(body, np.arange(size, dtype=np.int64))
-    jump = np.append(np.clip(after + lengths, 0, size), size)
-    places = np.zeros(1, np.int64)
-    while len(places) < count:
-        places = np.concatenate((places, jump[places]))
-        if len(places) < count:
-            jump = jump[jump]
-    places = places[:count]
-    if (places >= size).any():
-        raise _malformed("it holds fewer records than its header says")
-    starts, ends = after[places], after[places] + lengths[places]
-    if (lengths[places] < 0).any() or int(ends[-1]) != size:
+    view = memoryview(body)
+    starts, ends = [], []
+    at = 0
+    try:
+        for _ in range(count):
+            byte = view[at]
+            zigzag, shift, at = byte & 0x7F, 7, at + 1
+            while byte >= 0x80:
+                byte = view[at]
+                zigzag, shift, at = zigzag | (byte & 0x7F) << shift, shift + 7, at + 1
+            if zigzag & 1:
+                raise _malformed("a record has a negative length")
+            starts.append(at)
+            at += zigzag >> 1
+            ends.append(at)
+    except IndexError as error:
+        raise _malformed("it holds fewer records than its header says") from error
+    if at != len(body):
         raise _malformed("its records have lengths that do not fit")
-    return starts, ends
+    return np.array(starts, np.int64), np.array(ends, np.int64)
 
 
 def _values(body: Any, at: Any) -> tuple[Any, Any]:

@@ -56,6 +56,7 @@ class LoopbackBroker:
         self.committed: dict[tuple[str, int], list[bytes]] = defaultdict(list)
         self.transactions: dict[str, Transaction] = defaultdict(Transaction)
         self.requests: list[Any] = []
+        self.throttle_ms = 0
         self.errors: dict[str, list[int]] = defaultdict(list)  # by request name: answered instead of the truth
         self.lose: Callable[[Any], bool] = lambda request: False
         self.lost: list[tuple[Any, bytes]] = []
@@ -187,7 +188,7 @@ class LoopbackBroker:
                 code = self._append(request, (topic.name, part.index), bytes(part.records)) if error is None else error
                 results.append(Topic.PartitionProduceResponse(index=part.index, error_code=code, base_offset=0))
             topics.append(Topic(name=topic.name, partition_responses=results))
-        return {"responses": topics}
+        return {"responses": topics, "throttle_time_ms": self.throttle_ms}
 
     def _append(self, request: Any, target: tuple[str, int], data: bytes) -> int:
         (batch,) = decode(data)

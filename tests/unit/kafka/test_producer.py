@@ -246,6 +246,17 @@ def test_a_lost_broker_is_waited_for(broker: LoopbackBroker, make: Make) -> None
     assert sum(len(values) for (topic, _), values in broker.committed.items() if topic == "many") == 1
 
 
+def test_a_broker_that_throttles_is_only_slower(broker: LoopbackBroker, make: Make) -> None:
+    producer = make("x", batch_size=100)
+    broker.throttle_ms = 50
+    for number in range(3):
+        producer.begin()
+        producer.send(rows(*[b"%d" % number] * 20), "t")
+        assert producer.commit(30)
+    assert broker.committed["t", 0] == [b"%d" % number for number in range(3) for _ in range(20)]
+    assert broker.transactions["x"].epoch == (3 if broker.version == 2 else 0)
+
+
 def test_a_cancelled_producer_drops_what_is_queued_and_still_aborts(broker: LoopbackBroker, make: Make) -> None:
     producer = make("x")
     producer.begin()
