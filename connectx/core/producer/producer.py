@@ -150,6 +150,7 @@ class ProducerCore:
             case msg.Produce() as request, msg.Produced():
                 for batch in request.batches:
                     result = answer.results.get(batch.number, msg.BatchResult(_UNKNOWN_ERROR))
+                    self._may_be_open |= result.error != errors.CONCURRENT
                     self._on_result(batch, result, now_ms)
             case request, _:
                 raise TypeError(f"{answer} is no answer to {request}")
@@ -163,6 +164,7 @@ class ProducerCore:
                 self._metadata_retry.later(now_ms)
             case msg.Produce() as request:
                 self._may_arrive_late |= lost.sent
+                self._may_be_open |= lost.sent
                 for batch in request.batches:
                     self._delivery.forget_leader(batch.target)
                     self._retry_batch(batch, now_ms, None)
@@ -340,6 +342,7 @@ class ProducerCore:
         """End a transaction that Kafka cannot know of."""
         is_ending = self.state in (State.COMMITTING, State.ABORTING) and self.is_idle
         if is_ending and not self._may_be_open and not self._has_coordinator_request():
+            self._delivery.forget_sequences()
             self._finish(renew=self._protocol == 1 and self._may_arrive_late)
 
     def _ask_coordinator(self) -> None:
@@ -383,7 +386,6 @@ class ProducerCore:
             self._requests.produce_requests(), lambda p: not needs_adding or p in self._added, now_ms
         )
         for node, batches in list(taken):
-            self._may_be_open = True
             self._send(node, self._produce(batches))
 
     def _produce(self, batches: Iterable[Pending]) -> msg.Produce:

@@ -164,6 +164,19 @@ def test_an_empty_transaction_ends_without_kafka(version: int) -> None:
         assert (script.core.state, script.requests()) == (State.READY, [])
 
 
+def test_protocol_2_ends_without_kafka_what_only_met_the_markers_before_and_begins_sequences_again() -> None:
+    script = Script(transactional_id="tx", idempotent=True)
+    script.ready(version=2)
+    script.do(msg.BeginTransaction())
+    script.append(1)
+    script.take_all("CONCURRENT_TRANSACTIONS")
+    script.do(msg.AbortTransaction())
+    assert (script.requests(msg.EndTransaction), script.core.state) == ([], State.READY)
+    script.do(msg.BeginTransaction())
+    script.append(2)
+    assert script.sequences() == [(2, 0)]
+
+
 def test_an_abort_drops_what_waits_and_does_not_send_again_what_was_lost() -> None:
     script = transactional()
     script.do(msg.BeginTransaction())
