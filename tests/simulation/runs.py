@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
 
 from tests.simulation.chaos import Chaos
 from tests.simulation.chooser import Chooser, Replay, Seeded
@@ -61,8 +63,24 @@ def calmed(trail: list[int]) -> list[int]:
     return trail[:end]
 
 
-def shortest(failed: Run, attempts: int = 300) -> Run:
-    """Cut, drop and zero choices, ever smaller pieces of them, while the same invariant breaks."""
+class Repeatable(Protocol):
+    """A run that can be repeated from its trail."""
+
+    trail: list[int]
+
+    @property
+    def kind(self) -> tuple[int | None, str]: ...
+
+
+AnyRun = TypeVar("AnyRun", bound=Repeatable)
+
+
+def shortest(failed: AnyRun, repeat: Callable[[list[int]], AnyRun], attempts: int = 300) -> AnyRun:
+    """Cut, drop and zero choices, ever smaller pieces of them, while the same invariant breaks.
+
+    Args:
+        repeat: makes the run of a trail.
+    """
     best, left = failed, attempts
 
     def tries(trail: list[int]) -> bool:
@@ -71,7 +89,7 @@ def shortest(failed: Run, attempts: int = 300) -> Run:
         if trail == best.trail or left == 0:
             return False
         left -= 1
-        again = run_trail(trail)
+        again = repeat(trail)
         if again.kind != failed.kind:
             return False
         best = again

@@ -1,0 +1,45 @@
+"""Producers on connections that deliver late: what is committed stays right, and each broken producer is found."""
+
+from __future__ import annotations
+
+from itertools import chain
+
+import pytest
+
+from tests.simulation.chooser import read, written
+from tests.simulation.producer_mutants import PRODUCER_MUTANTS, ProducerMutant, as_librdkafka
+from tests.simulation.producer_runs import run_seed, run_trail
+from tests.simulation.runs import shortest
+
+SEEDS = 40
+MORE_SEEDS = 60  # are tried when the seed in the table does not find it any more
+
+
+@pytest.mark.parametrize("protocol", [1, 2])
+def test_late_packets_change_nothing_that_is_committed(protocol: int) -> None:
+    for seed in range(SEEDS):
+        run = run_seed(seed, protocol)
+        assert run.error is None, f"seed {seed}\n{run.story()}"
+
+
+@pytest.mark.parametrize("mutant", PRODUCER_MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_broken_producer_is_caught(mutant: ProducerMutant) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        hits: list[str] = []
+        mutant.patch(patch, hits)
+        seeds = chain((mutant.seed,), range(MORE_SEEDS))
+        caught = any(run_seed(seed, mutant.protocol).number in mutant.invariants for seed in seeds)
+    assert hits, "the mutant did nothing that the sound core would not have done"
+    assert caught, f"{mutant.name} was not caught"
+
+
+def test_a_failing_seed_repeats_and_is_made_shorter(monkeypatch: pytest.MonkeyPatch) -> None:
+    as_librdkafka(monkeypatch, [])
+    failed = run_seed(8, 1)
+    again = run_trail(read(written(failed.trail)), 1)
+    short = shortest(failed, lambda trail: run_trail(trail, 1), attempts=20)
+    assert failed.world is not None
+    assert again.world is not None
+    assert (failed.number, again.world.history) == (3, failed.world.history)
+    assert short.number == 3
+    assert len(short.trail) < len(failed.trail)
