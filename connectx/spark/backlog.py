@@ -55,7 +55,7 @@ def backlog_error(error: Exception, ranges: Ranges) -> BacklogReadError:
     named = [line for line in lines if "offset" in line.lower() or "Exception" in line]
     cause = (named or lines or [repr(error)])[0]
     shown = ", ".join(f"{partition} {start} to {end}" for partition, (start, end) in sorted(ranges.items()))
-    if "DATA_SOURCE_NOT_FOUND" in str(error):
+    if "data source: kafka" in str(error):  # the words before it differ between versions of Spark
         cause = "this Spark has no Kafka source (spark-sql-kafka-0-10), which the local one has only with Spark 4.0.0."
     return BacklogReadError(
         f"Spark could not read the backlog ({shown}): {cause}",
