@@ -64,7 +64,6 @@ class Report:
             report.seconds[file] = report.seconds.get(file, 0.0) + float(case.get("time", 0))
             is_failed = any(child.tag in ("failure", "error") for child in case)
             (report.failed if is_failed else report.passed).add(name)
-        report.passed -= report.failed
         return report
 
 
