@@ -73,6 +73,7 @@ class KafkaProducer:
         self._changed = threading.Condition(threading.RLock())
         self._net: KafkaNet | None = None
         self._begun_s: float | None = None
+        self._ending_by: str | None = None
         self._refused = 0
         self._refusal: ConnectxError | None = None
         self._crash: Exception | None = None
@@ -142,7 +143,7 @@ class KafkaProducer:
         Raises:
             ProducerFencedError, TransactionExpiredError, RecordTooLargeError, RecordRefusedError
         """
-        self._require(State.OPEN, State.COMMITTING, State.REFUSED, doing="commit the transaction")
+        self._require(State.OPEN, State.COMMITTING, State.REFUSED, doing="commit the transaction", ends=True)
         self._take(msg.CommitTransaction())
         if not self._wait(lambda: self._core.state is not State.COMMITTING, timeout_s):
             return False
@@ -151,12 +152,13 @@ class KafkaProducer:
             assert self._core.refusal is not None
             raise self._typed(self._core.refusal)
         self._raise_failure()
-        self._begun_s = None
+        self._begun_s, self._ending_by = None, None
         return True
 
     def abort(self, timeout_s: float | None) -> None:
         """Abort the transaction; raises if Kafka does not confirm in time. None: wait without a timeout."""
-        self._require(State.OPEN, State.COMMITTING, State.REFUSED, State.ABORTING, doing="abort the transaction")
+        states = (State.OPEN, State.COMMITTING, State.REFUSED, State.ABORTING)
+        self._require(*states, doing="abort the transaction", ends=True)
         self._take(msg.AbortTransaction())
         end_s = None if timeout_s is None else time.monotonic() + timeout_s
         while not self._wait(
@@ -168,7 +170,7 @@ class KafkaProducer:
                     next_step="Check the brokers; the next producer of this transactional id aborts it.",
                 )
         self._raise_failure()
-        self._refusal, self._begun_s = None, None
+        self._refusal, self._begun_s, self._ending_by = None, None, None
 
     def flush(self, timeout_s: float) -> bool:
         """Wait until all records are acknowledged or refused; False if time was not enough."""
@@ -432,9 +434,13 @@ class KafkaProducer:
         self._wait(lambda: self._core.state not in passing, None)
         self._require(state, doing=doing)
 
-    def _require(self, *states: State, doing: str) -> None:
+    def _require(self, *states: State, doing: str, ends: bool = False) -> None:
+        """Raise unless the producer is in a state. `ends`: an end that was asked for before may be reached by now."""
         self._live()
         self._raise_failure()
+        if ends and self._ending_by == doing and self._core.state in (State.READY, State.RENEWING):
+            return
+        self._ending_by = doing if ends else None
         if self.transactional_id is None and doing != "initialise transactions":
             raise ProducerError(
                 f"Kafka did not let the task {doing}: the producer has no transactional id.",

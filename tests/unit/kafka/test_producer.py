@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from connectx.core.producer.messages import ProducerState as State
 from connectx.errors import (
     ConnectxError,
     ProducerError,
@@ -146,6 +147,28 @@ def test_a_commit_without_an_answer_is_undecided_and_decided_later(broker: Loopb
     while not producer.commit(0.05):
         pass
     assert broker.committed["t", 0] == [b"a"]
+
+
+@pytest.mark.parametrize("end", ["commit", "abort"])
+def test_an_end_that_is_reached_between_two_calls_is_reported_by_the_second(
+    broker: LoopbackBroker, make: Make, end: str
+) -> None:
+    producer = make("x")
+    producer.begin()
+    producer.send(rows(b"a"), "t")
+    assert producer.flush(10)
+    broker.lose = lambda request: type(request).__name__ == "EndTxnRequest"
+    if end == "commit":
+        assert not producer.commit(0.05)
+    else:
+        with pytest.raises(ProducerError, match="did not answer the abort"):
+            producer.abort(0.05)
+    broker.lose = lambda request: False
+    assert producer._wait(lambda: producer._core.state is State.READY, 10)
+    assert producer.commit(0) if end == "commit" else producer.abort(0) is None  # type: ignore[func-returns-value]
+    assert broker.committed["t", 0] == ([b"a"] if end == "commit" else [])
+    with pytest.raises(ProducerError, match="the producer is ready"):
+        producer.commit(0)
 
 
 def test_without_transactions_records_are_flushed_in_order(broker: LoopbackBroker, make: Make) -> None:
