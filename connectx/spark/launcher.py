@@ -44,6 +44,7 @@ _JAVA_OPTIONS = [
     *(f"--add-opens={package}=ALL-UNNAMED" for package in _OPENED),
     "-Djdk.reflect.useDirectMethodHandle=false",
     "-Dio.netty.tryReflectionSetAccessible=true",
+    "-Dio.netty.allocator.type=pooled",  # for the newer Netty of Spark 4.1
     "-Djava.awt.headless=true",
 ]
 
