@@ -1,7 +1,8 @@
 """A request of a transaction that arrives late, on a connection that was cut, changes nothing that is committed.
 
-With librdkafka's producer, which speaks the old transaction protocol only, the same steps double 50 of 150 rows: the
-late EndTxn commits the half of the next transaction that Kafka has, and the task that takes over writes it again.
+librdkafka speaks the old transaction protocol only. With it, and the broker of `tests/unit/kafka/loopback.py`,
+a late EndTxn commits the half of the next transaction that the broker has. A task that takes over writes that half
+again: 50 of 200 rows come twice.
 """
 
 from __future__ import annotations
