@@ -12,6 +12,7 @@ from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.worker_config import WorkerConfig, embedded_config
 from tests.conformance.groups_on_kafka import GroupsOnKafka
 from tests.conformance.producers_on_kafka import SEGMENT_MS, Clients, ProducersOnKafka
+from tests.conformance.requests_on_kafka import RequestsOnKafka
 
 COMPACTED = {
     "cleanup.policy": "compact",
@@ -43,3 +44,6 @@ class Broker:
 
     def producers(self, config: dict[str, str] | None = None) -> ProducersOnKafka:
         return ProducersOnKafka(self.clients, self.fencer, self.topic(config), self.kafka)
+
+    def requests(self) -> RequestsOnKafka:
+        return RequestsOnKafka(self.producers())

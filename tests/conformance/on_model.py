@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from connectx.core.messages import GroupStimulus, SendHeartbeat, SendJoinGroup
+from connectx.core.producer import messages as msg
+from connectx.model.ids import TopicPartition
 from tests.conformance.groups import Groups, Request
 from tests.conformance.producers import Producers
+from tests.conformance.requests import Requests
 from tests.simulation.broker import Broker
 from tests.simulation.broker_coordinator import Answers
+from tests.simulation.broker_requests import TransactionalBroker
 
 START_MS = 1_000_000
 STEP_MS = 100
@@ -123,3 +129,23 @@ class ProducersOnModel(Producers):
 
     def _key(self, who: str) -> tuple[str, int]:
         return self.ids[who], self.epochs[who]
+
+
+class RequestsOnModel(Requests):
+    """Markers are written by `settle`."""
+
+    name = "tx"
+    topic = TOPIC
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.broker = TransactionalBroker()
+
+    def ask(self, request: msg.Request, values: Sequence[str] = ()) -> msg.Answer:
+        return self.broker.handle(self.broker.coordinator, request, {1: values})
+
+    def settle(self) -> None:
+        self.broker.write_markers(self.name)
+
+    def read(self, *, committed: bool) -> list[tuple[int, str]]:
+        return self.broker.log(TopicPartition(TOPIC, 0)).read(0, committed=committed)

@@ -8,6 +8,7 @@ from tests.conformance.brokers import COMPACTED, Broker
 from tests.conformance.group_scenarios import CHOICES, GROUP_MOVES
 from tests.conformance.membership_scenarios import MEMBERSHIP
 from tests.conformance.producer_scenarios import COMPACTION, PRODUCER_MOVES, PRODUCERS
+from tests.conformance.request_scenarios import REQUESTS
 from tests.conformance.script import run, steps
 
 GROUPS = MEMBERSHIP | CHOICES
@@ -21,6 +22,11 @@ def test_kafka_shows_to_members_what_the_script_says(shared: Broker, name: str) 
 @pytest.mark.parametrize("name", PRODUCERS)
 def test_kafka_shows_to_producers_what_the_script_says(shared: Broker, name: str) -> None:
     assert run(PRODUCERS[name], shared.producers()) == steps(PRODUCERS[name])
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_kafka_answers_single_requests_as_the_script_says(shared: Broker, name: str) -> None:
+    assert run(REQUESTS[name], shared.requests()) == steps(REQUESTS[name])
 
 
 @pytest.mark.parametrize("name", COMPACTION)

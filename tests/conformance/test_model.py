@@ -6,8 +6,9 @@ import pytest
 
 from tests.conformance.group_scenarios import CHOICES, GROUP_MOVES
 from tests.conformance.membership_scenarios import MEMBERSHIP
-from tests.conformance.on_model import GroupsOnModel, ProducersOnModel
+from tests.conformance.on_model import GroupsOnModel, ProducersOnModel, RequestsOnModel
 from tests.conformance.producer_scenarios import COMPACTION, PRODUCER_MOVES, PRODUCERS
+from tests.conformance.request_scenarios import REQUESTS
 from tests.conformance.script import run, steps
 
 GROUPS = MEMBERSHIP | CHOICES | GROUP_MOVES
@@ -22,3 +23,8 @@ def test_the_model_shows_to_members_what_the_script_says(name: str) -> None:
 @pytest.mark.parametrize("name", ALL_PRODUCERS)
 def test_the_model_shows_to_producers_what_the_script_says(name: str) -> None:
     assert run(ALL_PRODUCERS[name], ProducersOnModel()) == steps(ALL_PRODUCERS[name])
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_the_model_answers_single_requests_as_the_script_says(name: str) -> None:
+    assert run(REQUESTS[name], RequestsOnModel()) == steps(REQUESTS[name])

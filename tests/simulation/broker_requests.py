@@ -153,8 +153,7 @@ class TransactionalBroker:
 
     def _fence(self, found: Metadata) -> None:
         """Abort an open transaction with an epoch that no producer is given."""
-        found.epoch += 1
-        found.last_epoch = -1
+        found.last_epoch, found.epoch = found.epoch, found.epoch + 1
         found.state = TransactionState.PREPARE_ABORT
 
     def _add(self, request: msg.AddPartitions) -> str | None:
@@ -279,7 +278,7 @@ class TransactionalBroker:
         if found.is_preparing:
             return "NOT_ENOUGH_REPLICAS"  # for CONCURRENT_TRANSACTIONS, which older clients do not know here
         if found.state is not TransactionState.ONGOING or target not in found.partitions:
-            return "INVALID_TXN_STATE"
+            return "TRANSACTION_ABORTABLE"
         return None
 
 

@@ -1,0 +1,69 @@
+"""What a broker answers to single requests of producers: retries, late ones, and those of an older epoch.
+
+`v1` and `v2` are the transaction protocols. A verb is followed by the epoch, `produces` by the first sequence, too.
+"""
+
+from __future__ import annotations
+
+REQUESTS: dict[str, str] = {
+    "protocol 2: EndTxn that arrives in the next transaction": """
+        tx inits -> epoch 0
+        v2 produces 0 0 a -> OK
+        v2 commits 0 -> epoch 1
+        v2 produces 1 0 b -> OK
+        v2 commits 0 -> PRODUCER_FENCED
+        v2 aborts 0 -> PRODUCER_FENCED
+        topic shows committed -> a@0
+        v2 aborts 1 -> epoch 2
+        topic shows committed -> a@0
+    """,
+    "protocol 2: an end of nothing": """
+        tx inits -> epoch 0
+        v2 commits 0 -> INVALID_TXN_STATE
+        v2 aborts 0 -> epoch 1
+        v2 aborts 1 -> epoch 2
+        v2 commits 2 -> INVALID_TXN_STATE
+    """,
+    "protocol 2: an older producer ends what a newer has fenced": """
+        tx inits -> epoch 0
+        v2 produces 0 0 a -> OK
+        tx inits -> epoch 2
+        v2 commits 0 -> PRODUCER_FENCED
+        v2 produces 0 1 b -> INVALID_PRODUCER_EPOCH
+    """,
+    "protocol 1: a late EndTxn ends the next transaction of its epoch": """
+        tx inits -> epoch 0
+        v1 adds 0 -> OK
+        v1 produces 0 0 a -> OK
+        v1 commits 0 -> OK
+        v1 commits 0 -> OK
+        v1 adds 0 -> OK
+        v1 produces 0 1 b -> OK
+        v1 commits 0 -> OK
+        topic shows committed -> a@0 b@2
+    """,
+    "protocol 1: a new epoch refuses a late EndTxn and a late batch": """
+        tx inits -> epoch 0
+        v1 adds 0 -> OK
+        v1 produces 0 0 a -> OK
+        v1 commits 0 -> OK
+        tx renews 0 -> epoch 1
+        v1 adds 1 -> OK
+        v1 produces 1 0 b -> OK
+        v1 commits 0 -> PRODUCER_FENCED
+        v1 produces 0 1 c -> INVALID_PRODUCER_EPOCH
+        v1 adds 0 -> PRODUCER_FENCED
+        topic shows committed -> a@0
+        v1 commits 1 -> OK
+        topic shows committed -> a@0 b@2
+    """,
+    "InitProducerId with id and epoch, sent again": """
+        tx inits -> epoch 0
+        tx renews 0 -> epoch 1
+        tx renews 0 -> epoch 1
+        tx renews 1 -> epoch 2
+        tx renews 0 -> PRODUCER_FENCED
+        tx inits -> epoch 3
+        tx renews 2 -> PRODUCER_FENCED
+    """,
+}

@@ -1,0 +1,67 @@
+"""The verbs of single requests on a real broker: what the producer's driver sends, without its core."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kafka.record.default_records import DefaultRecordBatchBuilder
+
+from connectx.core.producer import messages as msg
+from connectx.kafka.producer.requests import ProducerRequests
+from tests.conformance.producers_on_kafka import ProducersOnKafka
+from tests.conformance.requests import TIMEOUT_MS, Requests
+from tests.support.waiting import until
+
+_NAME = "tx"
+
+
+class RequestsOnKafka(Requests):
+    """One transactional id on one topic of a broker; `producers` reads and describes."""
+
+    def __init__(self, producers: ProducersOnKafka) -> None:
+        super().__init__()
+        self.producers = producers
+        self.topic = producers.topic
+        self.name = producers.prefix + _NAME
+        self._values: Sequence[str] = ()
+        self._heard: list[msg.ProducerStimulus] = []
+        self._requests = ProducerRequests(producers.clients.net, TIMEOUT_MS, self._batch, self._heard.append)
+        self._node: int | None = None
+        self._node = until(self._coordinator, "the coordinator of transactions")
+
+    def ask(self, request: msg.Request, values: Sequence[str] = ()) -> msg.Answer:
+        """A topic that has just been made may have no leader yet: then the batch is sent again."""
+        if isinstance(request, msg.Produce):
+            found = until(lambda: self._unless_leaderless(self._ask(request, values)), "the topic's leader")
+            assert isinstance(found, msg.Produced)
+            return found
+        return self._ask(request, values)
+
+    def _unless_leaderless(self, answer: msg.Answer) -> msg.Answer | None:
+        is_leaderless = isinstance(answer, msg.Produced) and answer.results[1].error == "NOT_LEADER_FOR_PARTITION"
+        return None if is_leaderless else answer
+
+    def _ask(self, request: msg.Request, values: Sequence[str] = ()) -> msg.Answer:
+        self._values = values
+        self.producers.clients.net.run(self._requests.carry_out, msg.SendRequest(1, self._node, request))
+        heard = self._heard.pop()
+        assert isinstance(heard, msg.Answered), heard
+        return heard.answer
+
+    def settle(self) -> None:
+        described = self.producers._describe
+        until(lambda: not described(_NAME).transaction_state.startswith("Prepare"), "the markers")
+
+    def read(self, *, committed: bool) -> list[tuple[int, str]]:
+        return self.producers.read(0, committed=committed)
+
+    def _coordinator(self) -> int | None:
+        found = self.ask(msg.FindCoordinator(self.name))
+        assert isinstance(found, msg.CoordinatorFound)
+        return None if found.error else found.node
+
+    def _batch(self, request: msg.Produce, batch: msg.SequencedBatch) -> bytes:
+        builder = DefaultRecordBatchBuilder(2, 0, True, request.producer_id, request.epoch, batch.base_sequence, 1_000)
+        for index, value in enumerate(self._values):
+            builder.append(index, None, None, value.encode(), [])
+        return bytes(builder.build())
