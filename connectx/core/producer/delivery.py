@@ -37,10 +37,15 @@ class Pending:
 
 @dataclass(slots=True)
 class PartitionQueue:
-    """Batches of one partition, those that wait in the order of their places. `recovering`: one at a time."""
+    """Batches of one partition, those that wait in the order of their places.
+
+    `one_at_a_time`: always, so that no batch overtakes another while the leader moves (Java: guaranteeMessageOrder).
+    `recovering`: one at a time until Kafka has taken one.
+    """
 
     waiting: deque[Pending] = field(default_factory=deque)
     in_flight: list[Pending] = field(default_factory=list)
+    one_at_a_time: bool = False
     recovering: bool = False
     retry_at_ms: int = 0
     missing_since_ms: int | None = None
@@ -49,7 +54,7 @@ class PartitionQueue:
         """Whether the first waiting batch may be sent now, as far as this partition goes."""
         if not self.waiting or self.waiting[0].splitting or now_ms < self.retry_at_ms:
             return False
-        return len(self.in_flight) < (1 if self.recovering else _PER_PARTITION_IN_FLIGHT)
+        return len(self.in_flight) < (1 if self.recovering or self.one_at_a_time else _PER_PARTITION_IN_FLIGHT)
 
     def put_back(self, pending: Pending) -> None:
         """Let a batch wait in its old place again."""
@@ -107,7 +112,9 @@ class Delivery:
         for batch in batches:
             self._appended += 1
             pending = Pending(batch, (self._appended,), now_ms)
-            self.queues.setdefault(batch.target, PartitionQueue()).waiting.append(pending)
+            if batch.target not in self.queues:
+                self.queues[batch.target] = PartitionQueue(one_at_a_time=self._settings.max_in_flight == 1)
+            self.queues[batch.target].waiting.append(pending)
 
     def next_requests(
         self, in_flight: Mapping[int, int], may_send: Callable[[TopicPartition], bool], now_ms: int
@@ -249,12 +256,16 @@ class Delivery:
     def learn(self, metadata: MetadataFetched, now_ms: int) -> list[tuple[Pending, str]]:
         """Take in leaders; returns batches of topics that are missing for too long or not allowed, with the error."""
         self.leaders.update(metadata.leaders)
-        answered = {target.topic for target in metadata.leaders}
+        answered = {target.topic for target in (*metadata.leaders, *metadata.leaderless)}
         refused: list[tuple[Pending, str]] = []
         for target in self.waiting_partitions():
             queue = self.queues[target]
             if target in metadata.leaders:
                 queue.missing_since_ms = None
+                continue
+            if target in metadata.leaderless:  # Kafka elects a leader: that may take any time
+                queue.missing_since_ms = None
+                self.leaders.pop(target, None)
                 continue
             error = metadata.errors.get(target.topic, UNKNOWN_TOPIC)
             if target.topic not in metadata.errors and target.topic not in answered:

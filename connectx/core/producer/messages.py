@@ -110,6 +110,13 @@ class AbortTransaction:
 
 
 @dataclass(frozen=True, slots=True)
+class Refuse:
+    """Records were refused before they became batches: an open transaction can only be aborted afterwards."""
+
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
 class Purge:
     """Drop what is queued and retry nothing; an open transaction can only be aborted afterwards."""
 
@@ -215,11 +222,13 @@ class CoordinatorFound:
 class MetadataFetched:
     """Answer to FetchMetadata; also a stimulus by itself, when the driver has asked for its own purposes.
 
-    `leaders` has partitions with a leader; `errors` has topics that Kafka does not know or does not show.
+    `leaders` has partitions with a leader, and `leaderless` those that exist without one. `errors` has topics that
+    Kafka does not know or does not show.
     """
 
     leaders: Mapping[TopicPartition, int]
     errors: Mapping[str, str] = field(default_factory=dict)
+    leaderless: frozenset[TopicPartition] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,6 +301,7 @@ ProducerStimulus = (
     | Append
     | CommitTransaction
     | AbortTransaction
+    | Refuse
     | Purge
     | BatchSplit
     | TimeReached

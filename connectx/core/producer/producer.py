@@ -77,6 +77,9 @@ class ProducerCore:
                     self.state = check(self.state, State.COMMITTING)
             case msg.AbortTransaction():
                 self._abort()
+            case msg.Refuse(failure):
+                if self.state is State.OPEN:
+                    self._refuse_transaction(failure)
             case msg.Purge():
                 self._purge()
             case msg.BatchSplit(number, parts):

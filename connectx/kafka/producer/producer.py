@@ -42,6 +42,8 @@ log = logging.getLogger(__name__)
 
 _CHECK_EVERY_S: Final = 0.5
 _METADATA_RETRY_S: Final = 0.1
+# Errors of a topic that may still come. They are never tolerated (Java: a TimeoutException, which Connect retries).
+_MISSING: Final = ("UNKNOWN_TOPIC_OR_PARTITION", "LEADER_NOT_AVAILABLE")
 _CONNECTION_DEFAULTS: Final = {"client.id": "connectx", "reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 1_000}
 
 
@@ -129,13 +131,17 @@ class KafkaProducer:
     def send_records(self, topic: str, records: Any) -> None:
         """Queue (key, value) pairs of bytes that no tolerance lets go, such as source offsets.
 
-        The next `flush` or `commit` raises what is refused.
+        Raises:
+            RecordTooLargeError, RecordRefusedError: a record was refused; if Kafka refuses it later, the next call
+                raises this.
+            ProducerFencedError, TransactionExpiredError: see the classes.
         """
         import pyarrow as pa
 
         keys, values = zip(*records, strict=True)
         rows = pa.table({"key": pa.array(keys, pa.binary()), "value": pa.array(values, pa.binary())})
         self._send(rows, topic, tolerable=False)
+        self._raise_refusal()
 
     def commit(self, timeout_s: float) -> bool:
         """Commit the transaction; False if Kafka did not answer in time: then commit again, nothing else.
@@ -144,6 +150,8 @@ class KafkaProducer:
             ProducerFencedError, TransactionExpiredError, RecordTooLargeError, RecordRefusedError
         """
         self._require(State.OPEN, State.COMMITTING, State.REFUSED, doing="commit the transaction", ends=True)
+        if self._core.state in (State.OPEN, State.REFUSED):
+            self._raise_refusal()
         self._take(msg.CommitTransaction())
         if not self._wait(lambda: self._core.state is not State.COMMITTING, timeout_s):
             return False
@@ -232,14 +240,19 @@ class KafkaProducer:
         for name, part, numbers in rows_by_topic(rows, topic):
             partitions = self._partitions(name, _largest_partition(part))
             if partitions is None:
-                self._refuse(msg.BatchResult(self._topic_errors[name]), name, numbers, None, tolerable)
+                self._refuse_unsent(self._topic_errors[name], name, numbers, None, tolerable)
                 continue
             for batch in self._batcher.encode(part, name, numbers, partitions, time.time_ns() // 1_000_000):
                 if isinstance(batch, UnfitRow):
                     error = "MESSAGE_TOO_LARGE" if batch.partition is None else "UNKNOWN_TOPIC_OR_PARTITION"
-                    self._refuse(msg.BatchResult(error), name, [batch.row], batch.size_bytes, tolerable)
+                    self._refuse_unsent(error, name, [batch.row], batch.size_bytes, tolerable)
                 else:
                     self._append(batch, tolerable)
+
+    def _refuse_unsent(self, error: str, topic: str, rows: Any, size_bytes: int | None, tolerable: bool) -> None:
+        """Refuse records that never became a batch, and with them the open transaction."""
+        self._refuse(msg.BatchResult(error), topic, rows, size_bytes, tolerable)
+        self._take(msg.Refuse(msg.Failure(error, f"send records to {topic}", topic=topic)))
 
     def _append(self, batch: EncodedBatch, tolerable: bool) -> None:
         size_bytes = batch.records.size_bytes
@@ -279,8 +292,7 @@ class KafkaProducer:
             found, learned_s = self._topics.get(topic, (None, 0.0))
             if error is None and found is not None and learned_s > fetched_s:
                 return found
-            is_missing = error in ("UNKNOWN_TOPIC_OR_PARTITION", "LEADER_NOT_AVAILABLE")
-            if error is not None and (not is_missing or time.monotonic() >= end_s):
+            if error is not None and (error not in _MISSING or time.monotonic() >= end_s):
                 return None
             self._wait(lambda: self._core.state is State.FAILED, _METADATA_RETRY_S)
 
@@ -396,7 +408,7 @@ class KafkaProducer:
         error = refused_rows(result, topic, rows, size_bytes, self._circumstances())
         with self._changed:
             self.refusals += len(rows)
-            if tolerable and self._tolerates:
+            if tolerable and self._tolerates and result.error not in _MISSING:
                 self._refused += len(rows)
                 log.warning("%d records were skipped: %s", len(rows), error)
             elif self._refusal is None:

@@ -131,14 +131,14 @@ class ProducerRequests:
         )
         reply = await self._net.send(request, node, max(1.0, (deadline_s - time.monotonic()) * 1000))
         self._net.learn_brokers(reply)
-        leaders = {
+        partitions = {
             TopicPartition(topic.name, partition.partition_index): partition.leader_id
             for topic in reply.topics
             for partition in topic.partitions
-            if partition.leader_id >= 0
         }
+        leaders = {target: leader for target, leader in partitions.items() if leader >= 0}
         errors = {topic.name: name for topic in reply.topics if (name := _name(topic.error_code)) is not None}
-        return msg.MetadataFetched(leaders, errors), reply
+        return msg.MetadataFetched(leaders, errors, frozenset(partitions.keys() - leaders.keys())), reply
 
     def _produce(self, request: msg.Produce) -> Any:
         topics: dict[str, list[Any]] = {}

@@ -60,6 +60,7 @@ class LoopbackBroker:
         self.errors: dict[str, list[int]] = defaultdict(list)  # by request name: answered instead of the truth
         self.lose: Callable[[Any], bool] = lambda request: False
         self.lost: list[tuple[Any, bytes]] = []
+        self.leaderless: set[tuple[str, int]] = set()
         self._sequences: dict[Any, int] = {}
         self._lock = threading.Lock()
         self._server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), self._handler())
@@ -137,8 +138,8 @@ class LoopbackBroker:
             count = self.topics.get(asked.name)
             partitions = [
                 Topic.MetadataResponsePartition(
-                    error_code=0, partition_index=n, leader_id=1, leader_epoch=0, replica_nodes=[1], isr_nodes=[1],
-                    offline_replicas=[],
+                    error_code=0, partition_index=n, leader_id=-1 if (asked.name, n) in self.leaderless else 1,
+                    leader_epoch=0, replica_nodes=[1], isr_nodes=[1], offline_replicas=[],
                 )
                 for n in range(count or 0)
             ]  # fmt: skip

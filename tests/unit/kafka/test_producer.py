@@ -115,6 +115,31 @@ def test_a_producer_that_was_cancelled_before_it_began_commits_nothing(broker: L
     assert not broker.committed["t", 0]
 
 
+@pytest.mark.parametrize("how", ["send", "send_records", "missing"])
+def test_a_record_that_was_refused_before_it_left_leaves_only_the_abort(
+    broker: LoopbackBroker, make: Make, how: str
+) -> None:
+    producer = make("x", message_max_bytes=1000, max_block_ms=1)
+    producer.begin()
+    producer.send(rows(b"a"), "t")
+    refused: dict[str, Callable[[], object]] = {
+        "send": lambda: producer.send(rows(b"x" * 2000), "t"),
+        "send_records": lambda: producer.send_records("t", [(b"k", b"x" * 2000)]),
+        "missing": lambda: producer.send_records("missing", [(b"k", b"v")]),
+    }
+    with pytest.raises((RecordTooLargeError, RecordRefusedError)):
+        refused[how]()
+    for _ in range(2):
+        with pytest.raises((RecordTooLargeError, RecordRefusedError)):
+            producer.commit(10)
+    producer.abort(10)
+    assert not broker.committed["t", 0]
+    producer.begin()
+    producer.send(rows(b"b"), "t")
+    assert producer.commit(10)
+    assert broker.committed["t", 0] == [b"b"]
+
+
 def test_a_newer_producer_fences_the_older_one(make: Make) -> None:
     older, newer = make("x"), make("x")
     older.begin()
@@ -242,9 +267,31 @@ def test_tolerance_counts_refused_records_and_goes_on(broker: LoopbackBroker, ma
     assert broker.committed["t", 0] == [b"fine"]
     assert (producer.take_refused(), producer.take_refused(), producer.refusals) == (2, 0, 2)
     broker.errors["ProduceRequest"] = [87]
-    producer.send_records("t", [(b"k", b"an offset")])
-    with pytest.raises(RecordRefusedError, match="INVALID_RECORD"):
+
+    def write_an_offset() -> None:
+        producer.send_records("t", [(b"k", b"an offset")])
         producer.flush(10)
+
+    with pytest.raises(RecordRefusedError, match="INVALID_RECORD"):
+        write_an_offset()
+
+
+def test_a_topic_that_stays_missing_is_not_tolerated(make: Make) -> None:
+    producer = make(tolerate=True, max_block_ms=1)
+    with pytest.raises(RecordRefusedError, match="topic missing"):
+        producer.send(rows(b"a"), "missing")
+    assert producer.take_refused() == 0
+
+
+def test_a_partition_without_a_leader_is_waited_for(broker: LoopbackBroker, make: Make) -> None:
+    producer = make(tolerate=True, max_block_ms=1, metadata_max_age_ms=1)
+    broker.leaderless.add(("many", 3))
+    producer.send(pa.table({"value": [b"a"], "partition": pa.array([3], pa.int32())}), "many")
+    asked = len(broker.requests)
+    assert producer._wait(lambda: len(broker.requests) > asked + 5, 10)
+    broker.leaderless.clear()
+    assert producer.flush(10)
+    assert broker.committed["many", 3] == [b"a"]
 
 
 def test_a_batch_that_is_too_large_for_the_topic_is_cut(broker: LoopbackBroker, make: Make) -> None:

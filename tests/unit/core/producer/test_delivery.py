@@ -116,6 +116,33 @@ def test_a_topic_that_stays_missing_refuses_its_batches() -> None:
     assert script.settled == {1: "UNKNOWN_TOPIC_OR_PARTITION"}
 
 
+def test_a_partition_that_has_no_leader_for_long_keeps_its_batches() -> None:
+    script = Script(unknown_topic_ms=1_000)
+    script.do(msg.Initialize())
+    script.append(1)
+    for _ in range(10):
+        script.answer(msg.FetchMetadata, msg.MetadataFetched({T1: 1}, leaderless=frozenset({T0})))
+        script.wait()
+    assert script.now_ms > 3_000
+    assert script.settled == {}
+    script.answer(msg.FetchMetadata, msg.MetadataFetched({T0: 1}))
+    script.take_all()
+    assert script.settled == {1: "BatchDelivered"}
+
+
+@pytest.mark.parametrize("idempotent", [False, True])
+def test_one_request_at_a_time_holds_the_order_of_a_partition_whose_leader_moves(idempotent: bool) -> None:
+    script = Script(idempotent=idempotent, max_in_flight=1)
+    script.do(msg.Initialize(), msg.MetadataFetched({T0: 1}))
+    if idempotent:
+        script.answer(msg.InitProducerId, msg.ProducerIdGranted(None, 5, 0))
+    script.append(1, 2)
+    script.do(msg.MetadataFetched({T0: 2}))
+    assert [number for number, _ in script.sequences()] == [1]
+    script.take_all()
+    assert [number for number, _ in script.sequences()] == [2]
+
+
 def test_a_topic_that_may_not_be_seen_refuses_its_batches_at_once() -> None:
     script = Script()
     script.do(msg.Initialize())

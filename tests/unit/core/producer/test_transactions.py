@@ -280,6 +280,18 @@ def test_the_protocol_is_the_one_that_the_cluster_has_when_a_transaction_begins(
     assert script.requests(msg.Produce)[0].protocol == 2
 
 
+def test_a_record_that_never_became_a_batch_leaves_only_the_abort() -> None:
+    script = transactional()
+    script.do(msg.BeginTransaction())
+    script.append(1)
+    refusal = msg.Failure("MESSAGE_TOO_LARGE", "send records to t", topic="t")
+    script.do(msg.Refuse(refusal), msg.CommitTransaction())
+    script.take_all()
+    assert (script.core.state, script.core.refusal, script.requests()) == (State.REFUSED, refusal, [])
+    script.do(msg.AbortTransaction())
+    assert script.requests() == [msg.EndTransaction("x", 77, 0, False, 2)]
+
+
 def test_a_purge_leaves_only_the_abort() -> None:
     script = transactional()
     script.do(msg.BeginTransaction())
