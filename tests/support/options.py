@@ -8,6 +8,7 @@ standard clusters have.
 
 from __future__ import annotations
 
+import signal
 from collections import Counter
 from typing import Any, Final
 
@@ -36,6 +37,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     what = "needs(what, reason): only in runs whose --spark or --kafka is this, and why"
     config.addinivalue_line("markers", what)
+    # A run in the background ignores Ctrl-C, and so would every program that a test starts and interrupts.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -34,6 +34,11 @@ _STALE_LEADER: Final = (
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError._UNKNOWN_PARTITION,
 )
+# A broker may not know a topic yet that another one has just created; librdkafka drops a request when it learns the id
+# of the broker that it was sent to.
+_UNSETTLED: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._DESTROY_BROKER)
+_NEW_TOPIC_S: Final = 5.0
+_PAUSE_S: Final = 0.05
 EndOffsets = dict[TopicPartition, int]
 
 
@@ -125,13 +130,14 @@ class Admin:
     def topic_settings(self, topics: Sequence[str], timeout_s: float = CALL_S) -> dict[str, dict[str, str] | None]:
         """Settings of each topic; None where they cannot be read (no permission, or the broker is too old)."""
         resources = [ConfigResource(ConfigResource.Type.TOPIC, topic) for topic in topics]
-        deadline_s = time.monotonic() + timeout_s
+        again_until_s = time.monotonic() + min(timeout_s, _NEW_TOPIC_S)
         while True:
             futures = self._rdkafka().describe_configs(resources, request_timeout=timeout_s)
             outcomes = {resource: self._outcome(future) for resource, future in futures.items()}
-            lost = any(e is not None and e.code() == KafkaError._DESTROY_BROKER for _, e in outcomes.values())
-            if not lost or time.monotonic() > deadline_s:  # librdkafka drops a request as it learns a broker's id
+            is_settled = not any(error is not None and error.code() in _UNSETTLED for _, error in outcomes.values())
+            if is_settled or time.monotonic() > again_until_s:
                 break
+            time.sleep(_PAUSE_S)
         found: dict[str, dict[str, str] | None] = {}
         for resource, (answer, error) in outcomes.items():
             hidden = error is not None and (

@@ -142,7 +142,7 @@ def test_a_cluster_there_is_attached_and_audited_with_a_login_that_nobody_sees(
 
             audit = until(found, "the time-out to pass", 30)
             assert [finding.subject for finding in audit.of("open_transaction")] == ["left"]
-            assert audit.unseen == ("the workers' own settings: REST does not tell them (give them with config=)",)
+            assert audit.unseen == ("the workers' own settings: REST does not show them (give them with config=)",)
             forms = [f"{one!r}{one._repr_html_()}{one.to_pandas().to_string()}" for one in (audit, seen.events)]
             recorded = f"{seen!r}{seen._repr_html_()}{seen.config!r}{seen.overview()}{seen.blind_spots}"
         assert PASSWORD not in "".join([recorded, *forms, caplog.text])
