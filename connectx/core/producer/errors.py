@@ -27,8 +27,11 @@ FATAL: Final = FENCED | {
 }
 """Errors of a batch that end a transactional producer."""
 
-STALE_PRODUCER_ID: Final = FENCED | {"UNKNOWN_PRODUCER_ID", "INVALID_PRODUCER_ID_MAPPING"}
-"""Errors after which an idempotent producer without transactions asks for a new producer id."""
+RENEWING: Final = FENCED | {"UNKNOWN_PRODUCER_ID", "INVALID_PRODUCER_ID_MAPPING", OUT_OF_ORDER}
+"""Errors after which an idempotent producer without transactions asks for a new producer id, and sends the batch again.
+
+A batch is out of order after one that was refused: its sequence has a gap before it.
+"""
 
 TOO_LARGE: Final = frozenset({"MESSAGE_TOO_LARGE", "RECORD_LIST_TOO_LARGE"})
 

@@ -29,6 +29,7 @@ _CONCURRENT_BACKOFF_MS = 20  # the last transaction's markers are being written 
 _BACKOFFS_MS = {errors.CONCURRENT: _CONCURRENT_BACKOFF_MS, errors.OUT_OF_ORDER: 0}
 _UNKNOWN_ERROR = "UNKNOWN_SERVER_ERROR"
 _UNKNOWN_ERROR_ATTEMPTS = 10
+_FENCED_ABORT_ATTEMPTS = 10
 _EMPTIED_BY_ABORT = (State.REFUSED, State.ABORTING)
 
 
@@ -61,6 +62,7 @@ class ProducerCore:
         self._may_be_open = False  # Kafka may know of the transaction
         self._is_ending = False  # EndTxn was sent
         self._may_arrive_late = False
+        self._was_acknowledged = False  # a batch of the open transaction
 
     def handle(self, stimulus: msg.ProducerStimulus, now_ms: int) -> msg.ProducerStep:
         """Take in a stimulus; times only grow. Late answers and calls that the state does not allow change nothing."""
@@ -111,7 +113,7 @@ class ProducerCore:
             self.state = check(self.state, State.OPEN)
             self.refusal = None
             self._protocol = 2 if self._transaction_version >= 2 else 1
-            self._may_be_open = self._is_ending = False
+            self._may_be_open = self._is_ending = self._was_acknowledged = False
             self._coordinator_retry.reset()
             self._added.clear()
             if self._purged:
@@ -215,6 +217,8 @@ class ProducerCore:
         if answer.error == errors.ABORTABLE and request.commit:
             self._is_ending = False
             self._refuse_transaction(msg.Failure(answer.error, "commit the transaction"))
+        elif self._may_follow_markers(request, answer.error):
+            self._coordinator_retry.later(now_ms)
         elif answer.error is not None and not nothing_open:
             doing = "commit the transaction" if request.commit else "abort the transaction"
             self._on_coordinator_error(answer.error, doing, now_ms)
@@ -223,6 +227,14 @@ class ProducerCore:
             self._finish(renew=False)
         else:
             self._finish(renew=not request.commit or self._may_arrive_late)
+
+    def _may_follow_markers(self, request: msg.EndTransaction, error: str | None) -> bool:
+        """Whether an abort may be refused only because the last transaction's markers are still being written.
+
+        Kafka then takes its epoch for that of a late request. Of a transaction with acknowledged batches it does not.
+        """
+        is_early = not request.commit and request.protocol == 2 and not self._was_acknowledged
+        return is_early and error in errors.FENCED and self._coordinator_retry.attempts < _FENCED_ABORT_ATTEMPTS
 
     def _finish(self, *, renew: bool) -> None:
         """The transaction has ended; `renew`: its epoch ends with it."""
@@ -243,6 +255,7 @@ class ProducerCore:
         error, target = result.error, batch.target
         if error in errors.DELIVERED:
             self._delivery.delivered(target, batch.number)
+            self._was_acknowledged = True
             self._effects.append(msg.BatchDelivered(batch.number))
         elif error in errors.RETRIABLE or (
             error == errors.OUT_OF_ORDER and not self._delivery.is_first(target, batch.number)
@@ -255,7 +268,7 @@ class ProducerCore:
             self._effects.append(msg.SplitBatch(batch.number))
         elif self.settings.transactional_id is not None and error in errors.FATAL:
             self._fail(msg.Failure(str(error), f"send records to {target.topic}", result.message))
-        elif self.settings.transactional_id is None and error in errors.STALE_PRODUCER_ID and self.settings.idempotent:
+        elif self.settings.transactional_id is None and error in errors.RENEWING and self.settings.idempotent:
             self._retry_batch(batch, now_ms, None)
             self._renew()
         else:

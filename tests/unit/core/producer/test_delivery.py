@@ -187,6 +187,24 @@ def test_a_refused_batch_leaves_the_others_of_a_producer_without_transactions(id
     assert script.settled == {1: "INVALID_RECORD", 2: "BatchDelivered"}
 
 
+def test_batches_after_a_refused_one_are_sent_again_with_a_new_producer_id() -> None:
+    script = Script(idempotent=True, max_in_flight=5)
+    script.do(msg.Initialize(), msg.MetadataFetched({T0: 1}))
+    script.answer(msg.InitProducerId, msg.ProducerIdGranted(None, 5, 0))
+    script.append(1, 2, 3, records=1)
+    script.take_all("INVALID_RECORD")
+    script.take_all("OUT_OF_ORDER_SEQUENCE_NUMBER")
+    script.take_all("OUT_OF_ORDER_SEQUENCE_NUMBER")
+    assert script.settled == {1: "INVALID_RECORD"}
+    script.answer(msg.InitProducerId, msg.ProducerIdGranted(None, 6, 0))
+    while len(script.settled) < 3:
+        if script.requests(msg.Produce):
+            script.take_all()
+        else:
+            script.wait()
+    assert script.settled == {1: "INVALID_RECORD", 2: "BatchDelivered", 3: "BatchDelivered"}
+
+
 def test_a_batch_that_is_too_large_is_cut_and_keeps_its_place_and_sequences() -> None:
     script = opened()
     script.append(1, 2)

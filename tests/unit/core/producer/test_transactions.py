@@ -292,6 +292,43 @@ def test_a_record_that_never_became_a_batch_leaves_only_the_abort() -> None:
     assert script.requests() == [msg.EndTransaction("x", 77, 0, False, 2)]
 
 
+def test_an_abort_that_kafka_takes_for_a_late_one_is_asked_again_if_nothing_was_acknowledged() -> None:
+    script = transactional()
+    script.do(msg.BeginTransaction())
+    script.append(1)
+    script.lose(msg.Produce)
+    script.do(msg.AbortTransaction())
+    for _ in range(3):
+        script.answer(msg.EndTransaction, msg.TransactionEnded("PRODUCER_FENCED"))
+        script.wait()
+    assert script.requests(msg.EndTransaction) == [msg.EndTransaction("x", 77, 0, False, 2)]
+    script.answer(msg.EndTransaction, msg.TransactionEnded(None, 77, 1))
+    assert (script.core.state, script.core.epoch) == (State.READY, 1)
+
+
+def test_an_abort_that_stays_fenced_ends_the_producer() -> None:
+    script = transactional()
+    script.do(msg.BeginTransaction())
+    script.append(1)
+    script.lose(msg.Produce)
+    script.do(msg.AbortTransaction())
+    for _ in itertools.takewhile(lambda _: script.core.state is State.ABORTING, range(100)):
+        script.answer(msg.EndTransaction, msg.TransactionEnded("PRODUCER_FENCED"))
+        if script.core.state is State.ABORTING:
+            script.wait()
+    assert script.core.failure == msg.Failure("PRODUCER_FENCED", "abort the transaction")
+
+
+def test_a_fenced_abort_of_acknowledged_batches_ends_the_producer_at_once() -> None:
+    script = transactional()
+    script.do(msg.BeginTransaction())
+    script.append(1)
+    script.take_all()
+    script.do(msg.AbortTransaction())
+    script.answer(msg.EndTransaction, msg.TransactionEnded("PRODUCER_FENCED"))
+    assert script.core.state is State.FAILED
+
+
 def test_a_purge_leaves_only_the_abort() -> None:
     script = transactional()
     script.do(msg.BeginTransaction())
