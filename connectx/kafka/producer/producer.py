@@ -111,6 +111,7 @@ class KafkaProducer:
     def begin(self) -> None:
         """Begin a transaction; Kafka sees it with the first record."""
         self._wait_for_state(State.READY, doing="begin a transaction")
+        self._ending_by = None
         self._take(msg.BeginTransaction())
         self._begun_s = time.monotonic()
 
@@ -164,10 +165,23 @@ class KafkaProducer:
         return True
 
     def abort(self, timeout_s: float | None) -> None:
-        """Abort the transaction; raises if Kafka does not confirm in time. None: wait without a timeout."""
+        """Abort the transaction. None: wait without a timeout.
+
+        Raises:
+            ProducerError: Kafka did not confirm in time, or was asked to commit before and did not answer yet.
+        """
         states = (State.OPEN, State.COMMITTING, State.REFUSED, State.ABORTING)
-        self._require(*states, doing="abort the transaction", ends=True)
-        self._take(msg.AbortTransaction())
+        with self._changed:
+            self._require(*states, doing="abort the transaction", ends=True)
+            self._take(msg.AbortTransaction())
+            is_committing = self._core.state is State.COMMITTING
+            if is_committing:
+                self._ending_by = "commit the transaction"
+        if is_committing:
+            raise ProducerError(
+                f"The transaction of {self.transactional_id} cannot be aborted: Kafka did not answer its commit yet.",
+                next_step="Commit again to see the outcome, or restart the task.",
+            )
         end_s = None if timeout_s is None else time.monotonic() + timeout_s
         while not self._wait(
             lambda: self._core.state in (State.READY, State.FAILED), _CHECK_EVERY_S, check=end_s is None
@@ -237,6 +251,8 @@ class KafkaProducer:
 
     def _send(self, rows: pa.Table, topic: str | None, *, tolerable: bool) -> None:
         self._live()
+        if self.transactional_id is not None:
+            self._require(State.OPEN, State.REFUSED, doing="send records")
         for name, part, numbers in rows_by_topic(rows, topic):
             partitions = self._partitions(name, _largest_partition(part))
             if partitions is None:
@@ -452,7 +468,8 @@ class KafkaProducer:
         self._raise_failure()
         if ends and self._ending_by == doing and self._core.state in (State.READY, State.RENEWING):
             return
-        self._ending_by = doing if ends else None
+        if ends:
+            self._ending_by = doing
         if self.transactional_id is None and doing != "initialise transactions":
             raise ProducerError(
                 f"Kafka did not let the task {doing}: the producer has no transactional id.",

@@ -196,6 +196,32 @@ def test_an_end_that_is_reached_between_two_calls_is_reported_by_the_second(
         producer.commit(0)
 
 
+def test_an_abort_of_a_commit_that_was_sent_is_an_error_and_the_commit_is_decided_later(
+    broker: LoopbackBroker, make: Make
+) -> None:
+    producer = make("x")
+    producer.begin()
+    producer.send(rows(b"a"), "t")
+    assert producer.flush(10)
+    broker.lose = lambda request: type(request).__name__ == "EndTxnRequest"
+    assert not producer.commit(0.05)
+    with pytest.raises(ProducerError, match="cannot be aborted"):
+        producer.abort(10)
+    broker.lose = lambda request: False
+    assert producer._wait(lambda: producer._core.state is State.READY, 10)
+    assert producer.commit(0)
+    assert broker.committed["t", 0] == [b"a"]
+
+
+def test_records_outside_a_transaction_are_an_error(make: Make) -> None:
+    producer = make("x")
+    with pytest.raises(ProducerError, match="send records: the producer is ready"):
+        producer.send(rows(b"a"), "t")
+    producer.begin()
+    producer.send(rows(b"a"), "t")
+    assert producer.commit(10)
+
+
 def test_without_transactions_records_are_flushed_in_order(broker: LoopbackBroker, make: Make) -> None:
     producer = make(batch_size=400)
     values = [b"%d" % number for number in range(1000)]
