@@ -6,6 +6,14 @@
 from __future__ import annotations
 
 REQUESTS: dict[str, str] = {
+    "protocol 2: EndTxn that is sent again": """
+        tx inits -> epoch 0
+        v2 produces 0 0 a -> OK
+        v2 commits 0 -> epoch 1
+        v2 commits 0 -> epoch 1
+        v2 aborts 0 -> INVALID_TXN_STATE
+        topic shows committed -> a@0
+    """,
     "protocol 2: EndTxn that arrives in the next transaction": """
         tx inits -> epoch 0
         v2 produces 0 0 a -> OK
@@ -16,6 +24,17 @@ REQUESTS: dict[str, str] = {
         topic shows committed -> a@0
         v2 aborts 1 -> epoch 2
         topic shows committed -> a@0
+    """,
+    "protocol 2: a batch of the epoch before, after EndTxn and in the next transaction": """
+        tx inits -> epoch 0
+        v2 produces 0 0 a -> OK
+        v2 commits 0 -> epoch 1
+        v2 produces 0 0 a -> INVALID_PRODUCER_EPOCH
+        v2 produces 0 1 b -> INVALID_PRODUCER_EPOCH
+        v2 produces 1 0 c -> OK
+        v2 produces 0 1 b -> INVALID_PRODUCER_EPOCH
+        v2 commits 1 -> epoch 2
+        topic shows all -> a@0 c@2
     """,
     "protocol 2: an end of nothing": """
         tx inits -> epoch 0
@@ -30,6 +49,18 @@ REQUESTS: dict[str, str] = {
         tx inits -> epoch 2
         v2 commits 0 -> PRODUCER_FENCED
         v2 produces 0 1 b -> INVALID_PRODUCER_EPOCH
+    """,
+    "sequences: a duplicate, a gap, and the beginning of an epoch": """
+        tx inits -> epoch 0
+        v2 produces 0 0 a b -> OK
+        v2 produces 0 0 a b -> OK
+        v2 produces 0 3 d -> OUT_OF_ORDER_SEQUENCE_NUMBER
+        v2 produces 0 2 c -> OK
+        v2 commits 0 -> epoch 1
+        v2 produces 1 3 d -> OUT_OF_ORDER_SEQUENCE_NUMBER
+        v2 produces 1 0 d -> OK
+        v2 commits 1 -> epoch 2
+        topic shows committed -> a@0 b@1 c@2 d@4
     """,
     "protocol 1: a late EndTxn ends the next transaction of its epoch": """
         tx inits -> epoch 0
@@ -57,6 +88,12 @@ REQUESTS: dict[str, str] = {
         v1 commits 1 -> OK
         topic shows committed -> a@0 b@2
     """,
+    "protocol 1: a batch whose partition was not added": """
+        tx inits -> epoch 0
+        v1 produces 0 0 a -> TRANSACTION_ABORTABLE
+        v1 commits 0 -> INVALID_TXN_STATE
+        topic shows all -> nothing
+    """,
     "InitProducerId with id and epoch, sent again": """
         tx inits -> epoch 0
         tx renews 0 -> epoch 1
@@ -65,5 +102,16 @@ REQUESTS: dict[str, str] = {
         tx renews 0 -> PRODUCER_FENCED
         tx inits -> epoch 3
         tx renews 2 -> PRODUCER_FENCED
+    """,
+    "InitProducerId with an older epoch aborts an open transaction all the same": """
+        tx inits -> epoch 0
+        tx renews 0 -> epoch 1
+        v1 adds 1 -> OK
+        v1 produces 1 0 a -> OK
+        tx renews 0 -> CONCURRENT_TRANSACTIONS
+        v1 commits 1 -> PRODUCER_FENCED
+        tx renews 1 -> epoch 2
+        topic shows committed -> nothing
+        tx inits -> epoch 3
     """,
 }
