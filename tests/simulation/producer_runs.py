@@ -67,8 +67,6 @@ class ProducerWorld:
         is_newest = bool(self.producers) and connection.owner == self.producers[-1].number
         if isinstance(packet.request, msg.InitProducerId) and (is_late or not is_newest):
             self._has_fenced = True
-        if isinstance(packet.request, msg.AddPartitions) and is_late:
-            self._has_fenced = True  # it may open a transaction that InitProducerId aborts with a newer epoch
         if self._is_early_abort(packet.request, answer):
             self._has_fenced = True
         self._write_markers()
