@@ -7,6 +7,7 @@ nothing about groups or producers. kafka-python is pinned exactly, because its l
 from __future__ import annotations
 
 import logging
+import random
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final
@@ -17,6 +18,13 @@ from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
 
 _log = logging.getLogger(__name__)
 _STOP_MS: Final = 1_000
+
+AUTHENTICATION_ERRORS: Final = (
+    kafka_errors.SaslAuthenticationFailedError,
+    kafka_errors.UnsupportedSaslMechanismError,
+    kafka_errors.IllegalSaslStateError,
+)
+"""A broker does not accept the credentials. No retry helps."""
 
 
 class KafkaNet:
@@ -81,6 +89,24 @@ class KafkaNet:
         if not manager.cluster.brokers():
             remaining_ms = max(1.0, (deadline_s - time.monotonic()) * 1000)
             await manager.wait_for(manager.bootstrap_async(remaining_ms), remaining_ms)
+
+    async def authenticate(self, deadline_s: float) -> None:
+        """Connect to a bootstrap server unless brokers are known: `bootstrap` hides why a server refuses it.
+
+        Raises:
+            SaslAuthenticationFailedError, UnsupportedSaslMechanismError, IllegalSaslStateError: for the credentials.
+        """
+        manager = self._client._manager
+        if manager.cluster.brokers():
+            return
+        server = random.choice(manager.cluster.bootstrap_brokers())
+        remaining_ms = max(1.0, (deadline_s - time.monotonic()) * 1000)
+        try:
+            await manager.get_connection(server.node_id, timeout_ms=remaining_ms, refresh_metadata_on_err=False)
+        except AUTHENTICATION_ERRORS:
+            raise
+        except (kafka_errors.KafkaError, OSError) as error:
+            _log.debug("%s:%s cannot be reached yet: %s", server.host, server.port, error)
 
     async def connect(self, node_id: int | str, deadline_s: float) -> None:
         """Connect to a node, or find that it is connected, after the back-off that earlier failures earned.

@@ -295,6 +295,13 @@ class Unanswered:
     reason: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class AuthenticationFailed:
+    """A broker does not accept the credentials: the producer ends (Java: AuthenticationException)."""
+
+    reason: str
+
+
 ProducerStimulus = (
     Initialize
     | BeginTransaction
@@ -307,6 +314,7 @@ ProducerStimulus = (
     | TimeReached
     | Answered
     | Unanswered
+    | AuthenticationFailed
     | MetadataFetched
 )
 

@@ -93,6 +93,8 @@ class ProducerCore:
                     self._on_answer(sent, answer, now_ms)
             case msg.Unanswered():
                 self._on_unanswered(stimulus, now_ms)
+            case msg.AuthenticationFailed(reason):
+                self._fail(msg.Failure(errors.AUTHENTICATION, "connect", reason))
             case msg.TimeReached():
                 pass
             case _:

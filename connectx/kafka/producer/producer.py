@@ -468,8 +468,6 @@ class KafkaProducer:
         self._raise_failure()
         if ends and self._ending_by == doing and self._core.state in (State.READY, State.RENEWING):
             return
-        if ends:
-            self._ending_by = doing
         if self.transactional_id is None and doing != "initialise transactions":
             raise ProducerError(
                 f"Kafka did not let the task {doing}: the producer has no transactional id.",
@@ -480,6 +478,8 @@ class KafkaProducer:
                 f"Kafka did not let the task {doing}: the producer is {self._core.state}.",
                 next_step="Restart the task.",
             )
+        if ends:
+            self._ending_by = doing
 
     def _raise_failure(self) -> None:
         failure = self._core.failure if self._net is not None else None

@@ -6,6 +6,7 @@ left.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterable
@@ -17,12 +18,13 @@ from kafka.protocol.producer import ProduceRequest
 from kafka.protocol.producer.transaction import AddPartitionsToTxnRequest, EndTxnRequest, InitProducerIdRequest
 
 from connectx.core.producer import messages as msg
-from connectx.kafka.net import KafkaNet, error_name
+from connectx.kafka.net import AUTHENTICATION_ERRORS, KafkaNet, error_name
 from connectx.model.ids import TopicPartition
 
 _log = logging.getLogger(__name__)
 
 _OTHER_NAMES: Final = {"MESSAGE_SIZE_TOO_LARGE": "MESSAGE_TOO_LARGE"}
+_WARN_EVERY_S: Final = 30.0
 _FEATURE: Final = "transaction.version"
 
 
@@ -33,7 +35,7 @@ class ProducerRequests:
         net: its connections.
         timeout_ms: `request.timeout.ms`.
         batch_bytes: returns a whole batch for a request; called on the network thread.
-        report: takes Answered and Unanswered; called on the network thread.
+        report: takes Answered, Unanswered and AuthenticationFailed; called on the network thread.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class ProducerRequests:
         self._timeout_ms = timeout_ms
         self._batch_bytes = batch_bytes
         self._report = report
+        self._warned_s = -_WARN_EVERY_S
 
     async def carry_out(self, effect: msg.SendRequest) -> None:
         """Send a request and report its answer."""
@@ -55,23 +58,45 @@ class ProducerRequests:
             deadline_s = time.monotonic() + self._timeout_ms / 1000
             node: int | str
             if effect.node is None:
-                node = await self._net.any_node(deadline_s)
+                node = await self._any_node(deadline_s)
             else:
                 node = effect.node
                 await self._net.connect(node, deadline_s)
             sent = not isinstance(effect.request, msg.FindCoordinator)
             answer = await self._ask(effect.request, node, deadline_s)
+        except AUTHENTICATION_ERRORS as error:
+            self._report(msg.AuthenticationFailed(str(error)))
+        except kafka_errors.UnknownBrokerIdError as error:
+            await self._learn_brokers(deadline_s)
+            self._lose(effect, False, f"broker {error} is not known")
         except kafka_errors.NodeNotReadyError as error:
-            self._report(msg.Unanswered(effect.request_id, False, str(error)))
+            self._lose(effect, False, str(error))
         except kafka_errors.IncompatibleBrokerVersion:
             self._report(msg.Answered(effect.request_id, _unsupported(effect.request)))
         except (kafka_errors.KafkaError, OSError, RuntimeError) as error:
-            self._report(msg.Unanswered(effect.request_id, sent, str(error)))
+            self._lose(effect, sent, str(error) or type(error).__name__)
         except Exception as error:  # whatever it is, the core must not wait forever
             _log.exception("a request of a producer failed in an unexpected way")
             self._report(msg.Unanswered(effect.request_id, sent, repr(error)))
         else:
             self._report(msg.Answered(effect.request_id, answer))
+
+    def _lose(self, effect: msg.SendRequest, sent: bool, reason: str) -> None:
+        self._warn(reason)
+        self._report(msg.Unanswered(effect.request_id, sent, reason))
+
+    def _warn(self, reason: str) -> None:
+        """Log why a request stayed without an answer, at most every 30 s."""
+        if time.monotonic() - self._warned_s >= _WARN_EVERY_S:
+            self._warned_s = time.monotonic()
+            _log.warning(
+                "Kafka at %s did not answer a producer, which retries: %s", self._net.bootstrap_servers, reason
+            )
+
+    async def _learn_brokers(self, deadline_s: float) -> None:
+        """Learn of brokers that joined; a failure is left to the next attempt."""
+        with contextlib.suppress(kafka_errors.KafkaError, OSError):
+            await self._metadata((), await self._net.any_node(deadline_s), deadline_s)
 
     async def fetch_metadata(self, topics: Iterable[str], deadline_s: float) -> tuple[msg.MetadataFetched, Any]:
         """Leaders of topics, and the whole reply.
@@ -79,8 +104,19 @@ class ProducerRequests:
         Raises:
             KafkaError: no broker answered.
         """
-        node = await self._net.any_node(deadline_s)
-        return await self._metadata(tuple(topics), node, deadline_s)
+        try:
+            node = await self._any_node(deadline_s)
+            return await self._metadata(tuple(topics), node, deadline_s)
+        except AUTHENTICATION_ERRORS as error:
+            self._report(msg.AuthenticationFailed(str(error)))
+            raise
+        except (kafka_errors.KafkaError, OSError) as error:
+            self._warn(str(error))
+            raise
+
+    async def _any_node(self, deadline_s: float) -> int | str:
+        await self._net.authenticate(deadline_s)
+        return await self._net.any_node(deadline_s)
 
     async def _ask(self, request: msg.Request, node: int | str, deadline_s: float) -> msg.Answer:
         match request:
@@ -109,6 +145,8 @@ class ProducerRequests:
     async def _find_coordinator(self, request: msg.FindCoordinator, deadline_s: float) -> msg.CoordinatorFound:
         try:
             found = await self._net.find_coordinator(CoordinatorType.TRANSACTION, request.transactional_id, deadline_s)
+        except AUTHENTICATION_ERRORS:
+            raise
         except kafka_errors.BrokerResponseError as error:
             return msg.CoordinatorFound(_OTHER_NAMES.get(str(error.message), str(error.message)))
         await self._net.connect(found.node_id, deadline_s)

@@ -18,6 +18,7 @@ from typing import Any
 import kafka.protocol.producer as producing
 from kafka.protocol.api_header import RequestHeader
 from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest, MetadataRequest
+from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from connectx.protocol.record_batches import decode
 
@@ -25,11 +26,13 @@ _CLASSES: dict[int, Any] = {
     cls.API_KEY: cls
     for cls in (
         *(ApiVersionsRequest, FindCoordinatorRequest, MetadataRequest, producing.ProduceRequest),
+        *(SaslHandshakeRequest, SaslAuthenticateRequest),
         *(producing.InitProducerIdRequest, producing.AddPartitionsToTxnRequest, producing.EndTxnRequest),
     )
 }
-_VERSIONS = {0: 13, 3: 13, 10: 6, 18: 4, 22: 6, 24: 5, 26: 5}
+_VERSIONS = {0: 13, 3: 13, 10: 6, 17: 1, 18: 4, 22: 6, 24: 5, 26: 5, 36: 1}
 NONE, FENCED, WRONG_STATE, DUPLICATE, GAP, UNKNOWN_TOPIC = 0, 90, 48, 46, 45, 3
+WRONG_CREDENTIALS = 58
 
 
 @dataclass
@@ -60,6 +63,7 @@ class LoopbackBroker:
         self.errors: dict[str, list[int]] = defaultdict(list)  # by request name: answered instead of the truth
         self.lose: Callable[[Any], bool] = lambda request: False
         self.lost: list[tuple[Any, bytes]] = []
+        self.coordinator = 1
         self.leaderless: set[tuple[str, int]] = set()
         self._sequences: dict[Any, int] = {}
         self._lock = threading.Lock()
@@ -132,7 +136,11 @@ class LoopbackBroker:
     def _MetadataRequest(self, request: Any, error: int | None) -> dict[str, Any]:
         response: Any = request.header.get_response_class()
         Topic = response.MetadataResponseTopic
-        broker = response.MetadataResponseBroker(node_id=1, host="127.0.0.1", port=self.port, rack=None)
+        asked_before = sum(isinstance(earlier, MetadataRequest) for earlier in self.requests) > 1
+        brokers = [
+            response.MetadataResponseBroker(node_id=node, host="127.0.0.1", port=self.port, rack=None)
+            for node in sorted({1, self.coordinator if asked_before else 1})
+        ]
         topics = []
         for asked in request.topics or ():
             count = self.topics.get(asked.name)
@@ -145,13 +153,19 @@ class LoopbackBroker:
             ]  # fmt: skip
             code = NONE if count else UNKNOWN_TOPIC
             topics.append(Topic(error_code=code, name=asked.name, is_internal=False, partitions=partitions))
-        return {"brokers": [broker], "cluster_id": "loopback", "controller_id": 1, "topics": topics}
+        return {"brokers": brokers, "cluster_id": "loopback", "controller_id": 1, "topics": topics}
 
     def _FindCoordinatorRequest(self, request: Any, error: int | None) -> dict[str, Any]:
-        where = {"node_id": 1, "host": "127.0.0.1", "port": self.port, "error_code": error or NONE}
+        where = {"node_id": self.coordinator, "host": "127.0.0.1", "port": self.port, "error_code": error or NONE}
         response: Any = request.header.get_response_class()
         found = [response.Coordinator(key=key, error_message="", **where) for key in request.coordinator_keys or ()]
         return {"coordinators": found, **where}
+
+    def _SaslHandshakeRequest(self, request: Any, error: int | None) -> dict[str, Any]:
+        return {"error_code": error or NONE, "mechanisms": ["PLAIN"]}
+
+    def _SaslAuthenticateRequest(self, request: Any, error: int | None) -> dict[str, Any]:
+        return {"error_code": WRONG_CREDENTIALS, "error_message": "invalid credentials", "auth_bytes": b""}
 
     def _InitProducerIdRequest(self, request: Any, error: int | None) -> dict[str, Any]:
         known = self.transactions[request.transactional_id or ""]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -40,8 +41,9 @@ def make(broker: LoopbackBroker) -> Iterator[Make]:
             if transactional_id is not None:
                 config["transactional.id"] = transactional_id
             tolerate = bool(config.pop("tolerate", False))
+            checkpoint = config.pop("checkpoint", lambda: None)
             config = {"bootstrap.servers": broker.address, "retry.backoff.ms": 1, **config}
-            producer = KafkaProducer(config, tolerate_refused=tolerate)
+            producer = KafkaProducer(config, checkpoint=checkpoint, tolerate_refused=tolerate)
             stack.callback(producer.abandon)
             producer.init()
             return producer
@@ -209,6 +211,9 @@ def test_an_abort_of_a_commit_that_was_sent_is_an_error_and_the_commit_is_decide
         producer.abort(10)
     broker.lose = lambda request: False
     assert producer._wait(lambda: producer._core.state is State.READY, 10)
+    for _ in range(2):
+        with pytest.raises(ProducerError, match="abort the transaction: the producer is ready"):
+            producer.abort(10)
     assert producer.commit(0)
     assert broker.committed["t", 0] == [b"a"]
 
@@ -398,6 +403,55 @@ def test_a_checkpoint_ends_a_call_that_waits(make: Make, broker: LoopbackBroker)
     producer._checkpoint = gone
     with pytest.raises(Gone):
         producer.send(rows(b"a"), "many")
+
+
+@pytest.mark.parametrize("transactional_id", ["x", None])
+def test_wrong_credentials_end_the_producer(make: Make, transactional_id: str | None) -> None:
+    def use() -> None:
+        producer = make(
+            transactional_id,
+            checkpoint=_limit(10),
+            security_protocol="SASL_PLAINTEXT",
+            sasl_mechanism="PLAIN",
+            sasl_username="u",
+            sasl_password="wrong",
+        )
+        producer.send(rows(b"a"), "t")
+
+    with pytest.raises(ProducerError, match=r"connect: SASL_AUTHENTICATION_FAILED .*invalid credentials") as found:
+        use()
+    assert "wrong" not in str(found.value)
+
+
+def test_a_coordinator_on_a_broker_that_joined_is_found(broker: LoopbackBroker, make: Make) -> None:
+    broker.coordinator = 2
+    producer = make("x", checkpoint=_limit(10))
+    producer.begin()
+    producer.send(rows(b"a"), "t")
+    assert producer.commit(10)
+
+
+def test_requests_without_an_answer_are_logged_once(
+    broker: LoopbackBroker, make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    producer = make("x")
+    lost = iter(range(4))
+    broker.lose = lambda request: next(lost, None) is not None
+    producer.begin()
+    producer.send(rows(b"a"), "many")
+    while not producer.commit(0.05):
+        pass
+    assert len([record for record in caplog.records if "did not answer a producer" in record.message]) == 1
+
+
+def _limit(seconds: float) -> Callable[[], None]:
+    """A checkpoint that ends a call that would wait forever."""
+    end_s = time.monotonic() + seconds
+
+    def check() -> None:
+        assert time.monotonic() < end_s
+
+    return check
 
 
 @pytest.mark.parametrize(
