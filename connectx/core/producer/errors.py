@@ -18,7 +18,11 @@ DELIVERED: Final = frozenset({None, "DUPLICATE_SEQUENCE_NUMBER"})
 """A duplicate is a batch that an earlier attempt delivered."""
 
 FENCED: Final = frozenset({"PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"})
-"""A newer producer has the transactional id, or Kafka has aborted a transaction that was open too long."""
+"""The epoch is not valid any more.
+
+A newer producer has the transactional id, Kafka has aborted a transaction that was open too long, or an InitProducerId
+of this producer arrived late.
+"""
 
 FATAL: Final = FENCED | {
     "CLUSTER_AUTHORIZATION_FAILED",

@@ -8,6 +8,10 @@ earlier one is refused whenever it arrives. **Protocol 1** has one epoch for man
 raises its epoch itself (InitProducerId with id and epoch) after every abort, and after a commit if any request of the
 transaction stayed unanswered on the connection that it was first sent on: such a request may still arrive.
 
+An InitProducerId that stayed unanswered may arrive late, too: with protocol 1 after an abort, with both at the start.
+It aborts the transaction that is open then, and the producer ends as fenced although no other took over. Nothing is
+lost: the task starts again from its committed offsets.
+
 Mirrors TransactionManager and Sender of Kafka's Java producer.
 """
 

@@ -97,9 +97,11 @@ class KafkaProducer:
         self._timer_ms: int | None = None
         self._topics: dict[str, tuple[PartitionsOf, float]] = {}
         self._topic_errors: dict[str, str] = {}
-        self._net = net = KafkaNet(_connection_settings(self._config, options))
+        net = KafkaNet(_connection_settings(self._config, options))
         self._requests = ProducerRequests(net, options.request_timeout_ms, self._finish, self._report)
-        net.start()
+        with self._changed:  # abandon stops the thread, or finds none
+            net.start()
+            self._net = net
         self._take(msg.Initialize())
         self._wait_for_state(State.READY, doing="initialise transactions")
 
@@ -239,7 +241,8 @@ class KafkaProducer:
 
     def abandon(self) -> None:
         """Disconnect as a killed process would: no flush, no commit, no abort. From any thread."""
-        net, self._net = self._net, None
+        with self._changed:
+            net, self._net = self._net, None
         if net is not None:
             net.abandon()
 

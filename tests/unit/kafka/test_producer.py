@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -19,6 +21,7 @@ from connectx.errors import (
     RecordTooLargeError,
     TransactionExpiredError,
 )
+from connectx.kafka.net import KafkaNet
 from connectx.kafka.producer.producer import KafkaProducer
 from tests.support.profiles import dotted
 from tests.unit.kafka.loopback import LoopbackBroker
@@ -452,6 +455,27 @@ def _limit(seconds: float) -> Callable[[], None]:
         assert time.monotonic() < end_s
 
     return check
+
+
+def test_an_abandon_while_init_starts_the_network_leaves_no_thread(
+    broker: LoopbackBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer = KafkaProducer({"bootstrap.servers": broker.address}, checkpoint=_limit(0.1))
+    start = KafkaNet.start
+    nets: list[KafkaNet] = []
+    abandoning = threading.Thread(target=producer.abandon)
+
+    def start_late(net: KafkaNet) -> None:
+        nets.append(net)
+        abandoning.start()
+        abandoning.join(0.2)  # it ends here only if it found nothing to stop
+        start(net)
+
+    monkeypatch.setattr(KafkaNet, "start", start_late)
+    with contextlib.suppress(ConnectxError, AssertionError):
+        producer.init()
+    abandoning.join()
+    assert nets[0]._client._net._closed
 
 
 @pytest.mark.parametrize(
