@@ -140,7 +140,8 @@ class RestServer:
         for server in self._servers:
             server.leave()
         self._threads.shutdown(wait=False, cancel_futures=True)
-        self._thread.join(timeout_s)
+        with contextlib.suppress(RuntimeError):  # `start` has yet to start it: it will find that its servers leave
+            self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
     def _run(self, sockets: list[socket.socket], forwarder: Forwarder) -> None:
