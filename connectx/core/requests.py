@@ -306,7 +306,7 @@ class RequestHandler:
                 self._restart(task)
 
     def _restart(self, work: str | TaskId) -> None:
-        """Restart what is assigned here. What a rebalance has not started yet, it starts soon, and then anew anyway."""
+        """Restart what is assigned here. A pending rebalance starts the rest from scratch anyway."""
         cause = "its restart was requested"
         if isinstance(work, TaskId):
             if work in self.tasks.lives:

@@ -12,7 +12,7 @@ from connectx.errors import ConversionError
 
 
 def joined(parts: Sequence[tuple[pa.Array, Decoded]]) -> Decoded:
-    """Parts (row numbers, what became of those rows) in the order of rows, in one type.
+    """Parts (row numbers, results of those rows) in the order of rows, in one type.
 
     Raises:
         ConversionError: no one type holds the values of all parts.

@@ -64,7 +64,7 @@ class After:
 
     def _later(self, fault: str, worker: str | None, verb: Callable[[], object]) -> Scheduled:
         if worker is not None:
-            self._cluster.workers[worker]  # an unknown name is told now, not later
+            self._cluster.workers[worker]  # an unknown name fails now, not later
 
         def act() -> object:
             if self._delay_s <= 0:

@@ -1,4 +1,4 @@
-"""What the producer's core is told, what it asks for, and its settings.
+"""Stimuli and effects of the producer's core, and its settings.
 
 Stimuli are calls of the application, answers to requests, requests that stayed without an answer, and time. Effects are
 requests to send and the outcome of batches. Record bytes never come here: a batch is known by its number.

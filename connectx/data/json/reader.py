@@ -58,7 +58,7 @@ class JsonReader:
 
     Attributes:
         base64_decimals: text in place of a decimal is base64 of its unscaled bytes, otherwise digits.
-        use_defaults: a schema's default stands in for null and missing fields.
+        use_defaults: a schema's default replaces null and missing fields.
     """
 
     base64_decimals: bool
@@ -158,9 +158,9 @@ class JsonReader:
         respelled, _ = self._values(parsed, kind, respelled=True)
         both = pa.concat_arrays([values.filter(pa.array(good)), respelled])
         places = np.concatenate([rows[good], np.array(at, np.int64)])
-        told = pa.array(list(errors.values()), pa.string())
+        messages = pa.array(list(errors.values()), pa.string())
         return Decoded(
-            _spread(both, places, len(records)), _spread(told, np.array(list(errors), np.int64), len(records))
+            _spread(both, places, len(records)), _spread(messages, np.array(list(errors), np.int64), len(records))
         )
 
     # ---------------------------------------------------------------------------------- how documents spell the types

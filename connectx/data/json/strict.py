@@ -134,7 +134,7 @@ def speller(kind: pa.DataType, *, base64_decimals: bool, use_defaults: bool) -> 
 
     Args:
         base64_decimals: text in place of a decimal is base64 of its unscaled bytes, otherwise digits.
-        use_defaults: a schema's default stands in for null and missing fields.
+        use_defaults: a schema's default replaces null and missing fields.
     """
     types = pa.types
 

@@ -206,7 +206,7 @@ class KafkaProducer:
         return done
 
     def take_refused(self) -> int:
-        """How many records Kafka refused and tolerance let go since the last call."""
+        """Number of records that Kafka refused and that were tolerated, since the last call."""
         with self._changed:
             refused, self._refused = self._refused, 0
         return refused
