@@ -702,14 +702,14 @@ class WorkerFailedError(ConnectxError):
 
 
 class NoGateError(ConnectxError):
-    """A worker cannot be cut off from Kafka, because nothing stands between them."""
+    """A worker cannot be cut off from Kafka, nor its requests be delayed, because nothing is between them."""
 
     code = "no_gate"
 
     def __init__(self, worker: str) -> None:
         super().__init__(
-            f"{worker} cannot be cut off from Kafka: there is no gate between them, because the cluster uses your own "
-            "Kafka (bootstrap_servers=) or was made with faults=False.",
+            f"{worker} cannot be cut off from Kafka, nor its requests be delayed: there is no gate between them, "
+            "because the cluster uses your own Kafka (bootstrap_servers=) or was made with faults=False.",
             next_step="Use the embedded Kafka with its gate, cx.Cluster(), or stall() or pause() the worker instead.",
         )
 

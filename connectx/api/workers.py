@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from connectx.api.fault_origin import injected
 from connectx.errors import NoGateError, UnknownWorkerError, WorkerStoppedError
+from connectx.kafka.broker.request_kinds import request_kinds
 from connectx.model.clock import Clock
 from connectx.model.events import Transition
 from connectx.model.ids import TaskId
@@ -230,6 +231,37 @@ class Worker:
         self._injected("heal", direction=self._cut)
         self._gate.heal(self.name)
         self._cut = None
+
+    def delay(self, requests: Collection[str] | None = None, *, for_s: float = 2.0) -> None:
+        """Let what it sends to Kafka next arrive late, on connections that are cut meanwhile.
+
+        On each of its connections the next request is held, and the connection is reset. The worker tries again on a
+        new one, which is not delayed. After `for_s` seconds Kafka gets what was held, also when the worker has ended
+        by then, and drops the answer. That is what a broker's long garbage collection or a switch's failover does
+        (KIP-890).
+
+        Args:
+            requests: kinds of requests to hold, named as in Kafka's protocol, such as `["EndTxn"]`; all by default.
+            for_s: seconds from now until they arrive.
+
+        Raises:
+            ValueError: an unknown kind of request, or a negative `for_s`.
+            NoGateError: there is nothing between it and Kafka that could hold anything.
+            WorkerStoppedError: it has ended.
+        """
+        self._check_alive()
+        if self._gate is None:
+            raise NoGateError(self.name)
+        if for_s < 0:
+            raise ValueError(f"for_s must be at least 0, not {for_s}")
+        kinds = request_kinds(requests)
+        context = copy_context()
+
+        def arrived(requests: Mapping[str, int]) -> None:
+            context.run(self._injected, "deliver", requests=requests, for_s=for_s)
+
+        self._injected("delay", requests=None if requests is None else sorted(requests), for_s=for_s)
+        self._gate.delay(self.name, kinds, for_s, arrived)
 
     def _check_alive(self) -> None:
         if not self._handle.alive:

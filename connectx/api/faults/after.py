@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from connectx.api.fault_origin import caused_by
@@ -50,6 +50,10 @@ class After:
         """Later: `cluster.heal`."""
         return self._later("heal", worker, lambda: self._cluster.heal(worker))
 
+    def delay(self, worker: str, requests: Collection[str] | None = None, *, for_s: float = 2.0) -> Scheduled:
+        """Later: `cluster.delay`."""
+        return self._later("delay", worker, lambda: self._cluster.delay(worker, requests, for_s=for_s))
+
     def add_worker(self, timeout: float | None = 30.0) -> Scheduled:
         """Later: `cluster.add_worker`; its result is the worker."""
         return self._later("add_worker", None, lambda: self._cluster.add_worker(timeout))
@@ -75,8 +79,8 @@ class After:
         return self._agenda.add(fault, worker, self._delay_s, act)
 
     def __repr__(self) -> str:
-        return f"<After {self._delay_s:g} s: kill, stop, pause, resume, stall, partition, heal, add_worker, ...>"
+        return f"<After {self._delay_s:g} s: kill, stop, pause, resume, stall, partition, heal, delay, ...>"
 
     def _repr_html_(self) -> str:
-        verbs = "kill, stop, pause, resume, stall, partition, heal, add_worker, kill_broker, restart_broker"
+        verbs = "kill, stop, pause, resume, stall, partition, heal, delay, add_worker, kill_broker, restart_broker"
         return Form("After", {"seconds": f"{self._delay_s:g}", "verbs": verbs}).html

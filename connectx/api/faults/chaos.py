@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from connectx.api.faults.direct import DirectFaults
     from connectx.api.workers import Worker
 
+_NEED_GATE: Final = ("partition", "delay")
 _ALIVE: Final = ("starting", "running", "paused", "stalled")
 _MORE_WORKERS: Final = 2
 _AGAIN_S: Final = 1.0
@@ -41,7 +42,7 @@ class ChaosFault(Shown):
 
     Attributes:
         number: its number in the plan.
-        kind: kill, stop, pause, stall, partition, add_worker or broker_kill.
+        kind: kill, stop, pause, stall, partition, delay, add_worker or broker_kill.
         worker: whom it hit, None for the broker and while a newcomer has no name.
         at_s, until_s: when it came and when it was undone, seconds since the beginning; `until_s` None: never.
         direction: of a partition.
@@ -77,14 +78,14 @@ def chosen_kinds(kinds: Sequence[str] | None, *, has_gate: bool) -> tuple[str, .
 
     Raises:
         ValueError: an unknown kind, or none.
-        NoGateError: partition, without a gate.
+        NoGateError: partition or delay, without a gate.
     """
     if kinds is None:
-        return tuple(kind for kind in KINDS if kind != "broker_kill" and (has_gate or kind != "partition"))
+        return tuple(kind for kind in KINDS if kind != "broker_kill" and (has_gate or kind not in _NEED_GATE))
     unknown = sorted(set(kinds) - set(KINDS))
     if unknown or not kinds:
         raise ValueError(f"kinds must be some of {', '.join(KINDS)}, not {', '.join(unknown) or 'none'}")
-    if "partition" in kinds and not has_gate:
+    if not has_gate and set(kinds) & set(_NEED_GATE):
         raise NoGateError("A worker")
     return tuple(kind for kind in KINDS if kind in kinds)
 
@@ -259,6 +260,9 @@ class Chaos:
             case "partition":
                 worker.partition(planned.direction or "both")
                 self._undo_later(planned, fault, worker.heal)
+            case "delay":
+                worker.delay(for_s=planned.hold_s)
+                fault.until_s = fault.at_s + planned.hold_s
 
     def _target(self, pick: float) -> Worker | None:
         """A healthy worker that may be broken; others are healed before their time when there is none to spare."""

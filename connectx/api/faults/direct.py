@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from connectx.api.fault_origin import injected
@@ -67,6 +68,12 @@ class DirectFaults(ABC):
     def heal(self, worker: str) -> None:
         """End a worker's partition."""
         self.workers[worker].heal()
+
+    def delay(self, worker: str, requests: Collection[str] | None = None, *, for_s: float = 2.0) -> None:
+        """Let a worker's next requests to Kafka arrive `for_s` seconds late, on cut connections. NoGateError without a
+        gate.
+        """
+        self.workers[worker].delay(requests, for_s=for_s)
 
     def kill_broker(self) -> None:
         """SIGKILL the embedded Kafka; its data and port stay. Nothing if it does not run.

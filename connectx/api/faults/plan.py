@@ -16,7 +16,7 @@ from connectx.kafka.broker.gate import Direction
 
 Card = TypeVar("Card", bound=str)
 
-KINDS: Final = ("kill", "stop", "pause", "stall", "partition", "add_worker", "broker_kill")
+KINDS: Final = ("kill", "stop", "pause", "stall", "partition", "delay", "add_worker", "broker_kill")
 """All kinds of faults that can be planned."""
 
 DIRECTIONS: Final[tuple[Direction, ...]] = ("both", "in", "out")
@@ -31,7 +31,7 @@ class PlannedFault:
         at_s: when it comes, seconds since the beginning.
         kind: one of KINDS.
         pick: whom it hits, from 0 to below 1: the share of the healthy workers that are passed over.
-        hold_s: seconds until it is undone: resumed, healed, restarted, or replaced by a newcomer.
+        hold_s: seconds until it is undone: resumed, healed, delivered, restarted, or replaced by a newcomer.
         direction: of a partition, None for other kinds.
     """
 

@@ -43,12 +43,12 @@ class FaultVerbs(DirectFaults):
 
         Args:
             seed: decides kinds, times and picks.
-            kinds: kill, stop, pause, stall, partition, add_worker, broker_kill; by default all that this cluster can
-                be given except broker_kill.
+            kinds: kill, stop, pause, stall, partition, delay, add_worker, broker_kill; by default all that this
+                cluster can be given except broker_kill.
             every_s: one fault in each span of so many seconds.
             for_s: for so many seconds, also when the block is left before; None for as long as the block lasts.
-            hold_s: the shortest and longest time until a fault is undone (resumed, healed, restarted, replaced by a
-                newcomer); by default from a sixth of to twice the worker's session.timeout.ms.
+            hold_s: the shortest and longest time until a fault is undone (resumed, healed, delivered, restarted,
+                replaced by a newcomer); by default from a sixth of to twice the worker's session.timeout.ms.
             keep: so many workers stay healthy at any time.
 
         Raises:

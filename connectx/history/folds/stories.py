@@ -22,8 +22,8 @@ from connectx.views import Shown, masked_text
 class Story(Shown):
     """One sentence, without a full stop.
 
-    `kind` is the fault (kill, stop, pause, stall, partition, add_worker, broker_kill), or one of leader, task_failed,
-    worker_failed, removed and fenced.
+    `kind` is the fault (kill, stop, pause, stall, partition, delay, add_worker, broker_kill), or one of leader,
+    task_failed, worker_failed, removed and fenced.
     """
 
     time_ms: int
@@ -46,6 +46,7 @@ def stories(events: Iterable[Event]) -> list[Story]:
     fences = fenced_by(listed)
     found = [Story(f.time_ms, f.seq, f.fault, f.worker, failover_story(f)) for f in after_faults]
     found.extend(_newcomers(listed, all_runs, rounds))
+    found.extend(_delays(listed))
     found.extend(_broker_deaths(listed))
     found.extend(_removals(listed))
     found.extend(_leader_changes(rounds))
@@ -183,6 +184,25 @@ def _newcomer(event: Event, until_seq: int, all_runs: Sequence[Run], rounds: Seq
     if not taken:
         parts.append("no task moved to it")
     return "; ".join(parts)
+
+
+def _delays(events: Sequence[Event]) -> Iterator[Story]:
+    delays = [event for event in events if _fault(event) == "delay"]
+    deliveries = [event for event in events if _fault(event) == "deliver"]
+    for event in delays:
+        after = (later for later in deliveries if later.seq > event.seq and later.worker == event.worker)
+        delivered = next((later for later in after if later.data.get("for_s") == event.data.get("for_s")), None)
+        wanted = event.data.get("requests")
+        what = f"the next {' or '.join(wanted)}" if isinstance(wanted, Sequence) else "the next request"
+        sentence = f"{what} on each connection of {event.worker} to Kafka was held, and the connection cut; "
+        if delivered is None:
+            sentence += "what was held has not arrived so far"
+        else:
+            counts = delivered.data.get("requests")
+            arrived = [f"{count} {kind}" for kind, count in counts.items()] if isinstance(counts, Mapping) else []
+            took = duration(delivered.time_ms - event.time_ms)
+            sentence += f"{listing(arrived)} arrived after {took}"
+        yield Story(event.time_ms, event.seq, "delay", event.worker, sentence)
 
 
 def _broker_deaths(events: Sequence[Event]) -> Iterator[Story]:

@@ -1,8 +1,9 @@
 """A small TCP gate between the workers and the embedded broker: what makes `partition` and `pause` real.
 
 Every worker's clients connect through it. It learns whose connection one is from the client id in the first request:
-the worker's name is the client id up to the first `/`. It then passes bytes on unchanged, unless told to cut or to
-hold that worker. It never looks at a later request, never answers one, and knows nothing of groups or topics.
+the worker's name is the client id up to the first `/`. It then passes bytes on unchanged, unless told to cut, hold or
+delay that worker. Of later requests it reads only size and kind. It never answers one, and knows nothing of groups or
+topics.
 
 One thread moves all bytes. A direction that is held is simply not read any more: the bytes wait in the system's
 socket buffers and the sender is slowed down by TCP, as on a link that lost its way. So memory stays bounded.
@@ -14,14 +15,21 @@ import selectors
 import socket
 import struct
 import threading
+import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
+from math import inf
 from queue import Empty, SimpleQueue
 from typing import Literal
 
+from connectx.kafka.broker.request_kinds import RequestStarts, kind_name
+
 Direction = Literal["both", "in", "out"]
 """Seen from the worker: `out` is what it sends to the broker, `in` what the broker sends to it."""
+
+Arrived = Callable[[Mapping[str, int]], object]
+"""Told how many requests of each kind arrived late."""
 
 READ_BYTES = 1 << 19
 PENDING_LIMIT_BYTES = 1 << 20
@@ -40,8 +48,34 @@ class _Flow:
         self.ended = False
 
 
+class _Delay:
+    """One call of `Gate.delay`, and the connections on which it holds requests."""
+
+    def __init__(self, worker: str, kinds: frozenset[int], due_s: float, arrived: Arrived) -> None:
+        self.worker = worker
+        self.kinds = kinds
+        self.due_s = due_s
+        self.arrived = arrived
+        self.held: list[_Held] = []
+        self.delivered: Counter[str] = Counter()
+
+
+class _Held:
+    """Requests of a connection that was cut towards the client, and its connection to the broker, which stays open."""
+
+    def __init__(self, delay: _Delay, broker: socket.socket, data: bytearray, kinds: Counter[str]) -> None:
+        self.delay = delay
+        self.broker = broker
+        self.data = data
+        self.kinds = kinds
+
+
 class _Link:
-    """One client connection and its connection to the broker. `worker` is None until the first request is in."""
+    """One client connection and its connection to the broker. `worker` is None until the first request is in.
+
+    `delay` waits for a request to hold. `late` are the bytes from that request on, until it is complete, and
+    `late_starts` the positions and kinds of the requests in them.
+    """
 
     def __init__(self, client: socket.socket, broker: socket.socket) -> None:
         self.client = client
@@ -49,6 +83,10 @@ class _Link:
         self.out = _Flow(client, broker)
         self.into = _Flow(broker, client)
         self.worker: str | None = None
+        self.starts = RequestStarts()
+        self.delay: _Delay | None = None
+        self.late = bytearray()
+        self.late_starts: list[tuple[int, int]] = []
 
 
 class Gate:
@@ -72,6 +110,7 @@ class Gate:
         self._events: dict[socket.socket, int] = {}
         self._cuts: dict[str, Direction] = {}
         self._frozen: set[str] = set()
+        self._delays: list[_Delay] = []
         self._buffer = memoryview(bytearray(READ_BYTES))
 
     def start(self, broker_host: str, broker_port: int) -> None:
@@ -132,6 +171,51 @@ class Gate:
 
         self._run_in_thread(release)
 
+    def delay(
+        self, worker: str, kinds: Collection[int], for_s: float, arrived: Arrived = lambda requests: None
+    ) -> None:
+        """Hold back the next request on each of the worker's connections, and cut that connection towards the worker.
+
+        What is held arrives after `for_s` seconds, or by `deliver`, on the connection on which it was sent. Its answer
+        is dropped. Connections that are made later are not delayed; one that sends no such request is left alone.
+
+        Args:
+            kinds: API keys of requests.
+            for_s: seconds from now.
+            arrived: called once on the gate's thread with the number of requests of each kind that were sent late.
+        """
+        delay = _Delay(worker, frozenset(kinds), time.monotonic() + for_s, arrived)
+
+        def hold_next() -> None:
+            self._delays.append(delay)
+            for link in self._links:
+                if link.worker == worker and not link.late:
+                    link.delay = delay
+
+        self._run_in_thread(hold_next)
+
+    def deliver(self, worker: str) -> None:
+        """End every `delay` of the worker now."""
+
+        def deliver() -> None:
+            for delay in self._delays:
+                if delay.worker == worker:
+                    delay.due_s = 0.0
+            self._deliver_due()
+
+        self._run_in_thread(deliver)
+
+    def delayed(self, worker: str) -> dict[str, int]:
+        """How many requests of each kind are held back, or on their way after that, and not answered yet."""
+        found: Counter[str] = Counter()
+
+        def count() -> None:
+            for held in (held for delay in self._delays if delay.worker == worker for held in delay.held):
+                found.update(held.kinds)
+
+        self._run_in_thread(count)
+        return dict(sorted(found.items()))
+
     def connections(self) -> dict[str, int]:
         """How many connections each worker has open, by name."""
         found: Counter[str] = Counter()
@@ -157,15 +241,20 @@ class Gate:
 
     def _run(self) -> None:
         while not self._closing:
-            for key, events in self._selector.select():
+            for key, events in self._selector.select(self._seconds_to_next_delivery()):
                 if key.fileobj is self._listener:
                     self._accept()
                 elif key.fileobj is self._wakes:
                     self._run_orders()
+                elif isinstance(key.data, _Held):
+                    self._move_held(key.data, events)
                 elif isinstance(key.fileobj, socket.socket) and key.fileobj in self._events:
                     self._move(key.data, key.fileobj, events)
+            self._deliver_due()
         for link in list(self._links):
             self._drop(link, reset=True)
+        for held in [held for delay in self._delays for held in delay.held]:
+            self._close_end(held.broker, reset=True)
 
     def _begin_close(self) -> None:
         self._closing = True
@@ -202,7 +291,7 @@ class Gate:
             return
         if any(flow.ended and (not flow.pending or link.worker is None) for flow in (link.out, link.into)):
             self._drop(link, reset=False)
-        elif link.client in self._events or link.broker in self._events:
+        elif link in self._links:
             self._attend(link)
 
     def _read(self, link: _Link, flow: _Flow) -> None:
@@ -211,18 +300,90 @@ class Gate:
             flow.ended = True
             return
         received = self._buffer[:count]
+        begun = link.starts.read(received) if flow is link.out else []
         if link.worker is None:
             flow.pending += received
             self._identify(link)
-        elif flow.pending or flow.held:
-            flow.pending += received
+        elif flow is link.out and link.delay is not None:
+            self._read_delayed(link, link.delay, received, begun)
         else:
-            try:
-                sent = flow.target.send(received)
-            except BlockingIOError:
-                sent = 0
-            if sent < count:
-                flow.pending += received[sent:]
+            self._pass_on(flow, received)
+
+    def _pass_on(self, flow: _Flow, received: memoryview) -> None:
+        if flow.pending or flow.held:
+            flow.pending += received
+            return
+        try:
+            sent = flow.target.send(received)
+        except BlockingIOError:
+            sent = 0
+        flow.pending += received[sent:]
+
+    def _read_delayed(self, link: _Link, delay: _Delay, received: memoryview, begun: list[tuple[int, int]]) -> None:
+        """Keep the bytes from the first wanted request on, and cut the connection as soon as that one is complete."""
+        first = 0 if link.late else next((begin for begin, kind in begun if kind in delay.kinds), len(received))
+        if first:
+            self._pass_on(link.out, received[:first])
+        link.late_starts += [(len(link.late) + begin - first, kind) for begin, kind in begun if begin >= first]
+        link.late += received[first:]
+        ends = [begin for begin, _ in link.late_starts[1:]]
+        if link.late and link.starts.between:
+            ends.append(len(link.late))
+        if ends:
+            self._keep_late(link, delay, ends[-1])
+
+    def _keep_late(self, link: _Link, delay: _Delay, complete_bytes: int) -> None:
+        kinds = Counter(kind_name(kind) for begin, kind in link.late_starts if begin < complete_bytes)
+        held = _Held(delay, link.broker, link.out.pending + link.late[:complete_bytes], kinds)
+        delay.held.append(held)
+        link.out.pending.clear()
+        self._links.remove(link)
+        self._close_end(link.client, reset=True)
+        self._watch(link.broker, 0)
+        self._watch(link.broker, selectors.EVENT_READ, held)
+
+    def _seconds_to_next_delivery(self) -> float | None:
+        due_s = min((delay.due_s for delay in self._delays), default=inf)
+        return None if due_s == inf else max(0.0, due_s - time.monotonic())
+
+    def _deliver_due(self) -> None:
+        for delay in [delay for delay in self._delays if delay.due_s <= time.monotonic()]:
+            delay.due_s = inf
+            for link in [link for link in self._links if link.delay is delay]:
+                link.delay = None
+                link.out.pending += link.late  # not complete yet: nothing was cut
+                link.late.clear()
+                link.late_starts.clear()
+                self._attend(link)
+            for held in (held for held in delay.held if held.data):
+                self._watch(held.broker, selectors.EVENT_READ | selectors.EVENT_WRITE, held)
+            self._end_if_delivered(delay)
+
+    def _move_held(self, held: _Held, events: int) -> None:
+        """Send what is due, end that direction, and read until Kafka has answered and closed the connection."""
+        ended = False
+        try:
+            if events & selectors.EVENT_WRITE:
+                del held.data[: held.broker.send(held.data)]
+                if not held.data:
+                    held.delay.delivered.update(held.kinds)
+                    held.broker.shutdown(socket.SHUT_WR)
+                    self._watch(held.broker, selectors.EVENT_READ, held)
+            if events & selectors.EVENT_READ:
+                ended = held.broker.recv_into(self._buffer) == 0
+        except (BlockingIOError, InterruptedError):
+            pass
+        except OSError:
+            ended = True
+        if ended:
+            self._close_end(held.broker, reset=False)
+            held.delay.held.remove(held)
+            self._end_if_delivered(held.delay)
+
+    def _end_if_delivered(self, delay: _Delay) -> None:
+        if delay.due_s == inf and not delay.held:
+            self._delays.remove(delay)
+            delay.arrived(dict(sorted(delay.delivered.items())))
 
     def _flush(self, flow: _Flow) -> None:
         if flow.pending and not flow.held:
@@ -257,7 +418,7 @@ class Gate:
                 events = 0
             self._watch(end, events, link)
 
-    def _watch(self, end: socket.socket, events: int, link: _Link | None = None) -> None:
+    def _watch(self, end: socket.socket, events: int, link: _Link | _Held | None = None) -> None:
         before = self._events.get(end, 0)
         if events == before:
             return
@@ -276,11 +437,14 @@ class Gate:
             return
         self._links.remove(link)
         for end in (link.client, link.broker):
-            self._watch(end, 0)
-            if reset:
-                with suppress(OSError):
-                    end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
-            end.close()
+            self._close_end(end, reset=reset)
+
+    def _close_end(self, end: socket.socket, *, reset: bool) -> None:
+        self._watch(end, 0)
+        if reset:
+            with suppress(OSError):
+                end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+        end.close()
 
     def _apply(self, worker: str) -> None:
         """Let the worker's connections feel what is in force for it now."""

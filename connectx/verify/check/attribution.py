@@ -107,9 +107,11 @@ class Attribution:
         fault: Event | None = None
         for event in self._events:
             if event.kind is EventKind.FAULT_INJECTED and event.worker == worker and event.time_ms <= time_ms:
-                fault = None if event.data.get("fault") in _BACK else event
-        state = _SINCE.get(str(fault.data.get("fault"))) if fault is not None else None
-        since = "" if fault is None or state is None else f", {state} since {clock_time(fault.time_ms)},"
+                if event.data.get("fault") in _BACK:
+                    fault = None
+                elif event.data.get("fault") in _SINCE:
+                    fault = event
+        since = "" if fault is None else f", {_SINCE[str(fault.data['fault'])]} since {clock_time(fault.time_ms)},"
         return f"{worker}{since}"
 
 

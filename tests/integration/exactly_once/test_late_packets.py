@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -17,16 +17,41 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka.protocol.admin import UpdateFeaturesRequest
+from kafka.protocol.api_key import ApiKey
 
 from connectx.kafka.broker.embedded import EmbeddedKafka
+from connectx.kafka.broker.gate import Gate
 from connectx.kafka.net import KafkaNet
 from connectx.kafka.producer.producer import KafkaProducer
-from tests.support.late_packets import ADD_PARTITIONS, END_TXN, PRODUCE, LateLink
 from tests.support.options import BROKER
+from tests.support.waiting import until
 
 pytestmark = BROKER
 ROWS = 50
 LIMIT_S = 60.0
+WORKER = "late"
+
+
+class LateLink:
+    """The gate of a broker, which holds one kind of request of the producer, and delivers it when it is told to."""
+
+    def __init__(self, kafka: EmbeddedKafka) -> None:
+        assert kafka.gate is not None
+        self.kafka = kafka
+        self._gate: Gate = kafka.gate
+
+    def hold(self, kind: ApiKey) -> None:
+        self._arrived: list[Mapping[str, int]] = []
+        self._kind = kind
+        self._gate.delay(WORKER, [kind], LIMIT_S, self._arrived.append)
+
+    def wait_held(self) -> None:
+        until(lambda: self._gate.delayed(WORKER), "a request that is held")
+
+    def deliver(self) -> None:
+        self._gate.deliver(WORKER)
+        until(lambda: self._arrived, "the broker's answer to the late request")
+        assert self._arrived == [{self._kind.name: 1}]
 
 
 @pytest.fixture(scope="module", params=[2, 1, 0])
@@ -36,25 +61,22 @@ def version(request: pytest.FixtureRequest) -> int:
 
 
 @pytest.fixture(scope="module")
-def late_kafka() -> Iterator[tuple[EmbeddedKafka, LateLink]]:
-    with EmbeddedKafka(gate=True) as kafka:
-        link = LateLink.before(kafka)
-        yield kafka, link
-        link.close()
+def late_link() -> Iterator[LateLink]:
+    with EmbeddedKafka() as kafka:
+        yield LateLink(kafka)
 
 
 @pytest.fixture
-def link(late_kafka: tuple[EmbeddedKafka, LateLink], version: int) -> LateLink:
-    kafka, link = late_kafka
+def link(late_link: LateLink, version: int) -> LateLink:
     if version < 2:
-        set_transaction_version(kafka.bootstrap_servers, version)
-    return link
+        set_transaction_version(late_link.kafka.bootstrap_servers, version)
+    return late_link
 
 
 @pytest.fixture
-def topic(late_kafka: tuple[EmbeddedKafka, LateLink], request: pytest.FixtureRequest) -> str:
+def topic(late_link: LateLink, request: pytest.FixtureRequest) -> str:
     name = "late-" + "".join(c if c.isalnum() else "-" for c in request.node.name)
-    admin = AdminClient({"bootstrap.servers": late_kafka[0].bootstrap_servers})
+    admin = AdminClient({"bootstrap.servers": late_link.kafka.bootstrap_servers})
     admin.create_topics([NewTopic(name, 1, 1)])[name].result(30)
     return name
 
@@ -77,7 +99,8 @@ def set_transaction_version(bootstrap_servers: str, level: int) -> None:
 
 
 def producer_of(link: LateLink, topic: str) -> KafkaProducer:
-    producer = KafkaProducer({"bootstrap.servers": link.address, "transactional.id": f"id-of-{topic}"})
+    servers = {"bootstrap.servers": link.kafka.worker_bootstrap_servers, "client.id": f"{WORKER}/producer"}
+    producer = KafkaProducer({**servers, "transactional.id": f"id-of-{topic}"})
     producer.init()
     return producer
 
@@ -86,10 +109,10 @@ def rows(transaction: int, half: int) -> pa.Table:
     return pa.table({"value": [b"%d-%d-%d" % (transaction, half, row) for row in range(ROWS)]})
 
 
-def committed(kafka: EmbeddedKafka, topic: str) -> Counter[bytes]:
+def committed(link: LateLink, topic: str) -> Counter[bytes]:
     consumer = Consumer(
         {
-            "bootstrap.servers": kafka.bootstrap_servers,
+            "bootstrap.servers": link.kafka.bootstrap_servers,
             "group.id": "late-readers",
             "isolation.level": "read_committed",
             "enable.auto.commit": False,
@@ -108,14 +131,13 @@ def expected(*transactions: int) -> Counter[bytes]:
     return Counter(value for t in transactions for half in (0, 1) for value in rows(t, half)["value"].to_pylist())
 
 
-@pytest.mark.parametrize("kind", [END_TXN, PRODUCE, ADD_PARTITIONS])
+@pytest.mark.parametrize("kind", [ApiKey.EndTxn, ApiKey.Produce, ApiKey.AddPartitionsToTxn])
 @pytest.mark.parametrize("killed", [True, False])
 def test_a_late_request_of_a_transaction_neither_loses_nor_doubles_a_row(
-    late_kafka: tuple[EmbeddedKafka, LateLink], link: LateLink, topic: str, version: int, kind: int, killed: bool
+    link: LateLink, topic: str, version: int, kind: ApiKey, killed: bool
 ) -> None:
-    if kind == ADD_PARTITIONS and version == 2:
+    if kind == ApiKey.AddPartitionsToTxn and version == 2:
         return  # protocol 2 sends none
-    kafka, _ = late_kafka
     producer = producer_of(link, topic)
     producer.begin()
     link.hold(kind)
@@ -138,17 +160,14 @@ def test_a_late_request_of_a_transaction_neither_loses_nor_doubles_a_row(
         producer.send(rows(2, 1), topic)
     assert producer.commit(LIMIT_S)
     producer.close()
-    assert committed(kafka, topic) == expected(1, 2)
+    assert committed(link, topic) == expected(1, 2)
 
 
-def test_a_late_abort_does_not_end_the_next_transaction(
-    late_kafka: tuple[EmbeddedKafka, LateLink], link: LateLink, topic: str
-) -> None:
-    kafka, _ = late_kafka
+def test_a_late_abort_does_not_end_the_next_transaction(link: LateLink, topic: str) -> None:
     producer = producer_of(link, topic)
     producer.begin()
     producer.send(rows(1, 0), topic)
-    link.hold(END_TXN)
+    link.hold(ApiKey.EndTxn)
     producer.abort(LIMIT_S)
     link.wait_held()
     producer.begin()
@@ -158,4 +177,4 @@ def test_a_late_abort_does_not_end_the_next_transaction(
     producer.send(rows(2, 1), topic)
     assert producer.commit(LIMIT_S)
     producer.close()
-    assert committed(kafka, topic) == expected(2)
+    assert committed(link, topic) == expected(2)

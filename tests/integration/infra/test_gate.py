@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import Consumer, Message, Producer
+from kafka.protocol.api_key import ApiKey
 
 from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.kafka.broker.gate import Direction, Gate
@@ -186,6 +187,44 @@ def test_another_cut_replaces_the_first(kafka: EmbeddedKafka, gate: Gate, topic:
     assert producer.flush(0.5) == 1
     gate.heal("w-1")
     assert producer.flush(20) == 0
+
+
+def test_a_delayed_request_arrives_whole_after_its_client_has_sent_it_again(
+    kafka: EmbeddedKafka, gate: Gate, topic: Callable[..., str]
+) -> None:
+    name = topic("gate")
+    producer = make_producer(kafka, "w-1/p")
+    send(producer, name)
+    assert producer.flush(20) == 0
+    arrived: list[Mapping[str, int]] = []
+    gate.delay("w-1", [ApiKey.Produce], 3600, arrived.append)
+    producer.produce(name, b"x" * 900_000)
+    assert producer.flush(20) == 0, "on a new connection"
+    assert gate.delayed("w-1") == {"Produce": 1}
+    assert end_offset(kafka, name) == 2
+    gate.deliver("w-1")
+    until(lambda: arrived, "the late request's end")
+    assert arrived == [{"Produce": 1}]
+    assert gate.delayed("w-1") == {}
+    assert end_offset(kafka, name) == 3, "twice, because this producer numbers nothing"
+
+
+def test_a_delay_ends_by_itself_and_leaves_connections_without_such_a_request_alone(
+    kafka: EmbeddedKafka, gate: Gate, topic: Callable[..., str]
+) -> None:
+    name = topic("gate")
+    producer = make_producer(kafka, "w-1/p")
+    send(producer, name)
+    assert producer.flush(20) == 0
+    before = gate.connections()["w-1"]
+    arrived: list[Mapping[str, int]] = []
+    gate.delay("w-1", [ApiKey.EndTxn], 0.2, arrived.append)
+    send(producer, name)
+    assert producer.flush(20) == 0
+    until(lambda: arrived, "the end of the delay")
+    assert arrived == [{}]
+    assert gate.connections()["w-1"] == before
+    assert end_offset(kafka, name) == 2
 
 
 def test_a_large_flow_passes_unchanged(kafka: EmbeddedKafka, gate: Gate, topic: Callable[..., str]) -> None:

@@ -15,6 +15,7 @@ from connectx.history.log import EventLog
 from connectx.kafka.broker.gate import Direction, Gate
 from connectx.model.ids import TaskId
 from connectx.runtime.worker_handle import Isolation, WorkerState, no_op
+from tests.support.waiting import until
 
 
 class Elsewhere:
@@ -120,10 +121,30 @@ def test_a_healed_worker_is_healthy_and_an_unknown_direction_is_refused() -> Non
     gate.close()
 
 
+def test_a_delay_is_recorded_with_its_end_and_the_origin_that_it_had() -> None:
+    gate, log = Gate(), EventLog()
+    gate.start("127.0.0.1", 9)
+    worker = Worker(Elsewhere(), gate, log.append, nothing_lost, lambda: 0)
+    with pytest.raises(ValueError, match="not Flood"):
+        worker.delay(["Flood"])
+    with pytest.raises(ValueError, match="at least 0, not -1"):
+        worker.delay(for_s=-1)
+    with caused_by("fault 1 of the chaos with seed 7", chaos_fault=1):
+        worker.delay(["EndTxn"], for_s=0)
+    until(lambda: len(log) == 2, "both events")
+    gate.close()
+    assert [event.data for event in log] == [
+        {"fault": "delay", "requests": ["EndTxn"], "for_s": 0, "tasks": ["lines-in-0"], "chaos_fault": 1},
+        {"fault": "deliver", "requests": {}, "for_s": 0, "tasks": ["lines-in-0"], "chaos_fault": 1},
+    ]
+    assert {(event.worker, event.cause) for event in log} == {("worker-1", "fault 1 of the chaos with seed 7")}
+
+
 def test_without_a_gate_nothing_can_be_cut_and_nothing_is_recorded() -> None:
     log = EventLog()
     worker = Worker(Elsewhere(), None, log.append, nothing_lost, lambda: 0)
-    with pytest.raises(NoGateError, match="worker-1 cannot be cut off"):
-        worker.partition()
+    for verb in (worker.partition, worker.delay):
+        with pytest.raises(NoGateError, match="worker-1 cannot be cut off"):
+            verb()
     worker.heal()
     assert list(log) == []

@@ -13,7 +13,7 @@ from connectx.api.faults.chaos import chosen_kinds
 from connectx.api.faults.plan import DIRECTIONS, KINDS, PlannedFault, plan
 from connectx.errors import NoGateError
 
-FAULTS = 70
+FAULTS = 72
 
 
 def planned(seed: int, kinds: tuple[str, ...] = KINDS) -> list[PlannedFault]:
@@ -31,7 +31,7 @@ def test_the_order_in_which_kinds_are_named_changes_nothing() -> None:
 
 def test_a_plan_does_not_depend_on_how_python_hashes() -> None:
     code = "from itertools import islice; from connectx.api.faults.plan import *; "
-    code += "print(list(islice(plan(7, KINDS, every_s=2.0, hold_s=(0.5, 6.0)), 70)))"
+    code += "print(list(islice(plan(7, KINDS, every_s=2.0, hold_s=(0.5, 6.0)), 72)))"
     recorded = {
         subprocess.run(
             [sys.executable, "-c", code],
@@ -67,10 +67,11 @@ def test_times_and_picks_stay_within_their_bounds() -> None:
 
 def test_kinds_that_a_cluster_cannot_be_given_are_refused_or_left_out() -> None:
     assert chosen_kinds(None, has_gate=True) == tuple(kind for kind in KINDS if kind != "broker_kill")
-    assert "partition" not in chosen_kinds(None, has_gate=False)
     assert chosen_kinds(["stall", "kill"], has_gate=False) == ("kill", "stall")
-    with pytest.raises(NoGateError, match="no gate"):
-        chosen_kinds(["partition"], has_gate=False)
+    for kind in ("partition", "delay"):
+        assert kind not in chosen_kinds(None, has_gate=False)
+        with pytest.raises(NoGateError, match="no gate"):
+            chosen_kinds([kind], has_gate=False)
     with pytest.raises(ValueError, match=r"kill, stop, .*, not flood"):
         chosen_kinds(["kill", "flood"], has_gate=True)
     with pytest.raises(ValueError, match="not none"):

@@ -170,6 +170,25 @@ def test_a_cut_worker_is_connected_again() -> None:
     assert reported(history)[0].endswith("; worker-3 was connected again after 2.0 s and kept flights-out-0")
 
 
+def delayed(requests: list[str] | None = None) -> History:
+    return small_cluster().at(5).fault("delay", "worker-3", requests=requests, for_s=2.0)
+
+
+def test_a_delay_is_told_with_what_arrived_late() -> None:
+    assert reported(delayed(["EndTxn", "Produce"])) == [
+        "the next EndTxn or Produce on each connection of worker-3 to Kafka was held, and the connection cut; what "
+        "was held has not arrived so far"
+    ]
+    history = delayed().at(6).fault("delay", "worker-3", for_s=0.5).at(6.5)
+    history.fault("deliver", "worker-3", requests={}, for_s=0.5)
+    history.at(7).fault("deliver", "worker-3", requests={"EndTxn": 1, "Produce": 2}, for_s=2.0)
+    begin = "the next request on each connection of worker-3 to Kafka was held, and the connection cut; "
+    assert reported(history) == [
+        f"{begin}1 EndTxn and 2 Produce arrived after 2.0 s",
+        f"{begin}nothing arrived after 0.5 s",
+    ]
+
+
 def test_a_second_life_under_the_same_name_is_not_part_of_the_story() -> None:
     history = kill_of_source().at(30).started("worker-2").start("worker-2", "flights-out-1", instance=1)
     history.fenced("worker-2", "flights-in-0", epoch=0)
