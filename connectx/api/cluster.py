@@ -15,7 +15,7 @@ from connectx.api.fault_origin import injected
 from connectx.api.faults.agenda import Agenda
 from connectx.api.faults.verbs import FaultVerbs
 from connectx.api.forms import kafka_fact, shown, spark_fact
-from connectx.api.lag import LagRecorder
+from connectx.api.recorder import Recorder
 from connectx.api.supervisor import STABLE_S, Supervisor
 from connectx.api.workers import Worker, Workers
 from connectx.errors import (
@@ -111,7 +111,7 @@ class Cluster(FaultVerbs, ConnectCluster):
         self._isolation: Isolation = isolation
         self._fast_failover = fast_failover
         self._agenda = Agenda(self.events)
-        self._lag = LagRecorder(self.workers, clock)
+        self._recorder = Recorder(self.workers, clock)
         self._supervisor: Supervisor | None = None
         self._kafka: EmbeddedKafka | None = None
         profile = embedded_config(given) if bootstrap_servers is None else own_kafka_config(given)
@@ -133,8 +133,8 @@ class Cluster(FaultVerbs, ConnectCluster):
                 self._endings.callback(self._stop_workers)
                 self._endings.callback(self._agenda.close)
                 self._endings.callback(self._end_starting)  # the agenda waits for what has begun
-                self._endings.callback(self._lag.stop)
-                self._lag.start()
+                self._endings.callback(self._recorder.stop)
+                self._recorder.start()
                 self._start(workers, join, show)
         except BaseException:
             self.close()
@@ -216,23 +216,23 @@ class Cluster(FaultVerbs, ConnectCluster):
         }
 
     def throughput(self) -> Figure:
-        """Records a second by connector and task, as a plotly figure to explore; out of the commits in the history.
+        """Records a second by connector and task up to now, as a plotly figure to explore.
 
-        A source's records count when they are committed in Kafka, a sink's when they are in its target; those of a
-        commit are spread over the time since the one before, 10 s at most.
+        Records of a source count when it sends them to Kafka, those of a sink when its target has taken them, also
+        records of zombies. Sampled twice a second since this cluster was made. Faults and rebalances are marked.
         """
         from connectx.history.render.charts import throughput_figure
 
-        return throughput_figure(self.events)
+        return throughput_figure(self._recorder.counts(), self.events, self._recorder.sampled_ms)
 
     def lag(self) -> Figure:
         """How many records each sink connector and task was behind over time, as a plotly figure to explore.
 
-        Looked at once a second since this cluster was made; a task that nobody runs has no lag that anybody knows.
+        Sampled twice a second since this cluster was made. The lag of a task that no worker runs is not known.
         """
         from connectx.history.render.charts import lag_figure
 
-        return lag_figure(self._lag.samples(), self.events, self._clock())
+        return lag_figure(self._recorder.lags(), self.events, self._recorder.sampled_ms)
 
     def audit_input(self) -> AuditInput:
         """What an audit is given of this cluster."""

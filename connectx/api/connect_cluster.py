@@ -239,11 +239,14 @@ class ConnectCluster(ABC):
         return compare(ClientConfigs(config, "compare"), self.spark, topic, target, key, examples)
 
     def timeline(self, since: int = 0) -> Figure:
-        """Tasks over workers, behind event number `since`, as a plotly figure to explore; a picture without plotly."""
+        """Tasks over workers, after event number `since` and up to now, as a plotly figure to explore.
+
+        Where plotly cannot be shown it is a picture. The timeline of a closed cluster ends at its last event.
+        """
         require("A plotly figure", "notebook", "plotly")
         from connectx.history.render.figure import timeline_figure
 
-        return timeline_figure(self.events, since=since)
+        return timeline_figure(self.events, since=since, now_ms=None if self._closed else self._clock())
 
     def report(self, path: str | Path) -> Path:
         """Write the timeline with its story as one HTML page that needs no network and no script."""

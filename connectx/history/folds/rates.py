@@ -1,22 +1,47 @@
-"""Numbers over time, for charts: records a second out of the commits of a history, and lag out of samples. Pure.
+"""Numbers over time, for charts: records a second and lag, both out of samples. Pure.
 
-Records are told when they are committed, so those of a commit are spread evenly over the time since the task's commit
-before. Nothing gets lost in that: the area below a line is the number of records.
+Samples show what a commit cannot: a sink moves its records after its source did, and a killed worker moves none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from connectx.model.events import Event, EventKind
 from connectx.model.ids import TaskId
 
-_COMMITS = (EventKind.TRANSACTION_COMMITTED, EventKind.OFFSETS_COMMITTED)
-_SPREAD_MS = 10_000
-"""Records of a commit came within so much time before it at most: a task that was idle before did not work slowly."""
 _LEAST_MS = 1_000
 _POINTS = 300
+
+Counts = Mapping[TaskId, Sequence[tuple[int, int]]]
+"""Tasks to (milliseconds since 1970, records moved so far by all of their instances), oldest first."""
+
+
+@dataclass(slots=True)
+class RecordCounter:
+    """Adds up the records that instances of tasks have moved. A restarted instance counts from 0 again.
+
+    Attributes:
+        moved: records by task, like "orders-0", of all instances.
+        of_zombies: those of them that were moved by an instance while a newer one existed.
+    """
+
+    moved: dict[str, int] = field(default_factory=dict)
+    of_zombies: dict[str, int] = field(default_factory=dict)
+    _seen: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    def take(self, instances: Iterable[tuple[str, str, int]]) -> None:
+        """Add a sample: worker, task and count of each instance that exists, the newest instance of a task last."""
+        listed = list(instances)
+        newest = {task: worker for worker, task, _ in listed}
+        for worker, task, count in listed:
+            before = self._seen.get((worker, task), 0)
+            gained = count - before if count >= before else count
+            self._seen[worker, task] = count
+            self.moved[task] = self.moved.get(task, 0) + gained
+            if newest[task] != worker:
+                self.of_zombies[task] = self.of_zombies.get(task, 0) + gained
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,66 +55,52 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class LagSample:
-    """How far a sink task was behind at a time, in records; None: nobody knows, for instance because nobody runs it.
-
-    It holds until the next sample of the task.
-    """
+    """Lag of a sink task at a time, in records; None: not known. It holds until the next sample of the task."""
 
     time_ms: int
     task: TaskId
     lag: int | None
 
 
-def throughput(events: Iterable[Event]) -> list[Series]:
-    """Records a second of each connector and then of its tasks, from the first commit of all to the last.
+def throughput(counts: Counts, now_ms: int) -> list[Series]:
+    """Records a second of each connector and then of its tasks, from the first sample to `now_ms`.
 
-    Records count when they are committed: those of a source in Kafka, those of a sink in its target.
+    Each point is the mean rate since the point before: one second, longer for a long history.
     """
-    commits = _spread(events)
-    if not commits:
+    sampled = {task: points for task, points in counts.items() if points}
+    if not any(points[-1][1] for points in sampled.values()):
         return []
-    first_ms, last_ms = min(begin for _, begin, _, _ in commits), max(end for _, _, end, _ in commits)
-    bin_ms = max(_LEAST_MS, -(-(last_ms - first_ms) // _POINTS // _LEAST_MS) * _LEAST_MS)
-    count = (last_ms - first_ms) // bin_ms + 1
-    sums: dict[TaskId, list[float]] = {}
-    for task, begin_ms, end_ms, records in commits:
-        _add(sums.setdefault(task, [0.0] * count), begin_ms - first_ms, end_ms - first_ms, records, bin_ms)
-    times = [first_ms + number * bin_ms for number in range(count)]
+    first_ms = min(points[0][0] for points in sampled.values())
+    bin_ms = max(_LEAST_MS, -(-(now_ms - first_ms) // _POINTS // _LEAST_MS) * _LEAST_MS)
+    times = [*reversed(range(now_ms, first_ms - bin_ms, -bin_ms))]
+    rates = {task: _rates(points, times) for task, points in sampled.items()}
     found = []
-    for connector in dict.fromkeys(task.connector for task in sums):
-        tasks = sorted(task for task in sums if task.connector == connector)
-        both = [sum(sums[task][number] for task in tasks) for number in range(count)]
-        for number, line in [(None, both), *((task.task, sums[task]) for task in tasks)]:
-            rates = tuple(zip(times, (records * 1000 / bin_ms for records in line), strict=True))
-            found.append(Series(connector, number, rates))
+    for connector in dict.fromkeys(task.connector for task in sampled):
+        tasks = sorted(task for task in sampled if task.connector == connector)
+        both = [sum(numbers) for numbers in zip(*(rates[task] for task in tasks), strict=True)]
+        for number, line in [(None, both), *((task.task, rates[task]) for task in tasks)]:
+            found.append(Series(connector, number, tuple(zip(times[1:], line, strict=True))))
     return found
 
 
-def _spread(events: Iterable[Event]) -> list[tuple[TaskId, int, int, int]]:
-    """Task, from when, until when, how many records."""
-    begun: dict[TaskId, int] = {}
-    found = []
-    for event in events:
-        if event.connector is None or event.task is None:
-            continue
-        task = TaskId(event.connector, event.task)
-        if event.kind is EventKind.TASK_STATE and event.data.get("state") == "RUNNING":
-            begun[task] = event.time_ms
-        records = event.data.get("records")
-        if event.kind in _COMMITS and isinstance(records, int) and records > 0:
-            began_ms = max(begun.get(task, event.time_ms), event.time_ms - _SPREAD_MS)
-            found.append((task, min(began_ms, event.time_ms - 1), event.time_ms, records))
-        if event.kind in _COMMITS:
-            begun[task] = event.time_ms
-    return found
+def _rates(points: Sequence[tuple[int, int]], times: Sequence[int]) -> list[float]:
+    """Records a second between each two of the times."""
+    reached = [_reached(points, time_ms) for time_ms in times]
+    return [
+        (reached[number + 1] - reached[number]) * 1000 / (times[number + 1] - times[number])
+        for number in range(len(times) - 1)
+    ]
 
 
-def _add(line: list[float], begin_ms: int, end_ms: int, records: int, bin_ms: int) -> None:
-    begin_ms = max(begin_ms, 0)
-    span_ms = max(end_ms - begin_ms, 1)
-    for number in range(begin_ms // bin_ms, min((begin_ms + span_ms - 1) // bin_ms, len(line) - 1) + 1):
-        low, high = max(begin_ms, number * bin_ms), min(begin_ms + span_ms, (number + 1) * bin_ms)
-        line[number] += records * (high - low) / span_ms
+def _reached(points: Sequence[tuple[int, int]], time_ms: int) -> float:
+    """The count at a time; between two samples it grows evenly."""
+    place = bisect_right(points, time_ms, key=lambda point: point[0])
+    if place == 0:
+        return 0.0
+    if place == len(points):
+        return points[-1][1]
+    (before_ms, before), (after_ms, after) = points[place - 1], points[place]
+    return before + (after - before) * (time_ms - before_ms) / (after_ms - before_ms)
 
 
 def lags(samples: Sequence[LagSample], now_ms: int) -> list[Series]:

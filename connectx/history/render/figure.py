@@ -18,6 +18,17 @@ from connectx.history.render.svg import timeline_svg
 from connectx.history.render.timeline import Bar, BarPart, Mark, MarkKind, Timeline, timeline
 from connectx.model.events import Event
 
+TEXT = "#7b7b7b"
+"""Of text and lines: it has about the same contrast, 4.2, to a white page and to JupyterLab's dark one."""
+LAYOUT: dict[str, Any] = {
+    "template": "none",
+    "paper_bgcolor": "rgba(0,0,0,0)",
+    "plot_bgcolor": "rgba(0,0,0,0)",
+    "font": {"color": TEXT},
+    "hoverlabel": {"bgcolor": "#222", "font": {"color": "#fff"}},
+}
+"""Layout of a figure without a background, so that it takes the page's."""
+AXIS: dict[str, Any] = {"gridcolor": "rgba(127,127,127,0.25)", "linecolor": TEXT, "tickcolor": TEXT, "ticks": "outside"}
 _PATTERNS = {
     RunState.STARTING: ".",
     RunState.RUNNING: "",
@@ -29,9 +40,10 @@ _OPACITY = {RunState.RUNNING: 1.0, RunState.ZOMBIE: 0.55}
 _LABELLED = (RunState.RUNNING, RunState.ZOMBIE)
 _MARK_COLOURS: dict[MarkKind, dict[str, Any]] = {
     MarkKind.FAULT: {"color": "#111", "line": {"width": 2, "color": "#fff"}},
-    MarkKind.FENCED: {"color": "#c4001a", "line": {"width": 3, "color": "#c4001a"}},
-    MarkKind.ABORTED: {"color": "#111", "line": {"width": 3, "color": "#111"}},
+    MarkKind.FENCED: {"color": "#d8324a", "line": {"width": 3, "color": "#d8324a"}},
+    MarkKind.ABORTED: {"color": TEXT, "line": {"width": 3, "color": TEXT}},
 }
+_LABELS = 14
 _SCALE = 1.6
 """Pixels for one unit of the SVG's height: plotly's texts and markers are larger."""
 _SYMBOLS = {MarkKind.FAULT: "diamond", MarkKind.FENCED: "y-down-open", MarkKind.ABORTED: "x-thin-open"}
@@ -53,7 +65,8 @@ class TimelineFigure(go.Figure):  # type: ignore[misc]  # plotly has no types
 def timeline_figure(events: Iterable[Event], *, since: int = 0, now_ms: int | None = None) -> TimelineFigure:
     """Tasks over workers: x is time (UTC), one row per worker, hover says what the SVG's titles say.
 
-    The legend switches connectors on and off. Pattern is the state, as in the SVG. Time begins after event `since`.
+    The legend switches connectors on and off. Pattern is the state, as in the SVG. Time begins after event `since` and
+    ends at `now_ms`, by default at the last event.
     """
     listed = list(events)
     end_ms = now_ms or (listed[-1].time_ms if listed else 0)
@@ -70,16 +83,16 @@ def timeline_figure(events: Iterable[Event], *, since: int = 0, now_ms: int | No
             figure.add_traces([_bar(bar, part, top + row.top(bar), drawn) for part in bar.parts])
         figure.add_traces([_mark(mark, top + row.middle(mark)) for mark in row.marks])
     for mark in drawn.marks:  # what happened to the broker: a line across all workers
-        figure.add_vline(x=_time(mark.time_ms), line={"dash": "dash", "width": 1, "color": "#111"})
+        figure.add_vline(x=_time(mark.time_ms), line={"dash": "dash", "width": 1, "color": TEXT})
         figure.add_trace(_mark(mark, 0))
-    _add_bands(figure, drawn)
+    add_bands(figure, drawn)
     figure.update_layout(
-        template="plotly_white",
+        LAYOUT,
         barmode="overlay",
         bargap=0,
         height=int(140 + _SCALE * height),
         legend={"title": {"text": "connector"}},
-        margin={"l": 10, "r": 10, "t": 40, "b": 10},
+        margin={"l": 80, "r": 10, "t": 40, "b": 50},
         uniformtext={"minsize": 9, "mode": "hide"},
     )
     figure.update_yaxes(
@@ -88,14 +101,15 @@ def timeline_figure(events: Iterable[Event], *, since: int = 0, now_ms: int | No
         ticktext=[escape(row.worker) for row in drawn.rows],
         showgrid=False,
         zeroline=False,
+        automargin=True,
     )
-    figure.update_xaxes(type="date", range=[_time(drawn.start_ms), _time(drawn.end_ms)], title_text="time (UTC)")
+    figure.update_xaxes(AXIS, type="date", range=[_time(drawn.start_ms), _time(drawn.end_ms)], title_text="time (UTC)")
     return figure
 
 
-def _add_bands(figure: Any, drawn: Timeline) -> None:
-    """Rebalances; a number that would cover the one before it is left out."""
-    room_ms = (drawn.end_ms - drawn.start_ms) // 20
+def add_bands(figure: Any, drawn: Timeline) -> None:
+    """Add the rebalances. Generations are above the plot, as many as fit beside each other."""
+    room_ms = (drawn.end_ms - drawn.start_ms) // _LABELS
     labelled_ms: int | None = None
     for band in drawn.bands:
         name = ""
@@ -108,9 +122,18 @@ def _add_bands(figure: Any, drawn: Timeline) -> None:
             opacity=0.3,
             line_width=0,
             layer="below",
-            annotation_text=name,
-            annotation_position="top left",
         )
+        if name:
+            at_end = drawn.end_ms - drawn.clip(band.start_ms) < room_ms
+            figure.add_annotation(
+                text=name,
+                x=_time(drawn.clip(band.start_ms)),
+                y=1,
+                yref="paper",
+                yanchor="bottom",
+                xanchor="right" if at_end else "left",
+                showarrow=False,
+            )
 
 
 def _bar(bar: Bar, part: BarPart, top: int, drawn: Timeline) -> go.Bar:
@@ -142,6 +165,7 @@ def _mark(mark: Mark, middle: float) -> go.Scatter:
         x=[_time(mark.time_ms)],
         y=[middle],
         mode="markers",
+        cliponaxis=False,
         marker={"symbol": _SYMBOLS[mark.kind], "size": 13, **_MARK_COLOURS[mark.kind]},
         hovertemplate=f"{escape(mark.title)}<extra></extra>",
         name=mark.kind.value,

@@ -1,4 +1,4 @@
-"""Numbers over time: records a second out of commits, lag out of samples, and the figures of both."""
+"""Numbers over time: records a second and lag out of samples, and the figures of both."""
 
 from __future__ import annotations
 
@@ -6,65 +6,74 @@ from typing import Any
 
 import pytest
 
-from connectx.history.folds.rates import LagSample, lags, throughput
+from connectx.history.folds.rates import LagSample, RecordCounter, lags, throughput
 from connectx.history.render.charts import lag_figure, throughput_figure
-from connectx.model.events import EventKind
 from connectx.model.ids import TaskId
-from tests.support.histories import START_MS, History, small_cluster
+from tests.support.histories import START_MS, kill_of_source, small_cluster
 
-OUT_0, OUT_1 = TaskId("flights-out", 0), TaskId("flights-out", 1)
-
-
-def committed(history: History, second: float, task: str, records: int) -> History:
-    kind = EventKind.TRANSACTION_COMMITTED if task.startswith("flights-in") else EventKind.OFFSETS_COMMITTED
-    return history.at(second).add(kind, "worker-1", task, records=records)
+IN_0, OUT_0, OUT_1 = TaskId("flights-in", 0), TaskId("flights-out", 0), TaskId("flights-out", 1)
 
 
-def rates(history: History) -> dict[str, list[float]]:
+def every_second(*counts: int) -> list[tuple[int, int]]:
+    return [(START_MS + 1_000 * second, count) for second, count in enumerate(counts)]
+
+
+def rates(counts: dict[TaskId, list[tuple[int, int]]], seconds: float) -> dict[str, list[float]]:
     return {
         series.connector if series.task is None else f"{series.connector}-{series.task}": [
             rate for _, rate in series.points if rate is not None
         ]
-        for series in throughput(history.events)
+        for series in throughput(counts, START_MS + round(seconds * 1_000))
     }
 
 
-def test_records_of_a_commit_came_since_the_commit_before() -> None:
-    history = small_cluster().at(10).state("worker-3", "flights-out-0", "RUNNING")
-    for second, records in ((15.0, 500), (20.0, 1000)):
-        committed(history, second, "flights-out-0", records)
-    assert rates(history)["flights-out-0"] == [100, 100, 100, 100, 100, 200, 200, 200, 200, 200, 0]
+def test_a_rate_is_what_moved_within_a_second_and_an_outage_is_a_dip() -> None:
+    counts = {OUT_0: every_second(0, 300, 600, 600, 600, 600, 900, 1200)}
+    assert rates(counts, 7)["flights-out-0"] == [300, 300, 0, 0, 0, 300, 300]
 
 
-def test_after_an_idle_time_records_came_in_the_last_ten_seconds_at_most() -> None:
-    history = committed(committed(small_cluster(), 20, "flights-in-0", 10), 600, "flights-in-0", 1000)
-    last = [rate for rate in rates(history)["flights-in-0"] if rate][-1]
-    assert last >= 40, "ten seconds fall into six bins of two seconds"
+def test_a_sinks_line_is_never_before_its_sources() -> None:
+    counts = {IN_0: every_second(0, 0, 200, 400), OUT_0: every_second(0, 0, 0, 200)}
+    shown = rates(counts, 3)
+    assert (shown["flights-in"], shown["flights-out"]) == ([0, 200, 200], [0, 0, 200])
+
+
+def test_lines_reach_to_now_and_stay_at_zero_only_while_nothing_moves() -> None:
+    busy = throughput({IN_0: every_second(0, 100, 200)}, START_MS + 2_000)[0]
+    assert busy.points[-1] == (START_MS + 2_000, 100)
+    idle = throughput({IN_0: every_second(0, 100, 200)}, START_MS + 60_000)[0]
+    assert idle.points[-1] == (START_MS + 60_000, 0)
 
 
 @pytest.mark.parametrize("seconds", [3.0, 250.0, 5000.0])
 def test_the_area_below_a_line_is_the_number_of_records(seconds: float) -> None:
-    history = small_cluster().at(5).state("worker-2", "flights-in-0", "RUNNING")
-    for part in range(1, 8):
-        committed(history, 5 + part * seconds / 7, "flights-in-0", part * 7)
-    points = next(series.points for series in throughput(history.events) if series.task == 0)
+    counts = [(START_MS + round(part * seconds * 1000 / 7), part * 49) for part in range(8)]
+    points = next(series.points for series in throughput({IN_0: counts}, counts[-1][0]) if series.task == 0)
     bin_s = (points[1][0] - points[0][0]) / 1000
-    assert sum(rate or 0 for _, rate in points) * bin_s == pytest.approx(7 * 28)
+    assert sum(rate or 0 for _, rate in points) * bin_s == pytest.approx(7 * 49)
     assert len(points) <= 302
 
 
 def test_tasks_add_up_to_their_connector_which_comes_first() -> None:
-    history = committed(committed(small_cluster(), 5, "flights-out-0", 100), 5.5, "flights-out-1", 300)
-    committed(history, 6, "flights-in-0", 7)
-    shown = rates(history)
+    shown = rates({OUT_0: every_second(0, 100), OUT_1: every_second(0, 300), IN_0: every_second(0, 7)}, 1)
     assert list(shown) == ["flights-out", "flights-out-0", "flights-out-1", "flights-in", "flights-in-0"]
-    both = [first + second for first, second in zip(shown["flights-out-0"], shown["flights-out-1"], strict=True)]
-    assert shown["flights-out"] == pytest.approx(both)
+    assert shown["flights-out"] == [400]
 
 
-def test_commits_without_records_are_no_throughput() -> None:
-    assert throughput(committed(small_cluster(), 5, "flights-out-0", 0).events) == []
-    assert throughput([]) == []
+def test_tasks_that_moved_nothing_are_no_throughput() -> None:
+    assert throughput({IN_0: every_second(0, 0)}, START_MS) == []
+    assert throughput({}, START_MS) == []
+
+
+def test_a_counter_adds_up_instances_and_knows_what_zombies_moved() -> None:
+    counter = RecordCounter()
+    counter.take([("worker-1", "in-0", 10)])
+    counter.take([("worker-1", "in-0", 4)])  # restarted
+    counter.take([("worker-1", "in-0", 9), ("worker-2", "in-0", 3)])
+    assert (counter.moved, counter.of_zombies) == ({"in-0": 10 + 4 + 5 + 3}, {"in-0": 5})
+    counter.take([])
+    counter.take([("worker-1", "in-0", 9), ("worker-2", "in-0", 5)])
+    assert counter.moved == {"in-0": 24}
 
 
 def test_lag_holds_until_it_changes_and_a_connectors_is_the_sum_of_what_is_known() -> None:
@@ -86,17 +95,25 @@ def test_a_long_lag_keeps_its_peaks_and_its_end_in_few_points() -> None:
 
 
 def test_figures_draw_connectors_in_the_timelines_colours_and_tasks_on_demand() -> None:
-    history = committed(small_cluster(), 5, "flights-out-0", 100)
+    now_ms = START_MS + 5_000
     figures: list[Any] = [
-        throughput_figure(history.events),
-        lag_figure([LagSample(START_MS, OUT_0, 5)], history.events, START_MS + 1),
+        throughput_figure({OUT_0: every_second(0, 100)}, small_cluster().events, now_ms),
+        lag_figure([LagSample(START_MS, OUT_0, 5)], small_cluster().events, now_ms),
     ]
     for figure in figures:
         drawn = [(trace.name, trace.visible, trace.line.color) for trace in figure.data]
         assert drawn == [("flights-out", True, "#56b4e9"), ("flights-out-0", "legendonly", "#56b4e9")]
+        assert figure.layout.xaxis.range[1].timestamp() * 1000 == now_ms
+        assert figure.layout.paper_bgcolor == figure.layout.plot_bgcolor == "rgba(0,0,0,0)"
     assert figures[0].layout.yaxis.title.text == "records/s"
 
 
+def test_faults_and_rebalances_are_marked_on_the_figures() -> None:
+    figure: Any = throughput_figure({OUT_0: every_second(0, *range(20))}, kill_of_source().events, START_MS + 20_000)
+    assert [trace.text for trace in figure.data if trace.name == "fault"] == [("fault: kill worker-2",)]
+    assert [annotation.text for annotation in figure.layout.annotations] == ["gen 2", "gen 3", "gen 4"]
+
+
 def test_figures_without_data_say_so() -> None:
-    assert throughput_figure([]).layout.annotations[0].text.startswith("Nothing has been committed")
+    assert throughput_figure({}, [], 0).layout.annotations[0].text.startswith("No record has moved")
     assert lag_figure([], [], 0).layout.annotations[0].text.startswith("No lag is known")
