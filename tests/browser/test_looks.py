@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
-
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Page
 
-from tests.support.histories import crowded, pause_with_fence
-from tests.support.lab import SHOTS
-from tests.support.stage import Stage, StagedCluster
+from tests.support.histories import crowded
+from tests.support.stage import Show, Stage, shoot
 
-CONFIGS = {
-    "flights-in": {"connector.class": "FileSource", "topic": "flights", "file": "/data/flights.csv", "tasks.max": "1"},
-    "audit": {"connector.class": "FileStreamSink", "file": "/data/audit.txt", "topics": "audit"},
-    "flights-out": {"connector.class": "PostgresSink", "connection.password": "secret", "topics": "flights"},
-}
 VISION = ("deuteranopia", "protanopia", "tritanopia", "achromatopsia")
 # Rules for whole pages, which a widget is not.
 NOT_OURS = ("page-has-heading-one", "region", "landmark-one-main")
+TRACE = "ProducerFencedError: another producer of flights-in-0 has a newer epoch\n  at commit (source_task.py)"
 CONTRASTS = """() => {
   const parse = (text) => text.match(/[\\d.]+/g).slice(0, 3).map(Number);
   const light = (rgb) => {
@@ -43,30 +35,11 @@ CONTRASTS = """() => {
   }));
 }"""
 
-Show = Callable[..., Stage]
-
-
-@pytest.fixture
-def show(browser: Browser) -> Iterator[Show]:
-    """`show(history, theme=..., width=...)`: a panel on a new page."""
-    stages: list[Stage] = []
-
-    def make(history: Any = None, *, theme: str = "light", width: int = 900, **context: Any) -> Stage:
-        page = browser.new_page(viewport={"width": width, "height": 800}, **context)
-        events = (history or pause_with_fence()).events
-        stages.append(Stage(page, StagedCluster(events, CONFIGS), theme))
-        return stages[-1]
-
-    yield make
-    for stage in stages:
-        stage.close()
-        assert stage.errors == []
-        stage.page.close()
-
 
 def open_everything(stage: Stage, connector: str = "flights-in") -> None:
     """Details with a trace, the error strip, and the form with mistakes."""
     page = stage.page
+    stage.cluster.task_state(f"{connector}-0", "FAILED", TRACE)
     page.click(f'button[data-open="{connector}"]')
     stage.until(".cxp-details pre")
     page.locator('button[data-verb="stop"][data-worker]').first.press("Enter")
@@ -75,11 +48,6 @@ def open_everything(stage: Stage, connector: str = "flights-in") -> None:
     stage.wait(lambda: page.locator('[data-field="connector.class"] option').count() > 3)
     page.select_option('[data-field="connector.class"]', label="FileSource (source)")
     stage.until(".cxp-field .bad")
-
-
-def shoot(page: Page, name: str) -> None:
-    SHOTS.mkdir(exist_ok=True)
-    page.screenshot(path=str(SHOTS / f"{name}.png"), full_page=True)
 
 
 def see_as(page: Page, vision: str) -> None:
@@ -149,7 +117,7 @@ def test_everything_is_reached_and_used_by_the_keyboard(show: Show) -> None:
     stage = show()
     page = stage.page
     seen: list[str] = []
-    while "details of flights-out" not in seen:
+    while "delete flights-out" not in seen:
         page.keyboard.press("Tab")
         focused = page.evaluate(
             """() => { const node = document.activeElement, look = getComputedStyle(node);
@@ -179,7 +147,7 @@ def test_everything_is_reached_and_used_by_the_keyboard(show: Show) -> None:
     # Escape closes what was opened last, and the focus goes back to what opened it
     page.focus('button[data-open="flights-in"]')
     page.keyboard.press("Enter")
-    stage.until(".cxp-details pre")
+    stage.until(".cxp-config")
     page.focus('button[data-form="new"]')
     page.keyboard.press("Enter")
     stage.until(".cxp-form")

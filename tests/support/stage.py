@@ -10,17 +10,20 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from connectx_widgets.panel import ClusterPanel
 from playwright.sync_api import Page
 
 from connectx.errors import ConnectorNotFoundError
+from connectx.history.folds.snapshot import snapshot
 from connectx.history.log import EventLog
 from connectx.model.events import Event, EventKind, Transition
 from connectx.model.worker_config import WorkerConfig
 from connectx.plugins.registry import Plugins, class_name
 from connectx.plugins.validation import validate_connector
+from tests.support.lab import SHOTS
 
 THEMES = Path(sys.prefix) / "share/jupyter/lab/themes/@jupyterlab"
 _TIMEOUT_S = 15.0
@@ -89,6 +92,11 @@ class StagedCluster:
         self._plugins = Plugins()
         self._config = WorkerConfig.parse(_WORKER)
 
+    def delete(self, name: str) -> None:
+        """A connector is deleted, not by the panel."""
+        del self._connectors[name]
+        self.events.append(Transition(EventKind.CONNECTOR_DELETED, name), "worker-1")
+
     def overview(self) -> dict[str, object]:
         return {
             **{"kafka": "127.0.0.1:9092 (embedded)", "group": "flights", "generation": 4, "leader": "worker-1"},
@@ -102,9 +110,31 @@ class StagedCluster:
         return validate_connector(self._plugins, config, self._config).to_json()
 
     def status(self, name: str) -> dict[str, Any]:
-        trace = "ProducerFencedError: another producer of flights-in-0 has a newer epoch\n  at commit (source_task.py)"
-        tasks = [{"id": 0, "state": "FAILED", "worker_id": "worker-2", "trace": trace}]
+        tasks = [{"id": 0, "state": "RUNNING", "worker_id": "worker-2"}]
         return {"name": name, "connector": {"state": "RUNNING"}, "tasks": tasks, "type": "source"}
+
+    def task_state(self, name: str, state: str, trace: str | None = None) -> None:
+        """A task changes its state on the worker that runs it."""
+        before = snapshot(self.events)
+        task = next(task for task in before.tasks if f"{task.connector}-{task.task}" == name)
+        data = {"state": state} if trace is None else {"state": state, "trace": trace}
+        self.events.append(Transition(EventKind.TASK_STATE, task.connector, task.task, data=data), task.worker)
+
+    def commit(self, name: str, records: int) -> None:
+        """A task commits records."""
+        connector, _, task = name.rpartition("-")
+        self.events.append(Transition(EventKind.OFFSETS_COMMITTED, connector, int(task), data={"records": records}))
+
+    def runs(self, worker: str, metrics: dict[str, Any], generation: int = 2) -> None:
+        """A worker runs these tasks, with these numbers."""
+        others = [one for one in self.workers if one.name != worker]
+        state = {"state": "running", "heartbeat_ms": None, "generation": generation}
+        self.workers = [*others, SimpleNamespace(name=worker, task_metrics=metrics, **state)]
+
+    def configure(self, name: str, config: dict[str, str]) -> None:
+        """A connector gets another configuration, and a worker reads it."""
+        self._connectors[name].config = config
+        self.events.append(Transition(EventKind.CONNECTOR_CONFIGURED, name), "worker-1")
 
     def __getitem__(self, name: str) -> StagedConnector:
         if name not in self._connectors:
@@ -166,6 +196,16 @@ class Stage:
 
     def close(self) -> None:
         self.panel.close()
+
+
+def shoot(page: Page, name: str) -> None:
+    """Save a screenshot of the whole page."""
+    SHOTS.mkdir(exist_ok=True)
+    page.screenshot(path=str(SHOTS / f"{name}.png"), full_page=True)
+
+
+Show = Callable[..., Stage]
+"""Makes a stage of a history."""
 
 
 def joined(first: list[Event], then: list[Event]) -> list[Event]:

@@ -9,11 +9,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict
+from types import MappingProxyType
 from typing import Any
 
 from connectx.history.folds.snapshot import Snapshot, WorkSnapshot
+from connectx.history.folds.totals import Totals
 from connectx.history.render.shapes import SIGNS
 from connectx.history.render.timeline import Band, Bar, BarPart, Mark, Row, Timeline
+from connectx.history.wording import gist
+from connectx.views import masked_text
 
 Element = dict[str, Any]
 Elements = dict[str, Element]
@@ -95,12 +100,16 @@ def _band(band: Band) -> Element:
 def connector_elements(
     snapshot: Snapshot,
     numbers: Mapping[str, Mapping[str, Any]],
+    totals: Mapping[tuple[str, int | None], Totals] = MappingProxyType({}),
+    colours: Mapping[str, str] = MappingProxyType({}),
     action_of: Callable[[str], Mapping[str, Any] | None] = lambda connector: None,
 ) -> Elements:
-    """One element per connector: its state, its tasks, live `numbers`, the last action. Id `connector:<name>`."""
+    """One element per connector: its state, tasks, live `numbers`, `totals` and last action. Id `connector:<name>`."""
     return {
         f"connector:{connector.connector}": {
             **_connector(connector, snapshot.tasks, numbers.get(connector.connector, {})),
+            **_totals(totals.get((connector.connector, None))),
+            "colour": colours.get(connector.connector, ""),
             "action": action_of(connector.connector),
         }
         for connector in snapshot.connectors
@@ -116,14 +125,24 @@ def _connector(connector: WorkSnapshot, tasks: Iterable[WorkSnapshot], numbers: 
         "state": connector.state,
         "worker": connector.worker,
         "since": connector.since_ms,
+        "read": connector.read_seq,
         "tasks": {state: sum(task.state == state for task in mine) for state in sorted({t.state for t in mine})},
         "failed": [f"{task.connector}-{task.task}" for task in failed[:FAILED_NAMED]],
+        "why": next((_why(work) for work in (connector, *failed) if work.trace), ""),
         **numbers,
     }
 
 
-def task_elements(snapshot: Snapshot, numbers: Mapping[str, Mapping[str, Any]]) -> Elements:
-    """One element per task, as the details of its connector show it, with live numbers. Id `task:<name>`."""
+def _totals(totals: Totals | None) -> dict[str, int]:
+    return {} if totals is None else asdict(totals)
+
+
+def task_elements(
+    snapshot: Snapshot,
+    numbers: Mapping[str, Mapping[str, Any]],
+    totals: Mapping[tuple[str, int | None], Totals] = MappingProxyType({}),
+) -> Elements:
+    """One element per task for the details of its connector, with live numbers and totals. Id `task:<name>`."""
     return {
         f"task:{task.connector}-{task.task}": {
             "kind": "task",
@@ -133,10 +152,28 @@ def task_elements(snapshot: Snapshot, numbers: Mapping[str, Mapping[str, Any]]) 
             "worker": task.worker,
             "epoch": task.producer_epoch,
             "since": task.since_ms,
+            "why": masked_text(gist(task.trace)),
             **numbers.get(f"{task.connector}-{task.task}", {}),
+            **_totals(totals.get((task.connector, task.task))),
         }
         for task in snapshot.tasks
     }
+
+
+def failures(snapshot: Snapshot) -> dict[str, dict[str, str]]:
+    """Connector to the traces of what has failed of it, by "connector" or "task 0"; secrets hidden."""
+    found: dict[str, dict[str, str]] = {}
+    for work in (*snapshot.connectors, *snapshot.tasks):
+        if work.trace:
+            who = "connector" if work.task is None else f"task {work.task}"
+            found.setdefault(work.connector, {})[who] = masked_text(work.trace)
+    return found
+
+
+def _why(work: WorkSnapshot) -> str:
+    """The line of its trace that says what happened."""
+    name = work.connector if work.task is None else f"{work.connector}-{work.task}"
+    return f"{name}: {masked_text(gist(work.trace))}"
 
 
 def changes(before: Elements, after: Elements) -> tuple[Elements, list[str]]:

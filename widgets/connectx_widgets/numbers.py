@@ -1,4 +1,4 @@
-"""Live numbers of a cluster: of its tasks (records a second, lag, source offset), and when its workers were last heard.
+"""Live numbers of a cluster: of its tasks (records, rate, lag, source offset), and the last heartbeats of its workers.
 
 Numbers change all the time, so they are read once a second at most. A heartbeat that comes in time is no news: only one
 that is overdue becomes part of the picture, and the moments of the others go with the panel's regular beat.
@@ -8,28 +8,41 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+
+from connectx.api.recorder import running
+from connectx.history.folds.rates import RecordCounter
+from connectx.views import masked_text
 
 if TYPE_CHECKING:
     from connectx.api.connect_cluster import ConnectCluster
 
 _OFFSET_CHARS = 80
+_WHY_CHARS = 120
 _LATE_BEATS = 2.5
 _LATE_MS = 1_000
 """A heartbeat is overdue after so many intervals, and so much time for a machine that is busy."""
+WINDOW_S = 8.0
+"""Rates are over this time. Commits and bursts come seconds apart, so a shorter one would show 0 in between."""
 
 
 class Numbers:
-    """Reads the tasks' own counts; rates are over the time since the last reading. Of two instances of a task, as while
-    a zombie is left, the newer one counts."""
+    """Reads the tasks' own counts.
+
+    Rates are over the last `WINDOW_S` seconds and include what zombies write. Lag and offset are those of the newest
+    instance of a task.
+    """
 
     def __init__(self, cluster: ConnectCluster) -> None:
         self._cluster = cluster
-        self._read_s = time.monotonic()
-        self._counts = {key: _count(metrics) for key, _, metrics in self._running()}
+        self._counter = RecordCounter()
+        self._moved: deque[tuple[float, dict[str, int], dict[str, int]]] = deque()
+        self._count(self._read_metrics())
         self.by_connector: dict[str, dict[str, Any]] = {}
-        """Connector to `records` (of the instances that run now), `rate` (a second), `lag`, `offset`."""
+        """Connector to `rate` and `zombie` (records a second, of all instances and of zombies), `lag`, `offset`,
+        `waits` (why it does not go on)."""
         self.by_task: dict[str, dict[str, Any]] = {}
         """The same by task, like "orders-0"."""
         self.late: dict[str, int] = {}
@@ -38,26 +51,41 @@ class Numbers:
     def read(self, now_ms: int) -> bool:
         """Read once; True when a number changed."""
         before = (self.by_connector, self.by_task, self.late)
-        self.by_connector, self.by_task = {}, {}
-        now_s = time.monotonic()
-        passed_s, self._read_s = max(now_s - self._read_s, 1e-3), now_s
-        counts: dict[str, int] = {}
-        for key, task, metrics in self._running():
-            counts[key] = _count(metrics)
-            gained = max(0, counts[key] - self._counts.get(key, 0))
-            self.by_task[task] = _numbers(metrics, round(gained / passed_s))
+        instances = self._read_metrics()
+        self._count(instances)
+        self.by_task = {task: self._numbers(task, metrics) for _, task, metrics in instances}
+        self.by_connector = {}
         for task, numbers in self.by_task.items():
             _add(self.by_connector.setdefault(task.rpartition("-")[0], {}), numbers)
-        self._counts = counts
         limit_ms = self._limit_ms()
         self.late = {name: at for name, at in self.heartbeats().items() if limit_ms and now_ms - at > limit_ms}
         return before != (self.by_connector, self.by_task, self.late)
 
-    def _running(self) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-        """An instance, its task and what it says; of a zombie and its successor the successor comes last."""
-        for worker in sorted(self._cluster.workers, key=lambda worker: worker.generation or 0):
-            for task, metrics in worker.task_metrics.items():
-                yield f"{worker.name}/{task}", task, metrics
+    def _read_metrics(self) -> list[tuple[str, str, Mapping[str, Any]]]:
+        return list(running(self._cluster.workers))
+
+    def _count(self, instances: list[tuple[str, str, Mapping[str, Any]]]) -> None:
+        self._counter.take((worker, task, _records(metrics)) for worker, task, metrics in instances)
+        now_s = time.monotonic()
+        self._moved.append((now_s, dict(self._counter.moved), dict(self._counter.of_zombies)))
+        while len(self._moved) > 2 and now_s - self._moved[1][0] >= WINDOW_S:
+            self._moved.popleft()
+
+    def _numbers(self, task: str, metrics: Mapping[str, Any]) -> dict[str, Any]:
+        (first_s, *first), (last_s, *last) = self._moved[0], self._moved[-1]
+        rate, zombie = (
+            round((end.get(task, 0) - begin.get(task, 0)) / max(last_s - first_s, 1e-3))
+            for begin, end in zip(first, last, strict=True)
+        )
+        lag, offset = metrics.get("lag"), metrics.get("source_offset")
+        waits = metrics.get("waits") or (metrics.get("retrying") and f"retries: {metrics['retrying']}")
+        return {
+            "rate": rate,
+            "zombie": zombie,
+            "lag": lag if isinstance(lag, int) else None,
+            "offset": None if offset is None else json.dumps(offset, default=str)[:_OFFSET_CHARS],
+            "waits": masked_text(str(waits))[:_WHY_CHARS] if waits else None,
+        }
 
     def heartbeats(self) -> dict[str, int]:
         """Workers that have not ended, and when the group last answered a heartbeat of theirs, as far as is known."""
@@ -75,24 +103,14 @@ class Numbers:
         return 0 if config is None else config.heartbeat_interval_ms * _LATE_BEATS + _LATE_MS
 
 
-def _numbers(metrics: Mapping[str, Any], rate: int) -> dict[str, Any]:
-    lag, offset = metrics.get("lag"), metrics.get("source_offset")
-    return {
-        "records": _count(metrics),
-        "rate": rate,
-        "lag": lag if isinstance(lag, int) else None,
-        "offset": None if offset is None else json.dumps(offset, default=str)[:_OFFSET_CHARS],
-    }
-
-
 def _add(sums: dict[str, Any], numbers: Mapping[str, Any]) -> None:
-    """Counts add up; of several source offsets one is shown."""
+    """Counts add up; of several source offsets one is shown, and of several reasons to wait."""
     for name, number in numbers.items():
         before = sums.get(name)
-        both = before is not None and number is not None and name != "offset"
+        both = before is not None and number is not None and name not in ("offset", "waits")
         sums[name] = before + number if both else before if number is None else number
 
 
-def _count(metrics: Mapping[str, Any]) -> int:
+def _records(metrics: Mapping[str, Any]) -> int:
     records = metrics.get("records", 0)
     return records if isinstance(records, int) else 0

@@ -21,6 +21,8 @@ import traitlets
 
 from connectx.errors import ConnectxError
 from connectx.history.folds.snapshot import SnapshotFold
+from connectx.history.folds.totals import TotalsFold
+from connectx.history.render.palette import colour
 from connectx.history.render.shapes import LOOK, STYLE
 from connectx.history.render.timeline import TimelineFold
 from connectx.views import masked_text
@@ -30,6 +32,7 @@ from connectx_widgets.elements import (
     changes,
     chunks,
     connector_elements,
+    failures,
     goes_on,
     newest,
     task_elements,
@@ -56,10 +59,11 @@ log = logging.getLogger(__name__)
 
 
 def _static(*names: str) -> str:
-    """Front-end files as one module: they import each other only by name, so imports and exports go."""
+    """Front-end files as one module without imports, exports and lines that are only a comment."""
     folder = resources.files("connectx_widgets") / "static"
     texts = [(folder / name).read_text(encoding="utf-8") for name in names]
-    lines = [line for text in texts for line in text.splitlines() if not line.startswith("import ")]
+    left_out = ("import ", "//", "/**")
+    lines = [line for text in texts for line in text.splitlines() if not line.lstrip().startswith(left_out)]
     return "\n".join(line.removeprefix("export ") if not line.startswith("export default") else line for line in lines)
 
 
@@ -83,9 +87,11 @@ class ClusterPanel(anywidget.AnyWidget):
         self._timeline = TimelineFold(KEPT)
         self._snapshot_fold = SnapshotFold(KEPT)
         self._numbers = Numbers(cluster)
+        self._totals = TotalsFold()
         self._actions = LastActions()
         self._acted = threading.Event()
         self._elements: Elements = {}
+        self._failures: Mapping[str, Mapping[str, str]] = {}
         self._seq = 0
         self._inbox: SimpleQueue[Mapping[str, Any]] = SimpleQueue()
         self._news = cluster.events.subscribe(0)
@@ -167,6 +173,7 @@ class ClusterPanel(anywidget.AnyWidget):
         for event in events:
             self._timeline.take(event)
             self._snapshot_fold.take(event)
+            self._totals.take(event)
             self._actions.take(event)
         if events and timeout_s:
             self._ended.wait(max(0.0, timeout_s - (time.monotonic() - began_s)))
@@ -175,12 +182,15 @@ class ClusterPanel(anywidget.AnyWidget):
     def _update(self) -> bool:
         """Send what differs from what the page has; False when nothing does."""
         snapshot = self._snapshot_fold.snapshot()
+        self._failures = failures(snapshot)
+        drawn = self._timeline.timeline()
+        colours = {connector: colour(place) for place, connector in enumerate(drawn.connectors)}
         head = {key: _shown(value) for key, value in self._cluster.overview().items()}
         after: Elements = {
             "head": {"kind": "head", "facts": head, "faults": self._cluster.has_faults},
-            **timeline_elements(self._timeline.timeline(), self._numbers.late),
-            **connector_elements(snapshot, self._numbers.by_connector, self._actions.of),
-            **task_elements(snapshot, self._numbers.by_task),
+            **timeline_elements(drawn, self._numbers.late),
+            **connector_elements(snapshot, self._numbers.by_connector, self._totals.of, colours, self._actions.of),
+            **task_elements(snapshot, self._numbers.by_task, self._totals.of),
         }
         changed, dropped = changes(self._elements, after)
         self._elements = after
@@ -258,7 +268,8 @@ class ClusterPanel(anywidget.AnyWidget):
 
     def _run_question(self, message: Mapping[str, Any]) -> None:
         try:
-            self._publish({"kind": "answer", "id": message.get("id"), "value": answer(self._cluster, message)})
+            value = answer(self._cluster, message, self._failures)
+            self._publish({"kind": "answer", "id": message.get("id"), "value": value})
         except Exception as error:
             self._result(message, "", 0.0, error)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from connectx.errors import ConnectorNotFoundError
@@ -46,8 +47,16 @@ def difference(running: Config, proposed: Config) -> list[dict[str, str | None]]
     ]  # fmt: skip
 
 
-def answer(cluster: ConnectCluster, message: Mapping[str, Any]) -> Any:
-    """The answer to `{"question": ..., ...}`; raises what the public call behind it raises, KeyError for others."""
+def answer(
+    cluster: ConnectCluster,
+    message: Mapping[str, Any],
+    failures: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+) -> Any:
+    """The answer to `{"question": ..., ...}`.
+
+    `failures` maps connectors to the traces of what has failed. They come from the history, because the status that
+    REST returns may be older. Raises what the public call behind the question raises, KeyError for other questions.
+    """
     match message:
         case {"question": "classes"}:
             return _short_names(cluster.plugins())
@@ -60,12 +69,10 @@ def answer(cluster: ConnectCluster, message: Mapping[str, Any]) -> Any:
         case {"question": "details", "connector": str(name)}:
             status = cluster.status(name)
             lost = [part["lost"] for part in (status["connector"], *status["tasks"]) if "lost" in part]
-            traces = [("connector", status["connector"].get("trace"))]
-            traces += [(f"task {task['id']}", task.get("trace")) for task in status["tasks"]]
             return {
                 "config": masked(cluster[name].config),
                 "lost": list(dict.fromkeys(lost)),
-                "traces": [{"who": who, "trace": masked_text(trace)} for who, trace in traces if trace],
+                "traces": [{"who": who, "trace": trace} for who, trace in failures.get(name, {}).items()],
             }
     raise KeyError(f"panels do not ask {message.get('question')!r}")
 

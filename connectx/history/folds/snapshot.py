@@ -6,7 +6,7 @@ The text and HTML forms are made of these. They say what the events show, not wh
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from connectx.history.folds.configured import ConfiguredFold
 from connectx.history.folds.rebalances import RebalanceFold
@@ -38,7 +38,8 @@ class WorkSnapshot:
     """A connector (`task` None) or a task: where it is and in which state.
 
     The states are Kafka Connect's, and LOST: it was on `worker`, which has died or which the group has gone on
-    without, and nobody else has it yet.
+    without, and nobody else has it yet. `trace` is that of a FAILED one. `read_seq` is the last event in which a worker
+    read the connector's configuration; of tasks it is 0.
     """
 
     connector: str
@@ -47,6 +48,8 @@ class WorkSnapshot:
     worker: str | None
     producer_epoch: int | None
     since_ms: int
+    trace: str = ""
+    read_seq: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,8 @@ class SnapshotFold:
         self._states = WorkerStateFold()
         self._configured = ConfiguredFold()
         self._idle: dict[_Work, tuple[State, str | None, int]] = {}
+        self._traces: dict[tuple[_Work, str | None], str] = {}
+        self._read_seqs: dict[str, int] = {}
         self._faults = 0
         self._fenced = 0
 
@@ -104,6 +109,11 @@ class SnapshotFold:
                 self._idle[work] = (state, event.worker, event.time_ms)
             else:
                 self._idle.pop(work, None)
+            self._traces.pop((work, event.worker), None)
+            if state is State.FAILED:
+                self._traces[work, event.worker] = str(event.data.get("trace") or "")
+        if event.kind is EventKind.CONNECTOR_CONFIGURED and event.connector is not None:
+            self._read_seqs[event.connector] = event.seq
         self._faults += event.kind is EventKind.FAULT_INJECTED
         self._fenced += event.kind in _REJECTIONS
 
@@ -139,7 +149,15 @@ class SnapshotFold:
                 gone = worker in standings and standings[worker].state in (WorkerState.KILLED, WorkerState.FAILED)
                 shown = LOST if gone and state is State.RESTARTING else state.value
                 found[work] = WorkSnapshot(*work, shown, worker, None, time_ms)
-        return [found[work] for work in sorted(found, key=lambda work: (work[0], -1 if work[1] is None else work[1]))]
+        ordered = sorted(found, key=lambda work: (work[0], -1 if work[1] is None else work[1]))
+        return [self._explained(found[work]) for work in ordered]
+
+    def _explained(self, work: WorkSnapshot) -> WorkSnapshot:
+        """With its trace if it has failed, and when its configuration was last read."""
+        failed = work.state == State.FAILED
+        trace = self._traces.get(((work.connector, work.task), work.worker), "") if failed else ""
+        read_seq = self._read_seqs.get(work.connector, 0) if work.task is None else 0
+        return replace(work, trace=trace, read_seq=read_seq)
 
 
 _Work = tuple[str, int | None]

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { clock, duration, emptyStore, heartbeat, layout, sentence, shorten, take, takeSnapshot, windowOf } from "../../../widgets/connectx_widgets/static/geometry.mjs";
+import { clock, duration, emptyStore, heartbeat, layout, sentence, shorten, sparkline, take, takeSnapshot, windowOf } from "../../../widgets/connectx_widgets/static/geometry.mjs";
 import { configOf, errorsOf, fieldsOf, formText } from "../../../widgets/connectx_widgets/static/form.mjs";
 import { legendText, svgText } from "../../../widgets/connectx_widgets/static/draw.mjs";
-import { actionText, connectorsText, gutterText, tasksText, workerVerbs } from "../../../widgets/connectx_widgets/static/parts.mjs";
+import { actionText, connectorsText, gutterText, noticesText, tasksText, workerVerbs } from "../../../widgets/connectx_widgets/static/parts.mjs";
 
 const look = JSON.parse(process.env.CONNECTX_LOOK); // the kernel's, which every page gets
 
@@ -159,15 +159,35 @@ const connector = (more) => ({ kind: "connector", name: "lines", state: "RUNNING
 
 test("a connector's line has its lag or source offset, its rate and what was last done to it", () => {
   const action = { what: "restart failed", at: Date.parse("2026-11-21T12:03:04"), took_ms: 400, error: false };
-  const text = connectorsText([connector({ lag: 1234, rate: 5000, action }), connector({ name: "in", offset: '{"position": 7}' })], null, null);
-  for (const part of ["lag 1,234", "5,000/s", "restart failed 12:03:04, took 0.4 s", "offset {&quot;position&quot;: 7}"]) assert.ok(text.includes(part), part);
+  const text = connectorsText([connector({ lag: 1234, rate: 5000, action }), connector({ name: "in", offset: '{"position": 7}', committed: 27004 })], new Map(), 0, null, null);
+  for (const part of ["lag 1,234", "5,000/s", "27,004 records committed", "restart failed 12:03:04, took 0.4 s", "offset {&quot;position&quot;: 7}"]) assert.ok(text.includes(part), part);
   assert.equal(actionText({ ...action, took_ms: null }), '<span class="">restart failed 12:03:04</span>');
   assert.ok(actionText({ ...action, error: true }).includes('class="bad">restart failed 12:03:04, failed after 0.4 s'));
 });
 
 test("a stopped connector can be resumed and one that has failed restarted where it failed", () => {
-  assert.ok(connectorsText([connector({ state: "STOPPED" })], null, null).includes('data-verb="resume"'));
-  assert.ok(connectorsText([connector({ failed: ["lines-0"] })], null, null).includes('data-verb="restart-failed"'));
+  assert.ok(connectorsText([connector({ state: "STOPPED" })], new Map(), 0, null, null).includes('data-verb="resume"'));
+  assert.ok(noticesText([connector({ failed: ["lines-0"] })]).includes('data-verb="restart-failed"'));
+});
+
+test("what is wrong with connectors is said in a line each, and nothing where nothing is", () => {
+  assert.equal(noticesText([connector({ skipped: 0, zombie: 0, waits: null })]), "");
+  const text = noticesText([connector({ why: "lines-0: <b>OSError</b>", failed: ["lines-0"], waits: "in.txt does not exist", rate: 300, zombie: 200, skipped: 5, dead_letters: 4 })]);
+  for (const part of ["lines-0: &lt;b&gt;OSError", 'data-edit="lines"', "lines waits: in.txt does not exist", "zombies write 200 records/s of the 300/s",
+    "lines: 5 records skipped because of errors; 4 of them are in the dead letter queue"]) assert.ok(text.includes(part), part);
+});
+
+test("rates become a line that moves once a second, and no line while nothing has moved", () => {
+  const rates = [{ at: 40_000, rate: 0 }, { at: 70_000, rate: 100 }, { at: 99_000, rate: 50 }];
+  assert.equal(sparkline(rates, 99_200, 60, 12), "M0 11H30V1H59V6H60");
+  assert.equal(sparkline(rates, 99_900, 60, 12), sparkline(rates, 99_200, 60, 12));
+  assert.equal(sparkline([{ at: 40_000, rate: 0 }], 99_200, 60, 12), "");
+});
+
+test("rates are kept for as long as they are drawn", () => {
+  const made = emptyStore();
+  [0, 50, 100, 300].forEach((second, seq) => take(made, { kind: "change", base: seq - 1, seq, drop: [], now: 1000 * second, set: { "connector:in": connector({ name: "in", rate: second }) } }, 0));
+  assert.deepEqual(made.rates.get("in").map(({ rate }) => rate), [300]);
 });
 
 test("each task has a restart of its own", () => {

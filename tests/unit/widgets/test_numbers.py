@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from connectx_widgets.last_actions import LastActions
 from connectx_widgets.numbers import Numbers
 
@@ -30,7 +31,6 @@ def test_tasks_add_up_to_their_connector() -> None:
     read = numbers(worker("worker-1", {"out-0": {"records": 5, "lag": 3}}), worker("worker-2", {"out-1": {"lag": 4}}))
     assert read.read(0)
     assert (read.by_task["out-0"]["lag"], read.by_task["out-1"]["lag"], read.by_connector["out"]["lag"]) == (3, 4, 7)
-    assert read.by_connector["out"]["records"] == 5
 
 
 def test_a_source_offset_is_shown_as_text_and_an_unknown_lag_is_none() -> None:
@@ -41,22 +41,44 @@ def test_a_source_offset_is_shown_as_text_and_an_unknown_lag_is_none() -> None:
     assert (read.by_connector["in"]["offset"], read.by_connector["out"]["lag"]) == ('{"position": 7}', None)
 
 
-def test_what_was_counted_before_the_first_look_is_no_rate() -> None:
+@pytest.fixture
+def seconds(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The clock that rates go by: its only item."""
+    now_s = [0.0]
+    monkeypatch.setattr("connectx_widgets.numbers.time.monotonic", lambda: now_s[0])
+    return now_s
+
+
+def test_a_rate_is_over_eight_seconds_so_that_a_burst_every_few_seconds_does_not_flicker(seconds: list[float]) -> None:
     busy = worker("worker-1", {"in-0": {"records": 1_000_000}})
     read = numbers(busy)
-    read.read(0)
-    assert (read.by_task["in-0"]["records"], read.by_task["in-0"]["rate"]) == (1_000_000, 0)
-    busy.task_metrics = {"in-0": {"records": 1_000_500}}
-    read.read(0)
-    assert read.by_task["in-0"]["rate"] > 0
+    rates = []
+    for second in range(1, 25):
+        seconds[0] = second
+        busy.task_metrics = {"in-0": {"records": 1_000_000 + 400 * (second // 4)}}
+        read.read(0)
+        rates.append(read.by_connector["in"]["rate"])
+    assert rates[0] == 0, "what was counted before the first sample is no rate"
+    assert set(rates[8:]) == {100}
 
 
-def test_a_zombie_and_its_successor_are_one_task_behind_once() -> None:
+def test_what_a_zombie_writes_is_counted_and_its_lag_is_not(seconds: list[float]) -> None:
     left = worker("worker-2", {"out-0": {"records": 9, "lag": 50}}, generation=4)
-    read = numbers(worker("worker-3", {"out-0": {"records": 5, "lag": 48}}, generation=5), left)
+    new = worker("worker-3", {"out-0": {"records": 5, "lag": 48}}, generation=5)
+    read = numbers(new, left)
+    seconds[0] = 2.0
+    left.task_metrics = {"out-0": {"records": 609, "lag": 50}}
     read.read(0)
     assert (read.by_task["out-0"]["lag"], read.by_connector["out"]["lag"]) == (48, 48)
-    assert read.by_connector["out"]["records"] == 5
+    assert (read.by_connector["out"]["rate"], read.by_connector["out"]["zombie"]) == (300, 300)
+
+
+def test_why_a_task_waits_or_tries_again_is_shown_without_secrets() -> None:
+    waiting = {"in-0": {"waits": "in.txt does not exist"}, "out-0": {"retrying": "no answer of db://me:s3cret@host/"}}
+    read = numbers(worker("worker-1", waiting))
+    read.read(0)
+    assert read.by_connector["in"]["waits"] == "in.txt does not exist"
+    assert read.by_connector["out"]["waits"] == "retries: no answer of db://me:[hidden]@host/"
 
 
 def test_what_does_not_change_is_no_news() -> None:

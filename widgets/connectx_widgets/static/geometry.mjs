@@ -2,13 +2,14 @@
 // Lanes, sizes and shapes come from the kernel (history/render): here are the window, the clock and the width.
 
 const SILENT_MS = 12_000, LEAST_MS = 15_000;
+const SPARK_MS = 60_000;
 const ROW_LEAST = 58; // three lines of text in the gutter
 const COVERED = 4; // pixels between two signs
 
 // ------------------------------------------------------------------------------------------------- what is known
 
 export function emptyStore() {
-  return { elements: new Map(), seq: -1, skew: 0, heard: 0, live: false, ended: false, heartbeats: null };
+  return { elements: new Map(), rates: new Map(), seq: -1, skew: 0, heard: 0, live: false, ended: false, heartbeats: null };
 }
 
 /** Take a message of the kernel; "resync" when something in between was missed. Taking one twice changes nothing. */
@@ -22,16 +23,34 @@ export function take(store, message, pageNow) {
   if (message.kind === "beat" && message.heartbeats) store.heartbeats = { at: message.now, of: message.heartbeats };
   if (message.kind === "all") {
     if (message.first) store.elements = new Map();
-    for (const [key, element] of Object.entries(message.set)) store.elements.set(key, element);
+    put(store, message.set, message.now);
     if (message.last) store.seq = message.seq;
     return "taken";
   }
   if (message.kind !== "change" || message.seq <= store.seq) return "taken";
   if (message.base !== store.seq) return "resync";
   for (const key of message.drop) store.elements.delete(key);
-  for (const [key, element] of Object.entries(message.set)) store.elements.set(key, element);
+  put(store, message.set, message.now);
   store.seq = message.seq;
   return "taken";
+}
+
+function put(store, elements, now) {
+  for (const [key, element] of Object.entries(elements)) {
+    store.elements.set(key, element);
+    if (element.kind !== "connector" || element.rate === undefined) continue;
+    const rates = (store.rates.get(element.name) ?? []).filter(({ at }) => at > now - 2 * SPARK_MS);
+    store.rates.set(element.name, [...rates, { at: now, rate: element.rate }]);
+  }
+}
+
+/** The rates of a connector in the last minute as a path in a box; empty without any. Whole seconds, so that it rests. */
+export function sparkline(rates, now, width, height) {
+  const end = Math.ceil(now / 1000) * 1000, most = Math.max(...rates.map(({ rate }) => rate), 0);
+  if (!most) return "";
+  const x = (at) => Math.round(Math.max(1 - (end - at) / SPARK_MS, 0) * width), y = (rate) => Math.round((1 - rate / most) * (height - 2)) + 1;
+  const steps = rates.filter(({ at }, number) => (rates[number + 1]?.at ?? end) > end - SPARK_MS && at <= end);
+  return steps.map(({ at, rate }, number) => `${number ? `H${x(at)}V` : `M${x(at)} `}${y(rate)}`).join("") + `H${width}`;
 }
 
 /** Take the snapshot that a page finds when it opens; "resync" when it does not hold everything. */
@@ -46,6 +65,13 @@ export function takeSnapshot(store, snapshot, pageNow) {
 
 export function ofKind(store, kind) {
   return [...store.elements.values()].filter((element) => element.kind === kind);
+}
+
+/** What the details of a connector depend on, as text: its configuration as it was read, its state and its tasks'. */
+export function currentState(store, connector) {
+  const own = store.elements.get(`connector:${connector}`);
+  const tasks = ofKind(store, "task").filter((task) => task.connector === connector);
+  return JSON.stringify([own, ...tasks].map((work) => work && [work.task, work.state, work.since, work.worker, work.read, work.why]));
 }
 
 /** The cluster's time on this page; it stands still when nothing goes on, or when the kernel is silent though it does. */

@@ -1,12 +1,12 @@
-import { clock, duration, emptyStore, layout, ofKind, take, takeSnapshot, windowOf } from "./geometry.mjs";
+import { clock, currentState, duration, emptyStore, layout, ofKind, take, takeSnapshot, windowOf } from "./geometry.mjs";
 import { escapeText, legendText, svgText } from "./draw.mjs";
 import { configOf, errorsOf, fieldsOf, formText } from "./form.mjs";
-import { connectorsText, detailsText, gutterText, headText, tasksText } from "./parts.mjs";
+import { connectorsText, detailsText, gutterText, headText, noticesText, tasksText, TIPS } from "./parts.mjs";
 
 // One view of the panel: draws what the store knows, and tells the kernel what was clicked.
 
 const SPANS = [["30 s", 30_000], ["2 min", 120_000], ["10 min", 600_000], ["all", null]];
-const FRAME_MS = 100, CALM_MS = 1000, NARROW = 720, QUEUED_MS = 1000, SURE_MS = 3000, TYPED_MS = 350;
+const FRAME_MS = 100, CALM_MS = 1000, NARROW = 720, WIDE = 1160, QUEUED_MS = 1000, SURE_MS = 3000, TYPED_MS = 350;
 const WAITS = "the click waits: the kernel is busy with a cell and takes it when that ends";
 const CLOSED = "the cluster is closed: nobody hears this";
 
@@ -16,13 +16,14 @@ const SHELL = `
     ${SPANS.map(([text, span]) => `<button type="button" data-span="${span}" aria-label="show ${text}">${text}</button>`).join("")}
     <input type="range" min="0" max="1000" value="1000" aria-label="go back in time">
     <button type="button" data-live>live</button>
-    <button type="button" class="cxp-fault" data-verb="add_worker">add worker</button>
+    <button type="button" class="cxp-fault" data-verb="add_worker" title="${TIPS.add_worker}">add worker</button>
     <button type="button" data-form="new">new connector</button>
     <span class="cxp-still" role="status"></span>
   </div>
   <div class="cxp-legends" aria-hidden="true"></div>
   <div class="cxp-plot"><div class="cxp-gutter" role="group" aria-label="workers"></div><div class="cxp-svg" tabindex="0" role="group" aria-label="timeline; arrow keys go from bar to bar"></div></div>
-  <table class="cxp-connectors" aria-label="connectors"><thead><tr><th>connector</th><th>state</th><th>worker</th><th>tasks</th><th class="num">records</th><th>lag or offset</th><th>last action</th><th class="cxp-actions">actions</th></tr></thead><tbody></tbody></table>
+  <table class="cxp-connectors" aria-label="connectors"><thead><tr><th>connector</th><th>state</th><th>worker</th><th>tasks</th><th title="committed in all, the last minute, and records a second over the last 8 s">records</th><th>lag or offset</th><th>last action</th><th class="cxp-actions">actions</th></tr></thead><tbody></tbody></table>
+  <div class="cxp-notices" role="group" aria-label="problems"></div>
   <div class="cxp-details" hidden><div class="cxp-tasks"></div><div class="cxp-known"></div></div>
   <div class="cxp-form" hidden></div>
   <div class="cxp-error" role="alert" hidden><span></span><button type="button" data-dismiss aria-label="dismiss">✕</button></div>
@@ -38,7 +39,7 @@ function makeView(store, model, el, viewKey) {
   const find = (selector) => root.querySelector(selector);
   const view = /** @type {{ span: number | null, end: number | null }} */ ({ span: 120_000, end: null });
   const written = new Map(), calm = matchMedia("(prefers-reduced-motion: reduce)");
-  let open = null, details = null, chosen = null, seen = true, timer = null, calls = 0, pending = new Map();
+  let open = null, details = null, asked = "", chosen = null, seen = true, timer = null, calls = 0, pending = new Map();
   let form = null, typed = null, held = false, sure = null, unsure = null;
   find(".cxp-legends").innerHTML = legendText(viewKey, look);
 
@@ -68,17 +69,14 @@ function makeView(store, model, el, viewKey) {
     root.classList.toggle("cxp-watched", head?.faults === false);
     write(".cxp-gutter", gutterText(drawn.rows, look.top));
     write(".cxp-svg", `<svg class="cxt" width="${width}" height="${drawn.height}">${svgText(drawn, viewKey, look)}</svg>`);
-    write(".cxp-connectors tbody", connectorsText(ofKind(store, "connector").sort((a, b) => (a.name < b.name ? -1 : 1)), open, sure));
+    const connectors = ofKind(store, "connector").sort((a, b) => (a.name < b.name ? -1 : 1));
+    write(".cxp-connectors tbody", connectorsText(connectors, store.rates, time.now, open, sure));
+    write(".cxp-notices", noticesText(connectors));
+    if (open !== null && !store.elements.has(`connector:${open}`)) { open = null; showDetails(); }
+    if (open !== null && asked !== currentState(store, open)) askDetails();
     if (open !== null) write(".cxp-tasks", tasksText(open, ofKind(store, "task").filter((task) => task.connector === open), details !== null));
-    fit();
     drawTools(time, shown);
     mark();
-  }
-
-  /** Give each connector's buttons a line of their own when they do not fit beside it. */
-  function fit() {
-    const table = find(".cxp-connectors");
-    if (table.offsetWidth > root.clientWidth) table.classList.add("cxp-tight");
   }
 
   function drawTools(time, shown) {
@@ -176,18 +174,18 @@ function makeView(store, model, el, viewKey) {
 
   function onMessage(message) {
     if (take(store, message, Date.now()) === "resync") model.send({ kind: "resync" });
-    const asked = message.id === undefined ? undefined : pending.get(message.id);
-    if (message.kind === "called" && asked) {
-      asked.heard = true;
+    const request = message.id === undefined ? undefined : pending.get(message.id);
+    if (message.kind === "called" && request) {
+      request.heard = true;
       tellCall("…", message.text);
     }
     if (message.kind === "result" && message.id === null) {
       find(".cxp-error span").textContent = `The panel has failed and stands still: ${message.error}`;
       find(".cxp-error").hidden = false;
     }
-    if (message.kind === "result" && asked) {
+    if (message.kind === "result" && request) {
       pending.delete(message.id);
-      if (form && (asked.kind === "ask" || form.sent === message.id)) {
+      if (form && (request.kind === "ask" || form.sent === message.id)) {
         form = message.error || form.sent !== message.id ? { ...form, busy: false, sent: null } : null;
         showForm();
       }
@@ -196,18 +194,19 @@ function makeView(store, model, el, viewKey) {
         find(".cxp-error").hidden = false;
         tellCall(`failed after ${duration(message.took_ms)}`, message.text);
       } else {
-        if (asked.verb === "delete" && asked.connector === open) { open = null; showDetails(); }
+        if (request.verb === "delete" && request.connector === open) { open = null; showDetails(); }
         find(".cxp-error").hidden = true;
-        if (open) send({ kind: "ask", question: "details", connector: open });
+        if (open) askDetails();
         tellCall(`done in ${duration(message.took_ms)}, at ${new Date().toLocaleTimeString()}`, message.text);
       }
     }
-    if (message.kind === "answer" && asked) {
+    if (message.kind === "answer" && request) {
       if (find(".cxp-call").textContent === WAITS) tellCall("");
       pending.delete(message.id);
-      if (asked.question === "classes" && form) { form.classes = message.value; showForm(); }
-      if (asked.question === "validate" && form && asked.number === form.number) checked(asked, message.value);
-      if (asked.question === "details" && asked.connector === open) { details = message.value; showDetails(); }
+      if (request.question === "classes" && form) { form.classes = message.value; showForm(); }
+      if (request.question === "validate" && form && request.number === form.number) checked(message.value);
+      if (request.question === "details" && request.connector === open) { details = message.value; showDetails(); }
+      if (request.edit) openForm(request.connector, message.value.config);
     }
     schedule();
   }
@@ -217,10 +216,16 @@ function makeView(store, model, el, viewKey) {
     if (open !== null) write(".cxp-known", detailsText(open, details));
   }
 
+  /** Ask again whenever a worker has read its configuration, or it or a task has changed. */
+  function askDetails() {
+    asked = currentState(store, open);
+    send({ kind: "ask", question: "details", connector: open });
+  }
+
   function toggle(name) {
     open = open === name ? null : name;
     details = null;
-    if (open) send({ kind: "ask", question: "details", connector: open });
+    if (open) askDetails();
     showDetails();
     draw();
   }
@@ -243,7 +248,7 @@ function makeView(store, model, el, viewKey) {
     send({ kind: "ask", question: "validate", connector: form.name, config, editing: form.editing, number: form.number });
   }
 
-  function checked(asked, answer) {
+  function checked(answer) {
     form.busy = form.sent !== null;
     form.fields = fieldsOf(answer.validation, form.values);
     form.errors = errorsOf(answer.validation, form.fields);
@@ -321,7 +326,7 @@ function makeView(store, model, el, viewKey) {
     if (button.dataset.verb) call(button.dataset);
     else if (button.dataset.open) toggle(button.dataset.open);
     else if (button.dataset.form) onForm(button.dataset.form);
-    else if (button.dataset.edit) openForm(button.dataset.edit, details.config);
+    else if (button.dataset.edit) send({ kind: "ask", question: "details", connector: button.dataset.edit, edit: true });
     else if ("dismiss" in button.dataset) find(".cxp-error").hidden = true;
     else if ("live" in button.dataset) view.end = null;
     else if (button.dataset.span) view.span = button.dataset.span === "null" ? null : Number(button.dataset.span);
@@ -347,8 +352,7 @@ function makeView(store, model, el, viewKey) {
   });
   const resized = new ResizeObserver(() => {
     root.classList.toggle("cxp-narrow", root.clientWidth < NARROW);
-    find(".cxp-connectors").classList.remove("cxp-tight");
-    fit();
+    find(".cxp-connectors").classList.toggle("cxp-tight", root.clientWidth < WIDE);
     schedule();
   });
   resized.observe(root);

@@ -1,7 +1,27 @@
 import { escapeText } from "./draw.mjs";
-import { duration } from "./geometry.mjs";
+import { duration, sparkline } from "./geometry.mjs";
 
 // The parts of the panel around the timeline, as HTML text: header, gutter of workers, table of connectors, details.
+
+/** What the buttons do. */
+export const TIPS = {
+  kill: "End the worker immediately: no goodbye to the group, no commit. Its work moves after the rebalance delay.",
+  "stop-worker": "Stop the worker gracefully: it commits, leaves the group, and its work moves.",
+  "pause-worker": "Freeze the worker, its connections included. After a resume it is a zombie if its work has moved.",
+  stall: "Stop the worker's heartbeats while its tasks go on: the zombie of KIP-618.",
+  partition: "Cut the worker's connections to Kafka until you heal them.",
+  "resume-worker": "End the pause or the stall.",
+  heal: "Restore the worker's connections to Kafka.",
+  add_worker: "Start one more worker; the group rebalances.",
+  restart: "Restart the connector and its tasks.",
+  "restart-failed": "Restart only what has failed.",
+  pause: "Keep the tasks assigned, but idle.",
+  resume: "Run the tasks again.",
+  stop: "End the tasks; offsets can then be altered.",
+  delete: "Delete the connector; its topics and offsets stay. Asks once more.",
+  details: "Tasks, configuration and traces.",
+  "restart-task": "Restart this task.",
+};
 
 const SIGNS = { RUNNING: "●", PAUSED: "‖", FAILED: "✕", STOPPED: "■", RESTARTING: "↻", UNASSIGNED: "○", LOST: "◌" };
 
@@ -21,7 +41,7 @@ export function gutterText(rows, top) {
   return `<div style="height:${top}px"></div>` + rows.map((row) => {
     const name = escapeText(row.worker);
     const buttons = workerVerbs(row).map((verb) =>
-      `<button type="button" data-verb="${verb}" data-worker="${name}" aria-label="${verb} ${name}">${verb}</button>`);
+      `<button type="button" data-verb="${verb}" data-worker="${name}" aria-label="${verb} ${name}" title="${TIPS[`${verb}-worker`] ?? TIPS[verb]}">${verb}</button>`);
     const state = escapeText(row.words + (row.leader ? ", leader" : ""));
     const work = row.gone ? [] : [workText(row)];
     if (row.pulse?.late) work.unshift(`<span class="bad">${row.pulse.text}</span>`);
@@ -39,19 +59,63 @@ function workText({ generation, tasks, zombies }) {
   return parts.filter(Boolean).join(", ");
 }
 
-export function connectorsText(connectors, open, sure) {
+export function connectorsText(connectors, rates, now, open, sure) {
   if (!connectors.length) return '<tr><td colspan="8" class="dim">no connectors yet</td></tr>';
   return connectors.map((connector) => {
     const name = escapeText(connector.name);
     const tasks = Object.entries(connector.tasks).map(([state, count]) => `${count} ${shown(state)}`).join(", ") || "none";
-    return `<tr tabindex="-1" data-connector="${name}" data-state="${connector.state}"><th scope="row" title="${name}">${name}</th><td>${shown(connector.state)}</td>`
-      + `<td class="dim">${escapeText(connector.worker ?? "")}</td><td>${tasks}</td><td class="num">${rateText(connector)}</td>`
-      + `<td class="cxp-where" title="${whereText(connector)}">${whereText(connector)}</td><td class="cxp-did">${actionText(connector.action)}</td><td class="cxp-actions">${buttons(connector, name, open === connector.name, sure === connector.name)}</td></tr>`;
+    const did = actionText(connector.action);
+    return `<tr tabindex="-1" data-connector="${name}" data-state="${connector.state}"><th scope="row" title="${name}">${swatch(connector)}${name}</th><td>${shown(connector.state)}</td>`
+      + `<td class="dim">${escapeText(connector.worker ?? "")}</td><td title="${tasks.replace(/<[^>]*>/g, "")}">${tasks}</td><td class="cxp-data">${dataText(connector, rates.get(connector.name) ?? [], now)}</td>`
+      + `<td class="cxp-where" title="${whereText(connector)}">${whereText(connector)}</td><td class="cxp-did" title="${did.replace(/<[^>]*>/g, "")}">${did}</td><td class="cxp-actions">${buttons(connector, name, open === connector.name, sure === connector.name)}</td></tr>`;
   }).join("");
 }
 
+function swatch({ colour }) {
+  return colour ? `<span class="cxp-swatch" style="background:${colour}"></span>` : "";
+}
+
+function countText(count) {
+  if (count === undefined) return "";
+  return count < 1e7 ? count.toLocaleString("en") : `${(count / 1e6).toLocaleString("en", { maximumFractionDigits: 1 })} M`;
+}
+
 function rateText({ rate }) {
-  return rate === undefined ? "" : `${rate.toLocaleString("en")}/s`;
+  return rate === undefined ? "" : `${countText(rate)}/s`;
+}
+
+/** Records committed in all, the rates of the last minute as a line, the rate now. */
+function dataText(connector, rates, now) {
+  const path = sparkline(rates, now, 48, 14);
+  const line = path ? `<path d="${path}" fill="none" stroke="currentColor"/>` : "";
+  const said = [connector.committed === undefined ? "" : `${connector.committed.toLocaleString("en")} records committed`, connector.rate === undefined ? "" : `${rateText(connector)} over the last 8 s`];
+  return `<div title="${said.filter(Boolean).join(", ")}"><span class="cxp-total">${countText(connector.committed)}</span>`
+    + `<svg class="cxp-spark" width="48" height="14" aria-hidden="true">${line}</svg><span class="cxp-rate">${rateText(connector)}</span></div>`;
+}
+
+/** What is wrong with connectors, a line each, with the buttons that help. */
+export function noticesText(connectors) {
+  const lines = connectors.flatMap((connector) => noticesOf(connector).map(([sign, text, buttons]) =>
+    `<div class="cxp-notice" data-notice="${escapeText(connector.name)}"><span aria-hidden="true">${sign}</span><span class="cxp-what" title="${escapeText(text)}">${escapeText(text)}</span>${buttons}</div>`));
+  return lines.join("");
+}
+
+function noticesOf(connector) {
+  const name = escapeText(connector.name), found = [];
+  const fix = `<button type="button" data-edit="${name}" aria-label="fix the configuration of ${name}">fix</button>`;
+  const again = `<button type="button" data-verb="restart-failed" data-connector="${name}" aria-label="restart failed ${name}" title="${TIPS["restart-failed"]}">restart failed</button>`;
+  if (connector.failed.length || connector.state === "FAILED") found.push(["✕", connector.why || `${connector.name} has failed`, fix + again]);
+  if (connector.waits) found.push(["!", `${connector.name} waits: ${connector.waits}`, ""]);
+  if (connector.zombie) found.push(["!", `${connector.name}: zombies write ${countText(connector.zombie)} records/s of the ${rateText(connector)}`, ""]);
+  if (connector.skipped) found.push(["!", skippedText(connector), ""]);
+  return found;
+}
+
+/** How many records were left out because of errors, and where they are. */
+export function skippedText({ name, skipped, dead_letters: letters }) {
+  const records = (count) => `${countText(count)} record${count === 1 ? "" : "s"}`;
+  const where = letters ? `; ${letters === skipped ? (letters === 1 ? "it is" : "they are") : `${countText(letters)} of them are`} in the dead letter queue` : "";
+  return `${name}: ${records(skipped)} skipped because of errors${where}`;
 }
 
 /** How far a connector or a task has come: records behind of a sink, the source offset of a source. */
@@ -75,16 +139,13 @@ function shown(state) {
 }
 
 function buttons(connector, name, isOpen, isSure) {
-  const failed = connector.failed.length || connector.state === "FAILED";
-  const verbs = [["restart", "restart"]];
-  if (failed) verbs.unshift(["restart-failed", "restart failed"]);
-  verbs.push(connector.state === "PAUSED" || connector.state === "STOPPED" ? ["resume", "resume"] : ["pause", "pause"]);
-  if (connector.state !== "STOPPED") verbs.push(["stop", "stop"]);
-  verbs.push(["delete", isSure ? "really delete?" : "delete"]);
-  const made = verbs.map(([verb, text]) =>
-    `<button type="button" data-verb="${verb}" data-connector="${name}" aria-label="${text} ${name}"`
-    + `${isSure && verb === "delete" ? ' class="sure"' : ""}>${text}</button>`);
-  made.push(`<button type="button" data-open="${name}" aria-expanded="${isOpen}" aria-label="details of ${name}">${isOpen ? "close" : "details"}</button>`);
+  const idle = connector.state === "PAUSED" || connector.state === "STOPPED";
+  const made = [["restart", "restart"], idle ? ["resume", "resume"] : ["pause", "pause"], ["stop", "stop"]].map(([verb, text]) =>
+    `<button type="button" class="cxp-${verb === "resume" ? "pause" : verb}" data-verb="${verb}" data-connector="${name}" aria-label="${text} ${name}" title="${TIPS[verb]}"`
+    + `${verb === "stop" && connector.state === "STOPPED" ? " disabled" : ""}>${text}</button>`);
+  made.push(`<button type="button" class="cxp-open" data-open="${name}" aria-expanded="${isOpen}" aria-label="details of ${name}" title="${TIPS.details}">${isOpen ? "close" : "details"}</button>`);
+  const text = isSure ? "really delete?" : "delete";
+  made.push(`<button type="button" data-verb="delete" data-connector="${name}" aria-label="${text} ${name}" title="${TIPS.delete}"${isSure ? ' class="sure"' : ""}>${text}</button>`);
   return made.join("");
 }
 
@@ -96,10 +157,10 @@ export function tasksText(name, tasks, known) {
     const label = `restart task ${task.task} of ${escapeText(name)}`;
     return `<tr data-task-row="${task.task}" data-state="${task.state}"><th scope="row">${task.task}</th><td>${shown(task.state)}</td>`
       + `<td class="dim">${escapeText(task.worker ?? "")}</td><td class="dim">${timeText(task.since)}</td><td>${task.epoch ?? ""}</td>`
-      + `<td class="num">${rateText(task)}</td><td class="cxp-where" title="${whereText(task)}">${whereText(task)}</td>`
-      + `<td><button type="button" data-verb="restart-task" data-connector="${escapeText(name)}" data-task="${task.task}" aria-label="${label}">restart</button></td></tr>`;
+      + `<td class="num">${countText(task.committed)}</td><td class="num">${rateText(task)}</td><td class="num">${countText(task.skipped)}</td><td class="cxp-where" title="${whereText(task)}">${whereText(task)}</td>`
+      + `<td><button type="button" data-verb="restart-task" data-connector="${escapeText(name)}" data-task="${task.task}" aria-label="${label}" title="${TIPS["restart-task"]}">restart</button></td></tr>`;
   });
-  const head = ["task", "state", "worker", "since", "epoch", "records", "lag or offset", "action"].map((text) => `<th>${text}</th>`).join("");
+  const head = ["task", "state", "worker", "since", "epoch", "committed", "rate", "skipped", "lag or offset", "action"].map((text) => `<th>${text}</th>`).join("");
   return edit + (rows.length ? `<table aria-label="tasks of ${escapeText(name)}"><thead><tr>${head}</tr></thead><tbody>${rows.join("")}</tbody></table>`
     : '<div class="dim">no tasks</div>');
 }

@@ -161,3 +161,16 @@ def test_no_events_no_facts() -> None:
     now = snapshot([])
     assert (now.generation, now.leader, now.workers, now.tasks) == (None, None, (), ())
     assert snapshot(History().add(EventKind.CLUSTER_STARTED).events).workers == ()
+
+
+def test_a_failed_task_has_the_trace_of_its_newest_failure_and_one_that_runs_has_none() -> None:
+    history = small_cluster().state("worker-2", "flights-in-0", "FAILED", trace="FileNotFoundError: old")
+    assert snapshot(history.events).tasks[0].trace == "FileNotFoundError: old"
+    history.state("worker-2", "flights-in-0", "RESTARTING").start("worker-2", "flights-in-0", instance=2)
+    assert snapshot(history.events).tasks[0].trace == ""
+    history.state("worker-2", "flights-in-0", "FAILED", instance=2, trace="ValueError: new")
+    assert snapshot(history.events).tasks[0].trace == "ValueError: new"
+
+
+def test_a_zombies_failure_is_not_that_of_its_successor() -> None:
+    assert [task.trace for task in snapshot(pause_with_fence().events).tasks] == ["", "", ""]
