@@ -85,6 +85,11 @@ class KafkaNodes:
         """SIGKILL a node; its data stays."""
         self._children.pop(n).kill()
 
+    def restart(self, n: int) -> None:
+        """End a node in an orderly way, which hands its partitions over, and start it again."""
+        self._children.pop(n).stop(START_S)
+        self.start(n)
+
     def stop(self) -> None:
         """Kill all that run."""
         for n in list(self._children):

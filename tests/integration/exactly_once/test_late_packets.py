@@ -23,6 +23,7 @@ from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.kafka.broker.gate import Gate
 from connectx.kafka.net import KafkaNet
 from connectx.kafka.producer.producer import KafkaProducer
+from tests.support.old_kafka import kafka_3_9
 from tests.support.options import BROKER
 from tests.support.waiting import until
 
@@ -33,11 +34,15 @@ WORKER = "late"
 
 
 class LateLink:
-    """The gate of a broker, which holds one kind of request of the producer, and delivers it when it is told to."""
+    """The gate of a broker, which holds one kind of request of the producer, and delivers it when it is told to.
 
-    def __init__(self, kafka: EmbeddedKafka) -> None:
+    `level` is that of the feature transaction.version.
+    """
+
+    def __init__(self, kafka: EmbeddedKafka, level: int) -> None:
         assert kafka.gate is not None
         self.kafka = kafka
+        self.level = level
         self._gate: Gate = kafka.gate
 
     def hold(self, kind: ApiKey) -> None:
@@ -51,32 +56,22 @@ class LateLink:
     def deliver(self) -> None:
         self._gate.deliver(WORKER)
         until(lambda: self._arrived, "the broker's answer to the late request")
-        assert self._arrived == [{self._kind.name: 1}]
+        assert [list(requests) for requests in self._arrived] == [[self._kind.name]]
 
 
-@pytest.fixture(scope="module", params=[2, 1, 0])
-def version(request: pytest.FixtureRequest) -> int:
-    """Level of the feature transaction.version."""
-    return int(request.param)
-
-
-@pytest.fixture(scope="module")
-def late_link() -> Iterator[LateLink]:
-    with EmbeddedKafka() as kafka:
-        yield LateLink(kafka)
+@pytest.fixture(scope="module", params=["level 2", "level 1", "level 0", "Kafka 3.9"])
+def link(request: pytest.FixtureRequest) -> Iterator[LateLink]:
+    level = int(request.param[-1]) if request.param.startswith("level") else 0
+    with kafka_3_9() if request.param == "Kafka 3.9" else EmbeddedKafka() as kafka:
+        if request.param in ("level 1", "level 0"):
+            set_transaction_version(kafka.bootstrap_servers, level)
+        yield LateLink(kafka, level)
 
 
 @pytest.fixture
-def link(late_link: LateLink, version: int) -> LateLink:
-    if version < 2:
-        set_transaction_version(late_link.kafka.bootstrap_servers, version)
-    return late_link
-
-
-@pytest.fixture
-def topic(late_link: LateLink, request: pytest.FixtureRequest) -> str:
+def topic(link: LateLink, request: pytest.FixtureRequest) -> str:
     name = "late-" + "".join(c if c.isalnum() else "-" for c in request.node.name)
-    admin = AdminClient({"bootstrap.servers": late_link.kafka.bootstrap_servers})
+    admin = AdminClient({"bootstrap.servers": link.kafka.bootstrap_servers})
     admin.create_topics([NewTopic(name, 1, 1)])[name].result(30)
     return name
 
@@ -134,9 +129,9 @@ def expected(*transactions: int) -> Counter[bytes]:
 @pytest.mark.parametrize("kind", [ApiKey.EndTxn, ApiKey.Produce, ApiKey.AddPartitionsToTxn])
 @pytest.mark.parametrize("killed", [True, False])
 def test_a_late_request_of_a_transaction_neither_loses_nor_doubles_a_row(
-    link: LateLink, topic: str, version: int, kind: ApiKey, killed: bool
+    link: LateLink, topic: str, kind: ApiKey, killed: bool
 ) -> None:
-    if kind == ApiKey.AddPartitionsToTxn and version == 2:
+    if kind == ApiKey.AddPartitionsToTxn and link.level == 2:
         return  # protocol 2 sends none
     producer = producer_of(link, topic)
     producer.begin()

@@ -1,4 +1,6 @@
-"""Exactly-once sources on three brokers: leaders move and die in the middle of transactions, one broker throttles."""
+"""Exactly-once sources on three brokers: leaders move, die and restart in the middle of
+transactions, one broker throttles.
+"""
 
 from __future__ import annotations
 
@@ -96,6 +98,17 @@ def test_leaders_that_move_and_die_in_the_middle_of_transactions_lose_and_repeat
         nodes.kill(leader)
         flow.check()
         nodes.start(leader)
+    flow.append()
+    flow.check()
+    assert not [event for event in cluster.events if event.kind is EventKind.WORKER_FAILED]
+
+
+def test_a_coordinator_and_leader_that_restarts_in_the_middle_of_transactions_loses_and_repeats_nothing(
+    cluster: cx.Cluster, nodes: KafkaNodes, tmp_path: Path
+) -> None:
+    flow = Flow(cluster, "restarted", tmp_path / "in.txt")
+    flow.append()
+    nodes.restart(nodes.leader("__transaction_state"))
     flow.append()
     flow.check()
     assert not [event for event in cluster.events if event.kind is EventKind.WORKER_FAILED]
