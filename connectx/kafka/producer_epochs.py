@@ -15,7 +15,7 @@ from kafka.protocol.admin.transactions import DescribeTransactionsRequest
 from kafka.protocol.metadata import CoordinatorType
 
 from connectx.kafka.net import KafkaNet
-from connectx.kafka.settings.clients import ClientConfig
+from connectx.kafka.settings.client_config import ClientConfig
 
 _log: Final = logging.getLogger(__name__)
 _TIMEOUT_S: Final = 2.0

@@ -1,10 +1,14 @@
 """The consumer of one sink task: a member of its consumer group that hands out Arrow tables.
 
-It keeps apart what librdkafka mixes: records, ends of partitions, rebalances, outcomes of commits. It never decides
-what is committed. One thread owns a consumer; all methods but `abandon` are called from it. Mirrors the consumer of
-Kafka Connect's WorkerSinkTask.
+Two clients share the work. librdkafka is the member: it joins, takes part in rebalances of every protocol, sends
+heartbeats and commits. Its partitions are paused as long as they are assigned, so it fetches none of them. The records
+come from connectx's own fetcher, which makes Arrow tables of record batches without an object for each record.
 
-Positions of assigned partitions are looked up here and given to librdkafka explicitly, so that an offset outside the
+It keeps apart records, ends of partitions, rebalances, and outcomes of commits. It never decides what is committed. One
+thread owns a consumer; all methods but `abandon` are called from it. Mirrors the consumer of Kafka Connect's
+WorkerSinkTask.
+
+Positions of assigned partitions are looked up here and given to the fetcher explicitly, so that an offset outside the
 log is an error and never a silent jump.
 """
 
@@ -15,7 +19,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,6 +27,7 @@ from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as Tp
 
 from connectx.errors import ConnectxError, KafkaPermissionError, KafkaRequestError, OffsetOutOfRangeError
+from connectx.kafka.fetcher.fetcher import FetchedRecords, RecordFetcher
 from connectx.model.ids import TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -30,6 +35,11 @@ _log = logging.getLogger(__name__)
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 _TRY_S = 2.0
 _LOOKUP_LIMIT_S = 60.0
+_MEMBER_ONLY: Final[Mapping[str, Any]] = {
+    "auto.offset.reset": "error",
+    # A fetch may leave between the assignment and its pause: it brings one batch at most.
+    "max.partition.fetch.bytes": 1,
+}
 _NOT_OWNER = (
     KafkaError.UNKNOWN_MEMBER_ID,
     KafkaError.ILLEGAL_GENERATION,
@@ -73,20 +83,6 @@ class CommitError:
     not_owner: bool
 
 
-@dataclass(frozen=True, slots=True)
-class FetchedRecords:
-    """Records of one poll.
-
-    `rows` has the columns topic (string), partition (int32), offset (int64), timestamp (int64, ms since 1970 or null),
-    key and value (binary), headers (list of key, value). `ranges` holds per partition the first offset and the one
-    behind the last; `ends` the offset behind transaction markers where a partition was read to its end.
-    """
-
-    rows: pa.Table
-    ranges: Mapping[TopicPartition, tuple[int, int]]
-    ends: Mapping[TopicPartition, int]
-
-
 class SinkConsumer:
     """Member of a consumer group.
 
@@ -106,6 +102,8 @@ class SinkConsumer:
         strategies = str(config.get("partition.assignment.strategy", ""))
         self._incremental = "cooperative" in strategies or config.get("group.protocol") == "consumer"
         self._consumer: Consumer | None = None
+        self._fetcher = RecordFetcher(config)
+        self._assigned: set[TopicPartition] = set()
         self._starts: dict[TopicPartition, int] | None = None
         self._paused_at_start: list[TopicPartition] = []
         self._commits: list[int] = []
@@ -115,10 +113,10 @@ class SinkConsumer:
 
         Raises:
             KafkaRequestError: librdkafka refuses the settings.
+            ClientSettingError: the fetcher cannot use a security setting.
         """
-        forced = {"enable.partition.eof": True, "auto.offset.reset": "error", "on_commit": self._on_commit}
         try:
-            self._consumer = Consumer({**self._config, **forced})
+            self._consumer = Consumer({**self._config, **_MEMBER_ONLY, "on_commit": self._on_commit})
             self._consumer.subscribe(
                 list(topics), on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
             )
@@ -128,6 +126,7 @@ class SinkConsumer:
                 _reason(error),
                 next_step="Correct the worker's consumer.* or the connector's consumer.override.* settings.",
             ) from error
+        self._fetcher.start()
 
     # ----------------------------------------------------------------------------------------------------- read
 
@@ -137,41 +136,31 @@ class SinkConsumer:
         Raises:
             OffsetOutOfRangeError: the log no longer (or not yet) has the position.
             KafkaPermissionError: no ACL for a topic or the group.
+            KafkaLoginError: Kafka does not accept the credentials.
             KafkaRequestError: the consumer is broken for good.
         """
         consumer = self._live()
-        first = consumer.poll(timeout_s)
-        if first is None:
-            return None
-        messages = [first, *consumer.consume(max_records - 1, 0)] if max_records > 1 else [first]
-        ends: dict[TopicPartition, int] = {}
-        if any(map(Message.error, messages)):
-            ends = self._sort_out(messages)
-            messages = [message for message in messages if message.error() is None]
-        rows = table_of(messages)
-        ranges = _ranges(rows)
-        ends = {partition: max(end, ranges.get(partition, (0, 0))[1]) for partition, end in ends.items()}
-        ranges |= {p: (first_offset, ends.get(p, end)) for p, (first_offset, end) in ranges.items()}
-        return FetchedRecords(rows, ranges, ends) if messages or ends else None
+        message = consumer.poll(0.0 if self._assigned else timeout_s)
+        if message is not None and message.error() is not None:
+            self._check(message)
+        return self._fetcher.poll(timeout_s, max_records) if self._assigned else None
 
     def seek(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Go on reading there; of partitions that are being assigned, start there."""
-        for partition, offset in offsets.items():
-            if self._starts is not None and partition in self._starts:
-                self._starts[partition] = offset
-            else:
-                self._live().seek(Tp(partition.topic, partition.partition, offset))
+        starts = self._starts if self._starts is not None else {}
+        starts |= {partition: offset for partition, offset in offsets.items() if partition in starts}
+        self._fetcher.fetch_from({p: offset for p, offset in offsets.items() if p in self._assigned - starts.keys()})
 
     def pause(self, partitions: Sequence[TopicPartition]) -> None:
         """Fetch nothing of these."""
         if self._starts is not None:
             self._paused_at_start += partitions
         else:
-            self._live().pause([Tp(p.topic, p.partition) for p in partitions])
+            self._fetcher.pause(partitions)
 
     def resume(self, partitions: Sequence[TopicPartition]) -> None:
         """Fetch these again."""
-        self._live().resume([Tp(p.topic, p.partition) for p in partitions])
+        self._fetcher.resume(partitions)
 
     def stable_ends(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         """Last stable offsets (high watermarks without read_committed); without those that did not come in time."""
@@ -187,8 +176,7 @@ class SinkConsumer:
 
     def known_ends(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         """High watermarks of the latest fetches; asks nobody."""
-        ends = {p: self._live().get_watermark_offsets(Tp(p.topic, p.partition), cached=True) for p in partitions}
-        return {partition: both[1] for partition, both in ends.items() if both is not None and both[1] >= 0}
+        return self._fetcher.high_watermarks(partitions)
 
     # --------------------------------------------------------------------------------------------------- commit
 
@@ -213,6 +201,7 @@ class SinkConsumer:
 
     def close(self) -> None:
         """Leave the group."""
+        self._fetcher.close()
         try:
             if self._consumer is not None:
                 self._consumer.close()
@@ -221,6 +210,7 @@ class SinkConsumer:
 
     def abandon(self) -> None:
         """Let go as a killed process would: sockets drop, nothing is committed, the group is not left."""
+        self._fetcher.abandon()
         self._consumer = None
 
     # ---------------------------------------------------------------------------------------------- inner parts
@@ -230,25 +220,15 @@ class SinkConsumer:
             raise KafkaRequestError("use a consumer that is closed", "the task has ended")
         return self._consumer
 
-    def _sort_out(self, messages: Sequence[Message]) -> dict[TopicPartition, int]:
-        """Ends of partitions among what librdkafka tells in place of records; raises what a task cannot live with."""
-        ends = {}
-        for message in messages:
-            error = message.error()
-            if error is None:
-                continue
-            partition = TopicPartition(message.topic() or "", message.partition() or 0)
-            if error.code() == KafkaError._PARTITION_EOF:
-                ends[partition] = message.offset() or 0
-            elif error.code() == KafkaError._AUTO_OFFSET_RESET:
-                raise OffsetOutOfRangeError(str(partition), message.offset() or 0, error.str())
-            elif error.code() in _FORBIDDEN:
-                raise KafkaPermissionError(f"read {partition.topic or 'as a member of its group'}", error.str())
-            elif error.fatal():
-                raise KafkaRequestError("read records", error.str(), next_step="Restart the task.")
-            else:
-                _log.warning("The consumer of group %s: %s", self._config.get("group.id"), error.str())
-        return ends
+    def _check(self, message: Message) -> None:
+        """Raise what librdkafka reports and a task cannot live with."""
+        error = message.error()
+        assert error is not None, "checked"
+        if error.code() in _FORBIDDEN:
+            raise KafkaPermissionError(f"read {message.topic() or 'as a member of its group'}", error.str())
+        if error.fatal():
+            raise KafkaRequestError("read records", error.str(), next_step="Restart the task.")
+        _log.warning("The consumer of group %s: %s", self._config.get("group.id"), error.str())
 
     def _on_commit(self, error: KafkaError | None, partitions: Sequence[Tp]) -> None:
         if not self._commits:
@@ -263,8 +243,10 @@ class SinkConsumer:
             self._listener.assigned(starts)
             assign = consumer.incremental_assign if self._incremental else consumer.assign
             assign(_with_offsets(self._starts))
-            if self._paused_at_start:
-                consumer.pause([Tp(p.topic, p.partition) for p in self._paused_at_start])
+            consumer.pause(partitions)
+            self._assigned |= self._starts.keys()
+            self._fetcher.fetch_from(self._starts)
+            self._fetcher.pause(self._paused_at_start)
         finally:
             self._starts = None
 
@@ -277,6 +259,9 @@ class SinkConsumer:
         self._let_go(consumer, partitions)
 
     def _let_go(self, consumer: Consumer, partitions: list[Tp]) -> None:
+        gone = [TopicPartition(p.topic, p.partition) for p in partitions] if self._incremental else self._assigned
+        self._fetcher.forget(gone)
+        self._assigned = self._assigned.difference(gone)
         if self._incremental:
             consumer.incremental_unassign(partitions)
         else:
@@ -350,16 +335,6 @@ def table_of(messages: Sequence[Message]) -> pa.Table:
             "headers": pa.array(headers, HEADERS) if any(headers) else pa.nulls(len(headers), HEADERS),
         }
     )
-
-
-def _ranges(rows: pa.Table) -> dict[TopicPartition, tuple[int, int]]:
-    found = {}
-    for topic in rows["topic"].unique().to_pylist():
-        mine = rows if pc.all(pc.equal(rows["topic"], topic)).as_py() else rows.filter(pc.equal(rows["topic"], topic))
-        ends = mine.group_by("partition").aggregate([("offset", "min"), ("offset", "max")])
-        for row in ends.to_pylist():
-            found[TopicPartition(topic, row["partition"])] = (row["offset_min"], row["offset_max"] + 1)
-    return found
 
 
 def _with_offsets(offsets: Mapping[TopicPartition, int]) -> list[Tp]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from connectx.kafka.fetcher.fetcher import FetchedRecords
 from connectx.kafka.settings.librdkafka_log import LibrdkafkaLog
-from connectx.kafka.sink_consumer import CommitError, FetchedRecords, SinkConsumer
+from connectx.kafka.sink_consumer import CommitError, SinkConsumer
 from connectx.model.ids import TopicPartition
 from tests.support.waiting import until
 

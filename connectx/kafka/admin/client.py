@@ -24,7 +24,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetS
 from connectx.errors import ClientClosedError, ClientSettingError, KafkaRequestError
 from connectx.kafka.admin.groups import GroupClient
 from connectx.kafka.kafka_errors import is_permission_error, typed, worth_knowing
-from connectx.kafka.settings.clients import ClientConfig, kafka_python_config
+from connectx.kafka.settings.client_config import ClientConfig, kafka_python_config
 from connectx.model.ids import TopicPartition
 
 CALL_S: Final = 30.0

@@ -18,7 +18,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from connectx.errors import ConnectxError
 from connectx.kafka.producer_errors import FENCED
-from connectx.kafka.settings.clients import ClientConfig
+from connectx.kafka.settings.client_config import ClientConfig
 
 _log = logging.getLogger(__name__)
 

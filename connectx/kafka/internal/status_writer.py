@@ -18,7 +18,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, Producer
 
 from connectx.kafka.kafka_errors import is_silence
-from connectx.kafka.settings.clients import ClientConfig
+from connectx.kafka.settings.client_config import ClientConfig
 from connectx.model.states import State
 from connectx.model.status_records import Status, StatusRecord, TopicStatusRecord
 from connectx.protocol.status_topic import encode_status_record

@@ -21,7 +21,7 @@ from confluent_kafka import TopicPartition as Tp
 from connectx.errors import ClientClosedError, ConnectxError, ReadToEndError
 from connectx.kafka.admin.client import Admin, EndOffsets
 from connectx.kafka.kafka_errors import worth_knowing
-from connectx.kafka.settings.clients import ClientConfig
+from connectx.kafka.settings.client_config import ClientConfig
 from connectx.model.ids import TopicPartition
 
 _log = logging.getLogger(__name__)

@@ -32,7 +32,7 @@ from connectx.kafka.producer.batching import (
 )
 from connectx.kafka.producer.failures import Circumstances, failure_error, refused_rows
 from connectx.kafka.producer.requests import ProducerRequests
-from connectx.kafka.settings.clients import ClientConfig, kafka_python_config
+from connectx.kafka.settings.client_config import ClientConfig, kafka_python_config
 from connectx.kafka.settings.producer_options import ProducerOptions, producer_options
 
 if TYPE_CHECKING:

@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
+from connectx.kafka.settings.client_config import ClientConfig, kafka_python_config
 from connectx.kafka.settings.client_keys import SECURITY_PREFIXES, Layer, to_librdkafka
 from connectx.kafka.settings.librdkafka_log import LibrdkafkaLog
-from connectx.kafka.settings.security import for_java, for_kafka_python
+from connectx.kafka.settings.security import for_java
 from connectx.model.ids import TaskId
 from connectx.model.worker_config import WorkerConfig, with_prefix
-from connectx.views import masked
 
 _log = logging.getLogger(__name__)
 
@@ -52,16 +52,6 @@ _READER: Final[Mapping[str, str]] = {
     "fetch.queue.backoff.ms": "10",
     "fetch.error.backoff.ms": "100",
 }
-
-
-class ClientConfig(dict[str, Any]):
-    """Settings of one client. Its text form hides secrets."""
-
-    def __repr__(self) -> str:
-        hidden = {key: "[hidden]" for key in self if key.endswith(".pem") or key == "sasl.oauthbearer.config"}
-        return f"ClientConfig({ {**masked(self), **hidden} })"
-
-    __str__ = __repr__
 
 
 class ClientConfigs:
@@ -325,21 +315,3 @@ class ClientConfigs:
 def member_prefix(worker: str, process_token: str) -> str:
     """What client ids of a worker's sink consumers begin with."""
     return f"{worker}/{process_token}/" if process_token else f"{worker}/"
-
-
-def kafka_python_config(config: ClientConfig, **settings: int) -> ClientConfig:
-    """Keyword arguments of a kafka-python client from those of a librdkafka client, with further ones.
-
-    Raises:
-        ClientSettingError: a security setting is one that kafka-python does not have.
-    """
-    return ClientConfig(
-        bootstrap_servers=str(config["bootstrap.servers"]).split(","),
-        client_id=config["client.id"],
-        reconnect_backoff_ms=int(config["reconnect.backoff.ms"]),
-        reconnect_backoff_max_ms=int(config["reconnect.backoff.max.ms"]),
-        max_in_flight_requests_per_connection=10_000,  # a request beyond the limit is refused, not queued
-        receive_message_max_bytes=100_000_000,
-        **settings,
-        **for_kafka_python(config),
-    )

@@ -10,7 +10,7 @@ Sources: Kafka's DefaultRecordBatch and DefaultRecord (KIP-98), CompressionType.
 """
 
 from connectx.protocol.record_batches.codecs import Compression
-from connectx.protocol.record_batches.decoding import DecodedBatch, decode
+from connectx.protocol.record_batches.decoding import BatchHeader, DecodedBatch, decode, decode_rows, scan
 from connectx.protocol.record_batches.encoding import (
     HEADER_BYTES,
     HEADERS,
@@ -27,13 +27,16 @@ __all__ = [
     "HEADERS",
     "HEADER_BYTES",
     "RECORD_OVERHEAD_BYTES",
+    "BatchHeader",
     "Compression",
     "DecodedBatch",
     "PreparedRecords",
     "RecordSet",
     "decode",
+    "decode_rows",
     "encode",
     "finish",
     "prepare",
+    "scan",
     "split",
 ]

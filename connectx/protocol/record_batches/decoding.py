@@ -1,9 +1,13 @@
-"""Record batches of format 2 back to Arrow columns."""
+"""Record batches of format 2 back to Arrow columns.
+
+`scan` reads the headers of batches that follow each other, and `decode_rows` turns the records of many batches into one
+table: its cost is per record, so batches of one record are as cheap as large ones.
+"""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -26,6 +30,40 @@ _CONTROL: Final = 0x20
 
 
 @dataclass(frozen=True, slots=True)
+class BatchHeader:
+    """Header of a batch.
+
+    Attributes:
+        start, end: where the batch lies in the scanned data.
+        end_offset: the offset after the batch; compaction may have removed the records before it.
+        count: records that the batch holds.
+    """
+
+    start: int
+    end: int
+    base_offset: int
+    end_offset: int
+    leader_epoch: int
+    attributes: int
+    first_timestamp_ms: int
+    max_timestamp_ms: int
+    producer_id: int
+    epoch: int
+    base_sequence: int
+    count: int
+
+    @property
+    def transactional(self) -> bool:
+        """Whether the batch belongs to a transaction."""
+        return bool(self.attributes & _TRANSACTIONAL)
+
+    @property
+    def control(self) -> bool:
+        """Whether it holds a marker of Kafka in place of records."""
+        return bool(self.attributes & _CONTROL)
+
+
+@dataclass(frozen=True, slots=True)
 class DecodedBatch:
     """One batch. `rows` has the columns `offset`, `timestamp` (int64, ms), `key`, `value`, `headers`."""
 
@@ -45,6 +83,25 @@ def decode(data: Any, *, check_crc: bool = True) -> Iterator[DecodedBatch]:
     Raises:
         MalformedDataError: the CRC is wrong, the format is older than 2, or lengths do not fit.
     """
+    for header in scan(data, check_crc=check_crc):
+        yield DecodedBatch(
+            header.base_offset,
+            header.producer_id,
+            header.epoch,
+            header.base_sequence,
+            header.transactional,
+            header.control,
+            NAMES.get(header.attributes & _CODEC, ""),
+            decode_rows(data, [header]),
+        )
+
+
+def scan(data: Any, *, check_crc: bool = True) -> Iterator[BatchHeader]:
+    """Headers of the batches in data; a batch that is cut off at the end, as in a fetch, is left out.
+
+    Raises:
+        MalformedDataError: the CRC is wrong, the format is older than 2, or a length is impossible.
+    """
     view = memoryview(data)
     at = 0
     while at + HEADER_BYTES <= len(view):
@@ -54,50 +111,45 @@ def decode(data: Any, *, check_crc: bool = True) -> Iterator[DecodedBatch]:
             raise _malformed(f"it claims a length of {length} bytes")
         if end > len(view):
             return
-        yield _decode_batch(view[at:end], check_crc)
+        fields = _HEADER.unpack_from(view, at)
+        base, _, leader_epoch, magic, crc, attributes, last, first_ms, max_ms, producer_id, epoch, sequence, count = (
+            fields
+        )
+        if magic != 2:
+            raise _malformed(f"its format is {magic}, and connectx reads format 2")
+        if check_crc and google_crc32c.value(bytes(view[at + _CHECKED_FROM : end])) != crc:
+            raise _malformed(f"its CRC at offset {base} is wrong")
+        yield BatchHeader(
+            *(at, end, base, base + last + 1, leader_epoch, attributes, first_ms, max_ms),
+            *(producer_id, epoch, sequence, count),
+        )
         at = end
 
 
-def _decode_batch(view: memoryview, check_crc: bool) -> DecodedBatch:
-    fields = _HEADER.unpack_from(view)
-    base_offset, _, _, magic, crc, attributes, _, first_ms, max_ms, producer_id, epoch, sequence, count = fields
-    if magic != 2:
-        raise _malformed(f"its format is {magic}, and connectx reads format 2")
-    if check_crc and google_crc32c.value(bytes(view[_CHECKED_FROM:])) != crc:
-        raise _malformed(f"its CRC at offset {base_offset} is wrong")
-    name = NAMES.get(attributes & _CODEC)
-    if name is None:
-        raise _malformed(f"its codec {attributes & _CODEC} is unknown")
-    body = np.frombuffer(decompress(pa.py_buffer(view[HEADER_BYTES:]), name), np.uint8)
-    rows = _rows(body, count, base_offset, first_ms)
-    if attributes & _LOG_APPEND_TIME:
-        index = rows.column_names.index("timestamp")
-        rows = rows.set_column(index, "timestamp", pa.array(np.full(count, max_ms, np.int64)))
-    return DecodedBatch(
-        base_offset,
-        producer_id,
-        epoch,
-        sequence,
-        bool(attributes & _TRANSACTIONAL),
-        bool(attributes & _CONTROL),
-        name,
-        rows,
-    )
+def decode_rows(data: Any, batches: Sequence[BatchHeader]) -> pa.Table:
+    """All records of batches of the scanned data, in order, as one table with the columns of DecodedBatch.
 
-
-def _rows(body: Any, count: int, base_offset: int, first_ms: int) -> pa.Table:
-    starts, ends = _records(body, count)
-    timestamps, at = read_varints(body, starts + 1)  # after the attributes
-    offsets, at = read_varints(body, at)
-    keys, at = _values(body, at)
-    values, at = _values(body, at)
-    headers, at = _headers(body, at)
+    Raises:
+        MalformedDataError: a codec is unknown, or lengths do not fit.
+    """
+    batches = [batch for batch in batches if batch.count]  # compaction leaves headers without records
+    body, spans = _bodies(memoryview(data).cast("B"), batches)
+    firsts, ends = _records(body, spans, [batch.count for batch in batches])
+    flat = np.frombuffer(body, np.uint8)
+    lengths, starts = read_varints(flat, firsts)
+    if (lengths < 0).any():
+        raise _malformed("a record has a negative length")
+    deltas_ms, at = read_varints(flat, starts + 1)  # after the attributes
+    offsets, at = read_varints(flat, at)
+    keys, at = _values(flat, at, ends)
+    values, at = _values(flat, at, ends)
+    headers, at = _headers(flat, at, ends)
     if not np.array_equal(at, ends):
         raise _malformed("its records have lengths that do not fit")
     return pa.table(
         {
-            "offset": pa.array(offsets + base_offset),
-            "timestamp": pa.array(timestamps + first_ms),
+            "offset": pa.array(offsets + _spread(batches, [batch.base_offset for batch in batches])),
+            "timestamp": pa.array(_timestamps(batches, deltas_ms)),
             "key": keys,
             "value": values,
             "headers": headers,
@@ -105,51 +157,95 @@ def _rows(body: Any, count: int, base_offset: int, first_ms: int) -> pa.Table:
     )
 
 
-def _records(body: Any, count: int) -> tuple[Any, Any]:
-    """Positions where records begin, after their length, and where they end.
+def _bodies(view: memoryview, batches: Sequence[BatchHeader]) -> tuple[Any, list[tuple[int, int]]]:
+    """A buffer with the uncompressed records of all batches, and where those of each begin and end."""
+    for batch in batches:
+        if _codec(batch) not in NAMES:
+            raise _malformed(f"its codec {_codec(batch)} is unknown")
+    if not any(_codec(batch) for batch in batches):
+        return view, [(batch.start + HEADER_BYTES, batch.end) for batch in batches]
+    bodies = [
+        memoryview(decompress(pa.py_buffer(view[batch.start + HEADER_BYTES : batch.end]), NAMES[_codec(batch)])).cast(
+            "B"
+        )
+        for batch in batches
+    ]
+    ends = np.cumsum([len(body) for body in bodies]).tolist()
+    return bodies[0] if len(bodies) == 1 else b"".join(bodies), list(zip([0, *ends], ends, strict=False))
+
+
+def _codec(batch: BatchHeader) -> int:
+    return batch.attributes & _CODEC
+
+
+def _spread(batches: Sequence[BatchHeader], numbers: Sequence[int]) -> Any:
+    """One number of each batch for all of its records."""
+    if len(batches) == 1:
+        return numbers[0]
+    return np.repeat(np.array(numbers, np.int64), np.array([batch.count for batch in batches], np.int64))
+
+
+def _timestamps(batches: Sequence[BatchHeader], deltas_ms: Any) -> Any:
+    times_ms = deltas_ms + _spread(batches, [batch.first_timestamp_ms for batch in batches])
+    appended = [batch.attributes & _LOG_APPEND_TIME for batch in batches]
+    if not any(appended):
+        return times_ms
+    latest_ms = _spread(batches, [batch.max_timestamp_ms for batch in batches])
+    return np.where(np.not_equal(_spread(batches, appended), 0), latest_ms, times_ms)
+
+
+def _records(body: Any, spans: Sequence[tuple[int, int]], counts: Sequence[int]) -> tuple[Any, Any]:
+    """Positions of the records, at their length, and where they end.
 
     The one loop over records: a record's place follows from the length of the one before. It costs 0.2 us a record,
     where chaining jumps in arrays costs 5.
     """
-    view = memoryview(body)
-    starts, ends = [], []
-    at = 0
+    firsts, ends = [], []
     try:
-        for _ in range(count):
-            byte = view[at]
-            zigzag, shift, at = byte & 0x7F, 7, at + 1
-            while byte >= 0x80:
-                byte = view[at]
-                zigzag, shift, at = zigzag | (byte & 0x7F) << shift, shift + 7, at + 1
-            if zigzag & 1:
-                raise _malformed("a record has a negative length")
-            starts.append(at)
-            at += zigzag >> 1
-            ends.append(at)
+        for (start, end), count in zip(spans, counts, strict=True):
+            at = start
+            for _ in range(count):
+                firsts.append(at)
+                zigzag = body[at]
+                at += 1
+                if zigzag >= 0x80:
+                    byte, shift, zigzag = 0x80, 7, zigzag & 0x7F
+                    while byte >= 0x80:
+                        byte = body[at]
+                        zigzag, shift, at = zigzag | (byte & 0x7F) << shift, shift + 7, at + 1
+                at += zigzag >> 1
+                ends.append(at)
+            if at != end:
+                raise _malformed("its records have lengths that do not fit")
     except IndexError as error:
         raise _malformed("it holds fewer records than its header says") from error
-    if at != len(body):
-        raise _malformed("its records have lengths that do not fit")
-    return np.array(starts, np.int64), np.array(ends, np.int64)
+    return np.array(firsts, np.int64), np.array(ends, np.int64)
 
 
-def _values(body: Any, at: Any) -> tuple[Any, Any]:
-    """A nullable binary column whose lengths are at these positions; also the positions after the values."""
+def _values(body: Any, at: Any, limits: Any) -> tuple[Any, Any]:
+    """A nullable binary column whose lengths are at these positions; also the positions after the values.
+
+    Arrow copies the bytes: the values are every other element of an array whose offsets point into the body, and what
+    lies between them are the rest.
+    """
     lengths, starts = read_varints(body, at)
     missing = lengths < 0
-    sizes = np.where(missing, 0, lengths)
-    ends = starts + sizes
-    if len(ends) and int(ends.max()) > len(body):
-        raise _malformed("a value is longer than the batch")
-    bounds = np.zeros(len(sizes) + 1, np.int64)
-    np.cumsum(sizes, out=bounds[1:])
-    flat = body[np.repeat(starts - bounds[:-1], sizes) + np.arange(int(bounds[-1]))]
-    valid = pa.py_buffer(np.packbits(~missing, bitorder="little")) if missing.any() else None
-    buffers = [valid, pa.py_buffer(bounds.astype(np.int32)), pa.py_buffer(flat)]
-    return pa.BinaryArray.from_buffers(pa.binary(), len(sizes), buffers), ends
+    ends = starts + np.where(missing, 0, lengths)
+    if (ends > limits).any():
+        raise _malformed("a value is longer than its record")
+    if missing.all():
+        return pa.nulls(len(ends), pa.binary()), ends
+    bounds = np.empty(2 * len(ends) + 1, np.int32)
+    bounds[0:-1:2], bounds[1::2], bounds[-1] = starts, ends, ends[-1]
+    valid = None
+    if missing.any():
+        valid = pa.py_buffer(np.packbits(np.repeat(~missing, 2), bitorder="little"))
+    buffers = [valid, pa.py_buffer(bounds), pa.py_buffer(body)]
+    between = pa.BinaryArray.from_buffers(pa.binary(), 2 * len(ends), buffers)
+    return between.take(pa.array(np.arange(0, 2 * len(ends), 2))), ends
 
 
-def _headers(body: Any, at: Any) -> tuple[Any, Any]:
+def _headers(body: Any, at: Any, limits: Any) -> tuple[Any, Any]:
     """A list column of headers; null where a record has none. One round for each header of the longest list."""
     counts, at = read_varints(body, at)
     if (counts < 0).any() or (len(counts) and int(counts.max()) > len(body)):
@@ -161,8 +257,8 @@ def _headers(body: Any, at: Any) -> tuple[Any, Any]:
     rounds_keys, rounds_values, slots = [], [], []
     for number in range(int(counts.max())):
         rows = np.flatnonzero(counts > number)
-        keys, after = _values(body, at[rows])
-        values, after = _values(body, after)
+        keys, after = _values(body, at[rows], limits[rows])
+        values, after = _values(body, after, limits[rows])
         at[rows] = after
         rounds_keys.append(keys)
         rounds_values.append(values)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectx.protocol.record_batches.codecs import Compression, compress
-from connectx.protocol.record_batches.varints import varints
+from connectx.protocol.record_batches.varints import varint, varints
 
 HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 """Type of a column of record headers."""
@@ -24,9 +24,6 @@ _CHECKED_FROM: Final = 21
 _TRANSACTIONAL: Final = 0x10
 RECORD_OVERHEAD_BYTES: Final = 21
 """Most bytes of a record beside key, value and headers (DefaultRecord.MAX_RECORD_OVERHEAD)."""
-
-_NULL: Final = pa.scalar(b"\x01", pa.binary())
-_EMPTY: Final = pa.scalar(b"", pa.binary())
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,16 +106,16 @@ def encode(records: PreparedRecords, start: int, end: int, compression: Compress
     count = end - start
     timestamps = records.timestamps_ms[start:end]
     first_ms = int(timestamps[0])
-    headers = pa.scalar(b"\x00", pa.binary()) if records.headers is None else records.headers.slice(start, count)
+    headers = _constant(b"\x00") if records.headers is None else records.headers.slice(start, count)
     offsets = varints(np.arange(count, dtype=np.int64))
-    parts: list[Any] = [pa.scalar(b"\x00", pa.binary()), varints(timestamps - first_ms), offsets]
+    parts: list[Any] = [_constant(b"\x00"), varints(timestamps - first_ms), offsets]
     for column in (records.keys, records.values):
         parts += _field(None if column is None else column.slice(start, count))
     parts.append(headers)
     lengths = np.zeros(count, np.int64)
     for part in parts:
         lengths += len(part.as_py()) if isinstance(part, pa.Scalar) else pc.binary_length(part).to_numpy()
-    body = pc.binary_join_element_wise(varints(lengths), *parts, _EMPTY)
+    body = pc.binary_join_element_wise(varints(lengths), *parts, _constant(b""))
     if isinstance(body, pa.Scalar):
         data = pa.py_buffer(body.as_py())
     else:
@@ -184,7 +181,7 @@ def _timestamps(rows: pa.Table, now_ms: int) -> Any:
 def _field(column: Any) -> tuple[Any, Any]:
     """Length and bytes of a nullable column."""
     if column is None:
-        return _NULL, _EMPTY
+        return _constant(varint(-1)), _constant(b"")
     if column.null_count == 0:
         return varints(pc.binary_length(column).to_numpy().astype(np.int64)), column
     lengths = pc.fill_null(pc.binary_length(column), -1).to_numpy().astype(np.int64)
@@ -201,13 +198,18 @@ def _headers(rows: pa.Table) -> Any:
     if len(items) == 0:
         return None
     keys = pc.struct_field(items, "key").cast(pa.binary())
-    encoded = pc.binary_join_element_wise(*_field(keys), *_field(pc.struct_field(items, "value")), _EMPTY)
+    encoded = pc.binary_join_element_wise(*_field(keys), *_field(pc.struct_field(items, "value")), _constant(b""))
     bounds = np.zeros(len(counts) + 1, np.int32)
     np.cumsum(counts, out=bounds[1:])
     joined = pc.binary_join(pa.ListArray.from_arrays(pa.array(bounds), encoded), b"")
-    return pc.binary_join_element_wise(_spread(varints(counts), len(counts)), joined, _EMPTY)
+    return pc.binary_join_element_wise(_spread(varints(counts), len(counts)), joined, _constant(b""))
 
 
 def _spread(value: Any, count: int) -> Any:
     """An array of `count` values of a scalar; arrays as they are."""
     return pa.repeat(value, count) if isinstance(value, pa.Scalar) else value
+
+
+def _constant(data: bytes) -> Any:
+    """The same bytes for every record. Made when needed: a scalar makes Arrow import pandas."""
+    return pa.scalar(data, pa.binary())

@@ -42,19 +42,19 @@ def varint(value: int) -> bytes:
 def read_varints(data: Any, at: Any) -> tuple[Any, Any]:
     """Decode the varint at each position of a uint8 array; returns int64 values and the positions after them.
 
-    Positions beyond the end read as zero, and a varint longer than 10 bytes ends there: check the results.
+    Positions beyond the end read the last byte, and a varint longer than 10 bytes ends there: check the results.
     """
-    zigzag = np.zeros(len(at), np.uint64)
-    after = at.astype(np.int64)
-    open_rows = np.arange(len(at))
-    for group in range(_LONGEST):
-        positions = after[open_rows]
-        inside = positions < len(data)
-        byte = np.where(inside, data[np.minimum(positions, len(data) - 1)], 0).astype(np.uint64)
-        zigzag[open_rows] |= (byte & np.uint64(0x7F)) << np.uint64(7 * group)
-        after[open_rows] += 1
-        open_rows = open_rows[byte >= 0x80]
-        if not len(open_rows):
+    last = len(data) - 1
+    byte = data[np.minimum(at, last)]
+    zigzag = (byte & 0x7F).astype(np.uint64)
+    after = at + 1
+    rows = np.flatnonzero(byte >= 0x80)
+    for group in range(1, _LONGEST):
+        if not len(rows):
             break
+        byte = data[np.minimum(after[rows], last)]
+        zigzag[rows] |= (byte & 0x7F).astype(np.uint64) << np.uint64(7 * group)
+        after[rows] += 1
+        rows = rows[byte >= 0x80]
     signs = -(zigzag & np.uint64(1)).astype(np.int64)
     return (zigzag >> np.uint64(1)).astype(np.int64) ^ signs, after

@@ -10,7 +10,8 @@ from confluent_kafka import Producer
 
 from connectx.errors import OffsetOutOfRangeError
 from connectx.kafka.broker.embedded import EmbeddedKafka
-from connectx.kafka.sink_consumer import CommitError, FetchedRecords
+from connectx.kafka.fetcher.fetcher import FetchedRecords
+from connectx.kafka.sink_consumer import CommitError
 from connectx.model.ids import TopicPartition
 from tests.support.sink_members import Member
 from tests.support.waiting import until

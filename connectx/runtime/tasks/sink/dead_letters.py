@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError
 from connectx.data.headers import HEADERS
 from connectx.errors import ConnectxError, KafkaUnreachableError, TopicNotCreatableError
 from connectx.kafka.admin.client import Admin, TopicSpec
-from connectx.kafka.settings.clients import ClientConfig
+from connectx.kafka.settings.client_config import ClientConfig
 from connectx.kafka.task_producer import TaskProducer
 from connectx.model.ids import TaskId
 from connectx.plugins.settings import SinkSettings

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from connectx.core.messages import PrepareTask
 from connectx.core.sink.progress import SinkTaskSettings
-from connectx.kafka.settings.clients import ClientConfig
+from connectx.kafka.settings.client_config import ClientConfig
 from connectx.model.configdef import ConfigDef
 from connectx.model.ids import TaskId
 from connectx.model.validators import at_least

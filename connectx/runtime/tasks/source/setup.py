@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from connectx.core.messages import PrepareTask
 from connectx.core.source.progress import SourceTaskSettings
 from connectx.kafka.internal.offset_topics import OwnOffsets, offsets_topic
-from connectx.kafka.settings.clients import ClientConfig
+from connectx.kafka.settings.client_config import ClientConfig
 from connectx.model.ids import TaskId
 from connectx.model.states import TransactionBoundary
 from connectx.plugins.api import SourceTask

@@ -1,0 +1,222 @@
+"""Stimuli and effects of the fetcher's core, and its settings.
+
+Stimuli are calls of the application, answers to requests, requests that stayed without an answer, and time. Effects are
+requests to send, and what becomes of their answers. Record bytes never come here: of an answer the core knows sizes and
+offsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from connectx.model.ids import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class FetcherSettings:
+    """Settings by their Kafka names, where they have one.
+
+    Attributes:
+        max_bytes: `fetch.max.bytes`, of one answer.
+        partition_max_bytes: `max.partition.fetch.bytes`.
+        buffer_bytes: nothing is fetched while as much is buffered (`queued.max.messages.kbytes`). So a fetcher holds
+            that and one answer of each broker at most.
+        replica_max_age_ms: how long a replica is read that a leader has named (`metadata.max.age.ms`, KIP-392).
+    """
+
+    max_bytes: int = 52_428_800
+    partition_max_bytes: int = 1_048_576
+    buffer_bytes: int = 16_777_216
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 1_000
+    replica_max_age_ms: int = 300_000
+
+
+# --------------------------------------------------------------------------------------------- calls (stimuli)
+
+
+@dataclass(frozen=True, slots=True)
+class FetchFrom:
+    """Fetch these partitions from these offsets. What is buffered or in flight of them does not count any more."""
+
+    offsets: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """Fetch these partitions no longer. What is buffered or in flight of them does not count any more."""
+
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Fetch nothing of these until Resume. What is buffered or in flight of them is fetched again after it."""
+
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Fetch these again, from where the application took the last records."""
+
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """The application took buffered records up to an offset; `size_bytes` of the buffer are free again."""
+
+    target: TopicPartition
+    next_offset: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class TimeReached:
+    """The time that the last Step asked for, or any later time."""
+
+
+# ----------------------------------------------------------------------------------------------------- requests
+
+
+@dataclass(frozen=True, slots=True)
+class FetchMetadata:
+    """Ask any broker for the leaders of topics."""
+
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionFetch:
+    """One partition of a Fetch. `leader_epoch` and `fetched_epoch` are -1 if not known (KIP-320)."""
+
+    target: TopicPartition
+    offset: int
+    leader_epoch: int
+    fetched_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """Fetch, which waits in the broker until there is enough; brokers fill the first partitions first."""
+
+    max_bytes: int
+    partitions: tuple[PartitionFetch, ...]
+
+
+Request = FetchMetadata | Fetch
+
+
+# -------------------------------------------------------------------------------------------- answers (stimuli)
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """Node that leads a partition, and since which epoch."""
+
+    node: int
+    epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataFetched:
+    """Answer to FetchMetadata: partitions that have a leader, and errors of topics."""
+
+    leaders: Mapping[TopicPartition, Leader]
+    errors: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionResult:
+    """What Kafka says to one partition.
+
+    Attributes:
+        size_bytes: of whole record batches; 0 if there are none.
+        next_offset: the offset after them.
+        last_epoch: leader epoch of the last of them.
+        diverging_offset: the log does not have the fetched epoch up to the position, but only up to here; -1 if it has.
+        preferred_replica: node that is to be asked in place of the leader, -1 for none.
+    """
+
+    error: str | None = None
+    size_bytes: int = 0
+    next_offset: int = -1
+    last_epoch: int = -1
+    diverging_offset: int = -1
+    preferred_replica: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """Answer to Fetch. `error` is one of the whole request."""
+
+    results: Mapping[TopicPartition, PartitionResult]
+    error: str | None = None
+
+
+Answer = MetadataFetched | Fetched
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A request was answered."""
+
+    request_id: int
+    answer: Answer
+
+
+@dataclass(frozen=True, slots=True)
+class Unanswered:
+    """A request gets no answer any more: its connection was cut, timed out, or could not be opened."""
+
+    request_id: int
+    reason: str = ""
+
+
+FetcherStimulus = FetchFrom | Forget | Pause | Resume | Taken | TimeReached | Answered | Unanswered
+
+
+# ------------------------------------------------------------------------------------------------------ effects
+
+
+@dataclass(frozen=True, slots=True)
+class SendRequest:
+    """Send on the connection to a node, which is opened if there is none; `node` None: any broker."""
+
+    request_id: int
+    node: int | None
+    request: Request
+
+
+@dataclass(frozen=True, slots=True)
+class BufferRecords:
+    """Keep the records that the answer just handled has of this partition, which begin at `offset`."""
+
+    target: TopicPartition
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class FetchFailed:
+    """The partition cannot be read at this offset. It is not fetched again before FetchFrom.
+
+    `error` is Kafka's name of the error, or LOG_TRUNCATION; `message` says more, if there is more to say.
+    """
+
+    target: TopicPartition
+    offset: int
+    error: str
+    message: str = ""
+
+
+FetcherEffect = SendRequest | BufferRecords | FetchFailed
+
+
+@dataclass(frozen=True, slots=True)
+class FetcherStep:
+    """What follows from a stimulus: effects in order, and when TimeReached is due (None: not needed)."""
+
+    effects: tuple[FetcherEffect, ...]
+    wake_at_ms: int | None

@@ -1,0 +1,271 @@
+"""Reads partitions into Arrow tables, from offsets that the caller names; it belongs to no consumer group.
+
+The core (`connectx.core.fetcher`) decides. This class sends requests on the thread of a KafkaNet that `start` starts
+and `close` ends, keeps answers until they are taken, and decodes them on the caller's thread. Calls come from one
+thread, but for `abandon`, which any thread may call.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from connectx.core.fetcher import errors
+from connectx.core.fetcher import messages as msg
+from connectx.core.fetcher.fetcher import FetcherCore
+from connectx.errors import (
+    ConnectxError,
+    KafkaLoginError,
+    KafkaPermissionError,
+    KafkaRequestError,
+    OffsetOutOfRangeError,
+)
+from connectx.kafka.fetcher.chunks import SCHEMA, Chunk
+from connectx.kafka.fetcher.requests import FetcherRequests, Reply
+from connectx.kafka.net import AUTHENTICATION_ERRORS, KafkaNet
+from connectx.kafka.settings.client_config import ClientConfig, kafka_python_config
+from connectx.kafka.settings.fetcher_options import fetcher_options
+from connectx.model.ids import TopicPartition
+
+_log = logging.getLogger(__name__)
+
+_CONNECTION_DEFAULTS: Final = {"client.id": "connectx", "reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 1_000}
+_FORBIDDEN: Final = ("TOPIC_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED")
+_CAUSES: Final = {
+    errors.OUT_OF_RANGE: "Broker: Offset out of range",
+    errors.TRUNCATED: "the log was truncated",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedRecords:
+    """Records of one poll.
+
+    `rows` has the columns topic (string), partition (int32), offset (int64), timestamp (int64, ms since 1970 or null),
+    key and value (binary), headers (list of key, value). `ranges` holds per partition the first offset and the one
+    after what was read; `ends` the latter for partitions of which everything fetched so far was read. Offsets after
+    what was read lie after transaction markers, too.
+    """
+
+    rows: pa.Table
+    ranges: Mapping[TopicPartition, tuple[int, int]]
+    ends: Mapping[TopicPartition, int]
+
+
+class RecordFetcher:
+    """Fetches partitions in the background and hands out their records.
+
+    Args:
+        config: settings of a consumer in librdkafka's spelling, as `ClientConfigs` makes them.
+    """
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self._options = fetcher_options(config)
+        self._config = ClientConfig({**_CONNECTION_DEFAULTS, **config})
+        self._core = FetcherCore(self._options.core)
+        self._changed = threading.Condition(threading.RLock())
+        self._ready: deque[Chunk | msg.FetchFailed] = deque()
+        self._ends: dict[TopicPartition, int] = {}
+        self._timer_ms: int | None = None
+        self._end: Exception | None = None
+        self._net: KafkaNet | None = None
+
+    def start(self) -> None:
+        """Start the network thread; nothing is fetched yet.
+
+        Raises:
+            ClientSettingError: a security setting cannot be used.
+        """
+        net = KafkaNet(
+            kafka_python_config(
+                self._config,
+                request_timeout_ms=self._options.request_timeout_ms,
+                metadata_max_age_ms=self._options.metadata_max_age_ms,
+            )
+        )
+        self._requests = FetcherRequests(net, self._options, self._report)
+        with self._changed:  # abandon stops the thread, or finds none
+            net.start()
+            self._net = net
+
+    @property
+    def trouble(self) -> str | None:
+        """Why the last attempt to fetch failed; None after one that succeeded."""
+        return self._core.trouble
+
+    def fetch_from(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Read these partitions from these offsets, or go on there if they are read already."""
+        self._drop(offsets)
+        self._take(msg.FetchFrom(dict(offsets)))
+
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these no longer."""
+        gone = tuple(partitions)
+        self._drop(gone)
+        self._take(msg.Forget(gone))
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read nothing of these until they are resumed."""
+        paused = tuple(partitions)
+        self._drop(paused)
+        self._take(msg.Pause(paused))
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these again, from where `poll` has come."""
+        self._take(msg.Resume(tuple(partitions)))
+
+    def poll(self, timeout_s: float, max_records: int) -> FetchedRecords | None:
+        """Wait for the first records, then take what is there; None when the time is over.
+
+        Raises:
+            OffsetOutOfRangeError: the log no longer (or not yet) has the position.
+            KafkaPermissionError: no ACL for a topic.
+            KafkaLoginError: Kafka does not accept the credentials.
+            KafkaRequestError: a partition cannot be read for another reason.
+            MalformedDataError: what Kafka sent are no record batches.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: bool(self._ready) or self._end is not None, timeout_s)
+        if self._end is not None:
+            raise self._typed(self._end)
+        tables: list[pa.Table] = []
+        ranges: dict[TopicPartition, tuple[int, int]] = {}
+        ends: dict[TopicPartition, int] = {}
+        left = max_records
+        while left > 0 and self._ready:
+            chunk = self._ready[0]
+            if isinstance(chunk, msg.FetchFailed):
+                if tables or ends:
+                    break
+                self._ready.popleft()
+                raise _failure(chunk)
+            rows = chunk.take(left)
+            self._taken(chunk)
+            if rows is not None:
+                left -= rows.num_rows
+                tables.append(rows)
+                first, _ = ranges.get(chunk.target, (rows["offset"][0].as_py(), 0))
+                ranges[chunk.target] = first, chunk.position
+            elif chunk.target in ranges:
+                ranges[chunk.target] = ranges[chunk.target][0], chunk.position
+            if chunk.is_empty:
+                ends[chunk.target] = chunk.position
+            else:
+                ends.pop(chunk.target, None)
+        if not tables and not ends:
+            return None
+        return FetchedRecords(pa.concat_tables(tables) if tables else SCHEMA.empty_table(), ranges, ends)
+
+    def high_watermarks(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """High watermarks of the latest answers; asks no broker."""
+        return {partition: self._ends[partition] for partition in partitions if partition in self._ends}
+
+    def close(self) -> None:
+        """Disconnect and end the network thread."""
+        net, self._net = self._net, None
+        if net is not None:
+            net.close()
+
+    def abandon(self) -> None:
+        """Disconnect as a killed process would. From any thread."""
+        with self._changed:
+            net, self._net = self._net, None
+        if net is not None:
+            net.abandon()
+
+    # ---------------------------------------------------------------------------------------------- inner parts
+
+    def _drop(self, partitions: Iterable[TopicPartition]) -> None:
+        """Forget what is buffered of partitions."""
+        dropped = set(partitions)
+        with self._changed:
+            self._ready = deque(item for item in self._ready if item.target not in dropped)
+
+    def _taken(self, chunk: Chunk) -> None:
+        with self._changed:
+            if chunk.is_empty:
+                self._ready.popleft()
+            size_bytes = chunk.size_bytes if chunk.is_empty else 0
+            self._take(msg.Taken(chunk.target, chunk.position, size_bytes))
+
+    def _take(self, stimulus: msg.FetcherStimulus, reply: Reply | None = None) -> None:
+        """Let the core decide, and carry out its effects. From any thread."""
+        with self._changed:
+            step = self._core.handle(stimulus, _now_ms())
+            for effect in step.effects:
+                match effect:
+                    case msg.SendRequest():
+                        self._spawn(self._requests.carry_out, effect)
+                    case msg.BufferRecords(target, _):
+                        assert reply is not None, "only an answer brings records"
+                        self._ready.append(reply.chunks[target])
+                    case msg.FetchFailed():
+                        self._ready.append(effect)
+            self._set_timer(step.wake_at_ms)
+            self._changed.notify_all()
+
+    def _report(self, event: Reply | msg.Unanswered | msg.TimeReached | Exception) -> None:
+        """On the network thread: an error there must reach the caller that waits."""
+        try:
+            match event:
+                case Exception():
+                    raise event
+                case Reply(stimulus, _, ends):
+                    self._ends |= ends
+                    self._take(stimulus, event)
+                case _:
+                    self._take(event)
+        except Exception as error:
+            with self._changed:
+                self._end = error
+                self._changed.notify_all()
+
+    def _spawn(self, coroutine: Callable[..., Any], *args: Any) -> None:
+        net = self._net
+        if net is not None:
+            try:
+                net.spawn(coroutine, *args)
+            except ConnectionError:
+                _log.debug("A fetcher has ended")
+
+    def _set_timer(self, at_ms: int | None) -> None:
+        if at_ms is not None and (self._timer_ms is None or at_ms < self._timer_ms):
+            self._timer_ms = at_ms
+            self._spawn(self._wake, at_ms)
+
+    async def _wake(self, at_ms: int) -> None:
+        net = self._net
+        if net is not None:
+            await net.sleep(max(0, at_ms - _now_ms()) / 1000)
+        if self._timer_ms == at_ms:
+            self._timer_ms = None
+            self._report(msg.TimeReached())
+
+    def _typed(self, error: Exception) -> ConnectxError:
+        if isinstance(error, ConnectxError):
+            return error
+        if isinstance(error, AUTHENTICATION_ERRORS):
+            return KafkaLoginError(str(self._config["bootstrap.servers"]), str(error))
+        return KafkaRequestError("read records", repr(error), next_step="Restart the task, and report this.")
+
+
+def _failure(failed: msg.FetchFailed) -> ConnectxError:
+    if failed.error in _CAUSES:
+        cause = f"{_CAUSES[failed.error]}: {failed.message}" if failed.message else _CAUSES[failed.error]
+        return OffsetOutOfRangeError(str(failed.target), failed.offset, cause)
+    if failed.error in _FORBIDDEN:
+        return KafkaPermissionError(f"read {failed.target.topic}", failed.error)
+    return KafkaRequestError(
+        f"read {failed.target}", failed.error, next_step="Check the topic and the brokers, then restart the task."
+    )
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000

@@ -1,0 +1,192 @@
+"""Requests of the fetcher's core as messages of kafka-python, and their replies as answers.
+
+One coroutine for each request. It decides nothing: what failed is reported as Unanswered.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, assert_never
+
+import kafka.errors as kafka_errors
+from kafka.protocol.consumer import FetchRequest
+from kafka.protocol.metadata import MetadataRequest
+
+from connectx.core.fetcher import messages as msg
+from connectx.errors import MalformedDataError
+from connectx.kafka.fetcher.chunks import Chunk
+from connectx.kafka.net import AUTHENTICATION_ERRORS, KafkaNet, error_name
+from connectx.kafka.settings.fetcher_options import FetcherOptions
+from connectx.model.ids import TopicPartition
+
+_log = logging.getLogger(__name__)
+_WARN_EVERY_S: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer with what the core does not see of it: records, and the ends of partitions.
+
+    `ends` has the high watermark of each partition.
+    """
+
+    stimulus: msg.Answered
+    chunks: Mapping[TopicPartition, Chunk]
+    ends: Mapping[TopicPartition, int]
+
+
+class FetcherRequests:
+    """Sends requests of one fetcher.
+
+    Args:
+        net: its connections.
+        options: its settings.
+        report: takes replies, Unanswered, and what ends the fetcher; called on the network thread.
+    """
+
+    def __init__(
+        self, net: KafkaNet, options: FetcherOptions, report: Callable[[Reply | msg.Unanswered | Exception], None]
+    ) -> None:
+        self._net = net
+        self._options = options
+        self._report = report
+        self._warned_s = -_WARN_EVERY_S
+
+    async def carry_out(self, effect: msg.SendRequest) -> None:
+        """Send a request and report its answer."""
+        deadline_s = time.monotonic() + self._options.request_timeout_ms / 1000
+        try:
+            match effect.request:
+                case msg.FetchMetadata(topics):
+                    reply = Reply(msg.Answered(effect.request_id, await self._metadata(topics, deadline_s)), {}, {})
+                case msg.Fetch():
+                    reply = await self._fetch(effect.request_id, effect.node, effect.request, deadline_s)
+                case _ as never:
+                    assert_never(never)
+        except (*AUTHENTICATION_ERRORS, kafka_errors.IncompatibleBrokerVersion, MalformedDataError) as error:
+            self._report(error)
+        except kafka_errors.UnknownBrokerIdError as error:
+            await self._learn_brokers(deadline_s)
+            self._lose(effect, f"broker {error} is not known")
+        except (kafka_errors.KafkaError, OSError, RuntimeError) as error:
+            self._lose(effect, str(error) or type(error).__name__)
+        except Exception as error:  # whatever it is, the core must not wait forever
+            _log.exception("a request of a consumer failed in an unexpected way")
+            self._report(error)
+        else:
+            self._report(reply)
+
+    def _lose(self, effect: msg.SendRequest, reason: str) -> None:
+        if time.monotonic() - self._warned_s >= _WARN_EVERY_S:
+            self._warned_s = time.monotonic()
+            _log.warning(
+                "Kafka at %s did not answer a consumer, which retries: %s", self._net.bootstrap_servers, reason
+            )
+        self._report(msg.Unanswered(effect.request_id, reason))
+
+    async def _learn_brokers(self, deadline_s: float) -> None:
+        """Learn of brokers that joined; a failure is left to the next attempt."""
+        with contextlib.suppress(kafka_errors.KafkaError, OSError):
+            await self._metadata((), deadline_s)
+
+    async def _metadata(self, topics: tuple[str, ...], deadline_s: float) -> msg.MetadataFetched:
+        await self._net.authenticate(deadline_s)
+        node = await self._net.any_node(deadline_s)
+        request = MetadataRequest(
+            topics=[MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics],
+            allow_auto_topic_creation=False,
+            include_cluster_authorized_operations=False,
+            include_topic_authorized_operations=False,
+            max_version=9,
+        )
+        reply = await self._net.send(request, node, max(1.0, (deadline_s - time.monotonic()) * 1000))
+        self._net.learn_brokers(reply)
+        leaders = {
+            TopicPartition(topic.name, partition.partition_index): msg.Leader(
+                partition.leader_id, -1 if partition.leader_epoch is None else partition.leader_epoch
+            )
+            for topic in reply.topics
+            for partition in topic.partitions
+            if partition.leader_id >= 0
+        }
+        errors = {topic.name: name for topic in reply.topics if (name := error_name(topic.error_code)) is not None}
+        return msg.MetadataFetched(leaders, errors)
+
+    async def _fetch(self, request_id: int, node: int | None, request: msg.Fetch, deadline_s: float) -> Reply:
+        assert node is not None, "the core names a node for every Fetch"
+        await self._net.connect(node, deadline_s)
+        timeout_ms = self._options.request_timeout_ms + self._options.max_wait_ms
+        answer = await self._net.send(self._fetch_request(request), node, timeout_ms)
+        chunks: dict[TopicPartition, Chunk] = {}
+        results: dict[TopicPartition, msg.PartitionResult] = {}
+        ends: dict[TopicPartition, int] = {}
+        offsets = {fetch.target: fetch.offset for fetch in request.partitions}
+        for topic in answer.responses:
+            for partition in topic.partitions:
+                target = TopicPartition(topic.topic, partition.partition_index)
+                chunk = None
+                if partition.error_code == 0:
+                    ends[target] = partition.high_watermark
+                    if partition.records:
+                        chunk = self._chunk(target, offsets[target], partition)
+                if chunk is not None:
+                    chunks[target] = chunk
+                results[target] = _result(partition, chunk)
+        return Reply(msg.Answered(request_id, msg.Fetched(results, error_name(answer.error_code or 0))), chunks, ends)
+
+    def _chunk(self, target: TopicPartition, offset: int, partition: Any) -> Chunk | None:
+        aborted = partition.aborted_transactions or () if self._options.read_committed else ()
+        return Chunk.of(
+            target,
+            offset,
+            partition.records,
+            [(transaction.first_offset, transaction.producer_id) for transaction in aborted],
+            check_crc=self._options.check_crcs,
+        )
+
+    def _fetch_request(self, request: msg.Fetch) -> Any:
+        topics: dict[str, list[Any]] = {}
+        for fetch in request.partitions:
+            topics.setdefault(fetch.target.topic, []).append(
+                FetchRequest.FetchTopic.FetchPartition(
+                    partition=fetch.target.partition,
+                    current_leader_epoch=fetch.leader_epoch,
+                    fetch_offset=fetch.offset,
+                    last_fetched_epoch=fetch.fetched_epoch,
+                    log_start_offset=-1,
+                    partition_max_bytes=self._options.core.partition_max_bytes,
+                )
+            )
+        return FetchRequest(
+            replica_id=-1,
+            max_wait_ms=self._options.max_wait_ms,
+            min_bytes=self._options.min_bytes,
+            max_bytes=request.max_bytes,
+            isolation_level=int(self._options.read_committed),
+            session_id=0,
+            session_epoch=-1,
+            topics=[
+                FetchRequest.FetchTopic(topic=topic, partitions=partitions) for topic, partitions in topics.items()
+            ],
+            forgotten_topics_data=[],
+            rack_id=self._options.rack,
+            min_version=4,
+            max_version=12,
+        )
+
+
+def _result(partition: Any, chunk: Chunk | None) -> msg.PartitionResult:
+    diverging = partition.diverging_epoch
+    replica = partition.preferred_read_replica
+    return msg.PartitionResult(
+        error=error_name(partition.error_code),
+        size_bytes=0 if chunk is None else chunk.size_bytes,
+        next_offset=-1 if chunk is None else chunk.end_offset,
+        last_epoch=-1 if chunk is None else chunk.last_epoch,
+        diverging_offset=-1 if diverging is None or diverging.end_offset is None else diverging.end_offset,
+        preferred_replica=-1 if replica is None else replica,
+    )
