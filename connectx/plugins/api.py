@@ -271,6 +271,10 @@ class SinkTask(Shown):
     """Writes batches, at least once: the runtime commits offsets after `flush` returned."""
 
     exactly_once: ClassVar[bool] = False
+    buffers: ClassVar[bool] = False
+    """With `exactly_once`: `put` keeps rows in memory, and `flush` commits rows and offsets in one transaction."""
+    reads_fields: ClassVar[bool] = False
+    """Records without schemas are read as structs of the fields that they hold, where `value_type` is None."""
 
     def start(self, config: Mapping[str, str], context: SinkTaskContext) -> None:
         """Take the task configuration; raise to fail the task."""
@@ -287,6 +291,9 @@ class SinkTask(Shown):
 
     def put(self, batch: SinkBatch) -> None:
         """Write a batch. With `exactly_once = True` rows and offsets become durable in one transaction.
+
+        A task that buffers may commit what it holds here, too. Then `committed` of a CommitRefusedError names every
+        partition of which it drops rows.
 
         Raises:
             RetriableError: the same batch is put again later.
@@ -344,6 +351,11 @@ class SinkConnector(Connector):
     @classmethod
     def stored(cls, config: Mapping[str, str | None], topic: str) -> Stored | None:
         """What the target of a topic holds. Default None: this sink cannot tell."""
+        return None
+
+    @classmethod
+    def flush_interval_ms(cls, config: Mapping[str, str | None]) -> int | None:
+        """Time between flushes of a task. Default None: the worker's offset.flush.interval.ms."""
         return None
 
 

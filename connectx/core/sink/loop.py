@@ -181,13 +181,14 @@ class SinkTaskCore:
     def _on_refused(self, refused: m.PutRefused, step: SinkStep) -> None:
         """The target rules: go on where it is. A refusal after a lost answer may tell that the batch did arrive."""
         batch = self.batches[0]
-        if batch.attempts and all(refused.committed.get(p) == end for p, end in batch.ends.items()):
+        arrived = batch.attempts and all(refused.committed.get(p) == end for p, end in batch.ends.items())
+        if arrived:
             self._put_done(refused.records, step)
-            return
-        self.batches.pop(0)
-        self._record_refusal(step, refused.error, tuple(sorted(batch.ranges)), offsets=named(refused.committed))
-        self.progress.move(refused.committed)
-        self._seek(tuple(sorted(batch.ranges)), step)
+        else:
+            self.batches.pop(0)
+            self._record_refusal(step, refused.error, tuple(sorted(batch.ranges)), offsets=named(refused.committed))
+        moved = self.progress.move(refused.committed)  # also of other partitions, whose buffered rows were dropped
+        self._seek(tuple(sorted(moved if arrived else {*batch.ranges, *moved})), step)
 
     def _on_flush_failed(self, error: str, step: SinkStep) -> None:
         """What was put since the last commit may be lost, of all partitions: nothing of it may be committed."""

@@ -17,6 +17,9 @@ from connectx.model.ids import TaskId, TopicPartition
 class SinkTaskSettings:
     """What the loop needs to know of the task's configuration; times in milliseconds.
 
+    `exactly_once` says that a put commits rows and offsets to the target. A target that takes them in a flush is not
+    that: its offsets rule all the same, where a partition is opened and when it refuses a put.
+
     `backlog_records` is the lag in records from which on Spark reads (None: never), `backlog_slice_records` the most
     records that it reads at a time.
     """

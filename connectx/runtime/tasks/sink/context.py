@@ -71,7 +71,7 @@ class SinkContext:
         cls = type(self._setup.plugin)
         letter = DeadLetter(row, "TASK_PUT", f"{cls.__module__}.{cls.__qualname__}", error)
         self._dead_letters.report(self.records.raw, [letter])
-        if self._setup.loop.exactly_once:
+        if self._setup.plugin.exactly_once:
             self._dead_letters.flush()
 
     def add(self, partitions: Sequence[TopicPartition]) -> None:

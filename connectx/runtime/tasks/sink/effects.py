@@ -225,7 +225,7 @@ class SinkWorld:
             rows, unreadable = records.readable(self._plugin.value_type)
             self._context.skipped = 0
             self._context.records = records
-            if rows.num_rows or self._setup.loop.exactly_once:
+            if rows.num_rows or self._plugin.exactly_once:
                 self._plugin.put(SinkBatch(rows, effect.ranges))
             if self._context.skipped and self._dead_letters is not None:
                 self._dead_letters.flush()

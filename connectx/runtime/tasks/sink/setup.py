@@ -15,7 +15,7 @@ from connectx.kafka.settings.client_config import ClientConfig
 from connectx.model.configdef import ConfigDef
 from connectx.model.ids import TaskId
 from connectx.model.validators import at_least
-from connectx.plugins.api import SinkTask
+from connectx.plugins.api import SinkConnector, SinkTask
 from connectx.plugins.settings import SinkSettings, sink_connector_settings
 from connectx.runtime.tasks.services import TaskServices
 
@@ -96,10 +96,13 @@ def set_up(order: PrepareTask, services: TaskServices, plugins: Plugins) -> Sink
     chain = plugins.chain(config)
     plugin = services.created(plugins.create_task, config)
     assert isinstance(plugin, SinkTask), "only sink connectors are given to a sink runner"
+    connector = plugins.connector_class(config.get("connector.class") or "")
+    assert issubclass(connector, SinkConnector), "as its task"
+    flush_interval_ms = connector.flush_interval_ms(config)
     loop = SinkTaskSettings(
         task=task,
-        exactly_once=plugin.exactly_once,
-        offset_flush_interval_ms=worker.offset_flush_interval_ms,
+        exactly_once=plugin.exactly_once and not plugin.buffers,
+        offset_flush_interval_ms=(worker.offset_flush_interval_ms if flush_interval_ms is None else flush_interval_ms),
         offset_flush_timeout_ms=worker.offset_flush_timeout_ms,
         backlog_records=None if backlog["backlog.records"] < 0 else backlog["backlog.records"],
         backlog_slice_records=backlog["backlog.slice.records"],
@@ -111,10 +114,12 @@ def set_up(order: PrepareTask, services: TaskServices, plugins: Plugins) -> Sink
     return SinkSetup(
         task=task,
         plugin=plugin,
-        version=plugins.connector_class(config.get("connector.class") or "").version,
+        version=connector.version,
         task_config={key: value for key, value in order.task_config.items() if value is not None},
         key_converter=_reading(plugins.converter("key", config, worker), fields=chain.reads("key")),
-        value_converter=_reading(plugins.converter("value", config, worker), fields=not keeps_values(chain)),
+        value_converter=_reading(
+            plugins.converter("value", config, worker), fields=plugin.reads_fields or not keeps_values(chain)
+        ),
         header_converter=plugins.header_converter(config, worker),
         chain=chain,
         settings=settings,

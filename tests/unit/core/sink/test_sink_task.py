@@ -362,6 +362,25 @@ def test_a_refusal_after_a_lost_answer_counts_as_done_when_the_target_is_at_the_
     )
 
 
+def test_a_refused_put_also_rereads_partitions_whose_buffered_rows_the_target_refuses() -> None:
+    core = with_put(AT_LEAST_ONCE)
+    run(core, Fetched(1, {A1: (20, 22)}))
+    assert run(core, PutRefused(1, {A0: 12, A1: 20}, "a-0 is at 12")).effects == [
+        Seek({A0: 12, A1: 20}),
+        Poll(1, 100),
+    ]
+    assert core.progress.positions == {A0: 12, A1: 20}
+
+
+def test_a_refusal_after_a_lost_answer_rereads_the_other_partitions_that_it_names() -> None:
+    core = with_put(AT_LEAST_ONCE)
+    run(core, Fetched(1, {A1: (20, 22)}), PutFailed(1, True, "connection lost in commit"))
+    run(core, FetchedNothing(1), now_ms=100)
+    step = run(core, PutRefused(1, {A0: 12, A1: 22}, "a-0 is at 12", records=2), now_ms=101)
+    assert Seek({A0: 12}) in step.effects
+    assert core.progress.positions == {A0: 12, A1: 22}
+
+
 # ------------------------------------------------------------------------------------------------------ rebalances
 
 
