@@ -817,6 +817,31 @@ class DatabasePermissionError(DatabaseError):
     code = "database_permission"
 
 
+class LakeError(ConnectxError):
+    """A table in files cannot be read or written, and will not be later without a change."""
+
+    code = "lake"
+
+
+class LakeStorageError(LakeError):
+    """The storage of a table in files refuses access: no such directory, no permission, no space."""
+
+    code = "lake_storage"
+
+    def __init__(self, place: str, cause: str, setting: str) -> None:
+        super().__init__(
+            f"{place} cannot be used: {cause}.",
+            next_step=f"Correct `{setting}`, its permissions or its free space, and restart the task.",
+        )
+
+
+class LakeUnavailableError(ConnectxError):
+    """The storage or the catalog of a table in files cannot be reached now, or others commit all the time."""
+
+    code = "lake_unavailable"
+    retriable = True
+
+
 # ----------------------------------------------------------------------------------------------- checks
 
 

@@ -43,6 +43,7 @@ _PROVIDED: Final[Mapping[str, str]] = {
     "FileStreamSink": "connectx.connectors.files.stream_sink:FileStreamSink",
     "FileStreamSource": "connectx.connectors.files.stream_source:FileStreamSource",
     "Generator": "connectx.connectors.generator:Generator",
+    "ParquetSink": "connectx.connectors.lake.parquet:ParquetSink",
     "PostgresSink": "connectx.connectors.postgres.sink:PostgresSink",
 }
 _JAVA_CLASSES: Final[Mapping[str, str]] = {

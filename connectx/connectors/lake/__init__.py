@@ -1,0 +1,1 @@
+"""Sink connectors for tables in files: Parquet, Delta Lake and Apache Iceberg."""

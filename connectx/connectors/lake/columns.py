@@ -1,0 +1,175 @@
+"""Values of records as columns of a table in files, and how such a table's columns may change.
+
+It decides which type a column has in a new table, which changes are safe (new columns, wider types), and brings values
+to a table's types. It never writes. The rules for wider types are Iceberg's: integers, floats, and decimals of the same
+scale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import pyarrow as pa
+
+from connectx.errors import TableMismatchError
+
+VALUE: Final = "value"
+"""Column of a value without fields."""
+
+_STORED: Final[Mapping[pa.DataType, pa.DataType]] = {
+    pa.int8(): pa.int32(),
+    pa.int16(): pa.int32(),
+    pa.uint8(): pa.int32(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+    pa.float16(): pa.float32(),
+    pa.large_string(): pa.string(),
+    pa.string_view(): pa.string(),
+    pa.large_binary(): pa.binary(),
+    pa.binary_view(): pa.binary(),
+    pa.date64(): pa.date32(),
+}
+_RANKS: Final = ((pa.int32(), pa.int64()), (pa.float32(), pa.float64()))
+
+
+def columns_of(values: pa.ChunkedArray) -> pa.Table:
+    """Fields of struct values as columns; other values as one column.
+
+    Columns without any value are left out: they have no type.
+    """
+    table = pa.table({VALUE: values})
+    if pa.types.is_struct(values.type):
+        arrays = values.chunks or [pa.array([], values.type)]
+        table = pa.Table.from_batches([pa.RecordBatch.from_struct_array(array) for array in arrays])
+    return table.select([field.name for field in table.schema if not pa.types.is_null(field.type)])
+
+
+def stored_type(kind: pa.DataType, name: str) -> pa.DataType:
+    """Type of a column for values of this type.
+
+    Raises:
+        TableMismatchError: tables in files have no such type.
+    """
+    if kind in _STORED:
+        return _STORED[kind]
+    if pa.types.is_dictionary(kind):
+        return stored_type(kind.value_type, name)
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", None if kind.tz is None else "UTC")
+    if pa.types.is_struct(kind):
+        known = [field for field in kind if not pa.types.is_null(field.type)]
+        return pa.struct([pa.field(f.name, stored_type(f.type, f"{name}.{f.name}")) for f in known])
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.list_(pa.field("element", stored_type(kind.value_type, name)))
+    if pa.types.is_map(kind):
+        return pa.map_(stored_type(kind.key_type, name), stored_type(kind.item_type, name))
+    known_types = (
+        *(pa.types.is_boolean, pa.types.is_integer, pa.types.is_floating, pa.types.is_string),
+        *(pa.types.is_binary, pa.types.is_decimal, pa.types.is_date),
+    )
+    if any(is_known(kind) for is_known in known_types):
+        return kind
+    raise TableMismatchError(
+        f"The field {name} is of type {kind}, for which tables in files have no column type.",
+        next_step="Change it with a Cast transformation, or remove it with ReplaceField, and restart the task.",
+    )
+
+
+def evolved(current: pa.Schema | None, found: pa.Schema, table: str, *, evolve: bool) -> pa.Schema:
+    """Columns that a table must have to take these values too.
+
+    Args:
+        current: the table's columns; None: it is yet to be created.
+        found: the columns of some values.
+        table: the table's name, for messages.
+        evolve: whether columns may be added and types widened (`auto.evolve`).
+
+    Raises:
+        TableMismatchError: the values need a change that is not allowed.
+    """
+    fields = {} if current is None else {field.name: field for field in current}
+    for field in found:
+        known = fields.get(field.name)
+        kind = stored_type(field.type, field.name) if known is None else _wider(known.type, field, table, evolve)
+        if known is None and current is not None and not evolve:
+            raise TableMismatchError(
+                f"The table {table} has no column {field.name}, which the records have, and auto.evolve is false.",
+                next_step="Add the column, or set auto.evolve=true, and restart the task.",
+            )
+        fields[field.name] = pa.field(field.name, kind) if known is None else known.with_type(kind)
+    if not fields:
+        raise TableMismatchError(
+            f"The records for {table} have no field with a value, so its columns are not known.",
+            next_step="Correct the records, or create the table, and restart the task.",
+        )
+    return pa.schema(list(fields.values()))
+
+
+def fitted(columns: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Columns in the order and types of a table; a column that the values lack is null.
+
+    Raises:
+        pa.ArrowInvalid: a value does not fit.
+    """
+    arrays = [
+        _cast(columns[field.name], field.type)
+        if field.name in columns.column_names
+        else pa.chunked_array([pa.nulls(columns.num_rows, field.type)])
+        for field in schema
+    ]
+    return pa.table(arrays, schema=schema)
+
+
+def _wider(known: pa.DataType, field: pa.Field, table: str, evolve: bool) -> pa.DataType:
+    """The type that holds values of both: the column's own, or a wider one."""
+    kind = _common(known, stored_type(field.type, field.name))
+    if kind is None or (kind != known and not evolve):
+        allowed = "auto.evolve adds columns and widens integers, floats and decimals, and changes nothing else"
+        raise TableMismatchError(
+            f"The column {field.name} of {table} is of type {known}, and the records have {field.type}: "
+            f"{'auto.evolve is false' if kind is not None else allowed}.",
+            next_step="Correct the records, for example with a Cast transformation, or write them to another table.",
+        )
+    return kind
+
+
+def _common(known: pa.DataType, new: pa.DataType) -> pa.DataType | None:
+    """None where no type holds both."""
+    if known == new or pa.types.is_null(new):
+        return known
+    for narrow, wide in _RANKS:
+        if {known, new} <= {narrow, wide}:
+            return wide
+    if pa.types.is_integer(new) and pa.types.is_floating(known):
+        return known  # JSON without schemas has 1 for 1.0
+    if pa.types.is_integer(new) and pa.types.is_integer(known):
+        return known  # a table of another writer, with narrower types than are made here
+    if pa.types.is_decimal(known) and pa.types.is_decimal(new) and known.scale == new.scale:
+        return known if known.precision >= new.precision else new
+    if pa.types.is_timestamp(known) and pa.types.is_timestamp(new) and (known.tz is None) == (new.tz is None):
+        return known
+    if pa.types.is_struct(known) and pa.types.is_struct(new):
+        return _common_struct(known, new)
+    if pa.types.is_list(known) and pa.types.is_list(new):
+        inner = _common(known.value_type, new.value_type)
+        return None if inner is None else pa.list_(known.value_field.with_type(inner))
+    if pa.types.is_map(known) and pa.types.is_map(new) and known.key_type == new.key_type:
+        inner = _common(known.item_type, new.item_type)
+        return None if inner is None else pa.map_(known.key_field, known.item_field.with_type(inner))
+    return None
+
+
+def _common_struct(known: pa.DataType, new: pa.DataType) -> pa.DataType | None:
+    fields = {field.name: field for field in known}
+    for field in new:
+        inner = _common(fields[field.name].type, field.type) if field.name in fields else field.type
+        if inner is None:
+            return None
+        fields[field.name] = fields[field.name].with_type(inner) if field.name in fields else field
+    return pa.struct(list(fields.values()))
+
+
+def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    return column if column.type == kind else column.cast(kind)

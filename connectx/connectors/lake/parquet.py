@@ -1,0 +1,241 @@
+"""ParquetSink: writes topics to Parquet files, exactly once, without a table format.
+
+A file holds the rows of one topic partition from one offset to another. Its name is the first offset and it is created
+exclusively, so of two writers that go on at the same offset one is refused; the offset after the last row is in the
+file's metadata. The files of a partition are a chain, and `open` takes its end. A file becomes visible as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from connectx.connectors.lake.columns import evolved
+from connectx.connectors.lake.settings import FLUSH_CONFIG, LakeSettings, tables_config
+from connectx.connectors.lake.storage import check_directory, options, storage_errors, url_of
+from connectx.connectors.lake.task import LakeTask, Offsets, Pending, compare
+from connectx.errors import LakeError
+from connectx.model.configdef import ConfigDef
+from connectx.model.ids import TopicPartition
+from connectx.model.validators import non_empty, one_of
+from connectx.plugins.api import SinkConnector, SinkTaskContext, Stored
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+STORAGE: Final = "storage."
+"""Prefix of settings that go to the storage library."""
+
+_END, _GROUP = b"connectx.end", b"connectx.group"
+_SUFFIX: Final = ".parquet"
+_TAIL_BYTES: Final = 64 << 10
+
+
+class ParquetSink(SinkConnector):
+    """Writes topics to Parquet files, exactly once."""
+
+    version = "1"
+    requires = (("lake", "obstore"),)
+    config = ConfigDef(
+        ConfigDef()
+        .define(
+            "path",
+            str,
+            doc="Directory of the tables, each a directory of Parquet files: a local path, or a URL such as "
+            "s3://bucket/lake. Settings that begin with storage. go to the storage library, without this prefix.",
+            group="Storage",
+            importance="HIGH",
+            validator=non_empty(),
+        )
+        .define(
+            "parquet.codec",
+            str,
+            "snappy",
+            doc="Compression of the files.",
+            group="Storage",
+            validator=one_of("none", "snappy", "gzip", "zstd", "lz4"),
+        ),
+        tables_config("${topic}"),
+        FLUSH_CONFIG,
+    )
+
+    def task_configs(self, max_tasks: int) -> Sequence[Mapping[str, str]]:
+        """Every task gets the whole configuration; the consumer group divides the partitions."""
+        return [self.settings] * max_tasks
+
+    @classmethod
+    def flush_interval_ms(cls, config: Mapping[str, str | None]) -> int | None:
+        """flush.interval.ms."""
+        return int(cls.config.parse(config)["flush.interval.ms"])
+
+    @classmethod
+    def stored(cls, config: Mapping[str, str | None], topic: str) -> Stored | None:
+        """The rows of the topic's files."""
+        values = cls.config.parse(config)
+        name = LakeSettings.of(values).table_of(topic)
+        table = ParquetTable(_store(values["path"], options(config, STORAGE)), name, None, "none")
+        table.refresh()
+        schema = table.schema
+        return Stored(f"files of {name}", table.read, value_type=None if schema is None else pa.struct(list(schema)))
+
+    class Task(LakeTask):
+        """One file per topic partition and commit."""
+
+        def start(self, config: Mapping[str, str], context: SinkTaskContext) -> None:
+            """Check the directory.
+
+            Raises:
+                LakeStorageError: it does not exist, or cannot be written.
+                LakeError: no such kind of storage, or a wrong setting of it.
+            """
+            super().start(config, context)
+            values = ParquetSink.config.parse(config)
+            check_directory(url_of(values["path"]), "path")
+            store, codec = _store(values["path"], options(config, STORAGE)), values["parquet.codec"]
+            self.use(LakeSettings.of(values), lambda name: ParquetTable(store, name, context.group_id, codec))
+
+
+class ParquetTable:
+    """The files of one table; a `connectx.connectors.lake.task.LakeTable`.
+
+    `group_id` is None for a reader.
+    """
+
+    def __init__(self, store: ObjectStore, name: str, group_id: str | None, codec: str) -> None:
+        self.name = f"The table {name}"
+        self._store = store
+        self._folder = name
+        self._group_id = group_id
+        self._codec = codec
+        self._last: dict[TopicPartition, str] = {}
+        self._ends: Offsets = {}
+        self._schema: pa.Schema | None = None
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        """Columns of the last files."""
+        return self._schema
+
+    def refresh(self) -> None:
+        """List the files, and read the footers of the last one of each partition that is new."""
+        newest: dict[TopicPartition, str] = {}
+        times: dict[str, Any] = {}
+        with self._errors():
+            for path, written in self._files():
+                partition = _partition_of(path)
+                if partition is not None:
+                    newest[partition] = max(path, newest.get(partition, ""))
+                    times[path] = written
+            fresh = {p: path for p, path in newest.items() if self._last.get(p) != path}
+            for partition, path in sorted(fresh.items(), key=lambda item: times[item[1]]):
+                self._ends[partition], columns = self._footer(path)
+                self._schema = evolved(self._schema, columns, self.name, evolve=True)
+            self._last = newest
+
+    def offsets(self, partitions: Sequence[TopicPartition]) -> Offsets:
+        """Ends of the last files."""
+        return {partition: self._ends[partition] for partition in partitions if partition in self._ends}
+
+    def append(self, pending: Pending, schema: pa.Schema) -> None:
+        """One file for each partition.
+
+        Raises:
+            CommitRefusedError: there is a file that starts where one of these does; files of partitions before it
+                were written.
+        """
+        from obstore import put
+        from obstore.exceptions import AlreadyExistsError
+
+        for partition, rows in pending.by_partition(schema):
+            first, end = pending.ranges[partition]
+            path = f"{self._folder}/{partition.topic}+{partition.partition}+{first:020d}{_SUFFIX}"
+            with self._errors():
+                try:
+                    put(self._store, path, self._file(rows, end), mode="create", use_multipart=False)
+                except AlreadyExistsError:
+                    self.refresh()
+                    compare(self.name, self.offsets(list(pending.ranges)), pending.ranges)
+                    raise
+            self._last[partition], self._ends[partition] = path, end
+        self._schema = schema
+
+    def read(self) -> Iterator[pa.Table]:
+        """The rows of all files."""
+        import pyarrow.parquet as pq
+        from obstore import get
+
+        with self._errors():
+            for path, _ in sorted(self._files()):
+                if _partition_of(path) is not None:
+                    yield pq.read_table(pa.BufferReader(get(self._store, path).bytes().to_bytes()))
+
+    def _files(self) -> Iterator[tuple[str, Any]]:
+        from obstore import list as list_files
+
+        for chunk in list_files(self._store, self._folder):
+            yield from ((meta["path"], meta["last_modified"]) for meta in chunk)
+
+    def _file(self, rows: pa.Table, end: int) -> bytes:
+        import pyarrow.parquet as pq
+
+        sink = pa.BufferOutputStream()
+        metadata = {_END: str(end).encode(), _GROUP: (self._group_id or "").encode()}
+        pq.write_table(rows.replace_schema_metadata(metadata), sink, compression=self._codec)
+        return bytes(sink.getvalue().to_pybytes())
+
+    def _footer(self, path: str) -> tuple[int, pa.Schema]:
+        import pyarrow.parquet as pq
+
+        try:
+            schema = pq.read_schema(pa.BufferReader(self._tail(path)))
+        except pa.ArrowInvalid as error:
+            raise self._foreign(path, "is no Parquet file") from error
+        metadata = schema.metadata or {}
+        if _END not in metadata:
+            raise self._foreign(path, "has no offsets of connectx")
+        group = metadata[_GROUP].decode()
+        if self._group_id not in (None, group):
+            raise self._foreign(path, f"was written by the consumer group {group}, not {self._group_id}")
+        return int(metadata[_END]), schema.remove_metadata()
+
+    def _tail(self, path: str) -> bytes:
+        """The end of a file with its metadata, whose length is in the last 8 bytes."""
+        from obstore import get_range, head
+
+        size = head(self._store, path)["size"]
+
+        def last(count: int) -> bytes:
+            return get_range(self._store, path, start=max(0, size - count), end=size).to_bytes() if size else b""
+
+        tail = last(_TAIL_BYTES)
+        length = 8 + int.from_bytes(tail[-8:-4], "little")
+        return last(length) if len(tail) < length <= size else tail
+
+    def _foreign(self, path: str, why: str) -> LakeError:
+        return LakeError(
+            f"The file {path} {why}, so it is not known where to go on.",
+            next_step="Choose another `path` or table.name.format, or remove the file, and restart the task.",
+        )
+
+    def _errors(self) -> Any:
+        from obstore.exceptions import BaseError
+
+        return storage_errors(self.name, "path", later=(BaseError,))
+
+
+def _store(path: str, given: Mapping[str, str]) -> ObjectStore:
+    from obstore.store import from_url
+
+    with storage_errors(f"The storage {path}", "path", final=(Exception,)):
+        url = url_of(path)
+        return from_url(url) if url.startswith("file:") else from_url(url, config=dict(given))  # type: ignore[call-overload]
+
+
+def _partition_of(path: str) -> TopicPartition | None:
+    """The topic partition that a file's name starts with; None for files of others."""
+    parts = path.rpartition("/")[2].removesuffix(_SUFFIX).split("+")
+    if not path.endswith(_SUFFIX) or len(parts) != 3 or not (parts[1].isdigit() and parts[2].isdigit()):
+        return None
+    return TopicPartition(parts[0], int(parts[1]))

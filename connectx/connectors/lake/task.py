@@ -1,0 +1,316 @@
+"""The task of a sink of tables in files: keeps rows in memory, and commits them together with their offsets.
+
+A table holds one offset per topic partition in the same commit as the rows, and is the fence: a commit states where its
+rows start, and a table that is elsewhere refuses it. There is no coordinator, no control topic and no second store of
+offsets. This module decides what may be committed and what a refusal means; how rows and offsets become one
+commit is the table's part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from connectx.connectors.lake.columns import columns_of, evolved, fitted
+from connectx.connectors.lake.settings import LakeSettings
+from connectx.errors import ConnectxError, LakeUnavailableError, RecordRejectedError, TableMismatchError
+from connectx.model.ids import TopicPartition
+from connectx.plugins.api import CommitRefusedError, SinkBatch, SinkTask
+
+Offsets = dict[TopicPartition, int]
+Ranges = Mapping[TopicPartition, tuple[int, int]]
+
+_ATTEMPTS = 20
+
+
+class ConflictError(Exception):
+    """Another commit came first; nothing was written."""
+
+
+@dataclass(slots=True)
+class Pending:
+    """Rows of one table that are not committed.
+
+    Attributes:
+        schema: columns that the table must have; None while there are no rows and no table.
+        ranges: per partition the offset that the table must be at, and the offset after the last row.
+        rows: tables in the order of their records, each of one partition.
+    """
+
+    schema: pa.Schema | None
+    ranges: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
+    rows: list[tuple[TopicPartition, pa.Table]] = field(default_factory=list)
+
+    @property
+    def row_count(self) -> int:
+        """Number of rows."""
+        return sum(table.num_rows for _, table in self.rows)
+
+    @property
+    def size_bytes(self) -> int:
+        """Size in memory."""
+        return sum(table.nbytes for _, table in self.rows)
+
+    def add(self, ranges: Ranges, rows: Iterable[tuple[TopicPartition, pa.Table]]) -> None:
+        """Take a batch whose ranges start where those of before end."""
+        for partition, (first, end) in ranges.items():
+            self.ranges[partition] = (self.ranges.get(partition, (first, end))[0], end)
+        self.rows += rows
+
+    def table(self, schema: pa.Schema) -> pa.Table:
+        """All rows, in these columns."""
+        return pa.concat_tables([fitted(table, schema) for _, table in self.rows])
+
+    def by_partition(self, schema: pa.Schema) -> Iterator[tuple[TopicPartition, pa.Table]]:
+        """The rows of each partition, in these columns."""
+        for partition in sorted({partition for partition, _ in self.rows}):
+            yield partition, pa.concat_tables([fitted(table, schema) for p, table in self.rows if p == partition])
+
+    def drop(self, partitions: Sequence[TopicPartition]) -> None:
+        """Forget the rows of these partitions."""
+        self.rows = [(partition, table) for partition, table in self.rows if partition not in partitions]
+        self.ranges = {partition: ends for partition, ends in self.ranges.items() if partition not in partitions}
+
+
+class LakeTable(Protocol):
+    """One table of the target, as one task has read it last. Only `refresh` reads what others committed."""
+
+    name: str
+    """How messages call it."""
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        """Columns; None when the table does not exist."""
+
+    def refresh(self) -> None:
+        """Read the newest state."""
+
+    def offsets(self, partitions: Sequence[TopicPartition]) -> Offsets:
+        """Offsets after the last rows of these partitions, where the table holds any."""
+
+    def append(self, pending: Pending, schema: pa.Schema) -> None:
+        """Commit rows and offsets together, on top of the state that was read last.
+
+        Raises:
+            ConflictError: another commit came first.
+        """
+
+
+class LakeTask(SinkTask):
+    """Base of the tasks; `start` of a subclass calls `use`."""
+
+    exactly_once = True
+    buffers = True
+    reads_fields = True
+
+    def use(self, settings: LakeSettings, connect: Callable[[str], LakeTable]) -> None:
+        """Take the settings, and what makes a table of a name; its state is read by `refresh`."""
+        self._lake = settings
+        self._connect = connect
+        self._tables: dict[str, LakeTable] = {}
+        self._pending: dict[str, Pending] = {}
+        self._next: Offsets = {}
+        self._failure: ConnectxError | None = None
+        self._cancelled = False
+
+    def value_type(self, topic: str) -> pa.DataType | None:
+        """The table's columns if they may not change; otherwise values have the fields that they hold."""
+        schema = None if self._lake.evolve else self._table_of(topic).schema
+        return None if schema is None else pa.struct(list(schema))
+
+    def open(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """Offsets that the tables hold."""
+        found: Offsets = {}
+        for topic in sorted({partition.topic for partition in partitions}):
+            table = self._table_of(topic)
+            table.refresh()
+            found |= table.offsets([partition for partition in partitions if partition.topic == topic])
+        self._expect(partitions, found)
+        return found
+
+    def put(self, batch: SinkBatch) -> None:
+        """Take rows; commit first if those at hand are as many as a commit is to have.
+
+        Raises:
+            CommitRefusedError: a table holds other offsets, or the batch does not start where the last one ended.
+            TableMismatchError: the table cannot take the records' fields.
+            RecordRejectedError: a value does not fit its column, with errors.tolerance=none.
+            LakeUnavailableError: try again later.
+            LakeError
+        """
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+        if self._is_full():
+            self._commit()
+        wrong = {p: self._next[p] for p, (first, _) in batch.ranges.items() if self._next.get(p, first) != first}
+        if wrong:
+            shown = ", ".join(
+                f"{p} goes on at {at}, the batch starts at {batch.ranges[p][0]}" for p, at in wrong.items()
+            )
+            raise CommitRefusedError(f"The task expects other offsets: {shown}.", wrong)
+        self._take(batch)
+
+    def flush(self) -> None:
+        """Commit what is at hand; when that fails, it is dropped and comes again.
+
+        Raises:
+            CommitRefusedError: a table holds other offsets: another task wrote there.
+            LakeUnavailableError, LakeError: the next `put` raises the latter again, so that the task fails.
+        """
+        try:
+            self._commit()
+        except CommitRefusedError:
+            raise
+        except Exception as error:
+            self._failure = error if isinstance(error, ConnectxError) and not error.retriable else None
+            self._next |= self._drop()
+            raise
+
+    def close(self, partitions: Sequence[TopicPartition]) -> None:
+        """Drop what is not committed of these partitions."""
+        for pending in self._pending.values():
+            pending.drop(partitions)
+        self._expect(partitions, {})
+
+    def cancel(self) -> None:
+        """Begin no commit any more."""
+        self._cancelled = True
+
+    # ---------------------------------------------------------------------------------------------- inner parts
+
+    def _table_of(self, topic: str) -> LakeTable:
+        name = self._lake.table_of(topic)
+        if name not in self._tables:
+            table = self._connect(name)
+            table.refresh()
+            self._tables[name] = table
+        return self._tables[name]
+
+    def _expect(self, partitions: Sequence[TopicPartition], offsets: Mapping[TopicPartition, int]) -> None:
+        """The next batch of a partition starts at its offset; without one, anywhere."""
+        self._next = {p: offset for p, offset in self._next.items() if p not in partitions} | dict(offsets)
+
+    def _drop(self) -> Offsets:
+        """Forget all rows; where each of their partitions goes on."""
+        dropped = {p: first for pending in self._pending.values() for p, (first, _) in pending.ranges.items()}
+        self._pending = {}
+        return dropped
+
+    # ------------------------------------------------------------------------------------------------------ rows
+
+    def _is_full(self) -> bool:
+        pending = self._pending.values()
+        rows, size_bytes = sum(p.row_count for p in pending), sum(p.size_bytes for p in pending)
+        return rows >= self._lake.flush_rows or size_bytes >= self._lake.flush_bytes
+
+    def _take(self, batch: SinkBatch) -> None:
+        topic = next(iter(batch.ranges)).topic
+        name, table = self._lake.table_of(topic), self._table_of(topic)
+        pending = self._pending.setdefault(name, Pending(table.schema))
+        rows = self._writable(batch.rows, topic, table.name)
+        parts: list[tuple[TopicPartition, pa.Table]] = []
+        if rows.num_rows:
+            columns = columns_of(rows["value"])
+            pending.schema = evolved(pending.schema, columns.schema, table.name, evolve=self._lake.evolve)
+            places = rows.select(["partition", "offset"])
+            columns, places = self._fitting(columns, places, pending.schema, topic, table.name)
+            for partition in batch.ranges:
+                mine = columns
+                if len(batch.ranges) > 1:
+                    mine = columns.filter(pc.equal(places["partition"], partition.partition))
+                parts += [(partition, mine)] if mine.num_rows else []
+        pending.add(batch.ranges, parts)
+        self._next |= {partition: end for partition, (_, end) in batch.ranges.items()}
+
+    def _writable(self, rows: pa.Table, topic: str, table: str) -> pa.Table:
+        """Rows without tombstones, which are reported.
+
+        Raises:
+            TableMismatchError: a transformation changed the topics, which name the tables.
+        """
+        if rows.num_rows and rows["topic"].unique().to_pylist() != [topic]:
+            raise TableMismatchError(
+                f"A transformation changed the topic of records of {topic}; the offsets of a topic are in one table.",
+                next_step="Use topic.to.table.map or table.name.format in place of the transformation.",
+            )
+        missing = pc.is_null(rows["value"])
+        if not rows["value"].null_count:
+            return rows
+        for row in rows.filter(missing).select(["partition", "offset"]).to_pylist():
+            self._refuse(topic, row, table, "the record has no value (a tombstone), and this sink deletes nothing")
+        return rows.filter(pc.invert(missing))
+
+    def _fitting(
+        self, columns: pa.Table, places: pa.Table, schema: pa.Schema, topic: str, table: str
+    ) -> tuple[pa.Table, pa.Table]:
+        """Columns of the table, and the places of the rows; a row whose value does not fit is reported and left out."""
+        try:
+            return fitted(columns, schema), places
+        except pa.ArrowInvalid as error:
+            if columns.num_rows == 1:
+                self._refuse(topic, places.to_pylist()[0], table, str(error))
+                return fitted(columns.slice(0, 0), schema), places.slice(0, 0)
+        half = columns.num_rows // 2
+        parts = [
+            self._fitting(columns.slice(*cut), places.slice(*cut), schema, topic, table) for cut in ((0, half), (half,))
+        ]
+        return pa.concat_tables([part for part, _ in parts]), pa.concat_tables([place for _, place in parts])
+
+    def _refuse(self, topic: str, row: Mapping[str, Any], table: str, cause: str) -> None:
+        partition = TopicPartition(topic, row["partition"])
+        error = RecordRejectedError(str(partition), row["offset"], table, cause)
+        self.context.report(partition, row["offset"], error)
+
+    # ---------------------------------------------------------------------------------------------------- commit
+
+    def _commit(self) -> None:
+        """Commit table by table. A refusal drops all rows at hand, and names where each partition goes on."""
+        for name, pending in list(self._pending.items()):
+            if not pending.rows:
+                continue  # its offsets go with the next rows
+            try:
+                self._commit_table(self._tables[name], pending)
+            except CommitRefusedError as refused:
+                goes_on = self._drop() | refused.committed
+                self._next |= goes_on
+                raise CommitRefusedError(refused.message, goes_on, next_step=refused.next_step) from None
+            del self._pending[name]
+
+    def _commit_table(self, table: LakeTable, pending: Pending) -> None:
+        """Compare and append: on the state that was compared, again after a conflict."""
+        for attempt in range(_ATTEMPTS):
+            held = table.offsets(list(pending.ranges))
+            if attempt and all(held.get(p) == end for p, (_, end) in pending.ranges.items()):
+                return  # the answer of the attempt before was lost
+            compare(table.name, held, pending.ranges)
+            if self._cancelled:
+                raise LakeUnavailableError("The task was cancelled before it committed.")
+            schema = pending.schema
+            assert schema is not None, "there are rows"
+            schema = evolved(table.schema, schema, table.name, evolve=True)
+            try:
+                table.append(pending, schema)
+                return
+            except ConflictError:
+                table.refresh()
+        raise LakeUnavailableError(
+            f"{table.name} was changed by others during {_ATTEMPTS} attempts to commit.",
+            next_step="Raise flush.interval.ms, or lower tasks.max; the task tries again.",
+        )
+
+
+def compare(table: str, held: Mapping[TopicPartition, int], ranges: Ranges) -> None:
+    """Raise CommitRefusedError unless a table is where each range starts."""
+    wrong = [p for p, (first, _) in sorted(ranges.items()) if held.get(p, first) != first]
+    if wrong:
+        shown = ", ".join(f"{p} is at {held[p]}, the rows start at {ranges[p][0]}" for p in wrong)
+        raise CommitRefusedError(
+            f"{table} has other offsets than the task: {shown}.",
+            {p: held.get(p, first) for p, (first, _) in ranges.items()},
+            next_step="Another task wrote there; this one goes on where the table is.",
+        )

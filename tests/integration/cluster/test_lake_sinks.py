@@ -1,0 +1,85 @@
+"""Sinks of tables in files in a cluster whose workers freeze and die: every record is one row."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import duckdb
+import pytest
+from confluent_kafka import Producer
+
+import connectx as cx
+from tests.support.clusters import MakeCluster, owner_of
+from tests.support.profiles import JSON, QUICK
+from tests.support.topics import create_topic
+from tests.support.waiting import WAIT_S, until
+
+PARTITIONS = 4
+SINKS: Mapping[str, Mapping[str, str]] = {"parquet": {"connector.class": "ParquetSink", "path": "{folder}"}}
+TABLES = {"parquet": "read_parquet('{folder}/{topic}/*.parquet')"}
+
+
+class Flow:
+    """A topic of numbered rows, and a sink of each format."""
+
+    def __init__(self, cluster: cx.Cluster, folder: Path) -> None:
+        self.cluster, self.folder = cluster, folder
+        self.topic = create_topic(cluster.bootstrap_servers, "numbers", PARTITIONS)
+        self.count = 0
+        for name, settings in SINKS.items():
+            (folder / name).mkdir()
+            given = {key: text.format(folder=folder / name) for key, text in settings.items()}
+            more = {"topics": self.topic, "tasks.max": "2", "flush.interval.ms": "300", **JSON}
+            cluster.create(name, {**given, **more})
+
+    def produce(self, count: int) -> None:
+        """Numbered rows, round-robin over the partitions."""
+        producer = Producer({"bootstrap.servers": self.cluster.bootstrap_servers})
+        for number in range(self.count, self.count + count):
+            row = json.dumps({"id": number, "name": f"row {number}", "half": number / 2})
+            producer.produce(self.topic, row.encode(), partition=number % PARTITIONS)
+        producer.flush(30)
+        self.count += count
+
+    def ids(self, name: str) -> list[int]:
+        """The column id of a table, as DuckDB reads it."""
+        if not any((self.folder / name).rglob("*.parquet")):
+            return []
+        source = TABLES[name].format(folder=self.folder / name, topic=self.topic)
+        return [row[0] for row in duckdb.execute(f"SELECT id FROM {source} ORDER BY id").fetchall()]
+
+    def wait_written(self) -> None:
+        """Until each table has as many rows as there are records."""
+        until(lambda: all(len(self.ids(name)) >= self.count for name in SINKS), f"{self.count} rows in each table")
+
+
+@pytest.fixture
+def flow(make_cluster: MakeCluster, tmp_path: Path) -> Iterator[Flow]:
+    with make_cluster(workers=2, config=QUICK) as cluster:
+        yield Flow(cluster, tmp_path)
+
+
+@pytest.mark.rule("618.8.3", "always.8")
+def test_every_record_is_one_row_when_a_worker_freezes_wakes_up_as_a_zombie_and_another_is_killed(flow: Flow) -> None:
+    cluster = flow.cluster
+    flow.produce(1_000)
+    flow.wait_written()
+    frozen = owner_of(cluster, f"{next(iter(SINKS))}-0")
+    flow.produce(1_000)
+    frozen.pause()
+    flow.produce(1_000)
+    flow.wait_written()  # by the other worker
+    frozen.resume()
+    flow.produce(1_000)
+    flow.wait_written()
+    cluster.wait_stable(WAIT_S)
+    frozen.kill()
+    flow.produce(1_000)
+    flow.wait_written()
+    for name in SINKS:
+        assert flow.ids(name) == list(range(flow.count)), name
+    verdict = cluster.check(timeout=WAIT_S)
+    assert verdict.answer == "valid", verdict
+    assert {checked.found for checked in verdict.checked} == {flow.count}

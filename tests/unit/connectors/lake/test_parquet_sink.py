@@ -1,0 +1,160 @@
+"""Parquet files as a chain of offsets, and what the sink says about files and directories that it cannot use."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from connectx.connectors.lake.parquet import ParquetSink
+from connectx.connectors.lake.storage import storage_errors
+from connectx.errors import LakeError, LakeStorageError, LakeUnavailableError, TableMismatchError
+from tests.support.lake import Lake, batch, partition, rows, write
+
+P0, P1 = partition(0), partition(1)
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake(ParquetSink.Task, {"path": str(tmp_path)})
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+def test_a_files_name_is_where_it_starts_and_its_metadata_where_it_ends(lake: Lake, tmp_path: Path) -> None:
+    write(lake.opened(P0, P1), batch(3, rows(1, 2), end=9), batch(0, rows(3), place=P1))
+    assert names(tmp_path) == [f"rows/rows+0+{3:020d}.parquet", f"rows/rows+1+{0:020d}.parquet"]
+    metadata = pq.read_schema(tmp_path / names(tmp_path)[0]).metadata
+    assert (metadata[b"connectx.end"], metadata[b"connectx.group"]) == (b"9", b"connect-lake")
+
+
+def test_each_commit_is_one_file_of_each_partition(lake: Lake, tmp_path: Path) -> None:
+    task = lake.opened(P0)
+    write(task, batch(0, rows(1)), batch(1, rows(2)))
+    write(task, batch(2, rows(3)))
+    assert len(names(tmp_path)) == 2
+
+
+def test_a_column_may_become_wider(lake: Lake, tmp_path: Path) -> None:
+    task = lake.opened(P0)
+    write(task, batch(0, [{"n": 1}], pa.struct([("n", pa.int32())])))
+    write(task, batch(1, [{"n": 2**40}], pa.struct([("n", pa.int64())])))
+    assert pq.read_schema(tmp_path / names(tmp_path)[1]).field("n").type == pa.int64()
+    successor = lake.opened(P0)
+    write(successor, batch(2, [{"n": 3}], pa.struct([("n", pa.int32())])))
+    assert pq.read_schema(tmp_path / names(tmp_path)[2]).field("n").type == pa.int64()
+
+
+def test_without_auto_evolve_a_column_does_not_become_wider(lake: Lake) -> None:
+    write(lake.opened(P0), batch(0, [{"n": 1}], pa.struct([("n", pa.int32())])))
+    with pytest.raises(TableMismatchError, match=r"records have int64: auto\.evolve is false"):
+        lake.opened(P0, auto_evolve="false").put(batch(1, [{"n": 2}], pa.struct([("n", pa.int64())])))
+
+
+def test_a_long_footer_is_read_whole(lake: Lake) -> None:
+    kind = pa.struct([(f"a_column_with_a_long_name_{number}", pa.int64()) for number in range(2_000)])
+    write(lake.opened(P0), batch(0, [{f"a_column_with_a_long_name_{n}": n for n in range(2_000)}], kind))
+    assert lake.task().open([P0]) == {P0: 1}
+
+
+def test_files_of_another_connector_are_refused(lake: Lake) -> None:
+    write(lake.opened(P0), batch(0, rows(1)))
+    with pytest.raises(
+        LakeError, match=r"written by the consumer group connect-lake, not connect-other.*Choose another"
+    ):
+        lake.opened(P0, group="connect-other")
+
+
+@pytest.mark.parametrize(("content", "why"), [(b"", "no Parquet file"), (b"x" * 100, "no Parquet file")])
+def test_a_file_that_is_no_parquet_is_refused(lake: Lake, tmp_path: Path, content: bytes, why: str) -> None:
+    folder = tmp_path / "rows"
+    folder.mkdir()
+    (folder / f"rows+0+{0:020d}.parquet").write_bytes(content)
+    with pytest.raises(LakeError, match=why):
+        lake.opened(P0)
+
+
+def test_a_parquet_file_of_a_foreign_writer_is_refused_only_under_a_name_of_ours(lake: Lake, tmp_path: Path) -> None:
+    folder = tmp_path / "rows"
+    folder.mkdir()
+    foreign = pa.table({"id": [1]})
+    pq.write_table(foreign, folder / "part-0.parquet")
+    assert lake.task().open([P0]) == {}
+    pq.write_table(foreign, folder / f"rows+0+{0:020d}.parquet")
+    with pytest.raises(LakeError, match="has no offsets of connectx"):
+        lake.opened(P0)
+
+
+@pytest.mark.parametrize("kind", ["missing", "file"])
+def test_a_directory_that_does_not_exist_fails_the_start(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / kind
+    if kind == "file":
+        path.touch()
+    with pytest.raises(LakeStorageError, match=f"directory {path} cannot be used: .*Correct `path`"):
+        Lake(ParquetSink.Task, {"path": str(path)}).task()
+
+
+def test_a_file_in_the_place_of_a_tables_directory_fails_the_task(lake: Lake, tmp_path: Path) -> None:
+    (tmp_path / "rows").touch()
+    with pytest.raises(LakeStorageError, match="The table rows cannot be used: not a directory"):
+        write(lake.opened(P0), batch(0, rows(1)))
+
+
+@pytest.fixture
+def small_files() -> Iterator[None]:
+    """The system refuses to write files of more than 1,000 bytes."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, limits[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+@pytest.mark.usefixtures("small_files")
+def test_a_file_that_the_system_refuses_leaves_nothing_visible_and_fails_the_task_at_the_next_put(
+    lake: Lake, tmp_path: Path
+) -> None:
+    task = lake.opened(P0)
+    many = rows(*range(5_000))
+    task.put(batch(0, many))
+    with pytest.raises(LakeStorageError, match="file too large"):
+        task.flush()
+    assert [name for name in names(tmp_path) if name.endswith(".parquet")] == []
+    with pytest.raises(LakeStorageError, match="free space"):
+        task.put(batch(0, many))
+
+
+def test_a_url_of_no_known_storage_fails_the_start() -> None:
+    with pytest.raises(LakeError, match="nowhere://x cannot be used"):
+        Lake(ParquetSink.Task, {"path": "nowhere://x"}).task()
+
+
+def test_an_unknown_storage_option_is_refused() -> None:
+    with pytest.raises(LakeError, match="no_such_option"):
+        Lake(ParquetSink.Task, {"path": "s3://bucket/lake", "storage.no_such_option": "1"}).task()
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (OSError("Generic LocalFileSystem error: No space left on device (os error 28)"), LakeStorageError),
+        (PermissionError(13, "Permission denied"), LakeStorageError),
+        (OSError("Generic S3 error: connection refused"), LakeUnavailableError),
+        (ValueError("wrong"), LakeError),
+    ],
+)
+def test_an_error_of_the_storage_says_whether_it_is_worth_another_try(error: Exception, expected: type) -> None:
+    with pytest.raises(expected) as caught, storage_errors("The table x", "path"):
+        raise error
+    assert type(caught.value) is expected
+
+
+def test_a_password_in_an_error_of_the_storage_is_hidden() -> None:
+    with pytest.raises(LakeUnavailableError) as caught, storage_errors("The table x", "path"):
+        raise OSError("cannot reach https://user:hunter2@host/x")
+    assert "hunter2" not in str(caught.value)
