@@ -208,8 +208,12 @@ class ConnectCluster(ABC):
         """The Spark session of this cluster, or for looking at it; started when it is first needed."""
         return self._spark.get()
 
-    def check(self, *, timeout: float = 10.0, **wanted: Any) -> Verdict:
-        """What was lost, duplicated, reordered, fenced; waits up to `timeout` s for what is on its way: `Wanted`.
+    def check(self, *, timeout: float | None = None, **wanted: Any) -> Verdict:
+        """Report what was lost, duplicated, reordered and fenced; for the arguments see `Wanted`.
+
+        `timeout` limits all of it, in seconds: reading, and waiting for what is on its way. What the topics held when
+        the check began is waited for, what came later is not. Default: waits up to 10 s and reads without a limit; 0:
+        reads once.
 
         Only connectors whose classes this process knows can be checked. A history that does not see commits (that of
         an attached cluster) shows harm but never says "valid".

@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from connectx.data.converters import SESSION_SETTINGS
@@ -23,10 +24,10 @@ from connectx.plugins.api import SinkConnector, Stored
 from connectx.plugins.settings import sink_connector_settings
 from connectx.spark.slices import TaskSpark
 from connectx.verify.check.check import as_scenarios, as_tuple, reading_progress
-from connectx.verify.check.commits import COMMITS, commits, source_histories
+from connectx.verify.check.commits import COMMITS, SourceHistory, commits, source_histories
 from connectx.verify.check.comparison import Comparison
 from connectx.verify.check.decoding import SinkDecoder
-from connectx.verify.check.judge import judge
+from connectx.verify.check.judge import blocked, judge
 from connectx.verify.check.rows import MAX_ROWS, OnRead, Row, Rows
 from connectx.verify.check.scenarios import Scenario
 from connectx.verify.check.sides import (
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
 Config = Mapping[str, "str | None"]
 
 _PAUSE_S = 0.5
+_PATIENCE_S = 10.0
+"""How long to wait for what is on its way when no limit was given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,16 +101,31 @@ class ClusterChecker:
         """Settings of the check's own clients, which go around the gate."""
         return ClientConfigs(self.config, "check", self.config.bootstrap_servers)
 
-    def check(self, wanted: Wanted, timeout_s: float) -> Verdict:
-        """Judge, again and again while something is on its way, until `timeout_s` is over."""
+    def check(self, wanted: Wanted, timeout_s: float | None) -> Verdict:
+        """Judge, again and again while something is on its way, for `timeout_s` seconds at most.
+
+        What the topics held when the check began is waited for, what came later is not. None: wait up to 10 s, and read
+        without a limit. 0: read once, without a limit.
+        """
         with reading_progress(wanted.progress) as on_read:
             return self._check_until(wanted, timeout_s, on_read)
 
-    def _check_until(self, wanted: Wanted, timeout_s: float, on_read: OnRead) -> Verdict:
-        deadline = time.monotonic() + timeout_s
+    def _check_until(self, wanted: Wanted, timeout_s: float | None, on_read: OnRead) -> Verdict:
+        deadline = time.monotonic() + (_PATIENCE_S if timeout_s is None else timeout_s)
+
+        def within_limit(place: str, rows: int) -> None:
+            on_read(place, rows)
+            if timeout_s and time.monotonic() >= deadline:
+                raise _TimeUpError(place, rows)
+
+        verdict: Verdict | None = None
+        goals: dict[str, int] = {}
         with self.events.subscribe() as news:
             while True:
-                verdict, waits = self._check(wanted, on_read)
+                try:
+                    verdict, waits = self._check(wanted, within_limit, goals)
+                except _TimeUpError as error:
+                    return self._unfinished(error, timeout_s or 0.0) if verdict is None else verdict
                 left_s = deadline - time.monotonic()
                 if not (verdict.pending or waits) or left_s <= 0:
                     return verdict
@@ -115,10 +133,16 @@ class ClusterChecker:
                 news.get(min(left_s, _PAUSE_S))
                 time.sleep(max(0.0, min(began + _PAUSE_S, deadline) - time.monotonic()))  # a busy history is no reason
 
-    def _check(self, wanted: Wanted, on_read: OnRead) -> tuple[Verdict, bool]:
+    def _unfinished(self, error: _TimeUpError, timeout_s: float) -> Verdict:
+        read = f"the check did not end within {timeout_s:g} s: {error.rows:,} rows of {error.place} were read"
+        held_up = (f"blocked: {one.why}" for one in blocked(list(self.events)).values())
+        return Verdict("unknown", (), (f"{read} (give it more time with timeout=)", *held_up), ())
+
+    def _check(self, wanted: Wanted, on_read: OnRead, goals: dict[str, int]) -> tuple[Verdict, bool]:
         """The verdict now, and whether a topic is yet to come."""
         events = list(self.events)  # before the topics are looked at: what is committed later is pending
         gathering = _Gathering(self, events, wanted)
+        gathering.goals = goals
         try:
             gathering.gather()
             verdict = judge(
@@ -132,7 +156,16 @@ class ClusterChecker:
             )
         finally:
             gathering.spark.release()
+        _set_goals(goals, gathering, verdict)
         return _without_secrets(verdict, gathering.masked), gathering.waits
+
+
+class _TimeUpError(Exception):
+    """The time limit was reached while a place was read."""
+
+    def __init__(self, place: str, rows: int) -> None:
+        super().__init__(place, rows)
+        self.place, self.rows = place, rows
 
 
 class _Gathering:
@@ -148,6 +181,7 @@ class _Gathering:
         self.comparisons: list[Comparison] = []
         self.unseen: list[str] = []
         self.waits = False
+        self.goals: Mapping[str, int] = {}
 
     def gather(self) -> None:
         """Everything that can be compared."""
@@ -201,7 +235,9 @@ class _Gathering:
             tasks = task_configs(self._checker.client.tasks(name), self._providers.resolve)
             mine = [history for history in self._histories if history.connector == name]
             plugins, worker = self._checker.plugins, self._checker.config
-            reader = SourceReader(name, config, tasks, mine, plugins, worker, self.spark, numbers.get(name, {}))
+            places = numbers.get(name, {})
+            latest = partial(self._latest, name)
+            reader = SourceReader(name, config, tasks, mine, plugins, worker, self.spark, places, latest)
             topics = set(self._checker.client.topics(name)) | {config.get("topic") or ""} - {""}
             if not topics:
                 self.unseen.append(f"connector {name} has used no topic")
@@ -213,6 +249,10 @@ class _Gathering:
             if snapshot is not None:
                 self.comparisons.append(self._comparison(snapshot, by_topic[topic], alone))
 
+    def _latest(self, connector: str) -> list[SourceHistory]:
+        histories = source_histories(list(self._checker.events))
+        return [history for history in histories if history.connector == connector]
+
     def _comparison(self, snapshot: TopicSnapshot, readers: list[SourceReader], alone: set[str]) -> Comparison:
         topic = snapshot.topic
         names = tuple(reader.connector for reader in readers)
@@ -220,9 +260,10 @@ class _Gathering:
         whole = Rows(f"the source of {' and '.join(names)}", lambda: _chain(readers, topic))
         counted = sum(_committed(self._events, name) for name in names)
         key = () if not problems else self._wanted.keys
+        found = topic_rows(Topic(snapshot, decode_plainly), key)
         return Comparison(
             names,
-            topic_rows(Topic(snapshot, decode_plainly), key),
+            found,
             None if problems else whole,
             committed=counted if set(names) <= alone else None,
             identified=bool(key),
@@ -230,6 +271,7 @@ class _Gathering:
             tolerated=skipped_by(self._events, names, REFUSED_BY_KAFKA),
             hidden=(*snapshot.hidden, *(problem for problem in problems if "cannot read its source" not in problem)),
             waits=snapshot.waits,
+            goal=self.goals.get(found.place),
         )
 
     # ------------------------------------------------------------------------------------------------------ sinks
@@ -252,7 +294,8 @@ class _Gathering:
                 decoder = SinkDecoder(config, stored, self._checker.plugins, self._checker.config)
                 by_place.setdefault(stored.place, (stored, []))[1].append(Topic(snapshot, decoder))
         for stored, read in by_place.values():
-            sides = Sides(read, stored, committed_by(self._events, name), self._wanted.keys)
+            again = partial(take_snapshot, self._checker.clients)
+            sides = Sides(read, stored, committed_by(self._events, name), self._wanted.keys, again)
             self.comparisons.append(
                 Comparison(
                     (name,),
@@ -265,6 +308,7 @@ class _Gathering:
                     unchecked=sides.unchecked,
                     hidden=(*sides.doubts, *(reason for topic in read for reason in topic.snapshot.hidden)),
                     waits=any(topic.snapshot.waits for topic in read),
+                    goal=self.goals.get(stored.place),
                 )
             )
 
@@ -282,6 +326,16 @@ class _Gathering:
             return [topic for topic in admin.topics() if re.fullmatch(regex, topic)]
         finally:
             admin.close()
+
+
+def _set_goals(goals: dict[str, int], gathering: _Gathering, verdict: Verdict) -> None:
+    """Note how many rows each place is to get: a topic at first sight, a target once the topics have theirs."""
+    compared = list(zip(gathering.comparisons, verdict.checked, strict=True))
+    topics = [(comparison, checked) for comparison, checked in compared if not comparison.from_topic]
+    settled = not gathering.waits and not any(one.waits or checked.pending for one, checked in topics)
+    for comparison, checked in compared:
+        if settled or not comparison.from_topic:
+            goals.setdefault(comparison.found.place, (checked.expected or 0) + checked.pending)
 
 
 def _without_secrets(verdict: Verdict, masked: Callable[[str], str]) -> Verdict:

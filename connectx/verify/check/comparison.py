@@ -32,6 +32,7 @@ class Comparison:
         tolerated: how many records were skipped on purpose (errors.tolerance).
         hidden: why rows may be there that cannot be seen, so that none can be called lost.
         waits: what hides them will pass.
+        goal: how many rows were wanted when the check began. Once so many are needed, later ones are not waited for.
         unchecked: asked once both sides were read: what of them was not compared, as parts of sentences.
     """
 
@@ -46,6 +47,7 @@ class Comparison:
     tolerated: int = 0
     hidden: tuple[str, ...] = ()
     waits: bool = False
+    goal: int | None = None
     unchecked: Callable[[], tuple[str, ...]] = tuple
 
 

@@ -8,15 +8,19 @@ system that they judge.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
-from connectx.history.wording import listing, plural
+from connectx.history.folds.snapshot import WorkSnapshot, snapshot
+from connectx.history.wording import gist, listing, plural
 from connectx.model.events import Event, EventKind
+from connectx.model.states import State
 from connectx.verify.check.attribution import Attribution, fenced
 from connectx.verify.check.commits import COMMITS, SourceHistory, source_histories
 from connectx.verify.check.comparison import Comparison, Difference, compare
-from connectx.verify.check.rows import MAX_ROWS, OnRead, Row, pick
+from connectx.verify.check.rows import MAX_ROWS, OnRead, Row, Rows, pick
 from connectx.verify.check.scenarios import Scenario, unreached
 from connectx.verify.check.verdict import Anomaly, Checked, Example, Finding, Moment, Verdict
+from connectx.views import masked_text
 
 _MOMENTS = 3
 
@@ -44,7 +48,7 @@ def judge(
     Raises:
         ConfigError: there is no scenario of that name.
     """
-    judging = _Judging(events, examples)
+    judging = _Judging(events, examples, on_read)
     for comparison in comparisons:
         judging.take(comparison, compare(comparison, on_read, examples, limit), limit)
     if comparisons and not any(checked.found or checked.expected for checked in judging.checked):
@@ -71,10 +75,12 @@ def _blind_spots(events: Sequence[Event], comparisons: Sequence[Comparison]) -> 
 
 
 class _Judging:
-    def __init__(self, events: Sequence[Event], examples: int) -> None:
+    def __init__(self, events: Sequence[Event], examples: int, on_read: OnRead) -> None:
         self._attribution = Attribution(events)
         self._histories = source_histories(events)
         self._examples = examples
+        self._on_read = on_read
+        self._blocked = blocked(events)
         self._compared: set[str] = set()  # connectors whose records were compared one by one
         self.findings: list[Finding] = []
         self.reasons: list[str] = []
@@ -86,11 +92,16 @@ class _Judging:
     def take(self, comparison: Comparison, found: Difference, limit: int) -> None:
         """What one comparison means."""
         place = comparison.found.place
-        self.checked.append(Checked(place, comparison.connectors, found.found, found.expected))
-        self.reasons += [*comparison.hidden, *comparison.unchecked(), *_doubts(comparison, found, limit)]
+        held_up = [self._blocked[name] for name in comparison.connectors if name in self._blocked]
+        if not held_up and comparison.goal is not None and found.needed >= comparison.goal:
+            found = replace(found, pending=0)  # later records than those that the check began with
+        self.checked.append(Checked(place, comparison.connectors, found.found, found.expected, found.pending))
+        self.reasons += [*comparison.hidden, *comparison.unchecked(), *_doubts(comparison, found, limit, held_up)]
         if comparison.wanted is not None:
             self._compared.update(comparison.connectors)
-        self.pending += found.pending + (found.lost if comparison.waits else 0)
+        if not any(one.wholly for one in held_up):
+            self.pending += found.pending
+        self.pending += found.lost if comparison.waits else 0
         if self._source_has_changed(comparison, found):
             source = listing(comparison.connectors)
             self.reasons.append(
@@ -110,9 +121,14 @@ class _Judging:
         if lost < found.lost:
             self.reasons.append(_excuse(comparison, found, lost))
         if found.alien and (comparison.exact or not found.lost):
-            shown = "".join(f", for example {row.text!r}" for row in pick(comparison.found, found.alien_prints[:1]))
+            shown = "".join(
+                f", for example {row.text!r}" for row in self._pick(comparison.found, found.alien_prints[:1])
+            )
             whose = comparison.wanted.place if comparison.wanted else ""
             self.reasons.append(f"{plural(found.alien, 'row')} in {place} cannot be explained by {whose}{shown}")
+
+    def _pick(self, rows: Rows, prints: Sequence[int], *, copies: bool = False) -> list[Row]:
+        return pick(rows, prints, self._on_read, copies=copies)
 
     def _source_has_changed(self, comparison: Comparison, found: Difference) -> bool:
         """What is read again has to be as much as was committed, unless commits overlap or leave gaps."""
@@ -133,11 +149,11 @@ class _Judging:
             Anomaly.REORDERED: found.reordered_prints,
         }[anomaly]
         if anomaly is Anomaly.LOST or comparison.from_topic:
-            rows = [] if comparison.wanted is None else pick(comparison.wanted, prints)
+            rows = [] if comparison.wanted is None else self._pick(comparison.wanted, prints)
         elif anomaly is Anomaly.DUPLICATED:
-            rows = _further_copies(pick(comparison.found, prints, copies=True))
+            rows = _further_copies(self._pick(comparison.found, prints, copies=True))
         else:
-            rows = pick(comparison.found, prints)
+            rows = self._pick(comparison.found, prints)
         examples = tuple(
             self._example(row, comparison, written=not comparison.from_topic) for row in rows[: self._examples]
         )
@@ -214,14 +230,39 @@ class _Judging:
         ]
 
 
-def _doubts(comparison: Comparison, found: Difference, limit: int) -> Iterator[str]:
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """Why records of a connector do not arrive, as part of a sentence; `wholly`: none of its tasks runs."""
+
+    why: str
+    wholly: bool
+
+
+def blocked(events: Sequence[Event]) -> dict[str, Blocked]:
+    """Connectors with failed tasks."""
+    found: dict[str, list[WorkSnapshot]] = {}
+    for task in snapshot(events).tasks:
+        found.setdefault(task.connector, []).append(task)
+    failed = {name: [task for task in tasks if task.state == State.FAILED] for name, tasks in found.items()}
+    return {
+        name: Blocked(
+            listing([f"{name}-{task.task}" for task in tasks]) + f" failed ({masked_text(gist(tasks[0].trace))})",
+            len(tasks) == len(found[name]),
+        )
+        for name, tasks in failed.items()
+        if tasks
+    }
+
+
+def _doubts(comparison: Comparison, found: Difference, limit: int, held_up: Sequence[Blocked]) -> Iterator[str]:
     place = comparison.found.place
     if found.cut:
         yield f"only {limit:,} rows of {place} or of what should be there were read"
     if found.pending:
         source = comparison.wanted.place if comparison.wanted else "the source"
         have = "has" if found.pending == 1 else "have"
-        yield f"{plural(found.pending, 'row')} of {source} {have} not come to {place} yet"
+        why = f"blocked: {listing([one.why for one in held_up])}" if held_up else "still arriving"
+        yield f"{why}: {plural(found.pending, 'row')} of {source} {have} not come to {place} yet"
     if comparison.wanted is None and comparison.committed is None:
         yield f"nothing tells what should be in {place}"
     if found.repeated:

@@ -20,7 +20,8 @@ MAX_ROWS = 5_000_000
 """How many rows of one place are compared; about 100 bytes of memory each at the most."""
 
 OnRead = Callable[[str, int], None]
-"""Called with a place and how many of its rows were read, every 10,000."""
+"""Called with a place and how many of its rows were read, every 2,000. It may raise to end the reading."""
+_REPORT_ROWS = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,7 @@ def take_prints(rows: Rows, on_read: OnRead, limit: int = MAX_ROWS) -> Prints:
         prints.append(fingerprint(row.identity))
         partitions.append(-1 if row.partition is None else row.partition)
         pending.append(row.pending)
-        if count % 10_000 == 9_999:
+        if (count + 1) % _REPORT_ROWS == 0:
             on_read(rows.place, count + 1)
     return Prints(
         np.array(prints, dtype=np.uint64),
@@ -94,11 +95,15 @@ def take_prints(rows: Rows, on_read: OnRead, limit: int = MAX_ROWS) -> Prints:
     )
 
 
-def pick(rows: Rows, wanted: Iterable[int], *, copies: bool = False) -> list[Row]:
+def pick(
+    rows: Rows, wanted: Iterable[int], on_read: OnRead = lambda place, rows: None, *, copies: bool = False
+) -> list[Row]:
     """Rows with these fingerprints, in the order of `wanted`: the first of each, or all copies of each by time."""
     found: dict[int, list[Row]] = {one: [] for one in wanted}
     left = len(found)
-    for row in rows.read() if found else ():
+    for count, row in enumerate(rows.read() if found else (), start=1):
+        if count % _REPORT_ROWS == 0:
+            on_read(rows.place, count)
         same = found.get(fingerprint(row.identity))
         if same is None:
             continue

@@ -67,6 +67,10 @@ class Sides:
     stored: Stored
     committed: Mapping[str, int] | None
     key: tuple[str, ...] = ()
+    take_again: Callable[[str], TopicSnapshot] | None = None
+    """Takes a snapshot of a topic when `wanted` is read first. The target, which is read before, may hold more than
+    the topic did when its own snapshot was taken."""
+    _taken: dict[str, Topic] = field(default_factory=dict)
     changed: set[str] = field(default_factory=set)
     """Topics in which a key came again when they were read last, though the target keeps one row for each key."""
 
@@ -113,16 +117,23 @@ class Sides:
     def _as_lines(self) -> bool:
         return self.stored.lines and not self.key
 
+    def _latest(self) -> Iterator[Topic]:
+        for topic in self.topics:
+            name = topic.snapshot.topic
+            if self.take_again is not None and name not in self._taken:
+                self._taken[name] = Topic(self.take_again(name), topic.decode)
+            yield self._taken.get(name, topic)
+
     def _wanted_lines(self) -> Iterator[Row]:
         from connectx.connectors.files.stream_sink import lines_of_value
 
-        for number, topic in enumerate(self.topics):
+        for number, topic in enumerate(self._latest()):
             for message, _, value in _records(topic):
                 for line in lines_of_value(value):
                     yield self._placed(message, line.encode(), line, number)
 
     def _wanted_fields(self, names: Sequence[str]) -> Iterator[Row]:
-        for number, topic in enumerate(self.topics):
+        for number, topic in enumerate(self._latest()):
             for message, record_key, value in _records(topic):
                 fields = _fields(record_key, value, names)
                 if fields is not None:

@@ -49,6 +49,8 @@ class SourceReader:
     worker: WorkerConfig
     spark: TaskSpark
     numbers: Mapping[str, int] = field(default_factory=dict)
+    latest: Callable[[], Sequence[SourceHistory]] = tuple
+    """What it has committed by the time that its source is read, which is after its topics were."""
 
     def problem(self) -> str:
         """Why it cannot be read again; empty when it can."""
@@ -92,6 +94,10 @@ class SourceReader:
         for start, end in chapters:
             yield from ((piece, False) for piece in task.reread(spark, start, end) or ())
         after = chapters[-1][1] if chapters else None
+        newer = [h.chapters[-1][1] for h in self.latest() if json.dumps(h.partition) == partition and h.chapters]
+        if newer and newer[0] != after:
+            yield from ((piece, True) for piece in task.reread(spark, after, newer[0]) or ())
+            after = newer[0]
         yield from ((piece, True) for piece in task.reread(spark, after, None) or ())
 
     def _started(self) -> Iterator[SourceTask]:

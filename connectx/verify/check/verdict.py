@@ -77,12 +77,16 @@ class Finding(Shown):
 
 @dataclass(frozen=True, slots=True)
 class Checked(Shown):
-    """A place that was read: how many records or rows it holds, and how many it should (None: nobody can tell)."""
+    """A place that was read: how many records or rows it holds, and how many it should (None: not known).
+
+    `pending` counts those that were not there and may come later.
+    """
 
     place: str
     connectors: tuple[str, ...]
     found: int
     expected: int | None
+    pending: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +99,7 @@ class Verdict:
         reasons: why not everything could be seen; one is enough for `unknown`, and beside findings they say what
             else may be wrong.
         checked: what was read.
-        pending: records on their way, which may arrive later.
+        pending: records on their way, which may arrive later. Those that failed tasks hold up are not counted.
     """
 
     answer: str
@@ -228,6 +232,7 @@ class Verdict:
                 "connectors": ", ".join(checked.connectors),
                 "expected": "not known" if checked.expected is None else f"{checked.expected:,}",
                 "found": f"{checked.found:,}",
+                **({"still missing": f"{checked.pending:,}"} if any(one.pending for one in self.checked) else {}),
             }
             for checked in self.checked
         ]

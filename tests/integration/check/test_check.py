@@ -123,6 +123,26 @@ def test_a_clean_flow_is_valid_and_what_is_then_taken_away_or_added_is_found(mak
     assert reported(flow.check()) == {"reordered": 1}
 
 
+def test_a_flow_that_goes_on_is_valid_up_to_where_it_was_and_a_failed_sink_is_named(
+    cluster: cx.Cluster, tmp_path: Path
+) -> None:
+    source = cluster.create("steady", {"connector.class": "Generator", "topic": "steady", "rate": "2000"})
+    given = {"connector.class": "FileStreamSink", "file": str(tmp_path / "steady.txt"), "topics": "steady"}
+    sink = cluster.create("steady-out", given)
+    try:
+        until((tmp_path / "steady.txt").exists, "lines in the target", WAIT_S)
+        verdict = cluster.check(timeout=WAIT_S)
+        assert only(verdict, "steady") == "", verdict
+        assert reported(verdict) == {}
+        assert verdict.checked[1].found > 0
+        sink.config.update({"file": "/nowhere/steady.txt"})
+        sink.wait("FAILED", WAIT_S)
+        assert "blocked: steady-out-0 failed (" in only(cluster.check(timeout=WAIT_S), "steady")
+    finally:
+        source.delete()
+        sink.delete()
+
+
 def cluster_has_committed(flow: Flow) -> bool:
     committed = [e for e in flow.cluster.events if e.kind is EventKind.OFFSETS_COMMITTED]
     return any(e.connector == flow.sink.name and f"{flow.topic}-0" in e.data["offsets"] for e in committed)

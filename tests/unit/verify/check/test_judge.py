@@ -145,8 +145,34 @@ def test_a_history_without_its_beginning_is_unknown() -> None:
 def test_what_is_on_its_way_is_no_loss_and_not_valid_either() -> None:
     pending = Comparison(("flights-out",), rows("a b", "table t"), rows("a b c d", pending=True), from_topic=True)
     verdict = judge(flow().events, [pending])
-    assert "2 rows of topic t have not come to table t yet" in reasons(verdict)
+    assert "still arriving: 2 rows of topic t have not come to table t yet" in reasons(verdict)
     assert verdict.pending == 2
+
+
+def late(found: str, committed: str, rest: str, goal: int | None = None) -> Comparison:
+    """A target, and the topic's rows that the sink has committed and those that it has not."""
+    done, open_ = rows(committed), rows(rest, pending=True)
+    wanted = Rows("topic t", lambda: [*done.read(), *open_.read()])
+    return Comparison(("flights-out",), rows(found, "table t"), wanted, from_topic=True, goal=goal)
+
+
+def test_what_failed_tasks_hold_up_is_blocked_and_not_worth_waiting_for() -> None:
+    history = flow().state("worker-3", "flights-out-0", "FAILED", trace="OSError: disk full")
+    partly = judge(history.events, [to_topic("a b c d"), late("a b", "a b", "c d")])
+    blocked = "blocked: flights-out-0 failed (OSError: disk full): 2 rows of topic t have not come to table t yet"
+    assert (reasons(partly), partly.pending) == (blocked, 2), "the other task runs"
+    history.state("worker-1", "flights-out-1", "FAILED", trace="OSError: disk full")
+    wholly = judge(history.events, [to_topic("a b c d"), late("a b", "a b", "c d")])
+    assert "blocked: flights-out-0 and flights-out-1 failed" in reasons(wholly)
+    assert wholly.pending == 0
+    assert [checked.pending for checked in wholly.checked] == [0, 2]
+    assert "still missing" in repr(wholly)
+
+
+def test_what_came_after_the_check_began_is_not_waited_for() -> None:
+    topic = to_topic("a b c d")
+    assert judge(flow().events, [topic, late("a b", "a b", "c d", goal=2)]).answer == "valid"
+    assert judge(flow().events, [topic, late("a b", "a b", "c d", goal=3)]).pending == 2
 
 
 def test_what_is_behind_an_open_transaction_is_no_loss_and_worth_waiting_for() -> None:

@@ -100,3 +100,23 @@ def test_a_source_is_read_again_with_what_stands_behind_its_placeholders() -> No
         listed, lambda config: {key: text and text.replace("${env:P}", "s3") for key, text in config.items()}
     )
     assert resolved == [{"password": "s3"}, {"password": "s3"}]
+
+
+def test_a_topic_is_read_up_to_its_end_after_its_target_was_read() -> None:
+    """Otherwise a row that arrives in between seems to come from nowhere."""
+    taken: list[str] = []
+
+    class Later(Held):
+        def read(self) -> Any:
+            yield [At()]
+
+    def again(topic: str) -> TopicSnapshot:
+        taken.append(topic)
+        return Later("t", {0: 0}, {0: 2}, (), False, {})
+
+    first = Held("t", {0: 0}, {0: 1}, (), False, {"messages": []})
+    both = Sides([Topic(first, lambda _, messages: [(None, "a line")] * len(messages))], target_of(["a line"]), None)
+    both = replace(both, take_again=again)
+    assert taken == []
+    assert len([*both.wanted().read()]) == len([*both.wanted().read()]) == 1
+    assert taken == ["t"]
