@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Message
@@ -31,6 +31,7 @@ class TopicSnapshot:
 
     Attributes:
         starts, ends: the first offset of each partition, and the one behind the last that is stable.
+        written: the offsets behind the last record, in an open transaction or not.
         hidden: why a reader does not see all records that were ever written, as parts of sentences.
         waits: `hidden` is an open transaction, which ends some time.
     """
@@ -41,6 +42,14 @@ class TopicSnapshot:
     hidden: tuple[str, ...]
     waits: bool
     config: Mapping[str, Any]
+    written: Mapping[int, int] = field(default_factory=dict)
+
+    def without_later(self, written: Mapping[int, int]) -> TopicSnapshot:
+        """Itself, not waiting for transactions that hide only records behind these offsets."""
+        if not self.waits or any(end > self.ends.get(partition, 0) for partition, end in written.items()):
+            return self
+        open_ = _open_transaction(self.topic)
+        return replace(self, hidden=tuple(reason for reason in self.hidden if reason != open_), waits=False)
 
     @property
     def size(self) -> int:
@@ -121,10 +130,15 @@ def take_snapshot(clients: ClientConfigs, topic: str) -> TopicSnapshot:
     ends = {at.partition: max(stable[at], starts[at.partition]) for at in partitions}
     removed = sum(starts.values())
     waits = any(written[at] > stable[at] for at in partitions)
-    hidden = [f"records behind an open transaction in topic {topic} cannot be read yet"] if waits else []
+    hidden = [_open_transaction(topic)] if waits else []
     hidden += [f"the first {removed:,} offsets of topic {topic} were removed (retention)"] if removed else []
     hidden += [f"topic {topic} is compacted, so older records of a key are gone"] if "compact" in policy else []
-    return TopicSnapshot(topic, starts, ends, tuple(hidden), waits, config)
+    behind = {at.partition: end for at, end in written.items()}
+    return TopicSnapshot(topic, starts, ends, tuple(hidden), waits, config, behind)
+
+
+def _open_transaction(topic: str) -> str:
+    return f"records behind an open transaction in topic {topic} cannot be read yet"
 
 
 def _starts(config: Mapping[str, Any], clients: ClientConfigs, partitions: list[TopicPartition]) -> dict[int, int]:

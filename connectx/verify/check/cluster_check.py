@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -86,6 +86,19 @@ class Wanted:
         return as_tuple(self.key)
 
 
+@dataclass(slots=True)
+class Began:
+    """How things stood when a check began, so that it does not wait for what comes later.
+
+    Attributes:
+        goals: how many rows each place is to get.
+        written: by topic and partition, the offset behind the last record.
+    """
+
+    goals: dict[str, int] = field(default_factory=dict)
+    written: dict[str, Mapping[int, int]] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterChecker:
     """Checks one cluster."""
@@ -119,30 +132,29 @@ class ClusterChecker:
                 raise _TimeUpError(place, rows)
 
         verdict: Verdict | None = None
-        goals: dict[str, int] = {}
+        began = Began()
         with self.events.subscribe() as news:
             while True:
                 try:
-                    verdict, waits = self._check(wanted, within_limit, goals)
+                    verdict, waits = self._check(wanted, within_limit, began)
                 except _TimeUpError as error:
                     return self._unfinished(error, timeout_s or 0.0) if verdict is None else verdict
                 left_s = deadline - time.monotonic()
                 if not (verdict.pending or waits) or left_s <= 0:
                     return verdict
-                began = time.monotonic()
+                paused_s = time.monotonic()
                 news.get(min(left_s, _PAUSE_S))
-                time.sleep(max(0.0, min(began + _PAUSE_S, deadline) - time.monotonic()))  # a busy history is no reason
+                time.sleep(max(0.0, min(paused_s + _PAUSE_S, deadline) - time.monotonic()))  # however busy it is
 
     def _unfinished(self, error: _TimeUpError, timeout_s: float) -> Verdict:
         read = f"the check did not end within {timeout_s:g} s: {error.rows:,} rows of {error.place} were read"
         held_up = (f"blocked: {one.why}" for one in blocked(list(self.events)).values())
         return Verdict("unknown", (), (f"{read} (give it more time with timeout=)", *held_up), ())
 
-    def _check(self, wanted: Wanted, on_read: OnRead, goals: dict[str, int]) -> tuple[Verdict, bool]:
+    def _check(self, wanted: Wanted, on_read: OnRead, began: Began) -> tuple[Verdict, bool]:
         """The verdict now, and whether a topic is yet to come."""
         events = list(self.events)  # before the topics are looked at: what is committed later is pending
-        gathering = _Gathering(self, events, wanted)
-        gathering.goals = goals
+        gathering = _Gathering(self, events, wanted, began)
         try:
             gathering.gather()
             verdict = judge(
@@ -156,8 +168,9 @@ class ClusterChecker:
             )
         finally:
             gathering.spark.release()
-        _set_goals(goals, gathering, verdict)
-        return _without_secrets(verdict, gathering.masked), gathering.waits
+        _set_goals(began.goals, gathering, verdict)
+        waits = gathering.waits or any(comparison.waits for comparison in gathering.comparisons)
+        return _without_secrets(verdict, gathering.masked), waits
 
 
 class _TimeUpError(Exception):
@@ -169,7 +182,7 @@ class _TimeUpError(Exception):
 
 
 class _Gathering:
-    def __init__(self, checker: ClusterChecker, events: Sequence[Event], wanted: Wanted) -> None:
+    def __init__(self, checker: ClusterChecker, events: Sequence[Event], wanted: Wanted, began: Began) -> None:
         self._checker = checker
         self._events = events
         self._wanted = wanted
@@ -181,7 +194,7 @@ class _Gathering:
         self.comparisons: list[Comparison] = []
         self.unseen: list[str] = []
         self.waits = False
-        self.goals: Mapping[str, int] = {}
+        self._began = began
 
     def gather(self) -> None:
         """Everything that can be compared."""
@@ -219,7 +232,9 @@ class _Gathering:
     def _snapshot(self, topic: str) -> TopicSnapshot | None:
         if topic not in self._snapshots:
             try:
-                self._snapshots[topic] = take_snapshot(self._checker.clients, topic)
+                taken = take_snapshot(self._checker.clients, topic)
+                written = self._began.written.setdefault(topic, taken.written)
+                self._snapshots[topic] = taken.without_later(written)
             except TopicMissingError:
                 self.unseen.append(f"topic {topic} does not exist")
                 self.waits = True
@@ -271,7 +286,7 @@ class _Gathering:
             tolerated=skipped_by(self._events, names, REFUSED_BY_KAFKA),
             hidden=(*snapshot.hidden, *(problem for problem in problems if "cannot read its source" not in problem)),
             waits=snapshot.waits,
-            goal=self.goals.get(found.place),
+            goal=self._began.goals.get(found.place),
         )
 
     # ------------------------------------------------------------------------------------------------------ sinks
@@ -308,7 +323,7 @@ class _Gathering:
                     unchecked=sides.unchecked,
                     hidden=(*sides.doubts, *(reason for topic in read for reason in topic.snapshot.hidden)),
                     waits=any(topic.snapshot.waits for topic in read),
-                    goal=self.goals.get(stored.place),
+                    goal=self._began.goals.get(stored.place),
                 )
             )
 

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from connectx.history.log import EventLog
 from connectx.model.events import EventKind, Transition
-from connectx.verify.check.cluster_check import ClusterChecker, Wanted
+from connectx.verify.check.cluster_check import Began, ClusterChecker, Wanted
 from connectx.verify.check.verdict import Verdict
 
 
@@ -15,9 +15,9 @@ class Endless(ClusterChecker):
 
     passes = 0
 
-    def _check(self, wanted: Wanted, on_read: Any, goals: dict[str, int]) -> tuple[Verdict, bool]:
-        if goals.setdefault("passes", 0) < self.passes:
-            goals["passes"] += 1
+    def _check(self, wanted: Wanted, on_read: Any, began: Began) -> tuple[Verdict, bool]:
+        if began.goals.setdefault("passes", 0) < self.passes:
+            began.goals["passes"] += 1
             return Verdict("unknown", (), ("still arriving: 1 row",), (), pending=1), False
         rows = 0
         while True:
