@@ -13,8 +13,10 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, Self
 
+from connectx.api.backlog import backlog
 from connectx.api.connector import Connector
 from connectx.api.forms import html_form, text_form, with_panel
+from connectx.api.notes import Notes
 from connectx.errors import ClusterClosedError, ConnectxError
 from connectx.extras import require
 from connectx.history.log import EventLog
@@ -115,6 +117,7 @@ class ConnectCluster(ABC):
     def __init__(self, events: EventLog, clock: Clock) -> None:
         self.events = events
         self._clock = clock
+        self._notes = Notes(events)
         self._plugins = Plugins()
         self._endings = contextlib.ExitStack()
         self._panel: Any = None
@@ -146,7 +149,13 @@ class ConnectCluster(ABC):
         return Listed(self._client.plugins(), "connector classes")
 
     def __getitem__(self, name: str) -> Connector:
-        return Connector(name, self._client, worker_name=self.workers.name_of, lost=self.workers.lost_on)
+        return Connector(
+            name,
+            self._client,
+            worker_name=self.workers.name_of,
+            lost=self.workers.lost_on,
+            notes=lambda connector: self._notes.of(connector, self.workers),
+        )
 
     @property
     def connectors(self) -> Listed[Connector]:
@@ -241,6 +250,16 @@ class ConnectCluster(ABC):
 
         config = self.config
         return compare(ClientConfigs(config, "compare"), self.spark, topic, target, key, examples)
+
+    def backlog(self, connector: str) -> int:
+        """How many records of its topics a sink has not committed, also while no task of it runs; about, for
+        markers of transactions count.
+
+        Raises:
+            TopicMissingError: a topic does not exist. KafkaUnreachableError and other errors of Kafka.
+            ConfigError: the connector is no sink.
+        """
+        return backlog(self._client, self.config, connector)
 
     def timeline(self, since: int = 0) -> Figure:
         """Tasks over workers, after event number `since` and up to now, as a plotly figure to explore.

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from connectx.errors import ConnectorFailedError, ConnectorNotFoundError, ConnectxError, WaitTimeoutError
+from connectx.history.wording import plural
 from connectx.model.ids import TaskId
 from connectx.model.states import LOST, State
 from connectx.rest.client import Config, RestClient
@@ -32,6 +33,9 @@ WorkerName = Callable[[str], str]
 Lost = Callable[[str], "str | None"]
 """What became of the work of a dead worker with an id (host:port), None when it is not known to be dead."""
 
+NotesOf = Callable[[str], Mapping[str, object]]
+"""What the state of a connector does not show: `connectx.api.notes`."""
+
 _POLL_S = 0.1
 _FAILED_FOR_S = 3.0
 """A failure that lasts this long is not one that a restart or a rebalance is just repairing."""
@@ -45,21 +49,29 @@ class Connector:
     """
 
     def __init__(
-        self, name: str, client: RestClient, *, worker_name: WorkerName = str, lost: Lost = lambda worker_id: None
+        self,
+        name: str,
+        client: RestClient,
+        *,
+        worker_name: WorkerName = str,
+        lost: Lost = lambda worker_id: None,
+        notes: NotesOf = lambda connector: {},
     ) -> None:
         self.name = name
         self._client = client
         self._worker_name = worker_name
         self._lost = lost
+        self._notes = notes
 
     # ---------------------------------------------------------------------------------------------------- reading
 
     def status(self) -> dict[str, Any]:
         """State of the connector and its tasks, in the shape of Kafka Connect's REST.
 
-        It differs from REST in two ways: a connector that no worker has started yet is UNASSIGNED (Kafka Connect
+        It differs from REST in three ways: a connector that no worker has started yet is UNASSIGNED (Kafka Connect
         answers 404), and what is RUNNING or PAUSED on a worker that this cluster knows to be dead is LOST, with a
-        sentence under the key `lost`: what happened, and when others will have the work at the latest.
+        sentence under the key `lost`: what happened, and when others will have the work at the latest. The connector
+        has `waits` (why a source has nothing to read), `skipped` and `dead_letters` (numbers of records) if any.
         """
         return self._status(self._client)
 
@@ -175,7 +187,7 @@ class Connector:
         return {
             "connector": self.name,
             "type": status["type"],
-            "state": shown_state(status["connector"]["state"]),
+            "state": shown_state(status["connector"]["state"]) + _noted(status["connector"]),
             "worker": self._worker(status["connector"]),
             "tasks": _counts(status),
         }
@@ -185,6 +197,7 @@ class Connector:
         for part in (status["connector"], *status["tasks"]):
             if part["state"] in (State.RUNNING, State.PAUSED) and (lost := self._lost(part["worker_id"])):
                 part |= {"state": LOST, "lost": lost}
+        status["connector"] |= self._notes(self.name)
         return status
 
     def _tasks(self, status: Mapping[str, Any]) -> Listed[Task]:
@@ -202,7 +215,8 @@ class Connector:
         except ConnectxError as error:
             return f"Connector {self.name}: {error.message}"
         worker = self._worker(status["connector"])
-        head = f"Connector {self.name} ({status['type']}): {shown_state(status['connector']['state'])}"
+        state = shown_state(status["connector"]["state"]) + _noted(status["connector"])
+        head = f"Connector {self.name} ({status['type']}): {state}"
         lines = [f"{head} on {worker}" if worker else head]
         if reason := _why(status["connector"]):
             lines.append(reason)
@@ -388,6 +402,16 @@ def _merged(config: Config, changes: Config) -> dict[str, str | None]:
 def _why(status: Mapping[str, Any]) -> str:
     """Why something FAILED or is LOST, in one line; empty otherwise."""
     return str(status.get("lost") or masked_text(_last_line(status.get("trace", ""))))
+
+
+def _noted(status: Mapping[str, Any]) -> str:
+    """Why it waits and what it skipped, to follow its state; empty when there is neither."""
+    skipped, letters = status.get("skipped", 0), status.get("dead_letters", 0)
+    counts = f"{plural(skipped, 'record')} skipped" if skipped else ""
+    counts += f", {letters:,} in the dead letter queue" if letters else ""
+    waits = f"waits: {str(status['waits']).rstrip('.')}" if status.get("waits") else ""
+    found = "; ".join(filter(None, (waits, counts)))
+    return f" ({found})" if found else ""
 
 
 def _last_line(trace: str) -> str:

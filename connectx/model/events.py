@@ -68,7 +68,7 @@ class EventKind(StrEnum):
     PARTITIONS_ASSIGNED = "partitions_assigned"  # partitions
     PARTITIONS_REVOKED = "partitions_revoked"  # partitions
     PARTITIONS_LOST = "partitions_lost"  # partitions
-    RECORDS_SKIPPED = "records_skipped"  # records, reason
+    RECORDS_SKIPPED = "records_skipped"  # records, reason, dead_letters: how many of them are in the queue
     RECORDS_FILTERED = "records_filtered"  # records: dropped on purpose by a transformation
 
 

@@ -195,6 +195,9 @@ class SourceTask(Shown):
     partition: SourcePartition = MappingProxyType({})
     """Source partition of this task; set it in `start`. The offsets topic keeps one offset for it."""
 
+    waits: str = ""
+    """Why `poll` has nothing to return, if a user should know: "The file in.txt does not exist". Shown everywhere."""
+
     def start(self, config: Mapping[str, str], context: SourceTaskContext) -> None:
         """Take the task configuration; raise to fail the task."""
         self.settings = dict(config)

@@ -135,3 +135,18 @@ def test_the_buttons_of_a_worker_leave_its_state_in_sight_and_say_what_they_do(s
     shoot(stage.page, "panel-worker-buttons")
     untold = stage.page.locator(".cxp-verbs button:not([title]), .cxp-actions button:not([title])")
     assert untold.count() == 0
+
+
+def test_a_failed_sink_keeps_its_lag(show: Show) -> None:
+    stage = show(small_cluster())
+    stage.cluster.task_state("flights-out-0", "FAILED", "OSError: No space left on device")
+    stage.until('tr[data-connector="flights-out"] .cxp-where:has-text("lag 50")')
+
+
+def test_skipped_records_dead_letters_and_a_missing_file_are_said(show: Show) -> None:
+    stage = show(small_cluster(), width=1300)
+    stage.cluster.skip("flights-out-0", 5, dead_letters=5)
+    stage.cluster.runs("worker-2", {"flights-in-0": {"records": 0, "waits": "The file in.txt does not exist."}})
+    stage.until('.cxp-notice:has-text("flights-out: 5 records skipped because of errors; they are in the dead letter")')
+    stage.until('.cxp-notice:has-text("flights-in waits: The file in.txt does not exist.")')
+    shoot(stage.page, "panel-notices")

@@ -120,10 +120,20 @@ class StagedCluster:
         data = {"state": state} if trace is None else {"state": state, "trace": trace}
         self.events.append(Transition(EventKind.TASK_STATE, task.connector, task.task, data=data), task.worker)
 
+    def backlog(self, name: str) -> int:
+        """What Kafka knows of a sink's lag."""
+        return 50
+
     def commit(self, name: str, records: int) -> None:
         """A task commits records."""
         connector, _, task = name.rpartition("-")
         self.events.append(Transition(EventKind.OFFSETS_COMMITTED, connector, int(task), data={"records": records}))
+
+    def skip(self, name: str, records: int, dead_letters: int = 0) -> None:
+        """A task skips records because of errors."""
+        connector, _, task = name.rpartition("-")
+        data = {"records": records, "dead_letters": dead_letters}
+        self.events.append(Transition(EventKind.RECORDS_SKIPPED, connector, int(task), data=data))
 
     def runs(self, worker: str, metrics: dict[str, Any], generation: int = 2) -> None:
         """A worker runs these tasks, with these numbers."""

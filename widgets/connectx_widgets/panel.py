@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 BEAT_S = 5.0
 TICK_S = 0.1
 NUMBERS_S = 1.0
+BACKLOG_S = 10.0
 SNAPSHOT_S = 1.0
 SNAPSHOT_BYTES = 64_000
 MESSAGE_BYTES = 256_000
@@ -92,6 +93,8 @@ class ClusterPanel(anywidget.AnyWidget):
         self._acted = threading.Event()
         self._elements: Elements = {}
         self._failures: Mapping[str, Mapping[str, str]] = {}
+        self._backlogs: dict[str, int] = {}
+        self._asked_s: dict[str, float] = {}
         self._seq = 0
         self._inbox: SimpleQueue[Mapping[str, Any]] = SimpleQueue()
         self._news = cluster.events.subscribe(0)
@@ -158,6 +161,7 @@ class ClusterPanel(anywidget.AnyWidget):
                 happened = True
             if happened and self._update():
                 behind = True
+            self._ask_backlogs(now_s)
             if behind and now_s - snapshot_s >= SNAPSHOT_S:
                 self._take_snapshot()
                 snapshot_s, behind = now_s, False
@@ -179,6 +183,29 @@ class ClusterPanel(anywidget.AnyWidget):
             self._ended.wait(max(0.0, timeout_s - (time.monotonic() - began_s)))
         return bool(events)
 
+    def _ask_backlogs(self, now_s: float) -> None:
+        """The lag of what has failed is known by no task."""
+        for connector in self._failures:
+            if now_s - self._asked_s.get(connector, -BACKLOG_S) >= BACKLOG_S:
+                self._asked_s[connector] = now_s
+                self._calls.submit(self._read_backlog, connector)
+        for connector in [name for name in self._asked_s if name not in self._failures]:
+            del self._asked_s[connector]
+            self._backlogs.pop(connector, None)
+
+    def _read_backlog(self, connector: str) -> None:
+        try:
+            self._backlogs[connector] = self._cluster.backlog(connector)
+        except ConnectxError as error:  # a source, for example
+            log.debug("The lag of %s is not known: %s", connector, error)
+        self._acted.set()
+
+    def _numbers_of_connectors(self) -> dict[str, dict[str, Any]]:
+        """Those of the tasks; the lag of a sink that has failed as Kafka knows it."""
+        lags = {name: {"lag": lag} for name, lag in self._backlogs.copy().items() if name in self._failures}
+        known = self._numbers.by_connector
+        return {name: {**known.get(name, {}), **lags.get(name, {})} for name in {**known, **lags}}
+
     def _update(self) -> bool:
         """Send what differs from what the page has; False when nothing does."""
         snapshot = self._snapshot_fold.snapshot()
@@ -189,7 +216,7 @@ class ClusterPanel(anywidget.AnyWidget):
         after: Elements = {
             "head": {"kind": "head", "facts": head, "faults": self._cluster.has_faults},
             **timeline_elements(drawn, self._numbers.late),
-            **connector_elements(snapshot, self._numbers.by_connector, self._totals.of, colours, self._actions.of),
+            **connector_elements(snapshot, self._numbers_of_connectors(), self._totals.of, colours, self._actions.of),
             **task_elements(snapshot, self._numbers.by_task, self._totals.of),
         }
         changed, dropped = changes(self._elements, after)

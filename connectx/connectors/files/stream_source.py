@@ -95,7 +95,6 @@ class FileStreamSource(SourceConnector):
             self._topic: str = values["topic"]
             self._max_lines: int = values["batch.size"]
             self._file = SourceFile(os.path.abspath(values["file"]))
-            self._waits_for_file = False
 
         def poll(self, spark: SparkSession, offset: SourceOffset | None) -> Slice | None:
             """Complete lines behind the position, as strings; no Spark job."""
@@ -103,11 +102,11 @@ class FileStreamSource(SourceConnector):
             try:
                 block = self._file.read_lines(position, SLICE_BYTES)
             except SourceFileMissingError as error:
-                if not self._waits_for_file:
+                if not self.waits:
                     log.warning("%s The task waits for it.", error.message)
-                self._waits_for_file = True
+                self.waits = error.message
                 return None
-            self._waits_for_file = False
+            self.waits = ""
             if not block:
                 return None
             if self._max_lines:

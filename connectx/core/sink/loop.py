@@ -162,7 +162,9 @@ class SinkTaskCore:
                 if answer.filtered:
                     self._record(step, EventKind.RECORDS_FILTERED, records=answer.filtered)
                 if answer.skipped:
-                    self._record(step, EventKind.RECORDS_SKIPPED, records=answer.skipped, reason=answer.skip_reason)
+                    data = {"dead_letters": answer.dead_letters} if answer.dead_letters else {}
+                    reason = answer.skip_reason
+                    self._record(step, EventKind.RECORDS_SKIPPED, records=answer.skipped, reason=reason, **data)
                 self._put_done(answer.records, step)
             case m.PutFailed():
                 batch = self.batches[0]

@@ -291,7 +291,8 @@ class EndsKnown:
 class PutDone:
     """The plugin took the batch: `records` put, `skipped` dropped because of `skip_reason` (errors.tolerance).
 
-    `filtered` counts records that a transformation dropped on purpose.
+    `filtered` counts records that a transformation dropped on purpose, `dead_letters` those of the skipped that were
+    sent to the dead letter queue.
     """
 
     epoch: int
@@ -299,6 +300,7 @@ class PutDone:
     skipped: int = 0
     skip_reason: str = ""
     filtered: int = 0
+    dead_letters: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from connectx.history.folds.rebalances import Rebalance, rebalances
 from connectx.history.folds.runs import Run, RunState, epoch_of, runs
 from connectx.history.wording import duration, gist, listing, plural
 from connectx.model.events import Event, EventKind
+from connectx.model.states import State
 from connectx.views import Shown, masked_text
 
 
@@ -23,7 +24,7 @@ class Story(Shown):
     """One sentence, without a full stop.
 
     `kind` is the fault (kill, stop, pause, stall, partition, delay, add_worker, broker_kill), or one of leader,
-    task_failed, worker_failed, removed and fenced.
+    task_failed, worker_failed, removed, departed and fenced.
     """
 
     time_ms: int
@@ -49,6 +50,7 @@ def stories(events: Iterable[Event]) -> list[Story]:
     found.extend(_delays(listed))
     found.extend(_broker_deaths(listed))
     found.extend(_removals(listed))
+    found.extend(_departures(listed, all_runs))
     found.extend(_leader_changes(rounds))
     found.extend(_failures(listed, all_runs))
     found.extend(
@@ -237,6 +239,39 @@ def _removals(events: Sequence[Event]) -> Iterator[Story]:
         sentence = f"{groups} {'was' if len(removals) == 1 else 'were'} told{after} that {first.worker} had left"
         sentence += f", because {first.cause}" if first.cause else ""
         yield Story(first.time_ms, first.seq, "removed", first.worker, f"{sentence}; no session had to run out")
+
+
+_TOGETHER_MS = 10_000
+"""Work of one worker that others have within this time was lost together."""
+
+
+def _departures(events: Sequence[Event], all_runs: Sequence[Run]) -> Iterator[Story]:
+    """Workers of an attached cluster that are gone, or whose work others have although they did not release it."""
+    departed: dict[str, int] = {}
+    for event in events:
+        is_gone = event.kind is EventKind.WORKER_STOPPED
+        is_taken = event.kind is EventKind.TASK_STATE and event.data.get("state") == State.UNASSIGNED
+        if event.worker is None or "origin" not in event.data or not event.cause or not (is_gone or is_taken):
+            continue
+        if event.time_ms - departed.get(event.worker, -_TOGETHER_MS) >= _TOGETHER_MS:
+            departed[event.worker] = event.time_ms
+            yield Story(event.time_ms, event.seq, "departed", event.worker, _departure(event, all_runs))
+
+
+def _departure(event: Event, all_runs: Sequence[Run]) -> str:
+    """Which worker is gone, and where the work is that it ran."""
+    since_ms, until_ms = event.time_ms - _TOGETHER_MS, event.time_ms + _TOGETHER_MS
+    places: dict[str, list[str]] = {}
+    for run in all_runs:
+        ended = run.lost or (run.end_ms is not None and since_ms <= run.end_ms <= until_ms)
+        if run.worker == event.worker and run.task is not None and ended:
+            later = [other for other in all_runs if other.task_id == run.task_id and other.start_ms >= since_ms]
+            heir = next((other.worker for other in later if other.worker != run.worker), "")
+            places.setdefault(heir, []).append(run.name)
+    where = [f"{listing(tasks)} moved to {worker}" for worker, tasks in places.items() if worker]
+    if waiting := places.get(""):
+        where.append(f"{listing(waiting)} {'has' if len(waiting) == 1 else 'have'} not moved so far")
+    return "; ".join([f"{event.worker} is gone (it was stopped, killed or cut off)", *where])
 
 
 def _leader_changes(rounds: Sequence[Rebalance]) -> Iterator[Story]:

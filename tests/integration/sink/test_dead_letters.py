@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from connectx.kafka.broker.embedded import EmbeddedKafka
+from connectx.model.events import EventKind
 from tests.support.databases import Table
 from tests.support.profiles import dotted
 from tests.support.records import read_all
@@ -60,6 +61,8 @@ def test_a_record_that_cannot_be_read_lies_in_the_queue_as_it_was_with_its_story
     counted = task.runner.errors
     assert (counted.record_failures, counted.record_errors, counted.errors_logged) == (1, 0, 1)
     assert (counted.dead_letters, counted.failed_dead_letters) == (1, 0)
+    (skipped,) = task.recorded(EventKind.RECORDS_SKIPPED)
+    assert (skipped.data["records"], skipped.data["dead_letters"]) == (1, 1)
     until(lambda: task.runner.metrics()["active"] == 0)
     metrics = task.runner.metrics()
     assert metrics["commit_sequence"] == metrics["commits"] >= 1

@@ -35,8 +35,10 @@ def test_lines_and_appended_lines_arrive_with_their_offsets_as_kafka_connect_wri
 def test_a_missing_file_is_waited_for(place: Place, tmp_path: Path) -> None:
     path = tmp_path / "later.txt"
     task = place.task(config(path, f"{place.group}-lines")).begin()
+    until(lambda: f"The file {path} of the setting `file` does not exist" in str(task.runner.metrics()["waits"]))
     path.write_text("here\n")
     assert place.wait_for_values(f"{place.group}-lines", 1) == ["here"]
+    assert task.runner.metrics()["waits"] == ""
     task.stop()
 
 

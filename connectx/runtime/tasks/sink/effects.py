@@ -59,6 +59,7 @@ class SinkWorld:
         self._started = False
         self._in_rebalance = False
         self._lag_at_s = 0.0
+        self._dead_lettered = 0
         self._metrics: dict[str, object] = {"records": 0, "skipped": 0, "lag": None, "positions": {}, "retrying": None}
         self._metrics |= dict.fromkeys(("read", "commits", "failed_commits", "active"), 0)
         self._batches, self._puts, self._commits, self._active = Summary(), Summary(), Summary(), Summary()
@@ -247,7 +248,10 @@ class SinkWorld:
             retrying=None,
         )
         reason = records.reason or self._context.reason if skipped else ""
-        return m.PutDone(effect.epoch, rows.num_rows - self._context.skipped, skipped, reason, records.filtered)
+        dead_letters = self._runner.errors.dead_letters - self._dead_lettered
+        self._dead_lettered += dead_letters
+        put = rows.num_rows - self._context.skipped
+        return m.PutDone(effect.epoch, put, skipped, reason, records.filtered, dead_letters)
 
     def _put_failed(self, effect: m.Put, error: Exception) -> m.SinkStimulus:
         self._runner.stay_alive()

@@ -165,8 +165,8 @@ class SourceWorld:
             return EffectFailed(trace_of(error), kind, self._epoch() if kind is FailureKind.FENCED else None)
 
     def metrics(self) -> Mapping[str, object]:
-        """Records, bytes and slices sent, commits, source offset, how long the last poll took."""
-        return self._metrics
+        """Records, bytes and slices sent, commits, source offset, how long the last poll took, why the task waits."""
+        return {**self._metrics, "waits": self._setup.masked(self._setup.plugin.waits)}
 
     def unblock(self) -> None:
         """From another thread: end what the task's thread waits for in Kafka or Spark."""

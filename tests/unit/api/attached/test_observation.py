@@ -7,6 +7,7 @@ from typing import Any
 from connectx.api.attached.observation import CONFIG_TOPIC, GROUP, POLLING, STATUS_TOPIC, Observation, WorkerTransition
 from connectx.history.folds.runs import runs
 from connectx.history.folds.snapshot import snapshot
+from connectx.history.folds.stories import stories
 from connectx.kafka.admin.group_view import GroupView, Member
 from connectx.model.config_records import ConnectorConfigRecord, TargetStateRecord, TaskCommitRecord, TaskConfigRecord
 from connectx.model.events import Event, EventKind
@@ -192,3 +193,25 @@ def test_lost_work_that_waits_is_told_with_its_delay() -> None:
     list(observation.observe_config(2, TaskCommitRecord("lines", 1), 1))
     delayed = [t for t, _ in observation.observe_group(view(A, delay_ms=3000)) if t.kind is EventKind.REBALANCE_DELAYED]
     assert [(t.data["delay_ms"], t.data["lost"]) for t in delayed] == [(3000, ["lines-0"])]
+
+
+def departures(*looks: list[WorkerTransition]) -> list[str]:
+    return [story.sentence for story in stories(history(*looks)) if story.kind == "departed"]
+
+
+def test_a_killed_worker_is_told_by_polling_alone_with_what_moved_where() -> None:
+    observation = Observation()
+    first = list(observation.observe_rest(shown(A, tasks=2), None))
+    moved = list(observation.observe_rest(shown(B, tasks=2), 0))
+    told = f"{A} is gone (it was stopped, killed or cut off); lines-0 and lines-1 moved to {B}"
+    assert departures(first, moved) == [told]
+    assert departures(first) == []
+
+
+def test_a_killed_worker_is_told_by_the_group_with_what_has_not_moved() -> None:
+    observation = Observation()
+    looks = [list(observation.observe_rest(shown(B), None)), list(observation.observe_group(view(A, B)))]
+    looks.append(list(observation.observe_group(view(A))))
+    assert departures(*looks) == [f"{B} is gone (it was stopped, killed or cut off); lines-0 has not moved so far"]
+    looks.append(list(observation.observe_rest(shown(A), 0)))
+    assert departures(*looks) == [f"{B} is gone (it was stopped, killed or cut off); lines-0 moved to {A}"]

@@ -1,0 +1,43 @@
+"""The lag of a sink from outside: by the offsets of its group and the ends of its topics, also while no task runs."""
+
+from __future__ import annotations
+
+import re
+
+from connectx.kafka.admin.client import Admin
+from connectx.kafka.admin.topic_snapshot import take_snapshot
+from connectx.kafka.settings.clients import ClientConfigs
+from connectx.model.worker_config import WorkerConfig
+from connectx.plugins.settings import sink_connector_settings
+from connectx.rest.client import RestClient
+
+
+def backlog(client: RestClient, config: WorkerConfig, connector: str) -> int:
+    """Offsets from what a sink has committed, or from the beginning, to the ends of its topics.
+
+    Raises:
+        TopicMissingError, KafkaUnreachableError and other errors of Kafka; ConfigError: it is no sink.
+    """
+    clients = ClientConfigs(config, "backlog", config.bootstrap_servers)
+    settings = sink_connector_settings(client.config(connector))
+    topics = settings.topics or _matching(clients, settings.topics_regex or "")
+    committed = {
+        (entry["partition"]["kafka_topic"], int(entry["partition"]["kafka_partition"])): int(
+            entry["offset"]["kafka_offset"]
+        )
+        for entry in client.offsets(connector)
+    }
+    behind = 0
+    for topic in topics:
+        snapshot = take_snapshot(clients, topic)
+        for partition, end in snapshot.ends.items():
+            behind += max(0, end - max(snapshot.starts[partition], committed.get((topic, partition), 0)))
+    return behind
+
+
+def _matching(clients: ClientConfigs, regex: str) -> list[str]:
+    admin = Admin(clients.admin())
+    try:
+        return [topic for topic in admin.topics() if re.fullmatch(regex, topic)]
+    finally:
+        admin.close()

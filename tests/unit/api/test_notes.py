@@ -1,0 +1,44 @@
+"""What the state of a connector does not show is said with it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from connectx.api.connector import Connector
+from connectx.api.notes import Notes
+from connectx.history.log import EventLog
+from connectx.model.events import EventKind, Transition
+
+
+def worker(metrics: dict[str, Any]) -> Any:
+    return SimpleNamespace(task_metrics=metrics)
+
+
+def test_notes_are_why_it_waits_and_what_it_skipped_so_far() -> None:
+    events = EventLog()
+    notes = Notes(events)
+    waiting = worker({"in-0": {"waits": "postgres://me:s3cret@db has no row."}, "in-2-0": {"waits": "no"}})
+    assert notes.of("in", [worker({}), waiting]) == {"waits": "postgres://me:[hidden]@db has no row."}
+    for records, letters in ((5, 5), (2, 0)):
+        data = {"records": records, "dead_letters": letters}
+        events.append(Transition(EventKind.RECORDS_SKIPPED, "out", 0, data=data), "worker-1")
+    assert notes.of("out", [waiting]) == {"skipped": 7, "dead_letters": 5}
+    assert notes.of("other", [waiting]) == {}
+
+
+def test_a_connector_has_its_notes_in_its_status_and_forms() -> None:
+    state = {"state": "RUNNING", "worker_id": "w:1"}
+
+    def status(name: str) -> dict[str, Any]:
+        return {"name": name, "connector": dict(state), "tasks": [{"id": 0, **state}], "type": "source"}
+
+    client: Any = SimpleNamespace(status=status)
+    client.impatient = lambda: client
+    notes = {"waits": "The file in.txt does not exist.", "skipped": 7, "dead_letters": 5}
+    connector = Connector("in", client, notes=lambda name: notes)
+    assert connector.status()["connector"] == {**state, **notes}
+    said = "RUNNING (waits: The file in.txt does not exist; 7 records skipped, 5 in the dead letter queue)"
+    assert connector.row()["state"] == f"● {said}"
+    assert said in repr(connector)
+    assert Connector("in", client).row()["state"] == "● RUNNING"
