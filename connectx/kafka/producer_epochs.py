@@ -1,7 +1,6 @@
-"""Which epoch a transactional producer has.
+"""The epoch of the newest producer of a transactional id: after a fence, that of the producer that took over.
 
-librdkafka does not tell it, so the transaction coordinator is asked (DescribeTransactions, KIP-664): its answer is the
-epoch of the newest producer of an id, which right after an initialisation is the one that was initialised.
+The transaction coordinator knows it (DescribeTransactions, KIP-664).
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from connectx.errors import ProducerFencedError, TransactionExpiredError
 from connectx.kafka.admin.fencing import ProducerFencer
 from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.kafka.net import KafkaNet
-from connectx.kafka.producer_errors import Circumstances, producer_error
+from tests.conformance.librdkafka_errors import Circumstances, producer_error
 from tests.conformance.producers import Producers
 from tests.support.waiting import until
 

@@ -14,10 +14,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from confluent_kafka import KafkaError, KafkaException, Producer
-
-from connectx.errors import ConnectxError
-from connectx.kafka.producer_errors import FENCED
+from connectx.errors import ConnectxError, ProducerFencedError
+from connectx.kafka.producer.producer import KafkaProducer
 from connectx.kafka.settings.client_config import ClientConfig
 
 _log = logging.getLogger(__name__)
@@ -47,7 +45,8 @@ class LeaderProducer:
         self._config = config
         self._topic = topic
         self._on_crash = on_crash
-        self._producer: Producer | None = None
+        self._producer: KafkaProducer | None = None
+        self._deadline_s = 0.0
         self._orders: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._ending = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -68,7 +67,7 @@ class LeaderProducer:
         self._orders.put(lambda: self._attempt(lambda: self._write(records), outcome))
 
     def close(self) -> None:
-        """End the thread behind what it is doing, and let the producer go. A second call does nothing."""
+        """End the thread after its current order, and close the producer. A second call does nothing."""
         self._ending = True
         self._orders.put(None)
         if self._thread.is_alive():
@@ -77,9 +76,7 @@ class LeaderProducer:
     def abandon(self) -> None:
         """A killed worker: commit and abort nothing. What was sent may still take effect, as on a real kill."""
         self._ending = True
-        producer = self._producer
-        if producer is not None:
-            producer.purge(blocking=False)
+        self._drop()
         self._orders.put(None)
 
     # ---------------------------------------------------------------------------------------------- on its thread
@@ -92,54 +89,49 @@ class LeaderProducer:
             _log.exception("the leader's producer ended with an error")
             self._on_crash(error)
         finally:
-            self._producer = None
+            self._drop()
 
     def _attempt(self, action: Callable[[], None], outcome: Outcome) -> None:
         error = None
+        self._deadline_s = time.monotonic() + WRITE_S
         try:
             action()
-        except KafkaException as failure:
-            self._producer = None  # no wait: an open transaction is aborted by the next claim, or by its time-out
-            error = _words(failure.args[0])
-        except (ConnectxError, _NotClaimedError) as failure:
+        except ProducerFencedError as failure:
+            error = f"another worker took over as leader and fenced this one ({failure.message})"
+        except ConnectxError as failure:
+            error = failure.message
+        except _NotWrittenError as failure:
             error = str(failure)
+        if error is not None:
+            self._drop()  # no wait: an open transaction is aborted by the next claim, or by its timeout
         if not self._ending:
             outcome(error)
 
     def _claim(self) -> None:
-        self._producer = None
-        producer = Producer(self._config())
+        self._drop()
+        producer = KafkaProducer(self._config(), checkpoint=self._check)
         self._producer = producer
-        self._patiently(producer.init_transactions)
+        producer.init()
 
     def _write(self, records: Sequence[KeyValue]) -> None:
         producer = self._producer
         if producer is None:
-            raise _NotClaimedError("the right to write to the config topic was lost, or was never claimed")
-        producer.begin_transaction()
-        for key, value in records:
-            producer.produce(self._topic, value=value, key=key)
-        self._patiently(producer.commit_transaction)
+            raise _NotWrittenError("the right to write to the config topic was lost, or was never claimed")
+        producer.begin()
+        producer.send_records(self._topic, [(key.encode(), value) for key, value in records])
+        while not producer.commit(_SLICE_S):
+            self._check()
 
-    def _patiently(self, call: Callable[[float], object]) -> None:
-        """Repeat a call of librdkafka that may be resumed after a time-out, so that an end of the worker is seen."""
-        deadline_s = time.monotonic() + WRITE_S
-        while True:
-            try:
-                call(_SLICE_S)
-                return
-            except KafkaException as failure:
-                error: KafkaError = failure.args[0]
-                if not error.retriable() or self._ending or time.monotonic() >= deadline_s:
-                    raise
-                time.sleep(0.01)  # an error that comes back at once must not spin
+    def _check(self) -> None:
+        """End a call that waits when the worker ends or time is over."""
+        if self._ending or time.monotonic() >= self._deadline_s:
+            raise _NotWrittenError(f"Kafka did not answer within {WRITE_S:g} s")
+
+    def _drop(self) -> None:
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            producer.abandon()
 
 
-def _words(error: KafkaError) -> str:
-    """What happened, and Kafka's own text for it."""
-    text = error.str()
-    return f"another worker took over as leader and fenced this one ({text})" if error.code() in FENCED else text
-
-
-class _NotClaimedError(Exception):
-    """A write without a claim."""
+class _NotWrittenError(Exception):
+    """A write without a claim, or without an answer in time."""

@@ -13,13 +13,19 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Producer
-
-from connectx.errors import RestError
+from connectx.errors import (
+    ConnectxError,
+    InternalTopicError,
+    RecordRefusedError,
+    RecordTooLargeError,
+    RestError,
+    TopicMissingError,
+)
 from connectx.kafka.admin.client import Admin
 from connectx.kafka.admin.topics import ensure_offsets_topic
 from connectx.kafka.internal.offset_topics import Records, offsets_topic
-from connectx.kafka.settings.clients import ClientConfigs
+from connectx.kafka.producer.producer import KafkaProducer
+from connectx.kafka.settings.clients import ClientConfig, ClientConfigs
 from connectx.model.ids import TaskId
 from connectx.model.worker_config import WorkerConfig
 from connectx.protocol.offsets_topic import encode_offset_key, encode_offset_value
@@ -51,77 +57,87 @@ def write_source_offsets(
     exactly_once = worker.exactly_once_source_enabled
     records = [(encode_offset_key(connector, partition), encode_offset_value(offset)) for partition, offset in offsets]
     topic, is_own = offsets_topic(clients, worker, connector_config)
-    task = TaskId(connector, 0)
-    producer = Producer(clients.source_task_producer(task, connector_config, exactly_once))
+    config = clients.source_task_producer(TaskId(connector, 0), connector_config, exactly_once)
     write = _write_in_transaction if exactly_once else _write_plainly
     try:
         if not is_own:
-            write(producer, topic, records)
+            write(_producer(config), topic, records)
             return
         admin = Admin(clients.admin(connector, connector_config))
         try:
             ensure_offsets_topic(admin, topic, worker)
         finally:
             admin.close()
-        copier = Producer(clients.offsets_producer())
-        _write_plainly(copier, worker.offset_topic.name, [record for record in records if record[1] is None])
-        write(producer, topic, records)
-        _copy(copier, worker.offset_topic.name, [record for record in records if record[1] is not None])
-    except KafkaException as error:
-        reason = error.args[0].str()
+        copies = clients.offsets_producer()
+        workers_topic = worker.offset_topic.name
+        _write_plainly(_producer(copies), workers_topic, [record for record in records if record[1] is None])
+        write(_producer(config), topic, records)
+        _copy(_producer(copies), workers_topic, [record for record in records if record[1] is not None])
+    except (InternalTopicError, TopicMissingError, RestError):
+        raise
+    except (ConnectxError, _NoAnswerError) as error:
+        reason = error.message if isinstance(error, ConnectxError) else str(error)
         raise RestError(f"The offsets of {connector} could not be written: {reason}", status=500) from error
 
 
-def _copy(producer: Producer, topic: str, records: Records) -> None:
-    """What is committed is committed: a copy that fails is only told."""
+def _producer(config: ClientConfig) -> KafkaProducer:
+    """A producer whose calls end after `_WRITE_S` seconds."""
+    end_s = time.monotonic() + _WRITE_S
+
+    def check() -> None:
+        if time.monotonic() >= end_s:
+            raise _NoAnswerError(f"Kafka did not answer within {_WRITE_S:g} s")
+
+    return KafkaProducer(config, checkpoint=check)
+
+
+def _copy(producer: KafkaProducer, topic: str, records: Records) -> None:
+    """What is committed is committed: a copy that fails is only logged."""
     try:
         _write_plainly(producer, topic, records)
-    except KafkaException as error:
+    except (ConnectxError, _NoAnswerError) as error:
         _log.warning("Offsets that were set were not copied to topic %s: %s", topic, error)
 
 
-def _write_in_transaction(producer: Producer, topic: str, records: Records) -> None:
-    producer.init_transactions(_WRITE_S)
-    producer.begin_transaction()
+def _write_in_transaction(producer: KafkaProducer, topic: str, records: Records) -> None:
     try:
-        for key, value in records:
-            producer.produce(topic, value=value, key=key)
-        _commit(producer, topic, time.monotonic() + _WRITE_S)
-    except KafkaException as error:
-        if error.args[0].txn_requires_abort():
-            producer.abort_transaction(_ABORT_S)  # open, it would hold back whoever reads the offsets
-        raise
-
-
-def _commit(producer: Producer, topic: str, end_s: float) -> None:
-    """After a commit that was not answered in time librdkafka takes nothing but another commit."""
-    while True:
+        producer.init()
+        producer.begin()
         try:
-            producer.commit_transaction(_COMMIT_S)
-        except KafkaException as error:
-            if not error.args[0].retriable():
-                raise
-            if time.monotonic() >= end_s:
-                raise RestError(
-                    f"The source offsets may or may not have been written to topic {topic}: Kafka did not answer the "
-                    f"commit in time ({error.args[0].str()}).",
-                    status=500,
-                    next_step="Read the offsets to see, and write them again if they are not there.",
-                ) from error
-        else:
-            return
+            producer.send_records(topic, records)
+            _commit(producer, topic)
+        except (RecordRefusedError, RecordTooLargeError):
+            producer.abort(_ABORT_S)  # open, it would hold back whoever reads the offsets
+            raise
+    finally:
+        producer.abandon()
 
 
-def _write_plainly(producer: Producer, topic: str, records: Records) -> None:
-    refused: list[KafkaError] = []
+def _commit(producer: KafkaProducer, topic: str) -> None:
+    """After a commit that was not answered in time the producer takes nothing but another commit."""
+    try:
+        while not producer.commit(_COMMIT_S):
+            pass
+    except _NoAnswerError as error:
+        raise RestError(
+            f"The source offsets may or may not have been written to topic {topic}: Kafka did not answer the commit in "
+            "time.",
+            status=500,
+            next_step="Read the offsets to see, and write them again if they are not there.",
+        ) from error
 
-    def delivered(error: KafkaError | None, _: object) -> None:
-        if error is not None:
-            refused.append(error)
 
-    for key, value in records:
-        producer.produce(topic, value=value, key=key, on_delivery=delivered)
-    if producer.flush(_WRITE_S):
-        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"no answer within {_WRITE_S:g} s"))
-    if refused:
-        raise KafkaException(refused[0])
+def _write_plainly(producer: KafkaProducer, topic: str, records: Records) -> None:
+    if not records:
+        return
+    try:
+        producer.init()
+        producer.send_records(topic, records)
+        while not producer.flush(_COMMIT_S):
+            pass
+    finally:
+        producer.abandon()
+
+
+class _NoAnswerError(Exception):
+    """Kafka did not answer in time."""

@@ -67,9 +67,12 @@ class Layer:
     settings: Mapping[str, str | None]
 
 
-def to_librdkafka(layers: Sequence[Layer], warn: Callable[[str], None]) -> dict[str, str]:
+def to_librdkafka(
+    layers: Sequence[Layer], warn: Callable[[str], None], own_keys: frozenset[str] = frozenset()
+) -> dict[str, str]:
     """Merge layers, later over earlier, and translate.
 
+    `own_keys` are those that connectx's own clients read besides librdkafka's; their values are not checked here.
     Keys that librdkafka does not have are left out after a `warn`; numbers outside its limits become the limit.
 
     Raises:
@@ -86,6 +89,9 @@ def to_librdkafka(layers: Sequence[Layer], warn: Callable[[str], None]) -> dict[
     result: dict[str, str] = {}
     for key, value in merged.items():
         if _JAVA_ONLY.fullmatch(key):
+            continue
+        if key in own_keys:
+            result[key] = value.strip()
             continue
         name, translated = _translate(key, value.strip())
         problem = _ask_librdkafka(name, translated)

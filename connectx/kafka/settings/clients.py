@@ -18,6 +18,7 @@ from typing import Final, Literal
 from connectx.kafka.settings.client_config import ClientConfig, kafka_python_config
 from connectx.kafka.settings.client_keys import SECURITY_PREFIXES, Layer, to_librdkafka
 from connectx.kafka.settings.librdkafka_log import LibrdkafkaLog
+from connectx.kafka.settings.producer_options import OWN_KEYS
 from connectx.kafka.settings.security import for_java
 from connectx.model.ids import TaskId
 from connectx.model.worker_config import WorkerConfig, with_prefix
@@ -93,7 +94,6 @@ class ClientConfigs:
             transactional_id = self.worker.task_transactional_id(task.connector, task.task)
             self._force(config, "enable.idempotence", "true", f"exactly-once source task {task}")
             self._force(config, "transactional.id", transactional_id, f"exactly-once source task {task}")
-            self._limit_message_timeout(config)
         return config
 
     def dead_letter_producer(self, task: TaskId, connector_config: ConnectorConfig) -> ClientConfig:
@@ -259,7 +259,7 @@ class ClientConfigs:
         }
         if not exactly_once:
             built_in["message.timeout.ms"] = _FOREVER
-        return self._config(built_in, *self._producer_layers(connector_config))
+        return self._config(built_in, *self._producer_layers(connector_config), own_keys=OWN_KEYS)
 
     def _internal_producer(self, client_id: str, message_timeout_ms: int) -> ClientConfig:
         built_in = {
@@ -274,7 +274,9 @@ class ClientConfigs:
         }
         return self._config(built_in, self._connection_layer())
 
-    def _config(self, built_in: Mapping[str, str], *layers: Layer) -> ClientConfig:
+    def _config(
+        self, built_in: Mapping[str, str], *layers: Layer, own_keys: frozenset[str] = frozenset()
+    ) -> ClientConfig:
         common = {
             "reconnect.backoff.ms": "50",
             "reconnect.backoff.max.ms": "1000",
@@ -282,7 +284,7 @@ class ClientConfigs:
             "log.connection.close": "false",
             "enable.metrics.push": "false",
         }
-        translated = to_librdkafka([Layer("", {**common, **built_in}), *layers], self._warn_once)
+        translated = to_librdkafka([Layer("", {**common, **built_in}), *layers], self._warn_once, own_keys)
         if not any(layer.settings.get("client.id") for layer in layers[1:]):
             translated["client.id"] = built_in["client.id"]
         translated["client.id"] = f"{self._prefix}/{translated['client.id']}"
@@ -294,14 +296,6 @@ class ClientConfigs:
         if not same:
             self._warn_forced(key, given, value, who)
         config[key] = value
-
-    def _limit_message_timeout(self, config: ClientConfig) -> None:
-        """librdkafka does not let a record wait for longer than its transaction may be open."""
-        limit_ms = int(config.get("transaction.timeout.ms", 60_000))
-        given = config.get("message.timeout.ms")
-        if given is not None and (int(given) == 0 or int(given) > limit_ms):
-            self._warn_forced("delivery.timeout.ms", given, str(limit_ms), "a transactional producer")
-            config["message.timeout.ms"] = str(limit_ms)
 
     def _warn_forced(self, key: str, given: str, used: str, who: str) -> None:
         self._warn_once(f"{key}={given} is not used for {who}: it is always {used}.")

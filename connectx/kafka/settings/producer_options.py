@@ -14,6 +14,9 @@ from connectx.core.producer.messages import FOREVER_MS, ProducerSettings
 from connectx.errors import ProducerError
 
 _COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+OWN_KEYS: Final = frozenset({"max.block.ms", *(f"compression.{name}.level" for name in ("gzip", "lz4", "zstd"))})
+"""Java's keys for producers that librdkafka does not have."""
+
 _ACKS: Final = {"all": -1, "-1": -1, "0": 0, "1": 1}
 
 
@@ -53,7 +56,8 @@ def producer_options(config: Mapping[str, Any]) -> ProducerOptions:
         raise _not_allowed("acks=all and max.in.flight.requests.per.connection up to 5 are needed for idempotence")
     max_request_bytes = _number(config, "message.max.bytes", 1_048_576)
     timeout_ms = _number(config, "message.timeout.ms", FOREVER_MS)
-    level = _number(config, "compression.level", -1)
+    compression = _choice(config, "compression.type", "none", {name: name for name in _COMPRESSIONS})
+    level = _number(config, f"compression.{compression}.level", _number(config, "compression.level", -1))
     settings = ProducerSettings(
         transactional_id=transactional_id,
         idempotent=idempotent,
@@ -70,7 +74,7 @@ def producer_options(config: Mapping[str, Any]) -> ProducerOptions:
         core=settings,
         batch_bytes=min(_number(config, "batch.size", 1_000_000), max_request_bytes),
         buffer_bytes=_number(config, "queue.buffering.max.kbytes", 64 * 1024) * 1024,
-        compression=_choice(config, "compression.type", "none", {name: name for name in _COMPRESSIONS}),
+        compression=compression,
         compression_level=None if level < 0 else level,
         request_timeout_ms=_number(config, "request.timeout.ms", 30_000),
         metadata_max_age_ms=_number(config, "metadata.max.age.ms", 300_000),

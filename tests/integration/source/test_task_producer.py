@@ -10,7 +10,7 @@ import pytest
 
 from connectx.errors import ProducerError, ProducerFencedError, RecordRefusedError, RecordTooLargeError
 from connectx.kafka.broker.embedded import EmbeddedKafka
-from connectx.kafka.task_producer import TaskProducer
+from connectx.kafka.producer.producer import KafkaProducer
 from tests.support.records import read_all
 
 # murmur2 of Java's client (org.apache.kafka.common.utils.UtilsTest)
@@ -26,14 +26,14 @@ MURMUR2 = {
 
 @pytest.fixture
 def producer(kafka: EmbeddedKafka) -> Any:
-    made = TaskProducer({"bootstrap.servers": kafka.bootstrap_servers, "acks": "all"}, checkpoint=lambda: None)
+    made = KafkaProducer({"bootstrap.servers": kafka.bootstrap_servers, "acks": "all"}, checkpoint=lambda: None)
     made.init()
     yield made
     made.close()
 
 
 def test_a_key_goes_to_the_partition_that_javas_client_chooses(
-    kafka: EmbeddedKafka, topic: Callable[..., str], producer: TaskProducer
+    kafka: EmbeddedKafka, topic: Callable[..., str], producer: KafkaProducer
 ) -> None:
     name = topic("keys", partitions=7)
     producer.send(pa.table({"key": list(MURMUR2), "value": list(MURMUR2)}), name)
@@ -43,7 +43,7 @@ def test_a_key_goes_to_the_partition_that_javas_client_chooses(
 
 
 def test_rows_can_name_topic_partition_timestamp_and_headers(
-    kafka: EmbeddedKafka, topic: Callable[..., str], producer: TaskProducer
+    kafka: EmbeddedKafka, topic: Callable[..., str], producer: KafkaProducer
 ) -> None:
     one, two = topic("one", partitions=3), topic("two")
     rows = pa.table(
@@ -65,8 +65,39 @@ def test_rows_can_name_topic_partition_timestamp_and_headers(
     assert (third.key(), third.value()) == (b"k", None)
 
 
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_the_broker_takes_every_codec_and_librdkafka_reads_it(
+    kafka: EmbeddedKafka, topic: Callable[..., str], codec: str
+) -> None:
+    """The broker decompresses what it takes, with Java's codecs."""
+    name = topic(f"codec-{codec}")
+    producer = KafkaProducer({"bootstrap.servers": kafka.bootstrap_servers, "compression.type": codec})
+    producer.init()
+    values = [b"%d " % number * 40 for number in range(5_000)]
+    producer.send(pa.table({"value": values, "headers": [[{"key": "h", "value": b"v"}]] * len(values)}), name)
+    assert producer.flush(30)
+    producer.close()
+    found = read_all(kafka.bootstrap_servers, name)
+    assert [message.value() for message in found] == values
+    assert {str(message.headers()) for message in found} == {"[('h', b'v')]"}
+
+
+def test_a_batch_that_the_topic_finds_too_large_is_cut_until_it_fits(
+    kafka: EmbeddedKafka, topic: Callable[..., str]
+) -> None:
+    name = topic("cut", max_message_bytes="2000")
+    producer = KafkaProducer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": f"id-of-{name}"})
+    producer.init()
+    producer.begin()
+    values = [b"%d" % number * 20 for number in range(1_000)]
+    producer.send(pa.table({"value": values}), name)
+    assert producer.commit(60)
+    producer.close()
+    assert [message.value() for message in read_all(kafka.bootstrap_servers, name)] == values
+
+
 def test_explicit_partitions_are_kept_in_large_batches(
-    kafka: EmbeddedKafka, topic: Callable[..., str], producer: TaskProducer
+    kafka: EmbeddedKafka, topic: Callable[..., str], producer: KafkaProducer
 ) -> None:
     name = topic("parts", partitions=3)
     numbers = list(range(25_000))
@@ -79,7 +110,9 @@ def test_explicit_partitions_are_kept_in_large_batches(
     assert found == sorted(((n, n % 3) for n in numbers), key=lambda pair: (pair[1], pair[0]))
 
 
-def test_a_partition_that_the_topic_does_not_have_is_refused(topic: Callable[..., str], producer: TaskProducer) -> None:
+def test_a_partition_that_the_topic_does_not_have_is_refused(
+    topic: Callable[..., str], producer: KafkaProducer
+) -> None:
     name = topic("few")
     rows = pa.table({"value": [b"a"], "partition": pa.array([9], pa.int32())})
     producer.send(pa.table({"value": [b"a"]}), name)
@@ -90,11 +123,11 @@ def test_a_partition_that_the_topic_does_not_have_is_refused(topic: Callable[...
 
 def test_no_tolerance_lets_a_refused_offset_go(kafka: EmbeddedKafka, topic: Callable[..., str]) -> None:
     name = topic("offsets", max_message_bytes="1000")
-    tolerant = TaskProducer(
+    tolerant = KafkaProducer(
         {"bootstrap.servers": kafka.bootstrap_servers}, checkpoint=lambda: None, tolerate_refused=True
     )
     tolerant.init()
-    tolerant.send_offsets_record(name, b"key", b"x" * 5000)
+    tolerant.send_records(name, [(b"key", b"x" * 5000)])
     with pytest.raises(RecordTooLargeError, match=name):
         tolerant.flush(30)
     assert tolerant.take_refused() == 0
@@ -106,7 +139,7 @@ def test_a_fenced_producer_says_so_after_the_call_that_told_it_first(
 ) -> None:
     name = topic("fenced")
     config = {"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": f"id-of-{name}"}
-    older, newer = (TaskProducer(config, checkpoint=lambda: None) for _ in range(2))
+    older, newer = (KafkaProducer(config, checkpoint=lambda: None) for _ in range(2))
     older.init()
     older.begin()
     older.send(pa.table({"value": [b"a"]}), name)
@@ -123,10 +156,9 @@ def test_a_fenced_producer_says_so_after_the_call_that_told_it_first(
 def test_an_abort_at_any_moment_behind_a_commit_leaves_a_producer_that_goes_on(
     kafka: EmbeddedKafka, topic: Callable[..., str]
 ) -> None:
-    """Kafka may not have added the records' partition to the transaction yet when librdkafka asks to end it."""
     name = topic("aborted")
     config = {"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": f"id-of-{name}"}
-    producer = TaskProducer(config, checkpoint=lambda: None)
+    producer = KafkaProducer(config, checkpoint=lambda: None)
     producer.init()
     for moment_ms in range(20):
         producer.begin()
@@ -134,18 +166,18 @@ def test_an_abort_at_any_moment_behind_a_commit_leaves_a_producer_that_goes_on(
         assert producer.commit(30)
         producer.begin()
         producer.send(pa.table({"value": [b"dropped"]}), name)
-        producer._serve(moment_ms / 1000)
+        producer.flush(moment_ms / 1000)
         producer.abort(None)
     producer.close()
     assert [message.value() for message in read_all(kafka.bootstrap_servers, name)] == [b"kept"] * 20
 
 
-def test_settings_that_librdkafka_refuses_are_told() -> None:
+def test_settings_that_are_not_allowed_are_named() -> None:
     with pytest.raises(ProducerError, match="cannot be created"):
-        TaskProducer({"bootstrap.servers": "x", "acks": "many"}, checkpoint=lambda: None).init()
+        KafkaProducer({"bootstrap.servers": "x", "acks": "many"}, checkpoint=lambda: None).init()
 
 
-def test_a_closed_producer_says_so(producer: TaskProducer) -> None:
+def test_a_closed_producer_says_so(producer: KafkaProducer) -> None:
     producer.close()
     with pytest.raises(ProducerError, match="closed"):
         producer.begin()

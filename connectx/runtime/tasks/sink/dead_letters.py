@@ -16,8 +16,8 @@ from confluent_kafka import KafkaError
 from connectx.data.headers import HEADERS
 from connectx.errors import ConnectxError, KafkaUnreachableError, TopicNotCreatableError
 from connectx.kafka.admin.client import Admin, TopicSpec
+from connectx.kafka.producer.producer import KafkaProducer
 from connectx.kafka.settings.client_config import ClientConfig
-from connectx.kafka.task_producer import TaskProducer
 from connectx.model.ids import TaskId
 from connectx.plugins.settings import SinkSettings
 from connectx.runtime.tasks.connector_host import trace_of
@@ -44,7 +44,7 @@ class DeadLetterQueue:
     Args:
         task: named in headers.
         settings: topic, its replication factor, and whether headers tell the context.
-        producer_config: librdkafka settings.
+        producer_config: settings of its producer.
         admin: makes the topic when it is missing.
         checkpoint: called while a call waits; what it raises ends the call.
         masked: hides in the headers what stood behind placeholders.
@@ -65,7 +65,7 @@ class DeadLetterQueue:
         self._topic = settings.dead_letter_topic or ""
         self._replication_factor = settings.dead_letter_replication_factor
         self._with_context = settings.dead_letter_headers
-        self._producer = TaskProducer(producer_config, checkpoint=checkpoint)
+        self._producer = KafkaProducer(producer_config, checkpoint=checkpoint)
         self._admin = admin
         self._checkpoint = checkpoint
         self._masked = masked

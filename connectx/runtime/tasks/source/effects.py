@@ -57,8 +57,8 @@ from connectx.errors import (
 )
 from connectx.kafka.admin.client import Admin
 from connectx.kafka.internal.offset_topics import OffsetCopier
+from connectx.kafka.producer.producer import KafkaProducer
 from connectx.kafka.producer_epochs import producer_epoch
-from connectx.kafka.task_producer import TaskProducer
 from connectx.model.summary import Summary
 from connectx.protocol.offsets_topic import encode_offset_key, encode_offset_value
 from connectx.runtime.tasks.connector_host import trace_of
@@ -105,7 +105,7 @@ class SourceWorld:
             setup.task, runner, setup.offsets, defines_transactions=setup.defines_transactions
         )
         self._poller = SourcePoller(setup, runner, self._spark, self._context)
-        self._producer = TaskProducer(
+        self._producer = KafkaProducer(
             setup.producer_config,
             checkpoint=runner.checkpoint,
             tolerate_refused=setup.settings.errors.tolerate_all and not setup.loop.exactly_once,
@@ -145,9 +145,9 @@ class SourceWorld:
         }
 
     def init_producer(self) -> int | None:
-        """Initialise transactions, which fences older producers; returns the producer epoch if Kafka tells it."""
+        """Initialise transactions, which fences older producers; returns the epoch of the first transaction."""
         self._producer.init()
-        return self._epoch()
+        return self._producer.producer_epoch
 
     def carry_out(self, effect: SourceEffect) -> SourceStimulus | None:
         """Do it; what failed comes back as EffectFailed. WorkerGone passes through."""
@@ -162,7 +162,7 @@ class SourceWorld:
             if not final and (ending := self._producer.ending()) is not None:
                 kind = _kind_of(ending)
                 error = ending if kind is not FailureKind.FATAL else error
-            return EffectFailed(trace_of(error), kind, self._epoch() if kind is FailureKind.FENCED else None)
+            return EffectFailed(trace_of(error), kind, self._newer_epoch() if kind is FailureKind.FENCED else None)
 
     def metrics(self) -> Mapping[str, object]:
         """Records, bytes and slices sent, commits, source offset, how long the last poll took, why the task waits."""
@@ -255,8 +255,8 @@ class SourceWorld:
         return OffsetsWritten()
 
     def _send_offsets(self, offsets: tuple[PartitionOffset, ...]) -> None:
-        for key, value in self._encoded(offsets):
-            self._producer.send_offsets_record(self._setup.offsets_topic, key, value)
+        if records := self._encoded(offsets):
+            self._producer.send_records(self._setup.offsets_topic, records)
 
     def _encoded(self, offsets: tuple[PartitionOffset, ...]) -> list[tuple[bytes, bytes | None]]:
         connector = self._setup.task.connector
@@ -301,8 +301,8 @@ class SourceWorld:
 
     # --------------------------------------------------------------------------------------------------- helpers
 
-    def _epoch(self) -> int | None:
-        """Epoch of the newest producer with this task's transactional id: its own, or of the one that fenced it."""
+    def _newer_epoch(self) -> int | None:
+        """Epoch of the producer that fenced this one."""
         setup = self._setup
         return None if setup.epoch_config is None else producer_epoch(setup.epoch_config, setup.loop.transactional_id)
 

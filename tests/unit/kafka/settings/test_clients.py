@@ -101,10 +101,11 @@ def test_a_forced_value_that_the_user_gave_too_is_no_reason_to_warn(caplog: pyte
     assert caplog.records == []
 
 
-def test_a_record_waits_no_longer_than_its_transaction_may_be_open() -> None:
-    override = {"producer.override.delivery.timeout.ms": "120000", "producer.override.transaction.timeout.ms": "9000"}
-    assert clients().source_task_producer(TASK, override, True)["message.timeout.ms"] == "9000"
-    assert "message.timeout.ms" not in clients().source_task_producer(TASK, {}, True)
+def test_a_delivery_timeout_is_the_users() -> None:
+    override = {"producer.override.delivery.timeout.ms": "120000", "producer.override.max.block.ms": "7"}
+    for exactly_once in (True, False):
+        config = clients().source_task_producer(TASK, override, exactly_once)
+        assert (config["message.timeout.ms"], config["max.block.ms"]) == ("120000", "7")
 
 
 def test_a_sink_consumer_is_a_member_of_the_connectors_group_unless_told_otherwise() -> None:
