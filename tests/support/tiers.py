@@ -48,7 +48,7 @@ Stage = tuple[Part, ...]
 
 @dataclass
 class Report:
-    """A JUnit file: seconds of each test file, set-up and tear-down included, and the tests by outcome."""
+    """A JUnit file: seconds of each test, set-up and tear-down included, and the tests by outcome."""
 
     seconds: dict[str, float] = field(default_factory=dict)
     passed: set[str] = field(default_factory=set)
@@ -61,7 +61,7 @@ class Report:
         for case in ElementTree.parse(path).iter("testcase") if path.exists() else ():
             file = case.get("file") or case.get("classname") or ""
             name = f"{file}::{case.get('name')}"
-            report.seconds[file] = report.seconds.get(file, 0.0) + float(case.get("time", 0))
+            report.seconds[name] = report.seconds.get(name, 0.0) + float(case.get("time", 0))
             is_failed = any(child.tag in ("failure", "error") for child in case)
             (report.failed if is_failed else report.passed).add(name)
         return report
@@ -69,7 +69,7 @@ class Report:
 
 @dataclass
 class Result:
-    """The outcome of a part or a tier."""
+    """The outcome of a part or a tier, with the seconds of each test file."""
 
     seconds: dict[str, float] = field(default_factory=dict)
     flaky: list[str] = field(default_factory=list)
@@ -98,7 +98,8 @@ def run_part(part: Part, root: Path, *, shows_output: bool = True) -> Result:
     code = _pytest([*command, *workers, f"--junitxml={first}"], root, log)
     report = Report.read(first)
     if code != (1 if report.failed else 0):
-        return Result(report.seconds, [], [*sorted(report.failed), f"{part.name}: pytest ended with exit code {code}"])
+        crash = f"{part.name}: pytest ended with exit code {code}"
+        return Result(_by_file(report.seconds), [], [*sorted(report.failed), crash])
     repeated = Report()
     if report.failed:
         print(f"{part.name}: {len(report.failed)} failed and are repeated", flush=True)
@@ -107,7 +108,16 @@ def run_part(part: Part, root: Path, *, shows_output: bool = True) -> Result:
         _pytest([*command, *chosen, f"--junitxml={again}"], root, log)
         repeated = Report.read(again)
     failed = (report.failed - repeated.passed) | repeated.failed
-    return Result(report.seconds, sorted(report.failed - failed), sorted(failed))
+    # A flaky test counts with its good run: a test that fails often waits for its timeout first.
+    again_seconds = {name: seconds for name, seconds in repeated.seconds.items() if name in report.failed}
+    return Result(_by_file(report.seconds | again_seconds), sorted(report.failed - failed), sorted(failed))
+
+
+def _by_file(seconds: Mapping[str, float]) -> dict[str, float]:
+    files: defaultdict[str, float] = defaultdict(float)
+    for name, taken in seconds.items():
+        files[name.partition("::")[0]] += taken
+    return dict(files)
 
 
 def _pytest(command: Sequence[str], root: Path, log: Path | None) -> int:

@@ -62,6 +62,15 @@ def test_tests_that_build_on_each_other_are_repeated_together(write: WriteTests,
     assert len(Report.read(tmp_path / "test-artefacts" / "part-again.xml").passed) == 2
 
 
+def test_a_flaky_test_counts_with_the_seconds_of_its_good_run(write: WriteTests, tmp_path: Path) -> None:
+    slow_failure = FLAKY.format(name="once").replace("    assert not first", "    assert not first or time.sleep(0.6)")
+    part = write("import time\n" + slow_failure)
+    result = run_part(part, tmp_path)
+    assert result.flaky == ["tests/test_part.py::test_once"]
+    assert Report.read(tmp_path / "test-artefacts" / "part.xml").seconds["tests/test_part.py::test_once"] > 0.5
+    assert result.seconds["tests/test_part.py"] < 0.5
+
+
 @pytest.mark.parametrize("text", ["import no_such_module\n", "", "import os\ndef test_crash(): os._exit(1)\n"])
 def test_a_part_that_cannot_run_its_tests_has_failed(write: WriteTests, tmp_path: Path, text: str) -> None:
     result = run_part(write(text), tmp_path)
