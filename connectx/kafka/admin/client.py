@@ -33,6 +33,7 @@ _STALE_LEADER: Final = (
     KafkaError.UNKNOWN_LEADER_EPOCH,
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError._UNKNOWN_PARTITION,
+    KafkaError._NOENT,  # "no leaders found", seen for half a minute after others had elected one
 )
 # A broker may not know a topic yet that another one has just created; librdkafka drops a request when it learns the id
 # of the broker that it was sent to.
