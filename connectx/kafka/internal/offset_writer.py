@@ -106,11 +106,19 @@ def _write_in_transaction(producer: KafkaProducer, topic: str, records: Records)
         try:
             producer.send_records(topic, records)
             _commit(producer, topic)
-        except (RecordRefusedError, RecordTooLargeError):
-            producer.abort(_ABORT_S)  # open, it would hold back whoever reads the offsets
+        except (RecordRefusedError, RecordTooLargeError, _NoAnswerError):
+            _abort(producer)
             raise
     finally:
         producer.abandon()
+
+
+def _abort(producer: KafkaProducer) -> None:
+    """Abort, since an open transaction holds back all who read the offsets; what failed before is the news."""
+    try:
+        producer.abort(_ABORT_S)
+    except ConnectxError as error:
+        _log.warning("A transaction with source offsets stays open until transaction.timeout.ms: %s", error)
 
 
 def _commit(producer: KafkaProducer, topic: str) -> None:

@@ -23,7 +23,7 @@ from connectx.model.ids import TopicPartition
 
 _log = logging.getLogger(__name__)
 
-_OTHER_NAMES: Final = {"MESSAGE_SIZE_TOO_LARGE": "MESSAGE_TOO_LARGE"}
+_OTHER_NAMES: Final = {"MESSAGE_SIZE_TOO_LARGE": "MESSAGE_TOO_LARGE", "UNKNOWN": "UNKNOWN_SERVER_ERROR"}
 _WARN_EVERY_S: Final = 30.0
 _FEATURE: Final = "transaction.version"
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from connectx.errors import RecordRefusedError, RestError
+from connectx.errors import ProducerError, RecordRefusedError, RestError
 from connectx.kafka.internal.offset_writer import _NoAnswerError, _write_in_transaction
 
 REFUSED = RecordRefusedError("Kafka refused a record for topic t: TOPIC_AUTHORIZATION_FAILED.")
@@ -49,3 +49,20 @@ def test_a_transaction_that_is_refused_is_aborted_and_leaves_no_doubt() -> None:
     with pytest.raises(RecordRefusedError):
         _write_in_transaction(producer, "t", [(b"k", b"v")])
     assert producer.calls[-3:] == ["commit", "abort", "abandon"]
+
+
+@pytest.mark.parametrize("first", [REFUSED, _NoAnswerError("no answer")])
+def test_what_failed_first_is_raised_when_the_abort_fails_too(first: Exception) -> None:
+    class Failing(Answers):
+        def send_records(self, *args: Any) -> None:
+            raise first
+
+        def abort(self, timeout_s: float) -> None:
+            self.calls.append("abort")
+            raise ProducerError("Kafka did not answer the abort.")
+
+    producer: Any = Failing()
+    with pytest.raises(type(first)) as raised:
+        _write_in_transaction(producer, "t", [(b"k", b"v")])
+    assert raised.value is first
+    assert producer.calls == ["init", "begin", "abort", "abandon"]
