@@ -238,6 +238,11 @@ class Admin:
         for where, future in futures.items():
             future.add_done_callback(partial(answered, where))
 
+    @property
+    def has_stale_leaders(self) -> bool:
+        """Whether `refresh_leaders` has something to look up."""
+        return bool(self._stale_topics)
+
     def refresh_leaders(self, timeout_s: float = 1.0) -> None:
         """Look up anew who leads partitions that were asked for in vain. Blocks; nothing if there are none.
 

@@ -122,7 +122,11 @@ class TopicTail:
     def begin_read(self, read_id: int) -> None:
         """Ask for the ends of a read that was expected; nothing if its time is over."""
         read = self._reads.get(read_id)
-        if read is not None:
+        if read is None:
+            return
+        if self._admin.has_stale_leaders:
+            read.ask_at_s = time.monotonic()  # its thread looks up leaders first, which blocks
+        else:
             self._ask(read_id, read)
 
     def cancel(self, read_id: int) -> None:
@@ -232,7 +236,7 @@ class TopicTail:
 
         limit_s = _ASK_LIMIT_S
         if read.deadline_s is not None:
-            limit_s = min(limit_s, max(0.1, read.deadline_s - time.monotonic()))
+            limit_s = min(limit_s, max(0.1, (read.deadline_s - time.monotonic()) / 2))  # leaves time for a second one
         try:
             self._admin.request_end_offsets(read.partitions, found, failed, timeout_s=limit_s)
         except (ConnectxError, KafkaException) as error:
