@@ -25,7 +25,8 @@ from connectx.kafka.admin.client import Admin
 from connectx.kafka.admin.topics import ensure_offsets_topic
 from connectx.kafka.internal.offset_topics import Records, offsets_topic
 from connectx.kafka.producer.producer import KafkaProducer
-from connectx.kafka.settings.clients import ClientConfig, ClientConfigs
+from connectx.kafka.settings.client_config import ClientConfig
+from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.ids import TaskId
 from connectx.model.worker_config import WorkerConfig
 from connectx.protocol.offsets_topic import encode_offset_key, encode_offset_value
