@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from connectx.errors import ConnectxError
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from connectx.rest.client import RestClient
     from connectx.runtime.process.owner import ProcessWorker
 
-_CALL_S = 5.0
+_CALL_S = 15.0
 _log = logging.getLogger(__name__)
 
 
@@ -65,22 +66,28 @@ class WorkerRecovery:
     def settle(self, worker: ProcessWorker) -> None:
         """The process of `worker` has ended. Blocks on Kafka and Spark for some seconds at most; never raises."""
         if self._fast_failover and worker.state is not WorkerState.STOPPED:
-            try:
-                self._say_goodbye(worker)
-            except ConnectxError as error:  # then its sessions run out, as they do without fast failover
-                _log.warning("could not say goodbye for %s: %s", worker.name, error)
+            self._say_goodbye(worker)
         if worker.spark_sessions and self._spark_url.done() and self._spark_url.exception() is None:
             release_sessions(self._spark_url.result(), worker.spark_sessions)
 
     def _say_goodbye(self, worker: ProcessWorker) -> None:
+        """Leave each group for it. Where that fails, its session runs out, as without fast failover."""
         view = worker.view()
+        goodbyes: list[Callable[[], None]] = []
         if view.get("member_id"):
-            self._remove(worker.name, self._config.group_id, [view["member_id"]])
-        tasks = [TaskId(task["connector"], task["task"]) for task in view.get("tasks", [])]
-        for connector in sorted({task.connector for task in tasks}):
-            settings = self._client.impatient().config(connector)
-            if self._plugins.connector_type(settings) is ConnectorType.SINK:
-                self._leave_sink_group(worker, connector, settings)
+            goodbyes.append(partial(self._remove, worker.name, self._config.group_id, [view["member_id"]]))
+        connectors = sorted({str(task["connector"]) for task in view.get("tasks", [])})
+        goodbyes += [partial(self._leave_if_sink, worker, connector) for connector in connectors]
+        for say_goodbye in goodbyes:
+            try:
+                say_goodbye()
+            except ConnectxError as error:
+                _log.warning("could not say goodbye for %s: %s", worker.name, error)
+
+    def _leave_if_sink(self, worker: ProcessWorker, connector: str) -> None:
+        settings = self._client.impatient().config(connector)
+        if self._plugins.connector_type(settings) is ConnectorType.SINK:
+            self._leave_sink_group(worker, connector, settings)
 
     def _leave_sink_group(self, worker: ProcessWorker, connector: str, settings: Mapping[str, str | None]) -> None:
         group_id = str(self._kafka.sink_consumer(TaskId(connector, 0), settings)["group.id"])

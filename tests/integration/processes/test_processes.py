@@ -56,6 +56,10 @@ def was_removed_from(cluster: cx.Cluster, worker: str, since: int, groups: Seque
     return {event.data["group"] for event in removed}.issuperset(groups)
 
 
+def has_rows(uri: str, count: int) -> bool:
+    return len(rows(uri, "people_in_processes")) > count
+
+
 def people(path: Path, first: int, until_: int) -> None:
     with path.open("a") as file:
         if first == 0:
@@ -83,6 +87,8 @@ def test_rows_through_spark_connect_arrive_once_though_source_and_sink_are_kille
     processes.create("people-out", sink)
     until(lambda: len(rows(postgres, "people_in_processes")) > 500, "the first rows")
     for number, task in enumerate(("people-0", "people-out-0")):
+        # Rows that the owners of now have moved: the sink's consumer is a member of its group.
+        until(partial(has_rows, postgres, 4000 * number), "rows")
         since, victim = processes.events.last_seq, owner_of(processes, task)
         victim.kill()
         assert victim.state == "killed"
