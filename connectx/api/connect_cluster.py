@@ -154,7 +154,7 @@ class ConnectCluster(ABC):
             self._client,
             worker_name=self.workers.name_of,
             lost=self.workers.lost_on,
-            notes=lambda connector: self._notes.of(connector, self.workers),
+            notes=lambda connector: self._notes.of(connector, (worker.task_metrics for worker in self.workers)),
         )
 
     @property

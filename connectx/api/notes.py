@@ -6,16 +6,12 @@ Kafka Connect has these numbers as metrics of each worker only.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
 
 from connectx.history.folds.totals import Totals, TotalsFold
 from connectx.history.log import EventLog
 from connectx.history.wording import task_of
 from connectx.views import masked_text
-
-if TYPE_CHECKING:
-    from connectx.api.connect_cluster import WorkerFace
 
 
 class Notes:
@@ -26,16 +22,19 @@ class Notes:
         self._totals = TotalsFold()
         self._lock = threading.Lock()
 
-    def of(self, connector: str, workers: Iterable[WorkerFace]) -> dict[str, object]:
-        """`waits` (a sentence), `skipped` and `dead_letters` (numbers of records) of a connector, if any."""
+    def of(self, connector: str, task_metrics: Iterable[Mapping[str, Mapping[str, object]]]) -> dict[str, object]:
+        """`waits` (a sentence), `skipped` and `dead_letters` (numbers of records) of a connector, if any.
+
+        `task_metrics` has the metrics of each worker's tasks by task.
+        """
         with self._lock:
             for event in self._news.get(0):
                 self._totals.take(event)
             totals = self._totals.of.get((connector, None), Totals())
         reasons = [
             str(metrics["waits"])
-            for worker in workers
-            for name, metrics in worker.task_metrics.items()
+            for of_worker in task_metrics
+            for name, metrics in of_worker.items()
             if metrics.get("waits") and (task := task_of(name)) is not None and task.connector == connector
         ]
         found = {"waits": masked_text(reasons[0]) if reasons else ""}

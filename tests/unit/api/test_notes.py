@@ -11,15 +11,11 @@ from connectx.history.log import EventLog
 from connectx.model.events import EventKind, Transition
 
 
-def worker(metrics: dict[str, Any]) -> Any:
-    return SimpleNamespace(task_metrics=metrics)
-
-
 def test_notes_are_why_it_waits_and_what_it_skipped_so_far() -> None:
     events = EventLog()
     notes = Notes(events)
-    waiting = worker({"in-0": {"waits": "postgres://me:s3cret@db has no row."}, "in-2-0": {"waits": "no"}})
-    assert notes.of("in", [worker({}), waiting]) == {"waits": "postgres://me:[hidden]@db has no row."}
+    waiting = {"in-0": {"waits": "postgres://me:s3cret@db has no row."}, "in-2-0": {"waits": "no"}}
+    assert notes.of("in", [{}, waiting]) == {"waits": "postgres://me:[hidden]@db has no row."}
     for records, letters in ((5, 5), (2, 0)):
         data = {"records": records, "dead_letters": letters}
         events.append(Transition(EventKind.RECORDS_SKIPPED, "out", 0, data=data), "worker-1")
