@@ -7,6 +7,7 @@ time pass until the coordinator has dropped a member.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from connectx.core.messages import (
@@ -42,8 +43,8 @@ class Groups(ABC):
         self.requests = 0
 
     @abstractmethod
-    def send(self, who: str, request: Request) -> None:
-        """Send a request; returns when the coordinator has it."""
+    def send(self, who: str, request: Request, *, is_late: bool = False) -> None:
+        """Send a request; returns when the coordinator has it. Of a late one nobody reads the answer."""
 
     @abstractmethod
     def receive(self, who: str) -> GroupStimulus:
@@ -103,16 +104,19 @@ class Groups(ABC):
         self.joins(who)
 
     def joins(self, who: str) -> None:
-        client = self._client(who)
-        timeouts_ms = client.session_ms, client.rebalance_ms
-        self.send(who, SendJoinGroup(self._next(), client.member_id, *timeouts_ms, client.protocols))  # type: ignore[arg-type]
+        self.send(who, self._join(who))
+
+    def joins_late(self, who: str) -> None:
+        """The same over a connection that was cut."""
+        self.send(who, self._join(who), is_late=True)
 
     def syncs(self, who: str, *assignments: str) -> None:
         """`A=x B=y` assigns x to A and y to B."""
-        client = self._client(who)
-        given = dict(assignment.split("=") for assignment in assignments)
-        work = {self._client(name).member_id: label for name, label in given.items()}
-        self.send(who, SendSyncGroup(self._next(), client.generation, client.member_id, work))  # type: ignore[arg-type]
+        self.send(who, self._sync(who, assignments))
+
+    def syncs_late(self, who: str, *assignments: str) -> None:
+        """The same over a connection that was cut."""
+        self.send(who, self._sync(who, assignments), is_late=True)
 
     def heartbeats(self, who: str) -> str:
         client = self._client(who)
@@ -165,6 +169,17 @@ class Groups(ABC):
     def _next(self) -> int:
         self.requests += 1
         return self.requests
+
+    def _join(self, who: str) -> SendJoinGroup:
+        client = self._client(who)
+        timeouts_ms = client.session_ms, client.rebalance_ms
+        return SendJoinGroup(self._next(), client.member_id, *timeouts_ms, client.protocols)  # type: ignore[arg-type]
+
+    def _sync(self, who: str, assignments: Sequence[str]) -> SendSyncGroup:
+        client = self._client(who)
+        given = dict(assignment.split("=") for assignment in assignments)
+        work = {self._client(name).member_id: label for name, label in given.items()}
+        return SendSyncGroup(self._next(), client.generation, client.member_id, work)  # type: ignore[arg-type]
 
     def _joined(self, who: str, reply: JoinGroupReplied) -> str:
         if reply.error is not None:

@@ -57,7 +57,9 @@ class GroupsOnKafka(Groups):
         self._find()
         self.inboxes: dict[str, queue.SimpleQueue[GroupStimulus | Exception]] = {}
 
-    def send(self, who: str, request: Request) -> None:
+    def send(self, who: str, request: Request, *, is_late: bool = False) -> None:
+        if is_late:
+            who = f"{who}-late"
         inbox = self.inboxes.setdefault(who, queue.SimpleQueue())
         message, read = self._wire(request)
         node_id = self._node(who, "heartbeat" if isinstance(request, SendHeartbeat) else "join")
@@ -72,6 +74,8 @@ class GroupsOnKafka(Groups):
         self.net.spawn(carry)
         if isinstance(request, SendJoinGroup):
             until(lambda: not inbox.empty() or self._waits(request.member_id), "the coordinator to have a JoinGroup")
+        elif is_late:
+            until(lambda: not inbox.empty(), "the coordinator to have a late SyncGroup")
 
     def receive(self, who: str) -> GroupStimulus:
         found = self.inboxes[who].get(timeout=LIMIT_MS / 1000)

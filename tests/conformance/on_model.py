@@ -13,6 +13,7 @@ from tests.conformance.requests import Requests
 from tests.simulation.broker import Broker
 from tests.simulation.broker_coordinator import Answers
 from tests.simulation.broker_requests import TransactionalBroker
+from tests.simulation.direct_producer import DirectProducer
 
 START_MS = 1_000_000
 STEP_MS = 100
@@ -32,13 +33,14 @@ class GroupsOnModel(Groups):
         self.node = self.group.find()
         self.inboxes: dict[str, list[GroupStimulus]] = {}
 
-    def send(self, who: str, request: Request) -> None:
+    def send(self, who: str, request: Request, *, is_late: bool = False) -> None:
+        client = None if is_late else who
         if isinstance(request, SendJoinGroup):
-            self._hand_out(self.group.join(who, request, self.node))
+            self._hand_out(self.group.join(client, request, self.node))
         elif isinstance(request, SendHeartbeat):
-            self._hand_out(self.group.heartbeat(who, request, self.node))
+            self._hand_out(self.group.heartbeat(client, request, self.node))
         else:
-            self._hand_out(self.group.sync(who, request, self.node))
+            self._hand_out(self.group.sync(client, request, self.node))
 
     def receive(self, who: str) -> GroupStimulus:
         return self.inboxes[who].pop(0)
@@ -79,38 +81,45 @@ class ProducersOnModel(Producers):
         self.broker = Broker()
         self.now_ms = START_MS
         self.broker.set_time(self.now_ms)
-        self.epochs: dict[str, int] = {}
+        self.producers: dict[str, DirectProducer] = {}
+
+    @property
+    def transactions(self) -> TransactionalBroker:
+        return self.broker.transactions
 
     def init(self, who: str, transactional_id: str, timeout_ms: int) -> str:
-        self.epochs[who] = self.broker.init_transactions(transactional_id, timeout_ms)
-        return f"epoch {self.epochs[who]}"
+        self.producers[who] = DirectProducer(transactional_id, timeout_ms)
+        self.producers[who].init(self.transactions)
+        return f"epoch {self.producers[who].epoch}"
 
     def begins(self, who: str) -> str:
-        return self.broker.begin(*self._key(who)).value
+        return self.producers[who].begin(self.transactions).value
 
     def send(self, who: str, partition: int, values: list[str]) -> str:
-        return self.broker.send(*self._key(who), TOPIC, partition, values).value
+        return self.producers[who].send(self.transactions, TopicPartition(TOPIC, partition), values).value
 
     def commits(self, who: str) -> str:
-        return self.broker.commit(*self._key(who)).value
+        return self.producers[who].end(self.transactions, commit=True).value
 
     def aborts(self, who: str) -> str:
-        return self.broker.abort(*self._key(who)).value
+        return self.producers[who].end(self.transactions, commit=False).value
 
     def epoch(self, transactional_id: str) -> int:
-        return self.broker.epochs[transactional_id]
+        return self.transactions.epochs[transactional_id]
 
     def fence(self, transactional_id: str) -> None:
-        self.broker.init_transactions(transactional_id)
+        DirectProducer(transactional_id).init(self.transactions)
 
     def expires(self, who: str) -> None:
         end_ms = self.now_ms + LIMIT_MS
-        while who not in self.broker.expire_transactions(self.now_ms):
+        while who not in self.transactions.expire():
             self.now_ms += STEP_MS
             assert self.now_ms <= end_ms, f"{who} does not expire"
+            self.broker.set_time(self.now_ms)
+        self.transactions.write_markers(who)
 
     def send_plain(self, partition: int, values: list[str]) -> None:
-        self.broker.send_plain(TOPIC, partition, values)
+        self.broker.append(TOPIC, partition, values)
 
     def read(self, partition: int, *, committed: bool) -> list[tuple[int, str]]:
         return self.broker.read(TOPIC, partition, 0, committed)
@@ -125,10 +134,8 @@ class ProducersOnModel(Producers):
         self.broker.compact(TOPIC, lambda value: value.split("=")[0])
 
     def moves(self, who: str) -> None:
-        """Nothing of a transactional id is lost, nor does anybody wait."""
-
-    def _key(self, who: str) -> tuple[str, int]:
-        return self.ids[who], self.epochs[who]
+        """Nothing of a transactional id is lost, and no client waits."""
+        self.transactions.move_coordinator()
 
 
 class RequestsOnModel(Requests):

@@ -54,6 +54,13 @@ class Requests(ABC):
         assert isinstance(answer, msg.Produced)
         return answer.results[1].error or "OK"
 
+    def sends(self, who: str, *values: str) -> None:
+        """`plain sends a`: a batch outside any transaction, of a producer without an id."""
+        request = msg.Produce(None, -1, -1, -1, 1, (msg.SequencedBatch(1, self._target, -1),))
+        answer = self.ask(request, values)
+        assert isinstance(answer, msg.Produced)
+        assert answer.results[1].error is None
+
     def commits(self, who: str, epoch: str) -> str:
         return self._end(who, epoch, commit=True)
 

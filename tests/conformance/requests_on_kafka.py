@@ -61,7 +61,9 @@ class RequestsOnKafka(Requests):
         return None if found.error else found.node
 
     def _batch(self, request: msg.Produce, batch: msg.SequencedBatch) -> bytes:
-        builder = DefaultRecordBatchBuilder(2, 0, True, request.producer_id, request.epoch, batch.base_sequence, 1_000)
+        is_transactional = request.transactional_id is not None
+        producer = request.producer_id, request.epoch, batch.base_sequence
+        builder = DefaultRecordBatchBuilder(2, 0, is_transactional, *producer, 1_000)
         for index, value in enumerate(self._values):
             builder.append(index, None, None, value.encode(), [])
         return bytes(builder.build())

@@ -12,10 +12,11 @@ from typing import Any
 
 from connectx.core.config_log import ConfigLog
 from connectx.model.config_records import ConfigRecord
+from connectx.model.ids import TopicPartition
 from connectx.model.status_records import StatusRecord
 from tests.simulation.broker_coordinator import Answers, Coordinator
-from tests.simulation.broker_logs import Log, Outcome
-from tests.simulation.broker_transactions import TRANSACTION_TIMEOUT_MS, Transactions
+from tests.simulation.broker_logs import Log
+from tests.simulation.broker_requests import TransactionalBroker
 
 CONFIG_TOPIC = "connect-configs"
 WORKER_GROUP = "g"
@@ -26,7 +27,7 @@ class Broker:
     """Everything that outlives workers. Set `now_ms` through `set_time` before asking."""
 
     groups: dict[str, Coordinator] = field(default_factory=dict)
-    transactions: Transactions = field(default_factory=Transactions)
+    transactions: TransactionalBroker = field(default_factory=TransactionalBroker)
     status_log: list[StatusRecord] = field(default_factory=list)
     _config: ConfigLog = field(default_factory=ConfigLog, compare=False)
     _config_read: int = field(default=0, compare=False)
@@ -51,46 +52,15 @@ class Broker:
         """Another node coordinates the group: who names the old one gets NOT_COORDINATOR until it asks `find`."""
         return self.group(group_id).move()
 
-    # --------------------------------------------------------------------------------------------------- producers
-
-    def init_transactions(self, transactional_id: str, timeout_ms: int = TRANSACTION_TIMEOUT_MS) -> int:
-        """Fence the producers before and abort their open transaction; returns the new producer epoch."""
-        return self.transactions.init(transactional_id, timeout_ms)
-
-    def begin(self, transactional_id: str, epoch: int) -> Outcome:
-        """Known to the client only: OK for a fenced producer, too, unless it has been told before."""
-        return self.transactions.begin(transactional_id, epoch)
-
-    def send(self, transactional_id: str, epoch: int, topic: str, partition: int, values: Iterable[Any]) -> Outcome:
-        """Append to the open transaction, and await the acknowledgement."""
-        return self.transactions.send(transactional_id, epoch, (topic, partition), values)
-
-    def commit(self, transactional_id: str, epoch: int) -> Outcome:
-        """Markers are there when it returns; Kafka's coordinator answers as soon as the decision is stored."""
-        return self.transactions.end(transactional_id, epoch, commit=True)
-
-    def abort(self, transactional_id: str, epoch: int) -> Outcome:
-        return self.transactions.end(transactional_id, epoch, commit=False)
-
-    def send_plain(self, topic: str, partition: int, values: Iterable[Any]) -> None:
-        """Append outside any transaction."""
-        self.transactions.log(topic, partition).append(values)
-
-    def expire_transactions(self, now_ms: int) -> list[str]:
-        """Abort transactions that have been open for longer than their id's time-out; returns the ids."""
-        self.set_time(now_ms)
-        return self.transactions.expire()
-
-    @property
-    def epochs(self) -> dict[str, int]:
-        """The newest producer epoch of each transactional id."""
-        return {name: producer.epoch for name, producer in self.transactions.producers.items()}
-
     # ------------------------------------------------------------------------------------------------------ topics
 
     def log(self, topic: str, partition: int) -> Log:
         """One partition; it is there as soon as it is asked for."""
-        return self.transactions.log(topic, partition)
+        return self.transactions.log(TopicPartition(topic, partition))
+
+    def append(self, topic: str, partition: int, values: Iterable[Any]) -> None:
+        """Append outside any transaction."""
+        self.log(topic, partition).append(values)
 
     def read(
         self, topic: str, partition: int, from_offset: int, committed: bool = True, limit: int | None = None
@@ -111,21 +81,11 @@ class Broker:
 
         Kafka's cleaner stops at the active segment, or at the one with the last stable offset, if that comes first.
         """
-        for (name, _), log in self.transactions.logs.items():
-            if name == topic:
+        for target, log in self.transactions.logs.items():
+            if target.topic == topic:
                 log.compact(key)
 
     # ------------------------------------------------------------------------------------------------ config topic
-
-    def append(self, records: tuple[ConfigRecord, ...], *, transactional: bool) -> None:
-        """Records of the config topic; as a whole transaction at once, with its marker, when `transactional`."""
-        log = self.log(CONFIG_TOPIC, 0)
-        if not transactional:
-            log.append(records)
-            return
-        self.transactions.count += 1
-        log.append(records, self.transactions.count)
-        log.mark(self.transactions.count, commit=True)
 
     @property
     def config_log(self) -> list[tuple[int, ConfigRecord]]:

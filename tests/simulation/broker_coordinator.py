@@ -4,7 +4,8 @@ It decides generations, leaders, who is a member, and whose offsets are taken. I
 whoever drives it. Mirrors Kafka's GroupMetadataManager and ClassicGroup.
 
 A request comes with the name of its client, and with the node that the client takes for the coordinator (None: it
-knows). What is answered, at once or later to a request that had to wait, comes back as (client, reply) pairs.
+knows). What is answered, at once or later to a request that had to wait, comes back as (client, reply) pairs. A request
+that comes late, over a connection that was cut, has no client (None), and nothing is answered to it.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from connectx.core.messages import (
 )
 from connectx.model.group import MemberMetadata
 from tests.simulation.broker_logs import Outcome
-from tests.simulation.broker_transactions import Partition
 
+Partition = tuple[str, int]
 Answers = list[tuple[str, GroupStimulus]]
 
 
@@ -43,11 +44,15 @@ def protocol_name(metadata: MemberMetadata | Subscription) -> str:
     return metadata.assignor if isinstance(metadata, Subscription) else metadata.version.wire_name
 
 
+Waiting = tuple[str | None, int]
+"""Client and id of a request."""
+
+
 @dataclass(slots=True)
 class Member:
-    """One member as the coordinator sees it; `joins` and `syncs` are its requests that wait for the others.
+    """One member as the coordinator sees it; `join` and `sync` are its requests that wait for the others.
 
-    A broker answers only the last of them, and a client repeats after a time-out; answering all is the short form.
+    A request takes the place of an earlier one, which is never answered.
     """
 
     member_id: str
@@ -56,8 +61,8 @@ class Member:
     session_timeout_ms: int
     rebalance_timeout_ms: int
     last_seen_ms: int
-    joins: list[int] = field(default_factory=list)
-    syncs: list[int] = field(default_factory=list)
+    join: Waiting | None = None
+    sync: Waiting | None = None
 
 
 @dataclass(slots=True)
@@ -101,41 +106,41 @@ class Coordinator:
         """FindCoordinator: the node to ask from now on."""
         return self.node
 
-    def join(self, client: str, request: SendJoinGroup, node: int | None = None) -> Answers:
+    def join(self, client: str | None, request: SendJoinGroup, node: int | None = None) -> Answers:
         member_id = request.member_id
         if self._is_elsewhere(node):
-            return [(client, _refused_join(request, "NOT_COORDINATOR"))]
+            return _to(client, _refused_join(request, "NOT_COORDINATOR"))
         names = {protocol_name(metadata) for metadata in request.protocols}
         if self.members and not names & self._common_protocols():
-            return [(client, _refused_join(request, "INCONSISTENT_GROUP_PROTOCOL"))]
+            return _to(client, _refused_join(request, "INCONSISTENT_GROUP_PROTOCOL"))
         if not member_id:
             self.ids += 1
             member_id = f"{client}-m{self.ids}"
             self.promised[member_id] = self.now_ms + request.session_timeout_ms
-            return [(client, _refused_join(request, "MEMBER_ID_REQUIRED", member_id))]
-        if member_id not in self.members and member_id not in self.promised:
-            return [(client, _refused_join(request, "UNKNOWN_MEMBER_ID"))]
+            return _to(client, _refused_join(request, "MEMBER_ID_REQUIRED", member_id))
+        if not self._is_known(member_id):
+            return _to(client, _refused_join(request, "UNKNOWN_MEMBER_ID"))
         self.promised.pop(member_id, None)
         timeouts_ms = request.session_timeout_ms, request.rebalance_timeout_ms
-        member = self.members.setdefault(member_id, Member(member_id, client, (), *timeouts_ms, self.now_ms))
+        member = self.members.setdefault(member_id, Member(member_id, client or "", (), *timeouts_ms, self.now_ms))
         self.leader = self.leader or member_id
-        member.client, member.last_seen_ms = client, self.now_ms
+        member.last_seen_ms = self.now_ms
         if member.protocols == request.protocols and self._is_unchanged(member):
-            return [(client, self._joined(request.request_id, member))]
+            return _to(client, self._joined(request.request_id, member))
         member.protocols = request.protocols
         member.session_timeout_ms, member.rebalance_timeout_ms = timeouts_ms
-        member.joins.append(request.request_id)
+        member.join = client, request.request_id
         return [*self._prepare(), *self._complete_if_all_joined()]
 
-    def sync(self, client: str, request: SendSyncGroup, node: int | None = None) -> Answers:
+    def sync(self, client: str | None, request: SendSyncGroup, node: int | None = None) -> Answers:
         error = self._refusal(request.member_id, request.generation, node)
         if error is None and self.state == "PREPARING":
             error = Outcome.REBALANCE_IN_PROGRESS
         if error is not None:
-            return [(client, SyncGroupReplied(request.request_id, error.value, None))]
+            return _to(client, SyncGroupReplied(request.request_id, error.value, None))
         member = self.members[request.member_id]
         member.last_seen_ms = self.now_ms
-        member.syncs.append(request.request_id)
+        member.sync = client, request.request_id
         self.unsynced.discard(request.member_id)
         if self.state == "COMPLETING" and request.member_id == self.leader:
             self.assignments = request.assignments
@@ -143,12 +148,12 @@ class Coordinator:
             self._store()
         return self._answer_syncs(None) if self.state == "STABLE" else []
 
-    def heartbeat(self, client: str, request: SendHeartbeat, node: int | None = None) -> Answers:
+    def heartbeat(self, client: str | None, request: SendHeartbeat, node: int | None = None) -> Answers:
         error = self._refusal(request.member_id, request.generation, node)
         if error is None:
             self.members[request.member_id].last_seen_ms = self.now_ms
             error = Outcome.REBALANCE_IN_PROGRESS if self.state == "PREPARING" else None
-        return [(client, HeartbeatReplied(request.request_id, None if error is None else error.value))]
+        return _to(client, HeartbeatReplied(request.request_id, None if error is None else error.value))
 
     def leave(self, member_id: str, node: int | None = None) -> Answers:
         """LeaveGroup; also of a member id that was only promised. Who asks is not answered: it changes nothing."""
@@ -202,7 +207,7 @@ class Coordinator:
         for member_id in [member_id for member_id, until_ms in self.promised.items() if self.now_ms > until_ms]:
             answers += self.leave(member_id)
         if self.state == "PREPARING" and self.now_ms > self.join_deadline_ms:
-            for member in [member for member in self.members.values() if not member.joins]:
+            for member in [member for member in self.members.values() if member.join is None]:
                 self._forget(member.member_id)
             answers += self._complete()
         if self.state in {"COMPLETING", "STABLE"} and self.now_ms > self.sync_deadline_ms:
@@ -210,7 +215,7 @@ class Coordinator:
                 answers += self._remove(member_id)
         for member in list(self.members.values()):
             silent = self.now_ms - member.last_seen_ms > member.session_timeout_ms
-            if silent and not member.joins and not member.syncs:
+            if silent and member.join is None and member.sync is None:
                 answers += self._remove(member.member_id)
         return answers
 
@@ -221,11 +226,13 @@ class Coordinator:
         """
         answers: Answers = []
         for member in self.members.values():
-            for request_id in member.joins:
+            if member.join is not None:
+                client, request_id = member.join
                 refused = JoinGroupReplied(request_id, "NOT_COORDINATOR", -1, member.member_id, "", "", {})
-                answers.append((member.client, refused))
-            for request_id in member.syncs:
-                answers.append((member.client, SyncGroupReplied(request_id, "NOT_COORDINATOR", None)))
+                answers += _to(client, refused)
+            if member.sync is not None:
+                client, request_id = member.sync
+                answers += _to(client, SyncGroupReplied(request_id, "NOT_COORDINATOR", None))
         stored = copy.deepcopy(self.stored)
         self.members, self.promised = stored.members, {}
         self.generation, self.leader, self.protocol = stored.generation, stored.leader, stored.protocol
@@ -248,6 +255,10 @@ class Coordinator:
             return Outcome.UNKNOWN_MEMBER
         return None if generation == self.generation else Outcome.ILLEGAL_GENERATION
 
+    def _is_known(self, member_id: str) -> bool:
+        """True for a member, and for an id that was given out."""
+        return member_id in self.members or member_id in self.promised
+
     def _is_unchanged(self, member: Member) -> bool:
         """True for a member whose join would change nothing: it only gets to know the present generation."""
         return self.state == "COMPLETING" or (self.state == "STABLE" and member.member_id != self.leader)
@@ -266,10 +277,10 @@ class Coordinator:
 
     def _remove(self, member_id: str) -> Answers:
         member = self.members[member_id]
-        gone = [
-            (member.client, JoinGroupReplied(request_id, "UNKNOWN_MEMBER_ID", -1, member_id, "", "", {}))
-            for request_id in member.joins
-        ]
+        gone: Answers = []
+        if member.join is not None:
+            client, request_id = member.join
+            gone = _to(client, JoinGroupReplied(request_id, "UNKNOWN_MEMBER_ID", -1, member_id, "", "", {}))
         self._forget(member_id)
         return [*gone, *self._prepare(), *self._complete_if_all_joined()]
 
@@ -282,16 +293,17 @@ class Coordinator:
     def _answer_syncs(self, error: Outcome | None) -> Answers:
         answers: Answers = []
         for member in self.members.values():
-            assignment = None if error is not None else self.assignments.get(member.member_id)
-            syncs, member.syncs = member.syncs, []
-            for request_id in syncs:
+            if member.sync is not None:
+                client, request_id = member.sync
+                member.sync = None
+                assignment = None if error is not None else self.assignments.get(member.member_id)
                 reply = SyncGroupReplied(request_id, None if error is None else error.value, assignment)
-                answers.append((member.client, reply))
+                answers += _to(client, reply)
         return answers
 
     def _complete_if_all_joined(self) -> Answers:
         """A promised member id is waited for, too, until its session would end."""
-        waits = self.promised or any(not member.joins for member in self.members.values())
+        waits = self.promised or any(member.join is None for member in self.members.values())
         return self._complete() if self.state == "PREPARING" and not waits else []
 
     def _complete(self) -> Answers:
@@ -308,8 +320,11 @@ class Coordinator:
         self.sync_deadline_ms = self.now_ms + max(member.rebalance_timeout_ms for member in self.members.values())
         answers: Answers = []
         for member in self.members.values():
-            joins, member.joins, member.last_seen_ms = member.joins, [], self.now_ms
-            answers += [(member.client, self._joined(request_id, member)) for request_id in joins]
+            member.last_seen_ms = self.now_ms
+            if member.join is not None:
+                client, request_id = member.join
+                member.join = None
+                answers += _to(client, self._joined(request_id, member))
         return answers
 
     def _elect_protocol(self) -> str:
@@ -342,6 +357,10 @@ class Coordinator:
         return JoinGroupReplied(
             request_id, None, self.generation, member.member_id, self.leader, self.protocol, members
         )
+
+
+def _to(client: str | None, reply: GroupStimulus) -> Answers:
+    return [] if client is None else [(client, reply)]
 
 
 def _refused_join(request: SendJoinGroup, error: str, member_id: str | None = None) -> JoinGroupReplied:

@@ -51,6 +51,7 @@ class Metadata:
     timeout_ms: int = 60_000
     since_ms: int = 0
     transaction: int = 0
+    fences: int = 0  # how often the producers before were fenced, by another producer or by a time-out
     partitions: list[TopicPartition] = field(default_factory=list)
 
     @property
@@ -92,6 +93,11 @@ class TransactionalBroker:
 
     def log(self, target: TopicPartition) -> Log:
         return self.logs.setdefault(target, Log())
+
+    @property
+    def epochs(self) -> dict[str, int]:
+        """The newest producer epoch of each transactional id."""
+        return {name: found.epoch for name, found in self.ids.items()}
 
     def leader(self, target: TopicPartition) -> int:
         return target.partition % len(COORDINATORS)
@@ -147,6 +153,7 @@ class TransactionalBroker:
         else:
             found.last_epoch = found.epoch if expects else -1
             found.epoch += 1
+            found.fences += not expects
         found.state, found.timeout_ms = TransactionState.EMPTY, request.transaction_timeout_ms
         found.bumps_epochs = False
         return msg.ProducerIdGranted(None, found.producer_id, found.epoch)
@@ -154,6 +161,7 @@ class TransactionalBroker:
     def _fence(self, found: Metadata) -> None:
         """Abort an open transaction with an epoch that no producer is given."""
         found.last_epoch, found.epoch = found.epoch, found.epoch + 1
+        found.fences += 1
         found.state = TransactionState.PREPARE_ABORT
 
     def _add(self, request: msg.AddPartitions) -> str | None:
@@ -244,6 +252,9 @@ class TransactionalBroker:
     def _append(self, node: int, request: msg.Produce, batch: msg.SequencedBatch, values: Sequence[Any]) -> str | None:
         if node != self.leader(batch.target):
             return "NOT_LEADER_OR_FOLLOWER"
+        if request.transactional_id is None:  # without idempotence, as Kafka Connect's producers are by default
+            self.log(batch.target).append(values)
+            return None
         entry = self._entries.get((batch.target, request.producer_id), ProducerEntry())
         is_open = entry.transaction is not None and entry.epoch == request.epoch
         if not is_open and (refusal := self._verify(request, batch.target)) is not None:
@@ -255,7 +266,6 @@ class TransactionalBroker:
             return None  # Kafka answers with the offset of the first time
         if (error := _sequence_error(entry, request.epoch, batch.base_sequence)) is not None:
             return error
-        assert request.transactional_id is not None
         entry = self._entries.setdefault((batch.target, request.producer_id), entry)
         entry.take_epoch(request.epoch)
         entry.batches.append((batch.base_sequence, last))

@@ -29,8 +29,11 @@ from connectx.model.config_records import TaskCommitRecord
 from connectx.model.events import Transition
 from connectx.model.group import WorkSet
 from tests.simulation.broker_coordinator import Coordinator
+from tests.simulation.connections import Client
 from tests.simulation.data_checks import SinkChecks, SourceChecks
 from tests.simulation.invariants import broken
+from tests.simulation.producer_requests import is_fenced
+from tests.simulation.sim_producer import SimProducer
 from tests.simulation.sim_source import SimSource
 from tests.simulation.sim_task import SimTask
 
@@ -110,6 +113,16 @@ class Checks:
             if other is not task and other.order.task.connector == connector and (same or older) and other.can_commit:
                 broken(1, f"{task.order.task} begins, and {other.order.task} of {other.worker.name} can still commit")
         self.data.on_begin(task)
+
+    def on_commit(self, client: Client) -> None:
+        """1: a task that commits is the last one that has begun with its source partitions."""
+        if isinstance(client, SimProducer) and isinstance(client.owner, SimSource):
+            self.data.on_commit(client.owner)
+
+    def on_producer_failed(self, producer: SimProducer) -> None:
+        """9: a producer only ends when another one, a leader, a time-out or a late InitProducerId has fenced it."""
+        if not producer.is_excused and not is_fenced(self.world.broker.transactions, producer):
+            broken(9, f"a producer ends, which nothing has fenced: {producer.core.failure}")
 
     def task_set(self, connector: str) -> int:
         """The log offset of the newest commit record of a connector."""

@@ -96,6 +96,10 @@ class Faults:
         worker.sends = worker.receives = True
         worker.catch_up()
 
+    def reset(self, worker: SimWorker) -> None:
+        """Its connections are cut: what was on its way may arrive later."""
+        worker.cut_all()
+
     def lag(self, worker: SimWorker) -> None:
         """It reads nothing of the config topic, and so knows only old task configs."""
         worker.unreadable = True
@@ -129,6 +133,10 @@ class Faults:
         groups = sorted(self.world.broker.groups) or ["g"]
         self.world.broker.set_time(self.world.now_ms)
         self.world.hand_out(self.world.broker.move_coordinator(one_of(self.chooser, groups)))
+
+    def move_transactions(self) -> None:
+        """Transactional ids move to another node."""
+        self.world.broker.transactions.move_coordinator()
 
     def compact(self) -> None:
         """Superseded records go, of the config topic and of source offsets: who reads late does not see them."""
@@ -167,6 +175,7 @@ OF_WORKERS: dict[str, Callable[[Faults, SimWorker], Any]] = {
     "cut_off": Faults.cut_off,
     "mute": Faults.mute,
     "deafen": Faults.deafen,
+    "reset": Faults.reset,
     "lag": Faults.lag,
     "fail_work": Faults.fail_work,
 }
@@ -174,6 +183,7 @@ OF_KAFKA: dict[str, Callable[[Faults], Any]] = {
     "add_worker": Faults.add,
     "outage": Faults.outage,
     "move_coordinator": Faults.move,
+    "move_transactions": Faults.move_transactions,
     "compact": Faults.compact,
 }
 FAULTS = (*OF_WORKERS, *OF_KAFKA)

@@ -6,7 +6,7 @@ is cheap; where the core has moved on and it does not any more, others are tried
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,9 +23,12 @@ from connectx.core.messages import (
     ConnectorFailed,
     InitTaskProducer,
     ReadConfigToEnd,
+    SendJoinGroup,
     TaskProducerReady,
     TimerFired,
 )
+from connectx.core.producer import messages as msg
+from connectx.core.producer.producer import ProducerCore
 from connectx.core.sink import messages as sm
 from connectx.core.sink.progress import Progress
 from connectx.core.source.loop import SourceTaskCore
@@ -35,6 +38,12 @@ from connectx.core.verbs import Verb
 from connectx.model.config_records import TaskCommitRecord, TaskConfigRecord
 from connectx.model.group import Assignment, WorkSet
 from connectx.model.ids import TaskId
+from tests.simulation.broker_coordinator import Coordinator, Partition
+from tests.simulation.broker_logs import Outcome
+from tests.simulation.broker_requests import TransactionState
+from tests.simulation.connections import Connection, Packet
+from tests.simulation.invariants import must
+from tests.simulation.producer_mutants import as_librdkafka, lost_endtxn_counts_as_committed
 from tests.simulation.sim_sink import SimSink, Target
 from tests.simulation.sim_source import OFFSETS_TOPIC, SimSource
 from tests.simulation.sim_worker import task_config
@@ -92,6 +101,68 @@ def zombie_with_slow_fencing() -> None:
     world.ask(Verb.PUT_CONFIG, "a", config={**config, "tasks.max": "1"})
     world.run_until(lambda: any(TaskId("a", 0) in worker.running for worker in world.living), look_ms=50)
     world.run_for(10_000)
+
+
+def late_endtxn(protocol: int) -> None:
+    """An EndTxn hangs, is repeated on another connection, and arrives in the next transaction; its worker is killed."""
+    world = World(2, protocol=protocol, scheduled_rebalance_max_delay_ms=0)
+    world.boundary_ms = 2_000
+    world.settle()
+    world.ask(Verb.CREATE, "a", config={"connector.class": "Source", "name": "a", "tasks.max": "1"})
+    world.settle()
+    arrive = world.arrive
+    held: list[tuple[Connection, Packet]] = []
+
+    def hold_the_first(connection: Connection, packet: Packet, *, is_late: bool) -> msg.Answer:
+        request = packet.request
+        if held or not isinstance(request, msg.EndTransaction) or request.transactional_id != "g-a-0":
+            return arrive(connection, packet, is_late=is_late)
+        held.append((connection, packet))
+        connection.cut()
+        return msg.TransactionEnded(None)  # on a connection that is gone
+
+    world.arrive = hold_the_first  # type: ignore[method-assign]
+    world.produce()
+    transactions = world.broker.transactions
+    world.run_until(lambda: bool(held) and world.checks.data.lag("a") is None)
+    world.produce()
+    world.run_until(lambda: transactions.ids["g-a-0"].state is TransactionState.ONGOING)
+    world.run_for(100)
+    arrive(*held[0], is_late=True)
+    world.kill(next(worker.name for worker in world.living if worker.running))
+    world.produce()
+    world.run_until(lambda: world.checks.data.lag("a") is None, look_ms=50)
+
+
+def late_endtxn_of_protocol_1() -> None:
+    """The same where one epoch has many transactions."""
+    late_endtxn(1)
+
+
+def late_join_of_a_killed_worker() -> None:
+    """A worker was killed and its work has moved; then its last JoinGroup arrives."""
+    world = World(3, scheduled_rebalance_max_delay_ms=0)
+    world.settle()
+    victim = next(worker for worker in world.living if worker is not world.leader)
+    joins: list[SendJoinGroup] = []
+    execute = victim.execute
+
+    def keep_joins(effect: object) -> None:
+        if isinstance(effect, SendJoinGroup):
+            joins.append(effect)
+        execute(effect)
+
+    victim.execute = keep_joins  # type: ignore[method-assign]
+    world.ask(Verb.CREATE, "a", config={"connector.class": "Source", "name": "a", "tasks.max": "3"})
+    world.settle()
+    world.kill(victim.name)
+    coordinator = world.broker.coordinator
+    world.run_until(lambda: joins[-1].member_id not in coordinator.members)
+    world.settle()
+    generation = coordinator.generation
+    world.hand_out(coordinator.join(None, joins[-1]))
+    world.run_for(2_000)
+    must(9, coordinator.generation == generation, "a worker that is gone takes part in a rebalance")
 
 
 def torn_set_of_task_configs() -> None:
@@ -282,7 +353,7 @@ def offsets_outside_the_transaction(patch: pytest.MonkeyPatch, hits: Hits) -> No
         from connectx.core.source.messages import OffsetsWritten
 
         hits.append(str(self.order.task))
-        self.world.broker.send_plain(OFFSETS_TOPIC, 0, self.offset_records(effect.offsets))
+        self.world.broker.append(OFFSETS_TOPIC, 0, self.offset_records(effect.offsets))
         return OffsetsWritten()
 
     patch.setattr(SimSource, "write_offsets", write)
@@ -290,17 +361,15 @@ def offsets_outside_the_transaction(patch: pytest.MonkeyPatch, hits: Hits) -> No
 
 def offsets_before_acknowledgement(patch: pytest.MonkeyPatch, hits: Hits) -> None:
     """At-least-once: offsets are committed while records may still be on their way."""
-    send = SimSource.send
 
-    def flush(self: SimSource, effect: Any, until_ms: int, *, written: bool = False) -> None:
+    def flush(self: SimSource, effect: Any) -> None:
         from connectx.core.source.messages import OffsetsFlushed
 
-        if self.unsent:
+        if not self.live.is_settled:
             hits.append(str(self.order.task))
-        self.world.broker.send_plain(OFFSETS_TOPIC, 0, self.offset_records(effect.offsets))
+        self.world.broker.append(OFFSETS_TOPIC, 0, self.offset_records(effect.offsets))
         self.answer(OffsetsFlushed(), 5)
 
-    patch.setattr(SimSource, "send", send)
     patch.setattr(SimSource, "flush", flush)
 
 
@@ -376,25 +445,77 @@ def target_row_not_compared(patch: pytest.MonkeyPatch, hits: Hits) -> None:
     patch.setattr(Target, "differs", never)
 
 
+def unanswered_batch_counts_as_delivered(patch: pytest.MonkeyPatch, hits: Hits) -> None:
+    """A batch whose connection was cut is not sent again."""
+    unanswered = ProducerCore._on_unanswered
+
+    def on_unanswered(self: ProducerCore, lost: msg.Unanswered, now_ms: int) -> None:
+        in_flight = self._requests._sent.get(lost.request_id)
+        if in_flight is None or not isinstance(in_flight.request, msg.Produce):
+            unanswered(self, lost, now_ms)
+            return
+        hits.append(lost.reason)
+        results = {batch.number: msg.BatchResult() for batch in in_flight.request.batches}
+        self._requests.take(lost.request_id)
+        self._on_answer(in_flight, msg.Produced(results), now_ms)
+
+    patch.setattr(ProducerCore, "_on_unanswered", on_unanswered)
+
+
+def commit_of_an_older_generation(patch: pytest.MonkeyPatch, hits: Hits) -> None:
+    """The coordinator takes offsets that a member commits with the generation before, or after it has left."""
+    commit = Coordinator.commit_offsets
+
+    def commit_offsets(
+        self: Coordinator, member_id: str, generation: int, offsets: Mapping[Partition, int], node: int | None = None
+    ) -> Outcome:
+        outcome = commit(self, member_id, generation, offsets, node)
+        if outcome in (Outcome.ILLEGAL_GENERATION, Outcome.UNKNOWN_MEMBER):
+            hits.append(member_id)
+            self.offsets |= offsets
+            return Outcome.OK
+        return outcome
+
+    patch.setattr(Coordinator, "commit_offsets", commit_offsets)
+
+
+def late_join_of_a_former_member(patch: pytest.MonkeyPatch, hits: Hits) -> None:
+    """A JoinGroup with an id that the coordinator has dropped makes a member of it."""
+
+    def is_known(self: Coordinator, member_id: str) -> bool:
+        if member_id not in self.members and member_id not in self.promised:
+            hits.append(member_id)
+        return True
+
+    patch.setattr(Coordinator, "_is_known", is_known)
+
+
 MUTANTS = (
-    Mutant("no fencing", no_fencing, (1, 2), 3),
+    Mutant("no fencing", no_fencing, (1, 2), 45),
     Mutant("count record too early", count_record_too_early, (1, 2), scenario=zombie_with_slow_fencing),
     Mutant("record not read back", record_not_read_back, (4,), 3),
-    Mutant("lag check left out", lag_check_left_out, (1, 2, 4), 30),
-    Mutant("generation of task configs not compared", generation_not_compared, (1, 2, 4), 30),
-    Mutant("config topic read before the producer is initialised", looks_before_its_producer, (1, 2, 4), 206),
-    Mutant("old completion of a write applied", old_completion_applied, (5, 7, 9), 26),
+    Mutant("lag check left out", lag_check_left_out, (1, 2, 4), 48),
+    Mutant("generation of task configs not compared", generation_not_compared, (1, 2, 4), 48),
+    Mutant("config topic read before the producer is initialised", looks_before_its_producer, (1, 2, 4), 174),
+    Mutant("old completion of a write applied", old_completion_applied, (5, 7, 9), 120),
     Mutant("stale timer token accepted", stale_timer_accepted, (7, 9), 0),
     Mutant("partial task configs acted on", partial_set_acted_on, (6,), scenario=torn_set_of_task_configs),
-    Mutant("leader writes without claim", leader_writes_without_claim, (5,), 0),
-    Mutant("duplicate assignment kept", duplicate_assignment_kept, (5, 9), 4),
-    Mutant("delay ignored", delay_ignored, (9,), 5),
-    Mutant("offsets outside the transaction", offsets_outside_the_transaction, (2, 3), 3),
-    Mutant("offsets before acknowledgement", offsets_before_acknowledgement, (2, 3), 68),
-    Mutant("offset ahead of its records", source_moves_without_its_records, (2, 3), 1),
-    Mutant("offsets read to the stable end only", offsets_read_to_the_stable_end, (2, 3), 75),
-    Mutant("sink commits partitions that it lost", sink_commits_what_it_lost, (8,), 4),
-    Mutant("sink commits before put", sink_commits_before_put, (8,), 10),
+    Mutant("leader writes without claim", leader_writes_without_claim, (5,), 1),
+    Mutant("duplicate assignment kept", duplicate_assignment_kept, (5, 9), 8),
+    Mutant("delay ignored", delay_ignored, (9,), 29),
+    Mutant("offsets outside the transaction", offsets_outside_the_transaction, (2, 3), 6),
+    Mutant("offsets before acknowledgement", offsets_before_acknowledgement, (2, 3), 72),
+    Mutant("offset ahead of its records", source_moves_without_its_records, (2, 3), 3),
+    Mutant("offsets read to the stable end only", offsets_read_to_the_stable_end, (2, 3), 327),
+    Mutant("sink commits partitions that it lost", sink_commits_what_it_lost, (8,), 47),
+    Mutant("sink commits before put", sink_commits_before_put, (8,), 35),
     Mutant("sink commits before flush", sink_does_not_flush, (8,), 1),
-    Mutant("row of a zombie not compared", target_row_not_compared, (8,), 8),
+    Mutant("row of a zombie not compared", target_row_not_compared, (8,), 29),
+    Mutant("protocol 1: one epoch for many transactions", as_librdkafka, (2, 3), scenario=late_endtxn_of_protocol_1),
+    Mutant("a lost EndTxn counts as committed", lost_endtxn_counts_as_committed, (2, 3), 592),
+    Mutant("an unanswered batch counts as delivered", unanswered_batch_counts_as_delivered, (2, 3), 7),
+    Mutant("commit of an older generation taken", commit_of_an_older_generation, (8,), 29),
+    Mutant(
+        "late join of a former member taken", late_join_of_a_former_member, (9,), scenario=late_join_of_a_killed_worker
+    ),
 )

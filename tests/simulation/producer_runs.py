@@ -13,18 +13,23 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from connectx.core.producer import messages as msg
+from tests.simulation import producer_requests
 from tests.simulation.broker_requests import TransactionalBroker, TransactionState
-from tests.simulation.chooser import Chooser, Replay, Seeded, one_of
-from tests.simulation.connections import Connection, Packet
+from tests.simulation.chooser import Chooser, Replay, Seeded, happens, one_of
+from tests.simulation.connections import DELIVERIES, Connection, Packet
 from tests.simulation.invariants import Broken, broken
 from tests.simulation.runs import calmed
-from tests.simulation.sim_producer import DATA, OFFSETS, TRANSACTIONAL_ID, SimProducer
+from tests.simulation.sim_numbers import DATA, OFFSETS, TRANSACTIONAL_ID, SimNumbers
+from tests.simulation.sim_producer import SimProducer
 
 CHAOS_MS = 20_000
 CALM_MS = 60_000
 LAST_NUMBERS = 12  # are sent after the faults have ended
 MOST_EVENTS = 30_000
 MARKERS_MS = (1, 15, 200)
+LATENCY_MS = 2
+Happening = str | tuple[int, bool, msg.Request, msg.Answer]
+"""In words, or what came of a request: number of the producer, whether it came late, request and answer."""
 
 
 class ProducerWorld:
@@ -43,76 +48,79 @@ class ProducerWorld:
         self.lost_answers = one_of(chooser, (0, 10, 40))
         self.aborts = one_of(chooser, (0, 100, 400))
         self.transaction_timeout_ms = one_of(chooser, (60_000, 60_000, 4_000))
-        self.history: list[tuple[int, str]] = []
+        self.history: list[tuple[int, Happening]] = []
         self.seen = [0] * len(DATA)  # how many numbers of each partition
         self.offset = self.acknowledged = 0
         self._read = dict.fromkeys((*DATA, OFFSETS), 0)
-        self._has_fenced = False
-        self._lost_epochs: set[int] = set()
         self._events: list[tuple[int, int, Callable[[], object]]] = []
         self._scheduled = 0
-        self.producers = [SimProducer(self, 1)]
+        self.newest = SimNumbers(self, 1)
         self.at(100, self._tick)
 
     def at(self, delay_ms: int, action: Callable[[], object]) -> None:
         self._scheduled += 1
         heapq.heappush(self._events, (self.now_ms + delay_ms, self._scheduled, action))
 
+    # ---------------------------------------------------------------------------------------------------- network
+
+    sends = receives = True
+    broker_down = tasks_frozen = False
+
+    def latency_ms(self) -> int:
+        return one_of(self.chooser, (20, 200, 700)) if happens(self.chooser, self.slow) else LATENCY_MS
+
+    def reply_ms(self) -> int:
+        return self.latency_ms()
+
+    def is_stuck(self) -> bool:
+        return happens(self.chooser, self.stuck)
+
+    def loses_reply(self) -> bool:
+        return happens(self.chooser, self.lost_answers)
+
+    def deliveries(self) -> int:
+        return one_of(self.chooser, DELIVERIES)
+
     def arrive(self, connection: Connection, packet: Packet, *, is_late: bool) -> msg.Answer:
         """A request reaches the broker, whoever waits for its answer."""
         self.broker.now_ms = self.now_ms
-        answer = self.broker.handle(connection.node, packet.request, packet.values)
-        late = ", late," if is_late else ""
-        self.history.append((self.now_ms, f"producer {connection.owner}{late}: {packet.request} -> {answer}"))
-        is_newest = bool(self.producers) and connection.owner == self.producers[-1].number
-        if isinstance(packet.request, msg.InitProducerId) and (is_late or not is_newest):
-            self._has_fenced = True
-        if self._is_early_abort(packet.request, answer):
-            self._has_fenced = True
-        self._write_markers()
-        return answer
-
-    def on_lost(self, packet: Packet) -> None:
-        """A request stayed without an answer."""
-        if isinstance(packet.request, msg.Produce):
-            self._lost_epochs.add(packet.request.epoch)
-
-    def _is_early_abort(self, request: msg.Request, answer: msg.Answer) -> bool:
-        """Kafka fences whoever aborts while the markers before are written, and records may or may not have arrived."""
-        is_abort = isinstance(request, msg.EndTransaction) and not request.commit and request.protocol == 2
-        is_refused = isinstance(answer, msg.TransactionEnded) and answer.error == "PRODUCER_FENCED"
-        return is_abort and is_refused and request.epoch in self._lost_epochs  # type: ignore[union-attr]
+        arrival = producer_requests.arrive(self.broker, connection, packet, is_late=is_late)
+        assert isinstance(connection.client, SimProducer)
+        self.history.append((self.now_ms, (connection.client.owner.number, is_late, packet.request, arrival.answer)))
+        if arrival.ended is not None:
+            self._await_markers()
+        return arrival.answer
 
     def on_acknowledged(self, end: int) -> None:
         self.acknowledged = max(self.acknowledged, end)
 
-    def on_failed(self, producer: SimProducer) -> None:
+    def on_failed(self, numbers: SimNumbers) -> None:
         """Only a successor or a time-out may end a producer; the newest one is followed by another."""
-        if producer is self.producers[-1]:
-            if not self._has_fenced:
-                broken(9, f"producer {producer.number} fails, which nothing has fenced: {producer.core.failure}")
+        if numbers is self.newest:
+            producer = numbers.producer
+            if not producer.is_excused and not producer_requests.is_fenced(self.broker, producer):
+                broken(9, f"producer {numbers.number} fails, which nothing has fenced: {producer.core.failure}")
             self.at(100, self.start_successor)
 
     def start_successor(self) -> None:
-        self._has_fenced = False
-        self.history.append((self.now_ms, f"producer {len(self.producers) + 1} starts"))
-        self.producers.append(SimProducer(self, len(self.producers) + 1))
+        self.history.append((self.now_ms, f"producer {self.newest.number + 1} starts"))
+        self.newest = SimNumbers(self, self.newest.number + 1)
 
     # ----------------------------------------------------------------------------------------------------- faults
 
     def act(self) -> None:
         """One fault; nothing is the quiet choice."""
-        newest = self.producers[-1]
+        newest = self.newest
         match self.chooser.pick(6):
             case 1:
                 self.history.append((self.now_ms, "connections are cut"))
-                newest.cut_all()
+                newest.producer.cut_all()
             case 2:
                 self.history.append((self.now_ms, "the coordinator moves"))
                 self.broker.move_coordinator()
             case 3 if not newest.is_over:
                 self.history.append((self.now_ms, f"producer {newest.number} is killed"))
-                newest.kill()
+                newest.producer.abandon()
                 self.start_successor()
             case 4 if not newest.is_over:
                 self.start_successor()  # the older one is a zombie now
@@ -123,7 +131,7 @@ class ProducerWorld:
             self.run_for(one_of(self.chooser, (900, 50, 333, 2_500)))
             self.act()
         self.slow = self.stuck = self.lost_answers = self.aborts = 0
-        self.goal = self.producers[-1].end + LAST_NUMBERS
+        self.goal = self.newest.end + LAST_NUMBERS
         end_ms = self.now_ms + CALM_MS
         while self.offset < self.goal or self._is_undecided():
             if self.now_ms > end_ms:
@@ -142,15 +150,12 @@ class ProducerWorld:
     def _tick(self) -> None:
         self.broker.now_ms = self.now_ms
         if self.broker.expire():
-            self._has_fenced = True
             self.history.append((self.now_ms, "a transaction expires"))
-            self._write_markers()
+            self._await_markers()
         self.at(100, self._tick)
 
-    def _write_markers(self) -> None:
-        found = self.broker.ids.get(TRANSACTIONAL_ID)
-        if found is not None and found.is_preparing:
-            self.at(one_of(self.chooser, MARKERS_MS) if self.slow else MARKERS_MS[0], self._written)
+    def _await_markers(self) -> None:
+        self.at(one_of(self.chooser, MARKERS_MS) if self.slow else MARKERS_MS[0], self._written)
 
     def _written(self) -> None:
         if self.broker.write_markers(TRANSACTIONAL_ID):
@@ -207,8 +212,15 @@ class ProducerRun:
 
     def story(self) -> str:
         """The end of what happened, for a failed test."""
-        lines = [] if self.world is None else [f"{at_ms} ms: {text}" for at_ms, text in self.world.history[-60:]]
-        return "\n".join([*lines, repr(self.error)])
+        happened = [] if self.world is None else self.world.history[-60:]
+        return "\n".join([*(f"{at_ms} ms: {_told(what)}" for at_ms, what in happened), repr(self.error)])
+
+
+def _told(what: Happening) -> str:
+    if isinstance(what, str):
+        return what
+    number, is_late, request, answer = what
+    return f"producer {number}{', late' if is_late else ''}: {request} -> {answer}"
 
 
 def run(chooser: Chooser, protocol: int) -> ProducerRun:

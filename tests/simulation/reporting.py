@@ -19,12 +19,14 @@ FAULTS = {
     "cut_off": "is cut off from Kafka",
     "mute": "is cut off one way: what it sends does not arrive",
     "deafen": "is cut off one way: it hears no answer",
+    "reset": "loses its connections",
     "lag": "reads nothing of the config topic",
     "kill": "is killed",
     "stop": "is asked to stop",
     "fail_work": "sees some of its work fail, or asked for other tasks",
     "outage": "Kafka is away",
     "move_coordinator": "a group coordinator moves",
+    "move_transactions": "the coordinator of transactions moves",
     "compact": "the internal topics are compacted",
     "add_worker": "a worker is added",
     "heal": "all faults have ended; what failed is restarted",
@@ -82,11 +84,22 @@ def report(failed: Run, seed: int | None, original: int | None = None) -> str:
 def cluster(failed: Run) -> str:
     """The settings of this world that differ from a calm one."""
     chaos, world = failed.chaos, failed.chaos.world
-    odds = ("slow", "lossy", "slow_stops", "slow_data", "wild_timers", "repeats", "torn_writes", "failing_puts")
+    odds = (
+        "slow",
+        "lossy",
+        "stuck",
+        "slow_stops",
+        "slow_data",
+        "wild_timers",
+        "repeats",
+        "torn_writes",
+        "failing_puts",
+    )
     strengths = [f"{name}={getattr(world, name)}" for name in odds if getattr(world, name)]
     parts = [
         plural(len(world.workers), "worker"),
         f"exactly_once={world.config.exactly_once_source_support}",
+        f"transaction protocol {world.broker.transactions.transaction_version}",
         f"{world.config.connect_protocol[0].wire_name} protocol",
         f"rebalance delay {world.config.scheduled_rebalance_max_delay_ms} ms",
         f"faults: {', '.join(chaos.kinds) or 'none'}",

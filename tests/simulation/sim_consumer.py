@@ -14,12 +14,14 @@ from connectx.core.messages import (
     JoinGroupReplied,
     SendHeartbeat,
     SendJoinGroup,
+    SendLeaveGroup,
     SendSyncGroup,
     SyncGroupReplied,
 )
 from connectx.model.ids import TopicPartition
 from tests.simulation.broker_coordinator import Answers, Coordinator, Subscription
 from tests.simulation.broker_logs import Outcome
+from tests.simulation.connections import REQUEST_TIMEOUT_MS, deliver_late
 
 if TYPE_CHECKING:
     from tests.simulation.sim_sink import SimSink
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 SESSION_MS = 3_000
 REBALANCE_MS = 6_000
 HEARTBEAT_MS = 700
+Request = SendJoinGroup | SendSyncGroup | SendHeartbeat | SendLeaveGroup
 LOST = ("UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION")
 
 
@@ -68,22 +71,37 @@ class SimConsumer:
         self.request_id += 1
         return self.request_id
 
-    def ask(self, request: Any) -> None:
-        self.world.at(self.world.latency_ms(), lambda: self.arrive(request))
+    def ask(self, request: Request) -> None:
+        """Send a request; one that gets stuck is lost with its connection."""
+        node = self.node
+        if self.world.is_stuck():
+            self.world.at(REQUEST_TIMEOUT_MS, lambda: self.lose_request(request, node))
+        else:
+            self.world.at(self.world.latency_ms(), lambda: self.arrive(request, node))
 
-    def arrive(self, request: Any) -> None:
-        """A request that does not arrive is not answered: the next heartbeat notices that time is over."""
+    def arrive(self, request: Request, node: int) -> None:
         if self.closed or self.task.dead or not self.task.worker.sends or self.world.broker_down:
-            return
+            self.lose_request(request, node)
+        else:
+            self.reach(self.client, request, node)
+
+    def lose_request(self, request: Request, node: int) -> None:
+        """It may arrive later, and is not answered: the next heartbeat notices that time is over."""
+        deliver_late(self.world, lambda: self.reach(None, request, node))
+
+    def reach(self, client: str | None, request: Request, node: int) -> None:
+        """A request is at the node that was the coordinator when it was sent; None: nobody waits for the answer."""
         self.world.broker.set_time(self.world.now_ms)
         answers: Answers
         match request:
             case SendJoinGroup():
-                answers = self.group.join(self.client, request, self.node)
+                answers = self.group.join(client, request, node)
             case SendSyncGroup():
-                answers = self.group.sync(self.client, request, self.node)
-            case _:
-                answers = self.group.heartbeat(self.client, request, self.node)
+                answers = self.group.sync(client, request, node)
+            case SendHeartbeat():
+                answers = self.group.heartbeat(client, request, node)
+            case SendLeaveGroup():
+                answers = self.group.leave(request.member_id, node)
         self.world.hand_out(answers)
 
     def beat(self) -> None:
@@ -105,15 +123,20 @@ class SimConsumer:
     def leave(self) -> None:
         """LeaveGroup, if it can be sent."""
         self.closed = True
-        if self.member_id and self.task.worker.sends and not self.world.broker_down:
-            self.world.hand_out(self.group.leave(self.member_id, self.node))
+        request, node = SendLeaveGroup(self.next_id(), self.member_id), self.node
+        if not self.member_id:
+            return
+        if self.task.worker.sends and not self.world.broker_down and not self.world.is_stuck():
+            self.reach(None, request, node)
+        else:
+            self.lose_request(request, node)
 
     @property
     def membership(self) -> tuple[str, int]:
         """Member id and generation, as a request carries them."""
         return self.member_id, self.generation
 
-    def commit(self, membership: tuple[str, int], offsets: dict[TopicPartition, int]) -> Outcome:
+    def commit(self, membership: tuple[str, int], node: int, offsets: dict[TopicPartition, int]) -> Outcome:
         """Offset commit; nothing in Kafka asks whether this member owns the partitions.
 
         The client itself refuses once it knows that its assignment is lost (librdkafka: _ASSIGNMENT_LOST): without a
@@ -123,13 +146,17 @@ class SimConsumer:
         if not member_id:
             return Outcome.UNKNOWN_MEMBER
         named = {(p.topic, p.partition): offset for p, offset in offsets.items()}
-        outcome = self.group.commit_offsets(member_id, generation, named, self.node)
+        outcome = self.group.commit_offsets(member_id, generation, named, node)
+        if outcome is Outcome.OK:
+            self.world.checks.sinks.on_commit(self, member_id, offsets)
+        return outcome
+
+    def on_committed(self, outcome: Outcome) -> None:
+        """A commit was answered."""
         if outcome is Outcome.NOT_COORDINATOR:
             self.node = self.group.find()
         elif outcome is Outcome.OK:
             self.heard_ms = self.world.now_ms
-            self.world.checks.sinks.on_commit(self, member_id, offsets)
-        return outcome
 
     # ------------------------------------------------------------------------------------------------------- replies
 

@@ -1,149 +1,138 @@
-"""A task's producer in virtual time: the real core, connections to a model broker, numbers that follow each other.
-
-Number `n` goes to partition `n % 2` of the data topic; each transaction ends with the next number in the offsets topic.
-A producer begins where the committed offset is, as a source task does.
-"""
+"""A producer's client in virtual time: the real core, connections to a model broker, and the records of its batches."""
 
 from __future__ import annotations
 
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from connectx.core.producer import messages as msg
 from connectx.core.producer.messages import ProducerState as State
 from connectx.core.producer.producer import ProducerCore
 from connectx.model.ids import TopicPartition
-from tests.simulation.chooser import happens, one_of
-from tests.simulation.connections import Connection, Packet
+from tests.simulation.connections import Connection, Link, Network
 
-if TYPE_CHECKING:
-    from tests.simulation.producer_runs import ProducerWorld
-
-DATA = (TopicPartition("data", 0), TopicPartition("data", 1))
-OFFSETS = TopicPartition("offsets", 0)
-TRANSACTIONAL_ID = "g-a-0"
-PAUSES_MS = (0, 1, 10, 300)
+BATCH_BYTES = 100
+HELD_MS = 50
 
 
 class SimProducer:
-    """One producer, until it fails or is killed. `position` is the next number; None until the offset was read."""
+    """One producer, until it fails or is abandoned.
 
-    def __init__(self, world: ProducerWorld, number: int) -> None:
-        self.world = world
-        self.number = number
-        self.is_killed = False
-        self.position: int | None = None
-        self.end = 0  # the first number after the open transaction
-        self.core = ProducerCore(
-            msg.ProducerSettings(
-                TRANSACTIONAL_ID,
-                idempotent=True,
-                max_in_flight=world.max_in_flight,
-                transaction_timeout_ms=world.transaction_timeout_ms,
-            )
-        )
+    Args:
+        owner: on whose behalf it writes; checks ask for it.
+        on_step: called after each step of the core.
+
+    Attributes:
+        fences: how often its transactional id had been fenced when its own InitProducerId was granted; None before.
+        is_excused: Kafka refuses its abort although nothing has fenced it (see `producer_requests.arrive`).
+        lost_epochs: epochs of batches that stayed unanswered.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        link: Link,
+        settings: msg.ProducerSettings,
+        owner: Any,
+        on_step: Callable[[], object],
+    ) -> None:
+        self.network = network
+        self.link = link
+        self.owner = owner
+        self.core = ProducerCore(settings)
+        self.is_abandoned = False
+        self.fences: int | None = None
+        self.is_excused = False
+        self.lost_epochs: set[int] = set()
+        self._on_step = on_step
         self._connections: dict[int, Connection] = {}
         self._values: dict[int, list[Any]] = {}
         self._batches = 0
-        self._is_reading = False
-        self.handle(msg.Initialize())
+        self._held: list[msg.ProducerStimulus] = []
+        self._wakes_ms: int | None = None
+
+    @property
+    def state(self) -> State:
+        return self.core.state
 
     @property
     def is_over(self) -> bool:
-        return self.is_killed or self.core.state is State.FAILED
+        """True when it does nothing any more."""
+        return self.is_abandoned or self.core.state is State.FAILED
 
-    def kill(self) -> None:
-        self.is_killed = True
+    @property
+    def is_settled(self) -> bool:
+        """True when each batch was delivered, refused or dropped."""
+        return not self._values
+
+    def abandon(self) -> None:
+        """Close the connections as a killed process would: what was on its way may still arrive."""
+        self.is_abandoned = True
         self.cut_all()
 
     def cut_all(self) -> None:
+        """Lose all connections."""
         for connection in list(self._connections.values()):
             connection.cut()
+
+    def append(self, *batches: tuple[TopicPartition, list[Any]]) -> None:
+        """Queue one batch of values for each partition."""
+        self.handle(msg.Append(tuple(self._batch(target, values) for target, values in batches)))
+
+    def hear(self, stimulus: msg.ProducerStimulus) -> None:
+        """Take what comes from connections and timers; the threads of a frozen machine take it later, in order."""
+        if not self._held and not self.link.tasks_frozen:
+            self.handle(stimulus)
+            return
+        self._held.append(stimulus)
+        if len(self._held) == 1:
+            self.network.at(HELD_MS, self._resume)
+
+    def on_lost(self, request: msg.Request) -> None:
+        """A request stays without an answer."""
+        if isinstance(request, msg.Produce):
+            self.lost_epochs.add(request.epoch)
 
     def handle(self, stimulus: msg.ProducerStimulus) -> None:
         if self.is_over:
             return
-        was_committing = self.core.state is State.COMMITTING
-        step = self.core.handle(stimulus, self.world.now_ms)
+        step = self.core.handle(stimulus, self.network.now_ms)
         for effect in step.effects:
             match effect:
                 case msg.SendRequest(request_id, node, request):
                     self._send(request_id, node, request)
+                case msg.BatchDelivered(number) | msg.BatchRefused(number) | msg.BatchDropped(number):
+                    self._values.pop(number, None)
                 case msg.SplitBatch():
                     raise AssertionError("the batches of this simulation are small")
-        if step.wake_at_ms is not None:
-            self.world.at(step.wake_at_ms - self.world.now_ms, lambda: self.handle(msg.TimeReached()))
-        if was_committing and self.core.state in (State.READY, State.RENEWING):
-            self.position = self.end
-            self.world.on_acknowledged(self.end)
-        self._go_on()
+        if step.wake_at_ms is not None and (self._wakes_ms is None or step.wake_at_ms < self._wakes_ms):
+            self._wakes_ms = step.wake_at_ms
+            self.network.at(step.wake_at_ms - self.network.now_ms, self._wake)
+        self._on_step()
+
+    def _wake(self) -> None:
+        self._wakes_ms = None
+        self.hear(msg.TimeReached())
+
+    def _resume(self) -> None:
+        if self.link.tasks_frozen:
+            self.network.at(HELD_MS, self._resume)
+            return
+        held, self._held = self._held, []
+        for stimulus in held:
+            self.handle(stimulus)
+
+    def _batch(self, target: TopicPartition, values: list[Any]) -> msg.Batch:
+        self._batches += 1
+        self._values[self._batches] = values
+        return msg.Batch(self._batches, target, len(values), BATCH_BYTES)
 
     def _send(self, request_id: int, node: int | None, request: msg.Request) -> None:
         to = 0 if node is None else node
         connection = self._connections.get(to)
         if connection is None or not connection.is_open:
-            connection = self._connections[to] = Connection(self.world, to, self.number, self.handle)
+            connection = self._connections[to] = Connection(self.network, to, self)
         values: dict[int, list[Any]] = {}
         if isinstance(request, msg.Produce):
             values = {batch.number: self._values[batch.number] for batch in request.batches}
-        connection.send(Packet(request_id, request, values))
-
-    # ------------------------------------------------------------------------------------------------ application
-
-    def _go_on(self) -> None:
-        match self.core.state:
-            case State.FAILED:
-                self.world.on_failed(self)
-            case State.REFUSED:
-                self.handle(msg.AbortTransaction())
-            case State.READY if self.position is None:
-                self._read_offset()
-            case State.READY if self.position is not None and self.position < self.world.goal:
-                self._begin(self.position)
-
-    def _read_offset(self) -> None:
-        """Wait until every transaction in the offsets topic has ended."""
-        log = self.world.broker.log(OFFSETS)
-        if log.last_stable == log.end:
-            self.position = max((value for _, value in log.read(0)), default=0)
-            self._go_on()
-        elif not self._is_reading:
-            self._is_reading = True
-            self.world.at(50, self._read_again)
-
-    def _read_again(self) -> None:
-        self._is_reading = False
-        if not self.is_over:
-            self._go_on()
-
-    def _begin(self, first: int) -> None:
-        world = self.world
-        self.end = min(world.goal, first + one_of(world.chooser, (4, 1, 2, 12)))
-        aborts = happens(world.chooser, world.aborts)
-        self.handle(msg.BeginTransaction())
-        cuts = sorted({first, (first + self.end) // 2, self.end})
-        steps: list[tuple[msg.Batch, ...]] = [self._batches_of(low, high) for low, high in pairwise(cuts)]
-        steps.append((self._batch(OFFSETS, [self.end]),))
-        self._perform(steps, aborts=aborts)
-
-    def _perform(self, steps: list[tuple[msg.Batch, ...]], *, aborts: bool) -> None:
-        """Append one step after the other, with pauses, then end the transaction."""
-        if self.is_over or self.core.state is not State.OPEN:
-            return
-        if steps:
-            self.handle(msg.Append(steps[0]))
-            delay_ms = one_of(self.world.chooser, PAUSES_MS)
-            self.world.at(delay_ms, lambda: self._perform(steps[1:], aborts=aborts))
-        else:
-            self.handle(msg.AbortTransaction() if aborts else msg.CommitTransaction())
-
-    def _batches_of(self, first: int, end: int) -> tuple[msg.Batch, ...]:
-        by_partition: dict[TopicPartition, list[Any]] = {}
-        for number in range(first, end):
-            by_partition.setdefault(DATA[number % len(DATA)], []).append(number)
-        return tuple(self._batch(target, numbers) for target, numbers in by_partition.items())
-
-    def _batch(self, target: TopicPartition, values: list[Any]) -> msg.Batch:
-        self._batches += 1
-        self._values[self._batches] = values
-        return msg.Batch(self._batches, target, len(values), 100)
+        connection.send(request_id, request, values)

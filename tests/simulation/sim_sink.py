@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from connectx.core.messages import PrepareTask, TaskPrepared, TopicUsed
@@ -13,9 +14,10 @@ from connectx.core.sink.loop import SinkTaskCore
 from connectx.core.sink.progress import SinkTaskSettings
 from connectx.model.ids import TopicPartition
 from tests.simulation.broker_logs import Outcome
+from tests.simulation.connections import REQUEST_TIMEOUT_MS, deliver_late
 from tests.simulation.sim_consumer import SimConsumer
 from tests.simulation.sim_source import TOPIC_PARTITIONS, topic_of
-from tests.simulation.sim_task import SimTask
+from tests.simulation.sim_task import RETRY_MS, SimTask
 
 if TYPE_CHECKING:
     from tests.simulation.sim_worker import SimWorker
@@ -101,7 +103,7 @@ class SimSink(SimTask):
             case m.Flush():
                 self.ask_target(self.flush, m.FlushFailed("no answer"))
             case m.CommitOffsets():
-                return self.commit(effect)
+                self.commit(effect)
             case m.Seek(offsets):
                 self.reads |= {p: offset for p, offset in offsets.items() if p in self.reads}
             case m.PausePartitions(partitions):
@@ -268,30 +270,46 @@ class SimSink(SimTask):
         return m.Flushed()
 
     def commit(self, effect: m.CommitOffsets) -> None:
-        """With `wait` the answer is that of the effect, otherwise some later poll tells."""
-        consumer = self.consumer
+        """With `wait` the answer is that of the effect, otherwise some later poll tells. A lost one may arrive late."""
+        world, consumer, token = self.world, self.consumer, self.token
         assert consumer is not None, "joined"
-        membership = consumer.membership
+        reach = partial(consumer.commit, consumer.membership, consumer.node, dict(effect.offsets))
+        self.busy |= effect.wait
 
-        def act() -> m.SinkStimulus:
-            outcome = consumer.commit(membership, dict(effect.offsets))
-            if outcome is Outcome.OK:
-                return m.OffsetsCommitted(effect.sequence)
-            not_owner = outcome in (Outcome.UNKNOWN_MEMBER, Outcome.ILLEGAL_GENERATION)
-            return m.CommitFailed(effect.sequence, outcome.value, not_owner)
+        def arrive() -> None:
+            if self.dead:
+                deliver_late(world, reach)
+            elif not self.worker.sends or world.broker_down:
+                lose()
+            else:
+                outcome = reach()
+                if not self.worker.receives or world.loses_reply():
+                    lose()
+                else:
+                    world.at(world.reply_ms(), lambda: tell(outcome))
 
-        failed = m.CommitFailed(effect.sequence, "no answer")
-        if effect.wait:
-            self.ask_broker(act, failed)
+        def lose() -> None:
+            deliver_late(world, reach)
+            tell(None)
+
+        def tell(outcome: Outcome | None) -> None:
+            answer = _answer(effect, outcome)
+            if outcome is not None:
+                consumer.on_committed(outcome)
+            if not effect.wait:
+                self.late.append(answer)
+                self.continue_poll()
+            elif token == self.token:
+                self.answer(answer, RETRY_MS if outcome is None else 0)
+
+        if world.is_stuck():
+            world.at(REQUEST_TIMEOUT_MS, lose)
         else:
-            self.world.at(self.world.latency_ms(), lambda: self.commit_later(act, failed))
+            world.at(world.latency_ms(), arrive)
 
-    def commit_later(self, act: Any, failed: m.SinkStimulus) -> None:
-        if self.dead and not self.world.lands():
-            return
-        reached = self.worker.sends and not self.world.broker_down
-        outcome = act() if reached else failed
-        if reached and (not self.worker.receives or self.world.loses_reply()):
-            outcome = failed
-        self.late.append(outcome)
-        self.continue_poll()
+
+def _answer(effect: m.CommitOffsets, outcome: Outcome | None) -> m.SinkStimulus:
+    if outcome is Outcome.OK:
+        return m.OffsetsCommitted(effect.sequence)
+    not_owner = outcome in (Outcome.UNKNOWN_MEMBER, Outcome.ILLEGAL_GENERATION)
+    return m.CommitFailed(effect.sequence, "no answer" if outcome is None else outcome.value, not_owner)

@@ -1,4 +1,4 @@
-"""A source task in virtual time: the real loop, a plugin over numbered records, a producer of the model broker.
+"""A source task in virtual time: the real loop and producer, a plugin over numbered records.
 
 A connector has four source partitions, shared out among its tasks; a source partition is the numbers 0, 1, 2 and so on
 as far as the world has made them. Every fifth is dropped by a transform. Source offsets count all of them.
@@ -6,17 +6,21 @@ as far as the world has made them. Every fifth is dropped by a transform. Source
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from connectx.core.messages import PrepareTask, TaskPrepared, TaskProducerReady, TopicUsed
+from connectx.core.messages import CancelTask, PrepareTask, TaskPrepared, TaskProducerReady, TopicUsed
+from connectx.core.producer import errors
+from connectx.core.producer import messages as msg
+from connectx.core.producer.messages import ProducerState as State
 from connectx.core.source import messages as m
 from connectx.core.source.loop import SourceTaskCore
 from connectx.core.source.progress import SourceTaskSettings
+from connectx.model.ids import TopicPartition
 from connectx.model.states import TransactionBoundary
-from tests.simulation.broker_logs import Outcome
+from tests.simulation.producer_requests import is_fenced
+from tests.simulation.sim_producer import SimProducer
 from tests.simulation.sim_task import SimTask
 
 if TYPE_CHECKING:
@@ -26,6 +30,11 @@ PARTITIONS = 4  # source partitions of a connector
 TOPIC_PARTITIONS = 2
 SLICE_RECORDS = 4
 OFFSETS_TOPIC = "connect-offsets"
+OFFSETS = TopicPartition(OFFSETS_TOPIC, 0)
+COMMIT_MS = 1_000  # until a commit counts as undecided
+ABORT_MS = 1_000
+CLOSE_MS = 3_000  # for what an at-least-once task has not sent yet
+Found = m.SourceStimulus | None
 
 
 def topic_of(connector: str) -> str:
@@ -56,9 +65,10 @@ class SimSource(SimTask):
         self.slices = 0
         self.next = 0
         self.idle = False
-        self.refused: Outcome | None = None  # what a send was told; the client says it at the commit
-        self.is_committed = False
-        self.unsent: list[tuple[str, int, list[Any]]] = []
+        self.producer: SimProducer | None = None
+        self.awaited: tuple[int, Callable[[], Found]] | None = None  # the token, and what the effect waits for
+        self.is_committing = False
+        self.begun_ms = 0
         self.core = SourceTaskCore(
             SourceTaskSettings(
                 order.task,
@@ -74,21 +84,73 @@ class SimSource(SimTask):
 
     @property
     def is_fenced(self) -> bool:
-        """True when a newer producer has its transactional id."""
-        return self.producer_epoch != self.world.broker.epochs.get(self.transactional_id)
+        """True when its producer cannot commit any more, or not yet."""
+        return self.producer is None or is_fenced(self.world.broker.transactions, self.producer)
 
     @property
     def can_commit(self) -> bool:
         return self.order.exactly_once and self.running and not self.is_fenced
 
-    def init_producer(self) -> None:
-        def init() -> m.SourceStimulus:
-            self.producer_epoch = self.world.broker.init_transactions(
-                self.transactional_id, self.world.transaction_timeout_ms
-            )
-            return m.ProducerReady(self.producer_epoch)
+    @property
+    def live(self) -> SimProducer:
+        assert self.producer is not None, "the producer was initialised before"
+        return self.producer
 
-        self.ask_broker(init)
+    def init_producer(self) -> None:
+        self.start_producer()
+        self.wait_for(self.ready)
+
+    def start_producer(self) -> None:
+        exactly_once = self.order.exactly_once
+        settings = msg.ProducerSettings(
+            self.transactional_id if exactly_once else None,
+            idempotent=exactly_once,
+            transaction_timeout_ms=self.world.transaction_timeout_ms,
+        )
+        self.producer = SimProducer(self.world, self.worker, settings, self, self.after_step)
+        self.worker.producers.append(self.producer)
+        self.producer.handle(msg.Initialize())
+
+    def ready(self) -> Found:
+        if self.live.state is not State.READY:
+            return None
+        self.producer_epoch = self.live.core.epoch
+        return m.ProducerReady(self.producer_epoch)
+
+    def wait_for(self, outcome: Callable[[], Found], timeout_ms: int | None = None, no_answer: Found = None) -> None:
+        """Answer the outstanding effect with what the producer comes to, or when time is over."""
+        self.busy = True
+        token = self.token
+        self.awaited = token, outcome
+        if timeout_ms is not None:
+            self.world.at(timeout_ms, lambda: self.answered(token, no_answer))
+        self.after_step()
+
+    def after_step(self) -> None:
+        """The producer has made a step: it may be what an effect waits for."""
+        if self.live.state is State.FAILED:
+            self.world.checks.on_producer_failed(self.live)
+        if self.awaited is None or self.awaited[0] != self.token:
+            return
+        if (found := self.awaited[1]()) is not None:
+            self.awaited = None
+            self.answer(found, 0)
+
+    def execute(self, command: Any) -> None:
+        """A cancelled task's producer drops what it has not sent."""
+        if isinstance(command, CancelTask) and self.producer is not None:
+            self.producer.handle(msg.Purge())
+        super().execute(command)
+
+    def end(self) -> None:
+        """Without transactions, what was handed to the producer is sent for a while, unless the task was cancelled."""
+        super().end()
+        if self.producer is None:
+            return
+        if self.order.exactly_once or self.cancelled or self.dead:
+            self.producer.abandon()
+        else:
+            self.world.at(CLOSE_MS, self.producer.abandon)
 
     def interrupted(self) -> None:
         """An idle plugin is woken."""
@@ -109,6 +171,8 @@ class SimSource(SimTask):
     def effect(self, effect: Any) -> Any:  # a table: one line per effect
         match effect:
             case m.StartPlugin():
+                if not self.order.exactly_once:
+                    self.start_producer()
                 self.worker.deliver(TopicUsed(self.order.task, topic_of(self.connector)), self.key)
                 return m.PluginStarted({"p": self.partitions[0] if self.partitions else -1})
             case m.ReadOffsets():
@@ -119,25 +183,19 @@ class SimSource(SimTask):
             case m.Idle():
                 self.wait(effect.until_ms)
             case m.BeginTransaction():
-                self.is_committed, self.refused = False, None
-                outcome = self.world.broker.begin(self.transactional_id, self.epoch)
-                return m.TransactionBegun() if outcome is Outcome.OK else _failed(outcome)
+                self.is_committing = False
+                self.wait_for(self.begin)
             case m.SendSlice():
                 return self.send_slice(effect)
             case m.WriteOffsets():
                 return self.write_offsets(effect)
             case m.CommitTransaction():
-                self.ask_broker(self.commit, m.CommitUndecided())
+                self.commit()
             case m.AbortTransaction():
-                self.ask_broker(self.abort, m.TransactionAborted("no answer"))
+                self.abort(effect)
             case m.FlushAndCommitOffsets():
-                self.flush(effect, self.world.now_ms + effect.timeout_ms)
+                self.flush(effect)
         return None
-
-    @property
-    def epoch(self) -> int:
-        assert self.producer_epoch is not None, "the producer was initialised before"
-        return self.producer_epoch
 
     def read_offsets(self, token: int, end: int | None) -> None:
         """Take the end of the offsets topic, and wait until all below it is stable."""
@@ -196,75 +254,79 @@ class SimSource(SimTask):
     def send_slice(self, effect: m.SendSlice) -> m.SourceStimulus:
         partition, numbers = self.at_hand
         values = [(partition, number) for number in numbers]
-        self.send(topic_of(self.connector), partition % TOPIC_PARTITIONS, values)
-        return m.SliceSent(effect.slice_number)
+        self.live.append((TopicPartition(topic_of(self.connector), partition % TOPIC_PARTITIONS), values))
+        return self.refusal() or m.SliceSent(effect.slice_number)
 
     def write_offsets(self, effect: m.WriteOffsets) -> m.SourceStimulus:
-        self.send(OFFSETS_TOPIC, 0, self.offset_records(effect.offsets))
-        return m.OffsetsWritten()
+        self.send_offsets(effect.offsets)
+        return self.refusal() or m.OffsetsWritten()
+
+    def send_offsets(self, offsets: tuple[m.PartitionOffset, ...]) -> None:
+        self.live.append((OFFSETS, self.offset_records(offsets)))
 
     def offset_records(self, offsets: tuple[m.PartitionOffset, ...]) -> list[Any]:
         return [((self.connector, o.partition["p"]), o.offset["n"]) for o in offsets]
 
-    def send(self, topic: str, partition: int, values: list[Any]) -> None:
-        """A client buffers and sends; it tells of a refusal only at the end of the transaction."""
-        if not self.order.exactly_once:
-            self.unsent.append((topic, partition, values))
-            if len(self.unsent) == 1:
-                self.world.at(self.world.latency_ms(), self.deliver_unsent)
-        elif self.refused is None:
-            outcome = self.world.broker.send(self.transactional_id, self.epoch, topic, partition, values)
-            self.refused = None if outcome is Outcome.OK else outcome
+    # -------------------------------------------------------------------------------------------------- transactions
 
-    def deliver_unsent(self) -> None:
-        """At-least-once: what was handed to the producer arrives in its order, also after the task's end."""
-        if self.worker.sends and not self.world.broker_down:
-            while self.unsent and (not self.dead or self.world.lands()):
-                topic, partition, values = self.unsent.pop(0)
-                self.world.broker.send_plain(topic, partition, values)
-            self.world.data_came()
-            if self.dead:
-                self.unsent = []
-        elif not self.dead:
-            self.world.at(200, self.deliver_unsent)
+    def refusal(self) -> m.EffectFailed | None:
+        """What the next call of a producer reports, None when nothing is wrong."""
+        core = self.live.core
+        if core.state is State.FAILED and core.failure is not None:
+            is_expired = self.world.now_ms - self.begun_ms >= self.world.transaction_timeout_ms
+            kind = m.FailureKind.EXPIRED if is_expired else m.FailureKind.FENCED
+            if core.failure.error not in errors.FENCED:
+                kind = m.FailureKind.FATAL
+            return m.EffectFailed(f"the producer has ended in this test: {core.failure}", kind)
+        if core.state is State.REFUSED:
+            return m.EffectFailed(f"the transaction is refused: {core.refusal}", m.FailureKind.DELIVERY)
+        return None
 
-    def commit(self) -> m.SourceStimulus:
-        """The broker ends the transaction; asked again, it says the same again unless somebody has fenced."""
-        if self.is_committed:
-            return _failed(Outcome.FENCED) if self.is_fenced else m.TransactionCommitted()
-        outcome = self.refused or self.world.broker.commit(self.transactional_id, self.epoch)
-        if outcome is not Outcome.OK:
-            return _failed(outcome)
-        self.is_committed = True
-        self.world.checks.data.on_commit(self)
-        self.world.data_came()
-        return m.TransactionCommitted()
+    def begin(self) -> Found:
+        if self.live.state is State.READY:
+            self.begun_ms = self.world.now_ms
+            self.live.handle(msg.BeginTransaction())
+            return m.TransactionBegun()
+        return self.refusal()
 
-    def abort(self) -> m.SourceStimulus:
-        outcome = self.refused or self.world.broker.abort(self.transactional_id, self.epoch)
-        return m.TransactionAborted(None if outcome is Outcome.OK else outcome.value)
+    def commit(self) -> None:
+        """Ask for the end once; asked again, only wait for it."""
+        if not self.is_committing:
+            self.is_committing = True
+            self.live.handle(msg.CommitTransaction())
+        self.wait_for(self.committed, COMMIT_MS, m.CommitUndecided())
 
-    def flush(self, effect: m.FlushAndCommitOffsets, until_ms: int, *, written: bool = False) -> None:
-        """Wait for what was sent, send offsets, wait for them; look every few ms."""
-        self.busy = True
-        token = self.token
+    def committed(self) -> Found:
+        if self.live.state in (State.READY, State.RENEWING):
+            return m.TransactionCommitted()
+        return self.refusal()
 
-        def look() -> None:
-            if token != self.token or self.dead:
-                return
-            if self.world.now_ms > until_ms:
-                self.answered(token, m.OffsetsFlushFailed("not acknowledged in time"))
-            elif self.unsent:
-                self.world.at(50, look)
-            elif not written:
-                self.send(OFFSETS_TOPIC, 0, self.offset_records(effect.offsets))
-                self.flush(effect, until_ms, written=True)
-            else:
-                self.answered(token, m.OffsetsFlushed())
+    def abort(self, effect: m.AbortTransaction) -> None:
+        self.live.handle(msg.AbortTransaction())
+        if self.live.state is State.COMMITTING:
+            self.answer(m.TransactionAborted("the commit is not answered yet"), 0)
+        elif effect.insist:
+            self.wait_for(lambda: self.aborted() or self.refusal())
+        else:
+            self.wait_for(self.aborted, ABORT_MS, m.TransactionAborted("no answer"))
 
-        self.world.at(3, look)
+    def aborted(self) -> Found:
+        if self.live.state is State.FAILED:
+            return m.TransactionAborted("the producer has ended")
+        return m.TransactionAborted() if self.live.state is State.READY else None
 
+    def flush(self, effect: m.FlushAndCommitOffsets) -> None:
+        """Wait for what was sent, send offsets, wait for them."""
+        is_written = False
 
-def _failed(outcome: Outcome) -> m.EffectFailed:
-    kind = m.FailureKind.EXPIRED if outcome is Outcome.EXPIRED else m.FailureKind.FENCED
-    return m.EffectFailed(f"the producer is refused in this test: {json.dumps(outcome.value)}", kind)
+        def flushed() -> Found:
+            nonlocal is_written
+            if not self.live.is_settled:
+                return None
+            if is_written:
+                return m.OffsetsFlushed()
+            is_written = True
+            self.send_offsets(effect.offsets)
+            return None
+
+        self.wait_for(flushed, effect.timeout_ms, m.OffsetsFlushFailed("not acknowledged in time"))

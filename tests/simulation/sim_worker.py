@@ -10,7 +10,6 @@ from connectx.core.messages import (
     ConfigReadToEnd,
     ConfigRecordRead,
     ConfigRecordsWritten,
-    ConfigWritesClaimed,
     ConnectorFailed,
     ConnectorStarted,
     ConnectorStateReached,
@@ -21,6 +20,7 @@ from connectx.core.messages import (
     FenceRequestAnswered,
     FindCoordinator,
     GenerateTaskConfigs,
+    GroupEffect,
     GroupRequestFailed,
     GroupStimulus,
     PrepareTask,
@@ -57,8 +57,9 @@ from connectx.model.config_records import TaskCommitRecord
 from connectx.model.events import Transition
 from connectx.model.ids import TaskId
 from tests.simulation.broker import CONFIG_TOPIC
-from tests.simulation.broker_logs import Outcome
-from tests.simulation.invariants import broken
+from tests.simulation.connections import REQUEST_TIMEOUT_MS, deliver_late
+from tests.simulation.sim_leader import SimFencer, SimLeader
+from tests.simulation.sim_producer import SimProducer
 from tests.simulation.sim_sink import SimSink
 from tests.simulation.sim_source import PARTITIONS, SimSource
 from tests.simulation.sim_task import SimTask
@@ -68,8 +69,8 @@ if TYPE_CHECKING:
 
 RETRIABLE = (403, 409, 503)
 CALL_TIMEOUT_MS = 10_000
+JOIN_MARGIN_MS = 5_000
 READ_MS = 100  # between two looks at a topic that is to be read to its end
-CLUSTER_ID = "connect-cluster-g"  # the leader's transactional id
 
 
 class SimWorker:
@@ -88,9 +89,11 @@ class SimWorker:
         self.held: list[Stimulus] = []
         self.read = 0  # the next log offset of the config topic
         self.task_sets: dict[str, int] = {}  # log offsets of the commit records that it has read
-        self.claim: int | None = None
+        self.leader = SimLeader(self)
+        self.fencers: dict[int, SimFencer] = {}
+        self.producers: list[SimProducer] = []
         self.node = 0  # that it takes for the group's coordinator
-        self.lost_replies: set[int] = set()
+        self.asked: dict[int, tuple[GroupEffect, int]] = {}  # requests of the group, and the node that they go to
         self.history: list[Transition] = []
         self.waiting: dict[int, Callable[[Reply], None]] = {}
         self.tasks: dict[tuple[TaskId, int], SimTask] = {}
@@ -157,11 +160,13 @@ class SimWorker:
                     lambda: self.handle(TimerFired(effect.key, effect.token)),
                 )
             case FindCoordinator() | SendJoinGroup() | SendSyncGroup() | SendHeartbeat() | SendLeaveGroup():
-                world.at(world.latency_ms(), lambda: self.ask_coordinator(effect))
+                self.ask_group(effect)
             case ReadConfigToEnd():
                 world.at(world.latency_ms(), lambda: self.read_to_end(effect))
             case ClaimConfigWrites():
-                world.at(world.latency_ms(), lambda: self.take_claim(effect))
+                self.leader.carry_out(effect)
+            case WriteConfigRecords() if self.writes_in_transactions(effect):
+                self.leader.carry_out(effect)
             case WriteConfigRecords():
                 world.at(world.latency_ms(), lambda: self.write(effect))
             case WriteStatus():
@@ -173,47 +178,79 @@ class SimWorker:
             case SetLoggerLevel():
                 pass  # nothing is logged here
             case FenceProducers():
-                world.at(world.latency_ms(), lambda: self.fence(effect))
+                self.fence(effect)
             case SendFenceRequest() | SendTaskConfigs():
                 self.ask_leader(effect)
             case WorkerShutDown():
                 self.shut_down = True
                 self.alive = False
+                self.abandon_producers()
             case StartConnector() | StopConnector() | SetConnectorTargetState() | GenerateTaskConfigs():
                 self.run_connector(effect)
             case _:
                 self.run_task(effect)
 
-    def ask_coordinator(self, effect: Any) -> None:
-        says_goodbye = self.shut_down and isinstance(effect, SendLeaveGroup)
-        if not self.alive and not says_goodbye:
+    def ask_group(self, effect: GroupEffect) -> None:
+        """Send a request; one that gets stuck is lost with its connection."""
+        world, request_id = self.world, effect.request_id
+        self.asked[request_id] = effect, self.node
+        if world.is_stuck():
+            world.at(REQUEST_TIMEOUT_MS, lambda: self.lose(request_id))
             return
+        world.at(world.latency_ms(), lambda: self.arrive(request_id))
+        if isinstance(effect, SendJoinGroup):
+            world.at(effect.rebalance_timeout_ms + JOIN_MARGIN_MS, lambda: self.lose(request_id))
+        elif isinstance(effect, SendSyncGroup):
+            world.at(world.config.request_timeout_ms, lambda: self.lose(request_id))
+
+    def arrive(self, request_id: int) -> None:
+        """A request reaches the coordinator, if its connection still exists."""
+        if request_id not in self.asked:
+            return
+        effect, node = self.asked[request_id]
+        if not self.sends or self.world.broker_down:
+            self.lose(request_id)
+            return
+        is_lost = self.world.loses_reply() or not self.receives
+        if isinstance(effect, SendLeaveGroup):  # it is not answered
+            del self.asked[request_id]
+        self.reach_coordinator(self.name, effect, node)
+        if is_lost:
+            self.lose(request_id)
+
+    def lose(self, request_id: int) -> None:
+        """The connection of a request is cut: it is not answered, and may arrive later."""
+        if request_id not in self.asked:
+            return
+        effect, node = self.asked.pop(request_id)
+        deliver_late(self.world, lambda: self.reach_coordinator(None, effect, node))
+        if not isinstance(effect, SendLeaveGroup):
+            self.deliver(GroupRequestFailed(request_id, "the connection was cut"), "group")
+
+    def reach_coordinator(self, client: str | None, effect: GroupEffect, node: int) -> None:
+        """A request is at the node that was the coordinator when it was sent; None: nobody waits for the answer."""
         coordinator = self.world.broker.coordinator
         self.world.broker.set_time(self.world.now_ms)
-        if not self.sends or self.world.broker_down:
-            if not isinstance(effect, SendLeaveGroup):
-                self.deliver(GroupRequestFailed(effect.request_id, "cut off"), "group")
-            return
-        if self.world.loses_reply() or not self.receives:
-            self.lost_replies.add(effect.request_id)
         match effect:
-            case FindCoordinator():
+            case FindCoordinator() if client is not None:
                 self.node = coordinator.find()
                 self.hear(CoordinatorFound(effect.request_id))
             case SendJoinGroup():
-                self.world.hand_out(coordinator.join(self.name, effect, self.node))
+                self.world.hand_out(coordinator.join(client, effect, node))
             case SendSyncGroup():
                 self.world.checks.on_assignments(effect, coordinator)
-                self.world.hand_out(coordinator.sync(self.name, effect, self.node))
+                self.world.hand_out(coordinator.sync(client, effect, node))
             case SendHeartbeat():
-                self.world.hand_out(coordinator.heartbeat(self.name, effect, self.node))
+                self.world.hand_out(coordinator.heartbeat(client, effect, node))
             case SendLeaveGroup():
-                self.world.hand_out(coordinator.leave(effect.member_id, self.node))
+                self.world.hand_out(coordinator.leave(effect.member_id, node))
 
     def hear(self, reply: GroupStimulus) -> None:
-        """The coordinator's reply is on its way, unless it gets lost."""
-        lost = reply.request_id in self.lost_replies or not self.receives or self.world.broker_down
-        self.deliver(GroupRequestFailed(reply.request_id, "lost") if lost else reply, "group")
+        """The coordinator's reply is on its way, unless its connection is lost."""
+        if not self.receives or self.world.broker_down:
+            self.lose(reply.request_id)
+        elif self.asked.pop(reply.request_id, None) is not None:
+            self.deliver(reply, "group")
 
     @property
     def reads(self) -> bool:
@@ -246,72 +283,49 @@ class SimWorker:
         else:
             self.world.at(READ_MS, lambda: self.read_to_end(effect, end, waited_ms + READ_MS))
 
-    def take_claim(self, effect: ClaimConfigWrites) -> None:
-        if not self.alive:
-            return
-        error: str | None = "broker is down"
-        if self.sends and not self.world.broker_down:
-            self.claim = self.world.broker.init_transactions(CLUSTER_ID)
-            self.world.config_moved()
-            error = None if self.receives else "no answer"
-        self.deliver(ConfigWritesClaimed(effect.request_id, error), "leader", 500 if error else None)
+    def writes_in_transactions(self, effect: WriteConfigRecords) -> bool:
+        return effect.privileged and self.world.config.exactly_once_source_support.leader_is_transactional
 
     def write(self, effect: WriteConfigRecords) -> None:
-        """Ordinary records are there at once; those of a transaction when it is committed, a moment later."""
-        if not self.alive and not self.world.lands():
+        """Ordinary records are there at once."""
+        world = self.world
+        if not self.alive and not world.lands():
             return
-        world, transactional = self.world, self.world.config.exactly_once_source_support.leader_is_transactional
-        if not self.sends or world.broker_down:
-            self.written(effect, "broker is down")
-        elif not (transactional and effect.privileged):
+        error: str | None = "broker is down"
+        if self.sends and not world.broker_down:
             records = effect.records[: world.torn(len(effect.records))]
             world.publish_config(records)
-            self.written(effect, None if records == effect.records else "the broker went away")
-        elif self.claim is None:
-            broken(5, f"{self.name} writes to the config topic as a leader, and has not claimed it")
-        else:
-            epoch = self.claim
-            outcome = world.broker.begin(CLUSTER_ID, epoch)
-            if outcome is Outcome.OK:
-                outcome = world.broker.send(CLUSTER_ID, epoch, CONFIG_TOPIC, 0, effect.records)
-            if outcome is Outcome.OK:
-                world.at(world.reply_ms(), lambda: self.commit_write(effect, epoch))
-            else:
-                self.written(effect, f"refused: {outcome.value}", epoch)
-
-    def commit_write(self, effect: WriteConfigRecords, epoch: int) -> None:
-        """The transaction ends, unless another leader has fenced this one meanwhile."""
-        if not self.alive and not self.world.lands():
-            return
-        if not self.sends or self.world.broker_down:
-            self.written(effect, "broker is down", epoch)
-            return
-        outcome = self.world.broker.commit(CLUSTER_ID, epoch)
-        self.world.config_moved()
-        self.written(effect, None if outcome is Outcome.OK else f"refused: {outcome.value}", epoch)
-
-    def written(self, effect: WriteConfigRecords, error: str | None, epoch: int | None = None) -> None:
-        """What the core hears; after an error the producer that the leader had then is not used again."""
-        if error is None and (self.world.loses_reply() or not self.receives):
-            error = "the answer was lost"
-        transactional = self.world.config.exactly_once_source_support.leader_is_transactional and effect.privileged
-        if error is not None and transactional and epoch in (None, self.claim):
-            self.claim = None
-        fenced = error is not None and transactional
-        self.deliver(ConfigRecordsWritten(effect.request_id, error, fenced=fenced), "leader" if transactional else "w")
+            error = None if records == effect.records else "the broker went away"
+            if error is None and (world.loses_reply() or not self.receives):
+                error = "the answer was lost"
+        self.deliver(ConfigRecordsWritten(effect.request_id, error, fenced=False), "w")
 
     def fence(self, effect: FenceProducers) -> None:
         """Asked again until it is answered; fencing twice does no harm."""
-        if not self.alive:
-            return
-        if self.sends and not self.world.broker_down:
-            for transactional_id in effect.transactional_ids:
-                self.world.broker.init_transactions(transactional_id)
-            self.world.fenced.append(effect.transactional_ids)
-            if self.receives and not self.world.loses_reply():
-                self.deliver(ProducersFenced(effect.request_id))
-                return
-        self.world.at(500, lambda: self.fence(effect))
+        if self.alive:
+            self.fencers[effect.request_id] = SimFencer(self, effect.request_id, effect.transactional_ids)
+
+    def fenced(self, request_id: int, transactional_ids: tuple[str, ...]) -> None:
+        del self.fencers[request_id]
+        self.world.fenced.append(transactional_ids)
+        self.deliver(ProducersFenced(request_id))
+
+    def cut_all(self) -> None:
+        """Lose all connections to Kafka: what was on its way may arrive later."""
+        for request_id in list(self.asked):
+            self.lose(request_id)
+        self.producers = [producer for producer in self.producers if not producer.is_over]
+        for producer in self.producers:
+            producer.cut_all()
+        for fencer in self.fencers.values():
+            fencer.cut_all()
+
+    def abandon_producers(self) -> None:
+        """The process ends: so do its producers."""
+        for producer in self.producers:
+            producer.abandon()
+        for fencer in self.fencers.values():
+            fencer.cut_all()
 
     def ask_leader(self, effect: SendFenceRequest | SendTaskConfigs) -> None:
         """Over REST: the answer may get lost, or never come; the caller is told once."""

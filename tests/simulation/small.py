@@ -13,22 +13,24 @@ from typing import Any
 from connectx.core.source import messages as m
 from connectx.core.source.loop import SourceTaskCore
 from connectx.core.source.progress import SourceTaskSettings
-from connectx.model.ids import TaskId
+from connectx.model.ids import TaskId, TopicPartition
 from tests.simulation.broker import Broker
 from tests.simulation.broker_logs import Outcome
 from tests.simulation.chooser import Chooser, Exhaustive
+from tests.simulation.direct_producer import DirectProducer
 from tests.simulation.invariants import broken
 
 RECORDS = 2
 INSTANCES = 2
 ID = "g-c-0"
+DATA, OFFSETS = TopicPartition("data", 0), TopicPartition("offsets", 0)
 
 
 @dataclass
 class Instance:
     """One instance of the task, with the effect that it is about to carry out; None when it rests or has ended."""
 
-    epoch: int
+    producer: DirectProducer
     core: SourceTaskCore = field(default_factory=lambda: SourceTaskCore(SourceTaskSettings(TaskId("c", 0), True, ID)))
     todo: Any = None
     position: int = 0
@@ -66,9 +68,10 @@ class Small:
 
     def start(self) -> None:
         """A new instance: its producer fences the older ones."""
-        instance = Instance(self.broker.init_transactions(ID))
+        instance = Instance(DirectProducer(ID))
+        instance.producer.init(self.broker.transactions)
         self.instances.append(instance)
-        instance.feed(m.ProducerReady(instance.epoch))
+        instance.feed(m.ProducerReady(instance.producer.epoch))
         instance.feed(m.Begin())
         instance.feed(m.PluginStarted({"p": 0}))
 
@@ -79,7 +82,7 @@ class Small:
         return instance.todo is not None and not waits
 
     def carry_out(self, instance: Instance, chooser: Chooser) -> Any:
-        broker, epoch = self.broker, instance.epoch
+        broker, producer = self.broker, instance.producer
         match instance.todo:
             case m.ReadOffsets():
                 offsets = [value for _, value in broker.read("offsets", 0, 0)]
@@ -92,12 +95,12 @@ class Small:
                 return m.Polled(instance.position, 1, {"n": instance.position})
             case m.BeginTransaction():
                 instance.is_committed = False
-                return answer(broker.begin(ID, epoch), m.TransactionBegun())
+                return answer(producer.begin(broker.transactions), m.TransactionBegun())
             case m.SendSlice(number):
-                broker.send(ID, epoch, "data", 0, [number])
+                producer.send(broker.transactions, DATA, [number])
                 return m.SliceSent(number)
             case m.WriteOffsets():
-                broker.send(ID, epoch, "offsets", 0, [instance.position])
+                producer.send(broker.transactions, OFFSETS, [instance.position])
                 return m.OffsetsWritten()
             case m.CommitTransaction():
                 return self.commit(instance, chooser)
@@ -106,9 +109,9 @@ class Small:
     def commit(self, instance: Instance, chooser: Chooser) -> Any:
         """Once in the life of an instance the answer may get lost: then it asks again."""
         if instance.is_committed:
-            still = instance.epoch == self.broker.epochs[ID]
+            still = instance.producer.epoch == self.broker.transactions.epochs[ID]
             return answer(Outcome.OK if still else Outcome.FENCED, m.TransactionCommitted())
-        outcome = self.broker.commit(ID, instance.epoch)
+        outcome = instance.producer.end(self.broker.transactions, commit=True)
         instance.is_committed = outcome is Outcome.OK
         if instance.lost_answers == 0 and chooser.pick(2) == 1:
             instance.lost_answers += 1

@@ -61,7 +61,7 @@ def lagging_worker() -> tuple[World, SimWorker, list[InitTaskProducer]]:
 
     # 4: F stands still, without a producer
     assert lagging.frozen
-    assert f"g-{task}" not in world.broker.epochs
+    assert f"g-{task}" not in world.broker.transactions.epochs
 
     world.run_until(lambda: len(world.owners()) == 2)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.broker_transactions import Transactions
+from connectx.core.producer import messages as msg
+from tests.simulation.broker_requests import Metadata, TransactionalBroker
 from tests.simulation.invariants import Broken
 from tests.simulation.small import RECORDS, Small, explore
 
@@ -18,6 +19,10 @@ def test_no_order_of_events_shows_a_record_twice_or_loses_one() -> None:
 
 
 def test_some_order_of_events_shows_that_fencing_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Transactions, "_refusal", lambda *_: None)
+    def grant_same(self: TransactionalBroker, request: msg.InitProducerId) -> msg.ProducerIdGranted:
+        found = self.ids.setdefault(str(request.transactional_id), Metadata(1_000, 0))
+        return msg.ProducerIdGranted(None, found.producer_id, found.epoch)
+
+    monkeypatch.setattr(TransactionalBroker, "_init_producer_id", grant_same)
     with pytest.raises(Broken):
         explore(Small())

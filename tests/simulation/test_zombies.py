@@ -8,6 +8,7 @@ import pytest
 
 from connectx.core.verbs import Verb
 from connectx.model.events import EventKind
+from tests.simulation.mutants import late_endtxn
 from tests.simulation.sim_worker import SimWorker
 from tests.simulation.world import World
 
@@ -83,6 +84,11 @@ def test_a_worker_cut_off_one_way_gives_its_tasks_up(fault: Callable[[SimWorker]
     others_have_its_work(world, zombie, 3)
     back_again(world, zombie)
     assert EventKind.MEMBER_LOST in [t.kind for t in zombie.history]
+
+
+@pytest.mark.parametrize("protocol", [1, 2])
+def test_an_endtxn_that_arrives_in_the_next_transaction_changes_nothing(protocol: int) -> None:
+    late_endtxn(protocol)
 
 
 @pytest.mark.rule("618.7.2")

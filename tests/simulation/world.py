@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import heapq
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from connectx.core.messages import (
@@ -18,6 +19,7 @@ from connectx.core.messages import (
     Stimulus,
     WorkerStarted,
 )
+from connectx.core.producer import messages as msg
 from connectx.core.settings import CoreSettings
 from connectx.core.verbs import Verb
 from connectx.model.config_records import ConfigRecord
@@ -25,15 +27,18 @@ from connectx.model.events import EventKind, Transition
 from connectx.model.ids import TaskId
 from connectx.model.states import ConnectorType
 from connectx.model.status_records import StatusRecord
-from tests.simulation.broker import Broker
+from tests.simulation import producer_requests
+from tests.simulation.broker import CONFIG_TOPIC, Broker
 from tests.simulation.broker_coordinator import Answers
 from tests.simulation.checks import ONCE, Checks
 from tests.simulation.chooser import Chooser, Replay, happens, one_of
+from tests.simulation.connections import DELIVERIES, Connection, Packet
 from tests.simulation.invariants import broken
 from tests.simulation.peace import unsettled
 from tests.simulation.sim_consumer import SimConsumer
+from tests.simulation.sim_leader import CLUSTER_ID
 from tests.simulation.sim_sink import FEED, TOPICS, Target
-from tests.simulation.sim_source import PARTITIONS
+from tests.simulation.sim_source import OFFSETS_TOPIC, PARTITIONS, TOPIC_PARTITIONS, topic_of
 from tests.simulation.sim_task import SimTask
 from tests.simulation.sim_worker import SimWorker
 from tests.support.core_parts import worker_of
@@ -42,6 +47,7 @@ LATENCY_MS = 2
 MOST_EVENTS = 40_000  # a run has about 3,000
 START_MS = 1_000_000
 NAMES = ("a", "b-1", "c")  # connectors that there may be
+EXISTING = {CONFIG_TOPIC: 1, OFFSETS_TOPIC: 1} | {topic_of(name): TOPIC_PARTITIONS for name in NAMES} | TOPICS
 STOP_MS = (50, 400, 3_000, 7_000)  # the last one is longer than any graceful time
 
 
@@ -53,21 +59,26 @@ def connector_type_of(config: Mapping[str, str | None]) -> ConnectorType:
 class World:
     """N workers and a broker in virtual time, starting at 1,000,000 ms.
 
-    Shares of what goes wrong are per mille: `slow` messages, `lossy` answers, `slow_stops` of connectors and tasks,
-    `slow_data` polls and puts, `wild_timers` that come early or late, `repeats` of answers to a core.
+    Shares of what goes wrong are per mille: `slow` messages, `lossy` answers, requests that are `stuck` until their
+    connection is cut, `slow_stops` of connectors and tasks, `slow_data` polls and puts, `wild_timers` that come early
+    or late, `repeats` of answers to a core. `protocol` is that of transactions.
     """
 
-    def __init__(self, workers: int, chooser: Chooser | None = None, **settings: Any) -> None:
+    def __init__(self, workers: int, chooser: Chooser | None = None, protocol: int = 2, **settings: Any) -> None:
         self.now_ms = START_MS
         self.chooser: Chooser = chooser or Replay(())
         self.calm = chooser is None
-        self.slow = self.lossy = self.slow_stops = self.slow_data = self.wild_timers = self.repeats = 0
+        self.slow = self.lossy = self.stuck = self.slow_stops = self.slow_data = self.wild_timers = self.repeats = 0
         self.torn_writes = self.failing_puts = 0
         self.boundary_ms = 0  # transaction.boundary=interval when it is not 0
         self.transaction_timeout_ms = 60_000
         self.backlog_records: int | None = None
         self.at_least_once_sinks = False
         self.broker = Broker()
+        self.broker.transactions.transaction_version = protocol
+        for topic, partitions in EXISTING.items():
+            for partition in range(partitions):
+                self.broker.log(topic, partition)
         self.broker_down = False
         self.targets: dict[str, Target] = {}
         self.produced: dict[str, list[int]] = {name: [0] * PARTITIONS for name in NAMES}
@@ -78,7 +89,7 @@ class World:
         self.workers: dict[str, SimWorker] = {}
         short = {"session_timeout_ms": 3_000, "heartbeat_interval_ms": 500, "scheduled_rebalance_max_delay_ms": 3_000}
         self.config = worker_of(**(short | settings))
-        self._events: list[tuple[int, int, Callable[[], None]]] = []
+        self._events: list[tuple[int, int, Callable[[], object]]] = []
         self._scheduled = self.happened = 0
         self._requests = 0
         for _ in range(workers):
@@ -116,6 +127,17 @@ class World:
     def loses_reply(self) -> bool:
         return self.happens(self.lossy)
 
+    def is_stuck(self) -> bool:
+        return self.happens(self.stuck)
+
+    def deliveries(self) -> int:
+        """How often a request arrives whose connection was cut."""
+        return 0 if self.calm else one_of(self.chooser, DELIVERIES)
+
+    def markers_ms(self) -> int:
+        """Until the markers of a transaction that has ended are written."""
+        return one_of(self.chooser, (15, 200, 1_500)) if self.happens(self.slow) else 1
+
     def lands(self) -> bool:
         """True when what was sent by somebody who is gone still arrives."""
         return not self.calm and self.chooser.pick(2) == 1
@@ -151,7 +173,7 @@ class World:
         for name in NAMES:
             self.produced[name] = [made + records for made in self.produced[name]]
         for partition in range(TOPICS[FEED]):
-            self.broker.send_plain(FEED, partition, range(records))
+            self.broker.append(FEED, partition, range(records))
         self.data_came()
 
     def data_came(self) -> None:
@@ -192,6 +214,8 @@ class World:
         """It is gone with its tasks, and nothing that it was asked is answered."""
         worker = self.workers[name]
         worker.alive = False
+        worker.cut_all()
+        worker.abandon_producers()
         for task in worker.tasks.values():
             task.dead = True
         worker.tasks.clear()
@@ -250,6 +274,28 @@ class World:
 
         worker.ask(verb, connector, args, hop(0))
 
+    def arrive(self, connection: Connection, packet: Packet, *, is_late: bool) -> msg.Answer:
+        """A producer's request reaches Kafka, whoever waits for its answer."""
+        self.broker.set_time(self.now_ms)
+        arrival = producer_requests.arrive(self.broker.transactions, connection, packet, is_late=is_late)
+        if arrival.is_commit:
+            self.checks.on_commit(connection.client)
+        if (name := arrival.ended) is not None:
+            self.at(self.markers_ms(), lambda: self.write_markers(name))
+        elif isinstance(packet.request, msg.Produce) and packet.request.transactional_id is None:
+            self.data_came()
+        return arrival.answer
+
+    def write_markers(self, transactional_id: str) -> None:
+        """What a transaction has written can be read, or never will be."""
+        if not self.broker.transactions.write_markers(transactional_id):
+            return
+        if transactional_id == CLUSTER_ID:
+            self.config_moved()
+        else:
+            self.checks.data.look()
+            self.data_came()
+
     def hand_out(self, answers: Answers) -> None:
         """The coordinator's replies go to those who asked."""
         for name, reply in answers:
@@ -259,7 +305,7 @@ class World:
     # ---------------------------------------------------------------------------------------------------- topics
 
     def publish_config(self, records: tuple[ConfigRecord, ...]) -> None:
-        self.broker.append(records, transactional=False)
+        self.broker.append(CONFIG_TOPIC, 0, records)
         self.config_moved()
 
     def config_moved(self) -> None:
@@ -274,7 +320,7 @@ class World:
 
     # ------------------------------------------------------------------------------------------------------ time
 
-    def at(self, delay_ms: int, action: Callable[[], None]) -> None:
+    def at(self, delay_ms: int, action: Callable[[], object]) -> None:
         self._scheduled += 1
         heapq.heappush(self._events, (self.now_ms + delay_ms, self._scheduled, action))
 
@@ -342,8 +388,9 @@ class World:
         return "\n".join([*lines, f"now {self.now_ms - START_MS}: {self.unsettled()}"])
 
     def _tick(self) -> None:
-        if self.broker.expire_transactions(self.now_ms):
-            self.data_came()
+        self.broker.set_time(self.now_ms)
+        for transactional_id in self.broker.transactions.expire():
+            self.at(self.markers_ms(), partial(self.write_markers, transactional_id))
         for group in list(self.broker.groups.values()):
             self.hand_out(group.expire())
         for worker in self.living:
