@@ -78,6 +78,112 @@ CHOICES: dict[str, str] = {
     """,
 }
 
+LATE: dict[str, str] = {
+    "a late JoinGroup of the leader starts a rebalance, and the leader hears of it by its heartbeat": """
+        A settles
+        B follows A
+        A joins_late
+        B heartbeats -> REBALANCE_IN_PROGRESS
+        B joins
+        B hears -> follows in generation 3 by range
+        A heartbeats -> ILLEGAL_GENERATION
+        A commits 5 -> ILLEGAL_GENERATION
+        A joins
+        A hears -> leads 2 in generation 3 by range
+        A syncs A=x B=y
+        A hears -> has x
+        B syncs
+        B hears -> has y
+    """,
+    "a late JoinGroup of the only member begins a generation that it does not know": """
+        A settles
+        A joins_late
+        A heartbeats -> ILLEGAL_GENERATION
+        A commits 5 -> ILLEGAL_GENERATION
+        A joins
+        A hears -> leads 1 in generation 2 by range
+    """,
+    "a late JoinGroup of a follower that is as it was changes nothing": """
+        A settles
+        B follows A
+        B joins_late
+        A heartbeats -> OK
+        B heartbeats -> OK
+        B commits 5 -> OK
+    """,
+    "a late JoinGroup of a member that has left brings nobody back": """
+        A settles
+        B follows A
+        B leaves
+        B joins_late
+        A joins
+        A hears -> leads 1 in generation 3 by range
+    """,
+    "a JoinGroup that is repeated while its first attempt waits": """
+        A settles
+        B asks -> MEMBER_ID_REQUIRED
+        B joins_late
+        B joins
+        A joins
+        A hears -> leads 2 in generation 2 by range
+        B hears -> follows in generation 2 by range
+        A syncs A=x B=y
+        A hears -> has x
+        B syncs
+        B hears -> has y
+    """,
+    "assignments that come late before those that the leader sent again": """
+        A settles
+        B enters
+        A joins
+        A hears -> leads 2 in generation 2 by range
+        B hears -> follows in generation 2 by range
+        A syncs_late A=x B=y
+        A syncs A=z B=z
+        A hears -> has x
+        B syncs
+        B hears -> has y
+    """,
+    "assignments of an older generation that come late": """
+        A settles
+        B follows A
+        A joins
+        B joins
+        A hears -> leads 2 in generation 3 by range
+        B hears -> follows in generation 3 by range
+        A recalls generation 2
+        A syncs_late A=x B=y
+        A recalls generation 3
+        A syncs A=z B=z
+        A hears -> has z
+    """,
+    "a LeaveGroup that comes twice": """
+        A settles
+        B follows A
+        B leaves
+        B leaves
+        A joins
+        A hears -> leads 1 in generation 3 by range
+        B leaves
+        A heartbeats -> OK
+    """,
+    "offsets that come late go back within their generation, and are refused afterwards": """
+        A settles
+        B follows A
+        A commits 5 -> OK
+        A commits 8 -> OK
+        A commits 5 -> OK
+        group has offset -> 5
+        A joins
+        A commits 6 -> OK
+        B joins
+        A hears -> leads 2 in generation 3 by range
+        A recalls generation 2
+        A commits 5 -> ILLEGAL_GENERATION
+        group has offset -> 6
+    """,
+}
+
 GROUP_MOVES: dict[str, str] = {
     "a stable group survives its coordinator": """
         A settles

@@ -88,6 +88,47 @@ REQUESTS: dict[str, str] = {
         v1 commits 1 -> OK
         topic shows committed -> a@0 b@2
     """,
+    "protocol 1: a late AddPartitionsToTxn opens a transaction, which the next epoch aborts": """
+        tx inits -> epoch 0
+        v1 adds 0 -> OK
+        v1 produces 0 0 a -> OK
+        v1 commits 0 -> OK
+        v1 adds 0 -> OK
+        tx renews 0 -> CONCURRENT_TRANSACTIONS
+        tx renews 0 -> epoch 1
+        v1 adds 0 -> PRODUCER_FENCED
+        v1 adds 1 -> OK
+        v1 produces 1 0 b -> OK
+        v1 commits 1 -> OK
+        topic shows committed -> a@0 b@3
+    """,
+    "protocol 2: a batch that comes twice, and late in the transaction after an abort": """
+        tx inits -> epoch 0
+        v2 produces 0 0 a -> OK
+        v2 aborts 0 -> epoch 1
+        v2 produces 1 0 b -> OK
+        v2 produces 0 0 a -> INVALID_PRODUCER_EPOCH
+        v2 produces 1 0 b -> OK
+        v2 commits 1 -> epoch 2
+        topic shows committed -> b@2
+    """,
+    "a late InitProducerId fences whoever has the id by then": """
+        tx inits -> epoch 0
+        v2 produces 0 0 a -> OK
+        v2 commits 0 -> epoch 1
+        tx inits -> epoch 2
+        v2 commits 0 -> PRODUCER_FENCED
+        v2 aborts 1 -> PRODUCER_FENCED
+        v2 produces 1 0 b -> INVALID_PRODUCER_EPOCH
+        v2 produces 2 0 c -> OK
+        v2 commits 2 -> epoch 3
+        topic shows committed -> a@0 c@2
+    """,
+    "without a producer id a batch that comes twice is there twice": """
+        plain sends a b
+        plain sends a b
+        topic shows committed -> a@0 b@1 a@2 b@3
+    """,
     "protocol 1: a batch whose partition was not added": """
         tx inits -> epoch 0
         v1 produces 0 0 a -> TRANSACTION_ABORTABLE

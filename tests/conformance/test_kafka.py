@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from tests.conformance.brokers import COMPACTED, Broker
-from tests.conformance.group_scenarios import CHOICES, GROUP_MOVES
+from tests.conformance.group_scenarios import CHOICES, GROUP_MOVES, LATE
 from tests.conformance.membership_scenarios import MEMBERSHIP
 from tests.conformance.producer_scenarios import COMPACTION, PRODUCER_MOVES, PRODUCERS
 from tests.conformance.request_scenarios import REQUESTS
 from tests.conformance.script import run, steps
 
-GROUPS = MEMBERSHIP | CHOICES
+GROUPS = MEMBERSHIP | CHOICES | LATE
 
 
 @pytest.mark.parametrize("name", GROUPS)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conformance.group_scenarios import CHOICES, GROUP_MOVES
+from tests.conformance.group_scenarios import CHOICES, GROUP_MOVES, LATE
 from tests.conformance.membership_scenarios import MEMBERSHIP
 from tests.conformance.on_model import GroupsOnModel, ProducersOnModel, RequestsOnModel
 from tests.conformance.producer_scenarios import COMPACTION, PRODUCER_MOVES, PRODUCERS
 from tests.conformance.request_scenarios import REQUESTS
 from tests.conformance.script import run, steps
 
-GROUPS = MEMBERSHIP | CHOICES | GROUP_MOVES
+GROUPS = MEMBERSHIP | CHOICES | LATE | GROUP_MOVES
 ALL_PRODUCERS = PRODUCERS | PRODUCER_MOVES | COMPACTION
 
 
