@@ -210,7 +210,7 @@ _SPARK41: Final = (
 )
 _RELEASE: Final[tuple[Stage, ...]] = ((Part("pure", _PURE, workers=2),), (Part("real", _REAL, workers=3),))
 TIERS: Final[Mapping[str, Sequence[Stage]]] = {
-    "quick": [(Part("quick", (*_PURE, "--seeds=60"), workers=2),)],
+    "quick": [(Part("quick", (*_PURE, "--seeds=48"), workers=2),)],
     "test": _RELEASE,
     "test-all": [
         *_RELEASE,
