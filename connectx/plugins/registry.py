@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 _JAVA_FILE: Final = "org.apache.kafka.connect.file."
 _PROVIDED: Final[Mapping[str, str]] = {
     "DataSourceSource": "connectx.connectors.datasource:DataSourceSource",
+    "DeltaSink": "connectx.connectors.lake.delta:DeltaSink",
     "FileSource": "connectx.connectors.files.source:FileSource",
     "FileStreamSink": "connectx.connectors.files.stream_sink:FileStreamSink",
     "FileStreamSource": "connectx.connectors.files.stream_source:FileStreamSource",

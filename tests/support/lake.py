@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 
@@ -97,3 +100,15 @@ def refusal(call: Callable[[], Any]) -> CommitRefusedError:
     except CommitRefusedError as refused:
         return refused
     raise AssertionError("the commit was not refused")
+
+
+def delta_files(table: Path) -> list[str]:
+    """The data files of a Delta table, by its log alone."""
+    files: dict[str, None] = {}
+    for log in sorted((table / "_delta_log").glob("*.json")):
+        for action in map(json.loads, log.read_text().splitlines()):
+            if "add" in action:
+                files[action["add"]["path"]] = None
+            if "remove" in action:
+                files.pop(action["remove"]["path"], None)
+    return [str(table / unquote(path)) for path in files]

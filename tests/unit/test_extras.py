@@ -111,6 +111,10 @@ print(len(registry.Plugins().describe(connectors_only=False)))
             "PostgresSink needs adbc_driver_postgresql: run pip install 'connectx[postgres]'.",
         ),
         (
+            lambda: Plugins().create_connector({"connector.class": "DeltaSink"}),
+            "DeltaSink needs deltalake: run pip install 'connectx[lake]'.",
+        ),
+        (
             lambda: Plugins().create_connector({"connector.class": "ParquetSink"}),
             "ParquetSink needs obstore: run pip install 'connectx[lake]'.",
         ),

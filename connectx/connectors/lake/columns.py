@@ -77,7 +77,7 @@ def stored_type(kind: pa.DataType, name: str) -> pa.DataType:
     )
 
 
-def evolved(current: pa.Schema | None, found: pa.Schema, table: str, *, evolve: bool) -> pa.Schema:
+def evolved(current: pa.Schema | None, found: pa.Schema, table: str, *, evolve: bool, widen: bool = True) -> pa.Schema:
     """Columns that a table must have to take these values too.
 
     Args:
@@ -85,6 +85,7 @@ def evolved(current: pa.Schema | None, found: pa.Schema, table: str, *, evolve: 
         found: the columns of some values.
         table: the table's name, for messages.
         evolve: whether columns may be added and types widened (`auto.evolve`).
+        widen: whether the table's format can widen types.
 
     Raises:
         TableMismatchError: the values need a change that is not allowed.
@@ -92,7 +93,7 @@ def evolved(current: pa.Schema | None, found: pa.Schema, table: str, *, evolve: 
     fields = {} if current is None else {field.name: field for field in current}
     for field in found:
         known = fields.get(field.name)
-        kind = stored_type(field.type, field.name) if known is None else _wider(known.type, field, table, evolve)
+        kind = stored_type(field.type, field.name) if known is None else _wider(known.type, field, table, evolve, widen)
         if known is None and current is not None and not evolve:
             raise TableMismatchError(
                 f"The table {table} has no column {field.name}, which the records have, and auto.evolve is false.",
@@ -122,14 +123,15 @@ def fitted(columns: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.table(arrays, schema=schema)
 
 
-def _wider(known: pa.DataType, field: pa.Field, table: str, evolve: bool) -> pa.DataType:
+def _wider(known: pa.DataType, field: pa.Field, table: str, evolve: bool, widen: bool) -> pa.DataType:
     """The type that holds values of both: the column's own, or a wider one."""
     kind = _common(known, stored_type(field.type, field.name))
-    if kind is None or (kind != known and not evolve):
-        allowed = "auto.evolve adds columns and widens integers, floats and decimals, and changes nothing else"
+    if kind is None or not (kind == known or evolve) or not (widen or _same_leaves(known, kind)):
+        does = "adds columns and widens integers, floats and decimals" if widen else "adds columns"
+        allowed = f"auto.evolve {does}, and changes nothing else"
         raise TableMismatchError(
             f"The column {field.name} of {table} is of type {known}, and the records have {field.type}: "
-            f"{'auto.evolve is false' if kind is not None else allowed}.",
+            f"{allowed if evolve else 'auto.evolve is false'}.",
             next_step="Correct the records, for example with a Cast transformation, or write them to another table.",
         )
     return kind
@@ -169,6 +171,17 @@ def _common_struct(known: pa.DataType, new: pa.DataType) -> pa.DataType | None:
             return None
         fields[field.name] = fields[field.name].with_type(inner) if field.name in fields else field
     return pa.struct(list(fields.values()))
+
+
+def _same_leaves(known: pa.DataType, kind: pa.DataType) -> bool:
+    """True when a type differs at most in fields that were added to its structs."""
+    if pa.types.is_struct(known):
+        return all(_same_leaves(field.type, kind.field(field.name).type) for field in known)
+    if pa.types.is_list(known):
+        return _same_leaves(known.value_type, kind.value_type)
+    if pa.types.is_map(known):
+        return _same_leaves(known.item_type, kind.item_type)
+    return bool(known == kind)
 
 
 def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:

@@ -8,48 +8,38 @@ file's metadata. The files of a partition are a chain, and `open` takes its end.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import pyarrow as pa
 
 from connectx.connectors.lake.columns import evolved
-from connectx.connectors.lake.settings import FLUSH_CONFIG, LakeSettings, tables_config
+from connectx.connectors.lake.settings import FLUSH_CONFIG, PATH_CONFIG, STORAGE, LakeSettings, tables_config
 from connectx.connectors.lake.storage import check_directory, options, storage_errors, url_of
-from connectx.connectors.lake.task import LakeTask, Offsets, Pending, compare
+from connectx.connectors.lake.task import LakeSink, LakeTask, Offsets, Pending, compare
 from connectx.errors import LakeError
 from connectx.model.configdef import ConfigDef
 from connectx.model.ids import TopicPartition
-from connectx.model.validators import non_empty, one_of
-from connectx.plugins.api import SinkConnector, SinkTaskContext, Stored
+from connectx.model.validators import one_of
+from connectx.plugins.api import SinkTaskContext, Stored
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
-
-STORAGE: Final = "storage."
-"""Prefix of settings that go to the storage library."""
 
 _END, _GROUP = b"connectx.end", b"connectx.group"
 _SUFFIX: Final = ".parquet"
 _TAIL_BYTES: Final = 64 << 10
 
 
-class ParquetSink(SinkConnector):
+class ParquetSink(LakeSink):
     """Writes topics to Parquet files, exactly once."""
 
     version = "1"
     requires = (("lake", "obstore"),)
     config = ConfigDef(
-        ConfigDef()
-        .define(
-            "path",
-            str,
-            doc="Directory of the tables, each a directory of Parquet files: a local path, or a URL such as "
-            "s3://bucket/lake. Settings that begin with storage. go to the storage library, without this prefix.",
-            group="Storage",
-            importance="HIGH",
-            validator=non_empty(),
-        )
-        .define(
+        PATH_CONFIG,
+        tables_config("${topic}"),
+        FLUSH_CONFIG,
+        ConfigDef().define(
             "parquet.codec",
             str,
             "snappy",
@@ -57,18 +47,7 @@ class ParquetSink(SinkConnector):
             group="Storage",
             validator=one_of("none", "snappy", "gzip", "zstd", "lz4"),
         ),
-        tables_config("${topic}"),
-        FLUSH_CONFIG,
     )
-
-    def task_configs(self, max_tasks: int) -> Sequence[Mapping[str, str]]:
-        """Every task gets the whole configuration; the consumer group divides the partitions."""
-        return [self.settings] * max_tasks
-
-    @classmethod
-    def flush_interval_ms(cls, config: Mapping[str, str | None]) -> int | None:
-        """flush.interval.ms."""
-        return int(cls.config.parse(config)["flush.interval.ms"])
 
     @classmethod
     def stored(cls, config: Mapping[str, str | None], topic: str) -> Stored | None:
@@ -102,6 +81,8 @@ class ParquetTable:
 
     `group_id` is None for a reader.
     """
+
+    widens: ClassVar[bool] = True
 
     def __init__(self, store: ObjectStore, name: str, group_id: str | None, codec: str) -> None:
         self.name = f"The table {name}"

@@ -50,6 +50,28 @@ def tables_config(default_name: str) -> ConfigDef:
     )
 
 
+STORAGE: Final = "storage."
+"""Prefix of settings that go to the storage library."""
+
+PATH_CONFIG: Final = ConfigDef().define(
+    "path",
+    str,
+    doc="Directory of the tables: a local path, or a URL such as s3://bucket/lake. Settings that begin with storage. "
+    "go to the storage library, without this prefix.",
+    group="Storage",
+    importance="HIGH",
+    validator=non_empty(),
+)
+"""Where tables are directories."""
+
+PARTITION_CONFIG: Final = ConfigDef().define(
+    "partition.by",
+    list,
+    [],
+    doc="Columns that divide the files of tables that this connector creates.",
+    group=_TABLES,
+)
+
 FLUSH_CONFIG: Final = (
     ConfigDef()
     .define(

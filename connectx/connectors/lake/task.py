@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,7 +19,7 @@ from connectx.connectors.lake.columns import columns_of, evolved, fitted
 from connectx.connectors.lake.settings import LakeSettings
 from connectx.errors import ConnectxError, LakeUnavailableError, RecordRejectedError, TableMismatchError
 from connectx.model.ids import TopicPartition
-from connectx.plugins.api import CommitRefusedError, SinkBatch, SinkTask
+from connectx.plugins.api import CommitRefusedError, SinkBatch, SinkConnector, SinkTask
 
 Offsets = dict[TopicPartition, int]
 Ranges = Mapping[TopicPartition, tuple[int, int]]
@@ -81,6 +81,8 @@ class LakeTable(Protocol):
 
     name: str
     """How messages call it."""
+    widens: ClassVar[bool]
+    """Whether the type of a column may become wider."""
 
     @property
     def schema(self) -> pa.Schema | None:
@@ -98,6 +100,19 @@ class LakeTable(Protocol):
         Raises:
             ConflictError: another commit came first.
         """
+
+
+class LakeSink(SinkConnector):
+    """Base of the connectors; `config` has the settings that all have in common."""
+
+    def task_configs(self, max_tasks: int) -> Sequence[Mapping[str, str]]:
+        """Every task gets the whole configuration; the consumer group divides the partitions."""
+        return [self.settings] * max_tasks
+
+    @classmethod
+    def flush_interval_ms(cls, config: Mapping[str, str | None]) -> int | None:
+        """flush.interval.ms."""
+        return int(cls.config.parse(config)["flush.interval.ms"])
 
 
 class LakeTask(SinkTask):
@@ -216,7 +231,8 @@ class LakeTask(SinkTask):
         parts: list[tuple[TopicPartition, pa.Table]] = []
         if rows.num_rows:
             columns = columns_of(rows["value"])
-            pending.schema = evolved(pending.schema, columns.schema, table.name, evolve=self._lake.evolve)
+            evolve, widen = self._lake.evolve, table.widens
+            pending.schema = evolved(pending.schema, columns.schema, table.name, evolve=evolve, widen=widen)
             places = rows.select(["partition", "offset"])
             columns, places = self._fitting(columns, places, pending.schema, topic, table.name)
             for partition in batch.ranges:
@@ -292,7 +308,7 @@ class LakeTask(SinkTask):
                 raise LakeUnavailableError("The task was cancelled before it committed.")
             schema = pending.schema
             assert schema is not None, "there are rows"
-            schema = evolved(table.schema, schema, table.name, evolve=True)
+            schema = evolved(table.schema, schema, table.name, evolve=True, widen=table.widens)
             try:
                 table.append(pending, schema)
                 return

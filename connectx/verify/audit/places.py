@@ -15,6 +15,7 @@ from connectx.verify.audit.inventory import Config
 _LOGIN = re.compile(r"//[^/@]*@")
 _TABLE_KEYS = ("table.include.list", "table.whitelist", "tables", "table.name")
 _FILE_KEYS = ("file", "path", "input.path")
+_LAKE_SINK = re.compile(r"(^|\.)(ParquetSink|DeltaSink)(Connector)?$")
 
 
 def sources_of(config: Config) -> list[str]:
@@ -24,6 +25,9 @@ def sources_of(config: Config) -> list[str]:
 
 def targets_of(config: Config, topics: list[str]) -> list[str]:
     """What a sink writes to: files, tables, buckets; `topics` are those that it reads; sorted."""
+    if _LAKE_SINK.search(config.get("connector.class") or ""):
+        folder = posixpath.normpath(config.get("path") or "")
+        return sorted(f"table {name} in {folder}" for name in _named(config, topics))
     found = set(_files(config))
     database = _database(config)
     pattern = config.get("table.name.format") or ("${topic}" if database else "")
@@ -32,6 +36,14 @@ def targets_of(config: Config, topics: list[str]) -> list[str]:
         folder = config.get("topics.dir") or "topics"
         found |= {f"bucket {bucket}/{folder}/{topic}" for topic in topics}
     return sorted(found)
+
+
+def _named(config: Config, topics: list[str]) -> set[str]:
+    """Tables of these topics, as the sinks of tables in files name them."""
+    mapped = dict(entry.split(":", 1) for entry in (config.get("topic.to.table.map") or "").split(",") if ":" in entry)
+    tables = {topic.strip(): table.strip() for topic, table in mapped.items()}
+    pattern = config.get("table.name.format") or "${topic}"
+    return {tables.get(topic) or pattern.replace("${topic}", topic) for topic in topics}
 
 
 def _files(config: Config) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import duckdb
@@ -12,13 +12,20 @@ from confluent_kafka import Producer
 
 import connectx as cx
 from tests.support.clusters import MakeCluster, owner_of
+from tests.support.lake import delta_files
 from tests.support.profiles import JSON, QUICK
 from tests.support.topics import create_topic
 from tests.support.waiting import WAIT_S, until
 
 PARTITIONS = 4
-SINKS: Mapping[str, Mapping[str, str]] = {"parquet": {"connector.class": "ParquetSink", "path": "{folder}"}}
-TABLES = {"parquet": "read_parquet('{folder}/{topic}/*.parquet')"}
+SINKS: Mapping[str, Mapping[str, str]] = {
+    "parquet": {"connector.class": "ParquetSink", "path": "{folder}"},
+    "delta": {"connector.class": "DeltaSink", "path": "{folder}"},
+}
+FILES: Mapping[str, Callable[[Path], Sequence[str]]] = {
+    "parquet": lambda table: [str(path) for path in table.glob("*.parquet")],
+    "delta": delta_files,
+}
 
 
 class Flow:
@@ -45,10 +52,10 @@ class Flow:
 
     def ids(self, name: str) -> list[int]:
         """The column id of a table, as DuckDB reads it."""
-        if not any((self.folder / name).rglob("*.parquet")):
+        files = FILES[name](self.folder / name / self.topic)
+        if not files:
             return []
-        source = TABLES[name].format(folder=self.folder / name, topic=self.topic)
-        return [row[0] for row in duckdb.execute(f"SELECT id FROM {source} ORDER BY id").fetchall()]
+        return [row[0] for row in duckdb.execute(f"SELECT id FROM read_parquet({files}) ORDER BY id").fetchall()]
 
     def wait_written(self) -> None:
         """Until each table has as many rows as there are records."""

@@ -48,6 +48,7 @@ class Drain(SinkConnector):
         ("connectx.connectors.generator.Generator", "Generator"),
         ("connectx.connectors.generator:Generator", "Generator"),
         ("FileSource", "FileSource"),
+        ("DeltaSink", "DeltaSink"),
         ("ParquetSink", "ParquetSink"),
         ("PostgresSink", "PostgresSink"),
         ("DataSourceSource", "DataSourceSource"),
@@ -65,7 +66,8 @@ def test_anything_else_is_refused_in_connects_words(name: str) -> None:
         Plugins().connector_class(name)
     assert caught.value.message.startswith(
         f"Failed to find any class that implements Connector and which name matches {name}, available connectors are: "
-        "DataSourceSource, FileSource, FileStreamSink, FileStreamSource, Generator, ParquetSink, PostgresSink"
+        "DataSourceSource, DeltaSink, FileSource, FileStreamSink, FileStreamSource, Generator, "
+        "ParquetSink, PostgresSink"
     )
 
 

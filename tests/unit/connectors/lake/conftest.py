@@ -2,34 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
 
+from connectx.connectors.lake.delta import DeltaSink
 from connectx.connectors.lake.parquet import ParquetSink
-from tests.support.lake import Lake
+from tests.support.lake import Lake, delta_files
+
+Files = Callable[[str], Sequence[str]]
+"""The data files of a table."""
 
 
-def parquet(folder: Path) -> tuple[Lake, str]:
-    return Lake(ParquetSink.Task, {"path": str(folder)}), f"read_parquet('{folder}/{{}}/*.parquet', union_by_name=true)"
+def parquet(folder: Path) -> tuple[Lake, Files]:
+    return Lake(ParquetSink.Task, {"path": str(folder)}), lambda table: [f"{folder}/{table}/*.parquet"]
 
 
-FORMATS: Mapping[str, Callable[[Path], tuple[Lake, str]]] = {"parquet": parquet}
+def delta(folder: Path) -> tuple[Lake, Files]:
+    return Lake(DeltaSink.Task, {"path": str(folder)}), lambda table: delta_files(folder / table)
+
+
+FORMATS: Mapping[str, Callable[[Path], tuple[Lake, Files]]] = {"parquet": parquet, "delta": delta}
 
 
 class Tables:
     """The tables of a lake, as DuckDB reads them."""
 
-    def __init__(self, source: str) -> None:
-        self._source = source
+    def __init__(self, files: Files) -> None:
+        self._files = files
         self._connection = duckdb.connect()
 
     def sql(self, statement: str, table: str = "rows") -> list[tuple[Any, ...]]:
         """Rows of a query; FROM lake stands for the table."""
-        source = self._source.format(table)
+        source = f"read_parquet({list(self._files(table))}, union_by_name=true, hive_partitioning=true)"
         found: list[tuple[Any, ...]] = self._connection.execute(
             statement.replace("FROM lake", f"FROM {source}")
         ).fetchall()
@@ -42,8 +50,8 @@ class Tables:
 
 @pytest.fixture(params=FORMATS)
 def made(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Lake, Tables]:
-    lake, source = FORMATS[request.param](tmp_path)
-    return lake, Tables(source)
+    lake, files = FORMATS[request.param](tmp_path)
+    return lake, Tables(files)
 
 
 @pytest.fixture

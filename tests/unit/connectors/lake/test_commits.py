@@ -60,7 +60,7 @@ def test_a_zombie_that_commits_after_its_successor_is_refused_and_reads_on_at_th
     assert tables.ids() == [1, 2, 3, 4, 5]
     assert refusal(lambda: zombie.put(batch(4, rows(5)))).committed == {P0: 5}
     write(zombie, batch(5, rows(6)))
-    assert refusal(lambda: write(successor, batch(5, rows(6)))).committed == {P0: 6}
+    assert refusal(lambda: write(successor, batch(5, rows(6, 7)))).committed == {P0: 6}
     assert tables.ids() == [1, 2, 3, 4, 5, 6]
 
 

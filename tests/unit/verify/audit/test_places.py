@@ -42,6 +42,11 @@ def test_what_a_source_reads(config: dict[str, str], places: list[str]) -> None:
         ),
         ({"connection.url": "jdbc:postgresql://db/shop"}, ["table a of db/shop", "table b of db/shop"]),
         ({"s3.bucket.name": "lake"}, ["bucket lake/topics/a", "bucket lake/topics/b"]),
+        ({"connector.class": "DeltaSink", "path": "/lake/"}, ["table a in /lake", "table b in /lake"]),
+        (
+            {"connector.class": "ParquetSink", "path": "/lake", "topic.to.table.map": "b:both"},
+            ["table a in /lake", "table both in /lake"],
+        ),
     ],
 )
 def test_what_a_sink_writes(config: dict[str, str], places: list[str]) -> None:

@@ -1,0 +1,204 @@
+"""DeltaSink: writes topics to Delta Lake tables, exactly once.
+
+Each commit of a table holds rows and, as application transactions (`txn`), one offset per topic partition under the
+id connectx/<group>/<topic>/<partition>. A commit is made on top of the snapshot whose offsets were compared: Delta
+refuses it when the log has got another transaction of the same id since, and rebases it over anything else.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+
+from connectx.connectors.lake.settings import (
+    FLUSH_CONFIG,
+    PARTITION_CONFIG,
+    PATH_CONFIG,
+    STORAGE,
+    LakeSettings,
+    tables_config,
+)
+from connectx.connectors.lake.storage import check_directory, options, storage_errors, url_of
+from connectx.connectors.lake.task import ConflictError, LakeSink, LakeTask, Offsets, Pending
+from connectx.errors import LakeError
+from connectx.model.configdef import ConfigDef
+from connectx.model.ids import TopicPartition
+from connectx.plugins.api import SinkTaskContext, Stored
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+_RETENTION: Final = "delta.setTransactionRetentionDuration"
+
+
+class DeltaSink(LakeSink):
+    """Writes topics to Delta Lake tables, exactly once."""
+
+    version = "1"
+    requires = (("lake", "deltalake"),)
+    config = ConfigDef(PATH_CONFIG, tables_config("${topic}"), PARTITION_CONFIG, FLUSH_CONFIG)
+
+    @classmethod
+    def stored(cls, config: Mapping[str, str | None], topic: str) -> Stored | None:
+        """The rows of the topic's table."""
+        values = cls.config.parse(config)
+        name = LakeSettings.of(values).table_of(topic)
+        table = DeltaLakeTable(values["path"], name, options(config, STORAGE), "", ())
+        table.refresh()
+        schema = table.schema
+        return Stored(f"table {name}", table.read, value_type=None if schema is None else pa.struct(list(schema)))
+
+    class Task(LakeTask):
+        """One commit per table."""
+
+        def start(self, config: Mapping[str, str], context: SinkTaskContext) -> None:
+            """Check the directory.
+
+            Raises:
+                LakeStorageError: it does not exist, or cannot be written.
+            """
+            super().start(config, context)
+            values = DeltaSink.config.parse(config)
+            path, partition_by = values["path"], values["partition.by"]
+            check_directory(url_of(path), "path")
+            given, group_id = options(config, STORAGE), context.group_id
+            self.use(LakeSettings.of(values), lambda name: DeltaLakeTable(path, name, given, group_id, partition_by))
+
+
+class DeltaLakeTable:
+    """One snapshot of a table; a `connectx.connectors.lake.task.LakeTable`."""
+
+    widens: ClassVar[bool] = False  # delta-rs does not write tables with the feature typeWidening
+
+    def __init__(
+        self, path: str, name: str, storage: Mapping[str, str], group_id: str, partition_by: Sequence[str]
+    ) -> None:
+        self.name = f"The table {name}"
+        self._url = f"{url_of(path).rstrip('/')}/{name}"
+        self._storage = dict(storage)
+        self._group_id = group_id
+        self._partition_by = list(partition_by)
+        self._table: DeltaTable | None = None
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        """Columns of the snapshot."""
+        return None if self._table is None else pa.schema(self._table.schema().to_arrow())
+
+    def refresh(self) -> None:
+        """Read the newest snapshot.
+
+        Raises:
+            LakeError: there is something else in its directory, or the table is not one that this sink can write.
+        """
+        from deltalake import DeltaTable
+        from deltalake.exceptions import TableNotFoundError
+
+        with self._errors():
+            try:
+                if self._table is None:
+                    self._table = DeltaTable(self._url, storage_options=self._storage)
+                else:
+                    self._table.update_incremental()
+            except TableNotFoundError:
+                self._table = None
+                self._check_empty()
+                return
+        self._check_table(self._table)
+
+    def offsets(self, partitions: Sequence[TopicPartition]) -> Offsets:
+        """Versions of the application transactions in the snapshot."""
+        if self._table is None:
+            return {}
+        with self._errors():
+            held = {partition: self._table.transaction_version(self._app_id(partition)) for partition in partitions}
+        return {partition: offset for partition, offset in held.items() if offset is not None}
+
+    def append(self, pending: Pending, schema: pa.Schema) -> None:
+        """One commit with rows and offsets on top of the snapshot; a missing table is created before.
+
+        Raises:
+            ConflictError: the log has another commit that this one cannot follow, or the table was just created.
+        """
+        from deltalake import CommitProperties, Transaction, write_deltalake
+        from deltalake.exceptions import CommitFailedError
+
+        if self._table is None:
+            self._create(schema)
+            raise ConflictError
+        ends = [Transaction(self._app_id(p), end) for p, (_, end) in sorted(pending.ranges.items())]
+        with self._errors():
+            try:
+                write_deltalake(
+                    self._table,
+                    pending.table(schema),
+                    mode="append",
+                    schema_mode="merge",
+                    commit_properties=CommitProperties(app_transactions=ends),
+                )
+            except CommitFailedError as error:
+                raise ConflictError from error
+
+    def read(self) -> Iterator[pa.Table]:
+        """The rows of the snapshot."""
+        if self._table is not None:
+            with self._errors():
+                for batch in self._table.to_pyarrow_dataset().to_batches():
+                    yield pa.Table.from_batches([batch])
+
+    # ---------------------------------------------------------------------------------------------- inner parts
+
+    def _create(self, schema: pa.Schema) -> None:
+        from deltalake import DeltaTable
+
+        if missing := [name for name in self._partition_by if name not in schema.names]:
+            raise LakeError(
+                f"The records for {self.name} have no field {missing[0]}, which partition.by names.",
+                next_step="Correct partition.by or the records, and restart the task.",
+            )
+        with self._errors():
+            DeltaTable.create(
+                self._url,
+                schema=schema,
+                mode="ignore",
+                partition_by=self._partition_by or None,
+                storage_options=self._storage,
+            )
+
+    def _check_empty(self) -> None:
+        """A directory with other files becomes no table."""
+        parts = urlsplit(self._url)
+        path = unquote(parts.path)
+        if parts.scheme == "file" and os.path.isdir(path) and os.listdir(path):
+            raise LakeError(
+                f"The directory {path} is not empty, and is no Delta table.",
+                next_step="Choose another `path` or table.name.format, and restart the task.",
+            )
+
+    def _check_table(self, table: DeltaTable) -> None:
+        metadata = table.metadata()
+        if _RETENTION in metadata.configuration:
+            raise LakeError(
+                f"{self.name} has the property {_RETENTION}, so that it may forget offsets of this sink.",
+                next_step="Remove the property, or write to another table, and restart the task.",
+            )
+        if self._partition_by and metadata.partition_columns != self._partition_by:
+            raise LakeError(
+                f"{self.name} is partitioned by {', '.join(metadata.partition_columns) or 'nothing'}, and "
+                f"partition.by names {', '.join(self._partition_by)}.",
+                next_step="Remove partition.by, or write to another table, and restart the task.",
+            )
+
+    def _app_id(self, partition: TopicPartition) -> str:
+        return f"connectx/{self._group_id}/{partition.topic}/{partition.partition}"
+
+    def _errors(self) -> Any:
+        from deltalake.exceptions import DeltaError, DeltaProtocolError, SchemaMismatchError
+
+        return storage_errors(
+            self.name, "path", later=(DeltaError,), final=(DeltaProtocolError, SchemaMismatchError, ValueError)
+        )
