@@ -22,7 +22,7 @@ from tests.soak.measure import Measure, expected_ids, measure, measure_lines, me
 WORKERS = 3
 SETTLE_S = 120.0
 SHOW_S = 10.0
-KINDS = ("kill", "stop", "pause", "stall", "partition", "add_worker", "broker_kill")
+KINDS = ("kill", "stop", "pause", "stall", "partition", "delay", "add_worker", "broker_kill")
 
 
 @dataclass(frozen=True, slots=True)

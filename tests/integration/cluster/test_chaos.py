@@ -65,15 +65,15 @@ def test_chaos_carries_out_its_plan_and_leaves_a_healthy_group(group: cx.Cluster
         lines.start()
         lines.append(100)
     since, size = group.events.last_seq, healthy(group)
-    kinds = ["kill", "pause", "stall", "partition", "stop", "add_worker"]
-    with group.chaos(seed=5, kinds=kinds, every_s=1.0, for_s=6.0, hold_s=(0.5, 4.0)) as chaos:
+    kinds = ["kill", "pause", "stall", "partition", "delay", "stop", "add_worker"]
+    with group.chaos(seed=5, kinds=kinds, every_s=1.0, for_s=7.0, hold_s=(0.5, 4.0)) as chaos:
         for lines in flows:
             lines.append(100)
         assert "seed 5" in repr(chaos)
-    planned = list(takewhile(lambda fault: fault.at_s < 6.0, plan(5, kinds, every_s=1.0, hold_s=(0.5, 4.0))))
+    planned = list(takewhile(lambda fault: fault.at_s < 7.0, plan(5, kinds, every_s=1.0, hold_s=(0.5, 4.0))))
     assert [(fault.number, fault.kind) for fault in chaos.faults] == [(fault.number, fault.kind) for fault in planned]
     done = [fault for fault in chaos.faults if not fault.skipped]
-    assert len(done) >= 5
+    assert len(done) >= 6
     recorded = events(group, EventKind.FAULT_INJECTED, since, chaos_seed=5)
     assert {event.data["chaos_fault"] for event in recorded if "chaos_fault" in event.data} == {f.number for f in done}
     assert [w.name for w in group.workers if w.state in ("paused", "stalled") or w.cut is not None] == []

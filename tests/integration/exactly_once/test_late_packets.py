@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -19,10 +19,14 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka.protocol.admin import UpdateFeaturesRequest
 from kafka.protocol.api_key import ApiKey
 
+import connectx as cx
 from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.kafka.broker.gate import Gate
 from connectx.kafka.net import KafkaNet
 from connectx.kafka.producer.producer import KafkaProducer
+from connectx.model.events import EventKind
+from tests.support.clusters import events
+from tests.support.flows import Lines
 from tests.support.old_kafka import kafka_3_9
 from tests.support.options import BROKER
 from tests.support.waiting import until
@@ -173,3 +177,29 @@ def test_a_late_abort_does_not_end_the_next_transaction(link: LateLink, topic: s
     assert producer.commit(LIMIT_S)
     producer.close()
     assert committed(link, topic) == expected(2)
+
+
+def test_a_late_end_of_a_source_tasks_transaction_neither_loses_nor_doubles_a_record(
+    workers: cx.Cluster, make_lines: Callable[..., Lines]
+) -> None:
+    gate = workers.kafka.gate if workers.kafka is not None else None
+    assert gate is not None
+    lines = make_lines(workers)
+    connector = lines.start(transaction_boundary="interval", transaction_boundary_interval_ms="5000")
+    lines.append(ROWS)
+    lines.wait_committed()  # and the next transaction's coordinator is connected
+    owner, since = lines.owner(), workers.events.last_seq
+    lines.append(ROWS)
+    lines.wait_written(2 * ROWS)
+    workers.delay(owner.name, ["EndTxn"], for_s=LIMIT_S)
+    until(lambda: gate.delayed(owner.name), "a held EndTxn")
+    lines.wait_committed()  # by another attempt
+
+    lines.append(ROWS)
+    lines.wait_written(3 * ROWS)
+    gate.deliver(owner.name)
+    until(lambda: events(workers, EventKind.FAULT_INJECTED, since, fault="deliver"), "its arrival")
+    workers.kill(owner.name)
+    connector.config.update({"transaction.boundary": "poll"})
+    lines.append(ROWS)
+    lines.check_exactly_once()
