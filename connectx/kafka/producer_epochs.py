@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import Any, Final
+from typing import Final
 
 import kafka.errors as kafka_errors
 from kafka.protocol.admin.transactions import DescribeTransactionsRequest
@@ -29,19 +29,25 @@ def producer_epoch(config: ClientConfig, transactional_id: str) -> int | None:
     net = KafkaNet(config)
     net.start()
     try:
-        found = net.run(_describe, net, transactional_id)
-    except (kafka_errors.KafkaError, RuntimeError, OSError) as error:
+        newest: tuple[int, int] | None = net.run(newest_producer, net, transactional_id)
+    except (RuntimeError, OSError) as error:
         _log.debug("The epoch of %s is not known: %s", transactional_id, error)
         return None
     finally:
         net.close()
-    return None if found is None or found.error_code else int(found.producer_epoch)
+    return None if newest is None else newest[1]
 
 
-async def _describe(net: KafkaNet, transactional_id: str) -> Any:
+async def newest_producer(net: KafkaNet, transactional_id: str) -> tuple[int, int] | None:
+    """Producer id and epoch, which grow with each takeover; None as for `producer_epoch`. On the loop of `net`."""
     deadline_s = time.monotonic() + _TIMEOUT_S
-    coordinator = await net.find_coordinator(CoordinatorType.TRANSACTION, transactional_id, deadline_s)
-    await net.connect(coordinator.node_id, deadline_s)
     request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
-    reply = await net.send(request, coordinator.node_id, max(1.0, (deadline_s - time.monotonic()) * 1000))
-    return next(iter(reply.transaction_states), None)
+    try:
+        coordinator = await net.find_coordinator(CoordinatorType.TRANSACTION, transactional_id, deadline_s)
+        await net.connect(coordinator.node_id, deadline_s)
+        reply = await net.send(request, coordinator.node_id, max(1.0, (deadline_s - time.monotonic()) * 1000))
+    except kafka_errors.KafkaError as error:
+        _log.debug("The newest producer of %s is not known: %s", transactional_id, error)
+        return None
+    found = next(iter(reply.transaction_states), None)
+    return None if found is None or found.error_code else (int(found.producer_id), int(found.producer_epoch))

@@ -19,6 +19,7 @@ from kafka.protocol.producer.transaction import AddPartitionsToTxnRequest, EndTx
 
 from connectx.core.producer import messages as msg
 from connectx.kafka.net import AUTHENTICATION_ERRORS, KafkaNet, error_name
+from connectx.kafka.producer_epochs import newest_producer
 from connectx.model.ids import TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -26,6 +27,8 @@ _log = logging.getLogger(__name__)
 _OTHER_NAMES: Final = {"MESSAGE_SIZE_TOO_LARGE": "MESSAGE_TOO_LARGE", "UNKNOWN": "UNKNOWN_SERVER_ERROR"}
 _WARN_EVERY_S: Final = 30.0
 _FEATURE: Final = "transaction.version"
+_UNKNOWN_ERROR: Final = "UNKNOWN_SERVER_ERROR"
+_FENCED: Final = "PRODUCER_FENCED"
 
 
 class ProducerRequests:
@@ -50,6 +53,7 @@ class ProducerRequests:
         self._batch_bytes = batch_bytes
         self._report = report
         self._warned_s = -_WARN_EVERY_S
+        self._unknown_end: msg.EndTransaction | None = None
 
     async def carry_out(self, effect: msg.SendRequest) -> None:
         """Send a request and report its answer."""
@@ -130,10 +134,7 @@ class ProducerRequests:
             case msg.AddPartitions():
                 return _partitions_added(await self._send(_add_partitions(request), node))
             case msg.EndTransaction():
-                reply = await self._send(_end_transaction(request), node)
-                if request.protocol == 1:
-                    return msg.TransactionEnded(_name(reply.error_code))
-                return msg.TransactionEnded(_name(reply.error_code), reply.producer_id, reply.producer_epoch)
+                return await self._end_transaction(request, node)
             case msg.Produce():
                 return _produced(request, await self._send(self._produce(request), node))
             case _ as never:
@@ -141,6 +142,19 @@ class ProducerRequests:
 
     async def _send(self, request: Any, node: int | str) -> Any:
         return await self._net.send(request, node, self._timeout_ms)
+
+    async def _end_transaction(self, request: msg.EndTransaction, node: int | str) -> msg.TransactionEnded:
+        """After a takeover Kafka may answer with an unknown error: the second time, ask for the newest producer."""
+        reply = await self._send(_end_transaction(request), node)
+        error = _name(reply.error_code)
+        if error == _UNKNOWN_ERROR and self._unknown_end == request:
+            newest = await newest_producer(self._net, request.transactional_id)
+            if newest is not None and newest > (request.producer_id, request.epoch):
+                error = _FENCED
+        self._unknown_end = request if error == _UNKNOWN_ERROR else None
+        if request.protocol == 1:
+            return msg.TransactionEnded(error)
+        return msg.TransactionEnded(error, reply.producer_id, reply.producer_epoch)
 
     async def _find_coordinator(self, request: msg.FindCoordinator, deadline_s: float) -> msg.CoordinatorFound:
         try:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import kafka.protocol.producer as producing
+from kafka.protocol.admin.transactions import DescribeTransactionsRequest
 from kafka.protocol.api_header import RequestHeader
 from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest, MetadataRequest
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
@@ -28,9 +29,10 @@ _CLASSES: dict[int, Any] = {
         *(ApiVersionsRequest, FindCoordinatorRequest, MetadataRequest, producing.ProduceRequest),
         *(SaslHandshakeRequest, SaslAuthenticateRequest),
         *(producing.InitProducerIdRequest, producing.AddPartitionsToTxnRequest, producing.EndTxnRequest),
+        DescribeTransactionsRequest,
     )
 }
-_VERSIONS = {0: 13, 3: 13, 10: 6, 17: 1, 18: 4, 22: 6, 24: 5, 26: 5, 36: 1}
+_VERSIONS = {0: 13, 3: 13, 10: 6, 17: 1, 18: 4, 22: 6, 24: 5, 26: 5, 36: 1, 65: 0}
 NONE, FENCED, WRONG_STATE, DUPLICATE, GAP, UNKNOWN_TOPIC = 0, 90, 48, 46, 45, 3
 WRONG_CREDENTIALS = 58
 
@@ -225,6 +227,23 @@ class LoopbackBroker:
         if batch.producer_id >= 0:
             self._sequences[key] = expected + len(values)
         return NONE
+
+    def _DescribeTransactionsRequest(self, request: Any, error: int | None) -> dict[str, Any]:
+        response: Any = request.header.get_response_class()
+        states = [
+            response.TransactionState(
+                error_code=error or NONE,
+                transactional_id=name,
+                transaction_state="Ongoing",
+                transaction_timeout_ms=0,
+                transaction_start_time_ms=0,
+                producer_id=self.transactions[name].producer_id,
+                producer_epoch=self.transactions[name].epoch,
+                topics=[],
+            )
+            for name in request.transactional_ids
+        ]
+        return {"transaction_states": states}
 
     def _EndTxnRequest(self, request: Any, error: int | None) -> dict[str, Any]:
         known = self.transactions[request.transactional_id]

@@ -157,6 +157,26 @@ def test_a_newer_producer_fences_the_older_one(make: Make) -> None:
         older.begin()
 
 
+def test_an_end_that_kafka_answers_with_an_unknown_error_is_a_fence_if_there_is_a_newer_producer(
+    broker: LoopbackBroker, make: Make
+) -> None:
+    unknown = [-1] * 20
+    older = make("x")
+    older.begin()
+    older.send(rows(b"a"), "t")
+    broker.errors["EndTxnRequest"] = unknown[:3]
+    assert older.commit(10), "no newer producer"
+    older.begin()
+    older.send(rows(b"b"), "t")
+    assert older.flush(10)
+    make("x")
+    broker.errors["EndTxnRequest"] = unknown[:]
+    with pytest.raises(ProducerFencedError):
+        older.commit(10)
+    assert len(broker.errors["EndTxnRequest"]) == len(unknown) - 2
+    assert broker.committed["t", 0] == [b"a"]
+
+
 def test_a_fence_after_the_transaction_timeout_is_an_expired_transaction(make: Make) -> None:
     producer = make("x", transaction_timeout_ms=1)
     producer.begin()
