@@ -25,6 +25,7 @@ def main(
         "json": conversion.measure_json,
         "source": lambda: flows.measure_sources(records),
         "transforms": lambda: flows.measure_transforms(records),
+        "fetch": lambda: flows.measure_fetch(records),
         "file_sink": lambda: flows.measure_file_sink(records),
         "postgres_sink": lambda: flows.measure_postgres_sink(records // 2),
         "latency": lambda: flows.measure_latency(200),

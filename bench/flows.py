@@ -11,10 +11,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, IsolationLevel, Producer, TopicPartition
+import pyarrow as pa
+from confluent_kafka import Consumer, IsolationLevel, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 import connectx as cx
+from connectx.kafka.fetcher.ranges import read_ranges
+from connectx.model.ids import TopicPartition as Partition
+from connectx.protocol.record_batches import HEADERS
 
 STRINGS = {"key.converter": "StringConverter", "value.converter": "StringConverter"}
 LINE_BYTES = 100
@@ -189,12 +193,69 @@ def measure_file_sink(count: int) -> Iterator[dict[str, object]]:
             path = Path(folder) / f"out-{tasks}.txt"
             config = {"connector.class": "FileStreamSink", "file": str(path), "topics": "lines", "tasks.max": tasks}
             size = count * (LINE_BYTES + 1)
-            started = time.monotonic()
+            started, cpu_s = time.monotonic(), time.process_time()
             connector = cluster.create(f"out-{tasks}", {**config, **STRINGS})
             until(lambda path=path, size=size: path.exists() and path.stat().st_size >= size)
-            rate = count / (time.monotonic() - started)
+            rate, cpu_us = count / (time.monotonic() - started), (time.process_time() - cpu_s) / count * 1e6
             connector.delete()
-            yield {"measure": "file_sink", "tasks": tasks, "records": count, "records_per_s": round(rate)}
+            yield {
+                "measure": "file_sink",
+                "tasks": tasks,
+                "records": count,
+                "records_per_s": round(rate),
+                "cpu_us_per_record": round(cpu_us, 2),
+            }
+
+
+def fetched_rows(cluster: cx.Cluster, topic: str, count: int) -> int:
+    """Rows of partition 0 by the fetcher."""
+    config = {"bootstrap.servers": cluster.bootstrap_servers, "queued.max.messages.kbytes": 16_384}
+    tables = read_ranges(config, {Partition(topic, 0): (0, count)}, max_records=10_000)
+    return sum(table.num_rows for table in tables)
+
+
+def consumed_rows(cluster: cx.Cluster, topic: str, count: int) -> int:
+    """Rows of partition 0 by librdkafka's consumer, which makes an object for each record."""
+    consumer, rows = reader(cluster, topic, 0), 0
+    while rows < count:
+        messages = consumer.consume(10_000, 1.0)
+        table = pa.table(
+            {
+                "topic": pa.array(list(map(Message.topic, messages)), pa.string()),
+                "partition": pa.array(list(map(Message.partition, messages)), pa.int32()),
+                "offset": pa.array(list(map(Message.offset, messages)), pa.int64()),
+                "timestamp": pa.array([message.timestamp()[1] for message in messages], pa.int64()),
+                "key": pa.array(list(map(Message.key, messages)), pa.binary()),
+                "value": pa.array(list(map(Message.value, messages)), pa.binary()),
+                "headers": pa.array(list(map(Message.headers, messages)), HEADERS),
+            }
+        )
+        rows += table.num_rows
+    consumer.close()
+    return rows
+
+
+def measure_fetch(count: int) -> Iterator[dict[str, object]]:
+    """A topic as Arrow tables by the fetcher and by librdkafka, in turns; the CPU of this process for each record."""
+    with cx.Cluster(workers=1, faults=False) as cluster:
+        create_topic(cluster, "lines")
+        fill(cluster, "lines", (f"{i:09d}-".ljust(LINE_BYTES, "x").encode() for i in range(count)))
+        figures: dict[str, list[tuple[float, float]]] = {"librdkafka": [], "fetcher": []}
+        for _ in range(3):
+            for name, read in (("librdkafka", consumed_rows), ("fetcher", fetched_rows)):
+                started, cpu_s = time.monotonic(), time.process_time()
+                rows = read(cluster, "lines", count)
+                cpu_us = (time.process_time() - cpu_s) / rows * 1e6
+                figures[name].append((rows / (time.monotonic() - started), cpu_us))
+    for name, runs in figures.items():
+        yield {
+            "measure": "fetch",
+            "by": name,
+            "records": count,
+            "records_per_s": [round(rate) for rate, _ in runs],
+            "median_records_per_s": round(statistics.median(rate for rate, _ in runs)),
+            "median_cpu_us_per_record": round(statistics.median(cpu_us for _, cpu_us in runs), 2),
+        }
 
 
 @contextmanager
