@@ -21,8 +21,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as Tp
 
@@ -32,7 +30,6 @@ from connectx.model.ids import TopicPartition
 
 _log = logging.getLogger(__name__)
 
-HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 _TRY_S = 2.0
 _LOOKUP_LIMIT_S = 60.0
 _MEMBER_ONLY: Final[Mapping[str, Any]] = {
@@ -314,27 +311,6 @@ class SinkConsumer:
                 if not again or time.monotonic() >= end_s:
                     raise _lookup_error(what, error) from error
             time.sleep(max(0.0, 0.1 - (time.monotonic() - asked_s)))
-
-
-def table_of(messages: Sequence[Message]) -> pa.Table:
-    """Messages as the columns of FetchedRecords.
-
-    This is where a sink task spends most of its time. Tuples of time stamps are let go one by one: kept, they would
-    make Python's garbage collector run over all messages again and again.
-    """
-    stamps = pa.array([message.timestamp()[1] for message in messages], pa.int64())
-    headers = list(map(Message.headers, messages))
-    return pa.table(
-        {
-            "topic": pa.array(list(map(Message.topic, messages)), pa.string()),
-            "partition": pa.array(list(map(Message.partition, messages)), pa.int32()),
-            "offset": pa.array(list(map(Message.offset, messages)), pa.int64()),
-            "timestamp": pc.if_else(pc.equal(stamps, -1), None, stamps),
-            "key": pa.array(list(map(Message.key, messages)), pa.binary()),
-            "value": pa.array(list(map(Message.value, messages)), pa.binary()),
-            "headers": pa.array(headers, HEADERS) if any(headers) else pa.nulls(len(headers), HEADERS),
-        }
-    )
 
 
 def _with_offsets(offsets: Mapping[TopicPartition, int]) -> list[Tp]:

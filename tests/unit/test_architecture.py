@@ -66,6 +66,12 @@ def test_a_workers_process_starts_without_what_only_its_tasks_need() -> None:
     assert loaded("connectx.runtime.process.child", ("pyspark", "pandas", "grpc", "plotly")) == "[]"
 
 
+def test_reading_a_range_of_a_topic_loads_neither_spark_nor_a_cluster() -> None:
+    """Spark's executors will do it."""
+    parts = ("connectx.runtime", "connectx.rest", "connectx.data", "connectx.api", "connectx.plugins")
+    assert loaded("connectx.kafka.fetcher.ranges", ("pyspark", "pandas", "grpc", "confluent_kafka", *parts)) == "[]"
+
+
 def test_no_file_names_a_path_of_the_machine_it_was_written_on() -> None:
     listed = subprocess.run(["git", "ls-files"], capture_output=True, text=True, check=True, cwd=ROOT).stdout.split()
     texts = [

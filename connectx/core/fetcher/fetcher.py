@@ -90,10 +90,11 @@ class FetcherCore:
             case msg.Resume(partitions):
                 for partition in self._known(partitions):
                     partition.paused = False
-            case msg.Taken(target, next_offset, size_bytes):
-                for partition in self._known((target,)):
-                    partition.taken = next_offset
-                    partition.buffered_bytes = max(0, partition.buffered_bytes - size_bytes)
+            case msg.Taken(taken):
+                for target, (next_offset, size_bytes) in taken.items():
+                    for partition in self._known((target,)):
+                        partition.taken = next_offset
+                        partition.buffered_bytes = max(0, partition.buffered_bytes - size_bytes)
             case msg.Answered(request_id, answer):
                 if (sent := self._in_flight.pop(request_id, None)) is not None:
                     self._on_answer(sent, answer, now_ms)

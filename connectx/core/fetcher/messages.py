@@ -66,11 +66,9 @@ class Resume:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """The application took buffered records up to an offset; `size_bytes` of the buffer are free again."""
+    """The application took buffered records: the offset after them, and the bytes of the buffer that are free again."""
 
-    target: TopicPartition
-    next_offset: int
-    size_bytes: int
+    taken: Mapping[TopicPartition, tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,16 +6,17 @@ it: an open transaction, retention, compaction. It never joins a group and commi
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, Message
+import pyarrow as pa
+from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import TopicPartition as Tp
 
-from connectx.errors import TopicMissingError, TopicUnreadableError
+from connectx.errors import ConnectxError, TopicMissingError, TopicUnreadableError
 from connectx.kafka.admin.client import Admin
+from connectx.kafka.fetcher.ranges import read_ranges
 from connectx.kafka.kafka_errors import typed
 from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.ids import TopicPartition
@@ -56,46 +57,19 @@ class TopicSnapshot:
         """About how many records there are; transaction markers count, too."""
         return sum(self.ends.values()) - sum(self.starts.values())
 
-    def read(self) -> Iterator[list[Message]]:
-        """All records, in order within each partition, in chunks.
+    def read(self) -> Iterator[pa.Table]:
+        """All records, in order within each partition, in tables with the columns of FetchedRecords.
 
         Raises:
-            TopicUnreadableError: Kafka refuses, or says nothing more for 30 s.
+            TopicUnreadableError: Kafka refuses, or nothing comes for 30 s.
         """
-        left = {partition for partition, end in self.ends.items() if end > self.starts[partition]}
-        if not left:
-            return
-        consumer = Consumer({**self.config, **_READING})
+        ranges = {
+            TopicPartition(self.topic, partition): (self.starts[partition], end) for partition, end in self.ends.items()
+        }
         try:
-            consumer.assign([Tp(self.topic, partition, self.starts[partition]) for partition in sorted(left)])
-            heard_s = time.monotonic()
-            while left:
-                messages = consumer.consume(_CHUNK, timeout=0.2)
-                if messages:
-                    heard_s = time.monotonic()
-                elif time.monotonic() - heard_s > _QUIET_S:
-                    raise self._unreadable(f"nothing came for {_QUIET_S:g} s")
-                yield [message for message in messages if self._is_record(message)]
-                reached = {
-                    at.partition: at.offset for at in consumer.position([Tp(self.topic, p) for p in sorted(left)])
-                }
-                left = {partition for partition in left if reached[partition] < self.ends[partition]}
-        except KafkaException as error:
-            raise self._unreadable(error.args[0].str()) from error
-        finally:
-            consumer.close()
-
-    def _is_record(self, message: Message) -> bool:
-        error = message.error()
-        if error is not None:
-            if error.retriable():
-                return False
-            raise self._unreadable(error.str())
-        partition, offset = message.partition(), message.offset()
-        return partition is not None and offset is not None and offset < self.ends[partition]
-
-    def _unreadable(self, cause: str) -> TopicUnreadableError:
-        return TopicUnreadableError(self.topic, cause)
+            yield from read_ranges({**self.config, **_READING}, ranges, max_records=_CHUNK, quiet_s=_QUIET_S)
+        except ConnectxError as error:
+            raise TopicUnreadableError(self.topic, error.message) from error
 
 
 _READING: Mapping[str, Any] = {

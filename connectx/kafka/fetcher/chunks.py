@@ -1,11 +1,15 @@
-"""Record batches of one partition out of one answer, and how their records become rows."""
+"""Record batches of one partition out of one answer, and how the records of many become rows.
+
+Rows are made of several chunks at a time, so that many partitions with few records are as cheap as one with many.
+"""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -27,13 +31,14 @@ SCHEMA: Final = pa.schema(
 
 
 class Chunk:
-    """Batches that follow each other. Records are decoded when they are taken.
+    """Batches that follow each other. Records are decoded when they are taken, by `take_rows`.
 
     Attributes:
         size_bytes: of all batches, as they came.
         end_offset: the offset after the last batch.
         last_epoch: the leader epoch of the last batch.
         position: the offset after what was taken, transaction markers included.
+        rest: rows that were decoded and not taken.
     """
 
     def __init__(
@@ -46,12 +51,12 @@ class Chunk:
     ) -> None:
         self.target = target
         self.position = offset
-        self._data = data
+        self.data = data
         self._batches = deque(batches)
         self._aborted = deque(sorted(aborted))
         self._aborted_producers: set[int] = set()
-        self._decoded: pa.Table | None = None
-        self._decoded_end = offset
+        self.rest: pa.Table | None = None
+        self.selected_end = offset
         self.size_bytes = self._batches[-1].end
         self.end_offset = self._batches[-1].end_offset
         self.last_epoch = self._batches[-1].leader_epoch
@@ -82,55 +87,19 @@ class Chunk:
     @property
     def is_empty(self) -> bool:
         """Whether everything was taken."""
-        return self._decoded is None and not self._batches
+        return self.rest is None and not self._batches
 
-    def take(self, max_records: int) -> pa.Table | None:
-        """The next records, at most `max_records`, with the columns of SCHEMA; None if what is left has none.
-
-        Raises:
-            MalformedDataError: records do not fit their batch.
-        """
-        if self._decoded is None:
-            self._decoded = self._decode(max_records)
-        rows = self._decoded
-        if rows is None:
-            self.position = self._decoded_end
-            return None
-        if rows.num_rows > max_records:
-            taken, self._decoded = rows.slice(0, max_records), rows.slice(max_records)
-            self.position = taken["offset"][-1].as_py() + 1
-            return taken
-        self._decoded, self.position = None, self._decoded_end
-        return rows
-
-    def _decode(self, wanted: int) -> pa.Table | None:
-        """Records of the next batches, until there are as many as wanted."""
+    def select(self, wanted: int) -> list[BatchHeader]:
+        """Take the next batches, up to `selected_end`, until they have as many records as wanted."""
         batches: list[BatchHeader] = []
         count = 0
         while self._batches and count < wanted:
             batch = self._batches.popleft()
-            self._decoded_end = batch.end_offset
-            if self._is_visible(batch):
+            self.selected_end = batch.end_offset
+            if self._is_visible(batch) and batch.count:
                 batches.append(batch)
                 count += batch.count
-        if not batches:
-            return None
-        rows = decode_rows(self._data, batches)
-        if batches[0].base_offset < self.position:
-            rows = rows.filter(pc.greater_equal(rows["offset"], self.position))
-        if rows.num_rows == 0:
-            return None
-        stamps = rows["timestamp"]
-        if any(batch.first_timestamp_ms < 0 for batch in batches):
-            stamps = pc.if_else(pc.equal(stamps, -1), None, stamps)
-        columns = [
-            pa.repeat(self.target.topic, rows.num_rows),
-            pa.repeat(pa.scalar(self.target.partition, pa.int32()), rows.num_rows),
-            rows["offset"],
-            stamps,
-            *(rows["key"], rows["value"], rows["headers"]),
-        ]
-        return pa.table(columns, schema=SCHEMA)
+        return batches
 
     def _is_visible(self, batch: BatchHeader) -> bool:
         """False for transaction markers and batches of aborted transactions.
@@ -143,3 +112,80 @@ class Chunk:
             self._aborted_producers.discard(batch.producer_id)
             return False
         return not (batch.transactional and batch.producer_id in self._aborted_producers)
+
+
+def take_rows(chunks: Iterable[Chunk], max_records: int) -> tuple[pa.Table, list[tuple[Chunk, int | None]]]:
+    """The next records of chunks, one chunk after the other.
+
+    Returns:
+        At most `max_records` rows with the columns of SCHEMA, and the chunks they were taken from, each with the offset
+        of its first row. A chunk without visible records is among them with None, one with a rest may be there twice.
+
+    Raises:
+        MalformedDataError: records do not fit their batch.
+    """
+    tables: list[pa.Table] = []
+    taken: list[tuple[Chunk, int | None]] = []
+    selected: list[tuple[Chunk, list[BatchHeader]]] = []
+    left = max_records
+    for chunk in chunks:
+        if left <= 0:
+            break
+        if chunk.rest is not None:  # of the first one only
+            tables.append(chunk.rest.slice(0, left))
+            taken.append((chunk, tables[0]["offset"][0].as_py()))
+            left -= _cut(chunk, chunk.rest, left)
+        if left > 0 and not chunk.is_empty:
+            selected.append((chunk, chunk.select(left)))
+            left -= sum(batch.count for batch in selected[-1][1])
+    if selected:
+        rows, firsts = _decode(selected)
+        limit = max_records - sum(table.num_rows for table in tables)
+        for chunk, _ in selected[:-1]:
+            chunk.position = chunk.selected_end
+        _cut(selected[-1][0], rows, limit)
+        tables.append(rows.slice(0, limit))
+        taken += zip((chunk for chunk, _ in selected), firsts, strict=True)
+    return pa.concat_tables(tables) if tables else SCHEMA.empty_table(), taken
+
+
+def _cut(chunk: Chunk, rows: pa.Table, limit: int) -> int:
+    """Take rows that end with those of a chunk, up to a limit; returns how many were taken."""
+    if rows.num_rows > limit:
+        chunk.rest = rows.slice(limit)
+        chunk.position = rows["offset"][limit - 1].as_py() + 1
+        return limit
+    chunk.rest, chunk.position = None, chunk.selected_end
+    return int(rows.num_rows)
+
+
+def _decode(selected: Sequence[tuple[Chunk, Sequence[BatchHeader]]]) -> tuple[pa.Table, list[int | None]]:
+    """Rows of all batches, and the offset of each chunk's first row."""
+    rows = decode_rows([(chunk.data, batch) for chunk, batches in selected for batch in batches])
+    counts = np.array([sum(batch.count for batch in batches) for _, batches in selected], np.int64)
+    if any(batches and batches[0].base_offset < chunk.position for chunk, batches in selected):
+        offsets = rows["offset"].to_numpy()
+        wanted = offsets >= np.repeat(np.array([chunk.position for chunk, _ in selected], np.int64), counts)
+        ends = np.cumsum(counts)
+        counts = np.array([wanted[end - count : end].sum() for end, count in zip(ends, counts, strict=True)], np.int64)
+        rows = rows.filter(pa.array(wanted))
+    starts = np.cumsum(counts) - counts
+    firsts = [
+        rows["offset"][start].as_py() if count else None
+        for start, count in zip(starts.tolist(), counts.tolist(), strict=True)
+    ]
+    stamps = rows["timestamp"]
+    if any(batch.first_timestamp_ms < 0 for _, batches in selected for batch in batches):
+        stamps = pc.if_else(pc.equal(stamps, -1), None, stamps)
+    topics = pa.array([chunk.target.topic for chunk, _ in selected], pa.string())
+    partitions = np.array([chunk.target.partition for chunk, _ in selected], np.int32)
+    columns = [
+        pa.repeat(topics[0], rows.num_rows)
+        if len(selected) == 1
+        else topics.take(pa.array(np.repeat(np.arange(len(selected)), counts))),
+        pa.array(np.repeat(partitions, counts)),
+        rows["offset"],
+        stamps,
+        *(rows["key"], rows["value"], rows["headers"]),
+    ]
+    return pa.table(columns, schema=SCHEMA), firsts

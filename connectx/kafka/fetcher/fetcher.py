@@ -7,13 +7,14 @@ thread, but for `abandon`, which any thread may call.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pyarrow as pa
 
@@ -27,7 +28,7 @@ from connectx.errors import (
     KafkaRequestError,
     OffsetOutOfRangeError,
 )
-from connectx.kafka.fetcher.chunks import SCHEMA, Chunk
+from connectx.kafka.fetcher.chunks import Chunk, take_rows
 from connectx.kafka.fetcher.requests import FetcherRequests, Reply
 from connectx.kafka.net import AUTHENTICATION_ERRORS, KafkaNet
 from connectx.kafka.settings.client_config import ClientConfig, kafka_python_config
@@ -135,33 +136,14 @@ class RecordFetcher:
             self._changed.wait_for(lambda: bool(self._ready) or self._end is not None, timeout_s)
         if self._end is not None:
             raise self._typed(self._end)
-        tables: list[pa.Table] = []
-        ranges: dict[TopicPartition, tuple[int, int]] = {}
-        ends: dict[TopicPartition, int] = {}
-        left = max_records
-        while left > 0 and self._ready:
-            chunk = self._ready[0]
-            if isinstance(chunk, msg.FetchFailed):
-                if tables or ends:
-                    break
-                self._ready.popleft()
-                raise _failure(chunk)
-            rows = chunk.take(left)
-            self._taken(chunk)
-            if rows is not None:
-                left -= rows.num_rows
-                tables.append(rows)
-                first, _ = ranges.get(chunk.target, (rows["offset"][0].as_py(), 0))
-                ranges[chunk.target] = first, chunk.position
-            elif chunk.target in ranges:
-                ranges[chunk.target] = ranges[chunk.target][0], chunk.position
-            if chunk.is_empty:
-                ends[chunk.target] = chunk.position
-            else:
-                ends.pop(chunk.target, None)
-        if not tables and not ends:
+        if self._ready and isinstance(failed := self._ready[0], msg.FetchFailed):
+            self._ready.popleft()
+            raise _failure(failed)
+        chunks = itertools.takewhile(lambda item: isinstance(item, Chunk), tuple(self._ready))
+        rows, taken = take_rows(cast(Iterator[Chunk], chunks), max_records)
+        if not taken:
             return None
-        return FetchedRecords(pa.concat_tables(tables) if tables else SCHEMA.empty_table(), ranges, ends)
+        return self._fetched(rows, taken)
 
     def high_watermarks(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """High watermarks of the latest answers; asks no broker."""
@@ -188,12 +170,26 @@ class RecordFetcher:
         with self._changed:
             self._ready = deque(item for item in self._ready if item.target not in dropped)
 
-    def _taken(self, chunk: Chunk) -> None:
+    def _fetched(self, rows: pa.Table, taken: Sequence[tuple[Chunk, int | None]]) -> FetchedRecords:
+        """Note what was taken of chunks, and free those that are empty."""
+        ranges: dict[TopicPartition, tuple[int, int]] = {}
+        ends: dict[TopicPartition, int] = {}
+        sizes: dict[TopicPartition, int] = {}
         with self._changed:
-            if chunk.is_empty:
-                self._ready.popleft()
-            size_bytes = chunk.size_bytes if chunk.is_empty else 0
-            self._take(msg.Taken(chunk.target, chunk.position, size_bytes))
+            for chunk, first in taken:
+                target = chunk.target
+                if target in ranges or first is not None:
+                    ranges[target] = ranges.get(target, (first or 0, 0))[0], chunk.position
+                ends[target] = chunk.position
+                sizes[target] = sizes.get(target, 0)
+                if chunk.is_empty and self._ready and self._ready[0] is chunk:
+                    self._ready.popleft()
+                    sizes[target] += chunk.size_bytes
+            last = taken[-1][0]
+            self._take(msg.Taken({target: (ends[target], size_bytes) for target, size_bytes in sizes.items()}))
+        if not last.is_empty:
+            del ends[last.target]
+        return FetchedRecords(rows, ranges, ends)
 
     def _take(self, stimulus: msg.FetcherStimulus, reply: Reply | None = None) -> None:
         """Let the core decide, and carry out its effects. From any thread."""

@@ -92,7 +92,7 @@ def decode(data: Any, *, check_crc: bool = True) -> Iterator[DecodedBatch]:
             header.transactional,
             header.control,
             NAMES.get(header.attributes & _CODEC, ""),
-            decode_rows(data, [header]),
+            decode_rows([(data, header)]),
         )
 
 
@@ -126,14 +126,18 @@ def scan(data: Any, *, check_crc: bool = True) -> Iterator[BatchHeader]:
         at = end
 
 
-def decode_rows(data: Any, batches: Sequence[BatchHeader]) -> pa.Table:
-    """All records of batches of the scanned data, in order, as one table with the columns of DecodedBatch.
+def decode_rows(found: Sequence[tuple[Any, BatchHeader]]) -> pa.Table:
+    """All records of batches, in order, as one table with the columns of DecodedBatch.
+
+    Args:
+        found: batches with the data that they were found in by `scan`.
 
     Raises:
         MalformedDataError: a codec is unknown, or lengths do not fit.
     """
-    batches = [batch for batch in batches if batch.count]  # compaction leaves headers without records
-    body, spans = _bodies(memoryview(data).cast("B"), batches)
+    found = [(data, batch) for data, batch in found if batch.count]  # compaction leaves headers without records
+    batches = [batch for _, batch in found]
+    body, spans = _bodies(found)
     firsts, ends = _records(body, spans, [batch.count for batch in batches])
     flat = np.frombuffer(body, np.uint8)
     lengths, starts = read_varints(flat, firsts)
@@ -157,25 +161,21 @@ def decode_rows(data: Any, batches: Sequence[BatchHeader]) -> pa.Table:
     )
 
 
-def _bodies(view: memoryview, batches: Sequence[BatchHeader]) -> tuple[Any, list[tuple[int, int]]]:
+def _bodies(found: Sequence[tuple[Any, BatchHeader]]) -> tuple[Any, list[tuple[int, int]]]:
     """A buffer with the uncompressed records of all batches, and where those of each begin and end."""
-    for batch in batches:
-        if _codec(batch) not in NAMES:
-            raise _malformed(f"its codec {_codec(batch)} is unknown")
-    if not any(_codec(batch) for batch in batches):
-        return view, [(batch.start + HEADER_BYTES, batch.end) for batch in batches]
-    bodies = [
-        memoryview(decompress(pa.py_buffer(view[batch.start + HEADER_BYTES : batch.end]), NAMES[_codec(batch)])).cast(
-            "B"
-        )
-        for batch in batches
-    ]
+    first = found[0][0] if found else b""
+    if all(data is first and batch.attributes & _CODEC == 0 for data, batch in found):
+        return memoryview(first).cast("B"), [(batch.start + HEADER_BYTES, batch.end) for _, batch in found]
+    bodies = [_body(memoryview(data), batch) for data, batch in found]
     ends = np.cumsum([len(body) for body in bodies]).tolist()
     return bodies[0] if len(bodies) == 1 else b"".join(bodies), list(zip([0, *ends], ends, strict=False))
 
 
-def _codec(batch: BatchHeader) -> int:
-    return batch.attributes & _CODEC
+def _body(view: memoryview, batch: BatchHeader) -> memoryview:
+    name = NAMES.get(batch.attributes & _CODEC)
+    if name is None:
+        raise _malformed(f"its codec {batch.attributes & _CODEC} is unknown")
+    return memoryview(decompress(pa.py_buffer(view[batch.start + HEADER_BYTES : batch.end]), name)).cast("B")
 
 
 def _spread(batches: Sequence[BatchHeader], numbers: Sequence[int]) -> Any:

@@ -5,7 +5,7 @@ Records that the sink leaves out (a converter cannot read them, a transformation
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +14,11 @@ import pyarrow.compute as pc
 from connectx.data.converters import decode
 from connectx.data.transforms.chain import ROW
 from connectx.data.transforms.columns import HEADERS
-from connectx.kafka.sink_consumer import table_of
 from connectx.runtime.tasks.sink.setup import keeps_values
 from connectx.verify.check.sides import UNREADABLE, Values
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from confluent_kafka import Message
 
     from connectx.data.converter import Converter
     from connectx.model.worker_config import WorkerConfig
@@ -37,23 +35,23 @@ class SinkDecoder:
     plugins: Plugins
     worker: WorkerConfig
 
-    def __call__(self, topic: str, messages: Sequence[Message]) -> Values:
+    def __call__(self, topic: str, records: pa.Table) -> Values:
         """Key and value of each record."""
-        if not messages:
+        if not records.num_rows:
             return []
         chain = self.plugins.chain(self.config)
         key = self._converter("key", fields=chain.reads("key"))
         value = self._converter("value", fields=not keeps_values(chain))
         wanted = self.stored.value_type
         types = {topic: wanted} if wanted is not None and keeps_values(chain) else None
-        table = decode(table_of(messages), key, value, types)
+        table = decode(records, key, value, types)
         headers = self.plugins.header_converter(self.config, self.worker)
         if not headers.as_is:
             read_headers, problems = headers.read(table["headers"].cast(HEADERS))
             both = pc.coalesce(table["error"], problems)
             table = table.drop_columns(["headers", "error"])
             table = table.append_column("headers", read_headers).append_column("error", both)
-        found: Values = [(None, UNREADABLE)] * len(messages)
+        found: Values = [(None, UNREADABLE)] * records.num_rows
         errors = table["error"].to_pylist()
         read = table.drop_columns("error")
         if not chain:

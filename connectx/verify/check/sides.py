@@ -13,7 +13,7 @@ from connectx.verify.check.identity import of_fields, of_record, parsed, shown
 from connectx.verify.check.rows import Row, Rows, fingerprint
 
 if TYPE_CHECKING:
-    from confluent_kafka import Message
+    import pyarrow as pa
 
     from connectx.kafka.admin.topic_snapshot import TopicSnapshot
 
@@ -22,8 +22,11 @@ Values = list[tuple[Any, Any]]
 
 UNREADABLE = object()
 
-Decode = Callable[[str, "list[Message]"], Values]
-"""Key and value of records of a topic."""
+Decode = Callable[[str, "pa.Table"], Values]
+"""Key and value of records of a topic, which have the columns of FetchedRecords."""
+
+Record = Mapping[str, Any]
+"""A row of these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,22 +37,23 @@ class Topic:
     decode: Decode
 
 
-def decode_plainly(topic: str, messages: list[Message]) -> Values:
+def decode_plainly(topic: str, records: pa.Table) -> Values:
     """Without a converter: JSON, or text."""
-    return [(parsed(message.key()), parsed(message.value())) for message in messages]
+    keys, values = records["key"].to_pylist(), records["value"].to_pylist()
+    return [(parsed(key), parsed(value)) for key, value in zip(keys, values, strict=True)]
 
 
 def topic_rows(topic: Topic, key: Sequence[str]) -> Rows:
     """A topic's records as they are, or identified by fields of value and key."""
 
     def read() -> Iterator[Row]:
-        for messages in topic.snapshot.read():
-            decoded = topic.decode(topic.snapshot.topic, messages) if key else [(None, None)] * len(messages)
-            for message, (record_key, value) in zip(messages, decoded, strict=True):
-                identity = of_record(message.key(), message.value())
+        for records in topic.snapshot.read():
+            decoded = topic.decode(topic.snapshot.topic, records) if key else [(None, None)] * records.num_rows
+            for record, (record_key, value) in zip(records.to_pylist(), decoded, strict=True):
+                identity = of_record(record["key"], record["value"])
                 if key and (fields := _fields(record_key, value, key)) is not None:
                     identity = of_fields(fields, key)
-                yield _row(message, identity, message.value() or b"null")
+                yield _row(record, identity, record["value"] or b"null")
 
     return Rows(f"topic {topic.snapshot.topic}", read)
 
@@ -128,17 +132,17 @@ class Sides:
         from connectx.connectors.files.stream_sink import lines_of_value
 
         for number, topic in enumerate(self._latest()):
-            for message, _, value in _records(topic):
+            for record, _, value in _records(topic):
                 for line in lines_of_value(value):
-                    yield self._placed(message, line.encode(), line, number)
+                    yield self._placed(record, line.encode(), line, number)
 
     def _wanted_fields(self, names: Sequence[str]) -> Iterator[Row]:
         for number, topic in enumerate(self._latest()):
-            for message, record_key, value in _records(topic):
+            for record, record_key, value in _records(topic):
                 fields = _fields(record_key, value, names)
                 if fields is not None:
                     identity = of_fields(fields, names)
-                    yield self._placed(message, identity, {name: fields.get(name) for name in names}, number)
+                    yield self._placed(record, identity, {name: fields.get(name) for name in names}, number)
 
     def _first_of_each(self, rows: Iterator[Row]) -> Iterator[Row]:
         """A target that keeps one row for each key has to have each once."""
@@ -150,11 +154,11 @@ class Sides:
             else:
                 self.changed.add(row.topic)
 
-    def _placed(self, message: Message, identity: bytes, text: Any, number: int) -> Row:
-        at = TopicPartition(message.topic() or "", message.partition() or 0)
+    def _placed(self, record: Record, identity: bytes, text: Any, number: int) -> Row:
+        at = TopicPartition(record["topic"], record["partition"])
         reached = None if self.committed is None else self.committed.get(str(at), 0)
-        pending = reached is not None and (message.offset() or 0) >= reached
-        return _row(message, identity, text, pending=pending)
+        pending = reached is not None and record["offset"] >= reached
+        return _row(record, identity, text, pending=pending)
 
     def _found_lines(self) -> Iterator[Row]:
         for table in self.stored.read():
@@ -173,12 +177,13 @@ class Sides:
                 yield Row(of_fields(fields, names), shown({name: fields.get(name) for name in names}))
 
 
-def _records(topic: Topic) -> Iterator[tuple[Message, Any, Any]]:
+def _records(topic: Topic) -> Iterator[tuple[Record, Any, Any]]:
     """Records that can be read, with key and value."""
-    for messages in topic.snapshot.read():
-        for message, (key, value) in zip(messages, topic.decode(topic.snapshot.topic, messages), strict=True):
+    for records in topic.snapshot.read():
+        decoded = topic.decode(topic.snapshot.topic, records)
+        for record, (key, value) in zip(records.to_pylist(), decoded, strict=True):
             if value is not UNREADABLE:
-                yield message, key, value
+                yield record, key, value
 
 
 def _fields(key: Any, value: Any, names: Sequence[str]) -> Mapping[str, Any] | None:
@@ -193,15 +198,14 @@ def _fields(key: Any, value: Any, names: Sequence[str]) -> Mapping[str, Any] | N
     return fields
 
 
-def _row(message: Message, identity: bytes, text: Any, *, pending: bool = False) -> Row:
-    time_ms = message.timestamp()[1]
+def _row(record: Record, identity: bytes, text: Any, *, pending: bool = False) -> Row:
     return Row(
         identity,
         shown(text),
-        message.partition(),
-        message.offset(),
-        time_ms if time_ms >= 0 else None,
-        message.topic() or "",
+        record["partition"],
+        record["offset"],
+        record["timestamp"],
+        record["topic"],
         pending,
     )
 

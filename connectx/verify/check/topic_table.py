@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
-
-from confluent_kafka import Message
 
 from connectx.errors import TopicMissingError, WaitTimeoutError
 from connectx.extras import require
@@ -53,37 +52,37 @@ def read_topic(
 
     worker = worker_config(own_kafka_config({**(config or {}), "bootstrap.servers": bootstrap_servers}))
     clients, deadline = ClientConfigs(worker, "read"), time.monotonic() + timeout
-    messages = _messages(clients, topic, wait=at_least > 0)
-    while len(messages) < at_least:
+    records = _records(clients, topic, wait=at_least > 0)
+    while len(records) < at_least:
         if time.monotonic() >= deadline:
             raise WaitTimeoutError(
-                f"Topic {topic} has {len(messages):,} records and not {at_least:,} after {timeout:g} s.",
+                f"Topic {topic} has {len(records):,} records and not {at_least:,} after {timeout:g} s.",
                 next_step="Wait longer with timeout=, or see cluster.events for what happened.",
             )
         time.sleep(_PAUSE_S)
-        messages = _messages(clients, topic, wait=True)
+        records = _records(clients, topic, wait=True)
     table = pd.DataFrame(
         {
-            "partition": pd.Series([message.partition() for message in messages], dtype="int64"),
-            "offset": pd.Series([message.offset() for message in messages], dtype="int64"),
-            "time": pd.Series([message.timestamp()[1] for message in messages], dtype="int64"),
-            "key": pd.Series([_text(message.key()) for message in messages], dtype=object),
-            "value": pd.Series([_text(message.value()) for message in messages], dtype=object),
+            "partition": pd.Series([record["partition"] for record in records], dtype="int64"),
+            "offset": pd.Series([record["offset"] for record in records], dtype="int64"),
+            "time": pd.Series([record["timestamp"] for record in records], dtype="Int64"),
+            "key": pd.Series([_text(record["key"]) for record in records], dtype=object),
+            "value": pd.Series([_text(record["value"]) for record in records], dtype=object),
         }
     )
-    table["time"] = pd.to_datetime(table["time"], unit="ms", utc=True)
+    table["time"] = pd.to_datetime(table["time"], unit="ms", utc=True).astype("datetime64[ns, UTC]")
     return table
 
 
-def _messages(clients: ClientConfigs, topic: str, *, wait: bool) -> list[Message]:
+def _records(clients: ClientConfigs, topic: str, *, wait: bool) -> list[dict[str, Any]]:
     try:
-        messages = [message for chunk in take_snapshot(clients, topic).read() for message in chunk]
+        records = [record for chunk in take_snapshot(clients, topic).read() for record in chunk.to_pylist()]
     except TopicMissingError:
         if not wait:
             raise
         return []
-    return sorted(messages, key=lambda message: (message.partition() or 0, message.offset() or 0))
+    return sorted(records, key=itemgetter("partition", "offset"))
 
 
-def _text(data: str | bytes | None) -> str | None:
-    return data.decode(errors="replace") if isinstance(data, bytes) else data
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else data.decode(errors="replace")

@@ -36,7 +36,7 @@ def test_nothing_is_fetched_while_the_buffer_is_full_and_again_when_records_are_
     script.bring(T0, 15)
     script.bring(T0, 20)
     assert script.fetches() == []
-    script.do(msg.Taken(T0, 15, 100))
+    script.do(msg.Taken({T0: (15, 100)}))
     assert script.fetches() == [(1, {T0: 20})]
 
 
@@ -75,7 +75,7 @@ def test_a_partition_that_was_forgotten_and_came_back_is_not_fed_by_an_old_answe
 def test_a_paused_partition_is_fetched_again_from_where_records_were_taken() -> None:
     script = fetching()
     script.bring(T0, 15)
-    script.do(msg.Taken(T0, 12, 0), msg.Pause((T0,)))
+    script.do(msg.Taken({T0: (12, 0)}), msg.Pause((T0,)))
     script.bring(T0, 20)
     assert (script.kept, script.fetches()) == ([(T0, 10)], [])
     script.do(msg.Resume((T0,)))

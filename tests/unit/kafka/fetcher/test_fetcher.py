@@ -1,0 +1,61 @@
+"""The fetcher's errors, at a broker that refuses it and at none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from connectx.errors import KafkaLoginError
+from connectx.kafka.fetcher.fetcher import RecordFetcher
+from connectx.model.ids import TopicPartition
+from tests.support.waiting import until
+from tests.unit.kafka.loopback import LoopbackBroker
+
+T0 = TopicPartition("t", 0)
+Make = Callable[..., RecordFetcher]
+
+
+@pytest.fixture
+def make() -> Iterator[Make]:
+    """`make(address, **settings)`: a fetcher of one partition."""
+    made: list[RecordFetcher] = []
+
+    def start(address: str, **settings: Any) -> RecordFetcher:
+        fetcher = RecordFetcher({"bootstrap.servers": address} | {k.replace("_", "."): v for k, v in settings.items()})
+        made.append(fetcher)
+        fetcher.start()
+        fetcher.fetch_from({T0: 0})
+        return fetcher
+
+    yield start
+    for fetcher in made:
+        fetcher.close()
+
+
+def test_wrong_credentials_are_reported_without_the_password(make: Make) -> None:
+    login = {"sasl_mechanism": "PLAIN", "sasl_username": "u", "sasl_password": "wrong"}
+    with LoopbackBroker(2, {"t": 1}) as broker:
+        fetcher = make(broker.address, security_protocol="SASL_PLAINTEXT", **login)
+        with pytest.raises(KafkaLoginError, match="invalid credentials") as found:
+            until(lambda: fetcher.poll(0.1, 10), "an error", 10)
+        assert "wrong" not in str(found.value)
+        with pytest.raises(KafkaLoginError):
+            fetcher.poll(0, 10)
+
+
+def test_without_a_broker_nothing_comes_and_the_reason_is_known(make: Make) -> None:
+    with LoopbackBroker(2, {"t": 1}) as broker:
+        address = broker.address
+    fetcher = make(address, request_timeout_ms=300)
+    until(lambda: fetcher.poll(0.05, 10) is None and fetcher.trouble is not None, "a reason", 10)
+
+
+def test_a_topic_that_is_missing_is_asked_for_again_and_named(make: Make) -> None:
+    with LoopbackBroker(2, {"other": 1}) as broker:
+        fetcher = make(broker.address)
+        until(lambda: fetcher.poll(0.05, 10) is None and fetcher.trouble == "t: UNKNOWN_TOPIC_OR_PARTITION", "it", 10)
+        fetcher.forget([T0])
+        fetcher.close()
+        assert fetcher.poll(0, 10) is None
