@@ -12,7 +12,7 @@ from typing import Literal
 
 from connectx.errors import MissingExtraError
 
-Extra = Literal["spark", "embedded", "notebook", "postgres", "lake", "demo"]
+Extra = Literal["spark", "embedded", "notebook", "postgres", "duckdb", "lake", "demo"]
 """Extras of the package, as in pyproject.toml; `lab` and `all` bring nothing that is imported here."""
 
 

@@ -171,6 +171,16 @@ class Connector(Shown):
         """Divide the work into at most `max_tasks` task configurations. Default: one task with the whole config."""
         return [self.settings]
 
+    def monitor_interval_ms(self) -> int | None:
+        """How often the runtime calls `monitor` while the connector is started. Default None: never."""
+        return None
+
+    def monitor(self) -> None:
+        """Inspect the outside system, and call `context.request_task_reconfiguration` when the tasks must change.
+
+        Runs on the connector's thread, which stops the connector only after this call. An error fails the connector.
+        """
+
     def stop(self) -> None:
         """Release what `start` took."""
 
@@ -220,6 +230,19 @@ class SourceTask(Shown):
         source cannot tell.
         """
         return None
+
+    def partitions(self) -> Sequence[SourcePartition]:
+        """Source partitions of a started task. Default: `partition` alone.
+
+        A task with several names the partition in each of its slices, and reads its offsets from the context.
+        """
+        return (self.partition,)
+
+    def reread_partition(
+        self, spark: SparkSession, partition: SourcePartition, start: SourceOffset | None, end: SourceOffset | None
+    ) -> Iterator[Slice] | None:
+        """As `reread`, for one of `partitions`. A task with several overrides it."""
+        return self.reread(spark, start, end)
 
     def explain(self, spark: SparkSession, error: Exception) -> Exception | None:
         """Spark could not evaluate the rows of the last poll: name the cause, or None when `error` says it all."""

@@ -44,12 +44,14 @@ _PROVIDED: Final[Mapping[str, str]] = {
     "FileStreamSink": "connectx.connectors.files.stream_sink:FileStreamSink",
     "FileStreamSource": "connectx.connectors.files.stream_source:FileStreamSource",
     "Generator": "connectx.connectors.generator:Generator",
+    "JdbcSource": "connectx.connectors.jdbc.source:JdbcSource",
     "ParquetSink": "connectx.connectors.lake.parquet:ParquetSink",
     "PostgresSink": "connectx.connectors.postgres.sink:PostgresSink",
 }
 _JAVA_CLASSES: Final[Mapping[str, str]] = {
     "FileStreamSink": f"{_JAVA_FILE}FileStreamSinkConnector",
     "FileStreamSource": f"{_JAVA_FILE}FileStreamSourceConnector",
+    "JdbcSource": "io.confluent.connect.jdbc.JdbcSourceConnector",
 }
 _JAVA_TASKS: Final[Mapping[str, str]] = {
     "FileStreamSink": f"{_JAVA_FILE}FileStreamSinkTask",

@@ -82,6 +82,11 @@ class PostgresSession:
             while (batch := self._call(sql, lambda: next(reader, None))) is not None:
                 yield pa.Table.from_batches([batch])
 
+    def schema(self, sql: str) -> pa.Schema:
+        """What a query would give, without running it."""
+        with self._cursor() as cursor:
+            return self._call(sql, cursor.adbc_execute_schema, sql)
+
     def ingest(self, schema: str | None, table: str, rows: pa.Table) -> None:
         """Append rows by COPY; without `schema` to a temporary table."""
         where = {"temporary": True} if schema is None else {"db_schema_name": schema}
@@ -146,7 +151,7 @@ class PostgresSession:
 
         try:
             return function(*arguments)
-        except dbapi.Error as error:
+        except (dbapi.Error, OSError) as error:  # a reader of rows raises an OSError with libpq's text
             raise typed_error(error, what) from error
 
 
@@ -198,7 +203,7 @@ def connect_error(message: str, uri: str) -> ConnectxError:
 def typed_error(error: Any, what: str) -> ConnectxError:
     """What an error of a statement means."""
     state = _state(error)
-    details = {name: text.decode("utf-8", "replace") for name, text in error.details or ()}
+    details = {name: text.decode("utf-8", "replace") for name, text in getattr(error, "details", None) or ()}
     reason = details.get("PG_DIAG_MESSAGE_PRIMARY") or str(error).partition("ERROR:")[2].strip().split("\n")[0]
     reason = reason or str(error).split("\n")[0]
     more = details.get("PG_DIAG_MESSAGE_DETAIL", "")
@@ -240,4 +245,4 @@ def identifier(name: str) -> str:
 
 
 def _state(error: Any) -> str:
-    return error.sqlstate or ""
+    return getattr(error, "sqlstate", None) or ""

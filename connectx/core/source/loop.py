@@ -183,6 +183,7 @@ class SourceTaskCore:
             self._record(step, EventKind.RECORDS_FILTERED, records=polled.filtered)
         if polled.skipped:
             self._record(step, EventKind.RECORDS_SKIPPED, records=polled.skipped, reason=polled.skip_reason)
+        self.progress.starts(polled.partition, polled.start)
         self.slice_at_hand, self.part, self.asked = polled, 0, polled.boundary
         self._proceed(step, now_ms)
 

@@ -264,7 +264,8 @@ class OffsetsRead:
 class Polled:
     """A slice was polled and converted.
 
-    `partition` is None for the task's own, `offset` the position behind the slice, `records` what is left to send,
+    `partition` is None for the task's own, `offset` the position behind the slice, `records` what is left to send.
+    `start` is where another partition than the task's own was before: None at its beginning, empty when unknown.
     `skipped` how many were dropped because of errors and `skip_reason` why, `filtered` how many a transformation
     dropped on purpose. `boundary` is what the task asked for behind the slice;
     `parts` divide it where the task asked for boundaries behind single records, otherwise there are none.
@@ -279,6 +280,7 @@ class Polled:
     filtered: int = 0
     boundary: Boundary = NO_BOUNDARY
     parts: tuple[SlicePart, ...] = ()
+    start: Mapping[str, Any] | None = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,6 +61,11 @@ class SourceProgress:
         self.position = offset
         self.committed[json.dumps(self.partition)] = offset
 
+    def starts(self, partition: Mapping[str, Any] | None, offset: Mapping[str, Any] | None) -> None:
+        """Where a partition was before its first slice: None at its beginning, empty when unknown."""
+        if partition is not None and offset != {}:
+            self.committed.setdefault(json.dumps(partition), offset)
+
     def sent(self, partition: Mapping[str, Any] | None, offset: Mapping[str, Any], records: int) -> None:
         """Records before `offset` were handed to the producer; `partition` None is the task's own."""
         reached = self._reach(partition, offset)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+import time
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -90,6 +91,8 @@ class ConnectorHost:
         self._plugin: Connector | None = None
         self._state: TargetState | None = None
         self._dead = False
+        self._monitors = True
+        self._monitored_s = time.monotonic()
         self._queue: queue.SimpleQueue[ConnectorEffect] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=f"connector-{order.connector}", daemon=True)
 
@@ -123,12 +126,32 @@ class ConnectorHost:
         else:
             self._say(ConnectorStarted(order.connector, order.instance, order.target_state, self._plugin.version))
         while True:
-            effect = self._queue.get()
+            effect = self._next_effect()
             if isinstance(effect, StopConnector):
                 break
-            self._carry_out(effect)
+            if effect is not None:
+                self._carry_out(effect)
         self._end_plugin()
         self._say(ConnectorStopped(order.connector, order.instance))
+
+    def _next_effect(self) -> ConnectorEffect | None:
+        """Wait for an effect; while the plugin is started, call its monitor at its interval and return None then."""
+        plugin, interval_ms = self._plugin, None
+        if plugin is not None and self._monitors and self._state is TargetState.STARTED:
+            interval_ms = plugin.monitor_interval_ms()
+        if plugin is None or interval_ms is None:
+            return self._queue.get()
+        wait_s = max(0.0, self._monitored_s + interval_ms / 1000 - time.monotonic())
+        try:
+            return self._queue.get(timeout=wait_s)
+        except queue.Empty:
+            self._monitored_s = time.monotonic()
+        try:
+            plugin.monitor()
+        except BaseException as error:
+            self._monitors = False  # until the connector is restarted
+            self._failed(error)
+        return None
 
     def _carry_out(self, effect: SetConnectorTargetState | GenerateTaskConfigs) -> None:
         try:

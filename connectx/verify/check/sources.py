@@ -59,8 +59,9 @@ class SourceReader:
         left = {json.dumps(history.partition) for history in self.histories}
         try:
             for task in self._started():
-                left.discard(json.dumps(dict(task.partition)))
-                if task.reread(self.spark.lazy(), None, None) is None:
+                partitions = task.partitions()
+                left.difference_update(json.dumps(dict(partition)) for partition in partitions)
+                if any(task.reread_partition(self.spark.lazy(), one, None, None) is None for one in partitions):
                     return f"connector {self.connector} cannot read its source again"
         except ConnectxError as error:
             return f"the source of {self.connector} cannot be read again: {error.message.rstrip('.')}"
@@ -73,9 +74,8 @@ class SourceReader:
         key, value, chain = self._converter("key"), self._converter("value"), self.plugins.chain(self.config)
         headers = self.plugins.header_converter(self.config, self.worker)
         tolerant = source_connector_settings(self.config, self.worker).errors.tolerate_all
-        for task in self._started():
-            partition = json.dumps(dict(task.partition))
-            number = self.numbers.get(partition, 0)
+        for task, partition in self._partitions():
+            number = self.numbers.get(json.dumps(dict(partition)), 0)
             for piece, pending in self._slices(task, partition):
                 made = transform_and_encode(
                     piece.rows, piece.topic, chain, key, value, headers, skip_unwritable=tolerant
@@ -86,19 +86,23 @@ class SourceReader:
                     if (to or piece.topic) == topic:
                         yield Row(of_record(k, v), shown(v if v is not None else b"null"), number, pending=pending)
 
-    def _slices(self, task: SourceTask, partition: str) -> Iterator[tuple[Slice, bool]]:
+    def _partitions(self) -> Iterator[tuple[SourceTask, SourcePartition]]:
+        for task in self._started():
+            yield from ((task, partition) for partition in task.partitions())
+
+    def _slices(self, task: SourceTask, partition: SourcePartition) -> Iterator[tuple[Slice, bool]]:
         spark = self.spark.lazy()
         chapters = [
-            c for history in self.histories if json.dumps(history.partition) == partition for c in history.chapters
+            c for history in self.histories if dict(history.partition) == dict(partition) for c in history.chapters
         ]
         for start, end in chapters:
-            yield from ((piece, False) for piece in task.reread(spark, start, end) or ())
+            yield from ((piece, False) for piece in task.reread_partition(spark, partition, start, end) or ())
         after = chapters[-1][1] if chapters else None
-        newer = [h.chapters[-1][1] for h in self.latest() if json.dumps(h.partition) == partition and h.chapters]
+        newer = [h.chapters[-1][1] for h in self.latest() if dict(h.partition) == dict(partition) and h.chapters]
         if newer and newer[0] != after:
-            yield from ((piece, True) for piece in task.reread(spark, after, newer[0]) or ())
+            yield from ((piece, True) for piece in task.reread_partition(spark, partition, after, newer[0]) or ())
             after = newer[0]
-        yield from ((piece, True) for piece in task.reread(spark, after, None) or ())
+        yield from ((piece, True) for piece in task.reread_partition(spark, partition, after, None) or ())
 
     def _started(self) -> Iterator[SourceTask]:
         for number, config in enumerate(self.tasks):

@@ -50,6 +50,7 @@ class Drain(SinkConnector):
         ("FileSource", "FileSource"),
         ("DeltaSink", "DeltaSink"),
         ("ParquetSink", "ParquetSink"),
+        ("io.confluent.connect.jdbc.JdbcSourceConnector", "JdbcSource"),
         ("PostgresSink", "PostgresSink"),
         ("DataSourceSource", "DataSourceSource"),
     ],
@@ -67,7 +68,7 @@ def test_anything_else_is_refused_in_connects_words(name: str) -> None:
     assert caught.value.message.startswith(
         f"Failed to find any class that implements Connector and which name matches {name}, available connectors are: "
         "DataSourceSource, DeltaSink, FileSource, FileStreamSink, FileStreamSource, Generator, "
-        "ParquetSink, PostgresSink"
+        "JdbcSource, ParquetSink, PostgresSink"
     )
 
 

@@ -82,6 +82,10 @@ class SourceContext:
             self._offsets[key] = self._committed.read(self._task.connector, [dict(partition)], cancel=self.gone)[0]
         return self._offsets[key]
 
+    def position(self, partition: SourcePartition) -> SourceOffset | None:
+        """As `offset`, without asking Kafka: empty when the position was not read or polled yet."""
+        return self._offsets.get(json.dumps(dict(partition)), {})
+
     def remember(self, partition: SourcePartition, offset: SourceOffset) -> None:
         """The position after a poll."""
         self._offsets[json.dumps(dict(partition))] = offset

@@ -195,6 +195,7 @@ class SourcePoller:
         """What the core is told. Skipped are rows that the plugin left out, and rows that could not be converted."""
         self._slices += 1
         partition = None if polled.partition is None else dict(polled.partition)
+        start = self._context.position(self._setup.plugin.partition if partition is None else partition)
         self._context.remember(self._setup.plugin.partition if partition is None else partition, polled.offset)
         records, bad = sum(piece.records.num_rows for piece in pieces), sum(len(piece.bad) for piece in pieces)
         left_out = 0 if polled.rows_read is None else polled.rows_read - sum(piece.count for piece in pieces)
@@ -215,6 +216,7 @@ class SourcePoller:
             sum(piece.filtered for piece in pieces),
             boundary,
             parts if len(parts) > 1 or parts[0].boundary != NO_BOUNDARY else (),
+            start,
         )
 
     def _explained(self, error: Exception) -> Exception | None:

@@ -1,0 +1,1 @@
+"""Connectors for SQL databases: SQLite, PostgreSQL, DuckDB."""

@@ -1,0 +1,165 @@
+"""What a source needs of a database, whichever it is."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, ClassVar, Final
+from zoneinfo import ZoneInfo
+
+from connectx.connectors.jdbc.criteria import TimestampSql
+from connectx.connectors.jdbc.tables import Column, TableName
+from connectx.errors import TableMismatchError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_UTC: Final = ZoneInfo("UTC")
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+NUMERIC_MAPPINGS: Final = ("none", "precision_only", "best_fit", "best_fit_eager_double")
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseSettings:
+    """How to reach a database, and how its values are read.
+
+    Attributes:
+        uri: connection.url as it is.
+        zone: time zone of timestamps that have none.
+        numeric_mapping: one of NUMERIC_MAPPINGS.
+        quotes: whether identifiers are quoted.
+        name: shown by the database as the client's name.
+    """
+
+    uri: str
+    user: str | None = None
+    password: str | None = None
+    zone: ZoneInfo = _UTC
+    numeric_mapping: str = "none"
+    quotes: bool = True
+    name: str = "connectx"
+
+    @property
+    def path(self) -> str:
+        """The file of a database that is one."""
+        rest = self.uri.removeprefix("jdbc:").partition(":")[2].partition("?")[0]
+        return rest[2:] if rest.startswith("//") else rest
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One column of a query: its name, the SQL that gives it, and the Arrow type that values get.
+
+    Without a type values stay as the database gives them.
+    """
+
+    name: str
+    sql: str
+    type: pa.DataType | None = None
+    is_nullable: bool = True
+
+
+class Database(ABC):
+    """One connection for reading, made when first used, by one thread. Statements see committed rows only.
+
+    All methods that talk to the database raise DatabaseUnavailableError when the same call may succeed later, and
+    otherwise DatabaseError or one of its kinds. After an error call `close`.
+    """
+
+    label: ClassVar[str]
+    """The database's name in messages."""
+
+    def __init__(self, settings: DatabaseSettings) -> None:
+        self.settings = settings
+
+    @abstractmethod
+    def tables(self, kinds: Sequence[str]) -> list[TableName]:
+        """Tables of these kinds, TABLE and VIEW, without those of the database itself; sorted."""
+
+    @abstractmethod
+    def columns(self, table: TableName) -> list[Column]:
+        """Columns in their order. Raises TableMissingError."""
+
+    @abstractmethod
+    def query_columns(self, query: str) -> list[Column]:
+        """Columns that a query gives."""
+
+    @abstractmethod
+    def field(self, column: Column) -> Field:
+        """How a column is read."""
+
+    @abstractmethod
+    def timestamp(self, columns: Sequence[Column]) -> TimestampSql:
+        """The first of these columns that is not null."""
+
+    @abstractmethod
+    def incrementing(self, column: Column) -> str:
+        """A column of whole numbers. Raises TableMismatchError for another one."""
+
+    @abstractmethod
+    def now_us(self) -> int:
+        """The database's clock, in microseconds since 1970."""
+
+    @abstractmethod
+    def read(self, sql: str, fields: Sequence[Field], rows: int) -> Iterator[pa.Table]:
+        """Rows of a query, as they come, about `rows` in each table."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Drop the connection. From any thread."""
+
+    def rest(self) -> None:  # noqa: B027
+        """Nothing is read for a while: release what others may wait for."""
+
+    def quoted(self, name: str) -> str:
+        """An identifier in SQL."""
+        return '"' + name.replace('"', '""') + '"' if self.settings.quotes else name
+
+    def column(self, name: str) -> str:
+        """A column of `source` in SQL; qualified, since ORDER BY prefers names of the select list."""
+        return f"r.{self.quoted(name)}"
+
+    def source(self, table: TableName | None, query: str) -> str:
+        """What to select from: a table, or without one a query."""
+        if table is None:
+            return f"({query}) AS r"
+        return ".".join(self.quoted(part) for part in (table.schema, table.name) if part) + " AS r"
+
+    def local_text(self, micros: int) -> str:
+        """`2026-01-31 12:00:00.000000` in the time zone of timestamps that have none."""
+        moment = (_EPOCH + timedelta(microseconds=micros)).astimezone(self.settings.zone)
+        return moment.replace(tzinfo=None).isoformat(sep=" ", timespec="microseconds")
+
+    def utc_text(self, micros: int) -> str:
+        """`2026-01-31 12:00:00.000000+00`."""
+        moment = (_EPOCH + timedelta(microseconds=micros)).replace(tzinfo=None)
+        return f"{moment.isoformat(sep=' ', timespec='microseconds')}+00"
+
+
+def numeric_type(mapping: str, precision: int, scale: int) -> str:
+    """What a NUMERIC(precision, scale) becomes: int8, int16, int32, int64, double or decimal (numeric.mapping)."""
+    if mapping == "none":
+        return "decimal"
+    if precision < 19 and (scale == 0 if mapping == "precision_only" else scale < 1):
+        return "int8" if precision < 3 else "int16" if precision < 5 else "int32" if precision < 10 else "int64"
+    eager = mapping == "best_fit_eager_double"
+    return "double" if scale > 0 and (eager or (mapping == "best_fit" and precision < 19)) else "decimal"
+
+
+def not_whole(column: Column) -> TableMismatchError:
+    """The tracked column does not hold whole numbers."""
+    return TableMismatchError(
+        f"The incrementing column {column.name} is of type {column.type}, not of whole numbers.",
+        next_step="Correct incrementing.column.name, and restart the task.",
+    )
+
+
+def not_a_time(column: Column) -> TableMismatchError:
+    """The tracked column does not hold timestamps."""
+    return TableMismatchError(
+        f"The timestamp column {column.name} is of type {column.type}, not a timestamp or date.",
+        next_step="Correct timestamp.column.name, and restart the task.",
+    )

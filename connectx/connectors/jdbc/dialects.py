@@ -1,0 +1,61 @@
+"""Which database a connection.url means."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from connectx.connectors.jdbc.database import Database, DatabaseSettings
+from connectx.errors import ConfigError
+from connectx.extras import require
+
+_URL: Final = re.compile(r"(?:jdbc:)?(sqlite|postgres(?:ql)?|duckdb):")
+
+
+def dialect_of(url: str) -> str:
+    """`sqlite`, `postgresql` or `duckdb`.
+
+    Raises:
+        ConfigError: another URL.
+    """
+    found = _URL.match(url.strip())
+    if found is None:
+        shown = ":".join(url.strip().split(":")[:2]).partition("/")[0] or "an empty text"
+        raise ConfigError(
+            [
+                f"Invalid value {shown} for configuration connection.url: it begins with none of sqlite:, postgresql: "
+                "and duckdb:, with or without jdbc: before it"
+            ]
+        )
+    return "postgresql" if found[1].startswith("postgres") else found[1]
+
+
+def require_driver(url: str, feature: str) -> None:
+    """Raise MissingExtraError unless the driver for a URL is installed, and ConfigError for an unknown URL."""
+    dialect = dialect_of(url)
+    if dialect == "postgresql":
+        require(f"{feature} for PostgreSQL", "postgres", "adbc_driver_postgresql")
+    if dialect == "duckdb":
+        require(f"{feature} for DuckDB", "duckdb", "duckdb")
+
+
+def open_database(settings: DatabaseSettings) -> Database:
+    """The dialect that connection.url names; connects when first used.
+
+    Raises:
+        ConfigError: an unknown URL.
+        MissingExtraError: its driver is not installed.
+    """
+    require_driver(settings.uri, "A database")
+    match dialect_of(settings.uri):
+        case "sqlite":
+            from connectx.connectors.jdbc.sqlite import SqliteDatabase
+
+            return SqliteDatabase(settings)
+        case "duckdb":
+            from connectx.connectors.jdbc.duckdb import DuckDatabase
+
+            return DuckDatabase(settings)
+    from connectx.connectors.jdbc.postgres import PostgresDatabase
+
+    return PostgresDatabase(settings)

@@ -1,0 +1,314 @@
+"""Keys of JdbcSource: those of Confluent's JDBC source connector, and what they mean together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from connectx.connectors.jdbc.database import NUMERIC_MAPPINGS, DatabaseSettings
+from connectx.connectors.jdbc.dialects import require_driver
+from connectx.connectors.jdbc.tables import ColumnMapping
+from connectx.errors import ConfigError, MissingExtraError
+from connectx.model.configdef import ConfigDef, Validator, invalid_value
+from connectx.model.validators import at_least, non_empty, one_of, valid_regex
+
+MODES = ("bulk", "incrementing", "timestamp", "timestamp+incrementing")
+
+_DATABASE = "Database"
+_MODE = "Mode"
+_CONNECTOR = "Connector"
+
+
+def _known_zone(name: Any) -> str | None:
+    """Name of a time zone, as Europe/Berlin"""
+    try:
+        ZoneInfo(name or "")
+    except (KeyError, ValueError, OSError):
+        return "Invalid time zone identifier"
+    return None
+
+
+def _known_url(url: Any) -> str | None:
+    """URL of a database that connectx has a dialect for"""
+    try:
+        require_driver(url or "", "JdbcSource")
+    except ConfigError as error:
+        return error.problems[0]
+    except MissingExtraError as error:
+        return str(error)
+    return None
+
+
+def _regexes(texts: Any) -> str | None:
+    """Regular expressions"""
+    return next((problem for text in texts or () if (problem := valid_regex().check(text))), None)
+
+
+CONFIG = (
+    ConfigDef()
+    .define(
+        "connection.url",
+        str,
+        doc="The database: sqlite:/path/to/file, postgresql://host:port/database or duckdb:/path/to/file. JDBC URLs of "
+        "these, with jdbc: before, do, too.",
+        group=_DATABASE,
+        importance="HIGH",
+        validator=Validator(_known_url, "sqlite:..., postgresql:... or duckdb:...", whole_message=True),
+    )
+    .define("connection.user", str, None, doc="User, if not in the URL.", group=_DATABASE, importance="HIGH")
+    .define(
+        "connection.password",
+        str,
+        None,
+        doc="Password, if not in the URL.",
+        group=_DATABASE,
+        importance="HIGH",
+        secret=True,
+    )
+    .define(
+        "connection.backoff.ms",
+        "LONG",
+        10_000,
+        doc="How long to wait before the next try when the database cannot be reached; it is tried until it can.",
+        group=_DATABASE,
+        importance="LOW",
+        validator=at_least(1),
+    )
+    .define("table.whitelist", list, "", doc="Tables to read, by name or schema.name.", group=_DATABASE)
+    .define("table.blacklist", list, "", doc="Tables not to read, by name or schema.name.", group=_DATABASE)
+    .define(
+        "table.include.list",
+        list,
+        "",
+        doc="Regular expressions; tables whose name, schema.name or catalog.schema.name one of them matches are read.",
+        group=_DATABASE,
+        validator=_regexes,
+    )
+    .define(
+        "table.exclude.list",
+        list,
+        "",
+        doc="Regular expressions; tables that one of them matches are not read.",
+        group=_DATABASE,
+        validator=_regexes,
+    )
+    .define("catalog.pattern", str, None, doc="Catalog of the tables; null: any.", group=_DATABASE)
+    .define("schema.pattern", str, None, doc="Schema of the tables; null: any.", group=_DATABASE, importance="HIGH")
+    .define(
+        "numeric.mapping",
+        str,
+        "none",
+        doc="What NUMERIC(precision, scale) becomes. none: Connect's Decimal. precision_only: a whole number, with "
+        "scale 0. best_fit: a whole number or a double, as it fits into 18 digits. best_fit_eager_double: a double "
+        "whenever there are decimals.",
+        group=_DATABASE,
+        importance="LOW",
+        validator=one_of(*NUMERIC_MAPPINGS),
+    )
+    .define(
+        "mode",
+        str,
+        doc="How new rows are found. bulk: each poll reads everything. incrementing: rows with a higher number in a "
+        "column. timestamp: rows with a later timestamp. timestamp+incrementing: both, which finds changed rows and "
+        "needs no luck with equal timestamps.",
+        group=_MODE,
+        importance="HIGH",
+        validator=one_of(*MODES),
+    )
+    .define(
+        "incrementing.column.name",
+        str,
+        "",
+        doc="Column whose values only grow. Left out, the column that the database counts up itself.",
+        group=_MODE,
+    )
+    .define(
+        "incrementing.column.mapping",
+        list,
+        "",
+        doc="In place of incrementing.column.name, by table: regex:column.",
+        group=_MODE,
+    )
+    .define(
+        "timestamp.column.name",
+        list,
+        "",
+        doc="Timestamp columns; the first that is not null counts (COALESCE).",
+        group=_MODE,
+    )
+    .define(
+        "timestamp.columns.mapping",
+        list,
+        "",
+        doc="In place of timestamp.column.name, by table: regex:[column|column].",
+        group=_MODE,
+    )
+    .define(
+        "timestamp.initial",
+        "LONG",
+        None,
+        doc="Milliseconds since 1970 after which the first rows are read, -1 for now. Left out, all rows are read.",
+        group=_MODE,
+        importance="LOW",
+    )
+    .define(
+        "validate.non.null",
+        bool,
+        True,
+        doc="Whether the incrementing column and one of the timestamp columns must be NOT NULL: rows with a null there "
+        "would never be read.",
+        group=_MODE,
+        importance="LOW",
+    )
+    .define(
+        "query",
+        str,
+        "",
+        doc="A SELECT to read in place of tables. The conditions of the mode are put around it.",
+        group=_MODE,
+    )
+    .define(
+        "quote.sql.identifiers",
+        str,
+        "always",
+        doc="Whether names of tables and columns are quoted.",
+        group=_MODE,
+        validator=one_of("always", "never"),
+    )
+    .define(
+        "table.types",
+        list,
+        "TABLE",
+        doc="Kinds of tables to read: TABLE, VIEW, for PostgreSQL MATERIALIZED VIEW.",
+        group=_CONNECTOR,
+        importance="LOW",
+        validator=lambda kinds: next(
+            (
+                f"{kind} is not one of TABLE, VIEW, MATERIALIZED VIEW"
+                for kind in kinds or [""]
+                if kind.upper() not in ("TABLE", "PARTITIONED TABLE", "VIEW", "MATERIALIZED VIEW")
+            ),
+            None,
+        ),
+    )
+    .define(
+        "poll.interval.ms",
+        int,
+        5_000,
+        doc="How long to wait after a table had no more rows before it is read again.",
+        group=_CONNECTOR,
+        importance="HIGH",
+        validator=at_least(1),
+    )
+    .define(
+        "batch.max.rows",
+        int,
+        20_000,
+        doc="About how many rows one slice takes; Confluent's connector has 100. In mode timestamp rows with the same "
+        "timestamp stay together.",
+        group=_CONNECTOR,
+        importance="LOW",
+        validator=at_least(1),
+    )
+    .define(
+        "table.poll.interval.ms",
+        "LONG",
+        60_000,
+        doc="How often to look for new and dropped tables, which changes the tasks without a restart of the connector.",
+        group=_CONNECTOR,
+        importance="LOW",
+        validator=at_least(1),
+    )
+    .define(
+        "topic.prefix",
+        str,
+        doc="What the topic's name begins with; the table's name follows. For a query it is the topic.",
+        group=_CONNECTOR,
+        importance="HIGH",
+        validator=non_empty(),
+    )
+    .define(
+        "timestamp.delay.interval.ms",
+        "LONG",
+        0,
+        doc="How old a timestamp must be before its row is read, so that transactions with an earlier one can end.",
+        group=_CONNECTOR,
+        importance="HIGH",
+        validator=at_least(0),
+    )
+    .define(
+        "db.timezone",
+        str,
+        "UTC",
+        doc="Time zone of timestamps that have none.",
+        group=_CONNECTOR,
+        validator=_known_zone,
+    )
+)
+
+
+def problems(config: Mapping[str, str | None]) -> dict[str, list[str]]:
+    """What does not go together, by key."""
+    found: dict[str, list[str]] = {}
+    given = {key: (value or "").strip() for key, value in config.items()}
+
+    def refuse(key: str, reason: str) -> None:
+        found.setdefault(key, []).append(invalid_value(key, given.get(key) or None, reason))
+
+    lists = [key for key in ("table.whitelist", "table.blacklist") if given.get(key)]
+    patterns = [key for key in ("table.include.list", "table.exclude.list") if given.get(key)]
+    if len(lists) == 2:
+        refuse("table.whitelist", "table.whitelist and table.blacklist are exclusive.")
+    if lists and patterns:
+        refuse(lists[0], f"{lists[0]} and {patterns[0]} are exclusive.")
+    if given.get("query") and (lists or patterns):
+        refuse("query", f"a query and {(lists + patterns)[0]} are exclusive.")
+    _tracked(given, refuse)
+    for key in ("incrementing.column.mapping", "timestamp.columns.mapping"):
+        try:
+            ColumnMapping.parse(key, [text.strip() for text in given.get(key, "").split(",") if text.strip()])
+        except ConfigError as error:
+            found.setdefault(key, []).extend(error.problems)
+    return found
+
+
+def _tracked(given: Mapping[str, str], refuse: Any) -> None:
+    mode = given.get("mode", "")
+    for kind, name, mapping in (
+        ("timestamp", "timestamp.column.name", "timestamp.columns.mapping"),
+        ("incrementing", "incrementing.column.name", "incrementing.column.mapping"),
+    ):
+        if given.get(name) and given.get(mapping):
+            refuse(name, f"{name} and {mapping} are exclusive.")
+        detected = kind == "incrementing" and not given.get("query")
+        if kind in mode.split("+") and not given.get(name) and not given.get(mapping) and not detected:
+            refuse(name, f"the mode {mode} needs a column.")
+
+
+def database_settings(values: Mapping[str, Any], name: str) -> DatabaseSettings:
+    """How to reach the database; `name` is what it shows of this client."""
+    secret = values["connection.password"]
+    return DatabaseSettings(
+        uri=values["connection.url"].strip(),
+        user=values["connection.user"],
+        password=secret.value if secret else None,
+        zone=ZoneInfo(values["db.timezone"]),
+        numeric_mapping=values["numeric.mapping"],
+        quotes=values["quote.sql.identifiers"] == "always",
+        name=name,
+    )
+
+
+def in_patterns(values: Mapping[str, Any], schema: str, catalog: str) -> bool:
+    """Whether schema.pattern and catalog.pattern, with SQL's wildcards, allow this place."""
+    return _like(values["schema.pattern"], schema) and _like(values["catalog.pattern"], catalog)
+
+
+def _like(pattern: str | None, text: str) -> bool:
+    import re
+
+    if pattern is None:
+        return True
+    parts: Sequence[str] = [{"%": ".*", "_": "."}.get(sign, re.escape(sign)) for sign in pattern]
+    return re.fullmatch("".join(parts), text) is not None

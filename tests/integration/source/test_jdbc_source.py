@@ -1,0 +1,200 @@
+"""JdbcSource on PostgreSQL's server, and in a cluster whose workers are killed."""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+import json
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import connectx as cx
+from connectx.errors import DatabaseError, DatabasePermissionError, TableMismatchError, TableMissingError
+from connectx.plugins.api import RetriableError
+from tests.support.jdbc import Source, source_config, sqlite, values_of
+from tests.support.profiles import EOS, JSON
+from tests.support.waiting import WAIT_S, until
+
+if TYPE_CHECKING:
+    from connectx.spark.sessions import SparkProvider
+
+_numbers = itertools.count(1)
+
+
+class Shop:
+    """A schema of its own in the server."""
+
+    def __init__(self, uri: str) -> None:
+        from adbc_driver_postgresql import dbapi
+
+        self.uri, self.schema = uri, f"shop{next(_numbers)}"
+        self._connection = dbapi.connect(uri, autocommit=True)
+        self.sql(f"CREATE SCHEMA {self.schema}")
+        self.sql(f"SET search_path = {self.schema}")
+
+    def sql(self, statement: str) -> list[tuple[Any, ...]]:
+        with self._connection.cursor() as cursor:
+            cursor.execute(statement)
+            return cursor.fetchall() if cursor.description else []
+
+    def source(self, mode: str, **more: Any) -> Source:
+        return Source(source_config(self.uri, mode, schema_pattern=self.schema, connection_backoff_ms=1, **more))
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+@pytest.fixture
+def shop(postgres: str) -> Iterator[Shop]:
+    made = Shop(postgres)
+    yield made
+    made.close()
+
+
+def ids(values: list[dict[str, Any]]) -> list[int]:
+    return [value["id"] for value in values]
+
+
+@pytest.mark.parametrize("mode", ["incrementing", "timestamp", "timestamp+incrementing", "bulk"])
+def test_postgresql_is_read_once_over_restarts(shop: Shop, mode: str) -> None:
+    shop.sql("CREATE TABLE t (id serial PRIMARY KEY, name text, at timestamptz NOT NULL)")
+    fill = "INSERT INTO t (name, at) SELECT 'n' || n, timestamptz '2026-01-01' + n / 3 * interval '1 second' "
+    shop.sql(fill + "FROM generate_series(1, 60) n")
+    source = shop.source(mode, batch_max_rows=7, timestamp_column_name="at" if "timestamp" in mode else "")
+    found: list[int] = []
+    while batch := ids(source.values(most=2)):
+        found += batch
+        if mode != "bulk":
+            source.restart()
+    assert found == list(range(1, 61))
+    partition = f'{{"protocol": "1", "table": "{shop.schema}.t"}}'
+    assert source.context.offsets.keys() == {partition}
+    if mode != "bulk":
+        shop.sql(fill + "FROM generate_series(90, 92) n")
+        assert ids(source.values()) == [61, 62, 63]
+
+
+def test_postgresqls_types_become_connects(shop: Shop) -> None:
+    shop.sql("CREATE TYPE mood AS ENUM ('ok', 'bad')")
+    shop.sql(
+        "CREATE TABLE v (id bigint GENERATED ALWAYS AS IDENTITY, s smallint NOT NULL, n numeric(10,2), w numeric(6), "
+        "x numeric, f real, b bytea, u uuid, j jsonb, m mood, l int[], d date, a timestamp, z timestamptz, i interval, "
+        "c varchar(5), o boolean)"
+    )
+    shop.sql(
+        "INSERT INTO v VALUES (DEFAULT, 1, 2.5, 7, 1e40, 0.5, 'x', '6ba7b810-9dad-11d1-80b4-00c04fd430c8', "
+        "'{\"a\": 1}', 'ok', "
+        "'{1,2}', '2026-01-01', '2026-01-01', '2026-01-01 01:00+01', '1 day', 'abc', true)"
+    )
+    moment = datetime.datetime(2026, 1, 1)
+    expected = {
+        "id": 1, "s": 1, "n": Decimal("2.50"), "w": Decimal(7), "x": f"1{'0' * 40}", "f": 0.5, "b": b"x", "i": "1 day",
+        "u": "6ba7b810-9dad-11d1-80b4-00c04fd430c8", "j": '{"a": 1}', "m": "ok", "l": "{1,2}", "c": "abc", "o": True,
+        "d": moment.date(), "a": moment, "z": moment.replace(tzinfo=datetime.UTC),
+    }  # fmt: skip
+    (piece,) = shop.source("incrementing").slices()
+    assert values_of(piece) == [expected]
+    rows: Any = piece.rows
+    assert not rows.schema.field("value").type.field("s").nullable
+    (mapped,) = shop.source("incrementing", numeric_mapping="best_fit", db_timezone="Europe/Berlin").values()
+    berlin = datetime.datetime(2025, 12, 31, 23, tzinfo=datetime.UTC)
+    assert (mapped["n"], mapped["w"], mapped["a"]) == (2.5, 7, berlin)
+    (asked,) = shop.source("bulk", query=f"SELECT id, n, u, a, j, l FROM {shop.schema}.v").values()
+    assert asked == {"id": 1, "n": "2.50", "u": expected["u"], "a": moment, "j": '{"a": 1}', "l": "{1,2}"}
+
+
+def test_numbers_are_sorted_as_numbers_where_they_are_read_as_text(shop: Shop) -> None:
+    shop.sql("CREATE TABLE t (id numeric NOT NULL)")
+    shop.sql("INSERT INTO t SELECT n FROM generate_series(1, 25) n")
+    found = shop.source("incrementing", incrementing_column_name="id", batch_max_rows=4).values()
+    assert [int(value["id"]) for value in found] == list(range(1, 26))
+
+
+def test_views_and_partitioned_tables_are_read_as_table_types_says(shop: Shop) -> None:
+    shop.sql("CREATE TABLE p (id int) PARTITION BY RANGE (id)")
+    shop.sql("CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (10)")
+    shop.sql("CREATE VIEW v AS SELECT id FROM p")
+    shop.sql("INSERT INTO p VALUES (1), (2)")
+    assert [piece.topic for piece in shop.source("bulk").slices(1)] == ["t-p"]
+    assert {piece.topic for piece in shop.source("bulk", table_types="TABLE,VIEW").slices(2)} == {"t-p", "t-v"}
+
+
+def test_what_postgresql_refuses_is_named(shop: Shop) -> None:
+    shop.sql("CREATE TABLE t (id int)")
+    with pytest.raises(TableMissingError, match=r"no table other, which table\.whitelist names"):
+        shop.source("bulk", table_whitelist="other")
+    with pytest.raises(TableMismatchError, match=r"id of .*t may be null"):
+        shop.source("incrementing", incrementing_column_name="id").values()
+    with pytest.raises(DatabaseError):
+        shop.source("bulk", query="SELEC 1").values()
+    shop.sql("CREATE TABLE w (id text)")
+    shop.sql("INSERT INTO w VALUES ('x')")
+    with pytest.raises(DatabaseError, match="invalid input syntax"):
+        shop.source("bulk", query=f"SELECT id::int FROM {shop.schema}.w").values()
+    with pytest.raises((DatabasePermissionError, DatabaseError)) as caught:
+        Source(source_config(shop.uri, "bulk", connection_user="nobody", connection_password="geheim"))
+    assert "geheim" not in str(caught.value)
+
+
+def test_a_lost_connection_is_made_again_and_no_row_is_lost(shop: Shop) -> None:
+    shop.sql("CREATE TABLE t (id serial PRIMARY KEY)")
+    shop.sql("INSERT INTO t SELECT FROM generate_series(1, 30)")
+    source = shop.source("incrementing", batch_max_rows=2)
+    found = ids(source.values(most=3))
+    shop.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'connectx j-0'")
+    failures = 0
+    while len(found) < 30:
+        try:
+            for piece in source.slices():
+                found += ids(values_of(piece))
+        except RetriableError:
+            failures += 1
+    assert found == list(range(1, 31))
+    assert failures == 1
+
+
+# ---------------------------------------------------------------------------------------------------- in a cluster
+
+
+@pytest.fixture(scope="module")
+def cluster(spark_provider: SparkProvider) -> Iterator[cx.Cluster]:
+    with cx.Cluster(workers=2, config=EOS) as made:
+        yield made
+
+
+def test_killed_workers_lose_and_double_no_row_and_a_new_table_is_read(cluster: cx.Cluster, tmp_path: Path) -> None:
+    path = tmp_path / "shop.db"
+    columns = "(id INTEGER PRIMARY KEY, name TEXT NOT NULL)"
+    rows = "WITH RECURSIVE c(n) AS (SELECT {} UNION ALL SELECT n + 1 FROM c WHERE n < {}) SELECT n, 'row ' || n FROM c"
+    url = sqlite(path, "PRAGMA journal_mode = wal", f"CREATE TABLE a {columns}", f"CREATE TABLE b {columns}",
+                 f"INSERT INTO a {rows.format(1, 3000)}", f"INSERT INTO b {rows.format(1, 500)}")  # fmt: skip
+    config = {
+        **source_config(url, "incrementing", batch_max_rows=100, table_poll_interval_ms=200, poll_interval_ms=50),
+        "connector.class": "io.confluent.connect.jdbc.JdbcSourceConnector",
+        "topic.prefix": "jdbc-",
+        "tasks.max": "2",
+        **JSON,
+    }
+    connector = cluster.create("shop", config)
+    connector.wait("RUNNING", timeout=WAIT_S)
+    cx.read_topic("jdbc-a", cluster.bootstrap_servers, at_least=100, timeout=WAIT_S)
+    owner = next(worker.name for worker in cluster.workers if "shop-0" in worker.tasks)
+    cluster.kill(owner)
+    sqlite(path, f"INSERT INTO a {rows.format(3001, 3500)}", f"CREATE TABLE c {columns}",
+           f"INSERT INTO c {rows.format(1, 200)}")  # fmt: skip
+    counts = {"jdbc-a": 3500, "jdbc-b": 500, "jdbc-c": 200}
+    for topic, count in counts.items():
+        read = cx.read_topic(topic, cluster.bootstrap_servers, at_least=count, timeout=2 * WAIT_S)
+        assert [value["id"] for value in map(json.loads, read["value"])] == list(range(1, count + 1))
+    until(lambda: {t for w in cluster.workers for t in w.tasks} >= {"shop-0", "shop-1"}, "both tasks", WAIT_S)
+    verdict = cluster.check(timeout=WAIT_S)
+    assert verdict.answer == "valid", verdict
+    assert {checked.place: checked.found for checked in verdict.checked} == {
+        f"topic {topic}": count for topic, count in counts.items()
+    }
+    stored = {"partition": {"protocol": "1", "table": "a"}, "offset": {"incrementing": 3500}}
+    assert stored in connector.offsets.get()
