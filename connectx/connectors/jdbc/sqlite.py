@@ -81,12 +81,8 @@ class SqliteDatabase(Database):
                 raise not_a_time(column)
         millis = [_millis(self.column(column.name)) for column in columns]
         value = millis[0] if len(millis) == 1 else f"coalesce({', '.join(millis)})"
-        zone = self.settings.zone
-        shift_ms = 0 if str(zone) == "UTC" else None
 
         def literal(micros: int) -> str:
-            if shift_ms is not None:
-                return str(micros // 1000)
             local = datetime.fromisoformat(self.local_text(micros)).replace(tzinfo=UTC)
             return str(round(local.timestamp() * 1000))
 
