@@ -22,7 +22,7 @@ TIERS := $(BIN)/python -m tests.support.tiers
 # Records durations that tests/budget.json limits: `make test-all` fails on a tier or folder that takes 25 % longer.
 BUDGET := $(BIN)/python -m tests.support.budget
 
-.PHONY: help setup archives demo quick test test-all budget browser databricks connect spark41 pythons wheel simulate lab check lock types bench soak clean
+.PHONY: help setup archives demo quick test test-all budget browser databricks connect spark41 pythons wheel simulate lab check lock types bench bench-peer soak clean
 
 help: ## show the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST)
@@ -86,6 +86,9 @@ types: ## types of the panel's front end, by a pinned TypeScript that npx fetche
 
 bench: archives ## measure throughput, latency, failover and memory on this machine
 	@$(BIN)/python -m bench
+
+bench-peer: archives ## run Kafka Connect and connectx in turns, and print how they compare
+	@$(BIN)/python -m bench peer
 
 soak: archives ## flows under chaos in both isolations for MINUTES=10, and a verdict; SEED=... repeats one
 	@$(BIN)/python -m tests.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))

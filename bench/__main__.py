@@ -6,14 +6,16 @@ from typing import Annotated
 
 import typer
 
-from bench import cluster, conversion, flows, processes, scale
+from bench import cluster, conversion, flows, peer, processes, scale
 from bench.machine import describe
 
 Measurement = Callable[[], Iterator[dict[str, object]]]
 
 
 def main(
-    names: Annotated[list[str] | None, typer.Argument(help="Measurements to run; all but steady by default.")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Measurements to run; all but peer and steady by default.")
+    ] = None,
     records: Annotated[int, typer.Option(help="Records of a throughput run.")] = 1_000_000,
     minutes: Annotated[float, typer.Option(help="Length of the steady flow.")] = 20.0,
 ) -> None:
@@ -35,9 +37,10 @@ def main(
         "processes": processes.measure_processes,
         "process_start": lambda: processes.measure_process_start(3),
         "process_failover": lambda: processes.measure_process_failover(3),
+        "peer": lambda: peer.measure_peer(records),
         "steady": lambda: cluster.measure_steady(minutes),
     }
-    chosen = names or [name for name in measurements if name != "steady"]
+    chosen = names or [name for name in measurements if name not in ("peer", "steady")]
     unknown = sorted(set(chosen) - set(measurements))
     if unknown:
         raise typer.BadParameter(f"unknown: {', '.join(unknown)}; known: {', '.join(measurements)}")

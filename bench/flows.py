@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 from confluent_kafka import Consumer, IsolationLevel, Message, Producer, TopicPartition
@@ -20,6 +20,14 @@ import connectx as cx
 from connectx.kafka.fetcher.ranges import read_ranges
 from connectx.model.ids import TopicPartition as Partition
 from connectx.protocol.record_batches import HEADERS
+
+
+class Kafka(Protocol):
+    """What runs on a Kafka: a cluster, or the broker itself."""
+
+    @property
+    def bootstrap_servers(self) -> str: ...
+
 
 STRINGS = {"key.converter": "StringConverter", "value.converter": "StringConverter"}
 LINE_BYTES = 100
@@ -39,26 +47,26 @@ def admin_of(bootstrap_servers: str) -> AdminClient:
     return AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
 
 
-def create_topic(cluster: cx.Cluster, name: str, partitions: int = 1) -> None:
+def create_topic(kafka: Kafka, name: str, partitions: int = 1) -> None:
     """Create a topic and wait for it."""
-    admin = admin_of(cluster.bootstrap_servers)
+    admin = admin_of(kafka.bootstrap_servers)
     for future in admin.create_topics([NewTopic(name, partitions, 1)]).values():
         future.result()
 
 
-def committed_end(cluster: cx.Cluster, topic: str, partitions: int = 1) -> int:
+def committed_end(kafka: Kafka, topic: str, partitions: int = 1) -> int:
     """Sum of the last stable offsets: what a read_committed reader can see, transaction markers included."""
-    admin = admin_of(cluster.bootstrap_servers)
+    admin = admin_of(kafka.bootstrap_servers)
     asked = {TopicPartition(topic, p): OffsetSpec.latest() for p in range(partitions)}
     answers = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED)
     return sum(future.result().offset for future in answers.values())
 
 
-def reader(cluster: cx.Cluster, topic: str, offset: int) -> Consumer:
+def reader(kafka: Kafka, topic: str, offset: int) -> Consumer:
     """A read_committed consumer of partition 0 from `offset`."""
     consumer = Consumer(
         {
-            "bootstrap.servers": cluster.bootstrap_servers,
+            "bootstrap.servers": kafka.bootstrap_servers,
             "group.id": "bench-reader",
             "enable.auto.commit": False,
             "isolation.level": "read_committed",
@@ -69,10 +77,10 @@ def reader(cluster: cx.Cluster, topic: str, offset: int) -> Consumer:
     return consumer
 
 
-def fill(cluster: cx.Cluster, topic: str, values: Iterator[bytes], partitions: int = 1) -> None:
+def fill(kafka: Kafka, topic: str, values: Iterator[bytes], partitions: int = 1) -> None:
     """Produce values round-robin over the partitions."""
     producer = Producer(
-        {"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 20, "queue.buffering.max.messages": 1_000_000}
+        {"bootstrap.servers": kafka.bootstrap_servers, "linger.ms": 20, "queue.buffering.max.messages": 1_000_000}
     )
     for number, value in enumerate(values):
         while True:
@@ -388,7 +396,10 @@ def measure_latency(samples: int) -> Iterator[dict[str, object]]:
         yield {"measure": "latency_file_to_consumer", **_percentiles(list(_append_and_see(source, consumer, samples)))}
         consumer.close()
         producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 0})
-        yield {"measure": "latency_producer_to_sink", **_percentiles(list(_produce_and_see(producer, sink, samples)))}
+        yield {
+            "measure": "latency_producer_to_sink",
+            **_percentiles(list(produce_and_see(producer, "out", sink, samples))),
+        }
 
 
 def _append_and_see(source: Path, consumer: Consumer, samples: int) -> Iterator[float]:
@@ -406,11 +417,12 @@ def _append_and_see(source: Path, consumer: Consumer, samples: int) -> Iterator[
         yield (time.monotonic() - started) * 1000
 
 
-def _produce_and_see(producer: Producer, sink: Path, samples: int) -> Iterator[float]:
+def produce_and_see(producer: Producer, topic: str, sink: Path, samples: int) -> Iterator[float]:
+    """Milliseconds from each produced record to its line in the sink's file."""
     for number in range(samples):
         size = sink.stat().st_size if sink.exists() else 0
         value = f"value-{number}"
-        producer.produce("out", value)
+        producer.produce(topic, value)
         producer.poll(0)
         started = time.monotonic()
         until(lambda size=size, value=value: sink.exists() and sink.stat().st_size > size, 30, 0.001)

@@ -6,7 +6,7 @@ What tests hold connectx against. Its jars come as Kafka's do, locked and verifi
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import httpx
@@ -22,7 +22,7 @@ FILE_SOURCE = "org.apache.kafka.connect.file.FileStreamSourceConnector"
 FILE_SINK = "org.apache.kafka.connect.file.FileStreamSinkConnector"
 START_S = 90.0
 
-_OPTIONS = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
+_OPTIONS = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 _STRINGS = "org.apache.kafka.connect.storage.StringConverter"
 
 _LOG4J = """
@@ -62,9 +62,10 @@ class JavaWorker:
     Args:
         config: its settings; `listeners` and the advertised address are added.
         folder: for its properties and its log.
+        options: of the JVM; by default they make it start fast.
     """
 
-    def __init__(self, config: Mapping[str, str], folder: Path) -> None:
+    def __init__(self, config: Mapping[str, str], folder: Path, options: Sequence[str] = _OPTIONS) -> None:
         java = find_java()
         (port,) = node.free_ports(1)
         self.worker_id = f"{node.HOST}:{port}"
@@ -81,7 +82,7 @@ class JavaWorker:
         (folder / "log4j2.properties").write_text(_LOG4J)
         class_path = ":".join(str(path) for path in jars.fetch(jars.KAFKA_CONNECT, java))
         self.process = ChildProcess(
-            [str(java.java), *_OPTIONS, f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}",
+            [str(java.java), *options, f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}",
              "-cp", class_path, "org.apache.kafka.connect.cli.ConnectDistributed", str(properties)],
             folder / "log",
         )  # fmt: skip

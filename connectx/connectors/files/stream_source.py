@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SLICE_BYTES = 8 * 1024 * 1024
+_LEAST_BYTES = 64 * 1024
 
 
 class FileStreamSource(SourceConnector):
@@ -95,12 +96,13 @@ class FileStreamSource(SourceConnector):
             self._topic: str = values["topic"]
             self._max_lines: int = values["batch.size"]
             self._file = SourceFile(os.path.abspath(values["file"]))
+            self._slice_bytes = SLICE_BYTES
 
         def poll(self, spark: SparkSession, offset: SourceOffset | None) -> Slice | None:
             """Complete lines behind the position, as strings; no Spark job."""
             position = int(offset["position"]) if offset else 0
             try:
-                block = self._file.read_lines(position, SLICE_BYTES)
+                block = self._file.read_lines(position, self._slice_bytes)
             except SourceFileMissingError as error:
                 if not self.waits:
                     log.warning("%s The task waits for it.", error.message)
@@ -110,7 +112,10 @@ class FileStreamSource(SourceConnector):
             if not block:
                 return None
             if self._max_lines:
-                block = b"".join(block.splitlines(keepends=True)[: self._max_lines])
+                block = first_lines(block, self._max_lines)
+                # About as many bytes as that many lines have: what is read beyond them is read again.
+                line_bytes = len(block) // max(1, block.count(b"\n"))
+                self._slice_bytes = min(SLICE_BYTES, max(_LEAST_BYTES, self._max_lines * line_bytes * 5 // 4))
             return Slice(lines_of(block), {"position": position + len(block)}, topic=self._topic)
 
         def reread(self, spark: SparkSession, start: SourceOffset | None, end: SourceOffset | None) -> Iterator[Slice]:
@@ -123,6 +128,16 @@ class FileStreamSource(SourceConnector):
             self._file.wait(self.context.wait)
 
     task_class = Task
+
+
+def first_lines(block: bytes, count: int) -> bytes:
+    """The first lines of a block, with their ends; at most `count`."""
+    import numpy as np
+
+    if b"\r" in block:
+        return b"".join(block.splitlines(keepends=True)[:count])
+    ends = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n"))
+    return block if len(ends) < count else block[: ends[count - 1] + 1]
 
 
 def lines_of(block: bytes, column: str = "value") -> pa.Table:

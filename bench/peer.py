@@ -1,0 +1,239 @@
+"""Kafka Connect 4.3 and connectx, one worker process each, in turns: same broker, configuration, data and guarantee.
+
+`python -m bench peer` or `make bench-peer`. Each measurement has the figures of both and their ratio; above 1 connectx
+is better.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import psutil
+from confluent_kafka import Producer
+
+from bench import flows
+from bench.flows import LINE_BYTES, STRINGS, until
+from connectx.kafka.broker.embedded import EmbeddedKafka
+from tests.support.java_worker import JavaWorker, peer_config
+from tests.support.worker_processes import WorkerProcess
+
+# What an operator of a worker with little to do gives Java: its second compiler, and a heap with room.
+_JAVA_OPTIONS = ("-Xms256m", "-Xmx2g", "-XX:+UseG1GC", "-Xshare:auto")
+_FAST = {
+    "producer.override.linger.ms": "5",
+    "producer.override.batch.size": "262144",
+    "producer.override.buffer.memory": "67108864",
+    "batch.size": "20000",
+    **STRINGS,
+}
+# One transaction each second costs both less than one each batch.
+_EXACTLY_ONCE = {"transaction.boundary": "interval", "transaction.boundary.interval.ms": "1000"}
+_SINK = {
+    "consumer.override.max.poll.records": "10000",
+    "consumer.override.fetch.min.bytes": "1000000",
+    "consumer.override.fetch.max.wait.ms": "100",
+    "consumer.override.max.partition.fetch.bytes": "8388608",
+    "consumer.override.isolation.level": "read_committed",
+    **STRINGS,
+}
+
+
+@dataclass(frozen=True)
+class Side:
+    """A worker that runs, and how long it took to serve its first request."""
+
+    name: str
+    url: str
+    pid: int
+    start_s: float
+
+    def create(self, name: str, config: Mapping[str, str]) -> None:
+        """Create a connector, or replace its configuration."""
+
+        def is_taken() -> bool:
+            answer = httpx.put(f"{self.url}/connectors/{name}/config", json={"name": name, **config}, timeout=60)
+            if answer.status_code != httpx.codes.CONFLICT:  # a rebalance is going on
+                answer.raise_for_status()
+            return answer.is_success
+
+        until(is_taken)
+
+    def delete(self, name: str) -> None:
+        """Delete a connector."""
+        httpx.delete(f"{self.url}/connectors/{name}", timeout=60).raise_for_status()
+
+    def is_running(self, name: str) -> bool:
+        """Whether the connector and a task of it run."""
+        answer = httpx.get(f"{self.url}/connectors/{name}/status", timeout=60)
+        tasks = answer.json().get("tasks", []) if answer.is_success else []
+        return bool(tasks) and all(task["state"] == "RUNNING" for task in tasks)
+
+    def memory_mb(self) -> float:
+        """Resident memory of the process."""
+        return float(psutil.Process(self.pid).memory_info().rss / 2**20)
+
+    def cpu_s(self) -> float:
+        """Processor time of the process so far."""
+        times = psutil.Process(self.pid).cpu_times()
+        return float(times.user + times.system)
+
+
+@contextmanager
+def both_sides(kafka: EmbeddedKafka, folder: Path, support: str) -> Iterator[tuple[Side, Side]]:
+    """A Java worker and a connectx worker, each a group of its own, on one broker."""
+    settings = {"exactly_once_source_support": support, "connector_client_config_override_policy": "All"}
+    with ExitStack() as endings:
+        began_s = time.monotonic()
+        config = peer_config(kafka.bootstrap_servers, f"java-{support}", **settings)
+        java = JavaWorker(config, folder / f"java-{support}", _JAVA_OPTIONS)
+        endings.callback(java.kill)
+        java.wait_ready()
+        theirs = Side("kafka_connect", java.url, java.process.pid, time.monotonic() - began_s)
+        began_s = time.monotonic()
+        config = peer_config(kafka.bootstrap_servers, f"python-{support}", **settings)
+        python = WorkerProcess(
+            folder / f"python-{support}", **{key.replace(".", "_"): value for key, value in config.items()}
+        )
+        endings.callback(python.process.kill)
+        url = python.wait_url()
+        until(lambda: httpx.get(f"{url}/connectors", timeout=60).is_success)
+        yield theirs, Side("connectx", url, python.process.pid, time.monotonic() - began_s)
+
+
+def measure_peer(count: int, rounds: int = 3) -> Iterator[dict[str, object]]:
+    """Sources exactly-once and at-least-once, file sink, latency, REST with 500 connectors, start, memory."""
+    with tempfile.TemporaryDirectory() as name, EmbeddedKafka(gate=False) as kafka:
+        folder = Path(name)
+        path = flows.lines_file(folder, count)
+        flows.create_topic(kafka, "filled", 1)
+        flows.fill(kafka, "filled", (f"{i:09d}-".ljust(LINE_BYTES, "x").encode() for i in range(count)))
+        for support in ("enabled", "disabled"):
+            with both_sides(kafka, folder, support) as sides:
+                if support == "enabled":
+                    yield _compared("start_s", _by_side(sides, lambda side: side.start_s), less_is_better=True)
+                guarantee = "exactly_once" if support == "enabled" else "at_least_once"
+                more = _EXACTLY_ONCE if support == "enabled" else {}
+                yield from _rates(f"source_{guarantee}", sides, rounds, _Source(kafka, path, count, more))
+                if support == "disabled":
+                    yield from _rates("file_sink", sides, rounds, _Sink(folder, count))
+                    yield _compared("latency_p50_ms", _latencies(kafka, sides, folder), less_is_better=True)
+                    yield _compared("memory_mb", _by_side(sides, Side.memory_mb), less_is_better=True)
+                    yield _compared("rest_500_connectors_ms", _rest(sides, folder), less_is_better=True)
+
+
+@dataclass
+class _Source:
+    """One run of a FileStreamSource: from its creation until all lines can be read committed."""
+
+    kafka: EmbeddedKafka
+    path: Path
+    count: int
+    more: Mapping[str, str]
+
+    def __call__(self, side: Side, number: int) -> float:
+        topic = f"in-{side.name}-{len(self.more)}-{number}"
+        flows.create_topic(self.kafka, topic)
+        config = {"connector.class": "FileStreamSource", "file": str(self.path), "topic": topic, "tasks.max": "1"}
+        began_s = time.monotonic()
+        side.create(topic, {**config, **_FAST, **self.more})
+        until(lambda: flows.committed_end(self.kafka, topic) >= self.count)
+        rate = self.count / (time.monotonic() - began_s)
+        side.delete(topic)
+        return rate
+
+
+@dataclass
+class _Sink:
+    """One run of a FileStreamSink: from its creation until all lines are in the file."""
+
+    folder: Path
+    count: int
+
+    def __call__(self, side: Side, number: int) -> float:
+        name = f"out-{side.name}-{number}"
+        path, size_bytes = self.folder / name, self.count * (LINE_BYTES + 1)
+        config = {"connector.class": "FileStreamSink", "file": str(path), "topics": "filled", "tasks.max": "1"}
+        began_s = time.monotonic()
+        side.create(name, {**config, **_SINK})
+        until(lambda: path.exists() and path.stat().st_size >= size_bytes)
+        rate = self.count / (time.monotonic() - began_s)
+        side.delete(name)
+        path.unlink()
+        return rate
+
+
+def _rates(
+    measure: str, sides: tuple[Side, Side], rounds: int, run: Callable[[Side, int], float]
+) -> Iterator[dict[str, object]]:
+    """Records/s of both in turns; the first round warms up and does not count. Also processor time a record."""
+    rates: dict[str, list[float]] = {side.name: [] for side in sides}
+    cpu_s = dict.fromkeys(rates, 0.0)
+    for number in range(rounds + 1):
+        for side in sides:
+            before_s = side.cpu_s()
+            rate = run(side, number)
+            if number:
+                rates[side.name].append(rate)
+                cpu_s[side.name] += side.cpu_s() - before_s
+    yield _compared(f"{measure}_records_per_s", {name: statistics.median(found) for name, found in rates.items()})
+    count = run.count  # type: ignore[attr-defined]
+    micros = {name: seconds / rounds / count * 1e6 for name, seconds in cpu_s.items()}
+    yield _compared(f"{measure}_worker_cpu_us_per_record", micros, less_is_better=True)
+
+
+def _latencies(kafka: EmbeddedKafka, sides: tuple[Side, Side], folder: Path) -> dict[str, float]:
+    """Median from a produced record to its line in the sink's file."""
+    found: dict[str, float] = {}
+    for side in sides:
+        topic, path = f"latency-{side.name}", folder / f"latency-{side.name}"
+        flows.create_topic(kafka, topic)
+        producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "linger.ms": 0})
+        config = {"connector.class": "FileStreamSink", "file": str(path), "topics": topic, "tasks.max": "1"}
+        side.create(topic, {**config, **STRINGS})
+        until(lambda side=side, topic=topic: side.is_running(topic))
+        samples = list(flows.produce_and_see(producer, topic, path, 60))
+        found[side.name] = statistics.median(samples[10:])
+        side.delete(topic)
+    return found
+
+
+def _rest(sides: tuple[Side, Side], folder: Path) -> dict[str, float]:
+    """Median time of `GET /connectors?expand=status&expand=info` with 500 connectors without work."""
+    found: dict[str, float] = {}
+    empty = folder / "empty"
+    empty.touch()
+    for side in sides:
+        with httpx.Client(base_url=side.url, timeout=120) as client:
+            for number in range(500):
+                config = {"connector.class": "FileStreamSource", "file": str(empty), "topic": "none", "tasks.max": "1"}
+                side.create(f"idle-{number}", {**config, **STRINGS})
+            samples = []
+            for _ in range(10):
+                began_s = time.monotonic()
+                answer = client.get("/connectors", params={"expand": ["status", "info"]}).raise_for_status()
+                samples.append((time.monotonic() - began_s) * 1000)
+                assert len(answer.json()) >= 500
+            found[side.name] = statistics.median(samples)
+    return found
+
+
+def _by_side(sides: tuple[Side, Side], figure: Callable[[Side], float]) -> dict[str, float]:
+    return {side.name: figure(side) for side in sides}
+
+
+def _compared(measure: str, figures: Mapping[str, float], *, less_is_better: bool = False) -> dict[str, object]:
+    theirs, ours = figures["kafka_connect"], figures["connectx"]
+    ratio = theirs / ours if less_is_better else ours / theirs
+    return {
+        "measure": measure,
+        "kafka_connect": float(f"{theirs:.3g}"),
+        "connectx": float(f"{ours:.3g}"),
+        "ratio": round(ratio, 2),
+    }
