@@ -14,7 +14,7 @@ from connectx.api.connect_cluster import ConnectCluster
 from connectx.api.fault_origin import injected
 from connectx.api.faults.agenda import Agenda
 from connectx.api.faults.verbs import FaultVerbs
-from connectx.api.forms import kafka_fact, shown, spark_fact
+from connectx.api.forms import kafka_fact, spark_fact
 from connectx.api.recorder import Recorder
 from connectx.api.supervisor import STABLE_S, Supervisor
 from connectx.api.workers import Worker, Workers
@@ -27,7 +27,8 @@ from connectx.errors import (
 )
 from connectx.history.clock import system_clock
 from connectx.history.log import EventLog
-from connectx.jvm.progress import Progress
+from connectx.history.wording import plural
+from connectx.jvm.progress import Progress, shown
 from connectx.kafka.admin.groups import GroupDescription
 from connectx.kafka.admin.topics import START_S, describe_group, ensure_internal_topics, require_reachable
 from connectx.kafka.broker.embedded import EmbeddedKafka
@@ -70,7 +71,7 @@ class Cluster(FaultVerbs, ConnectCluster):
             by default, because Kafka Connect cannot do it: without it, you see what your own cluster would do.
         faults: put a gate before the embedded Kafka, so that workers can be cut off honestly (costs some throughput).
         join: allow joining a group that already has members (with `bootstrap_servers`).
-        progress: told of long work: (what, done, total). By default a bar on a terminal, nothing elsewhere.
+        progress: called for long work with (what, done, total). By default bars on a terminal and lines in a notebook.
 
     The embedded cluster uses short rebalance settings (`connectx.model.worker_config.EMBEDDED_PROFILE`); with
     `bootstrap_servers` Kafka Connect's defaults are in force. Use it as a context manager, or call `close`.
@@ -127,7 +128,9 @@ class Cluster(FaultVerbs, ConnectCluster):
                 if bootstrap_servers is None:
                     self._kafka = EmbeddedKafka(gate=faults, progress=show)
                     self._endings.callback(self._kafka.stop)
+                    show("Starting Kafka", 0, 1)
                     self._kafka.start()
+                    show("Starting Kafka", 1, 1)
                     self._config = self._config.connected_to(self._kafka.bootstrap_servers)
                 self._endings.callback(self._client.close)
                 self._endings.callback(self._stop_workers)
@@ -135,7 +138,10 @@ class Cluster(FaultVerbs, ConnectCluster):
                 self._endings.callback(self._end_starting)  # the agenda waits for what has begun
                 self._endings.callback(self._recorder.stop)
                 self._recorder.start()
+                label = f"Starting {plural(workers, 'worker')}"
+                show(label, 0, 1)
                 self._start(workers, join, show)
+                show(label, 1, 1)
         except BaseException:
             self.close()
             raise

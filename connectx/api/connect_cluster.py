@@ -20,11 +20,11 @@ from connectx.api.notes import Notes
 from connectx.errors import ClusterClosedError, ConnectxError
 from connectx.extras import require
 from connectx.history.log import EventLog
+from connectx.jvm.progress import in_kernel
 from connectx.model.clock import Clock
 from connectx.model.events import EventKind, Transition
 from connectx.plugins.registry import Plugins
 from connectx.rest.client import RestClient
-from connectx.verify.doctor.notebook import in_kernel
 from connectx.views import Listed, Row
 
 if TYPE_CHECKING:

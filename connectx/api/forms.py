@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from connectx.errors import ConnectxError
-from connectx.jvm.progress import Progress, silent, terminal_progress
 from connectx.views import Row, html_card, html_list, html_table, text_table
 
 if TYPE_CHECKING:
@@ -69,15 +66,3 @@ def spark_fact(spark: SparkProvider) -> str:
 def with_panel(forms: Mapping[str, Any], panel: Any) -> dict[str, Any]:
     """A MIME bundle that shows the panel where it can be shown, and `forms` everywhere else."""
     return {**panel._repr_mimebundle_()[0], **forms}
-
-
-@contextlib.contextmanager
-def shown(progress: Progress | None) -> Iterator[Progress]:
-    """The given progress, or a bar when stderr is a terminal."""
-    if progress is not None:
-        yield progress
-    elif sys.stderr.isatty():
-        with terminal_progress() as show:
-            yield show
-    else:
-        yield silent

@@ -56,6 +56,11 @@ def generations(book: Book) -> list[int]:
     ]
 
 
+def test_a_starting_cluster_says_what_it_does(book: Book) -> None:
+    started = book.page.locator('.jp-OutputArea-output:has-text("Starting Kafka: ")')
+    assert "Starting 3 workers: " in started.first.inner_text()
+
+
 def test_the_panel_takes_the_theme_of_the_page(book: Book) -> None:
     colour = "() => getComputedStyle(document.querySelector('.cxp')).backgroundColor"
     light = book.page.evaluate(colour)

@@ -14,6 +14,8 @@ from pathlib import Path
 import nbformat
 from nbclient import NotebookClient
 
+from connectx.jvm.progress import VARIABLE
+
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 CELL_TIMEOUT_S = 300
@@ -25,8 +27,8 @@ _METADATA = {
 
 
 def quiet_environment() -> dict[str, str]:
-    """This one, without a warning that only machines without a desktop give, when PostgreSQL is started."""
-    return {**os.environ, "PYTHONWARNINGS": "ignore:XDG_RUNTIME_DIR"}
+    """This one, without progress, and without a warning of PostgreSQL's on machines without a desktop."""
+    return {**os.environ, "PYTHONWARNINGS": "ignore:XDG_RUNTIME_DIR", VARIABLE: "off"}
 
 
 def execute(path: Path) -> None:

@@ -7,14 +7,14 @@ history says was committed.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from connectx.errors import CheckError
 from connectx.history.log import EventLog
-from connectx.jvm.progress import Progress, silent, terminal_progress
+from connectx.jvm.progress import Progress, shown
 from connectx.kafka.admin.topic_snapshot import take_snapshot
 from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.events import Event, EventKind
@@ -38,6 +38,7 @@ from connectx.verify.check.targets import target_of
 from connectx.verify.check.verdict import Verdict
 
 _SHOWN_AFTER_S = 2.0
+_SHOWN_EVERY_S = 0.5
 
 
 def check(
@@ -152,19 +153,13 @@ def as_scenarios(given: Scenario | Sequence[Scenario]) -> tuple[Scenario, ...]:
 @contextmanager
 def reading_progress(progress: Progress | None) -> Iterator[OnRead]:
     """Passes on how far the reading is, from two seconds on."""
-    import sys
+    shown_s = time.monotonic() + _SHOWN_AFTER_S - _SHOWN_EVERY_S
+    with shown(progress) as show:
 
-    began_s = time.monotonic()
-
-    def through(show: Progress) -> Callable[[str, int], None]:
         def on_read(place: str, rows: int) -> None:
-            if time.monotonic() - began_s > _SHOWN_AFTER_S:
-                show(f"Reading {place}", rows, rows)
+            nonlocal shown_s
+            if time.monotonic() - shown_s > _SHOWN_EVERY_S:
+                shown_s = time.monotonic()
+                show(f"Reading {place}, rows", rows, rows)
 
-        return on_read
-
-    if progress is not None or not sys.stderr.isatty():
-        yield through(progress or silent)
-    else:
-        with terminal_progress() as show:
-            yield through(show)
+        yield on_read

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Collection, Mapping
 from enum import StrEnum
 
+from connectx.jvm.progress import in_kernel
 from connectx.verify.doctor.machine import version_of
 from connectx.verify.doctor.report import Finding, Status
 
@@ -27,12 +28,6 @@ class FrontEnd(StrEnum):
     KERNEL = "an unknown front end of a Jupyter kernel"
     IPYTHON = "IPython in a terminal"
     TERMINAL = "no notebook"
-
-
-def in_kernel() -> bool:
-    """Whether this runs in a Jupyter kernel, which alone can show widgets."""
-    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
-    return getattr(shell, "kernel", None) is not None
 
 
 def judge_front_end(env: Mapping[str, str], modules: Collection[str], *, shell: bool, kernel: bool) -> FrontEnd:
