@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from importlib import resources
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ import traitlets
 
 from connectx.errors import ConnectxError
 from connectx.history.folds.snapshot import SnapshotFold
-from connectx.history.folds.totals import TotalsFold
+from connectx.history.folds.totals import Totals, TotalsFold
 from connectx.history.render.palette import colour
 from connectx.history.render.shapes import LOOK, STYLE
 from connectx.history.render.timeline import TimelineFold
@@ -89,6 +90,7 @@ class ClusterPanel(anywidget.AnyWidget):
         self._snapshot_fold = SnapshotFold(KEPT)
         self._numbers = Numbers(cluster)
         self._totals = TotalsFold()
+        self._totals_read: dict[tuple[str, int | None], Totals] = {}
         self._actions = LastActions()
         self._acted = threading.Event()
         self._elements: Elements = {}
@@ -105,6 +107,7 @@ class ClusterPanel(anywidget.AnyWidget):
     def start(self) -> None:
         """Show what there is and begin to follow the cluster."""
         self._follow(0.0)
+        self._read_totals()
         self._update()
         self._take_snapshot()
         _answer_everywhere(self.comm)
@@ -139,6 +142,7 @@ class ClusterPanel(anywidget.AnyWidget):
         try:
             self._run()
             self._follow(0.0)
+            self._read_totals()
             self._update()
             self._take_snapshot(ended=True)
             self._publish({"kind": "ended"})
@@ -154,7 +158,7 @@ class ClusterPanel(anywidget.AnyWidget):
             happened = self._follow(TICK_S)
             now_s = time.monotonic()
             if now_s - numbers_s >= NUMBERS_S:
-                happened |= self._numbers.read(_now_ms())
+                happened |= self._numbers.read(_now_ms()) | self._read_totals()
                 numbers_s = now_s
             if self._acted.is_set():
                 self._acted.clear()
@@ -182,6 +186,11 @@ class ClusterPanel(anywidget.AnyWidget):
         if events and timeout_s:
             self._ended.wait(max(0.0, timeout_s - (time.monotonic() - began_s)))
         return bool(events)
+
+    def _read_totals(self) -> bool:
+        """Once a second, as numbers: each commit changes them. True when one changed."""
+        before, self._totals_read = self._totals_read, {work: replace(one) for work, one in self._totals.of.items()}
+        return before != self._totals_read
 
     def _ask_backlogs(self, now_s: float) -> None:
         """The lag of what has failed is known by no task."""
@@ -216,8 +225,8 @@ class ClusterPanel(anywidget.AnyWidget):
         after: Elements = {
             "head": {"kind": "head", "facts": head, "faults": self._cluster.has_faults},
             **timeline_elements(drawn, self._numbers.late),
-            **connector_elements(snapshot, self._numbers_of_connectors(), self._totals.of, colours, self._actions.of),
-            **task_elements(snapshot, self._numbers.by_task, self._totals.of),
+            **connector_elements(snapshot, self._numbers_of_connectors(), self._totals_read, colours, self._actions.of),
+            **task_elements(snapshot, self._numbers.by_task, self._totals_read),
         }
         changed, dropped = changes(self._elements, after)
         self._elements = after

@@ -146,7 +146,7 @@ def _bar(bar: Bar, part: BarPart, top: int, drawn: Timeline) -> go.Bar:
         width=[bar.height],
         marker={
             "color": bar.colour,
-            "pattern": {"shape": _PATTERNS[part.state], "fgcolor": "#444"},
+            "pattern": {"shape": _PATTERNS[part.state], "fgcolor": "#444", "bgcolor": bar.colour},
             "line": {"width": 0 if part.state is RunState.RUNNING else 1, "color": "#444"},
         },
         opacity=_OPACITY.get(part.state, 0.6),

@@ -177,3 +177,18 @@ def test_fifty_panels_one_after_the_other_leave_no_more_behind_than_one(cluster:
 
     once = left_after(1)
     assert left_after(49) == once
+
+
+def test_a_commit_alone_sends_nothing_before_numbers_are_read_again(cluster: Shown) -> None:
+    made = Listening(cluster)
+    made._follow(0.0)
+    made._update()
+    data = {"records": 10}
+    cluster.events.append(Transition(EventKind.TRANSACTION_COMMITTED, "flights-in", 0, data=data), "worker-2")
+    made._follow(0.0)
+    assert not made._update()
+    assert made._read_totals()
+    assert made._update()
+    assert made.recorded[-1]["set"]["connector:flights-in"]["committed"] == 10
+    assert not made._read_totals()
+    made.close()
