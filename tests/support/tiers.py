@@ -80,7 +80,8 @@ class Result:
         return not self.failed and len(self.flaky) <= ALLOWED_FLAKES
 
     def add(self, other: Result) -> None:
-        self.seconds.update(other.seconds)
+        for file, seconds in other.seconds.items():  # some files are in two parts
+            self.seconds[file] = self.seconds.get(file, 0.0) + seconds
         self.flaky += other.flaky
         self.failed += other.failed
 
@@ -208,12 +209,19 @@ _SPARK41: Final = (
     *("tests/integration/data", "tests/integration/source/test_file_source.py"),
     "tests/integration/sink/test_file_sink.py",
 )
-_RELEASE: Final[tuple[Stage, ...]] = ((Part("pure", _PURE, workers=2),), (Part("real", _REAL, workers=3),))
+# Brokers and JVMs of other kinds than users start here: in `make test-all` only, where there is time for them.
+_DEEP: Final = (
+    "tests/integration/infra",
+    "tests/integration/exactly_once/test_three_brokers.py",
+    "tests/integration/exactly_once/test_old_broker.py",
+)
+_FAST: Final = (Part("pure", _PURE, workers=2),)
 TIERS: Final[Mapping[str, Sequence[Stage]]] = {
     "quick": [(Part("quick", (*_PURE, "--seeds=48"), workers=2),)],
-    "test": _RELEASE,
+    "test": [_FAST, (Part("real", (*_REAL, *(f"--deselect={place}" for place in _DEEP)), workers=3),)],
     "test-all": [
-        *_RELEASE,
+        _FAST,
+        (Part("real", _REAL, workers=3),),
         (Part("peer", ("tests/peer",)), Part("connect", _CONNECT)),
         (
             Part("browser", ("tests/browser", *_PANEL), repeats_all=True),

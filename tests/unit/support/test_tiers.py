@@ -85,6 +85,13 @@ def test_parts_of_a_tier_add_up(write: WriteTests, tmp_path: Path) -> None:
     assert sorted(result.seconds) == [f"tests/test_{name}.py" for name in ("one", "three", "two")]
 
 
+def test_a_file_that_two_parts_run_counts_twice() -> None:
+    whole = Result()
+    for seconds in (1.0, 2.0):
+        whole.add(Result(seconds={"tests/test_a.py": seconds}))
+    assert whole.seconds == {"tests/test_a.py": 3.0}
+
+
 def test_the_summary_names_flaky_tests_and_too_many_fail_the_run() -> None:
     few = Result(flaky=[f"test_{number}" for number in range(ALLOWED_FLAKES)])
     assert few.is_good
