@@ -79,7 +79,7 @@ class Watching(SourceConnector):
         self.looks = 0
 
     def monitor_interval_ms(self) -> int | None:
-        return 1
+        return 0
 
     def monitor(self) -> None:
         self.looks += 1
