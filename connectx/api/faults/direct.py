@@ -70,8 +70,14 @@ class DirectFaults(ABC):
         self.workers[worker].heal()
 
     def delay(self, worker: str, requests: Collection[str] | None = None, *, for_s: float = 2.0) -> None:
-        """Let a worker's next requests to Kafka arrive `for_s` seconds late, on cut connections. NoGateError without a
-        gate.
+        """Let a worker's next requests to Kafka arrive late, on connections that are cut.
+
+        Args:
+            requests: kinds, named as in Kafka's protocol, such as `["EndTxn"]`; all by default.
+            for_s: seconds until they arrive.
+
+        Raises:
+            NoGateError: nothing is between the worker and Kafka that could hold them.
         """
         self.workers[worker].delay(requests, for_s=for_s)
 

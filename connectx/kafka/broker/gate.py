@@ -29,7 +29,7 @@ Direction = Literal["both", "in", "out"]
 """Seen from the worker: `out` is what it sends to the broker, `in` what the broker sends to it."""
 
 Arrived = Callable[[Mapping[str, int]], object]
-"""Told how many requests of each kind arrived late."""
+"""Takes the number of requests of each kind that arrived late."""
 
 READ_BYTES = 1 << 19
 PENDING_LIMIT_BYTES = 1 << 20
