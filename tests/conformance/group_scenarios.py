@@ -111,7 +111,7 @@ LATE: dict[str, str] = {
         B heartbeats -> OK
         B commits 5 -> OK
     """,
-    "a late JoinGroup of a member that has left brings nobody back": """
+    "a late JoinGroup of a member that has left is refused": """
         A settles
         B follows A
         B leaves

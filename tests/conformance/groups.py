@@ -44,7 +44,7 @@ class Groups(ABC):
 
     @abstractmethod
     def send(self, who: str, request: Request, *, is_late: bool = False) -> None:
-        """Send a request; returns when the coordinator has it. Of a late one nobody reads the answer."""
+        """Send a request; returns when the coordinator has it. The answer to a late one is not read."""
 
     @abstractmethod
     def receive(self, who: str) -> GroupStimulus:

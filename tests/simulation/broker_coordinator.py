@@ -5,7 +5,7 @@ whoever drives it. Mirrors Kafka's GroupMetadataManager and ClassicGroup.
 
 A request comes with the name of its client, and with the node that the client takes for the coordinator (None: it
 knows). What is answered, at once or later to a request that had to wait, comes back as (client, reply) pairs. A request
-that comes late, over a connection that was cut, has no client (None), and nothing is answered to it.
+that comes late, over a connection that was cut, has no client (None) and is not answered.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ class Chaos:
         world.slow_stops = one_of((0, 300, 800))
         world.slow = one_of((0, 0, 30, 200))
         world.lossy = one_of((0, 0, 5, 50))
-        world.stuck = one_of((0, 0, 5, 20))
+        world.stuck = one_of((0, 5, 20, 60))
         world.slow_data = one_of((0, 0, 20, 100))
         world.wild_timers = one_of((0, 0, 20, 200))
         world.repeats = one_of((0, 20))

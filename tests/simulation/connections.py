@@ -17,6 +17,7 @@ from tests.simulation.chooser import Chooser, one_of
 REQUEST_TIMEOUT_MS = 1_000
 LATE_MS = (1, 30, 150, 600, 2_500)
 DELIVERIES = (0, 1, 1, 2)
+LOOKUPS = (msg.FindCoordinator, msg.FetchMetadata)  # change nothing when they come late
 
 
 class Network(Protocol):
@@ -36,7 +37,7 @@ class Network(Protocol):
 
 
 class Link(Protocol):
-    """The machine of a client: what goes out and comes in, and whether its threads stand still."""
+    """The machine of a client: which directions work, and whether its threads stand still."""
 
     sends: bool
     receives: bool
@@ -44,7 +45,7 @@ class Link(Protocol):
 
 
 class Client(Protocol):
-    """Who sends requests."""
+    """A sender of requests; it hears of each once."""
 
     @property
     def link(self) -> Link: ...
@@ -92,7 +93,8 @@ class Connection:
         self.is_open = False
         network, packets = self.network, self._unanswered
         self._unanswered = []
-        deliver_late(network, *(partial(network.arrive, self, packet, is_late=True) for packet in packets))
+        changing = (packet for packet in packets if not isinstance(packet.request, LOOKUPS))
+        deliver_late(network, *(partial(network.arrive, self, packet, is_late=True) for packet in changing))
         for packet in packets:
             self.client.on_lost(packet.request)
             self.client.hear(msg.Unanswered(packet.request_id, sent=True, reason="the connection was cut"))

@@ -128,19 +128,19 @@ def answers_of_another_transaction(patch: pytest.MonkeyPatch, hits: Hits) -> Non
 
 
 PRODUCER_MUTANTS = (
-    ProducerMutant("protocol 1: same epoch after an unanswered commit", 1, same_epoch_after_a_commit, (2, 3), 24),
-    ProducerMutant("protocol 1: same epoch after an abort", 1, same_epoch_after_an_abort, (2, 3), 54),
-    ProducerMutant("protocol 1: as librdkafka", 1, as_librdkafka, (2, 3), 11),
+    ProducerMutant("protocol 1: same epoch after an unanswered commit", 1, same_epoch_after_a_commit, (2, 3), 22),
+    ProducerMutant("protocol 1: same epoch after an abort", 1, same_epoch_after_an_abort, (2, 3), 52),
+    ProducerMutant("protocol 1: as librdkafka", 1, as_librdkafka, (2, 3), 22),
     ProducerMutant("protocol 1: sequences go on with a new epoch", 1, sequences_go_on, (9,), 3),
-    ProducerMutant("protocol 2: sequences go on with a new epoch", 2, sequences_go_on, (9,), 2),
+    ProducerMutant("protocol 2: sequences go on with a new epoch", 2, sequences_go_on, (9,), 0),
     ProducerMutant(
         "protocol 1: new sequences for each attempt", 1, sequences_begin_again_with_each_attempt, (2, 3, 9), 8
     ),
     ProducerMutant(
         "protocol 2: new sequences for each attempt", 2, sequences_begin_again_with_each_attempt, (2, 3, 9), 0
     ),
-    ProducerMutant("protocol 2: EndTxn again with the next epoch", 2, retries_with_the_next_epoch, (9,), 5),
+    ProducerMutant("protocol 2: EndTxn again with the next epoch", 2, retries_with_the_next_epoch, (9,), 4),
     ProducerMutant("protocol 1: a lost EndTxn counts as committed", 1, lost_endtxn_counts_as_committed, (2, 3), 1),
     ProducerMutant("protocol 2: a lost EndTxn counts as committed", 2, lost_endtxn_counts_as_committed, (2, 3), 0),
-    ProducerMutant("protocol 2: answers of another transaction", 2, answers_of_another_transaction, (2, 3), 2),
+    ProducerMutant("protocol 2: answers of another transaction", 2, answers_of_another_transaction, (2, 3), 37),
 )

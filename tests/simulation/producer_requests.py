@@ -1,4 +1,4 @@
-"""A producer's request reaches the model broker: what it changes, and who may say that nothing has fenced it."""
+"""A producer's request reaches the model broker: what it does, and whether its producer is fenced."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Arrival:
 
 
 def arrive(broker: TransactionalBroker, connection: Connection, packet: Packet, *, is_late: bool) -> Arrival:
-    """Let the broker answer a request, whoever waits for it."""
+    """Let the broker take in a request, on time or late."""
     request = packet.request
     if isinstance(request, msg.FetchMetadata):
         return Arrival(broker.handle(connection.node, request, packet.values))

@@ -82,7 +82,7 @@ class ProducerWorld:
         return one_of(self.chooser, DELIVERIES)
 
     def arrive(self, connection: Connection, packet: Packet, *, is_late: bool) -> msg.Answer:
-        """A request reaches the broker, whoever waits for its answer."""
+        """A request reaches the broker, on time or late."""
         self.broker.now_ms = self.now_ms
         arrival = producer_requests.arrive(self.broker, connection, packet, is_late=is_late)
         assert isinstance(connection.client, SimProducer)

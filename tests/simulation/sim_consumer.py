@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 SESSION_MS = 3_000
 REBALANCE_MS = 6_000
 HEARTBEAT_MS = 700
+AGAIN_MS = 50
 Request = SendJoinGroup | SendSyncGroup | SendHeartbeat | SendLeaveGroup
 LOST = ("UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION")
 
@@ -51,6 +52,7 @@ class SimConsumer:
         self.owned: tuple[TopicPartition, ...] = ()
         self.pending: list[tuple[str, tuple[TopicPartition, ...]]] = []
         self.request_id = 0
+        self.asked: tuple[Request, int] | None = None  # the last JoinGroup or SyncGroup, and the node that it went to
         self.asked_ms = self.heard_ms = self.world.now_ms
         self.join()
         self.world.at(HEARTBEAT_MS, self.beat)
@@ -74,6 +76,8 @@ class SimConsumer:
     def ask(self, request: Request) -> None:
         """Send a request; one that gets stuck is lost with its connection."""
         node = self.node
+        if not isinstance(request, SendHeartbeat):
+            self.asked = request, node
         if self.world.is_stuck():
             self.world.at(REQUEST_TIMEOUT_MS, lambda: self.lose_request(request, node))
         else:
@@ -85,12 +89,19 @@ class SimConsumer:
         else:
             self.reach(self.client, request, node)
 
+    def cut(self) -> None:
+        """Lose the connection: a JoinGroup or SyncGroup that waits is not answered, and is sent again."""
+        if self.asked is not None and not self.stable and not self.closed:
+            self.lose_request(*self.asked)
+            self.next_id()
+            self.world.at(AGAIN_MS, self.join_if_needed)
+
     def lose_request(self, request: Request, node: int) -> None:
         """It may arrive later, and is not answered: the next heartbeat notices that time is over."""
         deliver_late(self.world, lambda: self.reach(None, request, node))
 
     def reach(self, client: str | None, request: Request, node: int) -> None:
-        """A request is at the node that was the coordinator when it was sent; None: nobody waits for the answer."""
+        """A request arrives at the node that was coordinator when it was sent; without a client it is not answered."""
         self.world.broker.set_time(self.world.now_ms)
         answers: Answers
         match request:
@@ -210,7 +221,7 @@ class SimConsumer:
         self.member_id = "" if error == "UNKNOWN_MEMBER_ID" else member_id
         if error == "NOT_COORDINATOR":
             self.node = self.group.find()
-        self.world.at(50, self.join_if_needed)
+        self.world.at(AGAIN_MS, self.join_if_needed)
 
     def join_if_needed(self) -> None:
         """Join, unless the task has to give up partitions first."""

@@ -19,7 +19,7 @@ class SimProducer:
     """One producer, until it fails or is abandoned.
 
     Args:
-        owner: on whose behalf it writes; checks ask for it.
+        owner: the task or application that it writes for.
         on_step: called after each step of the core.
 
     Attributes:

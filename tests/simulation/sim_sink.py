@@ -84,6 +84,10 @@ class SimSink(SimTask):
         if self.consumer is not None and not self.consumer.closed:
             self.consumer.closed = True
 
+    def on_cut(self) -> None:
+        if self.consumer is not None:
+            self.consumer.cut()
+
     # ------------------------------------------------------------------------------------------------------- effects
 
     def effect(self, effect: Any) -> Any:  # a table: one line per effect

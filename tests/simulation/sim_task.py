@@ -113,6 +113,9 @@ class SimTask:
     def records_came(self) -> None:
         """There is something new to read."""
 
+    def on_cut(self) -> None:
+        """The worker has lost its connections."""
+
     def init_producer(self) -> None:
         raise TypeError("only source tasks have producers")
 

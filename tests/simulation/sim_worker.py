@@ -223,16 +223,17 @@ class SimWorker:
         if request_id not in self.asked:
             return
         effect, node = self.asked.pop(request_id)
-        deliver_late(self.world, lambda: self.reach_coordinator(None, effect, node))
+        if not isinstance(effect, FindCoordinator):
+            deliver_late(self.world, lambda: self.reach_coordinator(None, effect, node))
         if not isinstance(effect, SendLeaveGroup):
             self.deliver(GroupRequestFailed(request_id, "the connection was cut"), "group")
 
     def reach_coordinator(self, client: str | None, effect: GroupEffect, node: int) -> None:
-        """A request is at the node that was the coordinator when it was sent; None: nobody waits for the answer."""
+        """A request arrives at the node that was coordinator when it was sent; without a client it is not answered."""
         coordinator = self.world.broker.coordinator
         self.world.broker.set_time(self.world.now_ms)
         match effect:
-            case FindCoordinator() if client is not None:
+            case FindCoordinator():
                 self.node = coordinator.find()
                 self.hear(CoordinatorFound(effect.request_id))
             case SendJoinGroup():
@@ -314,6 +315,8 @@ class SimWorker:
         """Lose all connections to Kafka: what was on its way may arrive later."""
         for request_id in list(self.asked):
             self.lose(request_id)
+        for task in self.tasks.values():
+            task.on_cut()
         self.producers = [producer for producer in self.producers if not producer.is_over]
         for producer in self.producers:
             producer.cut_all()

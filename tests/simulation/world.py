@@ -275,7 +275,7 @@ class World:
         worker.ask(verb, connector, args, hop(0))
 
     def arrive(self, connection: Connection, packet: Packet, *, is_late: bool) -> msg.Answer:
-        """A producer's request reaches Kafka, whoever waits for its answer."""
+        """A producer's request reaches Kafka, on time or late."""
         self.broker.set_time(self.now_ms)
         arrival = producer_requests.arrive(self.broker.transactions, connection, packet, is_late=is_late)
         if arrival.is_commit:
