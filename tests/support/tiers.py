@@ -217,7 +217,7 @@ _DEEP: Final = (
 )
 _FAST: Final = (Part("pure", _PURE, workers=2),)
 TIERS: Final[Mapping[str, Sequence[Stage]]] = {
-    "quick": [(Part("quick", (*_PURE, "--seeds=40"), workers=2),)],
+    "quick": [(Part("quick", (*_PURE, "--seeds=24"), workers=2),)],
     "test": [_FAST, (Part("real", (*_REAL, *(f"--deselect={place}" for place in _DEEP)), workers=3),)],
     "test-all": [
         _FAST,
