@@ -236,8 +236,8 @@ class Worker:
         """Let what it sends to Kafka next arrive late, on connections that are cut meanwhile.
 
         On each of its connections the next request is held, and the connection is reset. The worker tries again on a
-        new one, which is not delayed. After `for_s` seconds Kafka gets what was held, also when the worker has ended
-        by then, and drops the answer. That is what a broker's long garbage collection or a switch's failover does
+        new one, which is not delayed. After `for_s` seconds Kafka gets what was held, even if the worker has ended by
+        then; nothing takes the answer. A broker's long garbage collection or a switch's failover does the same
         (KIP-890).
 
         Args:
