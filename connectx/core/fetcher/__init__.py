@@ -1,1 +1,1 @@
-"""What a consumer fetches from whom, pure: positions, leaders, retries, and when a log no longer fits a position."""
+"""The decisions of a consumer that fetches: positions, leaders, retries, buffer, logs without the position. Pure."""

@@ -1,4 +1,4 @@
-"""The fetcher: which partition to fetch from whom, and what an answer means.
+"""The fetcher: which partitions to fetch from which node, and what an answer means.
 
 `handle(stimulus, now_ms)` is the only entry. It never reads a clock, waits or does I/O. A driver carries out the
 effects, and reports for every request its answer or that none will come.
@@ -7,8 +7,8 @@ Each broker has one Fetch to answer at a time. The next one leaves as soon as th
 were taken: so fetching goes on while the application works, up to `buffer_bytes`. An answer to a position that has
 changed meanwhile changes nothing.
 
-Every Fetch carries the epoch of the last fetched record. A leader that lacks records up to the position (it was elected
-uncleanly) says so, and the partition fails, instead of going on among other records (KIP-320, KIP-595).
+Every Fetch carries the epoch of the last fetched record. A leader that was elected uncleanly and lacks fetched records
+reports that. The partition fails then; otherwise other records would follow without notice (KIP-320, KIP-595).
 
 Mirrors Fetcher, FetchCollector and SubscriptionState of Kafka's Java consumer.
 """

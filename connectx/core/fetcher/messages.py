@@ -128,7 +128,7 @@ class MetadataFetched:
 
 @dataclass(frozen=True, slots=True)
 class PartitionResult:
-    """What Kafka says to one partition.
+    """Kafka's answer for one partition.
 
     Attributes:
         size_bytes: of whole record batches; 0 if there are none.
@@ -200,7 +200,7 @@ class BufferRecords:
 class FetchFailed:
     """The partition cannot be read at this offset. It is not fetched again before FetchFrom.
 
-    `error` is Kafka's name of the error, or LOG_TRUNCATION; `message` says more, if there is more to say.
+    `error` is Kafka's name of the error, or LOG_TRUNCATION. `message` has details, or is empty.
     """
 
     target: TopicPartition

@@ -136,14 +136,13 @@ class RecordFetcher:
             self._changed.wait_for(lambda: bool(self._ready) or self._end is not None, timeout_s)
         if self._end is not None:
             raise self._typed(self._end)
-        if self._ready and isinstance(failed := self._ready[0], msg.FetchFailed):
+        if not self._ready or max_records < 1:
+            return None
+        if isinstance(failed := self._ready[0], msg.FetchFailed):
             self._ready.popleft()
             raise _failure(failed)
         chunks = itertools.takewhile(lambda item: isinstance(item, Chunk), tuple(self._ready))
-        rows, taken = take_rows(cast(Iterator[Chunk], chunks), max_records)
-        if not taken:
-            return None
-        return self._fetched(rows, taken)
+        return self._fetched(*take_rows(cast(Iterator[Chunk], chunks), max_records))
 
     def high_watermarks(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """High watermarks of the latest answers; asks no broker."""
@@ -205,7 +204,8 @@ class RecordFetcher:
                     case msg.FetchFailed():
                         self._ready.append(effect)
             self._set_timer(step.wake_at_ms)
-            self._changed.notify_all()
+            if self._ready:
+                self._changed.notify_all()
 
     def _report(self, event: Reply | msg.Unanswered | msg.TimeReached | Exception) -> None:
         """On the network thread: an error there must reach the caller that waits."""

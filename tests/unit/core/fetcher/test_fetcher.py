@@ -1,4 +1,4 @@
-"""The fetcher's decisions: whom to ask for what, which answers count, and what an error means."""
+"""The fetcher's decisions: which node to ask for what, which answers count, and what an error means."""
 
 from __future__ import annotations
 
