@@ -10,11 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import connectx as cx
+from connectx.kafka.fetcher.ranges import read_ranges
 from connectx.model.events import EventKind
+from connectx.model.ids import TopicPartition as IdPartition
 from connectx.spark.sessions import SparkProvider
 from tests.support.kafka_nodes import KafkaNodes, three_nodes
 from tests.support.options import BROKER
@@ -126,3 +128,31 @@ def test_a_broker_that_throttles_its_producers_loses_and_repeats_nothing(
         nodes.throttle_producers(None)
     flow.append()
     flow.check()
+
+
+def test_a_topic_is_read_on_while_its_leader_moves_and_dies(nodes: KafkaNodes) -> None:
+    topic, count = "moving", 600
+    admin = AdminClient({"bootstrap.servers": nodes.bootstrap_servers})
+    admin.create_topics([NewTopic(topic, 1, 3)])[topic].result(30)
+    settings = {"bootstrap.servers": nodes.bootstrap_servers, "batch.num.messages": 10, "enable.idempotence": True}
+    producer = Producer(settings, logger=_log)
+    for number in range(count):
+        producer.produce(topic, b"%d" % number)
+    assert producer.flush(30) == 0
+    config = {"bootstrap.servers": nodes.bootstrap_servers, "max.partition.fetch.bytes": 500}
+    # Little is read ahead, so that most of the topic is read from the next leaders.
+    tables = read_ranges(
+        {**config, "queued.max.messages.kbytes": 1}, {IdPartition(topic, 0): (0, count)}, max_records=50, quiet_s=WAIT_S
+    )
+    read = [next(tables)]
+    nodes.move_leader(topic)
+    read += [next(tables) for _ in range(3)]
+    leader = nodes.leader(topic)
+    nodes.kill(leader)
+    try:
+        read += tables
+        rows = [(row["offset"], row["value"]) for table in read for row in table.to_pylist()]
+        assert rows == [(n, b"%d" % n) for n in range(count)]
+        assert len(cx.read_topic(topic, nodes.bootstrap_servers)) == count
+    finally:
+        nodes.start(leader)
