@@ -13,7 +13,14 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
-from confluent_kafka import Consumer, IsolationLevel, Message, Producer, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    Message,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 import connectx as cx
@@ -29,6 +36,7 @@ class Kafka(Protocol):
     def bootstrap_servers(self) -> str: ...
 
 
+JSON = {"value.converter": "JsonConverter", "value.converter.schemas.enable": "false"}
 STRINGS = {"key.converter": "StringConverter", "value.converter": "StringConverter"}
 LINE_BYTES = 100
 
@@ -60,6 +68,13 @@ def committed_end(kafka: Kafka, topic: str, partitions: int = 1) -> int:
     asked = {TopicPartition(topic, p): OffsetSpec.latest() for p in range(partitions)}
     answers = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED)
     return sum(future.result().offset for future in answers.values())
+
+
+def group_offset(kafka: Kafka, group: str, topic: str, partitions: int) -> int:
+    """Sum of the offsets that a consumer group has committed."""
+    wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, p) for p in range(partitions)])
+    (answer,) = admin_of(kafka.bootstrap_servers).list_consumer_group_offsets([wanted]).values()
+    return sum(max(0, at.offset) for at in answer.result().topic_partitions)
 
 
 def reader(kafka: Kafka, topic: str, offset: int) -> Consumer:
@@ -367,6 +382,33 @@ def measure_postgres_sink(count: int) -> Iterator[dict[str, object]]:
                 rate = count / (time.monotonic() - started)
                 connector.delete()
             yield {"measure": "postgres_sink", "mode": mode, "rows": count, "rows_per_s": round(rate)}
+
+
+def measure_lake_sinks(count: int) -> Iterator[dict[str, object]]:
+    """Sinks of tables in files, exactly-once, narrow rows, a commit each second, 1 task over 4 partitions."""
+    with tempfile.TemporaryDirectory() as folder, cx.Cluster(workers=1, faults=False) as cluster:
+        create_topic(cluster, "rows", 4)
+        fill(cluster, "rows", (b'{"id":%d,"name":"name-%d","amount":%d.5}' % (i, i, i) for i in range(count)), 4)
+        catalog = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}"}
+        places = {
+            "ParquetSink": {"path": folder},
+            "DeltaSink": {"path": folder},
+            "IcebergSink": {f"iceberg.catalog.{name}": text for name, text in catalog.items()},
+        }
+        for name, place in places.items():
+            table = f"bench.{name.lower()}"
+            config = {
+                "connector.class": name,
+                "topics": "rows",
+                "flush.interval.ms": "1000",
+                "table.name.format": table,
+            }
+            started = time.monotonic()
+            connector = cluster.create(name, {**config, **place, **JSON})
+            until(lambda name=name: group_offset(cluster, f"connect-{name}", "rows", 4) >= count, step_s=0.05)
+            rate = count / (time.monotonic() - started)
+            connector.delete()
+            yield {"measure": "lake_sink", "connector": name, "rows": count, "rows_per_s": round(rate)}
 
 
 def _percentiles(samples_ms: list[float]) -> dict[str, object]:

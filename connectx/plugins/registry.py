@@ -44,6 +44,7 @@ _PROVIDED: Final[Mapping[str, str]] = {
     "FileStreamSink": "connectx.connectors.files.stream_sink:FileStreamSink",
     "FileStreamSource": "connectx.connectors.files.stream_source:FileStreamSource",
     "Generator": "connectx.connectors.generator:Generator",
+    "IcebergSink": "connectx.connectors.lake.iceberg:IcebergSink",
     "JdbcSource": "connectx.connectors.jdbc.source:JdbcSource",
     "ParquetSink": "connectx.connectors.lake.parquet:ParquetSink",
     "PostgresSink": "connectx.connectors.postgres.sink:PostgresSink",

@@ -112,3 +112,15 @@ def delta_files(table: Path) -> list[str]:
             if "remove" in action:
                 files.pop(action["remove"]["path"], None)
     return [str(table / unquote(path)) for path in files]
+
+
+def iceberg_files(catalog: Mapping[str, str], table: str) -> list[str]:
+    """The data files of the current snapshot of an Iceberg table."""
+    from pyiceberg.catalog import load_catalog
+    from pyiceberg.exceptions import NoSuchTableError
+
+    try:
+        tasks = load_catalog("iceberg", **catalog).load_table(table).scan().plan_files()
+    except NoSuchTableError:
+        return []
+    return [task.file.file_path.removeprefix("file://") for task in tasks]

@@ -117,6 +117,10 @@ print(len(registry.Plugins().describe(connectors_only=False)))
             "DeltaSink needs deltalake: run pip install 'connectx[lake]'.",
         ),
         (
+            lambda: Plugins().create_connector({"connector.class": "IcebergSink"}),
+            "IcebergSink needs pyiceberg: run pip install 'connectx[lake]'.",
+        ),
+        (
             lambda: Plugins().create_connector({"connector.class": "ParquetSink"}),
             "ParquetSink needs obstore: run pip install 'connectx[lake]'.",
         ),

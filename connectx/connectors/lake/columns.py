@@ -77,6 +77,14 @@ def stored_type(kind: pa.DataType, name: str) -> pa.DataType:
     )
 
 
+def normal_type(kind: pa.DataType) -> pa.DataType:
+    """The same for a column of a table that exists, whose type may be one that no new table gets."""
+    try:
+        return stored_type(kind, "")
+    except TableMismatchError:
+        return kind
+
+
 def evolved(current: pa.Schema | None, found: pa.Schema, table: str, *, evolve: bool, widen: bool = True) -> pa.Schema:
     """Columns that a table must have to take these values too.
 

@@ -15,7 +15,7 @@ from connectx.verify.audit.inventory import Config
 _LOGIN = re.compile(r"//[^/@]*@")
 _TABLE_KEYS = ("table.include.list", "table.whitelist", "tables", "table.name")
 _FILE_KEYS = ("file", "path", "input.path")
-_LAKE_SINK = re.compile(r"(^|\.)(ParquetSink|DeltaSink)(Connector)?$")
+_LAKE_SINK = re.compile(r"(^|\.)(ParquetSink|DeltaSink|IcebergSink)(Connector)?$")
 
 
 def sources_of(config: Config) -> list[str]:
@@ -25,17 +25,19 @@ def sources_of(config: Config) -> list[str]:
 
 def targets_of(config: Config, topics: list[str]) -> list[str]:
     """What a sink writes to: files, tables, buckets; `topics` are those that it reads; sorted."""
-    if _LAKE_SINK.search(config.get("connector.class") or ""):
+    if found := _LAKE_SINK.search(config.get("connector.class") or ""):
         folder = posixpath.normpath(config.get("path") or "")
+        if found[2] == "IcebergSink":
+            folder = f"catalog {_LOGIN.sub('//', config.get('iceberg.catalog.uri') or '')}"
         return sorted(f"table {name} in {folder}" for name in _named(config, topics))
-    found = set(_files(config))
+    places = set(_files(config))
     database = _database(config)
     pattern = config.get("table.name.format") or ("${topic}" if database else "")
-    found |= {f"table {pattern.replace('${topic}', topic)} of {database}" for topic in topics if database and pattern}
+    places |= {f"table {pattern.replace('${topic}', topic)} of {database}" for topic in topics if database and pattern}
     if bucket := config.get("s3.bucket.name"):
         folder = config.get("topics.dir") or "topics"
-        found |= {f"bucket {bucket}/{folder}/{topic}" for topic in topics}
-    return sorted(found)
+        places |= {f"bucket {bucket}/{folder}/{topic}" for topic in topics}
+    return sorted(places)
 
 
 def _named(config: Config, topics: list[str]) -> set[str]:

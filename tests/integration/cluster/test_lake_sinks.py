@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import duckdb
@@ -11,8 +11,9 @@ import pytest
 from confluent_kafka import Producer
 
 import connectx as cx
+from connectx.connectors.lake.storage import options
 from tests.support.clusters import MakeCluster, owner_of
-from tests.support.lake import delta_files
+from tests.support.lake import delta_files, iceberg_files
 from tests.support.profiles import JSON, QUICK
 from tests.support.topics import create_topic
 from tests.support.waiting import WAIT_S, until
@@ -21,11 +22,23 @@ PARTITIONS = 4
 SINKS: Mapping[str, Mapping[str, str]] = {
     "parquet": {"connector.class": "ParquetSink", "path": "{folder}"},
     "delta": {"connector.class": "DeltaSink", "path": "{folder}"},
+    "iceberg": {
+        "connector.class": "IcebergSink",
+        "iceberg.catalog.type": "sql",
+        "iceberg.catalog.uri": "sqlite:///{folder}/catalog.db",
+        "iceberg.catalog.warehouse": "file://{folder}",
+    },
 }
-FILES: Mapping[str, Callable[[Path], Sequence[str]]] = {
-    "parquet": lambda table: [str(path) for path in table.glob("*.parquet")],
-    "delta": delta_files,
-}
+
+
+def files_of(name: str, folder: Path, topic: str) -> Sequence[str]:
+    """The data files of a topic's table."""
+    if name == "parquet":
+        return [str(path) for path in (folder / topic).glob("*.parquet")]
+    if name == "delta":
+        return delta_files(folder / topic)
+    settings = {key: text.format(folder=folder) for key, text in SINKS[name].items()}
+    return iceberg_files(options(settings, "iceberg.catalog."), f"default.{topic}")
 
 
 class Flow:
@@ -38,6 +51,7 @@ class Flow:
         for name, settings in SINKS.items():
             (folder / name).mkdir()
             given = {key: text.format(folder=folder / name) for key, text in settings.items()}
+            files_of(name, folder / name, self.topic)  # sets a new catalog up before several clients do
             more = {"topics": self.topic, "tasks.max": "2", "flush.interval.ms": "300", **JSON}
             cluster.create(name, {**given, **more})
 
@@ -52,7 +66,7 @@ class Flow:
 
     def ids(self, name: str) -> list[int]:
         """The column id of a table, as DuckDB reads it."""
-        files = FILES[name](self.folder / name / self.topic)
+        files = files_of(name, self.folder / name, self.topic)
         if not files:
             return []
         return [row[0] for row in duckdb.execute(f"SELECT id FROM read_parquet({files}) ORDER BY id").fetchall()]

@@ -49,6 +49,7 @@ class Drain(SinkConnector):
         ("connectx.connectors.generator:Generator", "Generator"),
         ("FileSource", "FileSource"),
         ("DeltaSink", "DeltaSink"),
+        ("IcebergSink", "IcebergSink"),
         ("ParquetSink", "ParquetSink"),
         ("io.confluent.connect.jdbc.JdbcSourceConnector", "JdbcSource"),
         ("PostgresSink", "PostgresSink"),
@@ -68,7 +69,7 @@ def test_anything_else_is_refused_in_connects_words(name: str) -> None:
     assert caught.value.message.startswith(
         f"Failed to find any class that implements Connector and which name matches {name}, available connectors are: "
         "DataSourceSource, DeltaSink, FileSource, FileStreamSink, FileStreamSource, Generator, "
-        "JdbcSource, ParquetSink, PostgresSink"
+        "IcebergSink, JdbcSource, ParquetSink, PostgresSink"
     )
 
 

@@ -10,8 +10,9 @@ import duckdb
 import pytest
 
 from connectx.connectors.lake.delta import DeltaSink
+from connectx.connectors.lake.iceberg import IcebergSink
 from connectx.connectors.lake.parquet import ParquetSink
-from tests.support.lake import Lake, delta_files
+from tests.support.lake import Lake, delta_files, iceberg_files
 
 Files = Callable[[str], Sequence[str]]
 """The data files of a table."""
@@ -25,7 +26,13 @@ def delta(folder: Path) -> tuple[Lake, Files]:
     return Lake(DeltaSink.Task, {"path": str(folder)}), lambda table: delta_files(folder / table)
 
 
-FORMATS: Mapping[str, Callable[[Path], tuple[Lake, Files]]] = {"parquet": parquet, "delta": delta}
+def iceberg(folder: Path) -> tuple[Lake, Files]:
+    catalog = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": folder.as_uri()}
+    settings = {f"iceberg.catalog.{name}": text for name, text in catalog.items()}
+    return Lake(IcebergSink.Task, settings), lambda table: iceberg_files(catalog, f"default.{table}")
+
+
+FORMATS: Mapping[str, Callable[[Path], tuple[Lake, Files]]] = {"parquet": parquet, "delta": delta, "iceberg": iceberg}
 
 
 class Tables:

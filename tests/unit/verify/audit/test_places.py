@@ -44,6 +44,10 @@ def test_what_a_source_reads(config: dict[str, str], places: list[str]) -> None:
         ({"s3.bucket.name": "lake"}, ["bucket lake/topics/a", "bucket lake/topics/b"]),
         ({"connector.class": "DeltaSink", "path": "/lake/"}, ["table a in /lake", "table b in /lake"]),
         (
+            {"connector.class": "IcebergSink", "iceberg.catalog.uri": "http://me:pw@host/x"},
+            ["table a in catalog http://host/x", "table b in catalog http://host/x"],
+        ),
+        (
             {"connector.class": "ParquetSink", "path": "/lake", "topic.to.table.map": "b:both"},
             ["table a in /lake", "table both in /lake"],
         ),

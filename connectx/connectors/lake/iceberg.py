@@ -1,0 +1,222 @@
+"""IcebergSink: writes topics to Apache Iceberg tables, exactly once.
+
+Each commit adds a snapshot and, in the same transaction, sets one property per topic partition,
+connectx.offsets.<group>.<topic>.<partition>, to the offset after the last row. Properties outlive expired snapshots.
+The catalog refuses a commit unless the table is still at the snapshot whose offsets were compared. The library's own
+retries would lay the rows of a zombie over newer snapshots, so they are off: after a conflict the task compares again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import pyarrow as pa
+
+from connectx.connectors.lake.columns import normal_type
+from connectx.connectors.lake.settings import FLUSH_CONFIG, PARTITION_CONFIG, LakeSettings, tables_config
+from connectx.connectors.lake.storage import options, storage_errors
+from connectx.connectors.lake.task import ConflictError, LakeSink, LakeTask, Offsets, Pending
+from connectx.errors import LakeError
+from connectx.model.configdef import ConfigDef
+from connectx.model.ids import TopicPartition
+from connectx.model.validators import non_empty
+from connectx.plugins.api import SinkTaskContext, Stored
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+
+CATALOG: Final = "iceberg.catalog."
+"""Prefix of settings that go to the catalog."""
+
+_NAMESPACE: Final = "default"
+_NO_RETRIES: Final = {"commit.retry.num-retries": "0"}
+_CREATED: Final = {
+    "write.metadata.delete-after-commit.enabled": "true",  # each commit writes a metadata file
+    "write.metadata.previous-versions-max": "20",
+}
+
+
+class IcebergSink(LakeSink):
+    """Writes topics to Apache Iceberg tables, exactly once."""
+
+    version = "1"
+    requires = (("lake", "pyiceberg"),)
+    config = ConfigDef(
+        ConfigDef().define(
+            "iceberg.catalog",
+            str,
+            "iceberg",
+            doc="Name of the catalog. Settings that begin with iceberg.catalog. go to it, without this prefix: type, "
+            "uri, warehouse, and options of the storage, such as s3.endpoint.",
+            group="Catalog",
+            importance="HIGH",
+            validator=non_empty(),
+        ),
+        tables_config(f"{_NAMESPACE}.${{topic}}"),
+        PARTITION_CONFIG,
+        FLUSH_CONFIG,
+    )
+
+    @classmethod
+    def validate(cls, config: Mapping[str, str | None]) -> Mapping[str, Sequence[str]]:
+        """A catalog needs a type or an address."""
+        if options(config, CATALOG):
+            return {}
+        return {"iceberg.catalog": [f"the settings of the catalog are missing, such as {CATALOG}type and {CATALOG}uri"]}
+
+    @classmethod
+    def stored(cls, config: Mapping[str, str | None], topic: str) -> Stored | None:
+        """The rows of the topic's table."""
+        values = cls.config.parse(config)
+        name = LakeSettings.of(values).table_of(topic)
+        table = IcebergTable(values["iceberg.catalog"], options(config, CATALOG), name, "", ())
+        table.refresh()
+        schema = table.schema
+        return Stored(f"table {name}", table.read, value_type=None if schema is None else pa.struct(list(schema)))
+
+    class Task(LakeTask):
+        """One transaction per table."""
+
+        def start(self, config: Mapping[str, str], context: SinkTaskContext) -> None:
+            """Take the configuration; the catalog is asked when partitions come."""
+            super().start(config, context)
+            values = IcebergSink.config.parse(config)
+            catalog, partition_by = values["iceberg.catalog"], values["partition.by"]
+            given, group_id = options(config, CATALOG), context.group_id
+            self.use(LakeSettings.of(values), lambda name: IcebergTable(catalog, given, name, group_id, partition_by))
+
+
+class IcebergTable:
+    """The metadata of a table as it was read last; a `connectx.connectors.lake.task.LakeTable`."""
+
+    widens: ClassVar[bool] = True
+
+    def __init__(
+        self, catalog: str, given: Mapping[str, str], name: str, group_id: str, partition_by: Sequence[str]
+    ) -> None:
+        self.name = f"The table {name}"
+        self._catalog_name = catalog
+        self._given = dict(given)
+        self._identifier = tuple(name.split(".")) if "." in name else (_NAMESPACE, name)
+        self._group_id = group_id
+        self._partition_by = list(partition_by)
+        self._catalog: Catalog | None = None
+        self._table: Table | None = None
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        """Columns of the current schema."""
+        if self._table is None:
+            return None
+        return pa.schema([(field.name, normal_type(field.type)) for field in self._table.schema().as_arrow()])
+
+    def refresh(self) -> None:
+        """Read the newest metadata.
+
+        Raises:
+            LakeError: the catalog is configured wrongly, or the table is not one that this sink can write.
+        """
+        from pyiceberg.catalog import load_catalog
+        from pyiceberg.exceptions import NoSuchTableError
+
+        with self._errors():
+            try:
+                if self._catalog is None:
+                    self._catalog = load_catalog(self._catalog_name, **self._given)
+                self._table = self._catalog.load_table(self._identifier)
+            except NoSuchTableError:
+                self._table = None
+                return
+        fields = [field.name for field in self._table.spec().fields]
+        if self._partition_by and fields != self._partition_by:
+            raise LakeError(
+                f"{self.name} is partitioned by {', '.join(fields) or 'nothing'}, and partition.by names "
+                f"{', '.join(self._partition_by)}.",
+                next_step="Remove partition.by, or write to another table, and restart the task.",
+            )
+
+    def offsets(self, partitions: Sequence[TopicPartition]) -> Offsets:
+        """Properties of the table."""
+        properties = {} if self._table is None else self._table.properties
+        keys = {partition: self._key(partition) for partition in partitions}
+        return {partition: int(properties[key]) for partition, key in keys.items() if key in properties}
+
+    def append(self, pending: Pending, schema: pa.Schema) -> None:
+        """One transaction with columns, rows and offsets; a missing table is created before.
+
+        Raises:
+            ConflictError: the table has another snapshot by now, or was just created.
+        """
+        from pyiceberg.exceptions import CommitFailedException, ValidationException
+
+        if self._table is None:
+            self._create(schema)
+            raise ConflictError
+        table = self._table
+        changed = schema != self.schema
+        # In memory only: the transaction reads the number of retries from the metadata that it starts with.
+        properties = {**table.metadata.properties, **_NO_RETRIES}
+        table.metadata = table.metadata.model_copy(update={"properties": properties})
+        with self._errors():
+            try:
+                with table.transaction() as transaction:
+                    if changed:
+                        with transaction.update_schema() as update:
+                            update.union_by_name(schema)
+                    transaction.append(pending.table(schema))
+                    transaction.set_properties({self._key(p): str(end) for p, (_, end) in pending.ranges.items()})
+            except (CommitFailedException, ValidationException) as error:
+                raise ConflictError from error
+
+    def read(self) -> Iterator[pa.Table]:
+        """The rows of the current snapshot."""
+        if self._table is not None:
+            with self._errors():
+                for batch in self._table.scan().to_arrow_batch_reader():
+                    yield pa.Table.from_batches([batch])
+
+    # ---------------------------------------------------------------------------------------------- inner parts
+
+    def _create(self, schema: pa.Schema) -> None:
+        """Also the namespace. Another task may be first."""
+        from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
+
+        if missing := [name for name in self._partition_by if name not in schema.names]:
+            raise LakeError(
+                f"The records for {self.name} have no field {missing[0]}, which partition.by names.",
+                next_step="Correct partition.by or the records, and restart the task.",
+            )
+        assert self._catalog is not None, "refreshed before"
+        with self._errors():
+            try:
+                self._catalog.create_namespace_if_not_exists(self._identifier[:-1])
+                with (
+                    self._catalog.create_table_transaction(
+                        self._identifier, schema, properties=_CREATED
+                    ) as transaction,
+                    transaction.update_spec() as update,
+                ):
+                    for name in self._partition_by:
+                        update.add_identity(name)
+            except (TableAlreadyExistsError, CommitFailedException):
+                return
+
+    def _key(self, partition: TopicPartition) -> str:
+        return f"connectx.offsets.{self._group_id}.{partition.topic}.{partition.partition}"
+
+    def _errors(self) -> Any:
+        from pyiceberg import exceptions
+        from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+
+        return storage_errors(
+            self.name,
+            CATALOG + "*",
+            later=(exceptions.RESTError, exceptions.WaitingForLockException, SQLAlchemyError),
+            final=(
+                *(ValueError, ArgumentError, exceptions.NoSuchPropertyException, exceptions.NotInstalledError),
+                *(exceptions.UnauthorizedError, exceptions.ForbiddenError, exceptions.BadRequestError),
+                *(exceptions.OAuthError, exceptions.NoSuchNamespaceError, exceptions.ValidationError),
+            ),
+        )
