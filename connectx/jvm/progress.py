@@ -39,7 +39,8 @@ def shown(progress: Progress | None) -> Iterator[Progress]:
 
 def in_kernel() -> bool:
     """Whether this runs in a Jupyter kernel, which alone can show widgets."""
-    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    ipython = sys.modules.get("IPython")  # None also where its import is blocked
+    shell = None if ipython is None else ipython.get_ipython()
     return getattr(shell, "kernel", None) is not None
 
 
