@@ -73,7 +73,8 @@ class Checks:
 
     def on_assignments(self, sync: SendSyncGroup, coordinator: Coordinator) -> None:
         """5: an assignment names nothing twice, and nothing that another member goes on running."""
-        if (coordinator.state, coordinator.leader) != ("COMPLETING", sync.member_id):
+        awaited = ("COMPLETING", coordinator.leader, coordinator.generation)
+        if (coordinator.state, sync.member_id, sync.generation) != awaited:
             return  # it comes too late
         result: Counter[object] = Counter()
         if any(assignment.error for assignment in sync.assignments.values()):

@@ -239,7 +239,8 @@ class SimWorker:
             case SendJoinGroup():
                 self.world.hand_out(coordinator.join(client, effect, node))
             case SendSyncGroup():
-                self.world.checks.on_assignments(effect, coordinator)
+                if node == coordinator.find():
+                    self.world.checks.on_assignments(effect, coordinator)
                 self.world.hand_out(coordinator.sync(client, effect, node))
             case SendHeartbeat():
                 self.world.hand_out(coordinator.heartbeat(client, effect, node))
