@@ -28,13 +28,6 @@ from connectx.kafka.settings.client_config import ClientConfig, kafka_python_con
 from connectx.model.ids import TopicPartition
 
 CALL_S: Final = 30.0
-_STALE_LEADER: Final = (
-    KafkaError.FENCED_LEADER_EPOCH,
-    KafkaError.UNKNOWN_LEADER_EPOCH,
-    KafkaError.NOT_LEADER_FOR_PARTITION,
-    KafkaError._UNKNOWN_PARTITION,
-    KafkaError._NOENT,  # "no leaders found", seen for half a minute after others had elected one
-)
 # A broker may not know a topic yet that another one has just created; librdkafka drops a request when it learns the id
 # of the broker that it was sent to.
 _UNSETTLED: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._DESTROY_BROKER)
@@ -226,7 +219,7 @@ class Admin:
                 found[TopicPartition(where.topic, where.partition)] = answer.offset
             else:
                 failures.append(error)
-                self._stale_topics |= {where.topic} if error.code() in _STALE_LEADER else set()
+                self._stale_topics.add(where.topic)
             missing.remove(where)
             if missing or not _first(unsaid):
                 return
@@ -246,14 +239,15 @@ class Admin:
     def refresh_leaders(self, timeout_s: float = 1.0) -> None:
         """Look up anew who leads partitions that were asked for in vain. Blocks; nothing if there are none.
 
-        librdkafka's admin client goes on using the leaders that it once learned, also after a broker's restart.
+        librdkafka's admin client goes on using the leaders that it once learned, also after the death of a broker. It
+        then answers with any of several errors, a timeout among them.
         """
         topics, self._stale_topics = self._stale_topics, set()
         for topic in topics:
             try:
                 self._rdkafka().list_topics(topic, timeout=timeout_s)
             except KafkaException as failure:
-                self._stale_topics.add(topic)
+                self._stale_topics |= topics
                 raise self._typed(failure.args[0], f"ask for the leaders of topic {topic}") from failure
 
     # -------------------------------------------------------------------------------------------- consumer groups
