@@ -151,7 +151,7 @@ class TopicRecords:
             causes = table["error"].take(bad).to_pylist()
             self._judge([(row, *self._stage(cause), cause) for row, cause in zip(bad, causes, strict=True)])
             kept = pc.indices_nonzero(pc.is_null(table["error"])).to_pylist()
-            good = good.take(kept)
+            good = good.take(pa.array(kept, pa.int64()))
         return self._transformed(good, kept) if setup.chain else good
 
     def _with_headers(self, table: pa.Table) -> pa.Table:
