@@ -33,6 +33,7 @@ CALL_S: Final = 30.0
 _UNSETTLED: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._DESTROY_BROKER)
 _NEW_TOPIC_S: Final = 5.0
 _PAUSE_S: Final = 0.05
+_CLOSED_CHECK_S: Final = 0.2
 EndOffsets = dict[TopicPartition, int]
 
 
@@ -301,10 +302,15 @@ class Admin:
             self._connection_error = error
 
     def _outcome(self, future: Future[Any]) -> tuple[Any, KafkaError | None]:
-        try:
-            return future.result(), None
-        except KafkaException as failure:
-            return None, failure.args[0]
+        """Wait for an answer. A client that is closed meanwhile drops its futures as they are."""
+        while True:
+            try:
+                return future.result(_CLOSED_CHECK_S), None
+            except KafkaException as failure:
+                return None, failure.args[0]
+            except TimeoutError:
+                if self._closed:
+                    raise ClientClosedError("The worker has ended.") from None
 
     def _typed(self, error: KafkaError, what: str) -> Exception:
         self.serve()
