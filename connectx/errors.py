@@ -845,6 +845,12 @@ class LakeUnavailableError(ConnectxError):
 # ----------------------------------------------------------------------------------------------- checks
 
 
+class PeekError(ConnectxError):
+    """Data cannot be looked at: a target cannot say what it holds, or a sink has no dead letter queue."""
+
+    code = "peek"
+
+
 class CheckError(ConnectxError):
     """A check was asked for something that it cannot do."""
 

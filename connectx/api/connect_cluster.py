@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
     from pyspark.sql import SparkSession
 
+    from connectx.api.peek import DeadLetters, Peeker
     from connectx.api.transfer.exporter import Backup
     from connectx.api.transfer.importer import ImportReport
     from connectx.model.worker_config import WorkerConfig
@@ -250,6 +251,33 @@ class ConnectCluster(ABC):
 
         config = self.config
         return compare(ClientConfigs(config, "compare"), self.spark, topic, target, key, examples)
+
+    def peek(self, name: str, rows: int = 20, where: Callable[[Any], bool] | None = None) -> Listed[Any]:
+        """The last `rows` of a topic, of the topic of a source, or of the target of a sink, oldest first.
+
+        Args:
+            name: of a connector or a topic.
+            where: keeps what it returns True for. It gets a `connectx.api.peek.Record` (`key` and `value` as the
+                connector's converters read them, `headers`, ...), or a row of the target as a dict. All is read then.
+
+        Raises:
+            TopicMissingError: there is no such topic and no such connector.
+            PeekError: the sink cannot say what its target holds.
+        """
+        return self._peeker().peek(name, rows, where)
+
+    def dead_letters(self, sink: str, rows: int = 100) -> DeadLetters:
+        """The newest dead letters of a sink with their reasons; `send_again` sends them to where they came from.
+
+        Raises:
+            PeekError: the sink has no dead letter queue.
+        """
+        return self._peeker().dead_letters(sink, rows)
+
+    def _peeker(self) -> Peeker:
+        from connectx.api.peek import Peeker
+
+        return Peeker(self._client, self._plugins, self.config)
 
     def backlog(self, connector: str) -> int:
         """How many records of its topics a sink has not committed, also while no task of it runs; about, for

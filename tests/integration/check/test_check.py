@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import connectx as cx
-from connectx.errors import CheckError, NotValidError, TopicMissingError, WaitTimeoutError
+from connectx.errors import CheckError, NotValidError, PeekError, TopicMissingError, WaitTimeoutError
 from connectx.model.events import EventKind
 from connectx.verify.check.verdict import Anomaly, Verdict
 from tests.support.profiles import JSON, QUICK
@@ -141,6 +141,39 @@ def test_a_flow_that_goes_on_is_valid_up_to_where_it_was_and_a_failed_sink_is_na
     finally:
         source.delete()
         sink.delete()
+
+
+def test_records_rows_and_dead_letters_can_be_looked_at_and_the_latter_sent_again(
+    cluster: cx.Cluster, make_flow: Callable[..., Flow], tmp_path: Path
+) -> None:
+    flow = make_flow()
+    until(lambda: flow.target.exists() and flow.target.read_text().count("\n") == 200, "all lines", WAIT_S)
+    for name in (flow.topic, flow.name):
+        records = cluster.peek(name, 3)
+        assert [record.value for record in records] == ["line 197", "line 198", "line 199"]
+        assert [record.key for record in records] == [None] * 3
+    assert [record.value for record in cluster.peek(flow.topic, where=lambda one: one.value.endswith("99"))] == [
+        *("line 99", "line 199"),
+    ]
+    assert [list(row.values()) for row in cluster.peek(flow.sink.name, 2)] == [["line 198"], ["line 199"]]
+    with pytest.raises(TopicMissingError):
+        cluster.peek("nowhere")
+    with pytest.raises(PeekError, match="has no dead letter queue"):
+        cluster.dead_letters(flow.sink.name)
+    queue = {
+        **{"errors.tolerance": "all", "errors.deadletterqueue.topic.name": f"{flow.topic}-dead"},
+        **{"errors.deadletterqueue.context.headers.enable": "true"},
+        **{"errors.deadletterqueue.topic.replication.factor": "1", **JSON},
+    }
+    given = {"connector.class": "FileStreamSink", "file": str(tmp_path / "read.txt"), "topics": flow.topic}
+    cluster.create("strict", {**given, **queue})
+    until(lambda: len(cluster.dead_letters("strict", 500)) == 200, "letters", WAIT_S)
+    letters = cluster.dead_letters("strict", 500)
+    assert (letters[0].raw_value, letters[0].headers["__connect.errors.topic"]) == (b"line 0", flow.topic)
+    assert "cannot be read" in letters[0].reason
+    until(lambda: cluster.status("strict")["connector"].get("dead_letters") == 200, "their count", WAIT_S)
+    assert letters.send_again(lambda value: b'"' + (value or b"") + b'"') == 200
+    until(lambda: (tmp_path / "read.txt").read_text().split("\n")[:2] == ["line 0", "line 1"], "them", WAIT_S)
 
 
 def cluster_has_committed(flow: Flow) -> bool:

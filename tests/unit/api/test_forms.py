@@ -26,6 +26,7 @@ from connectx.api.connector import ConnectorConfig, ConnectorOffsets, Task
 from connectx.api.faults.after import After
 from connectx.api.faults.agenda import Scheduled
 from connectx.api.faults.chaos import Chaos, ChaosFault
+from connectx.api.peek import DeadLetters, Record
 from connectx.api.transfer.exporter import Backup, Exported
 from connectx.api.transfer.importer import Imported, ImportReport
 from connectx.api.workers import Worker, Workers
@@ -56,6 +57,7 @@ BAD = "<script>alert('x')</script>"
 PASSWORD = "s3cret-pw"
 URL = f"postgresql://me:{PASSWORD}@db/flights"
 CONFIG = {"connector.class": "FileStreamSource", "file": BAD, "connection.password": PASSWORD, "connection.url": URL}
+RECORD = Record(BAD, 0, 1, 0, BAD, {"url": URL}, {BAD: BAD}, None, None, BAD)
 CLASSES: list[type] = [value for name in cx.__all__ if isinstance(value := getattr(cx, name), type)]
 
 
@@ -298,6 +300,8 @@ MADE: dict[type, Callable[[], Any]] = {
     Listed: lambda: Listed([{"class": BAD, "password": PASSWORD}], BAD),
     LostWork: lambda: LostWork(BAD, "was killed", 0, (BAD,), (TaskId(BAD, 0),), 5, (BAD,)),
     Moment: lambda: MOMENT,
+    DeadLetters: lambda: DeadLetters([RECORD], BAD, BAD, lambda letters: None),
+    Record: lambda: RECORD,
     Rebalance: lambda: rebalances(log())[-1],
     Rebalances: lambda: log().rebalances(),
     RestClient: lambda: RestClient(["http://127.0.0.1:1/"]),
