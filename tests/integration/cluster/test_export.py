@@ -38,7 +38,8 @@ def test_an_import_makes_connectors_anew_and_every_row_is_there_once(
     cluster[sink].wait("PAUSED")
     source.stop()
     source.wait("STOPPED")
-    until(lambda: cluster[sink].offsets.get() == [at(lines.topic, 30)], "the sink's commit")
+    behind = ([at(lines.topic, 30)], [at(lines.topic, 31)])  # the last line, or its transaction's marker
+    until(lambda: cluster[sink].offsets.get() in behind, "the sink's commit")
 
     backup = cluster.export_to(path)
     kept(backup, path, lines.name, sink)

@@ -185,16 +185,20 @@ def test_a_zombie_of_a_task_that_is_gone_says_that_the_round_of_the_leader_fence
 
 
 def _check_a_fence_by_the_round(workers: cx.Cluster, rows: Rows) -> None:
-    """The delay keeps the zombie's task from moving to another worker, which would fence it, too."""
-    connector = rows.start()
-    rows.wait_for_more(1)
+    """The delay keeps the zombie's task from moving to another worker, which would fence it, too.
+
+    The zombie must not have been the leader: a new leader does not know what was lost, and gives it out at once.
+    """
+    connector = rows.start(tasks=3)
+    for task in (1, 2):
+        rows.wait_for_more(task, of=3)
     workers.wait_stable(WAIT_S)
-    zombie, since = stalled_owner(workers, f"{rows.name}-1")
-    wanted = {"worker": zombie.name, "connector": rows.name, "task": 1}
-    until(lambda: workers.leader is not None and workers.leader.name != zombie.name, "a leader that is awake")
+    number = next(n for n in (1, 2) if owner_of(workers, f"{rows.name}-{n}") != workers.leader)
+    zombie, since = stalled_owner(workers, f"{rows.name}-{number}")
+    wanted = {"worker": zombie.name, "connector": rows.name, "task": number}
     connector.config.update({"tasks.max": "1"})
     until(lambda: events(workers, EventKind.PRODUCER_FENCED, since, **wanted), "the zombie's fence")
     zombie.resume()
-    reported = explained_fence(workers, zombie.name, f"{rows.name}-1", since)
+    reported = explained_fence(workers, zombie.name, f"{rows.name}-{number}", since)
     assert reported.cause.startswith("the leader fenced it")
     assert reported.cause.endswith(f"{rows.name} has newer task configs, for 1 task")

@@ -33,4 +33,4 @@ def test_a_cluster_waits_for_the_group_coordinator_of_brokers_that_are_starting(
         until(lambda: (WAITS, 0, 1) in shown, "the cluster to wait")
         nodes.start(3)
         assert starting.result(90) == "running"
-    assert shown[-1] == (WAITS, 1, 1)
+    assert (WAITS, 1, 1) in shown
