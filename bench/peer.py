@@ -6,6 +6,7 @@ is better.
 
 from __future__ import annotations
 
+import json
 import statistics
 import tempfile
 import time
@@ -13,13 +14,16 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 import psutil
 from confluent_kafka import Producer
 
 from bench import flows
+from bench.debezium import SINK_CLASS, plugin_folder, postgres_on_loopback
 from bench.flows import LINE_BYTES, STRINGS, until
+from connectx.kafka.broker import node
 from connectx.kafka.broker.embedded import EmbeddedKafka
 from tests.support.java_worker import JavaWorker, peer_config
 from tests.support.worker_processes import WorkerProcess
@@ -85,30 +89,39 @@ class Side:
         return float(times.user + times.system)
 
 
+def java_side(config: Mapping[str, str], folder: Path, endings: ExitStack) -> Side:
+    """Start a Java worker; `endings` kills it."""
+    began_s = time.monotonic()
+    worker = JavaWorker(config, folder, _JAVA_OPTIONS)
+    endings.callback(worker.kill)
+    worker.wait_ready()
+    return Side("kafka_connect", worker.url, worker.process.pid, time.monotonic() - began_s)
+
+
+def connectx_side(config: Mapping[str, str], folder: Path, endings: ExitStack) -> Side:
+    """Start a `connectx worker`; `endings` kills it."""
+    began_s = time.monotonic()
+    worker = WorkerProcess(folder, **{key.replace(".", "_"): value for key, value in config.items()})
+    endings.callback(worker.process.kill)
+    url = worker.wait_url()
+    until(lambda: httpx.get(f"{url}/connectors", timeout=60).is_success)
+    return Side("connectx", url, worker.process.pid, time.monotonic() - began_s)
+
+
 @contextmanager
 def both_sides(kafka: EmbeddedKafka, folder: Path, support: str) -> Iterator[tuple[Side, Side]]:
     """A Java worker and a connectx worker, each a group of its own, on one broker."""
     settings = {"exactly_once_source_support": support, "connector_client_config_override_policy": "All"}
+    java = peer_config(kafka.bootstrap_servers, f"java-{support}", **settings)
+    python = peer_config(kafka.bootstrap_servers, f"python-{support}", **settings)
     with ExitStack() as endings:
-        began_s = time.monotonic()
-        config = peer_config(kafka.bootstrap_servers, f"java-{support}", **settings)
-        java = JavaWorker(config, folder / f"java-{support}", _JAVA_OPTIONS)
-        endings.callback(java.kill)
-        java.wait_ready()
-        theirs = Side("kafka_connect", java.url, java.process.pid, time.monotonic() - began_s)
-        began_s = time.monotonic()
-        config = peer_config(kafka.bootstrap_servers, f"python-{support}", **settings)
-        python = WorkerProcess(
-            folder / f"python-{support}", **{key.replace(".", "_"): value for key, value in config.items()}
-        )
-        endings.callback(python.process.kill)
-        url = python.wait_url()
-        until(lambda: httpx.get(f"{url}/connectors", timeout=60).is_success)
-        yield theirs, Side("connectx", url, python.process.pid, time.monotonic() - began_s)
+        plugins = {"plugin.path": str(plugin_folder(folder))} if support == "disabled" else {}
+        theirs = java_side({**java, **plugins}, folder / f"java-{support}", endings)
+        yield theirs, connectx_side(python, folder / f"python-{support}", endings)
 
 
 def measure_peer(count: int, rounds: int = 3) -> Iterator[dict[str, object]]:
-    """Sources exactly-once and at-least-once, file sink, latency, REST with 500 connectors, start, memory."""
+    """Sources, sinks, latency, REST with 500 connectors, start, memory, failover."""
     with tempfile.TemporaryDirectory() as name, EmbeddedKafka(gate=False) as kafka:
         folder = Path(name)
         path = flows.lines_file(folder, count)
@@ -123,9 +136,12 @@ def measure_peer(count: int, rounds: int = 3) -> Iterator[dict[str, object]]:
                 yield from _rates(f"source_{guarantee}", sides, rounds, _Source(kafka, path, count, more))
                 if support == "disabled":
                     yield from _rates("file_sink", sides, rounds, _Sink(folder, count))
+                    with postgres_on_loopback() as port:
+                        yield from _rates("postgres_upsert", sides, rounds, _Upsert(kafka, port, count // 5))
                     yield _compared("latency_p50_ms", _latencies(kafka, sides, folder), less_is_better=True)
                     yield _compared("memory_mb", _by_side(sides, Side.memory_mb), less_is_better=True)
                     yield _compared("rest_500_connectors_ms", _rest(sides, folder), less_is_better=True)
+        yield _compared("failover_s", _failovers(kafka, folder), less_is_better=True)
 
 
 @dataclass
@@ -167,6 +183,98 @@ class _Sink:
         side.delete(name)
         path.unlink()
         return rate
+
+
+@dataclass
+class _Upsert:
+    """One run of a sink that upserts rows into an empty table of PostgreSQL, until all are there."""
+
+    kafka: EmbeddedKafka
+    port: int
+    count: int
+
+    def __post_init__(self) -> None:
+        fields = [{"field": "id", "type": "int64"}, {"field": "name", "type": "string"}]
+        schema = {"type": "struct", "fields": [*fields, {"field": "amount", "type": "double"}]}
+        head = b'{"schema":' + json.dumps(schema).encode() + b',"payload":{"id":'
+        flows.create_topic(self.kafka, "rows", 1)
+        flows.fill(
+            self.kafka, "rows", (head + b'%d,"name":"name-%d","amount":%d.5}}' % (i, i, i) for i in range(self.count))
+        )
+        with self._cursor() as cursor:
+            cursor.execute("create table rows (id bigint primary key, name text, amount double precision)")
+
+    def __call__(self, side: Side, number: int) -> float:
+        name = f"rows-{side.name}-{number}"
+        address = f"postgresql://{node.HOST}:{self.port}/postgres"
+        json_converter = "org.apache.kafka.connect.json.JsonConverter"
+        both = {"topics": "rows", "tasks.max": "1", "insert.mode": "upsert", "value.converter": json_converter}
+        own = {
+            "kafka_connect": {
+                "connector.class": SINK_CLASS,
+                "connection.url": f"jdbc:{address}?reWriteBatchedInserts=true",
+                "connection.username": "postgres",
+                "connection.password": "any",
+                "primary.key.mode": "record_value",
+                "primary.key.fields": "id",
+                "collection.name.format": "rows",
+                "schema.evolution": "none",
+                "batch.size": "5000",
+            },
+            "connectx": {
+                "connector.class": "PostgresSink",
+                "connection.url": address,
+                "connection.user": "postgres",
+                "pk.mode": "record_value",
+                "pk.fields": "id",
+            },
+        }[side.name]
+        with self._cursor() as cursor:
+            cursor.execute("truncate table rows")
+            began_s = time.monotonic()
+            side.create(name, {**_SINK, **both, **own})
+
+            def rows() -> int:
+                cursor.execute("select count(*) from rows")
+                return int(cursor.fetchone()[0])
+
+            until(lambda: rows() >= self.count, step_s=0.1)
+            rate = self.count / (time.monotonic() - began_s)
+        side.delete(name)
+        return rate
+
+    @contextmanager
+    def _cursor(self) -> Iterator[Any]:
+        import adbc_driver_postgresql.dbapi as adbc
+
+        address = f"postgresql://postgres@{node.HOST}:{self.port}/postgres"
+        with adbc.connect(address, autocommit=True) as connection, connection.cursor() as cursor:
+            yield cursor
+
+
+def _failovers(kafka: EmbeddedKafka, folder: Path) -> dict[str, float]:
+    """From SIGKILL of the worker that runs a source to the next line that can be read committed; delay 0."""
+    found: dict[str, float] = {}
+    for start, name in ((java_side, "java"), (connectx_side, "python")):
+        with ExitStack() as endings:
+            config = peer_config(kafka.bootstrap_servers, f"failover-{name}")
+            sides = [start(config, folder / f"failover-{name}-{number}", endings) for number in (1, 2)]
+            path, topic = folder / f"failover-{name}.txt", f"failover-{name}"
+            path.write_text("before\n")
+            flows.create_topic(kafka, topic)
+            source = {"connector.class": "FileStreamSource", "file": str(path), "topic": topic, "tasks.max": "1"}
+            sides[0].create(topic, {**source, **STRINGS})
+            until(lambda topic=topic: flows.committed_end(kafka, topic) >= 1)
+            answer = httpx.get(f"{sides[0].url}/connectors/{topic}/status", timeout=60).json()
+            owner = next(side for side in sides if side.url.endswith(answer["tasks"][0]["worker_id"]))
+            end = flows.committed_end(kafka, topic)
+            psutil.Process(owner.pid).kill()
+            began_s = time.monotonic()
+            with path.open("a") as lines:
+                lines.write("after\n")
+            until(lambda topic=topic, end=end: flows.committed_end(kafka, topic) > end)
+            found[owner.name] = time.monotonic() - began_s
+    return found
 
 
 def _rates(

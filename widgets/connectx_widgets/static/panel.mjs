@@ -39,7 +39,7 @@ function makeView(store, model, el, viewKey) {
   const find = (selector) => root.querySelector(selector);
   const view = /** @type {{ span: number | null, end: number | null }} */ ({ span: 120_000, end: null });
   const written = new Map(), calm = matchMedia("(prefers-reduced-motion: reduce)");
-  let open = null, details = null, asked = "", chosen = null, seen = true, timer = null, calls = 0, pending = new Map();
+  let open = null, details = null, asked = "", blamed = null, chosen = null, seen = true, timer = null, calls = 0, pending = new Map();
   let form = null, typed = null, held = false, sure = null, unsure = null;
   find(".cxp-legends").innerHTML = legendText(viewKey, look);
 
@@ -72,7 +72,11 @@ function makeView(store, model, el, viewKey) {
     const connectors = ofKind(store, "connector").sort((a, b) => (a.name < b.name ? -1 : 1));
     write(".cxp-connectors tbody", connectorsText(connectors, store.rates, time.now, open, sure));
     write(".cxp-notices", noticesText(connectors));
-    if (open !== null && !store.elements.has(`connector:${open}`)) { open = null; showDetails(); }
+    if (open !== null && !store.elements.has(`connector:${open}`)) {
+      if (blamed === open) find(".cxp-error").hidden = true;
+      open = null;
+      showDetails();
+    }
     if (open !== null && asked !== currentState(store, open)) askDetails();
     if (open !== null) write(".cxp-tasks", tasksText(open, ofKind(store, "task").filter((task) => task.connector === open), details !== null));
     drawTools(time, shown);
@@ -189,9 +193,12 @@ function makeView(store, model, el, viewKey) {
         form = message.error || form.sent !== message.id ? { ...form, busy: false, sent: null } : null;
         showForm();
       }
+      // Details that were being renewed when their connector was deleted are no error of the user's.
+      if (message.error && request.question === "details" && !request.edit && request.connector !== open) return schedule();
       if (message.error) {
         find(".cxp-error span").textContent = message.next ? `${message.error} ${message.next}` : message.error;
         find(".cxp-error").hidden = false;
+        blamed = request.question === "details" ? request.connector : null;
         tellCall(`failed after ${duration(message.took_ms)}`, message.text);
       } else {
         if (request.verb === "delete" && request.connector === open) { open = null; showDetails(); }
