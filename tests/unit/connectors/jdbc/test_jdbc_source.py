@@ -14,6 +14,7 @@ import pytest
 from connectx.errors import DatabaseError, TableMismatchError, TableMissingError
 from connectx.plugins.api import RetriableError
 from tests.support.jdbc import Boundaries, Context, Source, source_config, sqlite, values_of
+from tests.support.waiting import until
 
 ROWS = "CREATE TABLE t (id INTEGER PRIMARY KEY, name TEXT NOT NULL, at TIMESTAMP NOT NULL)"
 
@@ -51,7 +52,7 @@ def test_rows_come_once_over_restarts_at_any_slice(path: Path, mode: str, more: 
         source.restart()
     assert found == list(range(50))
     sqlite(path, fill(50, 20, minute=1))
-    assert ids(source.values()) == list(range(50, 70))
+    assert until(lambda: ids(source.values()), "the next poll") == list(range(50, 70))
     source.task.idle(None)
     assert source.context.waited_ms
 
@@ -292,7 +293,7 @@ def test_duckdb_is_read_once_over_restarts_and_free_between_polls(tmp_path: Path
         source.restart()
     assert found == list(range(50))
     duck(path, DUCK_FILL.format(60, 70))
-    assert ids(source.values()) == list(range(60, 70))
+    assert until(lambda: ids(source.values()), "the next poll") == list(range(60, 70))
     assert source.context.offsets.keys() == {'{"protocol": "1", "table": "main.t"}'}
 
 
