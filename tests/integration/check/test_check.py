@@ -130,7 +130,8 @@ def test_a_flow_that_goes_on_is_valid_up_to_where_it_was_and_a_failed_sink_is_na
     given = {"connector.class": "FileStreamSink", "file": str(tmp_path / "steady.txt"), "topics": "steady"}
     sink = cluster.create("steady-out", given)
     try:
-        until((tmp_path / "steady.txt").exists, "lines in the target", WAIT_S)
+        target = tmp_path / "steady.txt"
+        until(lambda: target.exists() and target.stat().st_size > 0, "lines in the target", WAIT_S)
         verdict = cluster.check(timeout=WAIT_S)
         assert only(verdict, "steady") == "", verdict
         assert reported(verdict) == {}

@@ -75,7 +75,7 @@ def test_postgresql_is_read_once_over_restarts(shop: Shop, mode: str) -> None:
     assert source.context.offsets.keys() == {partition}
     if mode != "bulk":
         shop.sql(fill + "FROM generate_series(90, 92) n")
-        assert ids(source.values()) == [61, 62, 63]
+        assert until(lambda: ids(source.values()), "the next poll") == [61, 62, 63]
 
 
 def test_postgresqls_types_become_connects(shop: Shop) -> None:
