@@ -240,8 +240,11 @@ class RecordFetcher:
         net = self._net
         if net is not None:
             await net.sleep(max(0, at_ms - _now_ms()) / 1000)
-        if self._timer_ms == at_ms:
-            self._timer_ms = None
+        with self._changed:  # a timer that another thread sets meanwhile must not be lost
+            is_next = self._timer_ms == at_ms
+            if is_next:
+                self._timer_ms = None
+        if is_next:
             self._report(msg.TimeReached())
 
     def _typed(self, error: Exception) -> ConnectxError:
