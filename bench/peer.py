@@ -28,7 +28,7 @@ from connectx.kafka.broker.embedded import EmbeddedKafka
 from tests.support.java_worker import JavaWorker, peer_config
 from tests.support.worker_processes import WorkerProcess
 
-# What an operator of a worker with little to do gives Java: its second compiler, and a heap with room.
+# Java's best: both compilers, and a heap that does not limit it.
 _JAVA_OPTIONS = ("-Xms256m", "-Xmx2g", "-XX:+UseG1GC", "-Xshare:auto")
 _FAST = {
     "producer.override.linger.ms": "5",
@@ -110,7 +110,7 @@ def connectx_side(config: Mapping[str, str], folder: Path, endings: ExitStack) -
 
 @contextmanager
 def both_sides(kafka: EmbeddedKafka, folder: Path, support: str) -> Iterator[tuple[Side, Side]]:
-    """A Java worker and a connectx worker, each a group of its own, on one broker."""
+    """A Java worker and a connectx worker on one broker, each in a separate group."""
     settings = {"exactly_once_source_support": support, "connector_client_config_override_policy": "All"}
     java = peer_config(kafka.bootstrap_servers, f"java-{support}", **settings)
     python = peer_config(kafka.bootstrap_servers, f"python-{support}", **settings)

@@ -1,4 +1,4 @@
-"""Where a source stands in a table, and the SQL that reads the rows after it. Never talks to a database.
+"""The position of a source in a table, and the SQL that reads the rows after it. Never talks to a database.
 
 Positions are those of Confluent's TimestampIncrementingOffset, so that offsets carry over in both directions.
 """

@@ -2,7 +2,7 @@
 
 Keys, source partitions and source offsets are those of Confluent's JDBC source connector, so that either can go on
 where the other stopped. Rows are read into Arrow in pages that start after the last row's position (keyset pagination),
-each in a transaction of its own.
+each in a separate transaction.
 """
 
 from __future__ import annotations

@@ -9,8 +9,9 @@ raises its epoch itself (InitProducerId with id and epoch) after every abort, an
 transaction stayed unanswered on the connection that it was first sent on: such a request may still arrive.
 
 An InitProducerId that stayed unanswered may arrive late, too: with protocol 1 after an abort, with both at the start.
-It aborts the transaction that is open then, and the producer ends as fenced although no other took over. Nothing is
-lost: the task starts again from its committed offsets.
+It aborts the transaction that is open then, and the producer fails as fenced although no other took over. With protocol
+1 it may also make Kafka refuse a repeated commit that had succeeded (INVALID_TXN_STATE). In all cases the task fails,
+and restarts from its committed offsets: no records are lost or doubled.
 
 Mirrors TransactionManager and Sender of Kafka's Java producer.
 """

@@ -37,8 +37,8 @@ class WorkerSnapshot:
 class WorkSnapshot:
     """A connector (`task` None) or a task: where it is and in which state.
 
-    The states are Kafka Connect's, and LOST: it was on `worker`, which has died or which the group has gone on
-    without, and nobody else has it yet. `trace` is that of a FAILED one. `read_seq` is the last event in which a worker
+    The states are Kafka Connect's, and LOST: it was on `worker`, which has died or left the group, and it is not
+    assigned to another worker yet. `trace` is that of a FAILED one. `read_seq` is the last event in which a worker
     read the connector's configuration; of tasks it is 0.
     """
 

@@ -1,7 +1,7 @@
 """A small TCP gate between the workers and the embedded broker: what makes `partition` and `pause` real.
 
 Every worker's clients connect through it. It learns whose connection one is from the client id in the first request:
-the worker's name is the client id up to the first `/`. It then passes bytes on unchanged, unless told to cut, hold or
+the worker's name is the client id up to the first `/`. It then passes bytes on unchanged, unless asked to cut, hold or
 delay that worker. Of later requests it reads only size and kind. It never answers one, and knows nothing of groups or
 topics.
 
