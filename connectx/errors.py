@@ -774,6 +774,18 @@ class RecordRejectedError(ConnectxError):
         )
 
 
+class ModuleNotShippedError(ConnectxError):
+    """Spark's executors need a module whose source is not here."""
+
+    code = "module_not_shipped"
+
+    def __init__(self, module: str) -> None:
+        super().__init__(
+            f"The module {module} cannot be sent to Spark's executors: there is no Python source of that name here.",
+            next_step="Correct bulk.modules, or set bulk.mode=never.",
+        )
+
+
 class BacklogReadError(ConnectxError):
     """Spark could not read a range of offsets."""
 

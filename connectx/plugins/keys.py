@@ -18,6 +18,7 @@ _COMMON: Final = "Common"
 _ERRORS: Final = "Error Handling"
 _EXACTLY_ONCE: Final = "Exactly Once Support"
 _CREATION: Final = "Topic Creation"
+_BULK: Final = "Bulk"
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
@@ -294,6 +295,38 @@ SINK_CONFIG: Final = (
         display_name="Enable Error Context Headers",
     )
 )
+
+
+BULK_CONFIG: Final = (
+    ConfigDef()
+    .define(
+        "bulk.mode",
+        str,
+        "auto",
+        doc="When Spark's executors convert and write in place of the worker: auto for a large lag or slice if Spark "
+        "has at least 4 cores, never, or always.",
+        group=_BULK,
+        validator=one_of("auto", "never", "always"),
+    )
+    .define(
+        "bulk.min.bytes",
+        "LONG",
+        64 << 20,
+        doc="Bytes that wait before auto uses Spark's executors. They end when less than a quarter waits.",
+        group=_BULK,
+        importance="LOW",
+        validator=at_least(1),
+    )
+    .define(
+        "bulk.modules",
+        list,
+        [],
+        doc="Python packages and modules that executors need besides those of the connector's classes.",
+        group=_BULK,
+        importance="LOW",
+    )
+)
+"""Keys that Kafka Connect does not have."""
 
 
 def _regexes_problem(value: Any) -> str | None:

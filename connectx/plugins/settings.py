@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from connectx.core.lanes import BulkMode, LaneSettings
 from connectx.errors import ConfigError
 from connectx.model.configdef import ConfigDef, invalid_value
 from connectx.model.states import TransactionBoundary
 from connectx.model.validators import valid_regex
 from connectx.model.worker_config import WorkerConfig, with_prefix
-from connectx.plugins.keys import SINK_CONFIG, SOURCE_CONFIG, group_names, topic_creation_config
+from connectx.plugins.keys import BULK_CONFIG, SINK_CONFIG, SOURCE_CONFIG, group_names, topic_creation_config
 
 _GROUP_KEYS: Final = ("include", "exclude", "partitions", "replication.factor")
 
@@ -140,6 +141,16 @@ def sink_connector_settings(config: Mapping[str, str | None]) -> SinkSettings:
         dead_letter_headers=values["errors.deadletterqueue.context.headers.enable"],
         **overrides,
     )
+
+
+def lane_settings(config: Mapping[str, str | None]) -> LaneSettings:
+    """`bulk.*` of a source or sink.
+
+    Raises:
+        ConfigError: every problem at once.
+    """
+    values = BULK_CONFIG.parse(config)
+    return LaneSettings(BulkMode(values["bulk.mode"]), values["bulk.min.bytes"])
 
 
 def sink_problems(config: Mapping[str, str | None]) -> dict[str, list[str]]:

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from connectx.core.lanes import BulkMode, LaneSettings
 from connectx.errors import ConfigError
 from connectx.model.states import TransactionBoundary
 from connectx.model.worker_config import WorkerConfig, embedded_config
-from connectx.plugins.settings import ErrorSettings, sink_connector_settings, source_connector_settings
+from connectx.plugins.settings import (
+    ErrorSettings,
+    lane_settings,
+    sink_connector_settings,
+    source_connector_settings,
+)
 
 WORKER = WorkerConfig.parse(embedded_config({"bootstrap.servers": "x:1", "offset.flush.interval.ms": "7000"}))
 BASE: dict[str, str | None] = {"name": "c", "connector.class": "X"}
@@ -91,3 +97,15 @@ def test_wrong_settings_are_told_at_once() -> None:
     assert len(caught.value.problems) == 4
     with pytest.raises(ConfigError, match=r"Must configure one of topics or topics\.regex"):
         sink_connector_settings(BASE)
+
+
+def test_bulk_settings_are_typed_and_auto_by_default() -> None:
+    assert lane_settings(BASE) == LaneSettings(BulkMode.AUTO, 64 << 20)
+    given = lane_settings({**BASE, "bulk.mode": "always", "bulk.min.bytes": "1000"})
+    assert given == LaneSettings(BulkMode.ALWAYS, 1000)
+
+
+def test_wrong_bulk_settings_are_told_at_once() -> None:
+    with pytest.raises(ConfigError) as caught:
+        lane_settings({**BASE, "bulk.mode": "often", "bulk.min.bytes": "0"})
+    assert len(caught.value.problems) == 2

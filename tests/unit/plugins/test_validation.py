@@ -289,6 +289,12 @@ def test_client_overrides_follow_the_workers_policy(policy: str, refused: list[s
         ]
 
 
+def test_bulk_keys_are_checked_where_they_are_given() -> None:
+    found = errors_of(check(Source, **{"bulk.mode": "often", "bulk.min.bytes": "0"}))
+    assert list(found) == ["bulk.mode", "bulk.min.bytes"]
+    assert "bulk.mode" not in [info.value["name"] for info in check(Source).configs]
+
+
 def test_no_secret_is_in_the_answer() -> None:
     infos = check(Source, token="hunter2", **{"producer.override.sasl.jaas.config": "hunter2"})
     assert value_of(infos, "producer.override.sasl.jaas.config")["value"] == "[hidden]"
