@@ -340,7 +340,7 @@ class EventTimeoutError(ConnectxError):
 
 
 class ListenerError(ConnectxError):
-    """The worker setting `listeners` names no address that REST can listen on."""
+    """An address on which a server was to listen cannot be used."""
 
     code = "listener"
 

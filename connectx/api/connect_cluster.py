@@ -197,7 +197,7 @@ class ConnectCluster(ABC):
         self._check_open()
         if self._panel is None or self._panel.stopped:  # one that has failed, or that was closed
             require("The live panel", "notebook", "ipywidgets", "anywidget")
-            self._panel = _panel_factory()(self)
+            self._panel = panel_factory("cluster")(self)
         return self._panel
 
     @abstractmethod
@@ -389,10 +389,17 @@ class ConnectCluster(ABC):
         return forms
 
 
-def _panel_factory() -> Callable[[ConnectCluster], Any]:
-    """Load the factory of panels that an installed package declares as an entry point in the group PANELS."""
-    for point in entry_points(group=PANELS):
-        factory: Callable[[ConnectCluster], Any] = point.load()
+def panel_factory(name: str) -> Callable[..., Any]:
+    """Load a factory of panels that an installed package declares as an entry point in the group PANELS.
+
+    Args:
+        name: "cluster" for the widget of a notebook, "page" for a page in the browser.
+
+    Raises:
+        ImportError: no installed package declares it.
+    """
+    for point in entry_points(group=PANELS, name=name):
+        factory: Callable[..., Any] = point.load()
         return factory
     raise ImportError(f"No installed package registers a panel as {PANELS}. Run: pip install 'connectx[notebook]'")
 

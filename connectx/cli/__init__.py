@@ -18,6 +18,7 @@ from connectx.cli.connectors import connectors, offsets, restart
 from connectx.cli.doctor import doctor
 from connectx.cli.replay import replay
 from connectx.cli.setup import setup
+from connectx.cli.ui import ui
 from connectx.cli.worker import worker
 
 __all__ = ["INTERRUPTED", "app", "main"]
@@ -67,6 +68,7 @@ app.command()(setup)
 app.command()(replay)
 clusters.add_to(app)
 cluster_command(app, "restart")(restart)
+cluster_command(app)(ui)
 app.add_typer(connectors, name="connectors")
 app.add_typer(offsets, name="offsets")
 

@@ -37,7 +37,7 @@ from connectx.rest.resources import Resources
 from connectx.rest.services import API_VERSION, Ask, OffsetEntry, Services
 from connectx.rest.tls import server_context
 
-__all__ = ["Ask", "Limits", "OffsetEntry", "RestServer", "Services"]
+__all__ = ["Ask", "Limits", "OffsetEntry", "QuietServer", "RestServer", "Services"]
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _ANYWHERE = ("0.0.0.0", "::")
@@ -72,7 +72,7 @@ class RestServer:
             max_body_bytes=config.rest_request_max_bytes, max_requests=config.rest_max_concurrent_requests
         )
         self._url = self._admin_url = ""
-        self._servers: list[_Uvicorn] = []
+        self._servers: list[QuietServer] = []
         self._thread: threading.Thread | None = None
         self._threads: ThreadPoolExecutor | None = None
 
@@ -114,7 +114,7 @@ class RestServer:
             document = openapi(place.operations, version=API_VERSION, schemes=schemes)
             app = create_app(place.operations, Resources(handler), AdminResources(handler, document))
             guard = Guard(app, self._allowed_hosts(listening), _origins(config), credentials, self._limits.max_requests)
-            self._servers.append(_Uvicorn(_with_cors(guard, config), context))
+            self._servers.append(QuietServer(_with_cors(guard, config), context))
         # uvicorn's log goes where the user's logging sends it, and nowhere when there is none.
         logging.getLogger("uvicorn").addHandler(_QUIET)
         self._thread = threading.Thread(
@@ -210,17 +210,17 @@ def _origins(config: WorkerConfig) -> tuple[str, ...]:
     return tuple(origin.strip() for origin in allowed.split(",") if origin.strip())
 
 
-async def _serve(servers: list[_Uvicorn], sockets: list[socket.socket], forwarder: Forwarder) -> None:
+async def _serve(servers: list[QuietServer], sockets: list[socket.socket], forwarder: Forwarder) -> None:
     try:
         await asyncio.gather(*(server.serve(sockets=[one]) for server, one in zip(servers, sockets, strict=True)))
     finally:
         await forwarder.close()
 
 
-class _Uvicorn(uvicorn.Server):
+class QuietServer(uvicorn.Server):
     """uvicorn without its clock (ten wake-ups a second), and able to drop everything."""
 
-    def __init__(self, app: ASGIApp, context: ssl.SSLContext | None) -> None:
+    def __init__(self, app: ASGIApp, context: ssl.SSLContext | None = None) -> None:
         config = uvicorn.Config(
             app,
             loop="asyncio",

@@ -181,6 +181,20 @@ def test_a_reload_and_a_second_view_show_the_state(book: Book) -> None:
     book.shoot("lab-two-views")
 
 
+def test_a_view_of_the_output_stays_in_sight_when_the_notebook_scrolls(book: Book) -> None:
+    page = book.page
+    visible = "([inside, count]) => [...document.querySelectorAll(`${inside} .cxp`)].filter(" + (
+        "panel => { const box = panel.getBoundingClientRect();"
+        " return box.top >= 0 && box.top < innerHeight; }).length === count"
+    )
+    outer = "document.querySelector('.jp-WindowedPanel-outer')"
+    page.evaluate(f"() => {{ {outer}.scrollTop = {outer}.scrollHeight; }}")
+    page.wait_for_function(visible, arg=[".jp-Notebook", 0])
+    page.wait_for_function(visible, arg=[".jp-LinkedOutputView", 1])
+    page.evaluate(f"() => {{ {outer}.scrollTop = 0; }}")
+    page.wait_for_function(visible, arg=[".jp-Notebook", 1])
+
+
 def test_without_its_kernel_the_picture_stands_still_and_says_so(book: Book) -> None:
     assert book.page.locator(".cxp-still").count() == 2
     book.restart_kernels()

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from connectx_widgets.panel import ClusterPanel
+from connectx_widgets.widget import ClusterPanel
 from playwright.sync_api import Page
 
 from connectx.errors import ConnectorNotFoundError

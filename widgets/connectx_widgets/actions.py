@@ -36,6 +36,16 @@ class UnknownActionError(ConnectxError):
     retriable = False
 
 
+class ReadOnlyError(ConnectxError):
+    """A page asked for a change, and its panel only shows."""
+
+    code = "read_only"
+    retriable = False
+
+    def __init__(self) -> None:
+        super().__init__("This panel is read-only.", next_step="Open it without --read-only to change something.")
+
+
 def parse(cluster: ConnectCluster, message: Mapping[str, Any]) -> Call:
     """The call that a page's message asks for: `{"verb": ..., "worker" | "connector": name, ...}`.
 

@@ -1,4 +1,4 @@
-"""The panel of a cluster: header, timeline, workers and connectors with their actions, in one widget.
+"""The kernel side of a panel: header, timeline, workers and connectors with their actions, wherever its page is.
 
 One thread per panel, the pump, follows the history and sends what changed, at most ten times a second and nothing while
 nothing changes. Calls run on threads of their own, so that a slow one (stopping a worker) holds nothing up. Numbers
@@ -10,24 +10,19 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from importlib import resources
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
-
-import anywidget
-import traitlets
 
 from connectx.errors import ConnectxError
 from connectx.history.folds.snapshot import SnapshotFold
 from connectx.history.folds.totals import Totals, TotalsFold
 from connectx.history.render.palette import colour
-from connectx.history.render.shapes import LOOK, STYLE
 from connectx.history.render.timeline import TimelineFold
 from connectx.views import masked_text
-from connectx_widgets.actions import describe_action, parse
+from connectx_widgets.actions import ReadOnlyError, describe_action, parse
 from connectx_widgets.elements import (
     Elements,
     changes,
@@ -60,32 +55,29 @@ _JOIN_S = 2.0
 log = logging.getLogger(__name__)
 
 
-def _static(*names: str) -> str:
-    """Front-end files as one module without imports, exports and lines that are only a comment."""
-    folder = resources.files("connectx_widgets") / "static"
-    texts = [(folder / name).read_text(encoding="utf-8") for name in names]
-    left_out = ("import ", "//", "/**")
-    lines = [line for text in texts for line in text.splitlines() if not line.lstrip().startswith(left_out)]
-    return "\n".join(line.removeprefix("export ") if not line.startswith("export default") else line for line in lines)
-
-
-class ClusterPanel(anywidget.AnyWidget):
-    """The live panel of a `Cluster`; get it by `cluster.panel()`, or show the cluster as the last line of a cell.
+class Panel:
+    """Follows a cluster, sends its pages what they show, and makes the calls that they ask for.
 
     Args:
         cluster: what it shows and acts on. The panel ends with it.
+        send: called from several threads with each message for the pages.
+        keep: called with each snapshot: what a page finds that was not there to hear the messages. Pages that always
+            ask for everything first need none.
+        read_only: refuse every call.
     """
 
-    _esm = _static("geometry.mjs", "draw.mjs", "parts.mjs", "form.mjs", "panel.mjs")
-    _css = _static("panel.css") + STYLE
-    _ipython_display_ = None  # ipywidgets 7 would hide the HTML twin behind it
-
-    snapshot = traitlets.Dict().tag(sync=True)
-    look = traitlets.Dict(LOOK).tag(sync=True)
-
-    def __init__(self, cluster: ConnectCluster) -> None:
-        super().__init__()
+    def __init__(
+        self,
+        cluster: ConnectCluster,
+        send: Callable[[dict[str, Any]], None],
+        keep: Callable[[dict[str, Any]], None] | None = None,
+        *,
+        read_only: bool = False,
+    ) -> None:
         self._cluster = cluster
+        self._send = send
+        self._keep = keep
+        self._read_only = read_only
         self._timeline = TimelineFold(KEPT)
         self._snapshot_fold = SnapshotFold(KEPT)
         self._numbers = Numbers(cluster)
@@ -110,8 +102,6 @@ class ClusterPanel(anywidget.AnyWidget):
         self._read_totals()
         self._update()
         self._take_snapshot()
-        _answer_everywhere(self.comm)
-        self.on_msg(self._on_message)
         self._thread.start()
 
     @property
@@ -127,13 +117,9 @@ class ClusterPanel(anywidget.AnyWidget):
         self._news.close()
         self._calls.shutdown(wait=False, cancel_futures=True)
 
-    def close(self) -> None:
-        """Stop, and take the panel off the page."""
-        self.stop()
-        layout = self.layout
-        super().close()
-        if layout is not None:
-            layout.close()
+    def receive(self, message: Mapping[str, Any]) -> None:
+        """Take a message of a page, on any thread; the pump answers it."""
+        self._inbox.put(message)
 
     # ------------------------------------------------------------------------------------------------ the pump
 
@@ -223,7 +209,12 @@ class ClusterPanel(anywidget.AnyWidget):
         colours = {connector: colour(place) for place, connector in enumerate(drawn.connectors)}
         head = {key: _shown(value) for key, value in self._cluster.overview().items()}
         after: Elements = {
-            "head": {"kind": "head", "facts": head, "faults": self._cluster.has_faults},
+            "head": {
+                "kind": "head",
+                "facts": head,
+                "faults": self._cluster.has_faults and not self._read_only,
+                "read_only": self._read_only,
+            },
             **timeline_elements(drawn, self._numbers.late),
             **connector_elements(snapshot, self._numbers_of_connectors(), self._totals_read, colours, self._actions.of),
             **task_elements(snapshot, self._numbers.by_task, self._totals_read),
@@ -241,21 +232,19 @@ class ClusterPanel(anywidget.AnyWidget):
 
     def _take_snapshot(self, *, ended: bool = False) -> None:
         """What a page finds that was not there to hear the messages: opened later, or with the cell out of sight."""
+        if self._keep is None:
+            return
         shown, whole = newest(self._elements, SNAPSHOT_BYTES)
-        self.snapshot = {"seq": self._seq, "now": _now_ms(), "whole": whole, "ended": ended, "elements": shown}
+        self._keep({"seq": self._seq, "now": _now_ms(), "whole": whole, "ended": ended, "elements": shown})
 
     def _beat(self) -> None:
         """A sign of life, with the last heartbeats of the workers, out of which the page makes their ages."""
         self._publish({"kind": "beat", "heartbeats": self._numbers.heartbeats()})
 
     def _publish(self, message: dict[str, Any]) -> None:
-        self.send({**message, "now": _now_ms()})
+        self._send({**message, "now": _now_ms()})
 
     # --------------------------------------------------------------------------------------------- from the page
-
-    def _on_message(self, _: object, content: Mapping[str, Any], __: object) -> None:
-        """Called by the kernel, on whatever thread it likes: leave it to the pump."""
-        self._inbox.put(content)
 
     def _answer(self) -> None:
         while True:
@@ -281,6 +270,8 @@ class ClusterPanel(anywidget.AnyWidget):
 
     def _call(self, message: Mapping[str, Any]) -> None:
         try:
+            if self._read_only:
+                raise ReadOnlyError
             call = parse(self._cluster, message)
         except ConnectxError as error:
             self._result(message, "", 0.0, error)
@@ -325,13 +316,3 @@ def _now_ms() -> int:
 
 def _shown(value: object) -> str:
     return "" if value is None else str(value)
-
-
-def _answer_everywhere(comm: Any) -> None:
-    """Let a click be served while a cell runs.
-
-    ipykernel 7.4 sends a page's messages to the loop that last published on their comm; as the pump publishes under the
-    cell that made it, clicks would wait until no cell runs. The default route is the comm's own subshell.
-    """
-    if hasattr(comm, "_reply_subshell_for"):
-        comm._reply_subshell_for = lambda data, default: default

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from connectx_widgets.panel import ClusterPanel
+from connectx_widgets.widget import ClusterPanel
 
 from connectx.history.render.shapes import LOOK
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from connectx_widgets.panel import ClusterPanel
+from connectx_widgets.widget import ClusterPanel
 
 from connectx.api.forms import with_panel
 from connectx.history.log import EventLog
@@ -147,7 +147,7 @@ def test_the_last_picture_holds_the_end_and_a_failing_panel_says_so(cluster: Sho
     shown.stop()
     assert shown.recorded[-1]["kind"] == "ended"
     assert shown.snapshot["ended"]
-    open_bars = [e for e in shown._elements.values() if e["kind"] == "bar" and e["parts"][-1]["to"] is None]
+    open_bars = [e for e in shown._panel._elements.values() if e["kind"] == "bar" and e["parts"][-1]["to"] is None]
     assert open_bars == []
     shown.close()
 
@@ -181,14 +181,14 @@ def test_fifty_panels_one_after_the_other_leave_no_more_behind_than_one(cluster:
 
 def test_a_commit_alone_sends_nothing_before_numbers_are_read_again(cluster: Shown) -> None:
     made = Listening(cluster)
-    made._follow(0.0)
-    made._update()
+    made._panel._follow(0.0)
+    made._panel._update()
     data = {"records": 10}
     cluster.events.append(Transition(EventKind.TRANSACTION_COMMITTED, "flights-in", 0, data=data), "worker-2")
-    made._follow(0.0)
-    assert not made._update()
-    assert made._read_totals()
-    assert made._update()
+    made._panel._follow(0.0)
+    assert not made._panel._update()
+    assert made._panel._read_totals()
+    assert made._panel._update()
     assert made.recorded[-1]["set"]["connector:flights-in"]["committed"] == 10
-    assert not made._read_totals()
+    assert not made._panel._read_totals()
     made.close()

@@ -31,7 +31,7 @@ const SHELL = `
   <div class="cxp-tip" role="tooltip" hidden></div><div class="cxp-said" role="status"></div>`;
 
 function makeView(store, model, el, viewKey) {
-  const look = model.get("look");
+  const look = model.get("look"), source = model.get("source") ?? "the kernel", waits = model.get("waits") ?? WAITS;
   const root = /** @type {any} */ (document.createElement("div"));
   root.className = "cxp";
   root.innerHTML = SHELL;
@@ -67,6 +67,7 @@ function makeView(store, model, el, viewKey) {
     const head = ofKind(store, "head")[0];
     write(".cxp-head", headText(head ? head.facts : {}));
     root.classList.toggle("cxp-watched", head?.faults === false);
+    root.classList.toggle("cxp-readonly", head?.read_only === true);
     write(".cxp-gutter", gutterText(drawn.rows, look.top));
     write(".cxp-svg", `<svg class="cxt" width="${width}" height="${drawn.height}">${svgText(drawn, viewKey, look)}</svg>`);
     const connectors = ofKind(store, "connector").sort((a, b) => (a.name < b.name ? -1 : 1));
@@ -92,8 +93,8 @@ function makeView(store, model, el, viewKey) {
     if (document.activeElement !== slider || view.end === null) {
       slider.value = String(Math.round((1000 * (shown.to - shown.first)) / Math.max(time.now - shown.first, 1)));
     }
-    const silence = time.silent ? `no word from the kernel for ${duration(time.silent)}: this picture stands still` : "";
-    const waiting = store.live ? silence : "waiting for the kernel: this picture is an old one";
+    const silence = time.silent ? `no word from ${source} for ${duration(time.silent)}: this picture stands still` : "";
+    const waiting = store.live ? silence : `waiting for ${source}: this picture is an old one`;
     write(".cxp-still", store.ended ? "the cluster is closed" : waiting);
   }
 
@@ -150,7 +151,7 @@ function makeView(store, model, el, viewKey) {
     model.send({ ...message, id });
     setTimeout(() => {
       if (pending.has(id) && !pending.get(id).heard) {
-        tellCall(store.ended ? CLOSED : WAITS);
+        tellCall(store.ended ? CLOSED : waits);
       }
     }, QUEUED_MS);
     return id;
@@ -208,7 +209,7 @@ function makeView(store, model, el, viewKey) {
       }
     }
     if (message.kind === "answer" && request) {
-      if (find(".cxp-call").textContent === WAITS) tellCall("");
+      if (find(".cxp-call").textContent === waits) tellCall("");
       pending.delete(message.id);
       if (request.question === "classes" && form) { form.classes = message.value; showForm(); }
       if (request.question === "validate" && form && request.number === form.number) checked(message.value);
