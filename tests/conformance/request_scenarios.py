@@ -135,6 +135,32 @@ REQUESTS: dict[str, str] = {
         v1 commits 0 -> INVALID_TXN_STATE
         topic shows all -> nothing
     """,
+    "protocol 1: a commit that is sent again after a late InitProducerId finds nothing, and is committed": """
+        tx inits -> epoch 0
+        tx renews 0 -> epoch 1
+        v1 adds 1 -> OK
+        v1 produces 1 0 a -> OK
+        v1 commits 1 -> OK
+        tx renews 0 -> epoch 1
+        v1 commits 1 -> INVALID_TXN_STATE
+        tx renews 1 -> epoch 2
+        v1 adds 2 -> OK
+        v1 produces 2 0 b -> OK
+        v1 commits 2 -> OK
+        topic shows committed -> a@0 b@2
+    """,
+    "protocol 1: every abort that was not asked for raises the epoch, which a commit is told": """
+        tx inits -> epoch 0
+        tx renews 0 -> epoch 1
+        v1 adds 1 -> OK
+        v1 produces 1 0 a -> OK
+        tx renews 0 -> CONCURRENT_TRANSACTIONS
+        tx renews 0 -> PRODUCER_FENCED
+        v1 commits 1 -> PRODUCER_FENCED
+        tx inits -> epoch 3
+        v1 commits 1 -> PRODUCER_FENCED
+        topic shows committed -> nothing
+    """,
     "InitProducerId with id and epoch, sent again": """
         tx inits -> epoch 0
         tx renews 0 -> epoch 1
@@ -156,3 +182,16 @@ REQUESTS: dict[str, str] = {
         tx inits -> epoch 3
     """,
 }
+
+REOPENED = "protocol 1: a late AddPartitionsToTxn opens a transaction, which the next epoch aborts"
+OLD_REQUESTS: dict[str, str] = {
+    **{name: script for name, script in REQUESTS.items() if name.startswith("protocol 1") and name != REOPENED},
+    "Kafka 3.9: a producer is fenced by the abort that its own InitProducerId has caused": """
+        tx inits -> epoch 0
+        v1 adds 0 -> OK
+        tx renews 0 -> CONCURRENT_TRANSACTIONS
+        tx renews 0 -> PRODUCER_FENCED
+        tx inits -> epoch 2
+    """,
+}
+"""What a broker of Kafka 3.9 answers."""

@@ -83,6 +83,18 @@ def lost_endtxn_counts_as_committed(patch: pytest.MonkeyPatch, hits: Hits) -> No
     patch.setattr(ProducerCore, "_on_ended", on_ended)
 
 
+def fails_when_nothing_is_open(patch: pytest.MonkeyPatch, hits: Hits) -> None:
+    """A repeated commit that finds nothing open counts as failed, as in Java's producer."""
+
+    was_committed = ProducerCore._was_committed_before
+
+    def never(self: ProducerCore, request: msg.EndTransaction) -> bool:
+        hits.extend([str(request)] * was_committed(self, request))
+        return False
+
+    patch.setattr(ProducerCore, "_was_committed_before", never)
+
+
 def sequences_go_on(patch: pytest.MonkeyPatch, hits: Hits) -> None:
     """Sequences do not begin again with a new epoch."""
 
@@ -142,5 +154,6 @@ PRODUCER_MUTANTS = (
     ProducerMutant("protocol 2: EndTxn again with the next epoch", 2, retries_with_the_next_epoch, (9,), 4),
     ProducerMutant("protocol 1: a lost EndTxn counts as committed", 1, lost_endtxn_counts_as_committed, (2, 3), 1),
     ProducerMutant("protocol 2: a lost EndTxn counts as committed", 2, lost_endtxn_counts_as_committed, (2, 3), 0),
+    ProducerMutant("protocol 1: a repeated commit that finds nothing fails", 1, fails_when_nothing_is_open, (9,), 268),
     ProducerMutant("protocol 2: answers of another transaction", 2, answers_of_another_transaction, (2, 3), 37),
 )

@@ -9,9 +9,14 @@ raises its epoch itself (InitProducerId with id and epoch) after every abort, an
 transaction stayed unanswered on the connection that it was first sent on: such a request may still arrive.
 
 An InitProducerId that stayed unanswered may arrive late, too: with protocol 1 after an abort, with both at the start.
-It aborts the transaction that is open then, and the producer fails as fenced although no other took over. With protocol
-1 it may also make Kafka refuse a repeated commit that had succeeded (INVALID_TXN_STATE). In all cases the task fails,
-and restarts from its committed offsets: no records are lost or doubled.
+It aborts the transaction that is open then, and the producer fails as fenced although no other took over. With Kafka
+3.9 so does an AddPartitionsToTxn that arrives late, before the InitProducerId that raises the epoch. The task restarts
+from its committed offsets: no records are lost or doubled.
+
+With protocol 1 it may also arrive between a commit whose answer was lost and the next attempt. Kafka then forgets how
+the transaction ended, and answers INVALID_TXN_STATE. The transaction is committed: it was open under this epoch, this
+producer asked for no abort, and every other abort raises the epoch, which Kafka reports as PRODUCER_FENCED. Java's
+producer fails here.
 
 Mirrors TransactionManager and Sender of Kafka's Java producer.
 """
@@ -66,6 +71,7 @@ class ProducerCore:
         self._added: set[TopicPartition] = set()
         self._may_be_open = False  # Kafka may know of the transaction
         self._is_ending = False  # EndTxn was sent
+        self._may_have_ended = False  # by an EndTxn whose outcome is unknown
         self._may_arrive_late = False
         self._was_acknowledged = False  # a batch of the open transaction
 
@@ -120,7 +126,7 @@ class ProducerCore:
             self.state = check(self.state, State.OPEN)
             self.refusal = None
             self._protocol = 2 if self._transaction_version >= 2 else 1
-            self._may_be_open = self._is_ending = self._was_acknowledged = False
+            self._may_be_open = self._is_ending = self._may_have_ended = self._was_acknowledged = False
             self._coordinator_retry.reset()
             self._added.clear()
             if self._purged:
@@ -182,8 +188,9 @@ class ProducerCore:
                     self._retry_batch(batch, now_ms, None)
             case msg.FindCoordinator():
                 self._coordinator_retry.later(now_ms)
-            case msg.InitProducerId() | msg.AddPartitions() | msg.EndTransaction():
+            case msg.InitProducerId() | msg.AddPartitions() | msg.EndTransaction() as request:
                 self._may_arrive_late |= lost.sent
+                self._may_have_ended |= lost.sent and isinstance(request, msg.EndTransaction)
                 self._coordinator = None
                 self._coordinator_retry.later(now_ms)
             case _ as never:
@@ -226,7 +233,10 @@ class ProducerCore:
             self._refuse_transaction(msg.Failure(answer.error, "commit the transaction"))
         elif self._may_follow_markers(request, answer.error):
             self._coordinator_retry.later(now_ms)
+        elif answer.error == errors.NOTHING_OPEN and self._was_committed_before(request):
+            self._finish(renew=True)
         elif answer.error is not None and not nothing_open:
+            self._may_have_ended = True  # Kafka may carry out what it reports as failed
             doing = "commit the transaction" if request.commit else "abort the transaction"
             self._on_coordinator_error(answer.error, doing, now_ms)
         elif request.protocol == 2 and not nothing_open:
@@ -234,6 +244,10 @@ class ProducerCore:
             self._finish(renew=False)
         else:
             self._finish(renew=not request.commit or self._may_arrive_late)
+
+    def _was_committed_before(self, request: msg.EndTransaction) -> bool:
+        """Whether INVALID_TXN_STATE can only mean that an earlier attempt has committed (see above)."""
+        return request.commit and request.protocol == 1 and self._may_have_ended and self._was_acknowledged
 
     def _may_follow_markers(self, request: msg.EndTransaction, error: str | None) -> bool:
         """Whether an abort may be refused only because the last transaction's markers are still being written.

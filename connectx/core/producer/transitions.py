@@ -17,7 +17,7 @@ TRANSITIONS: Final[Mapping[State, frozenset[State]]] = {
     # REFUSED: a batch was, or the producer was purged.
     State.OPEN: frozenset({State.COMMITTING, State.ABORTING, State.REFUSED, State.FAILED}),
     State.REFUSED: frozenset({State.ABORTING, State.FAILED}),
-    # REFUSED only before EndTxn was sent. RENEWING: protocol 1, and a request of the transaction stayed unanswered.
+    # REFUSED only before EndTxn was sent. RENEWING: protocol 1, and a request stayed unanswered or failed.
     State.COMMITTING: frozenset({State.READY, State.RENEWING, State.REFUSED, State.ABORTING, State.FAILED}),
     # RENEWING: always with protocol 1, since a late batch could join the next transaction of the same epoch.
     State.ABORTING: frozenset({State.READY, State.RENEWING, State.FAILED}),

@@ -12,6 +12,9 @@ from connectx.errors import ProducerFencedError
 from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.kafka.producer.producer import KafkaProducer
 from connectx.spark.sessions import SparkProvider
+from tests.conformance.brokers import Broker
+from tests.conformance.request_scenarios import OLD_REQUESTS
+from tests.conformance.script import run, steps
 from tests.support.flows import Lines
 from tests.support.old_kafka import kafka_3_9
 from tests.support.options import BROKER
@@ -29,6 +32,15 @@ ONE = {f"{store}.storage.replication.factor": "1" for store in ("config", "offse
 def old() -> Iterator[EmbeddedKafka]:
     with kafka_3_9(gate=False) as kafka:
         yield kafka
+
+
+def test_an_old_broker_answers_single_requests_as_the_scripts_say(old: EmbeddedKafka) -> None:
+    broker = Broker(old)
+    try:
+        for script in OLD_REQUESTS.values():
+            assert run(script, broker.requests()) == steps(script)
+    finally:
+        broker.clients.close()
 
 
 def test_a_producer_commits_aborts_and_is_fenced_on_an_old_broker(old: EmbeddedKafka) -> None:

@@ -156,6 +156,48 @@ def test_an_endtxn_without_an_answer_is_asked_again_with_the_same_epoch() -> Non
     assert (script.core.state, script.core.epoch) == (State.READY, 1)
 
 
+def _committing(version: int) -> Script:
+    """A transaction with an acknowledged batch that asks for its commit."""
+    script = transactional(version=version)
+    script.do(msg.BeginTransaction())
+    script.append(1)
+    if version == 1:
+        script.add_partitions()
+    script.take_all()
+    script.do(msg.CommitTransaction())
+    return script
+
+
+@pytest.mark.parametrize("error", [None, "COORDINATOR_NOT_AVAILABLE"])
+def test_protocol_1_knows_by_a_repeated_commit_that_finds_nothing_that_it_has_committed(error: str | None) -> None:
+    script = _committing(version=1)
+    if error is None:
+        script.lose(msg.EndTransaction)
+    else:
+        script.answer(msg.EndTransaction, msg.TransactionEnded(error))
+    while not script.requests(msg.EndTransaction):
+        _find_again(script)
+    script.answer(msg.EndTransaction, msg.TransactionEnded("INVALID_TXN_STATE"))
+    assert script.core.state is State.RENEWING  # the late InitProducerId may have been sent twice
+    while not script.requests(msg.InitProducerId):
+        _find_again(script)
+    script.answer(msg.InitProducerId, msg.ProducerIdGranted(None, 77, 1))
+    assert (script.core.state, script.core.failure) == (State.READY, None)
+
+
+@pytest.mark.parametrize(("version", "sent"), [(1, None), (1, False), (2, True)])
+def test_a_commit_that_finds_nothing_fails_unless_an_earlier_attempt_explains_it(
+    version: int, sent: bool | None
+) -> None:
+    script = _committing(version)
+    if sent is not None:
+        script.lose(msg.EndTransaction, sent=sent)
+        while not script.requests(msg.EndTransaction):
+            _find_again(script)
+    script.answer(msg.EndTransaction, msg.TransactionEnded("INVALID_TXN_STATE"))
+    assert script.core.failure == msg.Failure("INVALID_TXN_STATE", "commit the transaction")
+
+
 @pytest.mark.parametrize("version", [1, 2])
 def test_an_empty_transaction_ends_without_kafka(version: int) -> None:
     script = transactional(version)
