@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from connectx.errors import ConnectxError
 from connectx.extras import Extra, require
@@ -358,6 +358,8 @@ class Stored(Shown):
         key: fields that identify a row, if the target keeps one row for each; empty: every record is a row.
         key_in_record_key: these fields are the record's key.
         value_type: Arrow type that values should have, as the sink's tasks ask for it.
+        change: turns key and value of a record into the row that it is about (None: it is about no row), and whether
+            it deletes that row. None: each value is a row, and no record deletes one.
     """
 
     place: str
@@ -367,6 +369,7 @@ class Stored(Shown):
     key: tuple[str, ...] = ()
     key_in_record_key: bool = False
     value_type: pa.DataType | None = None
+    change: Callable[[Any, Any], tuple[Mapping[str, Any] | None, bool]] | None = None
 
 
 class SinkConnector(Connector):

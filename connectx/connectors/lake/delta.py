@@ -14,23 +14,26 @@ from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
+from connectx.connectors.lake.changes import DELETED, last_changes
 from connectx.connectors.lake.settings import (
     FLUSH_CONFIG,
     PARTITION_CONFIG,
     PATH_CONFIG,
     STORAGE,
+    UPSERT_CONFIG,
     LakeSettings,
     tables_config,
+    upsert_problems,
 )
 from connectx.connectors.lake.storage import check_directory, options, storage_errors, url_of
-from connectx.connectors.lake.task import ConflictError, LakeSink, LakeTask, Offsets, Pending
+from connectx.connectors.lake.task import ConflictError, LakeSink, LakeTask, Offsets, Pending, stored_rows
 from connectx.errors import LakeError
 from connectx.model.configdef import ConfigDef
 from connectx.model.ids import TopicPartition
 from connectx.plugins.api import SinkTaskContext, Stored
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable
+    from deltalake import DeltaTable, Transaction
 
 _RETENTION: Final = "delta.setTransactionRetentionDuration"
 
@@ -40,17 +43,20 @@ class DeltaSink(LakeSink):
 
     version = "1"
     requires = (("lake", "deltalake"),)
-    config = ConfigDef(PATH_CONFIG, tables_config("${topic}"), PARTITION_CONFIG, FLUSH_CONFIG)
+    config = ConfigDef(PATH_CONFIG, tables_config("${topic}"), UPSERT_CONFIG, PARTITION_CONFIG, FLUSH_CONFIG)
+
+    @classmethod
+    def validate(cls, config: Mapping[str, str | None]) -> Mapping[str, Sequence[str]]:
+        """Upsert needs to know the key."""
+        return upsert_problems(config)
 
     @classmethod
     def stored(cls, config: Mapping[str, str | None], topic: str) -> Stored | None:
         """The rows of the topic's table."""
         values = cls.config.parse(config)
-        name = LakeSettings.of(values).table_of(topic)
-        table = DeltaLakeTable(values["path"], name, options(config, STORAGE), "", ())
-        table.refresh()
-        schema = table.schema
-        return Stored(f"table {name}", table.read, value_type=None if schema is None else pa.struct(list(schema)))
+        settings = LakeSettings.of(values)
+        table = DeltaLakeTable(values["path"], settings.table_of(topic), options(config, STORAGE), "", ())
+        return stored_rows(f"table {settings.table_of(topic)}", table, settings.upserts)
 
     class Task(LakeTask):
         """One commit per table."""
@@ -124,13 +130,12 @@ class DeltaLakeTable:
         Raises:
             ConflictError: the log has another commit that this one cannot follow, or the table was just created.
         """
-        from deltalake import CommitProperties, Transaction, write_deltalake
+        from deltalake import CommitProperties, write_deltalake
         from deltalake.exceptions import CommitFailedError
 
         if self._table is None:
             self._create(schema)
             raise ConflictError
-        ends = [Transaction(self._app_id(p), end) for p, (_, end) in sorted(pending.ranges.items())]
         with self._errors():
             try:
                 write_deltalake(
@@ -138,8 +143,46 @@ class DeltaLakeTable:
                     pending.table(schema),
                     mode="append",
                     schema_mode="merge",
-                    commit_properties=CommitProperties(app_transactions=ends),
+                    commit_properties=CommitProperties(app_transactions=self._ends(pending)),
                 )
+            except CommitFailedError as error:
+                raise ConflictError from error
+
+    def upsert(self, pending: Pending, schema: pa.Schema, key: Sequence[str]) -> None:
+        """One MERGE with changes and offsets on top of the snapshot; a missing table or column is created before.
+
+        Raises:
+            ConflictError: the log has another commit, or the table was just created or got columns.
+        """
+        from deltalake import CommitProperties
+        from deltalake.exceptions import CommitFailedError
+
+        if self._table is None:
+            self._create(schema)
+            raise ConflictError
+        version = self._table.version()
+        properties = CommitProperties(app_transactions=self._ends(pending), max_commit_retries=0)
+        changes = last_changes([rows for _, rows in pending.rows], schema, key)
+        assigned = {_quoted(name): f"s.{_quoted(name)}" for name in schema.names}
+        with self._errors():
+            try:
+                merger = self._table.merge(
+                    changes,
+                    " AND ".join(f"t.{_quoted(name)} = s.{_quoted(name)}" for name in key),
+                    source_alias="s",
+                    target_alias="t",
+                    merge_schema=True,
+                    streamed_exec=False,  # so that files without any of the keys are left alone
+                    commit_properties=properties,
+                )
+                merger.when_matched_delete(f"s.{DELETED}")
+                merger.when_matched_update(assigned)
+                merger.when_not_matched_insert(assigned, f"NOT s.{DELETED}")
+                merger.execute()
+                if self._table.version() == version:  # nothing was there to delete, and the library committed nothing
+                    self._table.create_write_transaction(
+                        [], "append", self._table.schema(), commit_properties=properties
+                    )
             except CommitFailedError as error:
                 raise ConflictError from error
 
@@ -196,9 +239,19 @@ class DeltaLakeTable:
     def _app_id(self, partition: TopicPartition) -> str:
         return f"connectx/{self._group_id}/{partition.topic}/{partition.partition}"
 
+    def _ends(self, pending: Pending) -> list[Transaction]:
+        from deltalake import Transaction
+
+        return [Transaction(self._app_id(p), end) for p, (_, end) in sorted(pending.ranges.items())]
+
     def _errors(self) -> Any:
         from deltalake.exceptions import DeltaError, DeltaProtocolError, SchemaMismatchError
 
         return storage_errors(
             self.name, "path", later=(DeltaError,), final=(DeltaProtocolError, SchemaMismatchError, ValueError)
         )
+
+
+def _quoted(name: str) -> str:
+    """A column's name in expressions of the library."""
+    return f"`{name}`"

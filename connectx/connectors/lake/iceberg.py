@@ -8,15 +8,24 @@ retries would lay the rows of a zombie over newer snapshots, so they are off: af
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import pyarrow as pa
 
+from connectx.connectors.lake.changes import last_changes
 from connectx.connectors.lake.columns import normal_type
-from connectx.connectors.lake.settings import FLUSH_CONFIG, PARTITION_CONFIG, LakeSettings, tables_config
+from connectx.connectors.lake.replacing import write_changes
+from connectx.connectors.lake.settings import (
+    FLUSH_CONFIG,
+    PARTITION_CONFIG,
+    UPSERT_CONFIG,
+    LakeSettings,
+    tables_config,
+    upsert_problems,
+)
 from connectx.connectors.lake.storage import options, storage_errors
-from connectx.connectors.lake.task import ConflictError, LakeSink, LakeTask, Offsets, Pending
+from connectx.connectors.lake.task import ConflictError, LakeSink, LakeTask, Offsets, Pending, stored_rows
 from connectx.errors import LakeError
 from connectx.model.configdef import ConfigDef
 from connectx.model.ids import TopicPartition
@@ -25,7 +34,8 @@ from connectx.plugins.api import SinkTaskContext, Stored
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
-    from pyiceberg.table import Table
+    from pyiceberg.io import FileIO
+    from pyiceberg.table import Table, Transaction
 
 CATALOG: Final = "iceberg.catalog."
 """Prefix of settings that go to the catalog."""
@@ -55,26 +65,27 @@ class IcebergSink(LakeSink):
             validator=non_empty(),
         ),
         tables_config(f"{_NAMESPACE}.${{topic}}"),
+        UPSERT_CONFIG,
         PARTITION_CONFIG,
         FLUSH_CONFIG,
     )
 
     @classmethod
     def validate(cls, config: Mapping[str, str | None]) -> Mapping[str, Sequence[str]]:
-        """A catalog needs a type or an address."""
-        if options(config, CATALOG):
-            return {}
-        return {"iceberg.catalog": [f"the settings of the catalog are missing, such as {CATALOG}type and {CATALOG}uri"]}
+        """A catalog needs a type or an address, and upsert the key."""
+        problems = upsert_problems(config)
+        if not options(config, CATALOG):
+            missing = f"the settings of the catalog are missing, such as {CATALOG}type and {CATALOG}uri"
+            problems["iceberg.catalog"] = [missing]
+        return problems
 
     @classmethod
     def stored(cls, config: Mapping[str, str | None], topic: str) -> Stored | None:
         """The rows of the topic's table."""
         values = cls.config.parse(config)
-        name = LakeSettings.of(values).table_of(topic)
-        table = IcebergTable(values["iceberg.catalog"], options(config, CATALOG), name, "", ())
-        table.refresh()
-        schema = table.schema
-        return Stored(f"table {name}", table.read, value_type=None if schema is None else pa.struct(list(schema)))
+        settings = LakeSettings.of(values)
+        table = IcebergTable(values["iceberg.catalog"], options(config, CATALOG), settings.table_of(topic), "", ())
+        return stored_rows(f"table {settings.table_of(topic)}", table, settings.upserts)
 
     class Task(LakeTask):
         """One transaction per table."""
@@ -149,6 +160,29 @@ class IcebergTable:
         Raises:
             ConflictError: the table has another snapshot by now, or was just created.
         """
+        rows = pending.table(schema)
+        self._commit(pending, schema, lambda transaction, _: transaction.append(rows))
+
+    def upsert(self, pending: Pending, schema: pa.Schema, key: Sequence[str]) -> None:
+        """One transaction with columns, one snapshot of changes, and offsets; a missing table is created before.
+
+        Raises:
+            ConflictError: the table has another snapshot by now, or was just created.
+        """
+        changes = last_changes([rows for _, rows in pending.rows], schema, key)
+        self._commit(pending, schema, lambda transaction, io: write_changes(transaction, io, changes, key))
+
+    def read(self) -> Iterator[pa.Table]:
+        """The rows of the current snapshot."""
+        if self._table is not None:
+            with self._errors():
+                for batch in self._table.scan().to_arrow_batch_reader():
+                    yield pa.Table.from_batches([batch])
+
+    # ---------------------------------------------------------------------------------------------- inner parts
+
+    def _commit(self, pending: Pending, schema: pa.Schema, write: Callable[[Transaction, FileIO], None]) -> None:
+        """Columns, what is written, which must add a snapshot, and offsets; the snapshot is the fence."""
         from pyiceberg.exceptions import CommitFailedException, ValidationException
 
         if self._table is None:
@@ -165,19 +199,10 @@ class IcebergTable:
                     if changed:
                         with transaction.update_schema() as update:
                             update.union_by_name(schema)
-                    transaction.append(pending.table(schema))
+                    write(transaction, table.io)
                     transaction.set_properties({self._key(p): str(end) for p, (_, end) in pending.ranges.items()})
             except (CommitFailedException, ValidationException) as error:
                 raise ConflictError from error
-
-    def read(self) -> Iterator[pa.Table]:
-        """The rows of the current snapshot."""
-        if self._table is not None:
-            with self._errors():
-                for batch in self._table.scan().to_arrow_batch_reader():
-                    yield pa.Table.from_batches([batch])
-
-    # ---------------------------------------------------------------------------------------------- inner parts
 
     def _create(self, schema: pa.Schema) -> None:
         """Also the namespace. Another task may be first."""

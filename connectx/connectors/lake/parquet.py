@@ -15,7 +15,7 @@ import pyarrow as pa
 from connectx.connectors.lake.columns import evolved
 from connectx.connectors.lake.settings import FLUSH_CONFIG, PATH_CONFIG, STORAGE, LakeSettings, tables_config
 from connectx.connectors.lake.storage import check_directory, options, storage_errors, url_of
-from connectx.connectors.lake.task import LakeSink, LakeTask, Offsets, Pending, compare
+from connectx.connectors.lake.task import LakeSink, LakeTask, Offsets, Pending, compare, stored_rows
 from connectx.errors import LakeError
 from connectx.model.configdef import ConfigDef
 from connectx.model.ids import TopicPartition
@@ -50,14 +50,22 @@ class ParquetSink(LakeSink):
     )
 
     @classmethod
+    def validate(cls, config: Mapping[str, str | None]) -> Mapping[str, Sequence[str]]:
+        """Files are appended to, never changed."""
+        wanted = {"insert.mode": "upsert", "delete.enabled": "true", "value.envelope": "debezium"}
+        return {
+            name: [f"ParquetSink only appends rows, so {name}={text} is not possible; use DeltaSink or IcebergSink"]
+            for name, text in wanted.items()
+            if (config.get(name) or "").strip().lower() == text
+        }
+
+    @classmethod
     def stored(cls, config: Mapping[str, str | None], topic: str) -> Stored | None:
         """The rows of the topic's files."""
         values = cls.config.parse(config)
-        name = LakeSettings.of(values).table_of(topic)
-        table = ParquetTable(_store(values["path"], options(config, STORAGE)), name, None, "none")
-        table.refresh()
-        schema = table.schema
-        return Stored(f"files of {name}", table.read, value_type=None if schema is None else pa.struct(list(schema)))
+        settings = LakeSettings.of(values)
+        table = ParquetTable(_store(values["path"], options(config, STORAGE)), settings.table_of(topic), None, "none")
+        return stored_rows(f"files of {settings.table_of(topic)}", table, settings.upserts)
 
     class Task(LakeTask):
         """One file per topic partition and commit."""

@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from connectx.connectors.lake.changes import UpsertSettings
 from connectx.model.configdef import ConfigDef, Validator
-from connectx.model.validators import at_least, non_empty
+from connectx.model.validators import at_least, non_empty, one_of
 
 TOPIC: Final = "${topic}"
 _TABLES: Final = "Tables"
 _FLUSHES: Final = "Commits"
+_ROWS: Final = "Rows"
 
 
 def _map_problem(value: Any) -> str | None:
@@ -72,6 +74,68 @@ PARTITION_CONFIG: Final = ConfigDef().define(
     group=_TABLES,
 )
 
+UPSERT_CONFIG: Final = (
+    ConfigDef()
+    .define(
+        "insert.mode",
+        str,
+        "append",
+        doc="append: every record is a new row. upsert: a record replaces the row with the same key.",
+        group=_ROWS,
+        importance="HIGH",
+        validator=one_of("append", "upsert"),
+    )
+    .define(
+        "pk.mode",
+        str,
+        "none",
+        doc="Where the key of a row comes from: none, record_key or record_value (fields of it).",
+        group=_ROWS,
+        importance="HIGH",
+        validator=one_of("none", "record_key", "record_value"),
+    )
+    .define("pk.fields", list, [], doc="Columns that identify a row.", group=_ROWS)
+    .define(
+        "delete.enabled",
+        bool,
+        False,
+        doc="Whether records delete rows: tombstones, and envelopes of Debezium with op d.",
+        group=_ROWS,
+    )
+    .define(
+        "value.envelope",
+        str,
+        "none",
+        doc="debezium: values are change events of Debezium, with the row in before and after. none: values are rows.",
+        group=_ROWS,
+        validator=one_of("none", "debezium"),
+    )
+)
+"""Where rows can be replaced and deleted."""
+
+
+def upsert_problems(config: Mapping[str, str | None]) -> dict[str, list[str]]:
+    """What contradicts itself in the settings of `UPSERT_CONFIG`, by setting."""
+    mode, key = config.get("pk.mode") or "none", (config.get("pk.fields") or "").strip()
+    upserts, debezium = config.get("insert.mode") == "upsert", config.get("value.envelope") == "debezium"
+    deletes = (config.get("delete.enabled") or "").strip().lower() == "true"
+    if not upserts:
+        wanted = {"delete.enabled=true": deletes, "value.envelope=debezium": debezium}
+        return {
+            setting.partition("=")[0]: [f"{setting} needs insert.mode=upsert"]
+            for setting, is_wanted in wanted.items()
+            if is_wanted
+        }
+    if mode == "none":
+        return {"pk.mode": ["insert.mode=upsert needs pk.mode=record_key or pk.mode=record_value"]}
+    if not key:
+        return {"pk.fields": ["insert.mode=upsert needs the columns that identify a row in pk.fields"]}
+    if deletes and mode == "record_value" and not debezium:
+        cause = "a tombstone has no value: delete.enabled=true needs pk.mode=record_key, or value.envelope=debezium"
+        return {"delete.enabled": [cause]}
+    return {}
+
+
 FLUSH_CONFIG: Final = (
     ConfigDef()
     .define(
@@ -112,14 +176,24 @@ class LakeSettings:
     evolve: bool
     flush_rows: int
     flush_bytes: int
+    upserts: UpsertSettings | None = None
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> LakeSettings:
         """From parsed values of a connector."""
         pairs = [entry.partition(":") for entry in values["topic.to.table.map"]]
         tables = {topic.strip(): table.strip() for topic, _, table in pairs}
+        upserts = None
+        if values.get("insert.mode") == "upsert":
+            upserts = UpsertSettings(
+                key=tuple(values["pk.fields"]),
+                from_record_key=values["pk.mode"] == "record_key",
+                deletes=values["delete.enabled"],
+                debezium=values["value.envelope"] == "debezium",
+            )
         return cls(
-            values["table.name.format"], tables, values["auto.evolve"], values["flush.size"], values["flush.bytes"]
+            *(values["table.name.format"], tables, values["auto.evolve"]),
+            *(values["flush.size"], values["flush.bytes"], upserts),
         )
 
     def table_of(self, topic: str) -> str:

@@ -10,16 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from connectx.connectors.lake.changes import DELETED, UpsertSettings, changes_of, check_keys
 from connectx.connectors.lake.columns import columns_of, evolved, fitted
 from connectx.connectors.lake.settings import LakeSettings
 from connectx.errors import ConnectxError, LakeUnavailableError, RecordRejectedError, TableMismatchError
 from connectx.model.ids import TopicPartition
-from connectx.plugins.api import CommitRefusedError, SinkBatch, SinkConnector, SinkTask
+from connectx.plugins.api import CommitRefusedError, SinkBatch, SinkConnector, SinkTask, Stored
 
 Offsets = dict[TopicPartition, int]
 Ranges = Mapping[TopicPartition, tuple[int, int]]
@@ -102,6 +103,45 @@ class LakeTable(Protocol):
         """
 
 
+class KeyedTable(LakeTable, Protocol):
+    """A table whose rows can be replaced and deleted."""
+
+    def upsert(self, pending: Pending, schema: pa.Schema, key: Sequence[str]) -> None:
+        """Commit changes and offsets together, on top of the state that was read last.
+
+        Args:
+            pending: changes (`connectx.connectors.lake.changes`) in place of rows.
+            schema: columns of the table.
+            key: columns that identify a row.
+
+        Raises:
+            ConflictError: another commit came first.
+        """
+
+
+class ReadableTable(LakeTable, Protocol):
+    """A table whose rows can be read."""
+
+    def read(self) -> Iterator[pa.Table]:
+        """The rows of the state that was read last."""
+
+
+def stored_rows(place: str, table: ReadableTable, upserts: UpsertSettings | None) -> Stored:
+    """A table as `cluster.check` reads it."""
+    table.refresh()
+    schema = table.schema
+    if upserts is None:
+        return Stored(place, table.read, value_type=None if schema is None else pa.struct(list(schema)))
+    return Stored(
+        place,
+        table.read,
+        key=upserts.key,
+        key_in_record_key=upserts.from_record_key,
+        value_type=None if schema is None else upserts.value_type(schema),
+        change=upserts.change,
+    )
+
+
 class LakeSink(SinkConnector):
     """Base of the connectors; `config` has the settings that all have in common."""
 
@@ -135,6 +175,8 @@ class LakeTask(SinkTask):
     def value_type(self, topic: str) -> pa.DataType | None:
         """The table's columns if they may not change; otherwise values have the fields that they hold."""
         schema = None if self._lake.evolve else self._table_of(topic).schema
+        if schema is not None and self._lake.upserts is not None:
+            return self._lake.upserts.value_type(schema)
         return None if schema is None else pa.struct(list(schema))
 
     def open(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
@@ -227,14 +269,12 @@ class LakeTask(SinkTask):
         topic = next(iter(batch.ranges)).topic
         name, table = self._lake.table_of(topic), self._table_of(topic)
         pending = self._pending.setdefault(name, Pending(table.schema))
-        rows = self._writable(batch.rows, topic, table.name)
+        self._check_topic(batch.rows, topic)
+        columns, places = self._columns(batch.rows, topic, table.name)
         parts: list[tuple[TopicPartition, pa.Table]] = []
-        if rows.num_rows:
-            columns = columns_of(rows["value"])
-            evolve, widen = self._lake.evolve, table.widens
-            pending.schema = evolved(pending.schema, columns.schema, table.name, evolve=evolve, widen=widen)
-            places = rows.select(["partition", "offset"])
-            columns, places = self._fitting(columns, places, pending.schema, topic, table.name)
+        if columns.num_rows:
+            pending.schema, held = self._schemas(pending.schema, columns.schema, table)
+            columns, places = self._fitting(columns, places, held, topic, table.name)
             for partition in batch.ranges:
                 mine = columns
                 if len(batch.ranges) > 1:
@@ -243,23 +283,40 @@ class LakeTask(SinkTask):
         pending.add(batch.ranges, parts)
         self._next |= {partition: end for partition, (_, end) in batch.ranges.items()}
 
-    def _writable(self, rows: pa.Table, topic: str, table: str) -> pa.Table:
-        """Rows without tombstones, which are reported.
-
-        Raises:
-            TableMismatchError: a transformation changed the topics, which name the tables.
-        """
+    def _check_topic(self, rows: pa.Table, topic: str) -> None:
         if rows.num_rows and rows["topic"].unique().to_pylist() != [topic]:
             raise TableMismatchError(
                 f"A transformation changed the topic of records of {topic}; the offsets of a topic are in one table.",
                 next_step="Use topic.to.table.map or table.name.format in place of the transformation.",
             )
-        missing = pc.is_null(rows["value"])
-        if not rows["value"].null_count:
-            return rows
-        for row in rows.filter(missing).select(["partition", "offset"]).to_pylist():
-            self._refuse(topic, row, table, "the record has no value (a tombstone), and this sink deletes nothing")
-        return rows.filter(pc.invert(missing))
+
+    def _columns(self, rows: pa.Table, topic: str, table: str) -> tuple[pa.Table, pa.Table]:
+        """Rows or changes, and their places; records that are neither are reported and left out."""
+        places = rows.select(["partition", "offset"])
+        if not rows.num_rows:
+            return pa.table({}), places
+        if self._lake.upserts is not None:
+            changes = changes_of(rows, self._lake.upserts, table)
+            for row, cause in changes.refused():
+                self._refuse(topic, places.slice(row, 1).to_pylist()[0], table, cause)
+            return changes.columns.filter(changes.good), places.filter(changes.good)
+        if rows["value"].null_count:
+            missing = pc.is_null(rows["value"])
+            for row in places.filter(missing).to_pylist():
+                self._refuse(topic, row, table, "the record has no value (a tombstone), and this sink deletes nothing")
+            rows, places = rows.filter(pc.invert(missing)), places.filter(pc.invert(missing))
+        return columns_of(rows["value"]), places
+
+    def _schemas(self, known: pa.Schema | None, found: pa.Schema, table: LakeTable) -> tuple[pa.Schema, pa.Schema]:
+        """Columns of the table, and those of the rows at hand, which may be changes."""
+        evolve, widen, upserts = self._lake.evolve, table.widens, self._lake.upserts
+        if upserts is None:
+            schema = evolved(known, found, table.name, evolve=evolve, widen=widen)
+            return schema, schema
+        plain = pa.schema([field for field in found if field.name != DELETED])
+        schema = evolved(known, plain, table.name, evolve=evolve, widen=widen)
+        check_keys(schema, upserts.key, table.name)
+        return schema, schema.append(pa.field(DELETED, pa.bool_()))
 
     def _fitting(
         self, columns: pa.Table, places: pa.Table, schema: pa.Schema, topic: str, table: str
@@ -310,7 +367,7 @@ class LakeTask(SinkTask):
             assert schema is not None, "there are rows"
             schema = evolved(table.schema, schema, table.name, evolve=True, widen=table.widens)
             try:
-                table.append(pending, schema)
+                self._write(table, pending, schema)
                 return
             except ConflictError:
                 table.refresh()
@@ -318,6 +375,12 @@ class LakeTask(SinkTask):
             f"{table.name} was changed by others during {_ATTEMPTS} attempts to commit.",
             next_step="Raise flush.interval.ms, or lower tasks.max; the task tries again.",
         )
+
+    def _write(self, table: LakeTable, pending: Pending, schema: pa.Schema) -> None:
+        if self._lake.upserts is None:
+            table.append(pending, schema)
+        else:
+            cast(KeyedTable, table).upsert(pending, schema, self._lake.upserts.key)
 
 
 def compare(table: str, held: Mapping[TopicPartition, int], ranges: Ranges) -> None:

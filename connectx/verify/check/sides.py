@@ -104,6 +104,8 @@ class Sides:
         """What the topics hold, as the target should have it."""
         place = " and ".join(f"topic {topic.snapshot.topic}" for topic in self.topics)
         rows = self._wanted_lines if self._as_lines else lambda: self._wanted_fields(self.names)
+        if self.stored.key and self.stored.change is not None:
+            return Rows(place, self._kept)
         return Rows(place, rows if not self.stored.key else lambda: self._first_of_each(rows()))
 
     def unchecked(self) -> tuple[str, ...]:
@@ -139,8 +141,8 @@ class Sides:
     def _wanted_fields(self, names: Sequence[str]) -> Iterator[Row]:
         for number, topic in enumerate(self._latest()):
             for record, record_key, value in _records(topic):
-                fields = _fields(record_key, value, names)
-                if fields is not None:
+                fields, deletes = self._row_of(record_key, value, names)
+                if fields is not None and not deletes:
                     identity = of_fields(fields, names)
                     yield self._placed(record, identity, {name: fields.get(name) for name in names}, number)
 
@@ -153,6 +155,30 @@ class Sides:
                 yield row
             else:
                 self.changed.add(row.topic)
+
+    def _row_of(self, key: Any, value: Any, names: Sequence[str]) -> tuple[Mapping[str, Any] | None, bool]:
+        """The row that a record is about, and whether the record deletes it."""
+        if self.stored.change is not None:
+            return self.stored.change(key, value)
+        return _fields(key, value, names), False
+
+    def _kept(self) -> Iterator[Row]:
+        """The rows that are left after the last record of each key; a row with records that are pending may be."""
+        last: dict[int, Row | None] = {}
+        names = self.names
+        for number, topic in enumerate(self._latest()):
+            for record, record_key, value in _records(topic):
+                fields, deletes = self._row_of(record_key, value, names)
+                if fields is None:
+                    continue
+                identity = of_fields(fields, names)
+                row = self._placed(record, identity, {name: fields.get(name) for name in names}, number)
+                one = fingerprint(identity)
+                if one in last:
+                    self.changed.add(row.topic)
+                if last.get(one) is None or deletes or not row.pending:
+                    last[one] = row if row.pending or not deletes else None
+        yield from filter(None, last.values())
 
     def _placed(self, record: Record, identity: bytes, text: Any, number: int) -> Row:
         at = TopicPartition(record["topic"], record["partition"])

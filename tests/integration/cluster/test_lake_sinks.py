@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
@@ -41,6 +42,14 @@ def files_of(name: str, folder: Path, topic: str) -> Sequence[str]:
     return iceberg_files(options(settings, "iceberg.catalog."), f"default.{topic}")
 
 
+def rows_of(name: str, folder: Path, topic: str, columns: str) -> list[tuple[Any, ...]]:
+    """Rows of a table, as DuckDB reads its files."""
+    files = files_of(name, folder, topic)
+    if not files:
+        return []
+    return duckdb.execute(f"SELECT {columns} FROM read_parquet({files}) ORDER BY ALL").fetchall()
+
+
 class Flow:
     """A topic of numbered rows, and a sink of each format."""
 
@@ -66,10 +75,7 @@ class Flow:
 
     def ids(self, name: str) -> list[int]:
         """The column id of a table, as DuckDB reads it."""
-        files = files_of(name, self.folder / name, self.topic)
-        if not files:
-            return []
-        return [row[0] for row in duckdb.execute(f"SELECT id FROM read_parquet({files}) ORDER BY id").fetchall()]
+        return [row[0] for row in rows_of(name, self.folder / name, self.topic, "id")]
 
     def wait_written(self) -> None:
         """Until each table has as many rows as there are records."""
@@ -104,3 +110,53 @@ def test_every_record_is_one_row_when_a_worker_freezes_wakes_up_as_a_zombie_and_
     verdict = cluster.check(timeout=WAIT_S)
     assert verdict.answer == "valid", verdict
     assert {checked.found for checked in verdict.checked} == {flow.count}
+
+
+@pytest.mark.rule("618.8.3", "always.8")
+def test_each_key_has_its_last_row_or_none_when_a_worker_freezes_and_wakes_up_as_a_zombie(
+    make_cluster: MakeCluster, tmp_path: Path
+) -> None:
+    sinks = ("delta", "iceberg")
+    upsert = {"insert.mode": "upsert", "pk.mode": "record_key", "pk.fields": "id", "delete.enabled": "true"}
+    keys = {"key.converter": "org.apache.kafka.connect.converters.LongConverter"}
+    left: dict[int, int] = {}
+    with make_cluster(workers=2, config=QUICK) as cluster:
+        topic = create_topic(cluster.bootstrap_servers, "accounts", PARTITIONS)
+        for name in sinks:
+            (tmp_path / name).mkdir()
+            given = {key: text.format(folder=tmp_path / name) for key, text in SINKS[name].items()}
+            files_of(name, tmp_path / name, topic)
+            more = {"topics": topic, "tasks.max": "2", "flush.interval.ms": "300", **JSON, **keys, **upsert}
+            cluster.create(name, {**given, **more})
+
+        def change(first: int, end: int) -> None:
+            """Each third change of 50 accounts closes one."""
+            producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+            for number in range(first, end):
+                account = number * 7 % 50
+                value = None if number % 3 == 0 else json.dumps({"balance": number}).encode()
+                left.update({account: number})
+                if value is None:
+                    del left[account]
+                producer.produce(topic, value, account.to_bytes(8, "big"), partition=account % PARTITIONS)
+            producer.flush(30)
+
+        def is_written() -> bool:
+            wanted = sorted(left.items())
+            return all(rows_of(name, tmp_path / name, topic, "id, balance") == wanted for name in sinks)
+
+        change(0, 500)
+        until(is_written, "the first changes")
+        frozen = owner_of(cluster, f"{sinks[0]}-0")
+        change(500, 1_000)
+        frozen.pause()
+        change(1_000, 1_500)
+        until(is_written, "changes by the other worker")
+        frozen.resume()
+        change(1_500, 2_000)
+        until(is_written, "changes after the zombie woke up")
+        cluster.wait_stable(WAIT_S)
+        verdict = cluster.check(timeout=WAIT_S)
+        assert verdict.findings == () or {finding.anomaly.value for finding in verdict.findings} == {"fenced"}, verdict
+        assert all("only the keys were compared" in reason for reason in verdict.reasons), verdict
+        assert {checked.found for checked in verdict.checked} == {len(left)}

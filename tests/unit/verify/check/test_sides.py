@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from connectx.connectors.lake.changes import UpsertSettings
 from connectx.kafka.admin.topic_snapshot import TopicSnapshot
 from connectx.plugins.api import Stored
 from connectx.verify.check.comparison import Comparison
@@ -69,6 +70,39 @@ def test_a_row_for_each_key_is_valid_and_one_that_records_have_changed_is_not_kn
     changed = upserted(1, 2, 1)
     assert changed.answer == "unknown"
     assert changed.reasons == ("records of topic t change rows of table x, of which only the keys were compared",)
+
+
+def with_deletes(changes: Sequence[tuple[int, str | None]], rows: Sequence[int], *, committed: int = 99) -> Verdict:
+    """A table of these ids behind records with ids as keys, whose values are names; None deletes."""
+    decoded = [(number, name and {"name": name}) for number, name in changes]
+
+    class Numbered(Held):
+        def read(self) -> Any:
+            row = {"topic": "t", "partition": 0, "timestamp": 0, "key": None, "value": None}
+            yield pa.Table.from_pylist([{**row, "offset": offset} for offset in range(len(decoded))])
+
+    topic = Topic(Numbered("t", {0: 0}, {0: len(decoded)}, (), False, {}), lambda name, rows: decoded)
+    table = pa.table({"id": pa.array(rows, pa.int64())})
+    upserts = UpsertSettings(key=("id",), from_record_key=True, deletes=True, debezium=False)
+    stored = Stored("table x", lambda: iter([table]), key=("id",), change=upserts.change)
+    both = Sides([topic], stored, {"t-0": committed})
+    comparison = Comparison(("out",), both.found(), both.wanted(), ordered=False, exact=False, from_topic=True)
+    return judge((), [comparison])
+
+
+def test_a_row_that_was_deleted_is_not_wanted_and_one_that_came_back_is() -> None:
+    changes = [(1, "a"), (2, "b"), (3, "c"), (1, None), (2, None), (2, "again")]
+    assert with_deletes(changes, [2, 3]).answer == "valid"
+    assert with_deletes(changes, [3]).answer == "invalid"
+    assert with_deletes(changes, [2, 2, 3]).answer == "invalid"
+    assert with_deletes(changes, [1, 2, 3]).answer == "unknown"
+
+
+def test_a_row_whose_delete_is_pending_may_be_there_or_not() -> None:
+    changes = [(1, "a"), (2, "b"), (1, None), (2, "c")]
+    assert with_deletes(changes, [1, 2], committed=2).answer == "valid"
+    assert with_deletes(changes, [2], committed=2).findings == ()
+    assert with_deletes(changes, [1], committed=2).answer == "invalid"
 
 
 def test_a_source_is_read_again_with_what_stands_behind_its_placeholders() -> None:

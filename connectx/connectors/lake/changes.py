@@ -1,0 +1,202 @@
+"""Records as changes of rows that a key identifies: what is written, what is deleted, and which change is last.
+
+Pure. A change is a row with the column `DELETED`; only the key of a deleted row matters. Keys come from the record's
+key or from its value. Debezium's envelopes (`before`, `after`, `op`) are unwrapped here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from connectx.connectors.lake.columns import VALUE, columns_of, fitted
+from connectx.errors import TableMismatchError
+
+DELETED: Final = "_connectx_deleted"
+"""Column of changes that says whether the row is to go; no column of a table."""
+
+_WRITES: Final = pa.array(["c", "u", "r"])
+_TOMBSTONE: Final = "the record has no value (a tombstone), and delete.enabled is false"
+_DELETE: Final = "the record deletes a row, and delete.enabled is false"
+_NO_KEY: Final = "a field of its key (pk.fields) is null"
+_NO_ROW: Final = "the record is no change of a row in Debezium's envelope (op c, u, d or r)"
+
+
+@dataclass(frozen=True, slots=True)
+class UpsertSettings:
+    """How records become changes.
+
+    Attributes:
+        key: columns that identify a row (`pk.fields`).
+        from_record_key: they are in the record's key (`pk.mode=record_key`), otherwise in its value.
+        deletes: rows may be deleted (`delete.enabled`).
+        debezium: values are Debezium's envelopes (`value.envelope=debezium`).
+    """
+
+    key: tuple[str, ...]
+    from_record_key: bool
+    deletes: bool
+    debezium: bool
+
+    def value_type(self, columns: pa.Schema) -> pa.DataType:
+        """What values should have for a table with these columns."""
+        row = pa.struct([field for field in columns if not (self.from_record_key and field.name in self.key)])
+        return pa.struct([("op", pa.string()), ("before", row), ("after", row)]) if self.debezium else row
+
+    def change(self, key: Any, value: Any) -> tuple[Mapping[str, Any] | None, bool]:
+        """The row that one record is about, None if it is about no row, and whether the record deletes it."""
+        deletes = value is None
+        if self.debezium and isinstance(value, Mapping):
+            deletes = value.get("op") == "d"
+            value = value.get("before" if deletes else "after")
+        if not self.from_record_key:
+            return (value, deletes) if isinstance(value, Mapping) else (None, deletes)
+        fields = value if isinstance(value, Mapping) else {} if value is None else {VALUE: value}
+        return {**fields, **(key if isinstance(key, Mapping) else {self.key[0]: key})}, deletes
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Changes, one for each record.
+
+    Attributes:
+        columns: rows with `DELETED`.
+        problems: why a record is refused; null where it is a change; empty where it changes nothing.
+    """
+
+    columns: pa.Table
+    problems: pa.ChunkedArray
+
+    @property
+    def good(self) -> pa.ChunkedArray:
+        """True where a record is a change."""
+        return pc.is_null(self.problems)
+
+    def refused(self) -> Iterator[tuple[int, str]]:
+        """Numbers of the records that are refused, with the cause."""
+        for row in pc.indices_nonzero(pc.fill_null(pc.not_equal(self.problems, ""), False)).to_pylist():
+            yield row, self.problems[row].as_py()
+
+
+def changes_of(records: pa.Table, upserts: UpsertSettings, table: str) -> Changes:
+    """Records, with the columns key and value, as changes of the rows of a table.
+
+    Raises:
+        TableMismatchError: key or value have no such fields.
+    """
+    values = records["value"]
+    missing = pc.is_null(values)
+    if upserts.debezium:
+        op, before, after = (_field(values, name, table) for name in ("op", "before", "after"))
+        deleted = pc.fill_null(pc.equal(op.cast(pa.string()), "d"), upserts.from_record_key)
+        writes = pc.fill_null(pc.is_in(op.cast(pa.string()), _WRITES), False)
+        known = pc.or_(writes, pc.or_(deleted, missing))
+    else:
+        before = after = values
+        deleted, known = missing, pc.is_valid(missing)
+    columns = _columns_of(after)
+    if upserts.from_record_key:
+        keys = _record_key(records["key"], upserts.key, table)
+    else:
+        keys = {name: _key_field(name, after, before, deleted, table) for name in upserts.key}
+    for name, column in keys.items():
+        at = columns.schema.get_field_index(name)
+        columns = columns.append_column(name, column) if at < 0 else columns.set_column(at, name, column)
+    causes = [(pc.invert(known), _NO_ROW)]
+    if not upserts.deletes:
+        causes = [(missing, _TOMBSTONE), (deleted, _DELETE), *causes]
+    elif not upserts.from_record_key:
+        causes = [(missing, ""), *causes]  # Debezium's tombstone comes after the record that deletes
+    causes += [(pc.is_null(column), _NO_KEY) for column in keys.values()]
+    problems = pc.case_when(pc.make_struct(*(found for found, _ in causes)), *(pa.scalar(cause) for _, cause in causes))
+    return Changes(columns.append_column(DELETED, deleted), _chunked(problems))
+
+
+def last_changes(changes: Sequence[pa.Table], schema: pa.Schema, key: Sequence[str]) -> pa.Table:
+    """The last change of each key, in these columns and `DELETED`, of tables in the order of their records."""
+    wide = schema.append(pa.field(DELETED, pa.bool_()))
+    rows = pa.concat_tables([fitted(table, wide) for table in changes])
+    numbered = rows.select(list(key)).append_column("row", pa.array(range(rows.num_rows), pa.int64()))
+    numbered = numbered.rename_columns([*map(str, range(len(key))), "row"])
+    last = numbered.group_by([str(at) for at in range(len(key))], use_threads=False).aggregate([("row", "max")])
+    chosen = last["row_max"]
+    return rows if len(chosen) == rows.num_rows else rows.take(chosen)
+
+
+def check_keys(schema: pa.Schema, key: Sequence[str], table: str) -> None:
+    """Raise TableMismatchError for a key column that is not of a type by which rows can be told apart."""
+    for name in key:
+        kind = schema.field(name).type
+        if pa.types.is_nested(kind) or pa.types.is_floating(kind):
+            raise TableMismatchError(
+                f"The column {name} of {table} is of type {kind}, which cannot be a key (pk.fields).",
+                next_step="Name columns of integers, texts, booleans, dates, times, decimals or bytes in pk.fields.",
+            )
+
+
+def _columns_of(rows: pa.ChunkedArray) -> pa.Table:
+    if pa.types.is_null(rows.type):  # every record deletes
+        return pa.table({"no": pa.nulls(len(rows))}).select([])
+    return columns_of(rows)
+
+
+def _field(values: pa.ChunkedArray, name: str, table: str) -> pa.ChunkedArray:
+    """A field of Debezium's envelope; nulls where all values lack it."""
+    if pa.types.is_null(values.type) or (pa.types.is_struct(values.type) and name in _names(values) and name != "op"):
+        return _chunked(pc.struct_field(values, name)) if pa.types.is_struct(values.type) else _nulls(len(values))
+    if pa.types.is_struct(values.type) and "op" in _names(values):
+        return _chunked(pc.struct_field(values, name)) if name in _names(values) else _nulls(len(values))
+    raise TableMismatchError(
+        f"The records for {table} are no envelopes of Debezium: their values have no field op.",
+        next_step="Set value.envelope=none, and restart the task.",
+    )
+
+
+def _key_field(
+    name: str, after: pa.ChunkedArray, before: pa.ChunkedArray, deleted: pa.ChunkedArray, table: str
+) -> pa.ChunkedArray:
+    """A field that is part of the key: of the row after the change, or before it is deleted."""
+    sides = [_chunked(pc.struct_field(side, name)) if name in _names(side) else None for side in (after, before)]
+    new, old = sides
+    if new is None and old is None:
+        raise _missing(name, "value", table)
+    if new is None or old is None or old is new:
+        return new if old is None else old
+    return _chunked(pc.if_else(deleted, old.cast(new.type), new))
+
+
+def _record_key(keys: pa.ChunkedArray, names: Sequence[str], table: str) -> dict[str, pa.ChunkedArray]:
+    if pa.types.is_struct(keys.type):
+        for name in names:
+            if name not in _names(keys):
+                raise _missing(name, "key", table)
+        return {name: _chunked(pc.struct_field(keys, name)) for name in names}
+    if len(names) == 1:
+        return {names[0]: keys}
+    raise TableMismatchError(
+        f"The key of the records for {table} is a single {keys.type}, but pk.fields names {len(names)} columns.",
+        next_step="Name one column in pk.fields, or use keys with fields, and restart the task.",
+    )
+
+
+def _missing(name: str, side: str, table: str) -> TableMismatchError:
+    return TableMismatchError(
+        f"The {side} of the records for {table} has no field {name}, which pk.fields names.",
+        next_step="Correct pk.fields or pk.mode, and restart the task.",
+    )
+
+
+def _names(values: pa.ChunkedArray) -> Sequence[str]:
+    return [field.name for field in values.type] if pa.types.is_struct(values.type) else ()
+
+
+def _nulls(count: int) -> pa.ChunkedArray:
+    return pa.chunked_array([pa.nulls(count)])
+
+
+def _chunked(array: pa.Array | pa.ChunkedArray) -> pa.ChunkedArray:
+    return array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
