@@ -251,6 +251,14 @@ class Delivery:
             for pending in queue.waiting:
                 pending.sequence = -1
 
+    def next_sequence(self, target: TopicPartition) -> int:
+        """Sequence of the next record of a partition."""
+        return self._sequences.get(target, 0)
+
+    def advance(self, target: TopicPartition, records: int) -> None:
+        """Count records of a partition that were sent by another process, or before this one."""
+        self._sequences[target] = (self.next_sequence(target) + records) % _SEQUENCES
+
     # --------------------------------------------------------------------------------------------------- leaders
 
     def learn(self, metadata: MetadataFetched, now_ms: int) -> list[tuple[Pending, str]]:

@@ -12,6 +12,7 @@ CONCURRENT: Final = "CONCURRENT_TRANSACTIONS"
 NOTHING_OPEN: Final = "INVALID_TXN_STATE"
 NOT_ATTEMPTED: Final = "OPERATION_NOT_ATTEMPTED"  # because of another partition in the request
 AUTHENTICATION: Final = "SASL_AUTHENTICATION_FAILED"
+LOAN_FAILED: Final = "LOAN_FAILED"  # a process that sent into the transaction of another has failed
 ABORTABLE: Final = "TRANSACTION_ABORTABLE"
 
 DELIVERED: Final = frozenset({None, "DUPLICATE_SEQUENCE_NUMBER"})

@@ -79,6 +79,21 @@ class Batch:
     size_bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class Loan:
+    """What another process needs to send into a producer's open transaction.
+
+    Attributes:
+        producer_id, epoch, protocol: of the transaction.
+        sequences: partitions that it may send to, each with the sequence of its next record.
+    """
+
+    producer_id: int
+    epoch: int
+    protocol: int
+    sequences: Mapping[TopicPartition, int]
+
+
 # --------------------------------------------------------------------------------------------- calls (stimuli)
 
 
@@ -114,6 +129,42 @@ class Refuse:
     """Records were refused before they became batches: an open transaction can only be aborted afterwards."""
 
     failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
+class Lend:
+    """Let other processes send to these partitions in the open transaction.
+
+    In OPEN only, with every batch settled. The loan is there once `ProducerCore.loan` is; until Returned, nothing may
+    be appended and only an abort ends the transaction.
+    """
+
+    targets: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """The borrowers of a loan have ended.
+
+    Attributes:
+        records: how many Kafka has taken of each partition, as far as that is known.
+        may_arrive_late: a request of theirs stayed unanswered.
+        failure: why the transaction can only be aborted; then borrowers may still be sending.
+    """
+
+    records: Mapping[TopicPartition, int]
+    may_arrive_late: bool = False
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Borrow:
+    """Send with the loan of another producer. In NEW only, instead of Initialize.
+
+    The transaction is open afterwards. A borrower neither begins nor ends one.
+    """
+
+    loan: Loan
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,6 +360,9 @@ ProducerStimulus = (
     | CommitTransaction
     | AbortTransaction
     | Refuse
+    | Lend
+    | Returned
+    | Borrow
     | Purge
     | BatchSplit
     | TimeReached

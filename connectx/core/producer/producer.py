@@ -8,6 +8,10 @@ earlier one is refused whenever it arrives. **Protocol 1** has one epoch for man
 raises its epoch itself (InitProducerId with id and epoch) after every abort, and after a commit if any request of the
 transaction stayed unanswered on the connection that it was first sent on: such a request may still arrive.
 
+**Loans** (Lend, Returned, Borrow): other processes send into the open transaction, each to partitions of its own, with
+the sequences that follow here. Only the lender ends the transaction. It commits once all borrowers have reported that
+Kafka has every batch of theirs. Otherwise it aborts, and the next epoch refuses whatever they still send.
+
 An InitProducerId that stayed unanswered may arrive late, too: with protocol 1 after an abort, with both at the start.
 It aborts the transaction that is open then, and the producer fails as fenced although no other took over. With Kafka
 3.9 so does an AddPartitionsToTxn that arrives late, before the InitProducerId that raises the epoch. The task restarts
@@ -74,6 +78,8 @@ class ProducerCore:
         self._may_have_ended = False  # by an EndTxn whose outcome is unknown
         self._may_arrive_late = False
         self._was_acknowledged = False  # a batch of the open transaction
+        self._lent: tuple[TopicPartition, ...] = ()
+        self._borrows = False
 
     def handle(self, stimulus: msg.ProducerStimulus, now_ms: int) -> msg.ProducerStep:
         """Take in a stimulus; times only grow. Late answers and calls that the state does not allow change nothing."""
@@ -86,13 +92,21 @@ class ProducerCore:
             case msg.Append(batches):
                 self._append(batches, now_ms)
             case msg.CommitTransaction():
-                if self.state is State.OPEN:
+                if self.state is State.OPEN and not self._lent and not self._borrows:
                     self.state = check(self.state, State.COMMITTING)
             case msg.AbortTransaction():
                 self._abort()
             case msg.Refuse(failure):
                 if self.state is State.OPEN:
                     self._refuse_transaction(failure)
+            case msg.Lend(targets):
+                if self.state is State.OPEN and self.is_idle and not self._borrows:
+                    self._lent, self._may_be_open = targets, True
+            case msg.Returned():
+                self._on_returned(stimulus)
+            case msg.Borrow(loan):
+                if self.state is State.NEW:
+                    self._borrow(loan)
             case msg.Purge():
                 self._purge()
             case msg.BatchSplit(number, parts):
@@ -119,6 +133,20 @@ class ProducerCore:
         """Whether every batch is settled."""
         return self._delivery.is_empty()
 
+    @property
+    def loan(self) -> msg.Loan | None:
+        """What was lent, once borrowers may send; None before, and when nothing is lent."""
+        added = self._protocol == 2 or self._added.issuperset(self._lent)
+        if not self._lent or not added or self.state is not State.OPEN:
+            return None
+        sequences = {target: self._delivery.next_sequence(target) for target in self._lent}
+        return msg.Loan(self.producer_id, self.epoch, self._protocol, sequences)
+
+    @property
+    def may_arrive_late(self) -> bool:
+        """Whether a request of this epoch stayed unanswered."""
+        return self._may_arrive_late
+
     # ----------------------------------------------------------------------------------------------------- calls
 
     def _begin(self) -> None:
@@ -127,6 +155,7 @@ class ProducerCore:
             self.refusal = None
             self._protocol = 2 if self._transaction_version >= 2 else 1
             self._may_be_open = self._is_ending = self._may_have_ended = self._was_acknowledged = False
+            self._lent = ()
             self._coordinator_retry.reset()
             self._added.clear()
             if self._purged:
@@ -135,12 +164,37 @@ class ProducerCore:
     def _append(self, batches: Iterable[msg.Batch], now_ms: int) -> None:
         transactional = self.settings.transactional_id is not None
         takes = self.state is State.OPEN if transactional else self.state in (State.READY, State.RENEWING)
+        if self._lent or (self._borrows and not self._added.issuperset(batch.target for batch in batches)):
+            raise ValueError("a lender and its borrowers send to different partitions")
         if takes and not self._purged:
             self._delivery.append(batches, now_ms)
         else:
             self._effects += [msg.BatchDropped(batch.number) for batch in batches]
 
+    def _on_returned(self, returned: msg.Returned) -> None:
+        if not self._lent:
+            return
+        for target, records in returned.records.items():
+            self._delivery.advance(target, records)
+        self._was_acknowledged |= any(returned.records.values())
+        self._may_arrive_late |= returned.may_arrive_late or returned.failure is not None
+        self._lent = ()
+        if returned.failure is not None:
+            self._refuse_transaction(returned.failure)
+
+    def _borrow(self, loan: msg.Loan) -> None:
+        self.state = check(self.state, State.OPEN)
+        self.producer_id, self.epoch, self._protocol = loan.producer_id, loan.epoch, loan.protocol
+        self._added = set(loan.sequences)
+        self._borrows = True
+        for target, sequence in loan.sequences.items():
+            self._delivery.advance(target, sequence)
+
     def _abort(self) -> None:
+        if self._borrows:
+            return
+        if self._lent:
+            self._on_returned(msg.Returned({}, may_arrive_late=True))
         if self.state in (State.OPEN, State.REFUSED) or (self.state is State.COMMITTING and not self._is_ending):
             self.state = check(self.state, State.ABORTING)
             self._drop(self._delivery.drop_waiting())
@@ -397,7 +451,9 @@ class ProducerCore:
         self._send(self._coordinator, request)
 
     def _coordinator_request(self) -> msg.Request | None:
-        """The request to the transaction coordinator that is due."""
+        """The request to the transaction coordinator that is due. A borrower has none: the lender did all that."""
+        if self._borrows:
+            return None
         settings = self.settings
         name = settings.transactional_id
         match self.state:
@@ -410,7 +466,8 @@ class ProducerCore:
                 commit = state is State.COMMITTING
                 return msg.EndTransaction(name, self.producer_id, self.epoch, commit, self._protocol)
             case State.OPEN | State.COMMITTING if self._protocol == 1 and name is not None:
-                new = tuple(target for target in self._delivery.waiting_partitions() if target not in self._added)
+                wanted = (*self._delivery.waiting_partitions(), *self._lent)
+                new = tuple(target for target in wanted if target not in self._added)
                 return msg.AddPartitions(name, self.producer_id, self.epoch, new) if new else None
         return None
 

@@ -8,8 +8,8 @@ from typing import Final
 from connectx.core.producer.messages import ProducerState as State
 
 TRANSITIONS: Final[Mapping[State, frozenset[State]]] = {
-    # Initialize; a producer without producer ids is ready with it.
-    State.NEW: frozenset({State.INITIALIZING, State.READY}),
+    # Initialize; a producer without producer ids is ready with it. Borrow: the transaction of another one is open.
+    State.NEW: frozenset({State.INITIALIZING, State.READY, State.OPEN}),
     # The producer id was granted.
     State.INITIALIZING: frozenset({State.READY, State.FAILED}),
     # BeginTransaction. RENEWING without transactions: a batch with a sequence was refused, which leaves a gap.

@@ -12,11 +12,12 @@ import random
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import kafka.errors as kafka_errors
 
+from connectx.core.producer import errors
 from connectx.core.producer import messages as msg
 from connectx.core.producer.messages import ProducerState as State
 from connectx.core.producer.producer import ProducerCore
@@ -34,6 +35,7 @@ from connectx.kafka.producer.failures import Circumstances, failure_error, refus
 from connectx.kafka.producer.requests import ProducerRequests
 from connectx.kafka.settings.client_config import ClientConfig, kafka_python_config
 from connectx.kafka.settings.producer_options import ProducerOptions, producer_options
+from connectx.model.ids import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -80,8 +82,10 @@ class KafkaProducer:
         self._refusal: ConnectxError | None = None
         self._crash: Exception | None = None
 
-    def init(self) -> None:
+    def init(self, loan: msg.Loan | None = None) -> None:
         """Connect; a transactional producer fences every older producer of its id (InitProducerId).
+
+        With a loan it fences none: it sends into the transaction of the lender, which alone ends it.
 
         Raises:
             ProducerFencedError: a newer producer was faster.
@@ -102,8 +106,11 @@ class KafkaProducer:
         with self._changed:  # abandon stops the thread, or finds none
             net.start()
             self._net = net
-        self._take(msg.Initialize())
-        self._wait_for_state(State.READY, doing="initialise transactions")
+        if loan is not None:
+            self._take(msg.Borrow(loan))
+        else:
+            self._take(msg.Initialize())
+            self._wait_for_state(State.READY, doing="initialise transactions")
 
     @property
     def producer_epoch(self) -> int | None:
@@ -130,6 +137,62 @@ class KafkaProducer:
         self._send(rows, topic, tolerable=True)
         self._raise_refusal()
         return _bytes_of(rows)
+
+    def send_batch(self, batch: EncodedBatch) -> None:
+        """Queue a batch that was encoded before. Waits and raises as `send` does."""
+        self._live()
+        self._append(batch, tolerable=True)
+        self._raise_refusal()
+
+    def partitions(self, topic: str) -> PartitionsOf:
+        """Partitions of a topic.
+
+        Raises:
+            RecordRefusedError: Kafka does not know or show the topic.
+        """
+        self._live()
+        found = self._partitions(topic, 0)
+        if found is None:
+            raise self._typed(msg.Failure(self._topic_errors[topic], f"send records to {topic}", topic=topic))
+        return found
+
+    def lend(self, topics: Iterable[str]) -> msg.Loan:
+        """Let other processes send to these topics in the open transaction, until `take_back`.
+
+        Waits until everything that was sent before is acknowledged.
+
+        Raises:
+            ProducerFencedError, TransactionExpiredError, RecordTooLargeError, RecordRefusedError
+        """
+        self._require(State.OPEN, State.REFUSED, doing="send records")
+        counts = {topic: self.partitions(topic).count for topic in topics}
+        targets = tuple(TopicPartition(topic, number) for topic, count in counts.items() for number in range(count))
+        self._wait(lambda: not self._unsettled or self._core.state is not State.OPEN, None)
+        self._take(msg.Lend(targets))
+        self._wait(lambda: self._core.loan is not None or self._core.state is not State.OPEN, None)
+        loan = self._core.loan
+        if loan is None:
+            self._raise_refusal()
+            assert self._core.refusal is not None, "a transaction that is not open was refused"
+            raise self._typed(self._core.refusal)
+        return loan
+
+    def take_back(
+        self, records: Mapping[TopicPartition, int], *, may_arrive_late: bool = False, failed: str | None = None
+    ) -> None:
+        """The borrowers have ended. With `failed`, the reason, the transaction can only be aborted.
+
+        Args:
+            records: those that Kafka is known to have taken.
+            may_arrive_late: a request of a borrower stayed unanswered.
+        """
+        failure = None if failed is None else msg.Failure(errors.LOAN_FAILED, "send records", failed)
+        self._take(msg.Returned(records, may_arrive_late, failure))
+
+    @property
+    def may_arrive_late(self) -> bool:
+        """Whether a request of this producer stayed unanswered, so that it may still arrive."""
+        return self._net is not None and self._core.may_arrive_late
 
     def send_records(self, topic: str, records: Any) -> None:
         """Queue (key, value) pairs of bytes that no tolerance lets go, such as source offsets.

@@ -11,6 +11,7 @@ import pytest
 from connectx.errors import ProducerError, ProducerFencedError, RecordRefusedError, RecordTooLargeError
 from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.kafka.producer.producer import KafkaProducer
+from connectx.model.ids import TopicPartition
 from tests.support.records import read_all
 
 # murmur2 of Java's client (org.apache.kafka.common.utils.UtilsTest)
@@ -170,6 +171,70 @@ def test_an_abort_at_any_moment_behind_a_commit_leaves_a_producer_that_goes_on(
         producer.abort(None)
     producer.close()
     assert [message.value() for message in read_all(kafka.bootstrap_servers, name)] == [b"kept"] * 20
+
+
+def of_partition(number: int, *values: bytes) -> pa.Table:
+    return pa.table({"value": list(values), "partition": pa.array([number] * len(values), pa.int32())})
+
+
+def test_borrowers_send_into_a_transaction_that_only_its_lender_ends(
+    kafka: EmbeddedKafka, topic: Callable[..., str]
+) -> None:
+    name = topic("lent", partitions=2)
+    config = {"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": f"id-of-{name}"}
+    lender = KafkaProducer(config)
+    lender.init()
+    for number in range(3):  # the second is aborted
+        lender.begin()
+        lender.send(of_partition(0, b"%d lender before" % number), name)
+        loan = lender.lend([name])
+        borrowers = [KafkaProducer(config) for _ in range(2)]
+        for partition, borrower in enumerate(borrowers):
+            borrower.init(loan)
+            borrower.send(of_partition(partition, b"%d borrower" % number, b"%d again" % number), name)
+            assert borrower.flush(30)
+            borrower.close()
+        lender.take_back(
+            {TopicPartition(name, 0): 2, TopicPartition(name, 1): 2}, failed="test" if number == 1 else None
+        )
+        if number == 1:
+            with pytest.raises(ProducerError, match="test"):
+                lender.commit(30)
+            lender.abort(None)
+            continue
+        lender.send(of_partition(0, b"%d lender after" % number), name)
+        assert [m for m in read_all_uncommitted(kafka, name) if m.value() == b"%d borrower" % number]
+        assert lender.commit(30)
+    lender.close()
+    values = [message.value().decode() for message in read_all(kafka.bootstrap_servers, name)]
+    of_0 = ["lender before", "borrower", "again", "lender after"]
+    assert values == [f"{n} {text}" for texts in (of_0, of_0[1:3]) for n in (0, 2) for text in texts]
+
+
+def read_all_uncommitted(kafka: EmbeddedKafka, name: str) -> list[Any]:
+    return read_all(kafka.bootstrap_servers, name, isolation="read_uncommitted")
+
+
+def test_a_borrower_is_fenced_once_its_lender_has_aborted(kafka: EmbeddedKafka, topic: Callable[..., str]) -> None:
+    name = topic("revoked")
+    config = {"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": f"id-of-{name}"}
+    lender, borrower = KafkaProducer(config), KafkaProducer(config)
+    lender.init()
+    lender.begin()
+    borrower.init(lender.lend([name]))
+    borrower.send(of_partition(0, b"in time"), name)
+    assert borrower.flush(30)
+    lender.take_back({}, failed="test")
+    lender.abort(None)
+    lender.begin()
+    lender.send(of_partition(0, b"next"), name)
+    borrower.send(of_partition(0, b"late"), name)
+    with pytest.raises(ProducerFencedError):
+        borrower.flush(30)
+    assert lender.commit(30)
+    borrower.abandon()
+    lender.close()
+    assert [message.value() for message in read_all(kafka.bootstrap_servers, name)] == [b"next"]
 
 
 def test_settings_that_are_not_allowed_are_named() -> None:

@@ -9,6 +9,7 @@ import pytest
 from connectx.core.producer import messages as msg
 from connectx.core.producer.messages import ProducerState as State
 from connectx.core.producer.transitions import TRANSITIONS, IllegalTransitionError, check
+from connectx.model.ids import TopicPartition
 from tests.unit.core.producer.script import T0, T1, Script, transactional
 
 
@@ -391,3 +392,115 @@ def test_states_follow_each_other_only_as_the_table_says() -> None:
         else:
             with pytest.raises(IllegalTransitionError, match=f"{before} cannot become {after}"):
                 check(before, after)
+
+
+# ------------------------------------------------------------------------------------------------------------ loans
+
+
+def lending(version: int = 2) -> Script:
+    """A producer with one delivered batch in its open transaction that has lent both partitions."""
+    script = transactional(version)
+    script.do(msg.BeginTransaction())
+    script.append(1, records=3)
+    if version == 1:
+        script.add_partitions()
+    script.take_all()
+    script.do(msg.Lend((T0, T1)))
+    return script
+
+
+def test_a_loan_continues_the_sequences_of_the_transaction() -> None:
+    assert lending().core.loan == msg.Loan(77, 0, 2, {T0: 3, T1: 0})
+
+
+def test_protocol_1_lends_only_partitions_that_the_transaction_has() -> None:
+    script = lending(version=1)
+    assert script.core.loan is None
+    (request,) = script.requests(msg.AddPartitions)
+    assert request.partitions == (T1,)
+    script.add_partitions()
+    assert script.core.loan == msg.Loan(77, 0, 1, {T0: 3, T1: 0})
+
+
+def test_sequences_of_returned_records_are_counted() -> None:
+    script = lending()
+    script.do(msg.Returned({T0: 5, T1: 7}))
+    assert script.core.loan is None
+    script.append(2, target=T1)
+    assert script.sequences() == [(2, 7)]
+
+
+def test_a_transaction_is_not_committed_while_it_is_lent() -> None:
+    script = lending()
+    script.do(msg.CommitTransaction())
+    assert script.core.state is State.OPEN
+    script.do(msg.Returned({}), msg.CommitTransaction())
+    assert [request.commit for request in script.requests(msg.EndTransaction)] == [True]
+
+
+def test_nothing_is_appended_while_a_transaction_is_lent() -> None:
+    script = lending()
+    with pytest.raises(ValueError, match="different partitions"):
+        script.append(2)
+
+
+@pytest.mark.parametrize("records", [{}, {T0: 5}])
+def test_after_a_failed_loan_the_transaction_is_aborted_in_kafka(records: dict[TopicPartition, int]) -> None:
+    script = transactional()
+    script.do(msg.BeginTransaction(), msg.Lend((T0,)), msg.Returned(records, failure=msg.Failure("LOAN_FAILED", "x")))
+    assert script.core.state is State.REFUSED
+    script.do(msg.CommitTransaction())
+    assert not script.requests()
+    script.do(msg.AbortTransaction())
+    assert [request.commit for request in script.requests(msg.EndTransaction)] == [False]
+
+
+def test_an_abort_takes_a_loan_back() -> None:
+    script = lending()
+    script.do(msg.AbortTransaction())
+    assert script.core.loan is None
+    assert [request.commit for request in script.requests(msg.EndTransaction)] == [False]
+
+
+def test_protocol_1_renews_the_epoch_after_a_commit_that_left_a_borrowers_request_unanswered() -> None:
+    script = lending(version=1)
+    script.add_partitions()
+    script.do(msg.Returned({T0: 5}, may_arrive_late=True), msg.CommitTransaction())
+    script.answer(msg.EndTransaction, msg.TransactionEnded(None))
+    assert script.core.state is State.RENEWING
+
+
+def borrowing(protocol: int = 2) -> Script:
+    """A producer that borrows: leaders are known, nothing is sent."""
+    script = Script(transactional_id="x", idempotent=True, max_in_flight=5)
+    script.do(msg.Borrow(msg.Loan(77, 4, protocol, {T0: 3})), msg.MetadataFetched({T0: 1, T1: 1}))
+    return script
+
+
+@pytest.mark.parametrize("protocol", [1, 2])
+def test_a_borrower_sends_with_the_lenders_epoch_and_asks_no_coordinator(protocol: int) -> None:
+    script = borrowing(protocol)
+    script.append(1)
+    (request,) = script.requests()
+    assert (request.producer_id, request.epoch, request.protocol) == (77, 4, protocol)
+    assert script.sequences() == [(1, 3)]
+
+
+def test_a_borrower_does_not_end_the_transaction() -> None:
+    script = borrowing()
+    script.append(1)
+    script.take_all()
+    script.do(msg.CommitTransaction(), msg.AbortTransaction())
+    assert not script.requests()
+
+
+def test_a_borrower_sends_to_no_other_partition() -> None:
+    with pytest.raises(ValueError, match="different partitions"):
+        borrowing().append(1, target=T1)
+
+
+def test_a_fenced_borrower_fails() -> None:
+    script = borrowing()
+    script.append(1)
+    script.take_all("INVALID_PRODUCER_EPOCH")
+    assert script.core.state is State.FAILED
