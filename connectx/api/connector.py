@@ -71,7 +71,7 @@ class Connector:
         It differs from REST in three ways: a connector that no worker has started yet is UNASSIGNED (Kafka Connect
         answers 404), and what is RUNNING or PAUSED on a worker that this cluster knows to be dead is LOST, with a
         sentence under the key `lost`: what happened, and when others will have the work at the latest. The connector
-        has `waits` (why a source has nothing to read), `skipped` and `dead_letters` (numbers of records) if any.
+        has `waits` (why a source has nothing to read), `retries`, `skipped` and `dead_letters` (numbers) if any.
         """
         return self._status(self._client)
 
@@ -405,12 +405,13 @@ def _why(status: Mapping[str, Any]) -> str:
 
 
 def _noted(status: Mapping[str, Any]) -> str:
-    """Why it waits and what it skipped, to follow its state; empty when there is neither."""
+    """Why it waits, what it tried again and what it skipped, to follow its state; empty when there is nothing."""
     skipped, letters = status.get("skipped", 0), status.get("dead_letters", 0)
     counts = f"{plural(skipped, 'record')} skipped" if skipped else ""
     counts += f", {letters:,} in the dead letter queue" if letters else ""
     waits = f"waits: {str(status['waits']).rstrip('.')}" if status.get("waits") else ""
-    found = "; ".join(filter(None, (waits, counts)))
+    retries = f"{retried:,} {'retry' if retried == 1 else 'retries'}" if (retried := status.get("retries", 0)) else ""
+    found = "; ".join(filter(None, (waits, retries, counts)))
     return f" ({found})" if found else ""
 
 

@@ -1,4 +1,4 @@
-"""What the state of a connector does not show: why it waits, and how many records it has skipped.
+"""What the state of a connector does not show: why it waits, how often it tries again, how many records it skipped.
 
 Kafka Connect has these numbers as metrics of each worker only.
 """
@@ -23,23 +23,26 @@ class Notes:
         self._lock = threading.Lock()
 
     def of(self, connector: str, task_metrics: Iterable[Mapping[str, Mapping[str, object]]]) -> dict[str, object]:
-        """`waits` (a sentence), `skipped` and `dead_letters` (numbers of records) of a connector, if any.
+        """`waits` (a sentence), `retries`, `skipped` and `dead_letters` (numbers) of a connector, if any.
 
-        `task_metrics` has the metrics of each worker's tasks by task.
+        `retries` counts those of the task instances that exist. `task_metrics` has the metrics of each worker's tasks.
         """
         with self._lock:
             for event in self._news.get(0):
                 self._totals.take(event)
             totals = self._totals.of.get((connector, None), Totals())
-        reasons = [
-            str(metrics["waits"])
+        own = [
+            metrics
             for of_worker in task_metrics
             for name, metrics in of_worker.items()
-            if metrics.get("waits") and (task := task_of(name)) is not None and task.connector == connector
+            if (task := task_of(name)) is not None and task.connector == connector
         ]
-        found = {"waits": masked_text(reasons[0]) if reasons else ""}
-        return {
-            name: value
-            for name, value in {**found, "skipped": totals.skipped, "dead_letters": totals.dead_letters}.items()
-            if value
+        reason = next((str(metrics["waits"]) for metrics in own if metrics.get("waits")), "")
+        counts = [metrics.get("retries") for metrics in own]
+        found = {
+            "waits": masked_text(reason),
+            "retries": sum(count for count in counts if isinstance(count, int)),
+            "skipped": totals.skipped,
+            "dead_letters": totals.dead_letters,
         }
+        return {name: value for name, value in found.items() if value}

@@ -84,7 +84,7 @@ SINK_SPECS: Final[tuple[MetricSpec, ...]] = (
 ERROR_SPECS: Final[tuple[MetricSpec, ...]] = (
     ("task-error_total-record-failures", "Records that failed, once for every try.", _of("record_failures")),
     ("task-error_total-record-errors", "Failures beyond errors.tolerance: the task ends.", _of("record_errors")),
-    ("task-error_total-retries", "Conversions of slices and puts that were tried again.", _of("retries")),
+    ("task-error_total-retries", "Polls, conversions, puts that were tried again.", _of("retries")),
     ("task-error_total-errors-logged", "Errors that errors.log.enable put into the log.", _of("errors_logged")),
     ("task-error_deadletterqueue-produce-requests", "Records for the dead letter queue.", _of("dead_letters")),
     ("task-error_deadletterqueue-produce-failures", "Those that Kafka refused.", _of("failed_dead_letters")),

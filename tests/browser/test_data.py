@@ -146,7 +146,10 @@ def test_a_failed_sink_keeps_its_lag(show: Show) -> None:
 def test_skipped_records_dead_letters_and_a_missing_file_are_said(show: Show) -> None:
     stage = show(small_cluster(), width=1300)
     stage.cluster.skip("flights-out-0", 5, dead_letters=5)
-    stage.cluster.runs("worker-2", {"flights-in-0": {"records": 0, "waits": "The file in.txt does not exist."}})
+    waits = {"records": 0, "waits": "The file in.txt does not exist.", "retries": 1, "record_failures": 12}
+    stage.cluster.runs("worker-2", {"flights-in-0": waits})
+    stage.until('tr[data-connector="flights-in"] .cxp-trouble:has-text("12 errors, 1 retry")')
+    stage.until('tr[data-connector="flights-out"] .cxp-trouble:has-text("5 skipped, 5 dead letters")')
     stage.until('.cxp-notice:has-text("flights-out: 5 records skipped because of errors; they are in the dead letter")')
     stage.until('.cxp-notice:has-text("flights-in waits: The file in.txt does not exist.")')
     shoot(stage.page, "panel-notices")

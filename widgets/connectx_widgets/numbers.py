@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _OFFSET_CHARS = 80
 _WHY_CHARS = 120
+_COUNTED = {"records": "moved", "retries": "retries", "record_failures": "errors"}
+"""Counts of a task's instances, and the names of their sums over all instances."""
 _LATE_BEATS = 2.5
 _LATE_MS = 1_000
 """A heartbeat is overdue after so many intervals, and so much time for a machine that is busy."""
@@ -37,12 +39,13 @@ class Numbers:
 
     def __init__(self, cluster: ConnectCluster) -> None:
         self._cluster = cluster
-        self._counter = RecordCounter()
+        self._counters = {name: RecordCounter() for name in _COUNTED}
         self._moved: deque[tuple[float, dict[str, int], dict[str, int]]] = deque()
         self._count(self._read_metrics())
         self.by_connector: dict[str, dict[str, Any]] = {}
-        """Connector to `rate` and `zombie` (records a second, of all instances and of zombies), `lag`, `offset`,
-        `waits` (why it does not go on)."""
+        """Connector to `rate` and `zombie` (records a second, of all instances and of zombies), `moved`, `by_zombies`
+        (records since the panel was opened), `retries`, `errors` (records that failed, each try counts), `lag`,
+        `offset`, `waits` (why it does not go on)."""
         self.by_task: dict[str, dict[str, Any]] = {}
         """The same by task, like "orders-0"."""
         self.late: dict[str, int] = {}
@@ -53,7 +56,8 @@ class Numbers:
         before = (self.by_connector, self.by_task, self.late)
         instances = self._read_metrics()
         self._count(instances)
-        self.by_task = {task: self._numbers(task, metrics) for _, task, metrics in instances}
+        newest = {task: metrics for _, task, metrics in instances}
+        self.by_task = {task: self._numbers(task, newest.get(task, {})) for task in self._counters["records"].moved}
         self.by_connector = {}
         for task, numbers in self.by_task.items():
             _add(self.by_connector.setdefault(task.rpartition("-")[0], {}), numbers)
@@ -65,9 +69,10 @@ class Numbers:
         return list(running(self._cluster.workers))
 
     def _count(self, instances: list[tuple[str, str, Mapping[str, Any]]]) -> None:
-        self._counter.take((worker, task, _records(metrics)) for worker, task, metrics in instances)
-        now_s = time.monotonic()
-        self._moved.append((now_s, dict(self._counter.moved), dict(self._counter.of_zombies)))
+        for name, counter in self._counters.items():
+            counter.take((worker, task, _count(metrics.get(name))) for worker, task, metrics in instances)
+        now_s, records = time.monotonic(), self._counters["records"]
+        self._moved.append((now_s, dict(records.moved), dict(records.of_zombies)))
         while len(self._moved) > 2 and now_s - self._moved[1][0] >= WINDOW_S:
             self._moved.popleft()
 
@@ -82,6 +87,8 @@ class Numbers:
         return {
             "rate": rate,
             "zombie": zombie,
+            "by_zombies": last[1].get(task, 0),
+            **{shown: self._counters[name].moved.get(task, 0) for name, shown in _COUNTED.items()},
             "lag": lag if isinstance(lag, int) else None,
             "offset": None if offset is None else json.dumps(offset, default=str)[:_OFFSET_CHARS],
             "waits": masked_text(str(waits))[:_WHY_CHARS] if waits else None,
@@ -111,6 +118,5 @@ def _add(sums: dict[str, Any], numbers: Mapping[str, Any]) -> None:
         sums[name] = before + number if both else before if number is None else number
 
 
-def _records(metrics: Mapping[str, Any]) -> int:
-    records = metrics.get("records", 0)
-    return records if isinstance(records, int) else 0
+def _count(metric: object) -> int:
+    return metric if isinstance(metric, int) else 0

@@ -24,7 +24,7 @@ class RecordCounter:
 
     Attributes:
         moved: records by task, like "orders-0", of all instances.
-        of_zombies: those of them that were moved by an instance while a newer one existed.
+        of_zombies: those of them that were seen to be moved by an instance while a newer one existed.
     """
 
     moved: dict[str, int] = field(default_factory=dict)
@@ -36,11 +36,11 @@ class RecordCounter:
         listed = list(instances)
         newest = {task: worker for worker, task, _ in listed}
         for worker, task, count in listed:
-            before = self._seen.get((worker, task), 0)
-            gained = count - before if count >= before else count
+            before = self._seen.get((worker, task))
+            gained = count - before if before is not None and count >= before else count
             self._seen[worker, task] = count
             self.moved[task] = self.moved.get(task, 0) + gained
-            if newest[task] != worker:
+            if newest[task] != worker and before is not None:
                 self.of_zombies[task] = self.of_zombies.get(task, 0) + gained
 
 

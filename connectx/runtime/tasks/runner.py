@@ -107,7 +107,7 @@ class Runner:
         self._world: TaskWorld | None = None
         self.errors = RecordErrors(services.clock)
         self.plugins: TaskPlugins | None = None
-        self._topics: set[str] = set()
+        self._topics: frozenset[str] = frozenset()
         self._thread = threading.Thread(target=self._run, name=f"{kind}-task-{order.task}", daemon=True)
 
     def init_producer(self) -> bool:
@@ -145,8 +145,11 @@ class Runner:
         return not self._thread.is_alive()
 
     def metrics(self) -> Mapping[str, object]:
-        """Live numbers of the task."""
-        return {} if self._world is None else self._world.metrics()
+        """Live numbers of the task: those of its world, `topics` that it used, `retries` and `record_failures`."""
+        if self._world is None:
+            return {}
+        counted = {"retries": self.errors.retries, "record_failures": self.errors.record_failures}
+        return {**self._world.metrics(), **counted, "topics": sorted(self._topics)}
 
     def _unblock(self) -> None:
         if self._world is not None:
@@ -184,8 +187,10 @@ class Runner:
 
     def topic_used(self, topic: str) -> None:
         """Tell the worker of a topic, once (KIP-558)."""
-        if topic not in self._topics and self.services.config.topic_tracking_enable:
-            self._topics.add(topic)
+        if topic in self._topics:
+            return
+        self._topics |= {topic}
+        if self.services.config.topic_tracking_enable:
             self.services.post(TopicUsed(self.order.task, topic))
 
     def feed(self, stimulus: Any) -> None:

@@ -11,11 +11,12 @@ from connectx.history.log import EventLog
 from connectx.model.events import EventKind, Transition
 
 
-def test_notes_are_why_it_waits_and_what_it_skipped_so_far() -> None:
+def test_notes_are_why_it_waits_what_it_tried_again_and_what_it_skipped_so_far() -> None:
     events = EventLog()
     notes = Notes(events)
-    waiting = {"in-0": {"waits": "postgres://me:s3cret@db has no row."}, "in-2-0": {"waits": "no"}}
-    assert notes.of("in", [{}, waiting]) == {"waits": "postgres://me:[hidden]@db has no row."}
+    waiting = {"in-0": {"waits": "postgres://me:s3cret@db has no row.", "retries": 2}, "in-2-0": {"waits": "no"}}
+    said = {"waits": "postgres://me:[hidden]@db has no row.", "retries": 3}
+    assert notes.of("in", [{"in-1": {"retries": 1}}, waiting]) == said
     for records, letters in ((5, 5), (2, 0)):
         data = {"records": records, "dead_letters": letters}
         events.append(Transition(EventKind.RECORDS_SKIPPED, "out", 0, data=data), "worker-1")
@@ -31,10 +32,10 @@ def test_a_connector_has_its_notes_in_its_status_and_forms() -> None:
 
     client: Any = SimpleNamespace(status=status)
     client.impatient = lambda: client
-    notes = {"waits": "The file in.txt does not exist.", "skipped": 7, "dead_letters": 5}
+    notes = {"waits": "The file in.txt does not exist.", "retries": 1, "skipped": 7, "dead_letters": 5}
     connector = Connector("in", client, notes=lambda name: notes)
     assert connector.status()["connector"] == {**state, **notes}
-    said = "RUNNING (waits: The file in.txt does not exist; 7 records skipped, 5 in the dead letter queue)"
+    said = "RUNNING (waits: The file in.txt does not exist; 1 retry; 7 records skipped, 5 in the dead letter queue)"
     assert connector.row()["state"] == f"● {said}"
     assert said in repr(connector)
     assert Connector("in", client).row()["state"] == "● RUNNING"

@@ -71,6 +71,18 @@ def test_what_a_zombie_writes_is_counted_and_its_lag_is_not(seconds: list[float]
     read.read(0)
     assert (read.by_task["out-0"]["lag"], read.by_connector["out"]["lag"]) == (48, 48)
     assert (read.by_connector["out"]["rate"], read.by_connector["out"]["zombie"]) == (300, 300)
+    assert read.by_connector["out"]["by_zombies"] == 600
+
+
+def test_retries_and_errors_are_those_of_all_instances_and_stay_when_a_task_ends() -> None:
+    first = worker("worker-1", {"out-0": {"records": 5, "retries": 2, "record_failures": 4}})
+    read = numbers(first)
+    first.task_metrics = {"out-0": {"records": 0, "retries": 1, "record_failures": 0}}
+    read.read(0)
+    assert (read.by_connector["out"]["retries"], read.by_connector["out"]["errors"]) == (3, 4)
+    first.task_metrics = {}
+    read.read(0)
+    assert (read.by_connector["out"]["retries"], read.by_connector["out"]["lag"]) == (3, None)
 
 
 def test_why_a_task_waits_or_tries_again_is_shown_without_secrets() -> None:

@@ -22,7 +22,7 @@ const SHELL = `
   </div>
   <div class="cxp-legends" aria-hidden="true"></div>
   <div class="cxp-plot"><div class="cxp-gutter" role="group" aria-label="workers"></div><div class="cxp-svg" tabindex="0" role="group" aria-label="timeline; arrow keys go from bar to bar"></div></div>
-  <table class="cxp-connectors" aria-label="connectors"><thead><tr><th>connector</th><th>state</th><th>worker</th><th>tasks</th><th title="committed in all, the last minute, and records a second over the last 8 s">records</th><th>lag or offset</th><th>last action</th><th class="cxp-actions">actions</th></tr></thead><tbody></tbody></table>
+  <table class="cxp-connectors" aria-label="connectors"><thead><tr><th>connector</th><th>state</th><th>worker</th><th>tasks</th><th title="committed in all, the last minute, and records a second over the last 8 s">records</th><th>lag or offset</th><th title="records skipped and in the dead letter queue, errors, retries, records by zombies">errors</th><th>last action</th><th class="cxp-actions">actions</th></tr></thead><tbody></tbody></table>
   <div class="cxp-notices" role="group" aria-label="problems"></div>
   <div class="cxp-details" hidden><div class="cxp-tasks"></div><div class="cxp-known"></div></div>
   <div class="cxp-form" hidden></div>

@@ -60,14 +60,14 @@ function workText({ generation, tasks, zombies }) {
 }
 
 export function connectorsText(connectors, rates, now, open, sure) {
-  if (!connectors.length) return '<tr><td colspan="8" class="dim">no connectors yet</td></tr>';
+  if (!connectors.length) return '<tr><td colspan="9" class="dim">no connectors yet</td></tr>';
   return connectors.map((connector) => {
     const name = escapeText(connector.name);
     const tasks = Object.entries(connector.tasks).map(([state, count]) => `${count} ${shown(state)}`).join(", ") || "none";
     const did = actionText(connector.action);
     return `<tr tabindex="-1" data-connector="${name}" data-state="${connector.state}"><th scope="row" title="${name}">${swatch(connector)}${name}</th><td>${shown(connector.state)}</td>`
       + `<td class="dim">${escapeText(connector.worker ?? "")}</td><td title="${tasks.replace(/<[^>]*>/g, "")}">${tasks}</td><td class="cxp-data">${dataText(connector, rates.get(connector.name) ?? [], now)}</td>`
-      + `<td class="cxp-where" title="${whereText(connector)}">${whereText(connector)}</td><td class="cxp-did" title="${did.replace(/<[^>]*>/g, "")}">${did}</td><td class="cxp-actions">${buttons(connector, name, open === connector.name, sure === connector.name)}</td></tr>`;
+      + `<td class="cxp-where" title="${whereText(connector)}">${whereText(connector)}</td><td class="cxp-trouble" title="${troubleText(connector)}">${troubleText(connector)}</td><td class="cxp-did" title="${did.replace(/<[^>]*>/g, "")}">${did}</td><td class="cxp-actions">${buttons(connector, name, open === connector.name, sure === connector.name)}</td></tr>`;
   }).join("");
 }
 
@@ -118,6 +118,14 @@ export function skippedText({ name, skipped, dead_letters: letters }) {
   return `${name}: ${records(skipped)} skipped because of errors${where}`;
 }
 
+/** What has gone wrong with records so far, in a few words: errors, skipped, dead letters, retries, zombies' records. */
+export function troubleText({ errors, skipped, dead_letters: letters, retries, by_zombies: zombies }) {
+  const counts = [[skipped, "skipped"], [letters, "dead letters"], [errors, "errors"], [retries, "retries"], [zombies, "by zombies"]];
+  return counts.filter(([count]) => count).map(([count, what]) => `${countText(count)} ${count === 1 ? ONE[what] ?? what : what}`).join(", ");
+}
+
+const ONE = { "dead letters": "dead letter", errors: "error", retries: "retry", "by zombies": "by a zombie" };
+
 /** How far a connector or a task has come: records behind of a sink, the source offset of a source. */
 function whereText({ lag, offset }) {
   return lag != null ? `lag ${lag.toLocaleString("en")}` : offset ? `offset ${escapeText(offset)}` : "";
@@ -157,10 +165,10 @@ export function tasksText(name, tasks, known) {
     const label = `restart task ${task.task} of ${escapeText(name)}`;
     return `<tr data-task-row="${task.task}" data-state="${task.state}"><th scope="row">${task.task}</th><td>${shown(task.state)}</td>`
       + `<td class="dim">${escapeText(task.worker ?? "")}</td><td class="dim">${timeText(task.since)}</td><td>${task.epoch ?? ""}</td>`
-      + `<td class="num">${countText(task.committed)}</td><td class="num">${rateText(task)}</td><td class="num">${countText(task.skipped)}</td><td class="cxp-where" title="${whereText(task)}">${whereText(task)}</td>`
+      + `<td class="num">${countText(task.committed)}</td><td class="num">${rateText(task)}</td><td>${troubleText(task)}</td><td class="cxp-where" title="${whereText(task)}">${whereText(task)}</td>`
       + `<td><button type="button" data-verb="restart-task" data-connector="${escapeText(name)}" data-task="${task.task}" aria-label="${label}" title="${TIPS["restart-task"]}">restart</button></td></tr>`;
   });
-  const head = ["task", "state", "worker", "since", "epoch", "committed", "rate", "skipped", "lag or offset", "action"].map((text) => `<th>${text}</th>`).join("");
+  const head = ["task", "state", "worker", "since", "epoch", "committed", "rate", "errors", "lag or offset", "action"].map((text) => `<th>${text}</th>`).join("");
   return edit + (rows.length ? `<table aria-label="tasks of ${escapeText(name)}"><thead><tr>${head}</tr></thead><tbody>${rows.join("")}</tbody></table>`
     : '<div class="dim">no tasks</div>');
 }

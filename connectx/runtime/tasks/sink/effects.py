@@ -207,6 +207,7 @@ class SinkWorld:
                 self._runner.stay_alive()
                 if not _is_retriable(error) or time.monotonic() >= end_s:
                     raise
+                self._runner.errors.retries += 1
                 log.info("%s will open its partitions again: %s", self._setup.task, self._setup.masked(str(error)))
             time.sleep(_OPEN_RETRY_S)
 

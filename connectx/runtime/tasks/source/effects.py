@@ -32,6 +32,7 @@ from connectx.core.source.messages import (
     PluginStarted,
     Poll,
     Polled,
+    PollFailed,
     ReadOffsets,
     SendSlice,
     SliceSent,
@@ -206,6 +207,8 @@ class SourceWorld:
             self._polls.add(took_ms)
             polled = self._metrics["polled"] + found.records + found.skipped + found.filtered
             self._update(poll_ms=took_ms, polled=polled, **self._polls.metrics("poll_ms"))
+        elif isinstance(found, PollFailed):
+            self._runner.errors.retries += found.retriable
         self._count_active()
         return found
 
