@@ -13,7 +13,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, Self
 
-from connectx.api.backlog import backlog
+from connectx.api.backlog import backlog, topic_sizes
 from connectx.api.connector import Connector
 from connectx.api.forms import html_form, text_form, with_panel
 from connectx.api.notes import Notes
@@ -288,6 +288,14 @@ class ConnectCluster(ABC):
             ConfigError: the connector is no sink.
         """
         return backlog(self._client, self.config, connector)
+
+    def topic_sizes(self, topics: Sequence[str]) -> dict[str, int]:
+        """About how many records these topics hold, by topic; markers of transactions count, missing topics do not.
+
+        Raises:
+            KafkaUnreachableError and other errors of Kafka.
+        """
+        return topic_sizes(self.config, topics)
 
     def timeline(self, since: int = 0) -> Figure:
         """Tasks over workers, after event number `since` and up to now, as a plotly figure to explore.

@@ -1,4 +1,4 @@
-"""Records and lag of the tasks of a cluster, sampled twice a second and kept over time.
+"""Records, lag and latency of the tasks of a cluster, sampled twice a second and kept over time.
 
 Decides nothing: each task knows its own numbers; a history holds what happened, and a number that grows is nothing that
 happens. It has no counterpart in Kafka Connect, whose workers show the numbers as they are now, as metrics.
@@ -11,10 +11,12 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from connectx.history.folds.latency import LatencyCounter, halved
 from connectx.history.folds.rates import LagSample, RecordCounter
 from connectx.history.wording import task_of
 from connectx.model.clock import Clock
 from connectx.model.ids import TaskId
+from connectx.model.latencies import Buckets
 
 if TYPE_CHECKING:
     from connectx.api.connect_cluster import WorkerFace
@@ -40,6 +42,8 @@ class Recorder:
         self._counts: dict[TaskId, list[tuple[int, int]]] = {}
         self._lags: deque[LagSample] = deque(maxlen=_LAGS)
         self._known: dict[TaskId, int | None] = {}
+        self._latency_counter = LatencyCounter()
+        self._latencies: dict[TaskId, list[tuple[int, Buckets]]] = {}
         self.sampled_ms = clock()
         """When the last sample was taken, milliseconds since 1970."""
         self._ended = threading.Event()
@@ -63,12 +67,17 @@ class Recorder:
         """By task (milliseconds since 1970, records moved so far by all of its instances), oldest first."""
         return {task: list(points) for task, points in self._counts.copy().items()}
 
+    def latencies(self) -> dict[TaskId, list[tuple[int, Buckets]]]:
+        """By sink task (milliseconds since 1970, records committed since the sample before, by latency bucket)."""
+        return {task: list(samples) for task, samples in self._latencies.copy().items()}
+
     def sample(self) -> None:
         """Take one sample."""
         instances = list(running(self._workers))
         now_ms = self._clock()
         self._sample_counts(instances, now_ms)
         self._sample_lags(instances, now_ms)
+        self._sample_latencies(instances, now_ms)
         self.sampled_ms = now_ms
 
     def _sample_counts(self, instances: list[tuple[str, str, Mapping[str, Any]]], now_ms: int) -> None:
@@ -97,6 +106,12 @@ class Recorder:
             if self._known.get(task) != seen.get(task):
                 self._lags.append(LagSample(now_ms, task, seen.get(task)))
         self._known = seen
+
+    def _sample_latencies(self, instances: list[tuple[str, str, Mapping[str, Any]]], now_ms: int) -> None:
+        news = self._latency_counter.take((worker, name, metrics.get("latency")) for worker, name, metrics in instances)
+        for name, counts in news.items():
+            if (task := task_of(name)) is not None:
+                self._latencies[task] = halved([*self._latencies.get(task, ()), (now_ms, counts)])
 
     def _run(self) -> None:
         while not self._ended.wait(_EVERY_S):

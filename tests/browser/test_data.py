@@ -107,6 +107,24 @@ def test_no_button_of_a_connector_moves_while_states_numbers_and_failures_change
     assert [place[1:] for place in places(stage)] == [place[1:] for place in before]  # type: ignore[index]
 
 
+@pytest.mark.parametrize("width", [1300, 620])
+def test_the_flow_goes_from_a_source_through_its_topic_into_a_sink(show: Show, width: int) -> None:
+    stage = show(small_cluster(), width=width, theme="dark" if width == 620 else "light")
+    stage.cluster.commit("flights-in-0", 27_004)
+    stage.cluster.commit("flights-out-0", 26_900)
+    out = {"records": 26_900, "lag": 0, "positions": {"flights-0": 26_900}}
+    for lag, latency in ((0, {40: 1}), (104, {40: 900, 80: 20})):
+        stage.cluster.runs("worker-2", {"flights-in-0": {"records": 27_004, "topics": ["flights"]}})
+        stage.cluster.runs("worker-3", {"flights-out-0": {**out, "lag": lag, "latency": latency}})
+        stage.until(f'tr[data-connector="flights-out"] .cxp-where:has-text("lag {lag}")')
+    flow = '.cxp-flow[data-topic="flights"]'
+    stage.until(f'{flow} [data-flow="flights-in"]:has-text("27,004 in")')
+    stage.until(f'{flow} .cxp-topic:has-text("27,004 in it")')
+    stage.until(f'{flow} [data-flow="flights-out"]:has-text("26,900 out"):has-text("lag 104, ")')
+    stage.until(f'{flow} [data-flow="flights-out"]:has-text("p50 35 ms, p99 1.1 s")')
+    shoot(stage.page, f"panel-flow-{width}")
+
+
 def test_a_failure_is_told_below_the_table_with_what_repairs_it(show: Show) -> None:
     stage = show(small_cluster())
     stage.cluster.task_state("flights-in-0", "FAILED", 'Traceback\n  File "x"\nFileNotFoundError: /nope/missing.csv')

@@ -120,6 +120,10 @@ class StagedCluster:
         data = {"state": state} if trace is None else {"state": state, "trace": trace}
         self.events.append(Transition(EventKind.TASK_STATE, task.connector, task.task, data=data), task.worker)
 
+    def topic_sizes(self, topics: list[str]) -> dict[str, int]:
+        """What Kafka knows of topics."""
+        return dict.fromkeys(topics, 27_004)
+
     def backlog(self, name: str) -> int:
         """What Kafka knows of a sink's lag."""
         return 50

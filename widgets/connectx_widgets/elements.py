@@ -13,6 +13,7 @@ from dataclasses import asdict
 from types import MappingProxyType
 from typing import Any
 
+from connectx.history.folds.flow import Flow
 from connectx.history.folds.snapshot import Snapshot, WorkSnapshot
 from connectx.history.folds.totals import Totals
 from connectx.history.render.shapes import SIGNS
@@ -135,6 +136,20 @@ def _connector(connector: WorkSnapshot, tasks: Iterable[WorkSnapshot], numbers: 
 
 def _totals(totals: Totals | None) -> dict[str, int]:
     return {} if totals is None else asdict(totals)
+
+
+def flow_elements(flows: Iterable[Flow], sizes: Mapping[str, int]) -> Elements:
+    """One element per topic with its sources and sinks, and about how many records it holds. Id `flow:<topic>`."""
+    return {
+        f"flow:{flow.topic}": {
+            "kind": "flow",
+            "topic": flow.topic,
+            "sources": list(flow.sources),
+            "sinks": list(flow.sinks),
+            "size": sizes.get(flow.topic),
+        }
+        for flow in flows
+    }
 
 
 def task_elements(

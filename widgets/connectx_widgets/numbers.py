@@ -9,11 +9,14 @@ from __future__ import annotations
 import json
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from connectx.api.recorder import running
+from connectx.history.folds.flow import Flow, LagClock, flows
+from connectx.history.folds.latency import LatencyCounter
 from connectx.history.folds.rates import RecordCounter
+from connectx.model.latencies import Buckets, added, gained, quantile
 from connectx.views import masked_text
 
 if TYPE_CHECKING:
@@ -28,6 +31,9 @@ _LATE_MS = 1_000
 """A heartbeat is overdue after so many intervals, and so much time for a machine that is busy."""
 WINDOW_S = 8.0
 """Rates are over this time. Commits and bursts come seconds apart, so a shorter one would show 0 in between."""
+LATENCY_S = 60.0
+"""Latencies are those of records that were committed in this time."""
+_LAG_STEP_MS = 100
 
 
 class Numbers:
@@ -41,11 +47,17 @@ class Numbers:
         self._cluster = cluster
         self._counters = {name: RecordCounter() for name in _COUNTED}
         self._moved: deque[tuple[float, dict[str, int], dict[str, int]]] = deque()
+        self._latencies = LatencyCounter()
+        self._latencies_before: deque[tuple[float, dict[str, Buckets]]] = deque()
+        self._quantiles: dict[str, dict[str, int]] = {}
+        self._lag_clocks: dict[str, LagClock] = {}
+        self._writes: dict[str, tuple[str, ...]] = {}
+        self._reads: dict[str, tuple[str, ...]] = {}
         self._count(self._read_metrics())
         self.by_connector: dict[str, dict[str, Any]] = {}
         """Connector to `rate` and `zombie` (records a second, of all instances and of zombies), `moved`, `by_zombies`
-        (records since the panel was opened), `retries`, `errors` (records that failed, each try counts), `lag`,
-        `offset`, `waits` (why it does not go on)."""
+        (records), `retries`, `errors` (records that failed, each try counts), `lag`, `behind_ms` (the lag in time),
+        `p50_ms` and `p99_ms` (from the time of a record to its commit), `offset`, `waits` (why it does not go on)."""
         self.by_task: dict[str, dict[str, Any]] = {}
         """The same by task, like "orders-0"."""
         self.late: dict[str, int] = {}
@@ -57,13 +69,25 @@ class Numbers:
         instances = self._read_metrics()
         self._count(instances)
         newest = {task: metrics for _, task, metrics in instances}
-        self.by_task = {task: self._numbers(task, newest.get(task, {})) for task in self._counters["records"].moved}
+        self.by_task = {
+            task: self._numbers(task, newest.get(task, {}), now_ms) for task in self._counters["records"].moved
+        }
         self.by_connector = {}
         for task, numbers in self.by_task.items():
-            _add(self.by_connector.setdefault(task.rpartition("-")[0], {}), numbers)
+            _add(self.by_connector.setdefault(_connector_of(task), {}), numbers)
+        for connector, numbers in self._quantiles.items():
+            self.by_connector[connector] |= numbers
         limit_ms = self._limit_ms()
         self.late = {name: at for name, at in self.heartbeats().items() if limit_ms and now_ms - at > limit_ms}
         return before != (self.by_connector, self.by_task, self.late)
+
+    def flows(self, connectors: Iterable[str]) -> list[Flow]:
+        """Topics with those of the connectors that have written and read them, as far as their tasks were seen."""
+        named = set(connectors)
+        writes, reads = (
+            {name: topics for name, topics in used.items() if name in named} for used in (self._writes, self._reads)
+        )
+        return flows(writes, reads)
 
     def _read_metrics(self) -> list[tuple[str, str, Mapping[str, Any]]]:
         return list(running(self._cluster.workers))
@@ -75,8 +99,34 @@ class Numbers:
         self._moved.append((now_s, dict(records.moved), dict(records.of_zombies)))
         while len(self._moved) > 2 and now_s - self._moved[1][0] >= WINDOW_S:
             self._moved.popleft()
+        self._count_latencies(instances, now_s)
+        for _, task, metrics in instances:
+            used = self._reads if "positions" in metrics else self._writes
+            topics = {*metrics.get("topics", ()), *(name.rpartition("-")[0] for name in metrics.get("positions", ()))}
+            used[_connector_of(task)] = tuple(sorted({*used.get(_connector_of(task), ()), *topics}))
 
-    def _numbers(self, task: str, metrics: Mapping[str, Any]) -> dict[str, Any]:
+    def _count_latencies(self, instances: list[tuple[str, str, Mapping[str, Any]]], now_s: float) -> None:
+        self._latencies.take((worker, task, metrics.get("latency")) for worker, task, metrics in instances)
+        known: dict[str, Buckets] = {}
+        for task, buckets in self._latencies.of.items():
+            known[_connector_of(task)] = added(known.get(_connector_of(task), {}), buckets)
+        self._latencies_before.append((now_s, known))
+        while len(self._latencies_before) > 2 and now_s - self._latencies_before[1][0] >= LATENCY_S:
+            self._latencies_before.popleft()
+        before = self._latencies_before[0][1]
+        for connector, buckets in known.items():
+            if newest := gained(before.get(connector, {}), buckets):
+                shares = {name: quantile(newest, share) or 0 for name, share in (("p50_ms", 0.5), ("p99_ms", 0.99))}
+                self._quantiles[connector] = {name: round(share) for name, share in shares.items()}
+
+    def _behind_ms(self, task: str, metrics: Mapping[str, Any], now_ms: int) -> int | None:
+        lag, positions = metrics.get("lag"), metrics.get("positions")
+        if not isinstance(lag, int) or not positions:
+            return None
+        behind_ms = self._lag_clocks.setdefault(task, LagClock()).take(now_ms, positions, lag)
+        return behind_ms // _LAG_STEP_MS * _LAG_STEP_MS
+
+    def _numbers(self, task: str, metrics: Mapping[str, Any], now_ms: int) -> dict[str, Any]:
         (first_s, *first), (last_s, *last) = self._moved[0], self._moved[-1]
         rate, zombie = (
             round((end.get(task, 0) - begin.get(task, 0)) / max(last_s - first_s, 1e-3))
@@ -90,6 +140,7 @@ class Numbers:
             "by_zombies": last[1].get(task, 0),
             **{shown: self._counters[name].moved.get(task, 0) for name, shown in _COUNTED.items()},
             "lag": lag if isinstance(lag, int) else None,
+            "behind_ms": self._behind_ms(task, metrics, now_ms),
             "offset": None if offset is None else json.dumps(offset, default=str)[:_OFFSET_CHARS],
             "waits": masked_text(str(waits))[:_WHY_CHARS] if waits else None,
         }
@@ -110,12 +161,18 @@ class Numbers:
         return 0 if config is None else config.heartbeat_interval_ms * _LATE_BEATS + _LATE_MS
 
 
+def _connector_of(task: str) -> str:
+    return task.rpartition("-")[0]
+
+
 def _add(sums: dict[str, Any], numbers: Mapping[str, Any]) -> None:
-    """Counts add up; of several source offsets one is shown, and of several reasons to wait."""
+    """Counts add up, of lags in time the longest counts; of several offsets and reasons to wait one is shown."""
     for name, number in numbers.items():
         before = sums.get(name)
-        both = before is not None and number is not None and name not in ("offset", "waits")
-        sums[name] = before + number if both else before if number is None else number
+        if before is None or number is None or name in ("offset", "waits"):
+            sums[name] = before if number is None else number
+        else:
+            sums[name] = max(before, number) if name == "behind_ms" else before + number
 
 
 def _count(metric: object) -> int:

@@ -29,6 +29,7 @@ from connectx_widgets.elements import (
     chunks,
     connector_elements,
     failures,
+    flow_elements,
     goes_on,
     newest,
     task_elements,
@@ -89,6 +90,9 @@ class Panel:
         self._failures: Mapping[str, Mapping[str, str]] = {}
         self._backlogs: dict[str, int] = {}
         self._asked_s: dict[str, float] = {}
+        self._sizes: dict[str, int] = {}
+        self._sized: dict[str, Any] = {}
+        self._sized_s = -BACKLOG_S
         self._seq = 0
         self._inbox: SimpleQueue[Mapping[str, Any]] = SimpleQueue()
         self._news = cluster.events.subscribe(0)
@@ -152,6 +156,7 @@ class Panel:
             if happened and self._update():
                 behind = True
             self._ask_backlogs(now_s)
+            self._ask_sizes(now_s)
             if behind and now_s - snapshot_s >= SNAPSHOT_S:
                 self._take_snapshot()
                 snapshot_s, behind = now_s, False
@@ -195,6 +200,21 @@ class Panel:
             log.debug("The lag of %s is not known: %s", connector, error)
         self._acted.set()
 
+    def _ask_sizes(self, now_s: float) -> None:
+        """Topics grow only while records move, so that a quiet cluster is not asked."""
+        moved = {name: numbers["moved"] for name, numbers in self._numbers.by_connector.items()}
+        topics = [element["topic"] for element in self._elements.values() if element["kind"] == "flow"]
+        if topics and moved != self._sized and now_s - self._sized_s >= BACKLOG_S:
+            self._sized_s, self._sized = now_s, moved
+            self._calls.submit(self._read_sizes, topics)
+
+    def _read_sizes(self, topics: list[str]) -> None:
+        try:
+            self._sizes = self._cluster.topic_sizes(topics)
+        except ConnectxError as error:
+            log.debug("The sizes of topics are not known: %s", error)
+        self._acted.set()
+
     def _numbers_of_connectors(self) -> dict[str, dict[str, Any]]:
         """Those of the tasks; the lag of a sink that has failed as Kafka knows it."""
         lags = {name: {"lag": lag} for name, lag in self._backlogs.copy().items() if name in self._failures}
@@ -218,6 +238,7 @@ class Panel:
             **timeline_elements(drawn, self._numbers.late),
             **connector_elements(snapshot, self._numbers_of_connectors(), self._totals_read, colours, self._actions.of),
             **task_elements(snapshot, self._numbers.by_task, self._totals_read),
+            **flow_elements(self._numbers.flows([each.connector for each in snapshot.connectors]), self._sizes),
         }
         changed, dropped = changes(self._elements, after)
         self._elements = after

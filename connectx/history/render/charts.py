@@ -1,4 +1,4 @@
-"""Throughput and lag as plotly figures, to zoom and explore; the data behind them is in `rates`.
+"""Throughput, lag and latency as plotly figures, to zoom and explore; the data is in `rates` and `latency`.
 
 plotly is imported when a figure is asked for, so that importing connectx stays fast.
 """
@@ -11,6 +11,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from connectx.extras import require
+from connectx.history.folds.latency import LatencySamples, latencies
 from connectx.history.folds.rates import Counts, LagSample, Series, lags, throughput
 from connectx.history.render.palette import colour
 from connectx.history.render.timeline import MarkKind, Timeline, timeline
@@ -31,23 +32,46 @@ def lag_figure(samples: Sequence[LagSample], events: Iterable[Event], now_ms: in
     return _figure(lags(samples, now_ms), events, now_ms, "lag in records", "hv", empty)
 
 
+def latency_figure(samples: LatencySamples, events: Iterable[Event], now_ms: int) -> go.Figure:
+    """Milliseconds from record to commit over time (UTC): for each sink the median, and p99 as a dashed line."""
+    require("A plotly figure", "notebook", "plotly")
+    import plotly.graph_objects as go
+
+    known = latencies(samples, now_ms)
+    drawn = _drawn(events, [series.points[0][0] for series in known], now_ms)
+    figure = go.Figure()
+    for series in known:
+        for column, (share, dash) in enumerate((("p50", "solid"), ("p99", "dash")), 1):
+            figure.add_trace(
+                go.Scatter(
+                    x=[_time(point[0]) for point in series.points],
+                    y=[point[column] for point in series.points],
+                    mode="lines+markers",
+                    marker={"size": 4},
+                    name=f"{escape(series.connector)} {share}",
+                    legendgroup=series.connector,
+                    line={"color": _colour(series.connector, drawn), "dash": dash},
+                    hovertemplate=f"{escape(series.connector)} {share}: %{{y:,.0f}} ms<extra></extra>",
+                )
+            )
+    empty = "No latency is known so far: no sink has committed a record"
+    floor = min((point[1] for series in known for point in series.points if point[1] is not None), default=1.0)
+    _dress(figure, drawn, "ms from record to commit", empty, floor)
+    figure.update_yaxes(type="log", rangemode="normal")
+    return figure
+
+
 def _figure(
     lines: Sequence[Series], events: Iterable[Event], now_ms: int, unit: str, shape: str, empty: str
 ) -> go.Figure:
     require("A plotly figure", "notebook", "plotly")
     import plotly.graph_objects as go
 
-    from connectx.history.render.figure import AXIS, LAYOUT, add_bands
-
-    listed = list(events)
-    first_ms = min((series.points[0][0] for series in lines if series.points), default=now_ms)
-    drawn = timeline(listed, now_ms=now_ms, window_ms=now_ms - first_ms)
+    drawn = _drawn(events, [series.points[0][0] for series in lines if series.points], now_ms)
     figure = go.Figure()
     for series in lines:
         is_task = series.task is not None
         name = f"{series.connector}-{series.task}" if is_task else series.connector
-        known = series.connector in drawn.connectors
-        place = drawn.connectors.index(series.connector) if known else len(drawn.connectors)
         figure.add_trace(
             go.Scatter(
                 x=[_time(time_ms) for time_ms, _ in series.points],
@@ -56,23 +80,40 @@ def _figure(
                 name=escape(name),
                 legendgroup=series.connector,
                 visible="legendonly" if is_task else True,
-                line={"color": colour(place), "shape": shape, "dash": "dot" if is_task else "solid"},
+                line={"color": _colour(series.connector, drawn), "shape": shape, "dash": "dot" if is_task else "solid"},
                 hovertemplate=f"{escape(name)}: %{{y:,.0f}} {unit}<extra></extra>",
             )
         )
-    if lines:
-        add_bands(figure, drawn)
-        _add_faults(figure, drawn)
-        figure.update_xaxes(range=[_time(first_ms), _time(now_ms)])
-    else:
-        figure.add_annotation(text=empty, showarrow=False, x=0.5, y=0.5, xref="paper", yref="paper")
-    figure.update_layout(LAYOUT, height=360, margin={"l": 70, "r": 10, "t": 40, "b": 50})
-    figure.update_xaxes(AXIS, type="date", title_text="time (UTC)")
-    figure.update_yaxes(AXIS, title_text=unit, rangemode="tozero", zeroline=False)
+    _dress(figure, drawn, unit, empty)
     return figure
 
 
-def _add_faults(figure: go.Figure, drawn: Timeline) -> None:
+def _drawn(events: Iterable[Event], starts_ms: Sequence[int], now_ms: int) -> Timeline:
+    """What happened from the earliest start to now."""
+    return timeline(list(events), now_ms=now_ms, window_ms=now_ms - min(starts_ms, default=now_ms))
+
+
+def _colour(connector: str, drawn: Timeline) -> str:
+    known = connector in drawn.connectors
+    return colour(drawn.connectors.index(connector) if known else len(drawn.connectors))
+
+
+def _dress(figure: go.Figure, drawn: Timeline, unit: str, empty: str, floor: float = 0.0) -> None:
+    """Add rebalances, faults at the height `floor`, and axes; the sentence `empty` to a figure without lines."""
+    from connectx.history.render.figure import AXIS, LAYOUT, add_bands
+
+    figure.update_layout(LAYOUT, height=360, margin={"l": 70, "r": 10, "t": 40, "b": 50})
+    figure.update_xaxes(AXIS, type="date", title_text="time (UTC)")
+    figure.update_yaxes(AXIS, title_text=unit, rangemode="tozero", zeroline=False)
+    if not figure.data:
+        figure.add_annotation(text=empty, showarrow=False, x=0.5, y=0.5, xref="paper", yref="paper")
+        return
+    add_bands(figure, drawn)
+    _add_faults(figure, drawn, floor)
+    figure.update_xaxes(range=[_time(drawn.start_ms), _time(drawn.end_ms)])
+
+
+def _add_faults(figure: go.Figure, drawn: Timeline, floor: float) -> None:
     """A dashed line for each fault, and a diamond on the time axis that names it."""
     import plotly.graph_objects as go
 
@@ -85,7 +126,7 @@ def _add_faults(figure: go.Figure, drawn: Timeline) -> None:
     figure.add_trace(
         go.Scatter(
             x=[_time(fault.time_ms) for fault in faults],
-            y=[0] * len(faults),
+            y=[floor] * len(faults),
             mode="markers",
             cliponaxis=False,
             marker={"symbol": "diamond", "size": 11, "color": "#111", "line": {"width": 2, "color": "#fff"}},

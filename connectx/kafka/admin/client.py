@@ -186,6 +186,21 @@ class Admin:
         self.refresh_leaders(timeout_s)
         return self._end_offsets(wanted, committed, timeout_s)
 
+    def start_offsets(
+        self, partitions: Iterable[TopicPartition], timeout_s: float = CALL_S
+    ) -> dict[TopicPartition, int]:
+        """Start of each partition: the offset of the first record that retention has left."""
+        earliest = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+        asked = {Tp(p.topic, p.partition): earliest for p in partitions}
+        found: dict[TopicPartition, int] = {}
+        for where, future in self._rdkafka().list_offsets(asked, request_timeout=timeout_s).items():
+            answer, error = self._outcome(future)
+            if error is not None:
+                self._stale_topics.add(where.topic)
+                raise self._typed(error, f"ask for the start of topic {where.topic}")
+            found[TopicPartition(where.topic, where.partition)] = answer.offset
+        return found
+
     def _end_offsets(self, partitions: Sequence[TopicPartition], committed: bool, timeout_s: float) -> EndOffsets:
         waiting: Future[EndOffsets] = Future()
         self.request_end_offsets(

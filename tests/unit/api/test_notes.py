@@ -14,7 +14,10 @@ from connectx.model.events import EventKind, Transition
 def test_notes_are_why_it_waits_what_it_tried_again_and_what_it_skipped_so_far() -> None:
     events = EventLog()
     notes = Notes(events)
-    waiting = {"in-0": {"waits": "postgres://me:s3cret@db has no row.", "retries": 2}, "in-2-0": {"waits": "no"}}
+    waiting: dict[str, dict[str, object]] = {
+        "in-0": {"waits": "postgres://me:s3cret@db has no row.", "retries": 2},
+        "in-2-0": {"waits": "no"},
+    }
     said = {"waits": "postgres://me:[hidden]@db has no row.", "retries": 3}
     assert notes.of("in", [{"in-1": {"retries": 1}}, waiting]) == said
     for records, letters in ((5, 5), (2, 0)):

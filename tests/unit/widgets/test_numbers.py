@@ -9,6 +9,7 @@ import pytest
 from connectx_widgets.last_actions import LastActions
 from connectx_widgets.numbers import Numbers
 
+from connectx.history.folds.flow import Flow
 from connectx.model.events import EventKind
 from tests.support.histories import START_MS, History
 
@@ -83,6 +84,20 @@ def test_retries_and_errors_are_those_of_all_instances_and_stay_when_a_task_ends
     first.task_metrics = {}
     read.read(0)
     assert (read.by_connector["out"]["retries"], read.by_connector["out"]["lag"]) == (3, None)
+
+
+def test_a_sink_has_its_lag_in_time_its_latency_and_its_flow(seconds: list[float]) -> None:
+    source = worker("worker-1", {"in-0": {"records": 5, "topics": ["flights"]}})
+    sink = worker("worker-2", {"out-0": {"lag": 0, "positions": {"flights-0": 5}, "latency": {40: 1}}})
+    read = numbers(source, sink)
+    sink.task_metrics = {"out-0": {"lag": 4, "positions": {"flights-0": 5}, "latency": {40: 1, 80: 9}}}
+    seconds[0] = 2.0
+    read.read(1_000)
+    read.read(3_250)
+    out = read.by_connector["out"]
+    assert (out["lag"], out["behind_ms"], out["p50_ms"], out["p99_ms"]) == (4, 2_200, 1117, 1117)
+    assert read.flows(["in", "out"]) == [Flow("flights", ("in",), ("out",))]
+    assert read.flows(["in"]) == [Flow("flights", ("in",), ())]
 
 
 def test_why_a_task_waits_or_tries_again_is_shown_without_secrets() -> None:

@@ -1,12 +1,13 @@
 import { clock, currentState, duration, emptyStore, layout, ofKind, take, takeSnapshot, windowOf } from "./geometry.mjs";
 import { escapeText, legendText, svgText } from "./draw.mjs";
 import { configOf, errorsOf, fieldsOf, formText } from "./form.mjs";
+import { flowsText } from "./flow.mjs";
 import { connectorsText, detailsText, gutterText, headText, noticesText, tasksText, TIPS } from "./parts.mjs";
 
 // One view of the panel: draws what the store knows, and tells the kernel what was clicked.
 
 const SPANS = [["30 s", 30_000], ["2 min", 120_000], ["10 min", 600_000], ["all", null]];
-const FRAME_MS = 100, CALM_MS = 1000, NARROW = 720, WIDE = 1160, QUEUED_MS = 1000, SURE_MS = 3000, TYPED_MS = 350;
+const FRAME_MS = 100, CALM_MS = 1000, NARROW = 720, WIDE = 1200, QUEUED_MS = 1000, SURE_MS = 3000, TYPED_MS = 350;
 const WAITS = "the click waits: the kernel is busy with a cell and takes it when that ends";
 const CLOSED = "the cluster is closed: nobody hears this";
 
@@ -22,6 +23,7 @@ const SHELL = `
   </div>
   <div class="cxp-legends" aria-hidden="true"></div>
   <div class="cxp-plot"><div class="cxp-gutter" role="group" aria-label="workers"></div><div class="cxp-svg" tabindex="0" role="group" aria-label="timeline; arrow keys go from bar to bar"></div></div>
+  <details class="cxp-flows" open hidden><summary>data flow</summary><div class="cxp-flow-lines" role="group" aria-label="data flow"></div></details>
   <table class="cxp-connectors" aria-label="connectors"><thead><tr><th>connector</th><th>state</th><th>worker</th><th>tasks</th><th title="committed in all, the last minute, and records a second over the last 8 s">records</th><th>lag or offset</th><th title="records skipped and in the dead letter queue, errors, retries, records by zombies">errors</th><th>last action</th><th class="cxp-actions">actions</th></tr></thead><tbody></tbody></table>
   <div class="cxp-notices" role="group" aria-label="problems"></div>
   <div class="cxp-details" hidden><div class="cxp-tasks"></div><div class="cxp-known"></div></div>
@@ -73,6 +75,9 @@ function makeView(store, model, el, viewKey) {
     const connectors = ofKind(store, "connector").sort((a, b) => (a.name < b.name ? -1 : 1));
     write(".cxp-connectors tbody", connectorsText(connectors, store.rates, time.now, open, sure));
     write(".cxp-notices", noticesText(connectors));
+    const flows = ofKind(store, "flow").sort((a, b) => (a.topic < b.topic ? -1 : 1));
+    find(".cxp-flows").hidden = !flows.length;
+    write(".cxp-flow-lines", flowsText(flows, connectors));
     if (open !== null && !store.elements.has(`connector:${open}`)) {
       if (blamed === open) find(".cxp-error").hidden = true;
       open = null;

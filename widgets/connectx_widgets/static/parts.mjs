@@ -71,16 +71,16 @@ export function connectorsText(connectors, rates, now, open, sure) {
   }).join("");
 }
 
-function swatch({ colour }) {
+export function swatch({ colour }) {
   return colour ? `<span class="cxp-swatch" style="background:${colour}"></span>` : "";
 }
 
-function countText(count) {
+export function countText(count) {
   if (count === undefined) return "";
   return count < 1e7 ? count.toLocaleString("en") : `${(count / 1e6).toLocaleString("en", { maximumFractionDigits: 1 })} M`;
 }
 
-function rateText({ rate }) {
+export function rateText({ rate }) {
   return rate === undefined ? "" : `${countText(rate)}/s`;
 }
 
@@ -126,9 +126,14 @@ export function troubleText({ errors, skipped, dead_letters: letters, retries, b
 
 const ONE = { "dead letters": "dead letter", errors: "error", retries: "retry", "by zombies": "by a zombie" };
 
-/** How far a connector or a task has come: records behind of a sink, the source offset of a source. */
-function whereText({ lag, offset }) {
-  return lag != null ? `lag ${lag.toLocaleString("en")}` : offset ? `offset ${escapeText(offset)}` : "";
+/** A sink's lag in records, and in time where that is known. */
+export function lagText({ lag, behind_ms: behind }) {
+  return lag == null ? "" : `lag ${countText(lag)}${behind ? `, ${duration(behind)}` : ""}`;
+}
+
+/** How far a connector or a task has come: the lag of a sink, the source offset of a source. */
+function whereText(work) {
+  return lagText(work) || (work.offset ? `offset ${escapeText(work.offset)}` : "");
 }
 
 /** What was last done, when, and how long the panel's call took. */

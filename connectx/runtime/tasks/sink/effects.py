@@ -23,6 +23,7 @@ from connectx.runtime.tasks.connector_host import trace_of
 from connectx.runtime.tasks.runner import Runner, TaskCancelled
 from connectx.runtime.tasks.sink.context import SinkContext
 from connectx.runtime.tasks.sink.dead_letters import DeadLetterQueue
+from connectx.runtime.tasks.sink.latency import CommitLatency
 from connectx.runtime.tasks.sink.records import RecordsAtHand
 from connectx.runtime.tasks.sink.setup import SinkSetup
 from connectx.spark.slices import TaskSpark
@@ -62,6 +63,7 @@ class SinkWorld:
         self._dead_lettered = 0
         self._metrics: dict[str, object] = {"records": 0, "skipped": 0, "lag": None, "positions": {}, "retrying": None}
         self._metrics |= dict.fromkeys(("read", "commits", "failed_commits", "active"), 0)
+        self._latency = CommitLatency(at_once=core.settings.exactly_once)
         self._batches, self._puts, self._commits, self._active = Summary(), Summary(), Summary(), Summary()
         self._handlers: dict[type, Callable[[Any], m.SinkStimulus | None]] = {
             m.StartPlugin: self._start_plugin,
@@ -116,7 +118,8 @@ class SinkWorld:
         self._spark.release()
 
     def metrics(self) -> Mapping[str, object]:
-        """records and skipped since the start, lag (records, None: not known), positions, retrying (why, or None)."""
+        """records and skipped since the start, lag (records, None: not known), positions, retrying (why, or None),
+        latency (records by bucket of `connectx.model.latencies`)."""
         return self._metrics
 
     # -------------------------------------------------------------------------------------- told by the consumer
@@ -162,6 +165,7 @@ class SinkWorld:
         return m.Fetched(effect.epoch, fetched.ranges, fetched.ends, full, number)
 
     def _commit(self, effect: m.CommitOffsets) -> m.SinkStimulus | None:
+        self._latency.commit_sent(effect.sequence)
         if effect.wait:
             try:
                 refused = self._consumer.commit_and_wait(effect.offsets)
@@ -239,10 +243,12 @@ class SinkWorld:
             return self._put_failed(effect, error)
         skipped = unreadable + self._context.skipped
         self._puts.add(self._clock() - began_ms)
+        self._latency.put(rows, self._clock())
         self._batches.add(records.count)
         self._update(
             **self._puts.metrics("put_ms"),
             **self._batches.metrics("batch"),
+            latency=self._latency.buckets,
             read=_number(self._metrics["read"]) + records.count,
             records=_number(self._metrics["records"]) + rows.num_rows - self._context.skipped,
             skipped=_number(self._metrics["skipped"]) + skipped,
@@ -269,6 +275,7 @@ class SinkWorld:
             self._plugin.flush()
         except Exception as error:
             self._runner.stay_alive()
+            self._latency.rewound()
             log.warning("%s: flush() failed\n%s", self._setup.task, self._setup.masked(trace_of(error)))
             return m.FlushFailed(str(error))
         return m.Flushed()
@@ -310,10 +317,12 @@ class SinkWorld:
         """Told before the core is; one that the core does not wait for any more is counted there."""
         if (commit := self._core.progress.awaited(sequence)) is None:
             return
+        self._latency.commit_ended(sequence, self._clock(), committed=error is None)
         name = "commits" if error is None else "failed_commits"
         if error is None:
             self._commits.add(self._clock() - commit.sent_ms)
-        self._update(**{name: _number(self._metrics[name]) + 1}, **self._commits.metrics("commit_ms"))
+        counts = {name: _number(self._metrics[name]) + 1, "latency": self._latency.buckets}
+        self._update(**counts, **self._commits.metrics("commit_ms"))
 
     def _update(self, **metrics: object) -> None:
         self._metrics = {**self._metrics, **metrics}
