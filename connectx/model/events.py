@@ -58,11 +58,11 @@ class EventKind(StrEnum):
     TASK_REFUSED = "task_refused"  # reason: start-up aborted (newer task configs, no task count record, not assigned)
     TASK_ENDED = "task_ended"  # instance, reason: its thread really ended (a zombie ends here)
     # data
-    TRANSACTION_COMMITTED = "transaction_committed"  # records, offsets: [{partition, from, offset}]
+    TRANSACTION_COMMITTED = "transaction_committed"  # instance, records, offsets: [{partition, from, offset}]
     TRANSACTION_ABORTED = "transaction_aborted"  # records, reason
-    PRODUCER_FENCED = "producer_fenced"  # transactional_id, error, open_ms, newer_epoch
+    PRODUCER_FENCED = "producer_fenced"  # instance, transactional_id, error, open_ms, newer_epoch
     FENCED_BY = "fenced_by"  # instance, known, by, by_generation, newer_epoch, state, since_ms; cause: in a sentence
-    OFFSETS_COMMITTED = "offsets_committed"  # records, offsets (of a source as above; of a sink partition to offset)
+    OFFSETS_COMMITTED = "offsets_committed"  # records, offsets (sink: partition to offset); of a source as above
     OFFSETS_ALTERED = "offsets_altered"  # offsets: [{partition, offset}], None: all were reset; by a user's request
     COMMIT_REFUSED = "commit_refused"  # reason, partitions (sink: not owner, or the target's row was ahead)
     PARTITIONS_ASSIGNED = "partitions_assigned"  # partitions
@@ -76,6 +76,7 @@ class EventKind(StrEnum):
 class Transition:
     """One change as the core reports it; the driver adds who and when and makes it an `Event`.
 
+    `producer_epoch` is that of the transaction that the change is about, or else of the producer's open or last one.
     `cause` is a short sentence part in plain words: why this happened ("worker-1 left the group").
     """
 

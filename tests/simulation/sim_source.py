@@ -286,7 +286,7 @@ class SimSource(SimTask):
         if self.live.state is State.READY:
             self.begun_ms = self.world.now_ms
             self.live.handle(msg.BeginTransaction())
-            return m.TransactionBegun()
+            return m.TransactionBegun(self.live.core.epoch)
         return self.refusal()
 
     def commit(self) -> None:

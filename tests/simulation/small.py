@@ -95,7 +95,7 @@ class Small:
                 return m.Polled(instance.position, 1, {"n": instance.position})
             case m.BeginTransaction():
                 instance.is_committed = False
-                return answer(producer.begin(broker.transactions), m.TransactionBegun())
+                return answer(producer.begin(broker.transactions), m.TransactionBegun(3))
             case m.SendSlice(number):
                 producer.send(broker.transactions, DATA, [number])
                 return m.SliceSent(number)

@@ -58,7 +58,7 @@ def working(settings: SourceTaskSettings, *, now_ms: int = 0) -> SourceTaskCore:
 
 def at_commit(core: SourceTaskCore, *, now_ms: int = 0) -> SourceTaskCore:
     """An exactly-once task whose first slice (2 records) is sent and whose commit is outstanding."""
-    run(core, Polled(1, 2, AT_5.offset), TransactionBegun(), SliceSent(1), OffsetsWritten(), now_ms=now_ms)
+    run(core, Polled(1, 2, AT_5.offset), TransactionBegun(3), SliceSent(1), OffsetsWritten(), now_ms=now_ms)
     return core
 
 

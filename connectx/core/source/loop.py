@@ -40,7 +40,7 @@ class SourceTaskCore:
 
     Of `slice_at_hand` the parts before `part` are sent. `asked` is what the task asked for behind the slice;
     `aborting` that a transaction is aborted because the task asked so. `committed_ms` is the time of the last commit,
-    or of the begin.
+    or of the begin. `producer_epoch` is that of the open or last transaction.
     """
 
     settings: SourceTaskSettings
@@ -158,7 +158,8 @@ class SourceTaskCore:
                 self._go_on(step, now_ms)
             case msg.Waited():
                 self._go_on(step, now_ms)
-            case msg.TransactionBegun():
+            case msg.TransactionBegun(producer_epoch):
+                self.producer_epoch = producer_epoch
                 self._on_begun(step, now_ms)
             case msg.SliceSent(slice_number, refused):
                 self._on_sent(slice_number, refused, step, now_ms)
@@ -319,7 +320,7 @@ class SourceTaskCore:
             step.effects.append(msg.CopyOffsets(self.progress.offsets()))
         records = self.progress.records
         covered, own = self.progress.commit()
-        self._record(step, kind, records=records, offsets=covered)
+        self._record(step, kind, instance=self.settings.instance, records=records, offsets=covered)
         self.committed_ms = now_ms
         if own is not None:
             step.effects.append(msg.NotifyCommitted(own))
@@ -352,6 +353,7 @@ class SourceTaskCore:
                 self._record(
                     step,
                     EventKind.PRODUCER_FENCED,
+                    instance=self.settings.instance,
                     transactional_id=self.settings.transactional_id,
                     error=failed.error,
                     open_ms=now_ms - self.transaction_began_ms if self.transaction_open else 0,

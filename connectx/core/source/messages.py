@@ -234,7 +234,7 @@ SourceEffect = (
 
 @dataclass(frozen=True, slots=True)
 class ProducerReady:
-    """Transactions of the task's producer are initialised."""
+    """Transactions of the task's producer are initialised; `producer_epoch` is that of the first."""
 
     producer_epoch: int | None = None
 
@@ -320,7 +320,9 @@ class Idled:
 
 @dataclass(frozen=True, slots=True)
 class TransactionBegun:
-    """Answer to BeginTransaction."""
+    """Answer to BeginTransaction; `producer_epoch` is that of the transaction (KIP-890: each has its own)."""
+
+    producer_epoch: int
 
 
 @dataclass(frozen=True, slots=True)

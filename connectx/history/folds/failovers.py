@@ -23,7 +23,10 @@ _HELD_STATES = (RunState.RUNNING, RunState.PAUSED, RunState.STARTING)
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A task that another instance runs now; `time_ms` is when that one reached RUNNING (or PAUSED)."""
+    """A task that another instance runs now; `time_ms` is when that one reached RUNNING (or PAUSED).
+
+    `from_epoch` is the last that the older producer is known to have had, `to_epoch` the first of the newer.
+    """
 
     task: str
     from_worker: str
@@ -48,7 +51,7 @@ class Failover:
         fault: kill, stop, pause, stall or partition.
         time_ms: when it was injected, milliseconds since 1970.
         held: names of the tasks that the worker ran then, sorted.
-        epochs: producer epochs of those of them that have one.
+        epochs: the last known producer epochs of those of them that have one.
         noticed: the first round of the group without the worker, None when there was none.
         detected_ms: from the fault to the start of that round.
         handovers: where partitions went that sink tasks of the worker held.
@@ -171,7 +174,7 @@ def _move(run: Run, fault: Event, all_runs: Sequence[Run]) -> Move | None:
                 time_ms=min(times),
                 generation=other.generation,
                 from_epoch=run.producer_epoch,
-                to_epoch=other.producer_epoch,
+                to_epoch=other.first_epoch,
             )
     return None
 

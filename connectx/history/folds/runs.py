@@ -45,7 +45,8 @@ class Segment:
 class Run:
     """One instance of a task (`task` None: of a connector) on one worker. Times are milliseconds since 1970.
 
-    `lost` is True when its worker has died, or the group has gone on without it, and it has not come back.
+    `lost` is True when its worker has died, or the group has gone on without it, and it has not come back. Its producer
+    began with `first_epoch`; `producer_epoch` is that of its last known transaction.
     """
 
     worker: str
@@ -53,6 +54,7 @@ class Run:
     task: int | None
     instance: int | None
     generation: int | None
+    first_epoch: int | None
     producer_epoch: int | None
     segments: tuple[Segment, ...]
     fenced_ms: int | None
@@ -121,6 +123,7 @@ class _Draft:
     task: int | None
     instance: int | None
     generation: int | None
+    first_epoch: int | None = None
     producer_epoch: int | None = None
     fenced_ms: int | None = None
     lost: bool = False
@@ -158,6 +161,11 @@ class _Draft:
             cause = "its thread went on after it was stopped"
             self.segments.append(Segment(RunState.ZOMBIE, last.end_ms, event.time_ms, event.seq, cause))
 
+    def learn_epoch(self, event: Event) -> None:
+        if event.producer_epoch is not None:
+            self.producer_epoch = event.producer_epoch
+            self.first_epoch = event.producer_epoch if self.first_epoch is None else self.first_epoch
+
     def freeze(self) -> Run:
         return Run(
             self.worker,
@@ -165,6 +173,7 @@ class _Draft:
             self.task,
             self.instance,
             self.generation,
+            self.first_epoch,
             self.producer_epoch,
             tuple(self.segments),
             self.fenced_ms,
@@ -252,8 +261,8 @@ class RunFold:
                 draft.enter(RunState.ZOMBIE, event)
             return
         draft = draft or self._create(event, RunState.STARTING)
-        if event.producer_epoch is not None and draft.open:
-            draft.producer_epoch = event.producer_epoch
+        if draft.open:
+            draft.learn_epoch(event)
 
     def _state(self, event: Event) -> None:
         if event.connector is None:
@@ -273,8 +282,7 @@ class RunFold:
             draft.end(event.time_ms)  # a zombie that failed
         elif run_state is RunState.FAILED and draft.state is not RunState.ZOMBIE:
             draft.enter(run_state, event)  # its thread ended first, then its worker says why
-        if event.producer_epoch is not None:
-            draft.producer_epoch = event.producer_epoch
+        draft.learn_epoch(event)
 
     def _ended(self, event: Event) -> None:
         draft = self._find(event)
@@ -296,8 +304,8 @@ class RunFold:
 
     def _committed(self, event: Event) -> None:
         draft = self._find(event)
-        if draft is not None and event.producer_epoch is not None and draft.producer_epoch is None:
-            draft.producer_epoch = event.producer_epoch
+        if draft is not None:
+            draft.learn_epoch(event)
 
     def _worker_started(self, event: Event) -> None:
         self._end_all(event, zombies=True)

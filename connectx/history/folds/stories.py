@@ -181,7 +181,7 @@ def _newcomer(event: Event, until_seq: int, all_runs: Sequence[Run], rounds: Seq
         before = [r for r in all_runs if r.task_id == run.task_id and r is not run and r.start_ms < run.start_ms]
         text = f"it took over {run.name}" + (f" from {before[-1].worker}" if before else "")
         text += f" (generation {run.generation})" if run.generation is not None else ""
-        epochs = (before[-1].producer_epoch if before else None, run.producer_epoch)
+        epochs = (before[-1].producer_epoch if before else None, run.first_epoch)
         parts.append(text + (f", epoch {epochs[0]} to {epochs[1]}" if None not in epochs else ""))
     if not taken:
         parts.append("no task moved to it")

@@ -117,12 +117,13 @@ class KafkaProducer:
         """Epoch of the open or next transaction; None without transactions, or before `init`."""
         return None if self._net is None or self.transactional_id is None else self._core.epoch
 
-    def begin(self) -> None:
-        """Begin a transaction; Kafka sees it with the first record."""
+    def begin(self) -> int:
+        """Begin a transaction, which Kafka sees with the first record; returns its epoch."""
         self._wait_for_state(State.READY, doing="begin a transaction")
         self._ending_by = None
         self._take(msg.BeginTransaction())
         self._begun_s = time.monotonic()
+        return self._core.epoch
 
     def send(self, rows: pa.Table, topic: str | None) -> int:
         """Queue converted records, in order per topic and partition; returns the bytes of keys and values.

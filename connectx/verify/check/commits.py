@@ -8,6 +8,7 @@ a user has altered offsets (OFFSETS_ALTERED), a new chapter begins, in which not
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
@@ -21,7 +22,10 @@ COMMITS = (EventKind.TRANSACTION_COMMITTED, EventKind.OFFSETS_COMMITTED)
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """One source partition's part of a commit; `start` is None at the beginning, `known_start` False if not told."""
+    """One source partition's part of a commit; `start` is None at the beginning, `known_start` False if not told.
+
+    `run` is the same for all commits of one instance of a task.
+    """
 
     event: Event
     partition: str
@@ -29,6 +33,7 @@ class Committed:
     end: Mapping[str, Any]
     known_start: bool
     chapter: int
+    run: tuple[str | None, int, str, int | None]
 
     @property
     def task(self) -> str:
@@ -71,7 +76,9 @@ def source_histories(events: Iterable[Event]) -> list[SourceHistory]:
 def commits(events: Iterable[Event]) -> Iterator[Committed]:
     """Commits of source offsets, one per source partition, in the order of their events."""
     chapters: dict[str | None, int] = {}
+    starts: Counter[str | None] = Counter()  # of workers: each counts its instances from 1
     for event in events:
+        starts[event.worker] += event.kind is EventKind.WORKER_STARTED
         if event.kind is EventKind.OFFSETS_ALTERED:
             chapters[event.connector] = chapters.get(event.connector, 0) + 1
         offsets = event.data.get("offsets") if event.kind in COMMITS else None
@@ -85,6 +92,7 @@ def commits(events: Iterable[Event]) -> Iterator[Committed]:
                 entry["offset"],
                 "from" in entry,
                 chapters.get(event.connector, 0),
+                (event.worker, starts[event.worker], f"{event.connector}-{event.task}", event.data.get("instance")),
             )
 
 
@@ -101,9 +109,9 @@ def _history(connector: str, partition: str, found: list[Committed]) -> SourceHi
 
 
 def _chapter(history: SourceHistory, found: list[Committed], *, ordered: bool) -> None:
-    runs: dict[tuple[str | None, str, int | None], list[Committed]] = {}
+    runs: dict[object, list[Committed]] = {}
     for commit in found:
-        runs.setdefault((commit.event.worker, commit.task, commit.event.producer_epoch), []).append(commit)
+        runs.setdefault(commit.run, []).append(commit)
     first_of_run = {run[0].event.seq for run in runs.values()}
     if ordered:
         known = [commit for commit in found if commit.known_start]

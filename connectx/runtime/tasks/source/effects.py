@@ -235,8 +235,7 @@ class SourceWorld:
     # ---------------------------------------------------------------------------------------------- the producer
 
     def _begin_transaction(self, effect: BeginTransaction) -> SourceStimulus:
-        self._producer.begin()
-        return TransactionBegun()
+        return TransactionBegun(self._producer.begin())
 
     def _send_slice(self, effect: SendSlice) -> SourceStimulus:
         topic, offset, records = self._poller.take(effect.part)

@@ -53,7 +53,7 @@ INTERVAL = exactly_once(TransactionBoundary.INTERVAL)
 
 def opened(core: SourceTaskCore) -> SourceTaskCore:
     """Two records are sent, their transaction is open, the next poll is outstanding."""
-    effects = run(core, Polled(1, 2, AT_5.offset), TransactionBegun(), SliceSent(1))
+    effects = run(core, Polled(1, 2, AT_5.offset), TransactionBegun(3), SliceSent(1))
     assert effects == [Poll(AT_5.offset)]
     return core
 
@@ -95,12 +95,13 @@ def test_an_abort_drops_what_was_sent_and_commits_its_offsets_in_a_transaction_o
         transition(EventKind.TRANSACTION_ABORTED, records=5, reason="asked for by the task"),
     ]
     assert step.effects == [BeginTransaction()]
-    assert run(core, TransactionBegun()) == [WriteOffsets((AT_9,))]
+    assert run(core, TransactionBegun(3)) == [WriteOffsets((AT_9,))]
     run(core, OffsetsWritten())
     step = core.handle(TransactionCommitted(), 0)
     assert step.transitions == [
         transition(
             EventKind.TRANSACTION_COMMITTED,
+            instance=0,
             records=0,
             offsets=[{"partition": FILE, "from": None, "offset": {"position": 9}}],
         )
@@ -120,11 +121,11 @@ def test_commit_and_abort_of_the_same_slice_fail_the_task_and_commit_nothing() -
 def test_a_boundary_behind_a_record_divides_the_slice() -> None:
     parts = (SlicePart(2, AT_5.offset, COMMIT), SlicePart(1, AT_9.offset))
     core = working(BY_TASK)
-    assert run(core, Polled(1, 3, AT_9.offset, parts=parts), TransactionBegun()) == [SendSlice(1, part=0)]
+    assert run(core, Polled(1, 3, AT_9.offset, parts=parts), TransactionBegun(3)) == [SendSlice(1, part=0)]
     assert run(core, SliceSent(1)) == [WriteOffsets((AT_5,))]
     run(core, OffsetsWritten())
     assert run(core, TransactionCommitted()) == [NotifyCommitted(AT_5.offset), BeginTransaction()]
-    assert run(core, TransactionBegun()) == [SendSlice(1, part=1)]
+    assert run(core, TransactionBegun(3)) == [SendSlice(1, part=1)]
     assert run(core, SliceSent(1)) == [Poll(AT_9.offset)]
     assert core.progress.records == 1
 
@@ -132,14 +133,14 @@ def test_a_boundary_behind_a_record_divides_the_slice() -> None:
 def test_an_abort_behind_a_record_drops_what_was_sent_up_to_it_and_goes_on_with_the_slice() -> None:
     parts = (SlicePart(2, AT_5.offset, ABORT), SlicePart(1, AT_9.offset, COMMIT))
     core = working(BY_TASK)
-    run(core, Polled(1, 3, AT_9.offset, parts=parts), TransactionBegun())
+    run(core, Polled(1, 3, AT_9.offset, parts=parts), TransactionBegun(3))
     assert run(core, SliceSent(1)) == [AbortTransaction(insist=True)]
     step = core.handle(TransactionAborted(), 0)
     assert step.transitions == [transition(EventKind.TRANSACTION_ABORTED, records=2, reason="asked for by the task")]
-    assert run(core, TransactionBegun()) == [WriteOffsets((AT_5,))]
+    assert run(core, TransactionBegun(3)) == [WriteOffsets((AT_5,))]
     run(core, OffsetsWritten())
     assert run(core, TransactionCommitted()) == [NotifyCommitted(AT_5.offset), BeginTransaction()]
-    assert run(core, TransactionBegun()) == [SendSlice(1, part=1)]
+    assert run(core, TransactionBegun(3)) == [SendSlice(1, part=1)]
     assert run(core, SliceSent(1)) == [WriteOffsets((AT_9,))]
 
 
@@ -157,7 +158,7 @@ def test_a_boundary_behind_a_record_counts_when_that_record_is_dropped() -> None
 def test_commit_and_abort_behind_the_same_record_fail_the_task() -> None:
     core = working(BY_TASK)
     parts = (SlicePart(1, AT_5.offset, BOTH), SlicePart(1, AT_9.offset))
-    run(core, Polled(1, 2, AT_9.offset, parts=parts), TransactionBegun())
+    run(core, Polled(1, 2, AT_9.offset, parts=parts), TransactionBegun(3))
     assert run(core, SliceSent(1)) == [AbortTransaction()]
     step = core.handle(TransactionAborted(), 0)
     assert step.transitions[0].data == {"records": 2, "reason": "fatal"}
@@ -197,7 +198,7 @@ def test_an_abort_that_the_task_asked_for_and_that_fails_fails_the_task() -> Non
 
 def test_a_failure_while_offsets_of_aborted_records_are_written_aborts_again() -> None:
     core = opened(working(BY_TASK))
-    run(core, PolledNothing(ABORT), TransactionAborted(), TransactionBegun())
+    run(core, PolledNothing(ABORT), TransactionAborted(), TransactionBegun(3))
     assert run(core, EffectFailed("no room")) == [AbortTransaction()]
     assert run(core, TransactionAborted())[-1] == ReportFailed("no room")
 
@@ -217,7 +218,7 @@ def test_interval_boundary_counts_from_the_last_commit() -> None:
     assert run(core, PolledNothing(), now_ms=999) == [Idle(AT_5.offset, until_ms=1000)]
     assert run(core, Idled(), now_ms=1000) == [WriteOffsets((AT_5,))]
     run(core, OffsetsWritten(), TransactionCommitted(), now_ms=1100)
-    run(core, Polled(2, 1, AT_9.offset), TransactionBegun(), SliceSent(2), now_ms=1200)
+    run(core, Polled(2, 1, AT_9.offset), TransactionBegun(3), SliceSent(2), now_ms=1200)
     assert run(core, PolledNothing(), now_ms=1300) == [Idle(AT_9.offset, until_ms=2100)]
 
 
@@ -229,7 +230,7 @@ def test_the_offset_of_dropped_records_goes_with_the_next_transaction_that_has_a
     other = {"filename": "/other.txt"}
     core = working(exactly_once())
     assert run(core, Polled(1, 0, {"position": 3}, partition=other, skipped=2)) == [Poll(None)]
-    assert run(core, Polled(2, 1, AT_5.offset), TransactionBegun(), SliceSent(2)) == [
+    assert run(core, Polled(2, 1, AT_5.offset), TransactionBegun(3), SliceSent(2)) == [
         WriteOffsets((AT_5, PartitionOffset(other, {"position": 3})))
     ]
     run(core, OffsetsWritten(), TransactionCommitted())
@@ -254,7 +255,7 @@ def test_a_stop_with_nothing_but_dropped_records_commits_nothing() -> None:
 
 def test_dropped_records_are_not_acknowledged_by_a_transaction_that_fails() -> None:
     core = working(exactly_once())
-    run(core, Polled(1, 0, AT_5.offset, skipped=1), Polled(2, 1, AT_9.offset), TransactionBegun())
+    run(core, Polled(1, 0, AT_5.offset, skipped=1), Polled(2, 1, AT_9.offset), TransactionBegun(3))
     effects = [*run(core, EffectFailed("too large", FailureKind.DELIVERY)), *run(core, TransactionAborted())]
     assert not [effect for effect in effects if isinstance(effect, NotifyCommitted | WriteOffsets)]
 
@@ -265,7 +266,7 @@ def test_dropped_records_are_not_acknowledged_by_a_transaction_that_fails() -> N
 @pytest.mark.rule("618.6.4")
 def test_what_was_committed_is_copied_to_the_workers_topic_only_afterwards() -> None:
     core = working(dataclasses.replace(exactly_once(), copies_offsets=True))
-    run(core, Polled(1, 2, AT_5.offset), TransactionBegun(), SliceSent(1), OffsetsWritten())
+    run(core, Polled(1, 2, AT_5.offset), TransactionBegun(3), SliceSent(1), OffsetsWritten())
     assert run(core, TransactionCommitted()) == [
         CopyOffsets((AT_5,)),
         NotifyCommitted(AT_5.offset),

@@ -54,7 +54,7 @@ def test_a_conversion_is_tried_again_with_doubled_delays_up_to_the_longest_one()
 def test_a_conversion_that_succeeds_again_starts_from_the_first_delay_the_next_time() -> None:
     core = working(retrying(-1))
     run(core, DOWN, Waited(), now_ms=300)
-    run(core, Polled(1, 1, AT_5.offset), TransactionBegun(), SliceSent(1), now_ms=310)
+    run(core, Polled(1, 1, AT_5.offset), TransactionBegun(3), SliceSent(1), now_ms=310)
     assert run(core, DOWN, now_ms=400) == [Wait(700)]
 
 
@@ -90,14 +90,14 @@ def test_a_failing_poll_counts_as_an_empty_one_without_a_retry_timeout_and_is_ne
 
 def test_an_open_transaction_is_committed_at_its_interval_while_a_retry_waits() -> None:
     core = working(retrying(-1, delay_max_ms=60_000))
-    run(core, Polled(1, 2, AT_5.offset), TransactionBegun(), SliceSent(1), DOWN, now_ms=900)
+    run(core, Polled(1, 2, AT_5.offset), TransactionBegun(3), SliceSent(1), DOWN, now_ms=900)
     assert run(core, Waited(), now_ms=950) == [Wait(1000)]
     assert run(core, Waited(), now_ms=1000) == [WriteOffsets((AT_5,))]
 
 
 def test_a_failure_for_good_aborts_what_is_open() -> None:
     core = working(retrying(0))
-    run(core, Polled(1, 2, AT_5.offset), TransactionBegun(), SliceSent(1))
+    run(core, Polled(1, 2, AT_5.offset), TransactionBegun(3), SliceSent(1))
     assert run(core, DOWN) == [AbortTransaction()]
 
 

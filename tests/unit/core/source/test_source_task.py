@@ -99,21 +99,29 @@ def test_a_stop_before_begin_ends_without_touching_the_plugin() -> None:
 def test_exactly_once_commits_records_and_offsets_in_one_transaction_per_poll() -> None:
     core = working(exactly_once())
     assert run(core, Polled(1, 2, AT_5.offset)) == [BeginTransaction()]
-    assert run(core, TransactionBegun()) == [SendSlice(1)]
+    assert run(core, TransactionBegun(3)) == [SendSlice(1)]
     assert run(core, SliceSent(1)) == [WriteOffsets((AT_5,))]
     assert run(core, OffsetsWritten()) == [CommitTransaction()]
     step = core.handle(TransactionCommitted(), 7)
     covered = [{"partition": FILE, "from": None, "offset": {"position": 5}}]
-    assert step.transitions == [transition(EventKind.TRANSACTION_COMMITTED, records=2, offsets=covered)]
+    assert step.transitions == [transition(EventKind.TRANSACTION_COMMITTED, instance=0, records=2, offsets=covered)]
     assert step.effects == [NotifyCommitted({"position": 5}), Poll({"position": 5})]
+
+
+def test_a_commit_names_the_epoch_of_its_own_transaction() -> None:
+    core = at_commit(working(exactly_once()))
+    epochs = [t.producer_epoch for t in core.handle(TransactionCommitted(), 0).transitions]
+    run(core, Polled(2, 1, AT_9.offset), TransactionBegun(4), SliceSent(2), OffsetsWritten())
+    epochs += [t.producer_epoch for t in core.handle(TransactionCommitted(), 0).transitions]
+    assert epochs == [3, 4]
 
 
 def test_each_commit_says_where_it_starts_the_last_one_or_what_was_read_at_the_start() -> None:
     core = SourceTaskCore(exactly_once())
     run(core, ProducerReady(3), Begin(), PluginStarted(FILE), OffsetsRead({"position": 5}))
-    run(core, Polled(1, 2, {"position": 9}), TransactionBegun(), SliceSent(1), OffsetsWritten())
+    run(core, Polled(1, 2, {"position": 9}), TransactionBegun(3), SliceSent(1), OffsetsWritten())
     first = core.handle(TransactionCommitted(), 7).transitions[0].data["offsets"]
-    run(core, Polled(2, 0, {"position": 11}), Polled(3, 1, {"position": 12}), TransactionBegun(), SliceSent(3))
+    run(core, Polled(2, 0, {"position": 11}), Polled(3, 1, {"position": 12}), TransactionBegun(3), SliceSent(3))
     run(core, OffsetsWritten())
     second = core.handle(TransactionCommitted(), 8).transitions[0].data["offsets"]
     assert first == [{"partition": FILE, "from": {"position": 5}, "offset": {"position": 9}}]
@@ -122,7 +130,7 @@ def test_each_commit_says_where_it_starts_the_last_one_or_what_was_read_at_the_s
 
 def test_the_first_commit_of_another_source_partition_does_not_say_where_it_starts() -> None:
     core = working(exactly_once())
-    run(core, Polled(1, 2, {"n": 1}, {"shard": 2}), TransactionBegun(), SliceSent(1), OffsetsWritten())
+    run(core, Polled(1, 2, {"n": 1}, {"shard": 2}), TransactionBegun(3), SliceSent(1), OffsetsWritten())
     first = core.handle(TransactionCommitted(), 7).transitions[0].data["offsets"]
     assert first == [{"partition": {"shard": 2}, "offset": {"n": 1}}]
 
@@ -133,7 +141,7 @@ def test_an_undecided_commit_is_asked_again_and_nothing_else() -> None:
 
 def test_interval_boundary_keeps_the_transaction_open_over_slices_until_it_is_due() -> None:
     core = working(exactly_once(TransactionBoundary.INTERVAL))
-    assert run(core, Polled(1, 2, AT_5.offset), TransactionBegun(), SliceSent(1), now_ms=400) == [Poll(AT_5.offset)]
+    assert run(core, Polled(1, 2, AT_5.offset), TransactionBegun(3), SliceSent(1), now_ms=400) == [Poll(AT_5.offset)]
     assert run(core, Polled(2, 3, AT_9.offset), now_ms=900) == [SendSlice(2)]
     assert run(core, SliceSent(2), now_ms=1000) == [WriteOffsets((AT_9,))]
     run(core, OffsetsWritten(), now_ms=1000)
@@ -143,7 +151,7 @@ def test_interval_boundary_keeps_the_transaction_open_over_slices_until_it_is_du
 
 def test_interval_boundary_commits_while_there_is_nothing_to_poll() -> None:
     core = working(exactly_once(TransactionBoundary.INTERVAL))
-    run(core, Polled(1, 2, AT_5.offset), TransactionBegun(), SliceSent(1), now_ms=400)
+    run(core, Polled(1, 2, AT_5.offset), TransactionBegun(3), SliceSent(1), now_ms=400)
     assert run(core, PolledNothing(), now_ms=500) == [Idle(AT_5.offset, until_ms=1000)]
     assert run(core, Idled(), now_ms=1000) == [WriteOffsets((AT_5,))]
 
@@ -164,13 +172,13 @@ def test_a_slice_of_dropped_records_commits_nothing_and_its_offset_rides_with_th
     assert step.transitions == [transition(EventKind.RECORDS_SKIPPED, records=4, reason="value converter")]
     assert step.effects == [Poll(AT_5.offset)]
     assert not core.progress.pending
-    assert run(core, Polled(2, 1, AT_9.offset), TransactionBegun(), SliceSent(2)) == [WriteOffsets((AT_9,))]
+    assert run(core, Polled(2, 1, AT_9.offset), TransactionBegun(3), SliceSent(2)) == [WriteOffsets((AT_9,))]
 
 
 def test_offsets_of_several_source_partitions_are_committed_together() -> None:
     other = {"filename": "/other.txt"}
     core = working(exactly_once(TransactionBoundary.INTERVAL))
-    run(core, Polled(1, 2, AT_5.offset), TransactionBegun(), SliceSent(1))
+    run(core, Polled(1, 2, AT_5.offset), TransactionBegun(3), SliceSent(1))
     run(core, Polled(2, 2, {"position": 3}, partition=other), SliceSent(2))
     assert core.progress.position == AT_5.offset
     run(core, Polled(3, 2, AT_9.offset))
@@ -180,7 +188,7 @@ def test_offsets_of_several_source_partitions_are_committed_together() -> None:
 def test_pause_finishes_the_slice_and_commits_before_it_waits() -> None:
     core = working(exactly_once(TransactionBoundary.INTERVAL))
     assert run(core, PauseRequested()) == []
-    assert run(core, Polled(1, 2, AT_5.offset), TransactionBegun(), SliceSent(1)) == [WriteOffsets((AT_5,))]
+    assert run(core, Polled(1, 2, AT_5.offset), TransactionBegun(3), SliceSent(1)) == [WriteOffsets((AT_5,))]
     run(core, OffsetsWritten())
     assert run(core, TransactionCommitted()) == [
         NotifyCommitted(AT_5.offset),
@@ -192,7 +200,7 @@ def test_pause_finishes_the_slice_and_commits_before_it_waits() -> None:
 
 def test_stop_commits_what_was_dispatched_before_it_ends() -> None:
     core = working(exactly_once(TransactionBoundary.INTERVAL))
-    run(core, Polled(1, 2, AT_5.offset), TransactionBegun(), SliceSent(1))
+    run(core, Polled(1, 2, AT_5.offset), TransactionBegun(3), SliceSent(1))
     run(core, StopRequested())
     assert run(core, PolledNothing()) == [WriteOffsets((AT_5,))]
     run(core, OffsetsWritten())
@@ -213,6 +221,7 @@ def test_a_fenced_commit_fails_the_task_and_names_the_transactional_id() -> None
     assert step.transitions == [
         transition(
             EventKind.PRODUCER_FENCED,
+            instance=0,
             transactional_id="g-lines-0",
             error="fenced by a newer producer",
             open_ms=250,
@@ -236,7 +245,7 @@ def test_an_expired_transaction_fails_the_task_without_calling_it_fenced() -> No
 @pytest.mark.parametrize("confirmed", [True, False])
 def test_a_failed_send_aborts_the_open_transaction_and_commits_nothing(confirmed: bool) -> None:
     core = working(exactly_once())
-    run(core, Polled(1, 2, AT_5.offset), TransactionBegun())
+    run(core, Polled(1, 2, AT_5.offset), TransactionBegun(3))
     assert run(core, EffectFailed("too large", FailureKind.DELIVERY)) == [AbortTransaction()]
     step = core.handle(TransactionAborted(None if confirmed else "no broker"), 0)
     reason = "delivery" if confirmed else "delivery, unconfirmed: no broker"
@@ -254,13 +263,13 @@ def test_a_failed_poll_with_nothing_open_ends_without_an_abort() -> None:
 
 def test_a_failed_poll_does_not_commit_the_open_transaction() -> None:
     core = working(exactly_once(TransactionBoundary.INTERVAL))
-    run(core, Polled(1, 2, AT_5.offset), TransactionBegun(), SliceSent(1))
+    run(core, Polled(1, 2, AT_5.offset), TransactionBegun(3), SliceSent(1))
     assert run(core, PollFailed("gone", retriable=False)) == [AbortTransaction()]
 
 
 def test_a_cancelled_task_commits_nothing_more() -> None:
     core = working(exactly_once(TransactionBoundary.INTERVAL))
-    run(core, Polled(1, 2, AT_5.offset), TransactionBegun(), SliceSent(1), StopRequested(), CancelRequested())
+    run(core, Polled(1, 2, AT_5.offset), TransactionBegun(3), SliceSent(1), StopRequested(), CancelRequested())
     assert run(core, PolledNothing(), now_ms=5000) == [StopPlugin(), ReportStopped()]
 
 
@@ -272,7 +281,7 @@ def test_at_least_once_sends_slices_and_commits_their_offsets_at_the_flush_inter
     assert run(core, SliceSent(2), now_ms=1000) == [FlushAndCommitOffsets((AT_9,), timeout_ms=500)]
     step = core.handle(OffsetsFlushed(), 1020)
     covered = [{"partition": FILE, "from": None, "offset": {"position": 9}}]
-    assert step.transitions == [transition(EventKind.OFFSETS_COMMITTED, records=5, offsets=covered)]
+    assert step.transitions == [transition(EventKind.OFFSETS_COMMITTED, instance=0, records=5, offsets=covered)]
     assert step.effects == [NotifyCommitted(AT_9.offset), Poll(AT_9.offset)]
 
 
@@ -319,7 +328,7 @@ def test_filtered_records_are_told_apart_from_skipped_ones_and_commit_nothing_by
     step = core.handle(Polled(1, 0, AT_5.offset, filtered=4), 0)
     assert step.transitions == [transition(EventKind.RECORDS_FILTERED, records=4)]
     assert step.effects == [Poll(AT_5.offset)]
-    assert run(core, Polled(2, 1, AT_9.offset), TransactionBegun(), SliceSent(2)) == [WriteOffsets((AT_9,))]
+    assert run(core, Polled(2, 1, AT_9.offset), TransactionBegun(3), SliceSent(2)) == [WriteOffsets((AT_9,))]
 
 
 def test_records_that_kafka_refused_and_tolerance_lets_go_are_counted() -> None:

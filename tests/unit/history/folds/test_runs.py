@@ -31,6 +31,16 @@ def test_a_task_starts_and_runs_on() -> None:
     assert (run.worker, run.instance, run.generation, run.producer_epoch) == ("worker-2", 1, 2, 0)
 
 
+def test_a_run_knows_the_epoch_it_began_with_and_that_of_its_last_transaction() -> None:
+    history = (
+        small_cluster()
+        .at(3)
+        .add(EventKind.TRANSACTION_COMMITTED, "worker-2", "flights-in-0", instance=1, producer_epoch=7)
+    )
+    [run] = of(history, "flights-in-0")
+    assert (run.first_epoch, run.producer_epoch) == (0, 7)
+
+
 def test_a_graceful_stop_ends_the_run_without_a_zombie() -> None:
     history = small_cluster().at(5).step("worker-3", "flights-out-0", "stop", cause="the leader revoked it")
     history.at(5.2).ended("worker-3", "flights-out-0", reason="stopped").state(

@@ -107,6 +107,16 @@ def test_stop_is_graceful() -> None:
     ]
 
 
+def test_a_move_names_the_older_producers_last_epoch_and_the_newer_ones_first() -> None:
+    history = small_cluster().at(4)
+    history.add(EventKind.TRANSACTION_COMMITTED, "worker-2", "flights-in-0", instance=1, producer_epoch=7)
+    history.at(5).fault("kill", "worker-2")
+    without_worker_2(history.at(5.4)).start("worker-3", "flights-in-0", instance=2, epoch=9)
+    history.add(EventKind.TRANSACTION_COMMITTED, "worker-3", "flights-in-0", instance=2, producer_epoch=12)
+    [failover] = failovers(history.events)
+    assert [(move.from_epoch, move.to_epoch, move.shut_out) for move in failover.moves] == [(7, 9, True)]
+
+
 def test_a_sink_task_moves_without_epochs_and_its_zombies_commit_is_refused() -> None:
     history = small_cluster().at(5).fault("stall", "worker-3")
     work = {"worker-1": ["flights-out-0", "flights-out-1"], "worker-2": ["flights-in-0"]}

@@ -231,7 +231,7 @@ def test_other_reasons_of_the_caller_count() -> None:
 
 @pytest.mark.parametrize("records", [1, 3])
 def test_a_gap_between_commits_is_a_skip(records: int) -> None:
-    history = commit(flow(), "worker-2", 6, 8, records)
+    history = commit(flow(), "worker-2", 6, 8, records, epoch=1)  # each transaction has its own
     verdict = judge(history.events, [to_topic("a b c d", None, committed=4)])
     assert found(verdict) == {"skipped": 1}
     assert "from {'position': 6} on, after {'position': 4}" in verdict.findings[0].moments[0].sentence
