@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
@@ -45,6 +47,7 @@ class Worker:
         self._record = record
         self._lost_work = lost_work
         self._cut: Direction | None = None
+        self._delays: list[threading.Event] = []
 
     # ---------------------------------------------------------------------------------------------------- facts
 
@@ -256,12 +259,25 @@ class Worker:
             raise ValueError(f"for_s must be at least 0, not {for_s}")
         kinds = request_kinds(requests)
         context = copy_context()
+        delivered = threading.Event()
 
         def arrived(requests: Mapping[str, int]) -> None:
             context.run(self._injected, "deliver", requests=requests, for_s=for_s)
+            delivered.set()
 
+        self._delays = [delay for delay in self._delays if not delay.is_set()] + [delivered]
         self._injected("delay", requests=None if requests is None else sorted(requests), for_s=for_s)
         self._gate.delay(self.name, kinds, for_s, arrived)
+
+    def deliver(self) -> None:
+        """End every `delay` now: Kafka gets what was held."""
+        if self._gate is not None:
+            self._gate.deliver(self.name)
+
+    def wait_delivered(self, timeout_s: float = 30.0) -> bool:
+        """Wait until everything that `delay` held was sent to Kafka. False if the time was too short."""
+        deadline = time.monotonic() + timeout_s
+        return all(delay.wait(max(0.0, deadline - time.monotonic())) for delay in self._delays)
 
     def _check_alive(self) -> None:
         if not self._handle.alive:

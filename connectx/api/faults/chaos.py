@@ -116,6 +116,7 @@ class Chaos:
         self._keep = keep
         self._faults: list[ChaosFault] = []
         self._undos: list[_Undo] = []
+        self._delayed: list[Worker] = []
         self._slow: list[Scheduled] = []
         self._restarting: Scheduled | None = None
         self._ending = threading.Event()
@@ -149,6 +150,11 @@ class Chaos:
         for scheduled in self._slow:
             scheduled.join()
         self._slow = []
+        for worker in self._delayed:
+            if not self._agenda.is_closed and not worker.wait_delivered():
+                late = failed("end of delay", "some delayed requests could not be sent to Kafka")
+                self._cluster.events.append(late, worker.name)
+        self._delayed = []
         if self._loop.error is not None:
             raise self._loop.error
         if wait and not self._agenda.is_closed:
@@ -262,7 +268,8 @@ class Chaos:
                 self._undo_later(planned, fault, worker.heal)
             case "delay":
                 worker.delay(for_s=planned.hold_s)
-                fault.until_s = fault.at_s + planned.hold_s
+                self._undo_later(planned, fault, worker.deliver)
+                self._delayed.append(worker)
 
     def _target(self, pick: float) -> Worker | None:
         """A healthy worker that may be broken; others are healed before their time when there is none to spare."""

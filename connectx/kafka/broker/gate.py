@@ -58,6 +58,7 @@ class _Delay:
         self.arrived = arrived
         self.held: list[_Held] = []
         self.delivered: Counter[str] = Counter()
+        self.has_arrived = False
 
 
 class _Held:
@@ -357,7 +358,8 @@ class Gate:
                 self._attend(link)
             for held in (held for held in delay.held if held.data):
                 self._watch(held.broker, selectors.EVENT_READ | selectors.EVENT_WRITE, held)
-            self._end_if_delivered(delay)
+            self._report_arrival(delay)
+            self._remove_if_answered(delay)
 
     def _move_held(self, held: _Held, events: int) -> None:
         """Send what is due, end that direction, and read until Kafka has answered and closed the connection."""
@@ -369,6 +371,7 @@ class Gate:
                     held.delay.delivered.update(held.kinds)
                     held.broker.shutdown(socket.SHUT_WR)
                     self._watch(held.broker, selectors.EVENT_READ, held)
+                    self._report_arrival(held.delay)
             if events & selectors.EVENT_READ:
                 ended = held.broker.recv_into(self._buffer) == 0
         except (BlockingIOError, InterruptedError):
@@ -378,12 +381,18 @@ class Gate:
         if ended:
             self._close_end(held.broker, reset=False)
             held.delay.held.remove(held)
-            self._end_if_delivered(held.delay)
+            self._report_arrival(held.delay)
+            self._remove_if_answered(held.delay)
 
-    def _end_if_delivered(self, delay: _Delay) -> None:
+    def _report_arrival(self, delay: _Delay) -> None:
+        """Report that everything was sent. Kafka never answers some late requests, such as a superseded JoinGroup."""
+        if delay.due_s == inf and not delay.has_arrived and not any(held.data for held in delay.held):
+            delay.has_arrived = True
+            delay.arrived(dict(sorted(delay.delivered.items())))
+
+    def _remove_if_answered(self, delay: _Delay) -> None:
         if delay.due_s == inf and not delay.held:
             self._delays.remove(delay)
-            delay.arrived(dict(sorted(delay.delivered.items())))
 
     def _flush(self, flow: _Flow) -> None:
         if flow.pending and not flow.held:

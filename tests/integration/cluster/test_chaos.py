@@ -75,6 +75,8 @@ def test_chaos_carries_out_its_plan_and_leaves_a_healthy_group(group: cx.Cluster
     done = [fault for fault in chaos.faults if not fault.skipped]
     assert len(done) >= 6
     recorded = events(group, EventKind.FAULT_INJECTED, since, chaos_seed=5)
+    faults = [event.data["fault"] for event in recorded]
+    assert faults.count("deliver") == faults.count("delay") > 0
     assert {event.data["chaos_fault"] for event in recorded if "chaos_fault" in event.data} == {f.number for f in done}
     assert [w.name for w in group.workers if w.state in ("paused", "stalled") or w.cut is not None] == []
     assert healthy(group) >= size

@@ -199,6 +199,7 @@ def test_a_late_end_of_a_source_tasks_transaction_neither_loses_nor_doubles_a_re
     lines.wait_written(3 * ROWS)
     gate.deliver(owner.name)
     until(lambda: events(workers, EventKind.FAULT_INJECTED, since, fault="deliver"), "its arrival")
+    until(lambda: not gate.delayed(owner.name), "its answer")
     workers.kill(owner.name)
     connector.config.update({"transaction.boundary": "poll"})
     lines.append(ROWS)

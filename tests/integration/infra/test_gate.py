@@ -203,9 +203,9 @@ def test_a_delayed_request_arrives_whole_after_its_client_has_sent_it_again(
     assert gate.delayed("w-1") == {"Produce": 1}
     assert end_offset(kafka, name) == 2
     gate.deliver("w-1")
-    until(lambda: arrived, "the late request's end")
+    until(lambda: arrived, "the late request's arrival")
     assert arrived == [{"Produce": 1}]
-    assert gate.delayed("w-1") == {}
+    until(lambda: gate.delayed("w-1") == {}, "the late request's answer")
     assert end_offset(kafka, name) == 3, "twice, because this producer numbers nothing"
 
 
