@@ -209,8 +209,11 @@ _SPARK41: Final = (
     *("tests/integration/data", "tests/integration/source/test_file_source.py"),
     "tests/integration/sink/test_file_sink.py",
 )
-# Brokers and JVMs of other kinds than users start here: in `make test-all` only, where there is time for them.
+_TUTORIALS: Final = ("02-tasks", "03-rebalances", "05-killing-workers", "07-your-own-connector",
+                     "08-databricks-and-your-own-kafka")  # fmt: skip
+# In `make test-all` only: brokers and JVMs of other kinds than users start, and tutorials on what other tests hold.
 _DEEP: Final = (
+    *(f"tests/notebooks/test_notebooks.py::test_the_notebook_prints_what_it_shows[{name}]" for name in _TUTORIALS),
     "tests/integration/infra",
     "tests/integration/exactly_once/test_three_brokers.py",
     "tests/integration/exactly_once/test_old_broker.py",
