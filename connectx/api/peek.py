@@ -101,7 +101,22 @@ class DeadLetters(Records):
 
     def __init__(self, items: Sequence[Record], sink: str, topic: str, send: Send) -> None:
         super().__init__(items, f"dead letters of {sink} in {topic}")
+        self._sink, self._topic = sink, topic
         self._send = send
+
+    def only(self, partition: int, offset: int) -> DeadLetters:
+        """The one letter at this place of the queue, to send it again alone.
+
+        Raises:
+            PeekError: none of these letters is there.
+        """
+        found = [one for one in self if (one.partition, one.offset) == (partition, offset)]
+        if not found:
+            raise PeekError(
+                f"There is no dead letter at offset {offset} of {self._topic}-{partition} among these {len(self)}.",
+                next_step="Ask for more with cluster.dead_letters(name, rows).",
+            )
+        return DeadLetters(found, self._sink, self._topic, self._send)
 
     def send_again(self, correct: Correct | None = None) -> int:
         """Send the records to the topics that they came from, without the headers of errors; returns how many.

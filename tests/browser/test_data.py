@@ -125,6 +125,38 @@ def test_the_flow_goes_from_a_source_through_its_topic_into_a_sink(show: Show, w
     shoot(stage.page, f"panel-flow-{width}")
 
 
+def test_records_of_a_topic_are_looked_at_and_filtered_in_the_panel(show: Show) -> None:
+    stage = show(small_cluster(), width=1300)
+    stage.cluster.runs("worker-2", {"flights-in-0": {"records": 9, "topics": ["flights"]}})
+    stage.until('button[data-peek="flights"]')
+    stage.page.click('button[data-peek="flights"]')
+    stage.until('.cxp-rows td:text-is("UA19")')
+    assert stage.page.locator(".cxp-rows tbody tr").count() == 20
+    shoot(stage.page, "panel-peek")
+    stage.page.fill("[data-peek-filter]", "ua777")
+    stage.until('.cxp-rows td:text-is("UA777")')
+    assert stage.page.locator(".cxp-rows tbody tr").count() == 1
+    assert stage.page.evaluate("document.activeElement.matches('[data-peek-filter]')")
+    stage.page.keyboard.press("Escape")
+    assert stage.page.locator(".cxp-peek").is_hidden()
+
+
+def test_a_dead_letter_is_corrected_and_sent_again_from_the_panel(show: Show) -> None:
+    stage = show(small_cluster(), width=900, theme="dark")
+    stage.cluster.skip("flights-out-0", 2, dead_letters=2)
+    stage.until('button[data-letters="flights-out"]')
+    stage.page.click('button[data-letters="flights-out"]')
+    stage.until('.cxp-rows td:has-text("the field delay is no number")')
+    stage.page.click('[data-correct][data-offset="1"]')
+    stage.until("[data-corrected]")
+    assert stage.page.input_value("[data-corrected]") == '{"delay": "?"}'
+    stage.page.fill("[data-corrected]", '{"delay": 1}')
+    shoot(stage.page, "panel-dead-letters")
+    stage.page.click("[data-with-value]")
+    stage.until('.cxp-call:has-text("only(0, 1).send_again(lambda value: corrected) done in")')
+    assert [letter.raw_value for letter in stage.cluster.sent] == [b'{"delay": 1}']
+
+
 def test_a_failure_is_told_below_the_table_with_what_repairs_it(show: Show) -> None:
     stage = show(small_cluster())
     stage.cluster.task_state("flights-in-0", "FAILED", 'Traceback\n  File "x"\nFileNotFoundError: /nope/missing.csv')

@@ -16,6 +16,7 @@ from typing import Any
 from connectx_widgets.widget import ClusterPanel
 from playwright.sync_api import Page
 
+from connectx.api.peek import ERRORS, DeadLetters, Record
 from connectx.errors import ConnectorNotFoundError
 from connectx.history.folds.snapshot import snapshot
 from connectx.history.log import EventLog
@@ -23,6 +24,8 @@ from connectx.model.events import Event, EventKind, Transition
 from connectx.model.worker_config import WorkerConfig
 from connectx.plugins.registry import Plugins, class_name
 from connectx.plugins.validation import validate_connector
+from connectx.views import Listed
+from tests.support.histories import START_MS
 from tests.support.lab import SHOTS
 
 THEMES = Path(sys.prefix) / "share/jupyter/lab/themes/@jupyterlab"
@@ -88,6 +91,7 @@ class StagedCluster:
                 event.worker,
             )
         self.workers: list[Any] = []
+        self.sent: list[Record] = []
         self._connectors = {name: StagedConnector(config) for name, config in configs.items()}
         self._plugins = Plugins()
         self._config = WorkerConfig.parse(_WORKER)
@@ -119,6 +123,24 @@ class StagedCluster:
         task = next(task for task in before.tasks if f"{task.connector}-{task.task}" == name)
         data = {"state": state} if trace is None else {"state": state, "trace": trace}
         self.events.append(Transition(EventKind.TASK_STATE, task.connector, task.task, data=data), task.worker)
+
+    def peek(self, name: str, rows: int) -> Listed[Record]:
+        """The newest records of any topic."""
+        flight = '{{"flight": "UA{0}", "origin": "EWR", "delay": {0}}}'
+        made = [
+            Record(name, n % 3, n, START_MS + n, f"UA{n}", flight.format(n), {"trace": f"t-{n}"}, None, None)
+            for n in range(rows)
+        ]
+        return Listed(made, "records")
+
+    def dead_letters(self, sink: str, rows: int) -> DeadLetters:
+        """Two letters; what is sent again is kept in `sent`."""
+        reason = {f"{ERRORS}exception.message": "the field delay is no number"}
+        made = [
+            Record(f"{sink}-dead", 0, n, START_MS + n, None, f'{{"delay": "{n}x"}}', reason, None, b'{"delay": "?"}')
+            for n in range(2)
+        ]
+        return DeadLetters(made, sink, f"{sink}-dead", self.sent.extend)
 
     def topic_sizes(self, topics: list[str]) -> dict[str, int]:
         """What Kafka knows of topics."""

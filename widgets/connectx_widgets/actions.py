@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from connectx.errors import ConnectxError
+from connectx_widgets.peeks import LETTERS
 from connectx_widgets.questions import with_secrets
 
 if TYPE_CHECKING:
@@ -75,6 +76,13 @@ def parse(cluster: ConnectCluster, message: Mapping[str, Any]) -> Call:
             return Call(f'cluster["{name}"].config.replace(config)', partial(_replace, cluster, name, config))
         case {"verb": "create", "connector": str(name), "config": dict(config)}:
             return Call(f'cluster.create("{name}", config)', partial(cluster.create, name, config))
+        case {"verb": "send_again", "connector": str(name), "partition": int(partition), "offset": int(offset)}:
+            value = message.get("value")
+            correct = "" if value is None else "lambda value: corrected"
+            return Call(
+                f'cluster.dead_letters("{name}").only({partition}, {offset}).send_again({correct})',
+                partial(_send_again, cluster, name, partition, offset, value),
+            )
         case {"verb": str(verb), "connector": str(name)} if verb in CONNECTOR_VERBS:
             return Call(f'cluster["{name}"].{verb}()', getattr(cluster[name], verb))
     raise UnknownActionError(
@@ -94,11 +102,18 @@ def describe_action(message: Mapping[str, Any]) -> str:
             return "configured"
         case {"verb": "create"}:
             return "created"
+        case {"verb": "send_again"}:
+            return "sent again"
     return str(message.get("verb"))
 
 
 def _restart_task(cluster: ConnectCluster, name: str, task: int) -> None:
     cluster[name].tasks[task].restart()
+
+
+def _send_again(cluster: ConnectCluster, sink: str, partition: int, offset: int, value: str | None) -> None:
+    letter = cluster.dead_letters(sink, LETTERS).only(partition, offset)
+    letter.send_again(None if value is None else lambda _: value.encode())
 
 
 def _replace(cluster: ConnectCluster, name: str, config: Mapping[str, str | None]) -> None:

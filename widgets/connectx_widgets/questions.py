@@ -1,4 +1,4 @@
-"""What a page may ask: configurations, traces, connector classes and their fields, checks. Answers are plain JSON."""
+"""What a page may ask: configurations, traces, connector classes, fields, checks, data. Answers are plain JSON."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from connectx.errors import ConnectorNotFoundError
 from connectx.views import masked, masked_text
+from connectx_widgets import peeks
 
 if TYPE_CHECKING:
     from connectx.api.connect_cluster import ConnectCluster
@@ -74,6 +75,12 @@ def answer(
                 "lost": list(dict.fromkeys(lost)),
                 "traces": [{"who": who, "trace": trace} for who, trace in failures.get(name, {}).items()],
             }
+        case {"question": "peek", "name": str(name), "filter": str(text)}:
+            return peeks.peek(cluster, name, text)
+        case {"question": "letters", "name": str(name), "filter": str(text)}:
+            return peeks.letters(cluster, name, text)
+        case {"question": "letter", "name": str(name), "partition": int(partition), "offset": int(offset)}:
+            return peeks.letter(cluster, name, partition, offset)
     raise KeyError(f"panels do not ask {message.get('question')!r}")
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import pytest
+
 from connectx.api.peek import ERRORS, DeadLetters, Record, Records, newest
+from connectx.errors import PeekError
 from connectx.kafka.admin.topic_snapshot import TopicSnapshot
 
 RECORD = Record("t", 0, 7, 1_700_000_000_000, {"id": 1}, {"name": "a"}, {"trace": "x"}, b'{"id":1}', b'{"name":"a"}')
@@ -46,3 +49,12 @@ def test_only_the_end_of_a_topic_is_read_with_room_for_the_ends_of_transactions(
     snapshot = TopicSnapshot("t", {0: 10, 1: 0}, {0: 30, 1: 1_000}, (), False, {})
     assert newest(snapshot, 20).starts == {0: 10, 1: 960}
     assert newest(snapshot, None) is snapshot
+
+
+def test_one_dead_letter_is_sent_again_alone() -> None:
+    sent: list[Record] = []
+    letters = DeadLetters([LETTER, replace(LETTER, offset=8)], "out", "dead", sent.extend)
+    assert letters.only(0, 8).send_again() == 1
+    assert [letter.offset for letter in sent] == [8]
+    with pytest.raises(PeekError, match="no dead letter at offset 9 of dead-0 among these 2"):
+        letters.only(0, 9)

@@ -17,7 +17,7 @@ function flowText({ topic, sources, sinks, size }, of) {
   const name = escapeText(topic);
   const side = (names, text, none) => names.map((one) => text(of.get(one) ?? { name: one })).join("") || `<div class="dim">${none}</div>`;
   return `<div class="cxp-flow" data-topic="${name}"><div class="cxp-from">${side(sources, sourceText, "no source here")}</div><span aria-hidden="true">→</span>`
-    + `<div class="cxp-topic"><b title="topic ${name}">${name}</b><span class="dim">${size === null ? "" : `${countText(size)} in it`}</span></div>`
+    + `<div class="cxp-topic"><button type="button" data-peek="${name}" aria-label="newest records of topic ${name}" title="newest records">${name}</button><span class="dim">${size === null ? "" : `${countText(size)} in it`}</span></div>`
     + `<span aria-hidden="true">→</span><div class="cxp-to">${side(sinks, sinkText, "no sink here")}</div></div>`;
 }
 
@@ -27,7 +27,8 @@ function sourceText(source) {
 
 function sinkText(sink) {
   const known = sink.p50_ms === undefined ? "" : `p50 ${duration(sink.p50_ms)}, p99 ${duration(sink.p99_ms)}`;
-  return `<div data-flow="${escapeText(sink.name)}">${nameText(sink)}<span>${countText(sink.committed ?? 0)} out</span><span>${rateText(sink)}</span>`
+  const name = escapeText(sink.name);
+  return `<div data-flow="${name}">${nameText(sink)}<button type="button" data-peek="${name}" aria-label="last rows of the target of ${name}" title="last rows of the target">rows</button><span>${countText(sink.committed ?? 0)} out</span><span>${rateText(sink)}</span>`
     + `<span>${lagText(sink)}</span><span title="from the time of a record to its commit, over the last minute">${known}</span></div>`;
 }
 

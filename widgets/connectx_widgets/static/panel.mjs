@@ -2,6 +2,7 @@ import { clock, currentState, duration, emptyStore, layout, ofKind, take, takeSn
 import { escapeText, legendText, svgText } from "./draw.mjs";
 import { configOf, errorsOf, fieldsOf, formText } from "./form.mjs";
 import { flowsText } from "./flow.mjs";
+import { peekText } from "./peek.mjs";
 import { connectorsText, detailsText, gutterText, headText, noticesText, tasksText, TIPS } from "./parts.mjs";
 
 // One view of the panel: draws what the store knows, and tells the kernel what was clicked.
@@ -24,6 +25,7 @@ const SHELL = `
   <div class="cxp-legends" aria-hidden="true"></div>
   <div class="cxp-plot"><div class="cxp-gutter" role="group" aria-label="workers"></div><div class="cxp-svg" tabindex="0" role="group" aria-label="timeline; arrow keys go from bar to bar"></div></div>
   <details class="cxp-flows" open hidden><summary>data flow</summary><div class="cxp-flow-lines" role="group" aria-label="data flow"></div></details>
+  <div class="cxp-peek" role="region" aria-label="data" hidden></div>
   <table class="cxp-connectors" aria-label="connectors"><thead><tr><th>connector</th><th>state</th><th>worker</th><th>tasks</th><th title="committed in all, the last minute, and records a second over the last 8 s">records</th><th>lag or offset</th><th title="records skipped and in the dead letter queue, errors, retries, records by zombies">errors</th><th>last action</th><th class="cxp-actions">actions</th></tr></thead><tbody></tbody></table>
   <div class="cxp-notices" role="group" aria-label="problems"></div>
   <div class="cxp-details" hidden><div class="cxp-tasks"></div><div class="cxp-known"></div></div>
@@ -42,6 +44,7 @@ function makeView(store, model, el, viewKey) {
   const view = /** @type {{ span: number | null, end: number | null }} */ ({ span: 120_000, end: null });
   const written = new Map(), calm = matchMedia("(prefers-reduced-motion: reduce)");
   let open = null, details = null, asked = "", blamed = null, chosen = null, seen = true, timer = null, calls = 0, pending = new Map();
+  let peek = /** @type {any} */ (null);
   let form = null, typed = null, held = false, sure = null, unsure = null;
   find(".cxp-legends").innerHTML = legendText(viewKey, look);
 
@@ -171,6 +174,10 @@ function makeView(store, model, el, viewKey) {
       message.failed = data.verb === "restart-failed";
     }
     if (data.verb === "restart-task") [message.verb, message.task] = ["restart_task", Number(data.task)];
+    if (data.verb === "send_again") {
+      [message.partition, message.offset] = [Number(data.partition), Number(data.offset)];
+      if ("withValue" in data) message.value = find("[data-corrected]").value;
+    }
     const asks = data.verb === "delete" && sure !== data.connector;
     clearTimeout(unsure);
     sure = asks ? data.connector : null;
@@ -200,6 +207,7 @@ function makeView(store, model, el, viewKey) {
         showForm();
       }
       // Details that were being renewed when their connector was deleted are no error of the user's.
+      if (["peek", "letters", "letter"].includes(request.question)) onPeekAnswer(request, message);
       if (message.error && request.question === "details" && !request.edit && request.connector !== open) return schedule();
       if (message.error) {
         find(".cxp-error span").textContent = message.next ? `${message.error} ${message.next}` : message.error;
@@ -207,6 +215,7 @@ function makeView(store, model, el, viewKey) {
         blamed = request.question === "details" ? request.connector : null;
         tellCall(`failed after ${duration(message.took_ms)}`, message.text);
       } else {
+        if (request.verb === "send_again" && peek) { peek.letter = null; showPeek(); }
         if (request.verb === "delete" && request.connector === open) { open = null; showDetails(); }
         find(".cxp-error").hidden = true;
         if (open) askDetails();
@@ -219,6 +228,7 @@ function makeView(store, model, el, viewKey) {
       if (request.question === "classes" && form) { form.classes = message.value; showForm(); }
       if (request.question === "validate" && form && request.number === form.number) checked(message.value);
       if (request.question === "details" && request.connector === open) { details = message.value; showDetails(); }
+      if (["peek", "letters", "letter"].includes(request.question)) onPeekAnswer(request, message);
       if (request.edit) openForm(request.connector, message.value.config);
     }
     schedule();
@@ -242,6 +252,49 @@ function makeView(store, model, el, viewKey) {
     showDetails();
     draw();
   }
+
+  // -------------------------------------------------------------------------------------------------- the data
+
+  function openPeek(question, name) {
+    peek = { question, name, filter: "", answer: null, letter: null, busy: false };
+    askPeek();
+    find(".cxp-peek").scrollIntoView({ block: "nearest" });
+  }
+
+  function askPeek() {
+    peek.busy = true;
+    peek.asked = send({ kind: "ask", question: peek.question, name: peek.name, filter: peek.filter });
+    showPeek();
+  }
+
+  function showPeek() {
+    const target = find(".cxp-peek"), focused = /** @type {any} */ (target.contains(document.activeElement) ? document.activeElement : null);
+    const inFilter = focused?.matches("[data-peek-filter]"), at = focused?.selectionStart;
+    target.hidden = peek === null;
+    target.innerHTML = peek ? peekText(peek) : "";
+    if (peek && focused) {
+      const again = target.querySelector(inFilter ? "[data-peek-filter]" : peek.letter?.value ? "[data-corrected]" : "[data-peek-again]");
+      again?.focus({ preventScroll: true });
+      if (inFilter) again.setSelectionRange(at, at);
+    }
+  }
+
+  function onPeekAnswer(request, message) {
+    if (!peek || request.name !== peek.name) return;
+    if (request.question === "letter" && !message.error) peek.letter = { partition: request.partition, offset: request.offset, ...message.value };
+    if (request.question === peek.question && message.id === peek.asked) {
+      peek.busy = false;
+      if (!message.error) [peek.answer, peek.letter] = [message.value, null];
+    }
+    showPeek();
+  }
+
+  find(".cxp-peek").addEventListener("input", (event) => {
+    if (!peek || !event.target.matches("[data-peek-filter]")) return;
+    peek.filter = event.target.value;
+    clearTimeout(typed);
+    typed = setTimeout(() => { if (peek) askPeek(); }, TYPED_MS);
+  });
 
   // ------------------------------------------------------------------------------------------------- the form
 
@@ -320,6 +373,7 @@ function makeView(store, model, el, viewKey) {
   /** Close what was opened last, and go back to the button that opened it. */
   function escape() {
     if (chosen) choose(null);
+    else if (peek) { peek = null; showPeek(); }
     else if (form) { onForm("close"); find('[data-form="new"]').focus(); }
     else if (open) {
       const opener = `[data-open="${CSS.escape(open)}"]`;
@@ -338,6 +392,11 @@ function makeView(store, model, el, viewKey) {
     if (!button || (button.dataset.verb && event.detail > 1)) return; // a double click's second half hits what stands there by then
     if (button.dataset.verb) call(button.dataset);
     else if (button.dataset.open) toggle(button.dataset.open);
+    else if (button.dataset.peek) openPeek("peek", button.dataset.peek);
+    else if (button.dataset.letters) openPeek("letters", button.dataset.letters);
+    else if ("peekAgain" in button.dataset) askPeek();
+    else if ("peekClose" in button.dataset) { peek = null; showPeek(); }
+    else if ("correct" in button.dataset) send({ kind: "ask", question: "letter", name: peek.name, partition: Number(button.dataset.partition), offset: Number(button.dataset.offset) });
     else if (button.dataset.form) onForm(button.dataset.form);
     else if (button.dataset.edit) send({ kind: "ask", question: "details", connector: button.dataset.edit, edit: true });
     else if ("dismiss" in button.dataset) find(".cxp-error").hidden = true;

@@ -107,7 +107,8 @@ function noticesOf(connector) {
   if (connector.failed.length || connector.state === "FAILED") found.push(["✕", connector.why || `${connector.name} has failed`, fix + again]);
   if (connector.waits) found.push(["!", `${connector.name} waits: ${connector.waits}`, ""]);
   if (connector.zombie) found.push(["!", `${connector.name}: zombies write ${countText(connector.zombie)} records/s of the ${rateText(connector)}`, ""]);
-  if (connector.skipped) found.push(["!", skippedText(connector), ""]);
+  const letters = `<button type="button" data-letters="${name}" aria-label="dead letters of ${name}" title="Browse, correct and send again.">dead letters</button>`;
+  if (connector.skipped) found.push(["!", skippedText(connector), connector.dead_letters ? letters : ""]);
   return found;
 }
 
@@ -165,7 +166,8 @@ function buttons(connector, name, isOpen, isSure) {
 /** The tasks of one connector, each with its numbers and its own restart; `known`: its configuration is, so that it can be edited. */
 export function tasksText(name, tasks, known) {
   const edit = `<b>${escapeText(name)}</b> <button type="button" data-edit="${escapeText(name)}" aria-label="edit ${escapeText(name)}"${known ? "" : " disabled"}>edit</button>`
-    + ' <span class="dim cxp-fault">over time: <code>cluster.throughput()</code>, <code>cluster.lag()</code></span>';
+    + ` <button type="button" data-peek="${escapeText(name)}" aria-label="peek at the data of ${escapeText(name)}" title="Newest records of its topic, or last rows of its target.">peek</button>`
+    + ' <span class="dim cxp-fault">over time: <code>cluster.throughput()</code>, <code>cluster.lag()</code>, <code>cluster.latency()</code></span>';
   const rows = [...tasks].sort((a, b) => a.task - b.task).map((task) => {
     const label = `restart task ${task.task} of ${escapeText(name)}`;
     return `<tr data-task-row="${task.task}" data-state="${task.state}"><th scope="row">${task.task}</th><td>${shown(task.state)}</td>`
