@@ -811,6 +811,18 @@ class DatabaseUnavailableError(ConnectxError):
     retriable = True
 
 
+class RowRefusedError(DatabaseError):
+    """A database refuses at least one row of a batch. Never leaves a connector."""
+
+    code = "row_refused"
+
+
+class LockTimeoutError(DatabaseUnavailableError):
+    """A row is locked by another session for longer than lock.timeout.ms."""
+
+    code = "lock_timeout"
+
+
 class TableMissingError(DatabaseError):
     """A table that a sink writes to does not exist."""
 

@@ -45,15 +45,19 @@ _PROVIDED: Final[Mapping[str, str]] = {
     "FileStreamSource": "connectx.connectors.files.stream_source:FileStreamSource",
     "Generator": "connectx.connectors.generator:Generator",
     "IcebergSink": "connectx.connectors.lake.iceberg:IcebergSink",
+    "JdbcSink": "connectx.connectors.jdbc.sink:JdbcSink",
     "JdbcSource": "connectx.connectors.jdbc.source:JdbcSource",
     "ParquetSink": "connectx.connectors.lake.parquet:ParquetSink",
-    "PostgresSink": "connectx.connectors.postgres.sink:PostgresSink",
+    "PostgresSink": "connectx.connectors.jdbc.sink:PostgresSink",
 }
 _JAVA_CLASSES: Final[Mapping[str, str]] = {
     "FileStreamSink": f"{_JAVA_FILE}FileStreamSinkConnector",
     "FileStreamSource": f"{_JAVA_FILE}FileStreamSourceConnector",
+    "JdbcSink": "io.confluent.connect.jdbc.JdbcSinkConnector",
     "JdbcSource": "io.confluent.connect.jdbc.JdbcSourceConnector",
 }
+_FORMER_PATHS: Final[Mapping[str, str]] = {"connectx.connectors.postgres.sink.PostgresSink": "PostgresSink"}
+"""Where connectors were before: configurations that name them so go on to work."""
 _JAVA_TASKS: Final[Mapping[str, str]] = {
     "FileStreamSink": f"{_JAVA_FILE}FileStreamSinkTask",
     "FileStreamSource": f"{_JAVA_FILE}FileStreamSourceTask",
@@ -388,6 +392,7 @@ def task_properties(
 
 
 def _provided_path(name: str) -> str | None:
+    name = _FORMER_PATHS.get(name, name)
     for alias, path in _PROVIDED.items():
         if name in (alias, f"{alias}Connector", _JAVA_CLASSES.get(alias)):
             return path

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-import connectx.connectors.postgres.session
 from connectx.errors import ConnectxError
 from connectx.plugins import api
 
-LOADED = (api, connectx.connectors.postgres.session)  # they define errors, too
+LOADED = (api,)  # it defines errors, too
 
 
 def all_errors(base: type[ConnectxError] = ConnectxError) -> list[type[ConnectxError]]:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from connectx.connectors.jdbc.database import Database, DatabaseSettings
-from connectx.errors import ConfigError
+from connectx.errors import ConfigError, MissingExtraError
 from connectx.extras import require
+from connectx.model.configdef import Validator
+
+if TYPE_CHECKING:
+    from connectx.connectors.jdbc.target import Target, TargetSettings
 
 _URL: Final = re.compile(r"(?:jdbc:)?(sqlite|postgres(?:ql)?|duckdb):")
 
@@ -39,8 +43,23 @@ def require_driver(url: str, feature: str) -> None:
         require(f"{feature} for DuckDB", "duckdb", "duckdb")
 
 
+def known_url(feature: str) -> Validator:
+    """A check of connection.url: a database that has a dialect, and whose driver is installed."""
+
+    def check(url: Any) -> str | None:
+        try:
+            require_driver(url or "", feature)
+        except ConfigError as error:
+            return error.problems[0]
+        except MissingExtraError as error:
+            return str(error)
+        return None
+
+    return Validator(check, "sqlite:..., postgresql:... or duckdb:...", whole_message=True)
+
+
 def open_database(settings: DatabaseSettings) -> Database:
-    """The dialect that connection.url names; connects when first used.
+    """The dialect that connection.url names, for reading; connects when first used.
 
     Raises:
         ConfigError: an unknown URL.
@@ -59,3 +78,26 @@ def open_database(settings: DatabaseSettings) -> Database:
     from connectx.connectors.jdbc.postgres import PostgresDatabase
 
     return PostgresDatabase(settings)
+
+
+def open_target(settings: TargetSettings) -> Target:
+    """The dialect that connection.url names, for writing; connects when first used.
+
+    Raises:
+        ConfigError: an unknown URL.
+        MissingExtraError: its driver is not installed.
+    """
+    uri = settings.database.uri
+    require_driver(uri, "A database")
+    match dialect_of(uri):
+        case "sqlite":
+            from connectx.connectors.jdbc.sqlite_target import SqliteTarget
+
+            return SqliteTarget(settings)
+        case "duckdb":
+            from connectx.connectors.jdbc.duckdb_target import DuckTarget
+
+            return DuckTarget(settings)
+    from connectx.connectors.jdbc.postgres_target import PostgresTarget
+
+    return PostgresTarget(settings)

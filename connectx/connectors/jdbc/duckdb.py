@@ -22,6 +22,7 @@ from connectx.errors import (
     ConnectxError,
     DatabaseError,
     DatabaseUnavailableError,
+    RowRefusedError,
     TableMismatchError,
     TableMissingError,
 )
@@ -170,6 +171,10 @@ def duckdb_error(error: Exception, path: str) -> ConnectxError:
         return DatabaseUnavailableError(
             f"Another process has the DuckDB file {path} open: {text}", next_step="The task tries again."
         )
+    if isinstance(error, duckdb.TransactionException):
+        return DatabaseUnavailableError(f"DuckDB at {path}: {text}", next_step="The task tries again.")
+    if isinstance(error, (duckdb.ConstraintException, duckdb.ConversionException, duckdb.OutOfRangeException)):
+        return RowRefusedError(text)
     if isinstance(error, duckdb.CatalogException):
         return TableMissingError(f"DuckDB at {path}: {text}", next_step="Create it, and restart the task.")
     if isinstance(error, duckdb.BinderException):

@@ -18,9 +18,9 @@ from connectx.connectors.jdbc.database import (
     numeric_type,
 )
 from connectx.connectors.jdbc.tables import Column, TableName
-from connectx.connectors.postgres.session import PostgresSession, RowRefusedError, libpq_uri, literal
-from connectx.connectors.postgres.table import arrow_type
-from connectx.errors import DatabaseError, TableMissingError
+from connectx.connectors.postgres.session import PostgresSession, libpq_uri, literal
+from connectx.connectors.postgres.types import arrow_type
+from connectx.errors import DatabaseError, RowRefusedError, TableMissingError
 
 _KINDS: Final = {"TABLE": "'r', 'p', 'f'", "VIEW": "'v'", "MATERIALIZED VIEW": "'m'"}
 _NUMERIC: Final = re.compile(r"numeric(?:\((\d+),(-?\d+)\))?")

@@ -7,10 +7,10 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from connectx.connectors.jdbc.database import NUMERIC_MAPPINGS, DatabaseSettings
-from connectx.connectors.jdbc.dialects import require_driver
+from connectx.connectors.jdbc.dialects import known_url
 from connectx.connectors.jdbc.tables import ColumnMapping
-from connectx.errors import ConfigError, MissingExtraError
-from connectx.model.configdef import ConfigDef, Validator, invalid_value
+from connectx.errors import ConfigError
+from connectx.model.configdef import ConfigDef, invalid_value
 from connectx.model.validators import at_least, non_empty, one_of, valid_regex
 
 MODES = ("bulk", "incrementing", "timestamp", "timestamp+incrementing")
@@ -20,23 +20,12 @@ _MODE = "Mode"
 _CONNECTOR = "Connector"
 
 
-def _known_zone(name: Any) -> str | None:
+def known_zone(name: Any) -> str | None:
     """Name of a time zone, as Europe/Berlin"""
     try:
         ZoneInfo(name or "")
     except (KeyError, ValueError, OSError):
         return "Invalid time zone identifier"
-    return None
-
-
-def _known_url(url: Any) -> str | None:
-    """URL of a database that connectx has a dialect for"""
-    try:
-        require_driver(url or "", "JdbcSource")
-    except ConfigError as error:
-        return error.problems[0]
-    except MissingExtraError as error:
-        return str(error)
     return None
 
 
@@ -54,7 +43,7 @@ CONFIG = (
         "these, with jdbc: before, do, too.",
         group=_DATABASE,
         importance="HIGH",
-        validator=Validator(_known_url, "sqlite:..., postgresql:... or duckdb:...", whole_message=True),
+        validator=known_url("JdbcSource"),
     )
     .define("connection.user", str, None, doc="User, if not in the URL.", group=_DATABASE, importance="HIGH")
     .define(
@@ -243,7 +232,7 @@ CONFIG = (
         "UTC",
         doc="Time zone of timestamps that have none.",
         group=_CONNECTOR,
-        validator=_known_zone,
+        validator=known_zone,
     )
 )
 

@@ -30,12 +30,14 @@ from connectx.errors import (
     ConnectxError,
     DatabaseError,
     DatabaseUnavailableError,
+    RowRefusedError,
     TableMismatchError,
     TableMissingError,
 )
 
 _BUSY_S: Final = 0.5
 _PASSING: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_IOERR)
+_ROW: Final = (sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_MISMATCH, sqlite3.SQLITE_TOOBIG)
 _NUMERIC: Final = re.compile(r"(?:DECIMAL|NUMERIC)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
 
 
@@ -126,26 +128,7 @@ class SqliteDatabase(Database):
         ]
 
     def _type(self, declared: str) -> pa.DataType | None:
-        """SQLite's rules of affinity (datatype3.html), with Boolean, dates and times besides; None: as values are."""
-        kind = declared.upper()
-        if "BOOL" in kind:
-            return pa.bool_()
-        if "TIME" in kind and kind.partition("(")[0] != "TIME":
-            return pa.timestamp("us")
-        if kind == "DATE":
-            return pa.date32()
-        if "INT" in kind:
-            return pa.int64()
-        if any(part in kind for part in ("CHAR", "CLOB", "TEXT", "TIME", "JSON", "UUID")):
-            return pa.string()
-        if "BLOB" in kind:
-            return pa.binary()
-        if (found := _NUMERIC.match(kind)) and self.settings.numeric_mapping != "none":
-            mapped = numeric_type(self.settings.numeric_mapping, int(found[1]), int(found[2] or 0))
-            return getattr(pa, mapped)() if mapped.startswith("int") else pa.float64()
-        if any(part in kind for part in ("REAL", "FLOA", "DOUB", "NUMERIC", "DECIMAL")):
-            return pa.float64()
-        return None
+        return declared_type(declared, self.settings.numeric_mapping)
 
     def _in_utc(self, table: pa.Table) -> pa.Table:
         zone = str(self.settings.zone)
@@ -191,6 +174,29 @@ class SqliteDatabase(Database):
             return function()
         except sqlite3.Error as error:
             raise sqlite_error(error, self.settings.path) from error
+
+
+def declared_type(declared: str, numeric_mapping: str) -> pa.DataType | None:
+    """SQLite's rules of affinity (datatype3.html), with Boolean, dates and times besides; None: as values are."""
+    kind = declared.upper()
+    if "BOOL" in kind:
+        return pa.bool_()
+    if "TIME" in kind and kind.partition("(")[0] != "TIME":
+        return pa.timestamp("us")
+    if kind == "DATE":
+        return pa.date32()
+    if "INT" in kind:
+        return pa.int64()
+    if any(part in kind for part in ("CHAR", "CLOB", "TEXT", "TIME", "JSON", "UUID")):
+        return pa.string()
+    if "BLOB" in kind:
+        return pa.binary()
+    if (found := _NUMERIC.match(kind)) and numeric_mapping != "none":
+        mapped = numeric_type(numeric_mapping, int(found[1]), int(found[2] or 0))
+        return getattr(pa, mapped)() if mapped.startswith("int") else pa.float64()
+    if any(part in kind for part in ("REAL", "FLOA", "DOUB", "NUMERIC", "DECIMAL")):
+        return pa.float64()
+    return None
 
 
 def _millis(column: str) -> str:
@@ -253,9 +259,11 @@ def sqlite_error(error: sqlite3.Error, path: str) -> ConnectxError:
         return DatabaseUnavailableError(
             f"SQLite at {path} cannot do it now: {text}.", next_step="The task tries again."
         )
+    if code & 0xFF in _ROW:
+        return RowRefusedError(text)
     if "no such table" in text:
         return TableMissingError(f"SQLite at {path}: {text}.", next_step="Create it, and restart the task.")
-    if "no such column" in text or "has no column" in text:
+    if "no such column" in text or "has no column" in text or "ON CONFLICT clause does not match" in text:
         return TableMismatchError(f"SQLite at {path}: {text}.", next_step="Correct the column, and restart the task.")
     return DatabaseError(
         f"SQLite at {path} refuses it: {text}.", next_step="Correct connection.url or the query, and restart the task."

@@ -15,6 +15,8 @@ from connectx.errors import (
     DatabaseError,
     DatabasePermissionError,
     DatabaseUnavailableError,
+    LockTimeoutError,
+    RowRefusedError,
     TableMismatchError,
     TableMissingError,
 )
@@ -30,18 +32,6 @@ _PERMISSION = ("28", "42501")
 _MISSING = ("42P01", "3F000")
 _MISMATCH = ("42703", "42804", "42P10")
 _REACHABLE_HINT = "Check that the server runs and that connection.url fits it; the task tries again."
-
-
-class RowRefusedError(DatabaseError):
-    """The database refuses at least one row of a batch. Never leaves the connector."""
-
-    code = "row_refused"
-
-
-class LockTimeoutError(DatabaseUnavailableError):
-    """A row is locked by another session for longer than lock.timeout.ms."""
-
-    code = "lock_timeout"
 
 
 class PostgresSession:

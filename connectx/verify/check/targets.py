@@ -1,20 +1,23 @@
-"""A target that a user names: a file, a data frame, rows, a table of PostgreSQL, or a function that returns one.
+"""A target that a user names: a file, a data frame, rows, a table of a database, or a function that returns one.
 
 Decides what rows it has: lines of text, or fields by name. It never writes.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from connectx.errors import CheckError
 from connectx.plugins.api import Stored
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_DATABASE: Final = re.compile(r"(jdbc:)?(postgres(ql)?|sqlite|duckdb|mysql|mariadb):")
 
 
 def target_of(given: Any) -> Stored:
@@ -28,10 +31,10 @@ def target_of(given: Any) -> Stored:
         return given
     if callable(given):
         return _of_function(given)
-    if isinstance(given, (tuple, list)) and len(given) == 2 and str(given[0]).startswith("postgres"):
-        from connectx.connectors.postgres.sink import stored_table
+    if isinstance(given, (tuple, list)) and len(given) == 2 and _DATABASE.match(str(given[0])):
+        from connectx.connectors.jdbc.sink import table_of
 
-        return stored_table(str(given[0]), str(given[1]))
+        return table_of(str(given[0]), str(given[1]))
     if isinstance(given, (str, Path)):
         return _of_path(Path(given))
     return _of_rows(given)
@@ -78,6 +81,6 @@ def _of_rows(given: Any) -> Stored:
     if not isinstance(table, pa.Table):
         raise CheckError(
             f"A target of type {type(given).__name__} cannot be read.",
-            next_step="Give a path, a data frame, rows, (uri, table) of PostgreSQL, or a function that returns one.",
+            next_step="Give a path, a data frame, rows, (URL, table) of a database, or a function that returns one.",
         )
     return Stored("the given rows", lambda: iter([table]), lines=lines, ordered=lines)

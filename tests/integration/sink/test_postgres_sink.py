@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import datetime
 import decimal
-import itertools
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from connectx.connectors.postgres.sink import PostgresSink
+from connectx.connectors.jdbc.sink import PostgresSink
 from connectx.errors import (
     ConnectxError,
     DatabaseError,
@@ -22,179 +21,30 @@ from connectx.errors import (
     TableMismatchError,
     TableMissingError,
 )
-from connectx.model.ids import TaskId, TopicPartition
-from connectx.plugins.api import CommitRefusedError, SinkBatch
-from tests.support.profiles import dotted
+from connectx.model.ids import TopicPartition
+from tests.support.jdbc_sinks import FLIGHT, Context, Place, flights, postgres_place
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.rule("always.8")
 
-FLIGHT = pa.struct([("id", pa.int64()), ("name", pa.string())])
-_numbers = itertools.count(1)
-
-
-class Context:
-    """What a runner would offer; keeps what was reported."""
-
-    def __init__(self, group_id: str, tolerate: bool) -> None:
-        self.group_id = group_id
-        self.task = TaskId(group_id.removeprefix("connect-"), 0)
-        self.assignment: Sequence[TopicPartition] = ()
-        self.reported: list[str] = []
-        self._tolerate = tolerate
-
-    def report(self, partition: TopicPartition, offset: int, error: Exception) -> None:
-        if not self._tolerate:
-            raise error
-        self.reported.append(f"{partition}@{offset}")
-
-
-def reported(task: PostgresSink.Task) -> list[str]:
-    """What it reported to its context."""
-    assert isinstance(task.context, Context)
-    return task.context.reported
-
-
-class Target:
-    """A database with a table of its own, and tasks that write to it."""
-
-    def __init__(self, uri: str) -> None:
-        from adbc_driver_postgresql import dbapi
-
-        self.uri = uri
-        self.topic = f"t{next(_numbers)}"
-        self.group = f"connect-{self.topic}"
-        self.partition = TopicPartition(self.topic, 0)
-        self._connection = dbapi.connect(uri, autocommit=True)
-        self.tasks: list[PostgresSink.Task] = []
-
-    def sql(self, statement: str) -> list[tuple[Any, ...]]:
-        with self._connection.cursor() as cursor:
-            cursor.execute(statement)
-            return cursor.fetchall() if cursor.description else []
-
-    def create(self, columns: str = "id bigint PRIMARY KEY, name text") -> None:
-        self.sql(f'CREATE TABLE "{self.topic}" ({columns})')
-
-    def rows(self) -> list[tuple[Any, ...]]:
-        return self.sql(f'SELECT * FROM "{self.topic}" ORDER BY 1')
-
-    def offset(self) -> int | None:
-        found = self.sql(f"SELECT next_offset FROM connectx_offsets WHERE group_id = '{self.group}'")
-        return found[0][0] if found else None
-
-    def task(self, *, tolerate: bool = False, **settings: str) -> PostgresSink.Task:
-        task = PostgresSink.Task()
-        given = {"connection.url": self.uri, **dotted(settings)}
-        task.start(given, Context(self.group, tolerate))
-        self.tasks.append(task)
-        return task
-
-    def batch(
-        self,
-        start: int,
-        values: Sequence[Mapping[str, Any] | None],
-        kind: pa.DataType = FLIGHT,
-        keys: pa.Array | None = None,
-        end: int | None = None,
-    ) -> SinkBatch:
-        """Values at the offsets from `start` on."""
-        count = len(values)
-        rows = pa.table(
-            {
-                "topic": pa.array([self.topic] * count, pa.string()),
-                "partition": pa.array([0] * count, pa.int32()),
-                "offset": pa.array(range(start, start + count), pa.int64()),
-                "timestamp": pa.array([0] * count, pa.int64()),
-                "key": pa.nulls(count) if keys is None else keys,
-                "value": pa.array(values, kind),
-            }
-        )
-        return SinkBatch(rows, {self.partition: (start, start + count if end is None else end)})
-
-    def close(self) -> None:
-        for task in self.tasks:
-            task.stop()
-        self._connection.close()
-
 
 @pytest.fixture
-def target(postgres: str) -> Iterator[Target]:
-    made = Target(postgres)
-    yield made
-    made.close()
-
-
-def flights(*ids: int) -> list[dict[str, Any]]:
-    return [{"id": number, "name": f"flight {number}"} for number in ids]
+def target(postgres: str) -> Iterator[Place]:
+    """PostgreSQL, and tasks of PostgresSink; the contract of all databases is in test_jdbc_sink.py."""
+    with postgres_place(postgres, PostgresSink) as made:
+        yield made
 
 
 # -------------------------------------------------------------------------------------------------- exactly once
 
 
-def test_rows_and_the_offset_behind_them_are_one_transaction(target: Target) -> None:
-    target.create()
-    task = target.task()
-    assert task.open([target.partition]) == {}
-    task.put(target.batch(0, flights(1, 2), end=4))
-    assert target.rows() == [(1, "flight 1"), (2, "flight 2")]
-    assert target.offset() == 4
-    assert target.task().open([target.partition]) == {target.partition: 4}
-
-
-@pytest.mark.rule("618.8.3")
-def test_a_batch_that_starts_elsewhere_is_refused_and_nothing_is_written(target: Target) -> None:
-    target.create()
-    task, zombie = target.task(), target.task()
-    task.open([target.partition])
-    zombie.open([target.partition])
-    task.put(target.batch(0, flights(1, 2)))
-    with pytest.raises(CommitRefusedError, match=f"{target.partition} is at 2, the batch starts at 0") as refused:
-        zombie.put(target.batch(0, flights(1)))
-    assert refused.value.committed == {target.partition: 2}
-    assert target.rows() == [(1, "flight 1"), (2, "flight 2")]
-    task.put(target.batch(2, flights(3)))
-    assert target.offset() == 3
-
-
-def test_a_batch_without_rows_moves_the_offset(target: Target) -> None:
-    target.create()
-    task = target.task()
-    task.open([target.partition])
-    task.put(target.batch(0, [], end=7))
-    assert target.offset() == 7
-
-
-@pytest.mark.rule("618.8.3")
-def test_of_two_first_writers_one_is_refused(target: Target) -> None:
-    target.create("id bigint, name text")
-    tasks = [target.task(), target.task()]
-    outcomes: list[str] = []
-
-    def write(task: PostgresSink.Task) -> None:
-        task.open([target.partition])
-        try:
-            task.put(target.batch(0, flights(1, 2, 3)))
-            outcomes.append("written")
-        except CommitRefusedError:
-            outcomes.append("refused")
-
-    threads = [threading.Thread(target=write, args=(task,)) for task in tasks]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert sorted(outcomes) == ["refused", "written"]
-    assert len(target.rows()) == 3
-
-
-def test_a_frozen_zombie_that_holds_the_row_is_ended_by_its_successor(target: Target) -> None:
+def test_a_frozen_zombie_that_holds_the_row_is_ended_by_its_successor(target: Place) -> None:
     from adbc_driver_postgresql import dbapi
 
     target.create()
     task = target.task(lock_timeout_ms="200")
     task.open([target.partition])
-    frozen = dbapi.connect(target.uri)
+    frozen = dbapi.connect(target.url)
     with frozen.cursor() as cursor:
         cursor.execute(f"SET application_name = 'connectx {target.group} {target.topic}-0 abc'")
         cursor.execute(f"UPDATE connectx_offsets SET next_offset = 9 WHERE group_id = '{target.group}'")
@@ -207,13 +57,13 @@ def test_a_frozen_zombie_that_holds_the_row_is_ended_by_its_successor(target: Ta
     frozen.close()
 
 
-def test_a_session_of_somebody_else_that_holds_the_row_is_left_alone(target: Target) -> None:
+def test_a_session_of_somebody_else_that_holds_the_row_is_left_alone(target: Place) -> None:
     from adbc_driver_postgresql import dbapi
 
     target.create()
     task = target.task(lock_timeout_ms="200")
     task.open([target.partition])
-    other = dbapi.connect(target.uri)
+    other = dbapi.connect(target.url)
     with other.cursor() as cursor:
         cursor.execute(f"UPDATE connectx_offsets SET next_offset = 0 WHERE group_id = '{target.group}'")
     with pytest.raises(DatabaseUnavailableError, match="lock timeout"):
@@ -224,13 +74,13 @@ def test_a_session_of_somebody_else_that_holds_the_row_is_left_alone(target: Tar
     assert target.rows() == [(1, "flight 1")]
 
 
-def test_a_blocked_put_ends_when_it_is_cancelled_and_commits_nothing(target: Target) -> None:
+def test_a_blocked_put_ends_when_it_is_cancelled_and_commits_nothing(target: Place) -> None:
     target.create()
     task = target.task(lock_timeout_ms="60000")
     task.open([target.partition])
     from adbc_driver_postgresql import dbapi
 
-    blocker = dbapi.connect(target.uri)
+    blocker = dbapi.connect(target.url)
     with blocker.cursor() as cursor:
         cursor.execute(f'LOCK TABLE "{target.topic}" IN ACCESS EXCLUSIVE MODE')
     failed: list[Exception] = []
@@ -257,16 +107,7 @@ def test_a_blocked_put_ends_when_it_is_cancelled_and_commits_nothing(target: Tar
 # ---------------------------------------------------------------------------------------------------------- upsert
 
 
-def test_upsert_replaces_rows_and_of_several_in_a_batch_the_last_wins(target: Target) -> None:
-    target.create()
-    task = target.task(insert_mode="upsert", pk_mode="record_value", pk_fields="id")
-    task.open([target.partition])
-    task.put(target.batch(0, flights(1, 2)))
-    task.put(target.batch(2, [{"id": 2, "name": "old"}, {"id": 3, "name": "new"}, {"id": 2, "name": "newest"}]))
-    assert target.rows() == [(1, "flight 1"), (2, "newest"), (3, "new")]
-
-
-def test_new_and_known_keys_may_change_from_batch_to_batch(target: Target) -> None:
+def test_new_and_known_keys_may_change_from_batch_to_batch(target: Place) -> None:
     target.create()
     task = target.task(insert_mode="upsert", pk_mode="record_value", pk_fields="id")
     task.open([target.partition])
@@ -279,7 +120,7 @@ def test_new_and_known_keys_may_change_from_batch_to_batch(target: Target) -> No
     assert target.offset() == 90
 
 
-def test_upsert_with_the_key_of_the_record(target: Target) -> None:
+def test_upsert_with_the_key_of_the_record(target: Place) -> None:
     target.create()
     task = target.task(insert_mode="upsert", pk_mode="record_key", pk_fields="id")
     task.open([target.partition])
@@ -289,7 +130,7 @@ def test_upsert_with_the_key_of_the_record(target: Target) -> None:
     assert target.rows() == [(7, "b")]
 
 
-def test_upsert_where_no_index_has_the_key_fails_with_a_next_step(target: Target) -> None:
+def test_upsert_where_no_index_has_the_key_fails_with_a_next_step(target: Place) -> None:
     target.create("id bigint, name text")
     task = target.task(insert_mode="upsert", pk_mode="record_value", pk_fields="id")
     task.open([target.partition])
@@ -300,7 +141,7 @@ def test_upsert_where_no_index_has_the_key_fails_with_a_next_step(target: Target
 # ----------------------------------------------------------------------------------------------------------- types
 
 
-def test_every_type_arrives_as_it_is(target: Target) -> None:
+def test_every_type_arrives_as_it_is(target: Place) -> None:
     target.create(
         "a smallint, b int, c bigint, d real, e double precision, f boolean, g text, h bytea, i date, j timestamp, "
         "k timestamptz, l numeric(12,3), m varchar(5), n jsonb, o uuid, p numeric"
@@ -328,7 +169,7 @@ def test_every_type_arrives_as_it_is(target: Target) -> None:
     ]
 
 
-def test_the_table_says_what_values_are_read_as(target: Target) -> None:
+def test_the_table_says_what_values_are_read_as(target: Place) -> None:
     target.create(
         "id bigint PRIMARY KEY, at timestamp, price numeric(8,2), note text, made int GENERATED ALWAYS AS (1) STORED"
     )
@@ -337,7 +178,7 @@ def test_the_table_says_what_values_are_read_as(target: Target) -> None:
     assert kind == pa.struct(expected)
 
 
-def test_a_column_with_a_default_gets_it_when_no_record_has_it(target: Target) -> None:
+def test_a_column_with_a_default_gets_it_when_no_record_has_it(target: Place) -> None:
     target.create("number serial, id bigint, name text DEFAULT 'unnamed'")
     task = target.task()
     task.open([target.partition])
@@ -346,7 +187,7 @@ def test_a_column_with_a_default_gets_it_when_no_record_has_it(target: Target) -
     assert target.rows() == [(1, 5, "unnamed")]
 
 
-def test_auto_create_makes_the_table_from_the_records(target: Target) -> None:
+def test_auto_create_makes_the_table_from_the_records(target: Place) -> None:
     task = target.task(auto_create="true", insert_mode="upsert", pk_mode="record_value", pk_fields="id")
     task.open([target.partition])
     assert task.value_type(target.topic) is None
@@ -355,7 +196,7 @@ def test_auto_create_makes_the_table_from_the_records(target: Target) -> None:
     assert target.rows() == [(1, "again")]
 
 
-def test_a_table_in_another_schema_is_found_by_its_name(target: Target) -> None:
+def test_a_table_in_another_schema_is_found_by_its_name(target: Place) -> None:
     target.sql(f'CREATE SCHEMA "s_{target.topic}"')
     target.sql(f'CREATE TABLE "s_{target.topic}"."x_{target.topic}" (id bigint, name text)')
     task = target.task(table_name_format=f"s_{target.topic}.x_${{topic}}")
@@ -367,7 +208,7 @@ def test_a_table_in_another_schema_is_found_by_its_name(target: Target) -> None:
 # ------------------------------------------------------------------------------------------------------- bad input
 
 
-def test_a_missing_table_is_an_error_with_a_next_step(target: Target) -> None:
+def test_a_missing_table_is_an_error_with_a_next_step(target: Place) -> None:
     with pytest.raises(TableMissingError, match=f'"public"."{target.topic}" for topic {target.topic} does not exist.*'):
         target.task().value_type(target.topic)
 
@@ -383,7 +224,7 @@ def test_a_missing_table_is_an_error_with_a_next_step(target: Target) -> None:
     ],
 )
 def test_a_row_that_the_table_refuses_fails_the_task_and_names_the_record(
-    target: Target, columns: str, bad: int, reason: str
+    target: Place, columns: str, bad: int, reason: str
 ) -> None:
     target.create(columns)
     task = target.task()
@@ -394,34 +235,12 @@ def test_a_row_that_the_table_refuses_fails_the_task_and_names_the_record(
     assert target.offset() is None
 
 
-def test_tolerated_rows_are_skipped_and_all_others_written_once(target: Target) -> None:
-    target.create("id bigint PRIMARY KEY CHECK (id < 900), name text")
-    task = target.task(tolerate=True)
-    task.open([target.partition])
-    task.put(target.batch(0, flights(*range(1000))))
-    assert len(target.rows()) == 900
-    assert reported(task) == [f"{target.partition}@{offset}" for offset in range(900, 1000)]
-    assert target.offset() == 1000
-
-
-def test_tolerated_rows_are_skipped_with_upsert_too(target: Target) -> None:
+def test_tolerated_rows_are_skipped_with_upsert_too(target: Place) -> None:
     target.create("id bigint PRIMARY KEY CHECK (id <> 3), name text")
     task = target.task(tolerate=True, insert_mode="upsert", pk_mode="record_value", pk_fields="id")
     task.open([target.partition])
     task.put(target.batch(0, flights(1, 2, 3, 4)))
     assert [row[0] for row in target.rows()] == [1, 2, 4]
-
-
-def test_a_tombstone_is_refused(target: Target) -> None:
-    target.create()
-    task = target.task()
-    task.open([target.partition])
-    with pytest.raises(RecordRejectedError, match=f"offset 1 of {target.partition}.*tombstone"):
-        task.put(target.batch(0, [*flights(1), None]))
-    tolerant = target.task(tolerate=True)
-    tolerant.put(target.batch(0, [*flights(1), None]))
-    assert target.rows() == [(1, "flight 1")]
-    assert reported(tolerant) == [f"{target.partition}@1"]
 
 
 @pytest.mark.parametrize(
@@ -433,7 +252,7 @@ def test_a_tombstone_is_refused(target: Target) -> None:
     ],
 )
 def test_records_that_do_not_fit_the_table_are_an_error_with_a_next_step(
-    target: Target, columns: str, kind: pa.DataType, reason: str
+    target: Place, columns: str, kind: pa.DataType, reason: str
 ) -> None:
     target.create(columns)
     task = target.task()
@@ -452,7 +271,7 @@ def test_records_that_do_not_fit_the_table_are_an_error_with_a_next_step(
     ],
 )
 def test_a_database_that_cannot_be_reached_is_named_without_secrets(
-    target: Target, url: str, kind: type[ConnectxError], reason: str
+    target: Place, url: str, kind: type[ConnectxError], reason: str
 ) -> None:
     task = PostgresSink.Task()
     task.start({"connection.url": url, "connection.password": "hidden"}, Context("connect-x", False))
@@ -461,8 +280,8 @@ def test_a_database_that_cannot_be_reached_is_named_without_secrets(
     assert "hidden" not in str(failed.value)
 
 
-def test_a_missing_database_and_a_missing_role_are_final_errors(target: Target) -> None:
-    socket = target.uri.partition("?")[2]
+def test_a_missing_database_and_a_missing_role_are_final_errors(target: Place) -> None:
+    socket = target.url.partition("?")[2]
     for uri, kind, reason in (
         (f"postgresql://postgres@/nodb?{socket}", DatabaseError, 'no such database: database "nodb" does not exist'),
         (f"postgresql://nobody@/postgres?{socket}", DatabasePermissionError, 'role "nobody" does not exist'),
@@ -473,19 +292,19 @@ def test_a_missing_database_and_a_missing_role_are_final_errors(target: Target) 
             task.open([TopicPartition("x", 0)])
 
 
-def test_a_role_that_may_not_write_is_an_error_with_a_next_step(target: Target) -> None:
+def test_a_role_that_may_not_write_is_an_error_with_a_next_step(target: Place) -> None:
     target.create()
     target.sql(f'CREATE ROLE "r_{target.topic}" LOGIN')
     target.task().open([target.partition])
-    task = target.task(connection_user=f"r_{target.topic}")
+    task = target.task(opened=False, connection_user=f"r_{target.topic}")
     with pytest.raises(DatabasePermissionError, match=r"permission denied for table connectx_offsets.*Grant"):
         task.open([target.partition])
-    task = target.task(connection_user=f"r_{target.topic}", offsets_table_name=f"o_{target.topic}")
+    task = target.task(opened=False, connection_user=f"r_{target.topic}", offsets_table_name=f"o_{target.topic}")
     with pytest.raises(DatabasePermissionError, match="Let an administrator run: CREATE TABLE"):
         task.open([target.partition])
 
 
-def test_a_lost_connection_passes_and_the_next_put_goes_on(target: Target) -> None:
+def test_a_lost_connection_passes_and_the_next_put_goes_on(target: Place) -> None:
     target.create()
     task = target.task()
     task.open([target.partition])
@@ -505,6 +324,6 @@ def test_upsert_without_a_key_is_a_configuration_error(settings: dict[str, str])
     assert PostgresSink.validate(settings) != {}
 
 
-def test_the_configuration_hides_the_password(target: Target) -> None:
+def test_the_configuration_hides_the_password(target: Place) -> None:
     given: Callable[..., Mapping[str, Any]] = PostgresSink.config.parse
     assert "secret" not in repr(given({"connection.url": "postgresql://x/y", "connection.password": "secret"}))

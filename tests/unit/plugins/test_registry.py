@@ -52,7 +52,9 @@ class Drain(SinkConnector):
         ("IcebergSink", "IcebergSink"),
         ("ParquetSink", "ParquetSink"),
         ("io.confluent.connect.jdbc.JdbcSourceConnector", "JdbcSource"),
+        ("io.confluent.connect.jdbc.JdbcSinkConnector", "JdbcSink"),
         ("PostgresSink", "PostgresSink"),
+        ("connectx.connectors.postgres.sink.PostgresSink", "PostgresSink"),
         ("DataSourceSource", "DataSourceSource"),
     ],
 )
@@ -69,7 +71,7 @@ def test_anything_else_is_refused_in_connects_words(name: str) -> None:
     assert caught.value.message.startswith(
         f"Failed to find any class that implements Connector and which name matches {name}, available connectors are: "
         "DataSourceSource, DeltaSink, FileSource, FileStreamSink, FileStreamSource, Generator, "
-        "IcebergSink, JdbcSource, ParquetSink, PostgresSink"
+        "IcebergSink, JdbcSink, JdbcSource, ParquetSink, PostgresSink"
     )
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
+from connectx.connectors.jdbc.database import DatabaseSettings
+from connectx.connectors.jdbc.postgres_target import PostgresTarget
+from connectx.connectors.jdbc.target import TargetSettings, split_name
 from connectx.connectors.postgres.session import connect_error, identifier, libpq_uri, literal, shown_place
-from connectx.connectors.postgres.table import arrow_type, create_statement, split_name
+from connectx.connectors.postgres.types import arrow_type
 from connectx.errors import DatabaseError, DatabasePermissionError, DatabaseUnavailableError, TableMismatchError
 
 URI = "postgresql://u:secret@db.example:5432/flights"
@@ -88,9 +91,10 @@ def test_types_that_copy_takes() -> None:
 
 def test_a_table_is_made_for_the_columns_of_the_records() -> None:
     rows = pa.table({"id": pa.array([1], pa.int32()), "at": pa.array([1], pa.timestamp("us", "UTC")), "x": ["y"]})
-    assert create_statement("public", "t", rows, ["id"]) == (
+    target = PostgresTarget(TargetSettings(DatabaseSettings("postgresql://h/d")))
+    assert target.create("public", "t", rows, ["id"]) == (
         'CREATE TABLE IF NOT EXISTS "public"."t" ("id" integer NOT NULL, "at" timestamp with time zone, "x" text, '
         'PRIMARY KEY ("id"))'
     )
     with pytest.raises(TableMismatchError, match="no column type for field x"):
-        create_statement("public", "t", pa.table({"x": [[1]]}), [])
+        target.create("public", "t", pa.table({"x": [[1]]}), [])

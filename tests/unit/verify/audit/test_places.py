@@ -41,6 +41,10 @@ def test_what_a_source_reads(config: dict[str, str], places: list[str]) -> None:
             ["table raw_a of db/shop", "table raw_b of db/shop"],
         ),
         ({"connection.url": "jdbc:postgresql://db/shop"}, ["table a of db/shop", "table b of db/shop"]),
+        (
+            {"connection.url": "jdbc:sqlite:/data/shop.db"},
+            ["table a of sqlite:/data/shop.db", "table b of sqlite:/data/shop.db"],
+        ),
         ({"s3.bucket.name": "lake"}, ["bucket lake/topics/a", "bucket lake/topics/b"]),
         ({"connector.class": "DeltaSink", "path": "/lake/"}, ["table a in /lake", "table b in /lake"]),
         (

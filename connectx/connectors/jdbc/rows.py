@@ -1,0 +1,339 @@
+"""Records to rows of tables: columns, tables that are made or changed for them, and the rows that a database refuses.
+
+It never commits rows or compares offsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from connectx.connectors.jdbc.target import Target, TargetTable, split_name
+from connectx.errors import (
+    ConnectxError,
+    DatabaseUnavailableError,
+    RecordRejectedError,
+    RowRefusedError,
+    TableMismatchError,
+    TableMissingError,
+)
+from connectx.model.ids import TopicPartition
+
+KAFKA_KEY: Final = ("__connect_topic", "__connect_partition", "__connect_offset")
+"""Columns of pk.mode=kafka, unless pk.fields names others."""
+
+Report = Callable[[TopicPartition, int, Exception], None]
+
+
+@dataclass(frozen=True, slots=True)
+class RowSettings:
+    """How records become rows.
+
+    Attributes:
+        insert_mode: insert, upsert or update.
+        pk_mode: none, kafka, record_key or record_value.
+        key_columns: pk.fields; empty: all fields of the record's key, or of its value.
+        fields: names of the fields of values to write; empty: all.
+    """
+
+    table_format: str
+    insert_mode: str = "insert"
+    pk_mode: str = "none"
+    key_columns: tuple[str, ...] = ()
+    fields: frozenset[str] = frozenset()
+    delete: bool = False
+    auto_create: bool = False
+    auto_evolve: bool = False
+
+
+class TableRows:
+    """Writes rows within the target's transaction.
+
+    Args:
+        report: called with a record that is refused; raises when that is to fail the task.
+    """
+
+    def __init__(self, target: Target, settings: RowSettings, report: Report) -> None:
+        self._target = target
+        self._settings = settings
+        self._report = report
+        self._tables: dict[str, TargetTable] = {}
+        self._checked: set[str] = set()
+
+    def value_type(self, topic: str) -> pa.DataType | None:
+        """Columns of the topic's table as the type of values; None when values have the fields that they hold.
+
+        Raises:
+            TableMissingError: there is no table, and auto.create is off.
+        """
+        table = self._table(topic)
+        if table is None or self._settings.auto_evolve:
+            return None
+        settings = self._settings
+        if settings.pk_mode == "kafka":
+            return table.value_type(settings.key_columns or KAFKA_KEY)
+        return table.value_type((settings.key_columns or table.key) if settings.pk_mode == "record_key" else ())
+
+    def prepare(self, rows: pa.Table) -> None:
+        """Make and change tables for rows of any topics; commits each change, since not all databases undo one.
+
+        Raises:
+            TableMissingError, TableMismatchError, DatabasePermissionError
+        """
+        for topic, mine in _by_topic(rows):
+            alive = mine.filter(pc.is_valid(mine["value"])) if mine["value"].null_count else mine
+            table = self._table(topic)
+            if not alive.num_rows:
+                continue
+            columns, key = self._columns(alive)
+            for name in columns.column_names:
+                self._target.quoted(name)  # refuses one that needs quotes where there are none
+            if table is None:
+                table = self._change(topic, self._target.create(*self._name_of(topic), columns, key))
+            if table.missing(columns):
+                table = self._table(topic, again=True) or table
+            for field in [columns.schema.field(name) for name in table.missing(columns)]:
+                if self._settings.auto_evolve:
+                    table = self._change(topic, self._target.add_column(table, field), field.name)
+            table.check(columns)
+            if self._settings.insert_mode == "upsert" and table.quoted not in self._checked:
+                self._target.check_key(table, key)
+                self._checked.add(table.quoted)
+
+    def needs_care(self, rows: pa.Table) -> bool:
+        """Whether there are rows that are refused before the database sees them."""
+        return bool(rows["value"].null_count) and not self._settings.delete
+
+    def write(self, rows: pa.Table, *, carefully: bool) -> None:
+        """Write rows of any topics. With `carefully` refused rows are found and reported, and the others written.
+
+        Raises:
+            RowRefusedError: not carefully, and a row is refused: roll back, and begin again with care.
+            RecordRejectedError: a row is refused, with errors.tolerance=none.
+            TableMissingError, TableMismatchError
+        """
+        if self.needs_care(rows):
+            rows = self._without_tombstones(rows)
+        if carefully and rows.num_rows:
+            self._target.check_at_once()
+        for topic, mine in _by_topic(rows):
+            for is_delete, part in self._parts(mine):
+                if carefully:
+                    self._halve(topic, part, is_delete=is_delete)
+                else:
+                    self._load(topic, part, is_delete=is_delete, in_part=False)
+
+    # ------------------------------------------------------------------------------------------- refused records
+
+    def _without_tombstones(self, rows: pa.Table) -> pa.Table:
+        missing = pc.is_null(rows["value"])
+        for row in rows.filter(missing).select(["topic", "partition", "offset"]).to_pylist():
+            cause = "the record has no value (a tombstone), and without delete.enabled=true this sink deletes nothing"
+            self._refuse(row, cause, self._target.label)
+        return rows.filter(pc.invert(missing))
+
+    def _halve(self, topic: str, rows: pa.Table, *, is_delete: bool) -> None:
+        """Halve what is refused until single rows are left."""
+        self._target.begin_part()
+        try:
+            self._load(topic, rows, is_delete=is_delete, in_part=True)
+            self._target.keep_part()
+        except RowRefusedError as error:
+            self._target.drop_part()
+            if rows.num_rows == 1:
+                row = rows.select(["topic", "partition", "offset"]).to_pylist()[0]
+                self._refuse(row, error.message, f"Table {self._existing(topic).quoted}")
+                return
+            half = rows.num_rows // 2
+            self._halve(topic, rows.slice(0, half), is_delete=is_delete)
+            self._halve(topic, rows.slice(half), is_delete=is_delete)
+
+    def _refuse(self, row: Mapping[str, object], cause: str, target: str) -> None:
+        partition = TopicPartition(str(row["topic"]), int(str(row["partition"])))
+        offset = int(str(row["offset"]))
+        self._report(partition, offset, RecordRejectedError(str(partition), offset, target, cause))
+
+    # ---------------------------------------------------------------------------------------------------- tables
+
+    def _table(self, topic: str, *, again: bool = False) -> TargetTable | None:
+        known = self._tables.get(topic)
+        if known is not None and not again:
+            return known
+        schema, name = self._name_of(topic)
+        found = self._target.describe(schema, name)
+        if found is not None:
+            self._tables[topic] = found
+        elif not self._settings.auto_create:
+            raise TableMissingError(
+                f"The table {self._target.place(schema, name)} for topic {topic} does not exist.",
+                next_step="Create it, correct table.name.format, or set auto.create=true, and restart the task.",
+            )
+        return found
+
+    def _existing(self, topic: str) -> TargetTable:
+        table = self._table(topic)
+        if table is None:
+            raise DatabaseUnavailableError(f"The table for topic {topic} was dropped.", next_step="It is made again.")
+        return table
+
+    def _name_of(self, topic: str) -> tuple[str, str]:
+        schema, name = split_name(self._settings.table_format, topic, self._target.default_schema())
+        return self._target.stored_name(schema), self._target.stored_name(name)
+
+    def _change(self, topic: str, statement: str, column: str = "") -> TargetTable:
+        """Make or change a table; where another task was faster, its table or column serves."""
+        try:
+            self._target.execute(statement)
+            self._target.commit()
+        except ConnectxError:
+            self._target.rollback()
+            table = self._table(topic, again=True)
+            if table is None or (column and column not in table.columns):
+                raise
+            return table
+        self._table(topic, again=True)
+        return self._existing(topic)
+
+    # --------------------------------------------------------------------------------------------------- columns
+
+    def _columns(self, rows: pa.Table) -> tuple[pa.Table, tuple[str, ...]]:
+        """Columns of rows that have a value, and the names of the key's."""
+        settings = self._settings
+        columns = _fields_of(rows["value"], "value")
+        key = self._key_columns(rows)
+        if settings.pk_mode == "record_value":
+            names = settings.key_columns or tuple(columns)
+            if missing := [name for name in names if name not in columns]:
+                raise _no_key_field(missing)
+        else:
+            names = tuple(key)
+        if settings.fields:
+            columns = {name: values for name, values in columns.items() if name in settings.fields or name in names}
+        columns |= key
+        if not columns:
+            raise TableMismatchError(
+                "The records have no field that fields.whitelist names.",
+                next_step="Correct fields.whitelist, and restart the task.",
+            )
+        return self._named(columns), tuple(map(self._target.stored_name, names))
+
+    def _named(self, columns: Mapping[str, pa.ChunkedArray]) -> pa.Table:
+        return pa.table({self._target.stored_name(name): values for name, values in columns.items()})
+
+    def _key_columns(self, rows: pa.Table) -> dict[str, pa.ChunkedArray]:
+        """Columns of the key that do not come from the value."""
+        names = self._settings.key_columns
+        if self._settings.pk_mode == "kafka":
+            return dict(zip(names or KAFKA_KEY, (rows[at] for at in ("topic", "partition", "offset")), strict=True))
+        if self._settings.pk_mode != "record_key":
+            return {}
+        key = rows["key"]
+        if pa.types.is_struct(key.type):
+            fields = _fields_of(key, "key")
+            if missing := [name for name in names if name not in fields]:
+                raise _no_key_field(missing)
+            return {name: fields[name] for name in names or fields}
+        if len(names) != 1:
+            raise TableMismatchError(
+                f"The key of the records is a single {key.type}, but pk.fields names {len(names)} columns.",
+                next_step="Name one column in pk.fields, or use keys with fields, and restart the task.",
+            )
+        return {names[0]: key}
+
+    # ------------------------------------------------------------------------------------------------------ load
+
+    def _parts(self, rows: pa.Table) -> Iterator[tuple[bool, pa.Table]]:
+        """(whether to delete, rows): in an order whose outcome is that of the records one after the other."""
+        if not rows.num_rows:
+            return
+        if not rows["value"].null_count:
+            yield False, rows
+            return
+        dead = pc.is_null(rows["value"])
+        if self._settings.insert_mode == "insert":
+            yield from _runs(rows, dead)
+            return
+        if self._settings.insert_mode == "update":  # an update never brings back a row that was deleted
+            yield False, rows.filter(pc.invert(dead))
+            yield True, rows.filter(dead)
+            return
+        rows = rows.take(_last_of_each(pa.table(self._key_columns(rows))))
+        dead = pc.is_null(rows["value"])
+        for is_delete, chosen in ((True, dead), (False, pc.invert(dead))):
+            if pc.any(chosen).as_py():
+                yield is_delete, rows.filter(chosen)
+
+    def _load(self, topic: str, rows: pa.Table, *, is_delete: bool, in_part: bool) -> None:
+        if not rows.num_rows:
+            return
+        table = self._existing(topic)
+        zone = self._target.settings.database.zone
+        try:
+            if is_delete:
+                keys = self._named(self._key_columns(rows))
+                table.check(keys)
+                self._target.delete(table, table.fit(keys.take(_last_of_each(keys)), zone))
+                return
+            columns, key = self._columns(rows)
+            table.check(columns)
+            fitted = table.fit(columns, zone, keep=key if self._settings.insert_mode != "insert" else ())
+        except pa.ArrowInvalid as error:
+            raise RowRefusedError(str(error)) from error
+        if self._settings.insert_mode == "insert":
+            self._target.insert(table, fitted)
+            return
+        latest = _last_of_each(fitted.select(list(key)))
+        if len(latest) < fitted.num_rows:
+            fitted = fitted.take(latest)
+        if self._settings.insert_mode == "upsert":
+            self._target.upsert(table, fitted, key, in_part=in_part)
+        elif len(fitted.column_names) > len(key):
+            self._target.update(table, fitted, key)
+
+
+def _by_topic(rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
+    """Rows of each topic; there are several only where transformations route records."""
+    topics = rows["topic"].unique().to_pylist()
+    for topic in topics:
+        yield topic, rows if len(topics) == 1 else rows.filter(pc.equal(rows["topic"], topic))
+
+
+def _runs(rows: pa.Table, dead: pa.ChunkedArray) -> Iterator[tuple[bool, pa.Table]]:
+    """Neighbouring rows that are all tombstones, or all are not."""
+    flags, start = dead.to_pylist(), 0
+    for at in range(1, len(flags) + 1):
+        if at == len(flags) or flags[at] != flags[start]:
+            yield flags[start], rows.slice(start, at - start)
+            start = at
+
+
+def _last_of_each(keys: pa.Table) -> pa.ChunkedArray:
+    """Numbers of the rows that hold a key for the last time, as if rows had come one after the other."""
+    names = keys.column_names
+    numbered = keys.append_column("connectx_row", pa.array(range(keys.num_rows), pa.int64()))
+    return numbered.group_by(names, use_threads=False).aggregate([("connectx_row", "max")])["connectx_row_max"]
+
+
+def _no_key_field(names: Sequence[str]) -> TableMismatchError:
+    return TableMismatchError(
+        f"The records have no field {', '.join(names)}, which pk.fields names.",
+        next_step="Correct pk.fields or pk.mode, and restart the task.",
+    )
+
+
+def _fields_of(column: pa.ChunkedArray, side: str) -> dict[str, pa.ChunkedArray]:
+    if not pa.types.is_struct(column.type):
+        raise TableMismatchError(
+            f"The {side} of the records is of type {column.type} and has no fields, so there are no columns for it.",
+            next_step=f"Use a {side}.converter that reads fields, for example JsonConverter, and restart the task.",
+        )
+    flat = [chunk.flatten() for chunk in column.chunks]
+    names = [field.name for field in column.type]
+    return {
+        name: pa.chunked_array([fields[index] for fields in flat], column.type[index].type)
+        for index, name in enumerate(names)
+    }

@@ -1,0 +1,274 @@
+"""JdbcSink: writes the values of records to tables of a database, exactly once.
+
+Each put is one transaction that holds the rows and the offsets after them. The offsets in the database are the fence
+against tasks that do not know yet that they lost their partitions. Keys are those of Confluent's JDBC sink connector.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from connectx.connectors.jdbc.database import DatabaseSettings
+from connectx.connectors.jdbc.dialects import open_database, open_target
+from connectx.connectors.jdbc.offsets import OffsetsTable
+from connectx.connectors.jdbc.rows import KAFKA_KEY, TableRows
+from connectx.connectors.jdbc.sink_config import CONFIG, problems, row_settings, target_settings
+from connectx.connectors.jdbc.tables import TableName
+from connectx.connectors.jdbc.target import Target, TargetSettings, split_name
+from connectx.errors import (
+    DatabaseError,
+    DatabaseUnavailableError,
+    LockTimeoutError,
+    RowRefusedError,
+    TableMissingError,
+)
+from connectx.model.configdef import ConfigDef
+from connectx.model.ids import TopicPartition
+from connectx.model.validators import non_empty
+from connectx.plugins.api import SinkBatch, SinkConnector, SinkTask, SinkTaskContext, Stored
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+log = logging.getLogger(__name__)
+
+_READ_ROWS: Final = 50_000
+
+
+class JdbcSink(SinkConnector):
+    """Writes topics to tables of a database, exactly once."""
+
+    version = "1"
+    config = CONFIG
+
+    def task_configs(self, max_tasks: int) -> Sequence[Mapping[str, str]]:
+        """Every task gets the whole configuration; the consumer group divides the partitions."""
+        return [self.settings] * max_tasks
+
+    @classmethod
+    def validate(cls, config: Mapping[str, str | None]) -> Mapping[str, Sequence[str]]:
+        """Modes need a primary key."""
+        return problems(config)
+
+    @classmethod
+    def stored(cls, config: Mapping[str, str | None], topic: str) -> Stored | None:
+        """The rows of the topic's table."""
+        values, rows = cls.config.parse(config), row_settings(cls.config.parse(config))
+        key = rows.key_columns or (KAFKA_KEY if rows.pk_mode == "kafka" else ())
+        return stored_table(
+            target_settings(values),
+            rows.table_format,
+            topic,
+            key=key,
+            has_key=rows.insert_mode != "insert",
+            key_in_record_key=rows.pk_mode == "record_key",
+            left_out=key if rows.pk_mode == "kafka" else (),
+        )
+
+    class Task(SinkTask):
+        """One connection; every put is one transaction."""
+
+        exactly_once = True
+        connector: ClassVar[type[JdbcSink]]
+
+        def start(self, config: Mapping[str, str], context: SinkTaskContext) -> None:
+            """Take the configuration; the connection is made when partitions come."""
+            super().start(config, context)
+            values = self.connector.config.parse(config)
+            prefix = f"connectx {context.group_id} "[:55]
+            name = f"{prefix}{context.task} {uuid.uuid4().hex[:6]}"
+            self._target = self.connector.open_target(target_settings(values, name, prefix))
+            self._offsets = OffsetsTable(self._target, values["offsets.table.name"], context.group_id)
+            self._rows = TableRows(self._target, row_settings(values), context.report)
+            self._max_retries, self._failures = values["max.retries"], 0
+            self._cancelled = False
+
+        def value_type(self, topic: str) -> pa.DataType | None:
+            """The table's columns."""
+            try:
+                found = self._rows.value_type(topic)
+                self._target.commit()
+            except BaseException:
+                self._target.rollback()
+                raise
+            return found
+
+        def open(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+            """Offsets that the database holds."""
+            held = self._offsets.open(partitions)
+            self._target.rest()
+            return held
+
+        def put(self, batch: SinkBatch) -> None:
+            """Write rows and offsets in one transaction.
+
+            Raises:
+                CommitRefusedError: the database holds other offsets: another task wrote there.
+                DatabaseUnavailableError: try again later.
+                RecordRejectedError: a row is refused, with errors.tolerance=none.
+                TableMissingError, TableMismatchError, DatabasePermissionError
+                DatabaseError: also when the database could not be used max.retries times.
+            """
+            try:
+                self._put(batch, carefully=self._rows.needs_care(batch.rows))
+                self._target.rest()
+            except LockTimeoutError as error:
+                self._target.rollback()
+                self._end_zombies(batch)
+                self._count(error)
+                raise
+            except DatabaseUnavailableError as error:
+                self._target.rollback()
+                self._count(error)
+                raise
+            except BaseException:
+                self._target.rollback()
+                raise
+            finally:
+                if self._cancelled:
+                    self._target.close()
+            self._failures = 0
+
+        def stop(self) -> None:
+            """Close the connection."""
+            self._target.close()
+
+        def abandon(self) -> None:
+            """Drop the connection; the database rolls back."""
+            self._target.close()
+
+        def cancel(self) -> None:
+            """End the statement that runs; nothing is committed any more."""
+            self._cancelled = True
+            self._target.cancel()
+
+        def _put(self, batch: SinkBatch, *, carefully: bool) -> None:
+            """In one go; if that shows that a row is refused, again in parts, to find it."""
+            try:
+                if batch.rows.num_rows:
+                    self._rows.prepare(batch.rows)
+                self._offsets.lock(batch.ranges)
+                if batch.rows.num_rows:
+                    self._rows.write(batch.rows, carefully=carefully)
+                self._offsets.move(batch.ranges)
+                if self._cancelled:
+                    raise DatabaseUnavailableError("The task was cancelled before it committed.")
+                self._target.commit()
+            except RowRefusedError:
+                if carefully:
+                    raise
+                self._target.rollback()
+                self._put(batch, carefully=True)
+
+        def _end_zombies(self, batch: SinkBatch) -> None:
+            for name in self._offsets.end_holders(batch.ranges):
+                log.warning("%s ended the session %r, which held its offsets", self.context.task, name)
+
+        def _count(self, error: DatabaseUnavailableError) -> None:
+            self._failures += 1
+            if 0 <= self._max_retries < self._failures and not self._cancelled:
+                raise DatabaseError(
+                    f"{error.message} It was tried {self._failures} times (max.retries={self._max_retries}).",
+                    next_step="Restart the task when the database can be used again, or raise max.retries.",
+                ) from error
+
+    @classmethod
+    def open_target(cls, settings: TargetSettings) -> Target:
+        """The target of a task. Raises ConfigError for an unknown URL, MissingExtraError without its driver."""
+        return open_target(settings)
+
+
+JdbcSink.Task.connector = JdbcSink
+
+
+def _postgres_config() -> ConfigDef:
+    keys = dict(CONFIG.keys)
+    keys["connection.url"] = replace(
+        keys["connection.url"],
+        doc="The database: postgresql://host:port/database, as libpq takes it. A JDBC URL works as well.",
+        validator=non_empty(),
+    )
+    keys["max.retries"] = replace(keys["max.retries"], default=-1)
+    return ConfigDef.of(keys.values())
+
+
+class PostgresSink(JdbcSink):
+    """A JdbcSink for PostgreSQL that tries again until the database can be used."""
+
+    requires = (("postgres", "adbc_driver_postgresql"),)
+    config = _postgres_config()
+
+    class Task(JdbcSink.Task):
+        """As of JdbcSink."""
+
+    @classmethod
+    def validate(cls, config: Mapping[str, str | None]) -> Mapping[str, Sequence[str]]:
+        """Upsert names its primary key."""
+        found = dict(problems(config))
+        if config.get("insert.mode") == "upsert" and not (config.get("pk.fields") or "").strip():
+            found.setdefault("pk.fields", ["insert.mode=upsert needs the columns of the primary key in pk.fields"])
+        return found
+
+    @classmethod
+    def open_target(cls, settings: TargetSettings) -> Target:
+        """PostgreSQL, whatever the URL looks like."""
+        from connectx.connectors.jdbc.postgres_target import PostgresTarget
+
+        return PostgresTarget(settings)
+
+
+PostgresSink.Task.connector = PostgresSink
+
+
+def stored_table(
+    settings: TargetSettings,
+    pattern: str,
+    topic: str = "",
+    *,
+    key: tuple[str, ...] = (),
+    has_key: bool = False,
+    key_in_record_key: bool = False,
+    left_out: tuple[str, ...] = (),
+) -> Stored:
+    """A table as `cluster.check` reads it. Raises TableMissingError when there is none.
+
+    Args:
+        key: columns of the primary key; empty: as the table has it.
+        has_key: the target keeps one row for each key.
+        left_out: columns that the records do not have.
+    """
+    target = open_target(settings)
+    try:
+        table = target.describe(*split_name(pattern, topic, target.default_schema()))
+    finally:
+        target.close()
+    if table is None:
+        raise TableMissingError(f"The table {pattern} does not exist.", next_step="Check its name.")
+    name, key = TableName(table.schema, table.name), key or table.key
+    in_record_key = key if key_in_record_key else left_out
+
+    def read() -> Iterator[pa.Table]:
+        database = open_database(settings.database)
+        try:
+            fields = [database.field(column) for column in database.columns(name) if column.name not in left_out]
+            selected = ", ".join(f"{field.sql} AS {database.quoted(field.name)}" for field in fields)
+            yield from database.read(f"SELECT {selected} FROM {database.source(name, '')}", fields, _READ_ROWS)
+        finally:
+            database.close()
+
+    return Stored(
+        f"table {table.name}",
+        read,
+        key=key if has_key else (),
+        key_in_record_key=has_key and key_in_record_key,
+        value_type=table.value_type(in_record_key),
+    )
+
+
+def table_of(uri: str, name: str) -> Stored:
+    """A table by its database's URL and its name, as `cluster.compare` reads it."""
+    return stored_table(TargetSettings(DatabaseSettings(uri)), name)
