@@ -67,9 +67,12 @@ class Place:
         found = self.sql(f"SELECT next_offset FROM connectx_offsets WHERE group_id = '{self.group}'")
         return found[0][0] if found else None
 
-    def task(self, *, tolerate: bool = False, opened: bool = True, **settings: str) -> JdbcSink.Task:
+    def task(
+        self, given: Mapping[str, str] | None = None, *, tolerate: bool = False, opened: bool = True, **settings: str
+    ) -> JdbcSink.Task:
         task = self._connector.Task()
-        task.start({"connection.url": self.url, **dotted(settings)}, Context(self.group, tolerate))
+        config = {"connection.url": self.url, **(given or {}), **dotted(settings)}
+        task.start(config, Context(self.group, tolerate))
         self.tasks.append(task)
         if opened:
             task.open([self.partition])
@@ -135,7 +138,7 @@ def keyed(*ids: int) -> pa.Array:
 
 
 NAME = pa.struct([("name", pa.string())])
-UPSERT = {"insert_mode": "upsert", "pk_mode": "record_key", "pk_fields": "id", "delete_enabled": "true"}
+UPSERT = {"insert.mode": "upsert", "pk.mode": "record_key", "pk.fields": "id", "delete.enabled": "true"}
 
 
 class Contract:
@@ -216,7 +219,7 @@ class Contract:
 
     def test_a_tombstone_deletes_the_row_of_its_key_and_the_last_record_of_a_key_counts(self, place: Place) -> None:
         place.create()
-        task = place.task(**UPSERT)
+        task = place.task(UPSERT)
         names = [{"name": "a"}, {"name": "b"}, None, {"name": "c"}, None, None]
         task.put(place.batch(0, names, NAME, keyed(1, 2, 2, 3, 3, 4)))
         assert place.rows() == [(1, "a")]
@@ -234,7 +237,7 @@ class Contract:
     def test_an_update_does_not_bring_back_what_a_tombstone_of_the_batch_deleted(self, place: Place) -> None:
         place.create()
         place.sql(f"INSERT INTO {place.table} VALUES (1, 'a'), (2, 'b')")
-        task = place.task(**{**UPSERT, "insert_mode": "update"})
+        task = place.task({**UPSERT, "insert.mode": "update"})
         task.put(place.batch(0, [None, {"name": "x"}, {"name": "y"}], NAME, keyed(1, 1, 2)))
         assert place.rows() == [(2, "y")]
 
@@ -265,7 +268,7 @@ class Contract:
 
     def test_a_delete_that_the_database_refuses_is_found_like_a_row(self, place: Place) -> None:
         place.create()
-        task = place.task(tolerate=True, **UPSERT, db_timezone="Europe/Berlin")
+        task = place.task(UPSERT, tolerate=True)
         task.put(place.batch(0, [{"name": "x" * 40}, None], NAME, keyed(1, 1)))
         task.put(place.batch(2, [{"name": "ok"}, None], NAME, pa.array([{"id": 2}, {"id": None}], KEY)))
         assert place.rows() == [(2, "ok")]
@@ -337,9 +340,9 @@ class Contract:
     def test_names_from_records_cannot_leave_their_quotes(self, place: Place) -> None:
         evil = f"x{place.quote}, y int); DROP TABLE connectx_offsets; -- {{values}} %s"
         kind = pa.struct([("id", pa.int64()), (evil, pa.string())])
-        settings = {"auto_create": "true", "insert_mode": "upsert", "pk_mode": "record_value", "pk_fields": "id"}
+        settings = {"auto.create": "true", "pk.mode": "record_value", "pk.fields": "id"}
         for start, mode in ((0, "upsert"), (2, "update")):
-            task = place.task(**{**settings, "insert_mode": mode})
+            task = place.task(settings, insert_mode=mode)
             task.put(place.batch(start, [{"id": 1, evil: f"{mode}'); --"}, {"id": 1, evil: f"{mode}\\'"}], kind))
         assert [tuple(row) for row in place.rows()] == [(1, "update\\'")]
         assert place.offset() == 4
@@ -359,9 +362,7 @@ class Contract:
     def test_what_the_table_holds_can_be_read_again(self, place: Place) -> None:
         place.create()
         settings = {"insert.mode": "upsert", "pk.mode": "record_key", "pk.fields": "id"}
-        place.task(**{key.replace(".", "_"): value for key, value in settings.items()}).put(
-            place.batch(0, [{"name": "a"}, {"name": "b"}], NAME, keyed(1, 2))
-        )
+        place.task(settings).put(place.batch(0, [{"name": "a"}, {"name": "b"}], NAME, keyed(1, 2)))
         stored = JdbcSink.stored({"connection.url": place.url, **settings}, place.topic)
         assert stored is not None
         assert (stored.key, stored.key_in_record_key, stored.value_type) == (("id",), True, NAME)
