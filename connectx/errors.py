@@ -81,6 +81,32 @@ class ConversionError(ConnectxError):
     code = "conversion"
 
 
+class SchemaNotFoundError(ConversionError):
+    """The schema registry has no such schema or subject."""
+
+    code = "schema_not_found"
+
+
+class SchemaIncompatibleError(ConversionError):
+    """The schema registry refuses a schema that is not compatible with those that its subject has."""
+
+    code = "schema_incompatible"
+
+
+class RegistryUnavailableError(ConnectxError):
+    """The schema registry cannot be asked now; `setting` is the key that names its URL."""
+
+    code = "registry_unavailable"
+    retriable = True
+
+    def __init__(self, url: str, setting: str, reason: str) -> None:
+        super().__init__(
+            f"The schema registry {url} cannot be used now: {reason}.",
+            next_step=f"Start it, or correct {setting}; a source task tries again within errors.retry.timeout.",
+        )
+        self.setting = setting
+
+
 class TransformError(ConnectxError):
     """A transformation or predicate cannot take a record."""
 

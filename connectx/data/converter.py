@@ -48,11 +48,17 @@ class Converter:
 
     java_class: ClassVar[str]
     config: ClassVar[ConfigDef] = CONVERTER_CONFIG
+    by_topic: ClassVar[bool] = False
+    """True when the bytes of a value depend on its topic: `for_topic` is then called before `to_bytes_arrow`."""
 
     def __init__(self, settings: Mapping[str, str] | None = None, *, is_key: bool = False) -> None:
         self.settings: dict[str, Any] = self.config.parse(settings or {})
         self.is_key = is_key
         self.infers_fields = False
+
+    def for_topic(self, topic: str) -> Converter:
+        """The converter for values that go to a topic. Default: the same for all topics."""
+        return self
 
     def to_bytes_arrow(self, values: pa.Array) -> pa.Array:
         """Values as binary.

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from connectx.data.avro.converter import AvroConverter
 from connectx.data.converter import Converter, Decoded
 from connectx.data.json.converter import JsonConverter
 from connectx.data.parts import joined, where
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 Rows: TypeAlias = "DataFrame | pa.Table"
 
 CONVERTERS: Final[tuple[type[Converter], ...]] = (
+    AvroConverter,
     JsonConverter,
     StringConverter,
     ByteArrayConverter,
@@ -54,11 +56,12 @@ SESSION_SETTINGS: Final[Mapping[str, str]] = {"spark.sql.execution.arrow.localRe
 _PASSED_ON = ("topic", "partition", "timestamp", "headers")
 
 
-def encode(rows: Rows, key_converter: Converter, value_converter: Converter) -> pa.Table:
+def encode(rows: Rows, key_converter: Converter, value_converter: Converter, topic: str | None = None) -> pa.Table:
     """Records of a slice's rows.
 
     Args:
         rows: columns as in `connectx.plugins.api.Slice`. Without a column `value` a row is the value, as a struct.
+        topic: where rows go that name no topic; converters with a schema registry need to know.
 
     Returns:
         Columns `key` and `value` (binary, null is a tombstone) and, as far as given, `topic` (string), `partition`
@@ -67,18 +70,18 @@ def encode(rows: Rows, key_converter: Converter, value_converter: Converter) -> 
     Raises:
         ConversionError: a converter does not take a column's type, or some of its values.
     """
-    return _encode(rows, {"key": key_converter, "value": value_converter}, None)
+    return _encode(rows, {"key": key_converter, "value": value_converter}, topic, None)
 
 
 def encode_readable(
-    rows: Rows, key_converter: Converter, value_converter: Converter
+    rows: Rows, key_converter: Converter, value_converter: Converter, topic: str | None = None
 ) -> tuple[pa.Table, dict[int, str]]:
     """As `encode`, but rows with a value that a converter does not take are left out: their numbers, and why.
 
     A null is taken whatever the type of its column, as Kafka Connect's converters take it.
     """
     bad: dict[int, str] = {}
-    table = _encode(rows, {"key": key_converter, "value": value_converter}, bad)
+    table = _encode(rows, {"key": key_converter, "value": value_converter}, topic, bad)
     if bad:
         good = np.ones(table.num_rows, bool)
         good[list(bad)] = False
@@ -86,13 +89,13 @@ def encode_readable(
     return table, dict(sorted(bad.items()))
 
 
-def _encode(rows: Rows, converters: Mapping[str, Converter], bad: dict[int, str] | None) -> pa.Table:
+def _encode(rows: Rows, converters: Mapping[str, Converter], topic: str | None, bad: dict[int, str] | None) -> pa.Table:
     """`bad` collects what is not taken, by row; None: the first is an error."""
     table = with_value(rows if isinstance(rows, pa.Table) else rows.toArrow())
     columns: dict[str, Any] = {"key": pa.nulls(table.num_rows, pa.binary())}
     for side, converter in converters.items():
         if side in table.column_names:
-            columns[side] = _written(table[side], converter, bad)
+            columns[side] = _written_by_topic(table, side, converter, topic, bad)
     columns |= {name: passed_on(name, table[name]) for name in _PASSED_ON if name in table.column_names}
     return pa.table(columns)
 
@@ -171,6 +174,29 @@ def with_value(table: pa.Table) -> pa.Table:
         return table
     batch = table.combine_chunks().to_struct_array()
     return pa.table({"value": batch})
+
+
+def _written_by_topic(
+    table: pa.Table, side: str, converter: Converter, topic: str | None, bad: dict[int, str] | None
+) -> pa.ChunkedArray:
+    """A column as bytes, by the topics that its rows go to where the converter asks for them."""
+    if not converter.by_topic:
+        return _written(table[side], converter, bad)
+    topics = pa.chunked_array([pa.array([topic] * table.num_rows, pa.string())])
+    if "topic" in table.column_names:
+        topics = pc.coalesce(passed_on("topic", table["topic"]), topics)
+    order, chunks = [], []
+    for name in topics.unique().to_pylist():
+        rows = pc.indices_nonzero(topics.is_null() if name is None else pc.equal(topics, name))
+        of_topic = converter if name is None else converter.for_topic(name)
+        part = table[side] if len(rows) == table.num_rows else table[side].take(rows)
+        found: dict[int, str] = {}
+        chunks += _written(part, of_topic, None if bad is None else found).chunks
+        order.append(rows)
+        if bad is not None:
+            bad |= {rows[row].as_py(): why for row, why in found.items()}
+    written = pa.chunked_array(chunks, pa.binary())
+    return written if len(order) <= 1 else written.take(pc.sort_indices(pa.concat_arrays(order)))
 
 
 def _written(column: pa.ChunkedArray, converter: Converter, bad: dict[int, str] | None) -> pa.ChunkedArray:

@@ -232,11 +232,17 @@ class Plugins:
         """Class for a value of `header.converter`; None for SimpleHeaderConverter, which needs none here.
 
         Raises:
-            PluginNotFoundError: there is none.
+            PluginNotFoundError: there is none, or it converts no headers.
         """
         if name.strip() in (_HEADER_CONVERTER, "SimpleHeaderConverter", "Simple"):
             return None
-        return self.converter_class(name)
+        cls = self.converter_class(name)
+        if cls.by_topic:
+            raise PluginNotFoundError(
+                f"{name} cannot be a header.converter: it converts keys and values only.",
+                next_step="Use SimpleHeaderConverter, StringConverter or JsonConverter.",
+            )
+        return cls
 
     def header_converter(self, connector_config: Mapping[str, str | None], worker: WorkerConfig) -> HeaderConverter:
         """The configured header converter of a connector; without one, the worker's.

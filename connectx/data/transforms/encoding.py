@@ -59,8 +59,8 @@ def transform_and_encode(
 
     def written(part: Rows) -> tuple[pa.Table, dict[int, str]]:
         if skip_unwritable:
-            return encode_readable(part, key_converter, value_converter)
-        return encode(part, key_converter, value_converter), {}
+            return encode_readable(part, key_converter, value_converter, topic)
+        return encode(part, key_converter, value_converter, topic), {}
 
     if not chain:
         records, unwritable = written(rows)

@@ -181,9 +181,9 @@ def test_converters_have_java_names_and_aliases(name: str) -> None:
 
 def test_an_unknown_converter_is_refused_in_connects_words() -> None:
     with pytest.raises(
-        PluginNotFoundError, match="implements Converter and which name matches Avro, available converters"
+        PluginNotFoundError, match="implements Converter and which name matches Xml, available converters"
     ):
-        Plugins().converter_class("Avro")
+        Plugins().converter_class("Xml")
 
 
 def test_a_connectors_own_converter_comes_with_its_own_settings_only() -> None:

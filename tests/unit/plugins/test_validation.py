@@ -80,7 +80,7 @@ def test_a_good_configuration_has_no_errors_and_every_key() -> None:
 
 
 def test_errors_of_all_kinds_are_told_together() -> None:
-    infos = check(Source, name="", speed="0", tasks_max="zero", errors_tolerance="some", value_converter="Avro")
+    infos = check(Source, name="", speed="0", tasks_max="zero", errors_tolerance="some", value_converter="Xml")
     assert errors_of(infos) == {
         "name": ["Invalid value  for configuration name: String may not be empty"],
         "tasks.max": [
@@ -89,7 +89,7 @@ def test_errors_of_all_kinds_are_told_together() -> None:
         ],
         "errors.tolerance": ["Invalid value some for configuration errors.tolerance: String must be one of: none, all"],
         "speed": ["Invalid value 0 for configuration speed: Value must be at least 1"],
-        "value.converter": ["Invalid value Avro for configuration value.converter: Class Avro could not be found."],
+        "value.converter": ["Invalid value Xml for configuration value.converter: Class Xml could not be found."],
     }
     assert infos.error_count == 6
     assert infos.error_message() == (

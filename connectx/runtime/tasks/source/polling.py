@@ -27,7 +27,7 @@ from connectx.core.source.messages import (
     SourceStimulus,
 )
 from connectx.data.transforms.encoding import nothing_of, transform_and_encode
-from connectx.errors import ConversionError, TransactionBoundaryError, TransformError
+from connectx.errors import ConversionError, RegistryUnavailableError, TransactionBoundaryError, TransformError
 from connectx.model.source_offsets import SourceOffset
 from connectx.plugins.api import RetriableError, Slice
 from connectx.runtime.tasks.connector_host import trace_of
@@ -115,7 +115,7 @@ class SourcePoller:
             pieces = _divided(polled, rows)
             for piece in pieces:
                 self._convert(piece, polled.topic, effect.give_up)
-        except RetriableError as error:
+        except (RetriableError, RegistryUnavailableError) as error:
             self._runner.errors.failed()
             log.info("%s will convert its slice again: %s", self._setup.task, self._setup.masked(str(error)))
             return ConvertFailed(trace_of(error))
@@ -152,7 +152,7 @@ class SourcePoller:
                 piece.rows, topic, setup.chain, *converters, skip_unwritable=errors.tolerate_all
             )
             self._judge(made.failures, give_up)
-        except RetriableError as error:
+        except (RetriableError, RegistryUnavailableError) as error:
             if not give_up:
                 raise
             made = nothing_of(in_arrow(piece.rows), error.message)
