@@ -18,6 +18,7 @@ from playwright.sync_api import Page
 
 from connectx.api.peek import ERRORS, DeadLetters, Record
 from connectx.errors import ConnectorNotFoundError
+from connectx.history.folds.lost import LostWork
 from connectx.history.folds.snapshot import snapshot
 from connectx.history.log import EventLog
 from connectx.model.events import Event, EventKind, Transition
@@ -166,6 +167,12 @@ class StagedCluster:
         others = [one for one in self.workers if one.name != worker]
         state = {"state": "running", "heartbeat_ms": None, "generation": generation}
         self.workers = [*others, SimpleNamespace(name=worker, task_metrics=metrics, **state)]
+
+    def loses(self, worker: str, lost: LostWork | None) -> None:
+        """A worker is dead, and its work waits, or all of it has moved."""
+        self.workers = [one for one in self.workers if one.name != worker]
+        state = {"state": "killed", "generation": 2, "task_metrics": {}}
+        self.workers.append(SimpleNamespace(name=worker, lost=lost, **state))
 
     def configure(self, name: str, config: dict[str, str]) -> None:
         """A connector gets another configuration, and a worker reads it."""

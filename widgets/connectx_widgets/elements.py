@@ -14,7 +14,9 @@ from types import MappingProxyType
 from typing import Any
 
 from connectx.history.folds.flow import Flow
+from connectx.history.folds.lost import LostWork
 from connectx.history.folds.snapshot import Snapshot, WorkSnapshot
+from connectx.history.folds.stories import Story
 from connectx.history.folds.totals import Totals
 from connectx.history.render.shapes import SIGNS
 from connectx.history.render.timeline import Band, Bar, BarPart, Mark, Row, Timeline
@@ -152,6 +154,28 @@ def flow_elements(flows: Iterable[Flow], sizes: Mapping[str, int]) -> Elements:
     }
 
 
+def story_elements(stories: Iterable[Story]) -> Elements:
+    """One element per sentence. Id `story:<sequence number of the event that it begins with>`."""
+    return {
+        f"story:{story.seq}": {"kind": "story", "seq": story.seq, "at": story.time_ms, "sentence": story.sentence}
+        for story in stories
+    }
+
+
+def lost_elements(lost: Iterable[LostWork]) -> Elements:
+    """One element per dead worker whose work waits: what it is, and when it moves at the latest. Id `lost:<worker>`."""
+    return {
+        f"lost:{work.worker}": {
+            "kind": "lost",
+            "worker": work.worker,
+            "work": [*map(str, work.tasks), *work.connectors],
+            "due": work.due_ms if work.waits_for else None,
+            "waits": list(work.waits_for),
+        }
+        for work in lost
+    }
+
+
 def task_elements(
     snapshot: Snapshot,
     numbers: Mapping[str, Mapping[str, Any]],
@@ -215,7 +239,7 @@ def _moment(element: Element) -> int | None:
         case "bar":
             last = element["parts"][-1]
             return 1 << 62 if last["to"] is None else int(last["to"])
-        case "mark":
+        case "mark" | "story":
             return int(element["at"])
         case "task" | "connector":
             return int(element["since"])

@@ -8,8 +8,10 @@ nothing changes. Calls run on threads of their own, so that a slow one (stopping
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -18,9 +20,11 @@ from typing import TYPE_CHECKING, Any
 
 from connectx.errors import ConnectxError
 from connectx.history.folds.snapshot import SnapshotFold
-from connectx.history.folds.totals import Totals, TotalsFold
+from connectx.history.folds.stories import Story, stories
+from connectx.history.folds.totals import COMMITS, Totals, TotalsFold
 from connectx.history.render.palette import colour
 from connectx.history.render.timeline import TimelineFold
+from connectx.model.events import Event, EventKind
 from connectx.views import masked_text
 from connectx_widgets.actions import ReadOnlyError, describe_action, parse
 from connectx_widgets.elements import (
@@ -31,7 +35,9 @@ from connectx_widgets.elements import (
     failures,
     flow_elements,
     goes_on,
+    lost_elements,
     newest,
+    story_elements,
     task_elements,
     timeline_elements,
 )
@@ -51,6 +57,11 @@ SNAPSHOT_BYTES = 64_000
 MESSAGE_BYTES = 256_000
 KEPT = 1_000
 """About so many bars, bands and marks of each stay in the picture, the newest; `cluster.timeline()` shows more."""
+STORIES = 40
+STORIES_S = 1.0
+_TOLD = 600
+"""Stories are found in so many events, the newest, without those of `_UNTOLD`."""
+_UNTOLD = (*COMMITS, EventKind.RECORDS_SKIPPED, EventKind.RECORDS_FILTERED)
 _CALLS = 4
 _JOIN_S = 2.0
 log = logging.getLogger(__name__)
@@ -90,6 +101,10 @@ class Panel:
         self._failures: Mapping[str, Mapping[str, str]] = {}
         self._backlogs: dict[str, int] = {}
         self._asked_s: dict[str, float] = {}
+        self._told: deque[Event] = deque(maxlen=_TOLD)
+        self._stories: list[Story] = []
+        self._stories_s = -STORIES_S
+        self._told_seq = 0
         self._sizes: dict[str, int] = {}
         self._sized: dict[str, Any] = {}
         self._sized_s = -BACKLOG_S
@@ -104,6 +119,7 @@ class Panel:
         """Show what there is and begin to follow the cluster."""
         self._follow(0.0)
         self._read_totals()
+        self._tell(time.monotonic())
         self._update()
         self._take_snapshot()
         self._thread.start()
@@ -133,6 +149,7 @@ class Panel:
             self._run()
             self._follow(0.0)
             self._read_totals()
+            self._tell(math.inf)
             self._update()
             self._take_snapshot(ended=True)
             self._publish({"kind": "ended"})
@@ -153,6 +170,7 @@ class Panel:
             if self._acted.is_set():
                 self._acted.clear()
                 happened = True
+            happened |= self._tell(now_s)
             if happened and self._update():
                 behind = True
             self._ask_backlogs(now_s)
@@ -174,9 +192,19 @@ class Panel:
             self._snapshot_fold.take(event)
             self._totals.take(event)
             self._actions.take(event)
+            if event.kind not in _UNTOLD:
+                self._told.append(event)
         if events and timeout_s:
             self._ended.wait(max(0.0, timeout_s - (time.monotonic() - began_s)))
         return bool(events)
+
+    def _tell(self, now_s: float) -> bool:
+        """Find the stories of what has happened, once a second at most; True when they have changed."""
+        if not self._told or self._told[-1].seq == self._told_seq or now_s - self._stories_s < STORIES_S:
+            return False
+        self._stories_s, self._told_seq = now_s, self._told[-1].seq
+        before, self._stories = self._stories, stories(self._told)[-STORIES:]
+        return before != self._stories
 
     def _read_totals(self) -> bool:
         """Once a second, as numbers: each commit changes them. True when one changed."""
@@ -225,7 +253,7 @@ class Panel:
         """Send what differs from what the page has; False when nothing does."""
         snapshot = self._snapshot_fold.snapshot()
         self._failures = failures(snapshot)
-        drawn = self._timeline.timeline()
+        drawn = self._timeline.timeline(stories=self._stories)
         colours = {connector: colour(place) for place, connector in enumerate(drawn.connectors)}
         head = {key: _shown(value) for key, value in self._cluster.overview().items()}
         after: Elements = {
@@ -238,6 +266,8 @@ class Panel:
             **timeline_elements(drawn, self._numbers.late),
             **connector_elements(snapshot, self._numbers_of_connectors(), self._totals_read, colours, self._actions.of),
             **task_elements(snapshot, self._numbers.by_task, self._totals_read),
+            **story_elements(self._stories),
+            **lost_elements(filter(None, (getattr(worker, "lost", None) for worker in self._cluster.workers))),
             **flow_elements(self._numbers.flows([each.connector for each in snapshot.connectors]), self._sizes),
         }
         changed, dropped = changes(self._elements, after)

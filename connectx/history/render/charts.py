@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from connectx.extras import require
 from connectx.history.folds.latency import LatencySamples, latencies
 from connectx.history.folds.rates import Counts, LagSample, Series, lags, throughput
+from connectx.history.folds.stories import stories
 from connectx.history.render.palette import colour
 from connectx.history.render.timeline import MarkKind, Timeline, timeline
 from connectx.model.events import Event
@@ -90,7 +91,8 @@ def _figure(
 
 def _drawn(events: Iterable[Event], starts_ms: Sequence[int], now_ms: int) -> Timeline:
     """What happened from the earliest start to now."""
-    return timeline(list(events), now_ms=now_ms, window_ms=now_ms - min(starts_ms, default=now_ms))
+    listed, first_ms = list(events), min(starts_ms, default=now_ms)
+    return timeline(listed, now_ms=now_ms, window_ms=now_ms - first_ms, stories=stories(listed))
 
 
 def _colour(connector: str, drawn: Timeline) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from connectx.history.folds.runs import RunState
+from connectx.history.folds.stories import stories
 from connectx.history.render.palette import colour
 from connectx.history.render.svg import timeline_svg
 from connectx.history.render.timeline import Bar, BarPart, Mark, MarkKind, Timeline, timeline
@@ -71,7 +72,7 @@ def timeline_figure(events: Iterable[Event], *, since: int = 0, now_ms: int | No
     listed = list(events)
     end_ms = now_ms or (listed[-1].time_ms if listed else 0)
     start_ms = next((event.time_ms for event in listed if event.seq > since), end_ms)
-    drawn = timeline(listed, now_ms=end_ms, window_ms=end_ms - start_ms)
+    drawn = timeline(listed, now_ms=end_ms, window_ms=end_ms - start_ms, stories=stories(listed))
     figure = TimelineFigure()
     figure._picture = timeline_svg(drawn)
     for place, connector in enumerate(drawn.connectors):

@@ -75,18 +75,20 @@ def report_page(
     listed = list(events)
     start_ms = listed[0].time_ms if listed else 0
     named = "".join(f"<div><dt>{escape(key)}</dt><dd>{escape(value)}</dd></div>" for key, value in shown.items())
+    told = stories(listed)
     items = "".join(
         f'<li data-event="{story.seq}"><time>{(story.time_ms - start_ms) / 1000:.1f} s</time>'
         f"<span>{escape(story.sentence)}.</span></li>"
-        for story in stories(listed)
+        for story in told
     )
+    drawing = timeline_svg(timeline(listed, stories=told))
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body>"
         f'<header><h1>{escape(title)}</h1><p class="lead">{escape(lead)}</p><dl>{named}</dl></header>'
         f"{_verdict(verdict) if verdict else ''}"
-        f'<section><h2>Tasks over workers</h2><div class="timeline">{timeline_svg(timeline(listed))}</div></section>'
+        f'<section><h2>Tasks over workers</h2><div class="timeline">{drawing}</div></section>'
         f"<section><h2>What happened</h2>{f'<ol>{items}</ol>' if items else '<p>No fault, no failure.</p>'}</section>"
         f"<section><h2>Rebalances</h2>{_table(rebalance_table(listed))}</section>"
         f"<footer>{escape(footer)}</footer></body></html>"

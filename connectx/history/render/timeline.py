@@ -14,6 +14,7 @@ from math import inf
 
 from connectx.history.folds.rebalances import Rebalance, RebalanceFold
 from connectx.history.folds.runs import Run, RunFold, RunState, Segment, epoch_of
+from connectx.history.folds.stories import Story
 from connectx.history.folds.worker_states import Standing, WorkerState, WorkerStateFold
 from connectx.history.render.palette import colour, text_on
 from connectx.history.render.shapes import BAR, LANE, ROW_LEAST, ROW_PAD, THIN, THIN_LANE
@@ -177,18 +178,25 @@ class Timeline:
             top += row.height
 
 
-def timeline(events: Iterable[Event], *, now_ms: int | None = None, window_ms: int | None = None) -> Timeline:
+def timeline(
+    events: Iterable[Event],
+    *,
+    now_ms: int | None = None,
+    window_ms: int | None = None,
+    stories: Iterable[Story] = (),
+) -> Timeline:
     """Lay out a history.
 
     Args:
         events: in order.
         now_ms: end of the window; open bars reach to it. Default: the last event.
         window_ms: length of the window; default: from the first event on.
+        stories: sentences for the marks of their faults.
     """
     fold = TimelineFold()
     for event in events:
         fold.take(event)
-    return fold.timeline(now_ms=now_ms, window_ms=window_ms, steps=_STEPS)
+    return fold.timeline(now_ms=now_ms, window_ms=window_ms, steps=_STEPS, stories=stories)
 
 
 class TimelineFold:
@@ -222,12 +230,17 @@ class TimelineFold:
         self._taken += 1
 
     def timeline(
-        self, *, now_ms: int | None = None, window_ms: int | None = None, steps: int | None = None
+        self,
+        *,
+        now_ms: int | None = None,
+        window_ms: int | None = None,
+        steps: int | None = None,
+        stories: Iterable[Story] = (),
     ) -> Timeline:
         """Lay out what was taken.
 
         Args:
-            now_ms, window_ms: as those of `timeline`.
+            now_ms, window_ms, stories: as those of `timeline`.
             steps: marks of one task that lie within this part of the window are one mark; never within less than
                 `TOGETHER_MS`. None: just that, so that marks do not change as time passes.
         """
@@ -239,6 +252,7 @@ class TimelineFold:
         rounds = self._rebalances.rebalances()
         leader = next((round_.leader for round_ in reversed(rounds) if round_.generation is not None), None)
         marks = [event for event in self._marks if window.holds(event.time_ms)]
+        told = {story.seq: story.sentence for story in stories}
         rows = [
             _row(
                 worker,
@@ -249,6 +263,7 @@ class TimelineFold:
                 window,
                 self._connectors,
                 together_ms,
+                told,
             )
             for worker, standing in self._states.standings().items()
         ]
@@ -259,7 +274,7 @@ class TimelineFold:
             tuple(rows),
             tuple(bands),
             tuple(self._connectors),
-            tuple(_mark(event, (), {}) for event in marks if event.worker is None),
+            tuple(_told(_mark(event, (), {}), told) for event in marks if event.worker is None),
         )
 
 
@@ -284,6 +299,7 @@ def _row(
     window: _Window,
     places: Mapping[str, int],
     together_ms: int,
+    told: Mapping[int, str],
 ) -> Row:
     seen = [run for run in own if window.meets(run.start_ms, run.end_ms)]
     fences = [event for event in marks if _mark_kind(event) is MarkKind.FENCED]
@@ -297,7 +313,7 @@ def _row(
         connector_lanes=connector_lanes,
         bars=tuple(_bar(run, lane, fences, window, places) for run, lane in lanes.items()),
         connector_bars=tuple(_bar(run, lane, (), window, places) for run, lane in thin_lanes.items()),
-        marks=tuple(_merged((_mark(event, own, lanes) for event in marks), together_ms)),
+        marks=tuple(_merged((_told(_mark(event, own, lanes), told) for event in marks), together_ms)),
     )
 
 
@@ -381,6 +397,12 @@ def _mark(event: Event, own: Sequence[Run], lane_of: dict[Run, int]) -> Mark:
     name = None if event.connector is None else f"{event.connector}-{event.task}"
     lane = lane_of.get(run) if run is not None else None
     return Mark(kind, event.time_ms, lane, event.seq, masked_text(_mark_title(event, kind, run)), name)
+
+
+def _told(mark: Mark, told: Mapping[int, str]) -> Mark:
+    """The mark of a fault with what followed from it."""
+    is_known = mark.kind is MarkKind.FAULT and mark.seq in told
+    return replace(mark, title=f"{mark.title}; {told[mark.seq]}") if is_known else mark
 
 
 def _merged(marks: Iterable[Mark], together_ms: int) -> Iterator[Mark]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from connectx_widgets.elements import (
     Elements,
@@ -10,13 +11,18 @@ from connectx_widgets.elements import (
     chunks,
     connector_elements,
     goes_on,
+    lost_elements,
     newest,
+    story_elements,
     task_elements,
     timeline_elements,
 )
 
+from connectx.history.folds.lost import LostWork
 from connectx.history.folds.snapshot import SnapshotFold, snapshot
+from connectx.history.folds.stories import stories
 from connectx.history.render.timeline import TimelineFold
+from connectx.model.ids import TaskId
 from tests.support.histories import START_MS, History, crowded, kill_of_source, small_cluster
 
 
@@ -54,6 +60,28 @@ def test_a_killed_workers_bar_ends_and_its_mark_says_why() -> None:
         if element["kind"] == "bar" and element["worker"] == "worker-2" and element["label"] == "flights-in-0"
     )]  # fmt: skip
     assert "zombie" in states
+
+
+def test_the_mark_of_a_fault_says_what_followed_and_each_story_is_an_element() -> None:
+    told = stories(kill_of_source().events)
+    fold = TimelineFold()
+    for event in kill_of_source().events:
+        fold.take(event)
+    marks = timeline_elements(fold.timeline(stories=told))
+    [fault] = [element for element in marks.values() if element.get("mark") == "fault"]
+    assert fault["title"] == f"fault: kill worker-2; {told[0].sentence}"
+    assert story_elements(told)[f"story:{fault['seq']}"]["sentence"] == told[0].sentence
+
+
+def test_lost_work_says_what_waits_and_until_when() -> None:
+    lost = LostWork("worker-2", "was killed", 5, ("out",), (TaskId("in", 0),), 9_000, ("session.timeout.ms",))
+    assert lost_elements([lost, replace(lost, worker="worker-3", waits_for=())]) == {
+        "lost:worker-2": {
+            **{"kind": "lost", "worker": "worker-2", "work": ["in-0", "out"], "due": 9_000},
+            "waits": ["session.timeout.ms"],
+        },
+        "lost:worker-3": {"kind": "lost", "worker": "worker-3", "work": ["in-0", "out"], "due": None, "waits": []},
+    }
 
 
 def test_a_worker_says_all_that_was_done_to_it() -> None:

@@ -10,6 +10,7 @@ from html.parser import HTMLParser
 import pytest
 
 from connectx.api.forms import html_form
+from connectx.history.folds.stories import stories
 from connectx.history.render.svg import timeline_svg
 from connectx.history.render.timeline import timeline
 from tests.support.histories import History, crowded, kill_of_source, pause_with_fence, small_cluster
@@ -73,5 +74,6 @@ def test_the_twins_image_is_the_drawing() -> None:
     history = pause_with_fence()
     [reference] = Left(form(history)).references
     drawing = b64decode(reference.partition(",")[2]).decode()
-    assert drawing == timeline_svg(timeline(history.events)).replace('width="100%"', 'width="960"', 1)
+    expected = timeline(history.events, stories=stories(history.events))
+    assert drawing == timeline_svg(expected).replace('width="100%"', 'width="960"', 1)
     assert "<li>worker-2" in form(history) or "worker-2" in Left(form(history)).text

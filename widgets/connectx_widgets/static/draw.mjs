@@ -16,7 +16,7 @@ export function svgText(drawn, key, look) {
   });
   for (const band of drawn.bands) {
     const title = escapeText(band.title), shape = fill(shapes.rebalance, { ...band, y: top, height });
-    parts.push(`<g class="hot" data-key="band:${band.generation}" data-generation="${band.generation ?? ""}" data-say="${title}">${shape}`
+    parts.push(`<g class="hot" data-key="band:${band.generation}" data-generation="${band.generation ?? ""}" data-say="${title}" data-at="${band.from}">${shape}`
       + `<text class="dim" x="${n(band.labelX)}" y="${top - 5}">${band.label}</text></g>`);
   }
   for (const tick of drawn.axis) {
@@ -25,7 +25,7 @@ export function svgText(drawn, key, look) {
     parts.push(`<text class="dim" x="${n(tick.x)}" y="${bottom + look.axis - 7}" text-anchor="${anchor}">${tick.text}</text>`);
   }
   for (const bar of drawn.bars) {
-    parts.push(hot(bar.key, bar, `data-task="${escapeText(bar.task)}" data-state="${bar.state}"`, fill(shapes[bar.state], { ...bar, key })));
+    parts.push(hot(bar.key, { ...bar, at: bar.from }, `data-task="${escapeText(bar.task)}" data-state="${bar.state}"`, fill(shapes[bar.state], { ...bar, key })));
   }
   for (const label of drawn.labels) {
     const how = label.fill ? `fill="${label.fill}"` : `class="h${label.state === "zombie" ? " b" : ""}"`;
@@ -39,10 +39,10 @@ export function svgText(drawn, key, look) {
 }
 
 /** What says its sentence on hover, and by the arrow keys. */
-function hot(key, { title, worker, seq }, data, shape) {
+function hot(key, { title, worker, seq, at }, data, shape) {
   const said = escapeText(title);
   return `<g class="hot" tabindex="-1" role="img" aria-label="${said}" data-key="${escapeText(key)}" data-say="${said}"`
-    + ` data-worker="${escapeText(worker ?? "")}" data-event="${seq}" ${data}>${shape}</g>`;
+    + ` data-worker="${escapeText(worker ?? "")}" data-event="${seq}" data-at="${at}" ${data}>${shape}</g>`;
 }
 
 /** The legend: a line of the real shapes with their names. */

@@ -118,7 +118,7 @@ export function windowOf(store, view, now) {
   const to = view.end ?? now;
   const whole = Math.max(to - first, LEAST_MS);
   const span = view.span === null || view.end === null ? Math.min(view.span ?? whole, whole) : view.span;
-  return { from: to - span, to, first: Number.isFinite(first) ? first : to - span };
+  return { from: to - span, to, first: Number.isFinite(first) ? first : to - span, past: view.end !== null };
 }
 
 // -------------------------------------------------------------------------------------------------------- words
@@ -128,6 +128,11 @@ export function duration(ms) {
   if (ms < 59_950) return `${(ms / 1000).toFixed(1)} s`;
   const seconds = Math.round(ms / 1000);
   return seconds % 60 ? `${Math.floor(seconds / 60)} min ${seconds % 60} s` : `${seconds / 60} min`;
+}
+
+/** The time of day of a moment, where the page is. */
+export function clockText(ms) {
+  return new Date(ms).toLocaleTimeString("en-GB");
 }
 
 export function sentence(part, now) {
@@ -164,7 +169,7 @@ export function layout(store, window, width, now, look) {
         ? lanes.length * look.lane + thin.indexOf(bar.lane) * look.thinLane + (look.thinLane - look.thin) / 2
         : lanes.indexOf(bar.lane) * look.lane + (look.lane - look.bar) / 2);
       const parts = bar.parts.filter((part) => meets(part.from, part.to)).map((part) => ({
-        key: `${bar.worker}:${part.seq}:${bar.label}`, worker: bar.worker, task: bar.label, seq: part.seq, state: part.state,
+        key: `${bar.worker}:${part.seq}:${bar.label}`, worker: bar.worker, task: bar.label, seq: part.seq, state: part.state, from: part.from,
         colour: bar.colour, text: bar.text, x: x(part.from), y: top, width: Math.max(x(part.to) - x(part.from), 1.5),
         height: bar.thin ? look.thin : look.bar, title: sentence(part, now), open: part.to === null,
       }));
@@ -231,6 +236,7 @@ function bands(shown, x, look) {
 function axis(window, x, width, now, look) {
   const span = Math.max(window.to - window.from, 1) / 1000;
   const step = look.steps.find((step) => span / step <= Math.max(width / 90, 2)) ?? look.steps.at(-1);
+  if (window.past) return clockTicks(window, x, step);
   const ticks = [];
   for (let offset = Math.max(0, Math.ceil((now - window.to) / 1000 / step) * step); now - offset * 1000 >= window.from; offset += step) {
     const back = Math.round(offset * 10) / 10;
@@ -238,5 +244,12 @@ function axis(window, x, width, now, look) {
     ticks.push({ x: x(now - offset * 1000), text });
     if (ticks.length > 200) break;
   }
+  return ticks;
+}
+
+/** Times of day, for a window of the past. */
+function clockTicks(window, x, step) {
+  const step_ms = Math.max(step, 1) * 1000, ticks = [];
+  for (let at = Math.ceil(window.from / step_ms) * step_ms; at <= window.to && ticks.length < 200; at += step_ms) ticks.push({ x: x(at), text: clockText(at) });
   return ticks;
 }

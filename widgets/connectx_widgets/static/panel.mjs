@@ -1,7 +1,8 @@
-import { clock, currentState, duration, emptyStore, layout, ofKind, take, takeSnapshot, windowOf } from "./geometry.mjs";
+import { clock, clockText, currentState, duration, emptyStore, layout, ofKind, take, takeSnapshot, windowOf } from "./geometry.mjs";
 import { escapeText, legendText, svgText } from "./draw.mjs";
 import { configOf, errorsOf, fieldsOf, formText } from "./form.mjs";
 import { flowsText } from "./flow.mjs";
+import { countdownText, storiesOf, storyText } from "./story.mjs";
 import { peekText } from "./peek.mjs";
 import { connectorsText, detailsText, gutterText, headText, noticesText, tasksText, TIPS } from "./parts.mjs";
 
@@ -14,13 +15,14 @@ const CLOSED = "the cluster is closed: nobody hears this";
 
 const SHELL = `
   <div class="cxp-head" role="group" aria-label="cluster"></div>
+  <div class="cxp-story" role="group" aria-label="what happened"><div class="cxp-told" aria-live="polite"></div><div class="cxp-waits"></div></div>
   <div class="cxp-tools" role="toolbar" aria-label="timeline">
     ${SPANS.map(([text, span]) => `<button type="button" data-span="${span}" aria-label="show ${text}">${text}</button>`).join("")}
     <input type="range" min="0" max="1000" value="1000" aria-label="go back in time">
     <button type="button" data-live>live</button>
     <button type="button" class="cxp-fault" data-verb="add_worker" title="${TIPS.add_worker}">add worker</button>
     <button type="button" data-form="new">new connector</button>
-    <span class="cxp-still" role="status"></span>
+    <span class="cxp-still" role="status"></span><span class="cxp-past-note" role="status"></span>
   </div>
   <div class="cxp-legends" aria-hidden="true"></div>
   <div class="cxp-plot"><div class="cxp-gutter" role="group" aria-label="workers"></div><div class="cxp-svg" tabindex="0" role="group" aria-label="timeline; arrow keys go from bar to bar"></div></div>
@@ -44,6 +46,7 @@ function makeView(store, model, el, viewKey) {
   const view = /** @type {{ span: number | null, end: number | null }} */ ({ span: 120_000, end: null });
   const written = new Map(), calm = matchMedia("(prefers-reduced-motion: reduce)");
   let open = null, details = null, asked = "", blamed = null, chosen = null, seen = true, timer = null, calls = 0, pending = new Map();
+  let story = /** @type {number | null} */ (null);
   let peek = /** @type {any} */ (null);
   let form = null, typed = null, held = false, sure = null, unsure = null;
   find(".cxp-legends").innerHTML = legendText(viewKey, look);
@@ -73,7 +76,7 @@ function makeView(store, model, el, viewKey) {
     write(".cxp-head", headText(head ? head.facts : {}));
     root.classList.toggle("cxp-watched", head?.faults === false);
     root.classList.toggle("cxp-readonly", head?.read_only === true);
-    write(".cxp-gutter", gutterText(drawn.rows, look.top));
+    write(".cxp-gutter", gutterText(drawn.rows, look.top, shown.past));
     write(".cxp-svg", `<svg class="cxt" width="${width}" height="${drawn.height}">${svgText(drawn, viewKey, look)}</svg>`);
     const connectors = ofKind(store, "connector").sort((a, b) => (a.name < b.name ? -1 : 1));
     write(".cxp-connectors tbody", connectorsText(connectors, store.rates, time.now, open, sure));
@@ -88,6 +91,8 @@ function makeView(store, model, el, viewKey) {
     }
     if (open !== null && asked !== currentState(store, open)) askDetails();
     if (open !== null) write(".cxp-tasks", tasksText(open, ofKind(store, "task").filter((task) => task.connector === open), details !== null));
+    write(".cxp-told", storyText(storiesOf(store), story));
+    write(".cxp-waits", countdownText(store, time.now));
     drawTools(time, shown);
     mark();
   }
@@ -103,6 +108,8 @@ function makeView(store, model, el, viewKey) {
     }
     const silence = time.silent ? `no word from ${source} for ${duration(time.silent)}: this picture stands still` : "";
     const waiting = store.live ? silence : `waiting for ${source}: this picture is an old one`;
+    root.classList.toggle("cxp-past", shown.past);
+    write(".cxp-past-note", shown.past ? `the past: ${clockText(shown.from)} to ${clockText(shown.to)}; tables show the present` : "");
     write(".cxp-still", store.ended ? "the cluster is closed" : waiting);
   }
 
@@ -126,7 +133,7 @@ function makeView(store, model, el, viewKey) {
     const hot = chosen && root.querySelector(`.cxp-svg [data-key="${CSS.escape(chosen)}"]`);
     if (!hot) { tip.hidden = true; return; }
     hot.classList.add("chosen");
-    tip.textContent = hot.dataset.say;
+    tip.textContent = `${clockText(Number(hot.dataset.at))} ${hot.dataset.say}`;
     tip.hidden = false;
     const box = hot.getBoundingClientRect(), frame = root.getBoundingClientRect();
     const left = Math.min(Math.max(box.left - frame.left, 4), frame.width - tip.offsetWidth - 4);
@@ -134,6 +141,16 @@ function makeView(store, model, el, viewKey) {
     const fits = below + tip.offsetHeight < frame.height;
     tip.style.left = `${Math.max(left, 4)}px`;
     tip.style.top = `${fits ? below : Math.max(box.top - frame.top - tip.offsetHeight - 6, 2)}px`;
+  }
+
+  /** Show a story's moment in the middle of the window, with its sign chosen. */
+  function jump(seq) {
+    const { at } = store.elements.get(`story:${seq}`), { now } = clock(store, Date.now());
+    view.span ??= 120_000;
+    view.end = at + view.span / 2 < now ? at + view.span / 2 : null;
+    story = seq;
+    draw();
+    choose(`mark:${seq}`);
   }
 
   function choose(key) {
@@ -392,6 +409,8 @@ function makeView(store, model, el, viewKey) {
     if (!button || (button.dataset.verb && event.detail > 1)) return; // a double click's second half hits what stands there by then
     if (button.dataset.verb) call(button.dataset);
     else if (button.dataset.open) toggle(button.dataset.open);
+    else if (button.dataset.story) story = Number(button.dataset.story);
+    else if (button.dataset.jump) jump(Number(button.dataset.jump));
     else if (button.dataset.peek) openPeek("peek", button.dataset.peek);
     else if (button.dataset.letters) openPeek("letters", button.dataset.letters);
     else if ("peekAgain" in button.dataset) askPeek();
@@ -400,7 +419,7 @@ function makeView(store, model, el, viewKey) {
     else if (button.dataset.form) onForm(button.dataset.form);
     else if (button.dataset.edit) send({ kind: "ask", question: "details", connector: button.dataset.edit, edit: true });
     else if ("dismiss" in button.dataset) find(".cxp-error").hidden = true;
-    else if ("live" in button.dataset) view.end = null;
+    else if ("live" in button.dataset) view.end = story = null;
     else if (button.dataset.span) view.span = button.dataset.span === "null" ? null : Number(button.dataset.span);
     draw();
     schedule();

@@ -1,5 +1,5 @@
 import { escapeText } from "./draw.mjs";
-import { duration, sparkline } from "./geometry.mjs";
+import { clockText, duration, sparkline } from "./geometry.mjs";
 
 // The parts of the panel around the timeline, as HTML text: header, gutter of workers, table of connectors, details.
 
@@ -37,8 +37,8 @@ export function headText(facts) {
     `<span class="cxp-fact"><span class="dim">${escapeText(name)}</span> ${escapeText(value || "–")}</span>`).join("");
 }
 
-export function gutterText(rows, top) {
-  return `<div style="height:${top}px"></div>` + rows.map((row) => {
+export function gutterText(rows, top, past) {
+  return `<div class="cxp-now dim" style="height:${top}px">${past ? "workers as they are now" : ""}</div>` + rows.map((row) => {
     const name = escapeText(row.worker);
     const buttons = workerVerbs(row).map((verb) =>
       `<button type="button" data-verb="${verb}" data-worker="${name}" aria-label="${verb} ${name}" title="${TIPS[`${verb}-worker`] ?? TIPS[verb]}">${verb}</button>`);
@@ -141,11 +141,7 @@ function whereText(work) {
 export function actionText(action) {
   if (!action) return "";
   const took = action.took_ms === null ? "" : `, ${action.error ? "failed after" : "took"} ${duration(action.took_ms)}`;
-  return `<span class="${action.error ? "bad" : ""}">${escapeText(action.what)} ${timeText(action.at)}${took}</span>`;
-}
-
-function timeText(ms) {
-  return new Date(ms).toLocaleTimeString("en-GB");
+  return `<span class="${action.error ? "bad" : ""}">${escapeText(action.what)} ${clockText(action.at)}${took}</span>`;
 }
 
 function shown(state) {
@@ -171,7 +167,7 @@ export function tasksText(name, tasks, known) {
   const rows = [...tasks].sort((a, b) => a.task - b.task).map((task) => {
     const label = `restart task ${task.task} of ${escapeText(name)}`;
     return `<tr data-task-row="${task.task}" data-state="${task.state}"><th scope="row">${task.task}</th><td>${shown(task.state)}</td>`
-      + `<td class="dim">${escapeText(task.worker ?? "")}</td><td class="dim">${timeText(task.since)}</td><td>${task.epoch ?? ""}</td>`
+      + `<td class="dim">${escapeText(task.worker ?? "")}</td><td class="dim">${clockText(task.since)}</td><td>${task.epoch ?? ""}</td>`
       + `<td class="num">${countText(task.committed)}</td><td class="num">${rateText(task)}</td><td>${troubleText(task)}</td><td class="cxp-where" title="${whereText(task)}">${whereText(task)}</td>`
       + `<td><button type="button" data-verb="restart-task" data-connector="${escapeText(name)}" data-task="${task.task}" aria-label="${label}" title="${TIPS["restart-task"]}">restart</button></td></tr>`;
   });
