@@ -80,8 +80,7 @@ class Batcher:
             else:
                 yield UnfitRow(int(row_numbers[at]), topic, size_bytes=_payload_bytes(records, int(at), int(at) + 1))
         fits = ~(too_large | unknown)
-        distinct = np.unique(assigned[fits])
-        for partition in distinct:
+        for partition in np.flatnonzero(np.bincount(assigned[fits])):
             chosen = np.flatnonzero(fits & (assigned == partition))
             whole = len(chosen) == len(records)
             part = records if whole else records.take(chosen)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectx.protocol.record_batches.codecs import Compression, compress
-from connectx.protocol.record_batches.varints import varint, varints
+from connectx.protocol.record_batches.varints import varint, varints, varints_below
 
 HEADERS: Final = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 """Type of a column of record headers."""
@@ -106,18 +106,16 @@ def encode(records: PreparedRecords, start: int, end: int, compression: Compress
     count = end - start
     timestamps = records.timestamps_ms[start:end]
     first_ms = int(timestamps[0])
-    headers = _constant(b"\x00") if records.headers is None else records.headers.slice(start, count)
-    offsets = varints(np.arange(count, dtype=np.int64))
-    parts: list[Any] = [_constant(b"\x00"), varints(timestamps - first_ms), offsets]
+    parts: list[Any] = [b"\x00", varints(timestamps - first_ms), varints_below(count)]
     for column in (records.keys, records.values):
         parts += _field(None if column is None else column.slice(start, count))
-    parts.append(headers)
+    parts.append(b"\x00" if records.headers is None else records.headers.slice(start, count))
     lengths = np.zeros(count, np.int64)
     for part in parts:
-        lengths += len(part.as_py()) if isinstance(part, pa.Scalar) else pc.binary_length(part).to_numpy()
-    body = pc.binary_join_element_wise(varints(lengths), *parts, _constant(b""))
-    if isinstance(body, pa.Scalar):
-        data = pa.py_buffer(body.as_py())
+        lengths += len(part) if isinstance(part, bytes) else pc.binary_length(part).to_numpy()
+    body = _join(varints(lengths), *parts)
+    if isinstance(body, bytes):
+        data = pa.py_buffer(body)
     else:
         bounds = np.frombuffer(body.buffers()[1], np.int32)
         data = body.buffers()[2].slice(int(bounds[0]), int(bounds[count] - bounds[0]))
@@ -181,7 +179,7 @@ def _timestamps(rows: pa.Table, now_ms: int) -> Any:
 def _field(column: Any) -> tuple[Any, Any]:
     """Length and bytes of a nullable column."""
     if column is None:
-        return _constant(varint(-1)), _constant(b"")
+        return varint(-1), b""
     if column.null_count == 0:
         return varints(pc.binary_length(column).to_numpy().astype(np.int64)), column
     lengths = pc.fill_null(pc.binary_length(column), -1).to_numpy().astype(np.int64)
@@ -198,18 +196,27 @@ def _headers(rows: pa.Table) -> Any:
     if len(items) == 0:
         return None
     keys = pc.struct_field(items, "key").cast(pa.binary())
-    encoded = pc.binary_join_element_wise(*_field(keys), *_field(pc.struct_field(items, "value")), _constant(b""))
+    encoded = _spread(_join(*_field(keys), *_field(pc.struct_field(items, "value"))), len(items))
     bounds = np.zeros(len(counts) + 1, np.int32)
     np.cumsum(counts, out=bounds[1:])
     joined = pc.binary_join(pa.ListArray.from_arrays(pa.array(bounds), encoded), b"")
-    return pc.binary_join_element_wise(_spread(varints(counts), len(counts)), joined, _constant(b""))
+    return _join(varints(counts), joined)
 
 
 def _spread(value: Any, count: int) -> Any:
-    """An array of `count` values of a scalar; arrays as they are."""
-    return pa.repeat(value, count) if isinstance(value, pa.Scalar) else value
+    """An array of `count` values of a constant; arrays as they are."""
+    return pa.repeat(pa.scalar(value, pa.binary()), count) if isinstance(value, bytes) else value
 
 
-def _constant(data: bytes) -> Any:
-    """The same bytes for every record. Made when needed: a scalar makes Arrow import pandas."""
-    return pa.scalar(data, pa.binary())
+def _join(*parts: Any) -> Any:
+    """Concatenate parts record by record: binary arrays, and bytes that are the same for every record."""
+    joined: list[Any] = []
+    for part in parts:
+        if isinstance(part, bytes) and joined and isinstance(joined[-1], bytes):
+            joined[-1] += part
+        else:
+            joined.append(part)
+    if len(joined) == 1:
+        return joined[0]
+    constants = (pa.scalar(part, pa.binary()) if isinstance(part, bytes) else part for part in joined)
+    return pc.binary_join_element_wise(*constants, pa.scalar(b"", pa.binary()))

@@ -16,7 +16,7 @@ from kafka.record.memory_records import MemoryRecords
 
 from connectx.errors import MalformedDataError
 from connectx.protocol.record_batches import HEADER_BYTES, HEADERS, Compression, decode, encode, finish, prepare, split
-from connectx.protocol.record_batches.varints import read_varints, varint, varints
+from connectx.protocol.record_batches.varints import read_varints, varint, varints, varints_below
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 NOW_MS = 1_700_000_000_000
@@ -97,11 +97,17 @@ def _kafka_python(data: bytes) -> list[Any]:
 def test_varints_of_a_column_are_those_of_its_numbers(numbers: list[int]) -> None:
     encoded = varints(np.array(numbers, np.int64))
     expected = [varint(number) for number in numbers]
-    assert ([encoded.as_py()] * len(numbers) if isinstance(encoded, pa.Scalar) else encoded.to_pylist()) == expected
+    assert ([encoded] * len(numbers) if isinstance(encoded, bytes) else encoded.to_pylist()) == expected
     starts = np.cumsum([0, *map(len, expected)])
     found, after = read_varints(np.frombuffer(b"".join(expected), np.uint8), starts[:-1])
     assert found.tolist() == numbers
     assert after.tolist() == starts[1:].tolist()
+
+
+@pytest.mark.parametrize("count", [1, 2, 16_383, 16_384, 16_385])
+def test_varints_below_a_count_are_those_of_its_numbers(count: int) -> None:
+    encoded = varints_below(count)
+    assert ([encoded] if isinstance(encoded, bytes) else encoded.to_pylist()) == [varint(n) for n in range(count)]
 
 
 @settings(max_examples=100, deadline=None)
