@@ -22,7 +22,7 @@ TIERS := $(BIN)/python -m tests.support.tiers
 # Records durations that tests/budget.json limits: `make test-all` fails on a tier or folder that takes 25 % longer.
 BUDGET := $(BIN)/python -m tests.support.budget
 
-.PHONY: help setup archives demo quick test test-all budget browser databricks connect spark41 pythons wheel simulate lab check lock types bench bench-peer soak clean
+.PHONY: help setup archives demo quick test test-all budget browser databricks connect spark41 pythons wheel docs simulate lab check lock types bench bench-peer soak clean
 
 help: ## show the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST)
@@ -71,6 +71,9 @@ wheel: setup ## test the wheel outside the repository: a worker on the base alon
 simulate: $(INSTALLED) ## run simulated clusters with faults, SEEDS=200 of them
 	@$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),200)
 
+docs: $(INSTALLED) ## build the documentation into site/, with every warning an error
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
 lab: setup ## open JupyterLab on the notebooks
 	@$(BIN)/jupyter lab --notebook-dir=notebooks
 
@@ -94,7 +97,7 @@ soak: archives ## flows under chaos in both isolations for MINUTES=10, and a ver
 	@$(BIN)/python -m tests.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 clean: ## remove .venv and what tests and tools left here; the user's cache of jars stays
-	@rm -rf $(VENV) .venv-* build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis test-artefacts
+	@rm -rf $(VENV) .venv-* build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis test-artefacts
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 lock: $(INSTALLED) ## renew requirements.lock: the newest versions that pyproject.toml allows

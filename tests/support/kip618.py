@@ -90,7 +90,7 @@ def _evidence(rule: Rule, tests: Sequence[Holder]) -> str:
     by_path: defaultdict[str, list[str]] = defaultdict(list)
     for holder in tests:
         by_path[holder.path] += [f"`{holder.test}`"] if holder.test else ["all tests"]
-    files = [f"[{path}](../{path}): {', '.join(names)}" for path, names in by_path.items()]
+    files = [f"`{path}`: {', '.join(names)}" for path, names in by_path.items()]
     return "<br>".join([*files, *filter(None, [rule.also])])
 
 

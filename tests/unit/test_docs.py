@@ -11,7 +11,7 @@ import pytest
 import connectx
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 FOLDERS = ["connectx", "tests", "notebooks", "bench", "widgets", "docs", "deploy"]
 FOLDERS += sorted(path.name for path in (ROOT / "connectx").iterdir() if path.is_dir() and path.name != "__pycache__")
 
@@ -62,8 +62,9 @@ def test_the_layer_table_has_a_row_for_every_folder_and_each_names_its_subfolder
     assert {folder for part, folder in below if f"`{folder}/`" not in rows[part]} == set()
 
 
-def test_every_verb_of_the_readme_exists() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_verb_that_a_page_names_exists(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
     for verb in set(re.findall(r"(?<![\w-])cluster\.(\w+)", text)):
         assert hasattr(connectx.Cluster, verb) or f"self.{verb}" in (ROOT / "connectx/api/cluster.py").read_text(
             "utf-8"
