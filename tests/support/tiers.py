@@ -191,6 +191,7 @@ _REAL: Final = (
     "tests/notebooks",
     *(f"tests/integration/{name}" for name in dict.fromkeys((*_LONG, *sorted(_INTEGRATION)))),
     "tests/conformance/test_kafka.py",
+    "tests/docs",
 )
 _PANEL: Final = ("-o", "timeout=600")  # a browser and a JupyterLab start in the first test
 _VERSIONS: Final = (
@@ -214,6 +215,7 @@ _TUTORIALS: Final = ("02-tasks", "03-rebalances", "05-killing-workers", "07-your
 # In `make test-all` only: brokers and JVMs of other kinds than users start, and tutorials on what other tests hold.
 _DEEP: Final = (
     *(f"tests/notebooks/test_notebooks.py::test_the_notebook_prints_what_it_shows[{name}]" for name in _TUTORIALS),
+    "tests/docs",
     "tests/integration/infra",
     "tests/integration/exactly_once/test_three_brokers.py",
     "tests/integration/exactly_once/test_old_broker.py",
