@@ -72,7 +72,7 @@ simulate: $(INSTALLED) ## run simulated clusters with faults, SEEDS=200 of them
 	@$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),200)
 
 docs: $(INSTALLED) ## build the documentation into site/, with every warning an error
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 lab: setup ## open JupyterLab on the notebooks
 	@$(BIN)/jupyter lab --notebook-dir=notebooks
