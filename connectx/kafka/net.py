@@ -10,6 +10,7 @@ import logging
 import random
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any, Final
 
 import kafka.errors as kafka_errors
@@ -210,6 +211,50 @@ class KafkaNet:
         for connection in list(manager._conns.values()):
             connection.close(kafka_errors.KafkaConnectionError("abandoned"))
         manager.cluster.close()
+
+
+class NetTasks:
+    """Coroutines and one timer on a net's loop, for the driver of a core. Once the loop has ended they do nothing.
+
+    Args:
+        net: has been started.
+        lock: guards the driver's state; reentrant.
+        on_time: called on the loop's thread when the earliest time that was asked for has come.
+    """
+
+    def __init__(self, net: KafkaNet, lock: AbstractContextManager[Any], on_time: Callable[[], None]) -> None:
+        self._net = net
+        self._lock = lock
+        self._on_time = on_time
+        self._wakes_ms: int | None = None
+
+    def spawn(self, coroutine: Callable[..., Awaitable[None]], *args: Any) -> None:
+        """Run a coroutine function on the loop, from any thread, without waiting."""
+        try:
+            self._net.spawn(coroutine, *args)
+        except ConnectionError:
+            _log.debug("The network loop has ended; %s is not run", coroutine)
+
+    def wake_at(self, at_ms: int | None) -> None:
+        """Call `on_time` at a time of `monotonic_ms` or earlier; None asks for nothing. From any thread."""
+        with self._lock:
+            if at_ms is not None and (self._wakes_ms is None or at_ms < self._wakes_ms):
+                self._wakes_ms = at_ms
+                self.spawn(self._wake, at_ms)
+
+    async def _wake(self, at_ms: int) -> None:
+        await self._net.sleep(max(0, at_ms - monotonic_ms()) / 1000)
+        with self._lock:  # a time that another thread asks for meanwhile must not be lost
+            is_next = self._wakes_ms == at_ms
+            if is_next:
+                self._wakes_ms = None
+        if is_next:
+            self._on_time()
+
+
+def monotonic_ms() -> int:
+    """The monotonic clock in milliseconds."""
+    return time.monotonic_ns() // 1_000_000
 
 
 def error_name(code: int) -> str | None:

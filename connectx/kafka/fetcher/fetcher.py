@@ -10,9 +10,8 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
-import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -30,7 +29,7 @@ from connectx.errors import (
 )
 from connectx.kafka.fetcher.chunks import Chunk, take_rows
 from connectx.kafka.fetcher.requests import FetcherRequests, Reply
-from connectx.kafka.net import AUTHENTICATION_ERRORS, KafkaNet
+from connectx.kafka.net import AUTHENTICATION_ERRORS, KafkaNet, NetTasks, monotonic_ms
 from connectx.kafka.settings.client_config import ClientConfig, kafka_python_config
 from connectx.kafka.settings.fetcher_options import fetcher_options
 from connectx.model.ids import TopicPartition
@@ -74,7 +73,6 @@ class RecordFetcher:
         self._changed = threading.Condition(threading.RLock())
         self._ready: deque[Chunk | msg.FetchFailed] = deque()
         self._ends: dict[TopicPartition, int] = {}
-        self._timer_ms: int | None = None
         self._end: Exception | None = None
         self._net: KafkaNet | None = None
 
@@ -95,6 +93,7 @@ class RecordFetcher:
         with self._changed:  # abandon stops the thread, or finds none
             net.start()
             self._net = net
+            self._tasks = NetTasks(net, self._changed, lambda: self._report(msg.TimeReached()))
 
     @property
     def trouble(self) -> str | None:
@@ -193,17 +192,17 @@ class RecordFetcher:
     def _take(self, stimulus: msg.FetcherStimulus, reply: Reply | None = None) -> None:
         """Let the core decide, and carry out its effects. From any thread."""
         with self._changed:
-            step = self._core.handle(stimulus, _now_ms())
+            step = self._core.handle(stimulus, monotonic_ms())
             for effect in step.effects:
                 match effect:
                     case msg.SendRequest():
-                        self._spawn(self._requests.carry_out, effect)
+                        self._tasks.spawn(self._requests.carry_out, effect)
                     case msg.BufferRecords(target, _):
                         assert reply is not None, "only an answer brings records"
                         self._ready.append(reply.chunks[target])
                     case msg.FetchFailed():
                         self._ready.append(effect)
-            self._set_timer(step.wake_at_ms)
+            self._tasks.wake_at(step.wake_at_ms)
             if self._ready:
                 self._changed.notify_all()
 
@@ -223,30 +222,6 @@ class RecordFetcher:
                 self._end = error
                 self._changed.notify_all()
 
-    def _spawn(self, coroutine: Callable[..., Any], *args: Any) -> None:
-        net = self._net
-        if net is not None:
-            try:
-                net.spawn(coroutine, *args)
-            except ConnectionError:
-                _log.debug("A fetcher has ended")
-
-    def _set_timer(self, at_ms: int | None) -> None:
-        if at_ms is not None and (self._timer_ms is None or at_ms < self._timer_ms):
-            self._timer_ms = at_ms
-            self._spawn(self._wake, at_ms)
-
-    async def _wake(self, at_ms: int) -> None:
-        net = self._net
-        if net is not None:
-            await net.sleep(max(0, at_ms - _now_ms()) / 1000)
-        with self._changed:  # a timer that another thread sets meanwhile must not be lost
-            is_next = self._timer_ms == at_ms
-            if is_next:
-                self._timer_ms = None
-        if is_next:
-            self._report(msg.TimeReached())
-
     def _typed(self, error: Exception) -> ConnectxError:
         if isinstance(error, ConnectxError):
             return error
@@ -264,7 +239,3 @@ def _failure(failed: msg.FetchFailed) -> ConnectxError:
     return KafkaRequestError(
         f"read {failed.target}", failed.error, next_step="Check the topic and the brokers, then restart the task."
     )
-
-
-def _now_ms() -> int:
-    return time.monotonic_ns() // 1_000_000

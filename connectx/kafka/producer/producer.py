@@ -22,7 +22,7 @@ from connectx.core.producer import messages as msg
 from connectx.core.producer.messages import ProducerState as State
 from connectx.core.producer.producer import ProducerCore
 from connectx.errors import ConnectxError, ProducerError
-from connectx.kafka.net import KafkaNet
+from connectx.kafka.net import KafkaNet, NetTasks, monotonic_ms
 from connectx.kafka.producer.batching import (
     Batcher,
     EncodedBatch,
@@ -98,7 +98,6 @@ class KafkaProducer:
         self._unsettled: dict[int, tuple[EncodedBatch, bool]] = {}
         self._unsettled_bytes = self._unsettled_records = 0
         self._last_number = 0
-        self._timer_ms: int | None = None
         self._topics: dict[str, tuple[PartitionsOf, float]] = {}
         self._topic_errors: dict[str, str] = {}
         net = KafkaNet(_connection_settings(self._config, options))
@@ -106,6 +105,7 @@ class KafkaProducer:
         with self._changed:  # abandon stops the thread, or finds none
             net.start()
             self._net = net
+            self._tasks = NetTasks(net, self._changed, lambda: self._report(msg.TimeReached()))
         if loan is not None:
             self._take(msg.Borrow(loan))
         else:
@@ -406,18 +406,18 @@ class KafkaProducer:
         with self._changed:
             stimuli = deque([stimulus])
             while stimuli:
-                step = self._core.handle(stimuli.popleft(), _now_ms())
+                step = self._core.handle(stimuli.popleft(), monotonic_ms())
                 for effect in step.effects:
                     match effect:
                         case msg.SendRequest():
-                            self._spawn(self._requests.carry_out, effect)
+                            self._tasks.spawn(self._requests.carry_out, effect)
                         case msg.BatchDelivered(number) | msg.BatchDropped(number):
                             self._settle(number)
                         case msg.BatchRefused(number, result):
                             self._on_refused(number, result)
                         case msg.SplitBatch(number):
                             stimuli.append(self._split(number))
-                self._set_timer(step.wake_at_ms)
+                self._tasks.wake_at(step.wake_at_ms)
             self._changed.notify_all()
 
     def _report(self, stimulus: msg.ProducerStimulus) -> None:
@@ -429,30 +429,6 @@ class KafkaProducer:
             with self._changed:
                 self._crash = error
                 self._changed.notify_all()
-
-    def _spawn(self, coroutine: Callable[..., Any], *args: Any) -> None:
-        net = self._net
-        if net is not None:
-            try:
-                net.spawn(coroutine, *args)
-            except ConnectionError:
-                log.debug("The producer %s has ended", self._name)
-
-    def _set_timer(self, at_ms: int | None) -> None:
-        if at_ms is not None and (self._timer_ms is None or at_ms < self._timer_ms):
-            self._timer_ms = at_ms
-            self._spawn(self._wake, at_ms)
-
-    async def _wake(self, at_ms: int) -> None:
-        net = self._net
-        if net is not None:
-            await net.sleep(max(0, at_ms - _now_ms()) / 1000)
-        with self._changed:
-            is_next = self._timer_ms == at_ms
-            if is_next:
-                self._timer_ms = None
-        if is_next:
-            self._report(msg.TimeReached())
 
     def _finish(self, request: msg.Produce, batch: msg.SequencedBatch) -> bytes:
         from connectx.protocol.record_batches import finish
@@ -571,10 +547,6 @@ class KafkaProducer:
             max_request_size_bytes=self._options.core.max_request_size_bytes,
             open_ms=None if self._begun_s is None else int((time.monotonic() - self._begun_s) * 1000),
         )
-
-
-def _now_ms() -> int:
-    return time.monotonic_ns() // 1_000_000
 
 
 def _connection_settings(config: Mapping[str, Any], options: ProducerOptions) -> ClientConfig:

@@ -1,0 +1,87 @@
+"""Timers on the network loop, whose threads the tests play themselves."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from connectx.kafka.net import NetTasks
+
+
+class Loop:
+    """Keeps what it is asked to run; nobody sleeps."""
+
+    def __init__(self) -> None:
+        self.spawned: list[tuple[Callable[..., Awaitable[None]], tuple[Any, ...]]] = []
+
+    def spawn(self, coroutine: Callable[..., Awaitable[None]], *args: Any) -> None:
+        self.spawned.append((coroutine, args))
+
+    async def sleep(self, seconds: float) -> None:
+        pass
+
+    def run_next(self) -> None:
+        coroutine, args = self.spawned.pop(0)
+
+        async def run() -> None:
+            await coroutine(*args)
+
+        asyncio.run(run())
+
+
+class Contended(int):
+    """A time; when it is compared while the lock is free, another thread asks for an earlier time."""
+
+    def __new__(cls, value: int, *_: Any) -> Contended:
+        return super().__new__(cls, value)
+
+    def __init__(self, _: int, lock: threading.RLock, ask: Callable[[], None]) -> None:
+        self.lock = lock
+        self.ask = ask
+
+    def __eq__(self, other: object) -> bool:
+        asking = threading.Thread(target=self.ask)
+        asking.start()
+        if not self.lock._is_owned():  # type: ignore[attr-defined]
+            asking.join()  # else it waits for the lock
+        return int(self) == other
+
+    def __hash__(self) -> int:
+        return int(self)
+
+
+def test_a_time_that_another_thread_asks_for_during_a_wake_up_is_not_lost() -> None:
+    loop, lock, fired = Loop(), threading.RLock(), threading.Event()
+    tasks = NetTasks(loop, lock, fired.set)  # type: ignore[arg-type]
+    asked = threading.Event()
+
+    def ask() -> None:
+        tasks.wake_at(5)
+        asked.set()
+
+    tasks.wake_at(Contended(10, lock, ask))
+    loop.run_next()
+    assert asked.wait(10)
+    fired.clear()
+    loop.run_next()
+    assert fired.is_set()
+
+
+def test_only_the_earliest_time_wakes() -> None:
+    loop, fired = Loop(), []
+    tasks = NetTasks(loop, threading.RLock(), lambda: fired.append(1))  # type: ignore[arg-type]
+    for at_ms in (30, None, 20, 40):
+        tasks.wake_at(at_ms)
+    while loop.spawned:
+        loop.run_next()
+    assert fired == [1]
+
+
+def test_a_loop_that_has_ended_runs_nothing() -> None:
+    class Ended(Loop):
+        def spawn(self, coroutine: Callable[..., Awaitable[None]], *args: Any) -> None:
+            raise ConnectionError
+
+    NetTasks(Ended(), threading.RLock(), lambda: None).wake_at(1)  # type: ignore[arg-type]
