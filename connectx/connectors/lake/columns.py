@@ -85,7 +85,7 @@ def normal_type(kind: pa.DataType) -> pa.DataType:
         return kind
 
 
-def evolved(current: pa.Schema | None, found: pa.Schema, table: str, *, evolve: bool, widen: bool = True) -> pa.Schema:
+def evolved(current: pa.Schema | None, found: pa.Schema, table: str, *, evolve: bool) -> pa.Schema:
     """Columns that a table must have to take these values too.
 
     Args:
@@ -93,7 +93,6 @@ def evolved(current: pa.Schema | None, found: pa.Schema, table: str, *, evolve: 
         found: the columns of some values.
         table: the table's name, for messages.
         evolve: whether columns may be added and types widened (`auto.evolve`).
-        widen: whether the table's format can widen types.
 
     Raises:
         TableMismatchError: the values need a change that is not allowed.
@@ -101,7 +100,7 @@ def evolved(current: pa.Schema | None, found: pa.Schema, table: str, *, evolve: 
     fields = {} if current is None else {field.name: field for field in current}
     for field in found:
         known = fields.get(field.name)
-        kind = stored_type(field.type, field.name) if known is None else _wider(known.type, field, table, evolve, widen)
+        kind = stored_type(field.type, field.name) if known is None else _wider(known.type, field, table, evolve)
         if known is None and current is not None and not evolve:
             raise TableMismatchError(
                 f"The table {table} has no column {field.name}, which the records have, and auto.evolve is false.",
@@ -114,6 +113,11 @@ def evolved(current: pa.Schema | None, found: pa.Schema, table: str, *, evolve: 
             next_step="Correct the records, or create the table, and restart the task.",
         )
     return pa.schema(list(fields.values()))
+
+
+def widens(current: pa.Schema, schema: pa.Schema) -> bool:
+    """True when a column of `current`, or a field within one, is of another type in `schema`."""
+    return any(not _same_leaves(field.type, schema.field(field.name).type) for field in current)
 
 
 def fitted(columns: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -131,12 +135,11 @@ def fitted(columns: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.table(arrays, schema=schema)
 
 
-def _wider(known: pa.DataType, field: pa.Field, table: str, evolve: bool, widen: bool) -> pa.DataType:
+def _wider(known: pa.DataType, field: pa.Field, table: str, evolve: bool) -> pa.DataType:
     """The type that holds values of both: the column's own, or a wider one."""
     kind = _common(known, stored_type(field.type, field.name))
-    if kind is None or not (kind == known or evolve) or not (widen or _same_leaves(known, kind)):
-        does = "adds columns and widens integers, floats and decimals" if widen else "adds columns"
-        allowed = f"auto.evolve {does}, and changes nothing else"
+    if kind is None or not (kind == known or evolve):
+        allowed = "auto.evolve adds columns and widens integers, floats and decimals, and changes nothing else"
         raise TableMismatchError(
             f"The column {field.name} of {table} is of type {known}, and the records have {field.type}: "
             f"{allowed if evolve else 'auto.evolve is false'}.",

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
 from connectx.connectors.lake.changes import DELETED, last_changes
+from connectx.connectors.lake.columns import fitted, widens
 from connectx.connectors.lake.settings import (
     FLUSH_CONFIG,
     PARTITION_CONFIG,
@@ -78,8 +80,6 @@ class DeltaSink(LakeSink):
 class DeltaLakeTable:
     """One snapshot of a table; a `connectx.connectors.lake.task.LakeTable`."""
 
-    widens: ClassVar[bool] = False  # delta-rs does not write tables with the feature typeWidening
-
     def __init__(
         self, path: str, name: str, storage: Mapping[str, str], group_id: str, partition_by: Sequence[str]
     ) -> None:
@@ -133,13 +133,11 @@ class DeltaLakeTable:
         from deltalake import CommitProperties, write_deltalake
         from deltalake.exceptions import CommitFailedError
 
-        if self._table is None:
-            self._create(schema)
-            raise ConflictError
+        table = self._prepare(schema)
         with self._errors():
             try:
                 write_deltalake(
-                    self._table,
+                    table,
                     pending.table(schema),
                     mode="append",
                     schema_mode="merge",
@@ -157,16 +155,14 @@ class DeltaLakeTable:
         from deltalake import CommitProperties
         from deltalake.exceptions import CommitFailedError
 
-        if self._table is None:
-            self._create(schema)
-            raise ConflictError
-        version = self._table.version()
+        table = self._prepare(schema)
+        version = table.version()
         properties = CommitProperties(app_transactions=self._ends(pending), max_commit_retries=0)
         changes = last_changes([rows for _, rows in pending.rows], schema, key)
         assigned = {_quoted(name): f"s.{_quoted(name)}" for name in schema.names}
         with self._errors():
             try:
-                merger = self._table.merge(
+                merger = table.merge(
                     changes,
                     " AND ".join(f"t.{_quoted(name)} = s.{_quoted(name)}" for name in key),
                     source_alias="s",
@@ -179,10 +175,8 @@ class DeltaLakeTable:
                 merger.when_matched_update(assigned)
                 merger.when_not_matched_insert(assigned, f"NOT s.{DELETED}")
                 merger.execute()
-                if self._table.version() == version:  # nothing was there to delete, and the library committed nothing
-                    self._table.create_write_transaction(
-                        [], "append", self._table.schema(), commit_properties=properties
-                    )
+                if table.version() == version:  # nothing was there to delete, and the library committed nothing
+                    table.create_write_transaction([], "append", table.schema(), commit_properties=properties)
             except CommitFailedError as error:
                 raise ConflictError from error
 
@@ -194,6 +188,44 @@ class DeltaLakeTable:
                     yield pa.Table.from_batches([batch])
 
     # ---------------------------------------------------------------------------------------------- inner parts
+
+    def _prepare(self, schema: pa.Schema) -> DeltaTable:
+        """The table if its columns can take rows with this schema.
+
+        Raises:
+            ConflictError: it was created, or its columns were widened, in a commit before.
+        """
+        if self._table is None:
+            self._create(schema)
+            raise ConflictError
+        current = self.schema
+        assert current is not None, "there is a table"
+        if widens(current, schema):
+            self._rewrite(self._table, schema)
+            raise ConflictError
+        return self._table
+
+    def _rewrite(self, table: DeltaTable, schema: pa.Schema) -> None:
+        """Write all rows again, in wider types, in one commit that follows this snapshot or none.
+
+        The library does not write tables with the feature typeWidening, which would keep the files.
+        """
+        from deltalake import CommitProperties, write_deltalake
+        from deltalake.exceptions import CommitFailedError
+
+        batches = (_fitted(batch, schema) for batch in table.to_pyarrow_dataset().to_batches())
+        with self._errors():
+            try:
+                write_deltalake(
+                    table,
+                    pa.RecordBatchReader.from_batches(schema, chain.from_iterable(batches)),
+                    mode="overwrite",
+                    schema_mode="overwrite",
+                    partition_by=table.metadata().partition_columns or None,
+                    commit_properties=CommitProperties(max_commit_retries=0),
+                )
+            except CommitFailedError as error:
+                raise ConflictError from error
 
     def _create(self, schema: pa.Schema) -> None:
         from deltalake import DeltaTable
@@ -250,6 +282,10 @@ class DeltaLakeTable:
         return storage_errors(
             self.name, "path", later=(DeltaError,), final=(DeltaProtocolError, SchemaMismatchError, ValueError)
         )
+
+
+def _fitted(batch: pa.RecordBatch, schema: pa.Schema) -> list[pa.RecordBatch]:
+    return cast(list[pa.RecordBatch], fitted(pa.Table.from_batches([batch]), schema).to_batches())
 
 
 def _quoted(name: str) -> str:

@@ -9,7 +9,7 @@ retries would lay the rows of a zombie over newer snapshots, so they are off: af
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -101,8 +101,6 @@ class IcebergSink(LakeSink):
 
 class IcebergTable:
     """The metadata of a table as it was read last; a `connectx.connectors.lake.task.LakeTable`."""
-
-    widens: ClassVar[bool] = True
 
     def __init__(
         self, catalog: str, given: Mapping[str, str], name: str, group_id: str, partition_by: Sequence[str]

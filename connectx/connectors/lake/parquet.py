@@ -8,7 +8,7 @@ file's metadata. The files of a partition are a chain, and `open` takes its end.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -89,8 +89,6 @@ class ParquetTable:
 
     `group_id` is None for a reader.
     """
-
-    widens: ClassVar[bool] = True
 
     def __init__(self, store: ObjectStore, name: str, group_id: str | None, codec: str) -> None:
         self.name = f"The table {name}"

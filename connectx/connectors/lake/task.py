@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, cast
+from typing import Any, Protocol, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -82,8 +82,6 @@ class LakeTable(Protocol):
 
     name: str
     """How messages call it."""
-    widens: ClassVar[bool]
-    """Whether the type of a column may become wider."""
 
     @property
     def schema(self) -> pa.Schema | None:
@@ -309,12 +307,12 @@ class LakeTask(SinkTask):
 
     def _schemas(self, known: pa.Schema | None, found: pa.Schema, table: LakeTable) -> tuple[pa.Schema, pa.Schema]:
         """Columns of the table, and those of the rows at hand, which may be changes."""
-        evolve, widen, upserts = self._lake.evolve, table.widens, self._lake.upserts
+        evolve, upserts = self._lake.evolve, self._lake.upserts
         if upserts is None:
-            schema = evolved(known, found, table.name, evolve=evolve, widen=widen)
+            schema = evolved(known, found, table.name, evolve=evolve)
             return schema, schema
         plain = pa.schema([field for field in found if field.name != DELETED])
-        schema = evolved(known, plain, table.name, evolve=evolve, widen=widen)
+        schema = evolved(known, plain, table.name, evolve=evolve)
         check_keys(schema, upserts.key, table.name)
         return schema, schema.append(pa.field(DELETED, pa.bool_()))
 
@@ -365,7 +363,7 @@ class LakeTask(SinkTask):
                 raise LakeUnavailableError("The task was cancelled before it committed.")
             schema = pending.schema
             assert schema is not None, "there are rows"
-            schema = evolved(table.schema, schema, table.name, evolve=True, widen=table.widens)
+            schema = evolved(table.schema, schema, table.name, evolve=True)
             try:
                 self._write(table, pending, schema)
                 return

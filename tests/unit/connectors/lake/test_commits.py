@@ -246,6 +246,59 @@ def test_integers_become_doubles_where_the_column_is_one(lake: Lake, tables: Tab
     assert tables.sql("SELECT x FROM lake ORDER BY x") == [(1.5,), (2.0,)]
 
 
+WIDER = [
+    (pa.int32(), pa.int64(), 1, 2**40),
+    (pa.float32(), pa.float64(), 1.5, 1e300),
+    (pa.decimal128(6, 2), pa.decimal128(12, 2), decimal.Decimal("1.25"), decimal.Decimal("1234567.89")),
+]
+
+
+@pytest.mark.parametrize(("narrow", "wide", "small", "large"), WIDER, ids=["integer", "float", "decimal"])
+def test_a_column_becomes_wider_and_keeps_its_rows_and_offsets(
+    lake: Lake, tables: Tables, narrow: pa.DataType, wide: pa.DataType, small: Any, large: Any
+) -> None:
+    task, other = lake.opened(P0), lake.task()
+    write(task, batch(0, [{"x": small, "in": {"y": small}}], struct(**{"x": narrow, "in": struct(y=narrow)})))
+    other.open([P1])
+    write(task, batch(1, [{"x": large, "in": {"y": large}}], struct(**{"x": wide, "in": struct(y=wide)})))
+    write(other, batch(0, [{"x": small}], struct(x=narrow), place=P1))
+    found = tables.sql('SELECT x, "in".y FROM lake ORDER BY x, 2 NULLS LAST')
+    assert found == [(small, small), (small, None), (large, large)]
+    assert lake.task().open([P0, P1]) == {P0: 2, P1: 1}
+
+
+@pytest.mark.rule("618.8.3")
+def test_a_zombie_of_the_time_before_a_column_became_wider_is_refused(lake: Lake, tables: Tables) -> None:
+    zombie = lake.opened(P0)
+    write(zombie, batch(0, [{"x": 1}], struct(x=pa.int32())))
+    zombie.put(batch(1, [{"x": 2}], struct(x=pa.int32())))
+    write(lake.opened(P0), batch(1, [{"x": 2}, {"x": 2**40}], struct(x=pa.int64())))
+    assert refusal(zombie.flush).committed == {P0: 3}
+    assert tables.sql("SELECT x FROM lake ORDER BY x") == [(1,), (2,), (2**40,)]
+
+
+@pytest.mark.parametrize(
+    ("known", "found", "rest"),
+    [
+        (pa.int64(), pa.string(), "int64, and the records have string"),
+        (pa.int64(), pa.float64(), "int64, and the records have double"),
+        (pa.decimal128(6, 2), pa.decimal128(6, 3), r"decimal128\(6, 2\), and the records have decimal128\(6, 3\)"),
+    ],
+    ids=str,
+)
+def test_any_other_change_is_refused_with_column_types_and_next_step(
+    lake: Lake, known: pa.DataType, found: pa.DataType, rest: str
+) -> None:
+    task = lake.opened(P0)
+    value = {pa.string(): "1"}
+    write(task, batch(0, [{"x": value.get(known, 1)}], struct(x=known)))
+    with pytest.raises(
+        TableMismatchError, match=f"column x of The table .*rows is of type {rest}: auto.evolve"
+    ) as told:
+        task.put(batch(1, [{"x": value.get(found, 1)}], struct(x=found)))
+    assert "Cast transformation, or write them to another table" in told.value.next_step
+
+
 def test_another_type_is_refused_with_the_setting_and_the_task_fails(lake: Lake, tables: Tables) -> None:
     task = lake.opened(P0)
     write(task, batch(0, rows(1)))

@@ -11,7 +11,7 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from connectx.connectors.lake.delta import DeltaSink
-from connectx.errors import LakeError, LakeStorageError, LakeUnavailableError, TableMismatchError
+from connectx.errors import LakeError, LakeStorageError, LakeUnavailableError
 from tests.support.lake import Lake, batch, delta_files, partition, rows, write
 
 P0, P1 = partition(0), partition(1)
@@ -77,14 +77,6 @@ def test_a_table_with_other_partition_columns_is_refused(lake: Lake) -> None:
     write(lake.opened(P0), batch(0, rows(1)))
     with pytest.raises(LakeError, match=r"partitioned by nothing, and partition\.by names name"):
         lake.opened(P0, partition_by="name")
-
-
-def test_a_column_cannot_become_wider_and_the_sentence_says_so(lake: Lake, table: str) -> None:
-    task = lake.opened(P0)
-    write(task, batch(0, [{"n": 1}], pa.struct([("n", pa.int32())])))
-    with pytest.raises(TableMismatchError, match=r"records have int64: auto\.evolve adds columns, and"):
-        task.put(batch(1, [{"n": 2}], pa.struct([("n", pa.int64())])))
-    assert pa.schema(DeltaTable(table).schema().to_arrow()).field("n").type == pa.int32()
 
 
 def test_narrower_integers_fit_a_table_of_another_writer(lake: Lake, table: str) -> None:
