@@ -901,6 +901,12 @@ class PeekError(ConnectxError):
     code = "peek"
 
 
+class CompactionError(ConnectxError):
+    """A connector has no files that can be merged."""
+
+    code = "compaction"
+
+
 class CheckError(ConnectxError):
     """A check was asked for something that it cannot do."""
 

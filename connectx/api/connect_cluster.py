@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from connectx.api.transfer.exporter import Backup
     from connectx.api.transfer.importer import ImportReport
     from connectx.model.worker_config import WorkerConfig
+    from connectx.plugins.api import Compaction
     from connectx.spark.sessions import SparkProvider
     from connectx.verify.audit.findings import Audit
     from connectx.verify.audit.gather import AuditInput
@@ -273,6 +274,17 @@ class ConnectCluster(ABC):
             PeekError: the sink has no dead letter queue.
         """
         return self._peeker().dead_letters(sink, rows)
+
+    def compact(self, sink: str) -> Listed[Compaction]:
+        """Merge the small files of the tables of a sink, while it goes on; its offsets stay.
+
+        Raises:
+            CompactionError: the connector has no files that can be merged.
+            RetriableError: others changed the same files meanwhile.
+        """
+        from connectx.api.compaction import compact
+
+        return compact(self._client, self._plugins, self.config, sink)
 
     def _peeker(self) -> Peeker:
         from connectx.api.peek import Peeker

@@ -372,6 +372,22 @@ class Stored(Shown):
     change: Callable[[Any, Any], tuple[Mapping[str, Any] | None, bool]] | None = None
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class Compaction(Shown):
+    """What a compaction did: how many files a target consisted of before, and how many after."""
+
+    place: str
+    files_before: int
+    files_after: int
+
+    def _shown(self) -> Form:
+        return Form(f"Compaction of {self.place}", {"files before": self.files_before, "after": self.files_after})
+
+    def row(self) -> dict[str, object]:
+        """One line of a table of compactions."""
+        return {"target": self.place, "files before": self.files_before, "after": self.files_after}
+
+
 class SinkConnector(Connector):
     """A sink: writes topics to an outside system. Set `task_class` or nest a class called Task."""
 
@@ -380,6 +396,15 @@ class SinkConnector(Connector):
     @classmethod
     def stored(cls, config: Mapping[str, str | None], topic: str) -> Stored | None:
         """What the target of a topic holds. Default None: this sink cannot tell."""
+        return None
+
+    @classmethod
+    def compact(cls, config: Mapping[str, str | None], topic: str) -> Compaction | None:
+        """Merge small files of the target of a topic, while tasks write to it. Default None: it has no such files.
+
+        Raises:
+            RetriableError: others changed the same files meanwhile.
+        """
         return None
 
     @classmethod

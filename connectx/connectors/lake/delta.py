@@ -18,6 +18,7 @@ import pyarrow as pa
 from connectx.connectors.lake.changes import DELETED, last_changes
 from connectx.connectors.lake.columns import fitted, widens
 from connectx.connectors.lake.settings import (
+    FILE_CONFIG,
     FLUSH_CONFIG,
     PARTITION_CONFIG,
     PATH_CONFIG,
@@ -29,10 +30,10 @@ from connectx.connectors.lake.settings import (
 )
 from connectx.connectors.lake.storage import check_directory, options, storage_errors, url_of
 from connectx.connectors.lake.task import ConflictError, LakeSink, LakeTask, Offsets, Pending, stored_rows
-from connectx.errors import LakeError
+from connectx.errors import LakeError, LakeUnavailableError
 from connectx.model.configdef import ConfigDef
 from connectx.model.ids import TopicPartition
-from connectx.plugins.api import SinkTaskContext, Stored
+from connectx.plugins.api import Compaction, SinkTaskContext, Stored
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable, Transaction
@@ -45,7 +46,9 @@ class DeltaSink(LakeSink):
 
     version = "1"
     requires = (("lake", "deltalake"),)
-    config = ConfigDef(PATH_CONFIG, tables_config("${topic}"), UPSERT_CONFIG, PARTITION_CONFIG, FLUSH_CONFIG)
+    config = ConfigDef(
+        PATH_CONFIG, tables_config("${topic}"), UPSERT_CONFIG, PARTITION_CONFIG, FILE_CONFIG, FLUSH_CONFIG
+    )
 
     @classmethod
     def validate(cls, config: Mapping[str, str | None]) -> Mapping[str, Sequence[str]]:
@@ -55,10 +58,21 @@ class DeltaSink(LakeSink):
     @classmethod
     def stored(cls, config: Mapping[str, str | None], topic: str) -> Stored | None:
         """The rows of the topic's table."""
-        values = cls.config.parse(config)
-        settings = LakeSettings.of(values)
-        table = DeltaLakeTable(values["path"], settings.table_of(topic), options(config, STORAGE), "", ())
+        settings, table = cls._table(config, topic)
         return stored_rows(f"table {settings.table_of(topic)}", table, settings.upserts)
+
+    @classmethod
+    def compact(cls, config: Mapping[str, str | None], topic: str) -> Compaction:
+        """OPTIMIZE, in a commit without offsets; those of the sink stay in the log."""
+        settings, table = cls._table(config, topic)
+        return Compaction(f"table {settings.table_of(topic)}", *table.compact())
+
+    @classmethod
+    def _table(cls, config: Mapping[str, str | None], topic: str) -> tuple[LakeSettings, DeltaLakeTable]:
+        values = cls.config.parse(config)
+        settings, given = LakeSettings.of(values), options(config, STORAGE)
+        name, file_bytes = settings.table_of(topic), values["file.size.bytes"]
+        return settings, DeltaLakeTable(values["path"], name, given, "", file_bytes=file_bytes)
 
     class Task(LakeTask):
         """One commit per table."""
@@ -73,21 +87,32 @@ class DeltaSink(LakeSink):
             values = DeltaSink.config.parse(config)
             path, partition_by = values["path"], values["partition.by"]
             check_directory(url_of(path), "path")
-            given, group_id = options(config, STORAGE), context.group_id
-            self.use(LakeSettings.of(values), lambda name: DeltaLakeTable(path, name, given, group_id, partition_by))
+            given, group_id, file_bytes = options(config, STORAGE), context.group_id, values["file.size.bytes"]
+            self.use(
+                LakeSettings.of(values),
+                lambda name: DeltaLakeTable(path, name, given, group_id, partition_by, file_bytes=file_bytes),
+            )
 
 
 class DeltaLakeTable:
     """One snapshot of a table; a `connectx.connectors.lake.task.LakeTable`."""
 
     def __init__(
-        self, path: str, name: str, storage: Mapping[str, str], group_id: str, partition_by: Sequence[str]
+        self,
+        path: str,
+        name: str,
+        storage: Mapping[str, str],
+        group_id: str,
+        partition_by: Sequence[str] = (),
+        *,
+        file_bytes: int,
     ) -> None:
         self.name = f"The table {name}"
         self._url = f"{url_of(path).rstrip('/')}/{name}"
         self._storage = dict(storage)
         self._group_id = group_id
         self._partition_by = list(partition_by)
+        self._file_bytes = file_bytes
         self._table: DeltaTable | None = None
 
     @property
@@ -141,6 +166,7 @@ class DeltaLakeTable:
                     pending.table(schema),
                     mode="append",
                     schema_mode="merge",
+                    target_file_size=self._file_bytes,
                     commit_properties=CommitProperties(app_transactions=self._ends(pending)),
                 )
             except CommitFailedError as error:
@@ -179,6 +205,27 @@ class DeltaLakeTable:
                     table.create_write_transaction([], "append", table.schema(), commit_properties=properties)
             except CommitFailedError as error:
                 raise ConflictError from error
+
+    def compact(self) -> tuple[int, int]:
+        """Merge small files into larger ones; the number of files before and after.
+
+        Raises:
+            LakeUnavailableError: others changed the same files meanwhile.
+        """
+        from deltalake.exceptions import CommitFailedError
+
+        self.refresh()
+        if self._table is None:
+            return 0, 0
+        before = len(self._table.file_uris())
+        with self._errors():
+            try:
+                done = self._table.optimize.compact(target_size=self._file_bytes)
+            except CommitFailedError as error:
+                raise LakeUnavailableError(
+                    f"{self.name} was changed while its files were merged.", next_step="Compact it again."
+                ) from error
+        return before, before - done["numFilesRemoved"] + done["numFilesAdded"]
 
     def read(self) -> Iterator[pa.Table]:
         """The rows of the snapshot."""
@@ -221,6 +268,7 @@ class DeltaLakeTable:
                     pa.RecordBatchReader.from_batches(schema, chain.from_iterable(batches)),
                     mode="overwrite",
                     schema_mode="overwrite",
+                    target_file_size=self._file_bytes,
                     partition_by=table.metadata().partition_columns or None,
                     commit_properties=CommitProperties(max_commit_retries=0),
                 )

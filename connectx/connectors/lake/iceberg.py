@@ -15,8 +15,10 @@ import pyarrow as pa
 
 from connectx.connectors.lake.changes import last_changes
 from connectx.connectors.lake.columns import normal_type
+from connectx.connectors.lake.merging import merge_files
 from connectx.connectors.lake.replacing import write_changes
 from connectx.connectors.lake.settings import (
+    FILE_CONFIG,
     FLUSH_CONFIG,
     PARTITION_CONFIG,
     UPSERT_CONFIG,
@@ -26,11 +28,11 @@ from connectx.connectors.lake.settings import (
 )
 from connectx.connectors.lake.storage import options, storage_errors
 from connectx.connectors.lake.task import ConflictError, LakeSink, LakeTask, Offsets, Pending, stored_rows
-from connectx.errors import LakeError
+from connectx.errors import LakeError, LakeUnavailableError
 from connectx.model.configdef import ConfigDef
 from connectx.model.ids import TopicPartition
 from connectx.model.validators import non_empty
-from connectx.plugins.api import SinkTaskContext, Stored
+from connectx.plugins.api import Compaction, SinkTaskContext, Stored
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -42,6 +44,7 @@ CATALOG: Final = "iceberg.catalog."
 
 _NAMESPACE: Final = "default"
 _NO_RETRIES: Final = {"commit.retry.num-retries": "0"}
+_COMPACTIONS: Final = 10
 _CREATED: Final = {
     "write.metadata.delete-after-commit.enabled": "true",  # each commit writes a metadata file
     "write.metadata.previous-versions-max": "20",
@@ -67,6 +70,7 @@ class IcebergSink(LakeSink):
         tables_config(f"{_NAMESPACE}.${{topic}}"),
         UPSERT_CONFIG,
         PARTITION_CONFIG,
+        FILE_CONFIG,
         FLUSH_CONFIG,
     )
 
@@ -82,10 +86,21 @@ class IcebergSink(LakeSink):
     @classmethod
     def stored(cls, config: Mapping[str, str | None], topic: str) -> Stored | None:
         """The rows of the topic's table."""
-        values = cls.config.parse(config)
-        settings = LakeSettings.of(values)
-        table = IcebergTable(values["iceberg.catalog"], options(config, CATALOG), settings.table_of(topic), "", ())
+        settings, table = cls._table(config, topic)
         return stored_rows(f"table {settings.table_of(topic)}", table, settings.upserts)
+
+    @classmethod
+    def compact(cls, config: Mapping[str, str | None], topic: str) -> Compaction:
+        """One snapshot with the same rows in fewer files; the properties of the table stay."""
+        settings, table = cls._table(config, topic)
+        return Compaction(f"table {settings.table_of(topic)}", *table.compact())
+
+    @classmethod
+    def _table(cls, config: Mapping[str, str | None], topic: str) -> tuple[LakeSettings, IcebergTable]:
+        values = cls.config.parse(config)
+        settings, given = LakeSettings.of(values), options(config, CATALOG)
+        name, file_bytes = settings.table_of(topic), values["file.size.bytes"]
+        return settings, IcebergTable(values["iceberg.catalog"], given, name, "", file_bytes=file_bytes)
 
     class Task(LakeTask):
         """One transaction per table."""
@@ -95,15 +110,25 @@ class IcebergSink(LakeSink):
             super().start(config, context)
             values = IcebergSink.config.parse(config)
             catalog, partition_by = values["iceberg.catalog"], values["partition.by"]
-            given, group_id = options(config, CATALOG), context.group_id
-            self.use(LakeSettings.of(values), lambda name: IcebergTable(catalog, given, name, group_id, partition_by))
+            given, group_id, file_bytes = options(config, CATALOG), context.group_id, values["file.size.bytes"]
+            self.use(
+                LakeSettings.of(values),
+                lambda name: IcebergTable(catalog, given, name, group_id, partition_by, file_bytes=file_bytes),
+            )
 
 
 class IcebergTable:
     """The metadata of a table as it was read last; a `connectx.connectors.lake.task.LakeTable`."""
 
     def __init__(
-        self, catalog: str, given: Mapping[str, str], name: str, group_id: str, partition_by: Sequence[str]
+        self,
+        catalog: str,
+        given: Mapping[str, str],
+        name: str,
+        group_id: str,
+        partition_by: Sequence[str] = (),
+        *,
+        file_bytes: int,
     ) -> None:
         self.name = f"The table {name}"
         self._catalog_name = catalog
@@ -111,6 +136,7 @@ class IcebergTable:
         self._identifier = tuple(name.split(".")) if "." in name else (_NAMESPACE, name)
         self._group_id = group_id
         self._partition_by = list(partition_by)
+        self._file_bytes = file_bytes
         self._catalog: Catalog | None = None
         self._table: Table | None = None
 
@@ -170,6 +196,34 @@ class IcebergTable:
         changes = last_changes([rows for _, rows in pending.rows], schema, key)
         self._commit(pending, schema, lambda transaction, io: write_changes(transaction, io, changes, key))
 
+    def compact(self) -> tuple[int, int]:
+        """Merge small files into larger ones, in one snapshot; the number of files before and after.
+
+        Raises:
+            LakeUnavailableError: others changed the same files meanwhile, or commit all the time.
+        """
+        from pyiceberg.exceptions import CommitFailedException, ValidationException
+
+        self.refresh()
+        if self._table is None:
+            return 0, 0
+        with self._errors():
+            before, merged = merge_files(self._configured(self._table), self._file_bytes)
+            for _ in range(_COMPACTIONS if merged.old else 0):
+                try:
+                    merged.commit(self._configured(self._table))
+                except (CommitFailedException, ValidationException):
+                    self.refresh()
+                    if not merged.applies_to(self._table):
+                        break
+                else:
+                    return before, before - len(merged.old) + len(merged.new)
+        if not merged.old:
+            return before, before
+        raise LakeUnavailableError(
+            f"{self.name} was changed while its files were merged.", next_step="Compact it again."
+        )
+
     def read(self) -> Iterator[pa.Table]:
         """The rows of the current snapshot."""
         if self._table is not None:
@@ -179,6 +233,12 @@ class IcebergTable:
 
     # ---------------------------------------------------------------------------------------------- inner parts
 
+    def _configured(self, table: Table) -> Table:
+        """The table with settings for the library, in memory only: it reads them from the metadata of the table."""
+        more = {**_NO_RETRIES, "write.target-file-size-bytes": str(self._file_bytes)}
+        table.metadata = table.metadata.model_copy(update={"properties": {**table.metadata.properties, **more}})
+        return table
+
     def _commit(self, pending: Pending, schema: pa.Schema, write: Callable[[Transaction, FileIO], None]) -> None:
         """Columns, what is written, which must add a snapshot, and offsets; the snapshot is the fence."""
         from pyiceberg.exceptions import CommitFailedException, ValidationException
@@ -186,11 +246,8 @@ class IcebergTable:
         if self._table is None:
             self._create(schema)
             raise ConflictError
-        table = self._table
+        table = self._configured(self._table)
         changed = schema != self.schema
-        # In memory only: the transaction reads the number of retries from the metadata that it starts with.
-        properties = {**table.metadata.properties, **_NO_RETRIES}
-        table.metadata = table.metadata.model_copy(update={"properties": properties})
         with self._errors():
             try:
                 with table.transaction() as transaction:

@@ -136,6 +136,15 @@ def upsert_problems(config: Mapping[str, str | None]) -> dict[str, list[str]]:
     return {}
 
 
+FILE_CONFIG: Final = ConfigDef().define(
+    "file.size.bytes",
+    "LONG",
+    128 << 20,
+    doc="Size of files that a commit divides its rows into, and that cluster.compact() merges small files to.",
+    group=_FLUSHES,
+    validator=at_least(1 << 20),
+)
+
 FLUSH_CONFIG: Final = (
     ConfigDef()
     .define(

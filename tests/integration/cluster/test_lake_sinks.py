@@ -13,6 +13,7 @@ from confluent_kafka import Producer
 
 import connectx as cx
 from connectx.connectors.lake.storage import options
+from connectx.errors import CompactionError
 from tests.support.clusters import MakeCluster, owner_of
 from tests.support.lake import delta_files, iceberg_files
 from tests.support.profiles import JSON, QUICK
@@ -110,6 +111,15 @@ def test_every_record_is_one_row_when_a_worker_freezes_wakes_up_as_a_zombie_and_
     verdict = cluster.check(timeout=WAIT_S)
     assert verdict.answer == "valid", verdict
     assert {checked.found for checked in verdict.checked} == {flow.count}
+    for name in ("delta", "iceberg"):
+        (done,) = cluster.compact(name)
+        assert done.files_after < done.files_before
+    with pytest.raises(CompactionError, match=r"parquet .* has no files that can be merged"):
+        cluster.compact("parquet")
+    flow.produce(1_000)
+    flow.wait_written()
+    for name in SINKS:
+        assert flow.ids(name) == list(range(flow.count)), name
 
 
 @pytest.mark.rule("618.8.3", "always.8")

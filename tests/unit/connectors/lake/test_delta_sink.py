@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -50,6 +51,32 @@ def test_offsets_survive_a_compaction_and_a_checkpoint(lake: Lake, table: str) -
     assert lake.task().open([P0]) == {P0: 4}
     files = delta_files(Path(table))
     assert duckdb.execute(f"SELECT id FROM read_parquet({files}) ORDER BY 1").fetchall() == [(0,), (1,), (2,), (3,)]
+
+
+def test_many_small_files_become_one_and_a_task_with_rows_at_hand_goes_on(lake: Lake, tmp_path: Path) -> None:
+    task = lake.opened(P0)
+    for number in range(4):
+        write(task, batch(number, rows(number)))
+    task.put(batch(4, rows(4)))
+    done = DeltaSink.compact({"path": str(tmp_path)}, "rows")
+    assert (done.place, done.files_before, done.files_after) == ("table rows", 4, 1)
+    task.flush()
+    assert lake.task().open([P0]) == {P0: 5}
+    files = delta_files(tmp_path / "rows")
+    assert len(files) == 2
+    assert duckdb.execute(f"SELECT id FROM read_parquet({files}) ORDER BY 1").fetchall() == [(at,) for at in range(5)]
+
+
+def test_changes_at_hand_are_made_after_a_compaction(lake: Lake, tmp_path: Path) -> None:
+    upsert: dict[str, Any] = {"insert_mode": "upsert", "pk_mode": "record_value", "pk_fields": "id"}
+    task = lake.opened(P0, **upsert)
+    for number in range(3):
+        write(task, batch(number, rows(number)))
+    task.put(batch(3, [{"id": 1, "name": "new"}]))
+    DeltaSink.compact({"path": str(tmp_path)}, "rows")
+    task.flush()
+    found = duckdb.execute(f"SELECT id, name FROM read_parquet({delta_files(tmp_path / 'rows')}) ORDER BY 1").fetchall()
+    assert found == [(0, "row 0"), (1, "new"), (2, "row 2")]
 
 
 def test_an_append_of_another_writer_is_no_reason_to_refuse(lake: Lake, table: str) -> None:

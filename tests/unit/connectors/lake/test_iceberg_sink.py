@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table
 
+from connectx.connectors.lake import iceberg
 from connectx.connectors.lake.iceberg import IcebergSink
+from connectx.connectors.lake.merging import MergedFiles, merge_files
 from connectx.errors import LakeError, LakeUnavailableError
 from connectx.plugins.registry import Plugins
 from connectx.views import HIDDEN, masked
-from tests.support.lake import Lake, batch, partition, refusal, rows, write
+from tests.support.lake import Lake, batch, iceberg_files, partition, refusal, rows, write
 
 P0, P1 = partition(0), partition(1)
 OFFSET = "connectx.offsets.connect-lake.rows.0"
@@ -50,6 +53,62 @@ def test_one_commit_has_the_rows_and_the_offset_of_each_partition(lake: Lake, ca
     assert offsets == {OFFSET: "9", "connectx.offsets.connect-lake.rows.1": "1"}
     assert len(table.snapshots()) == 1
     assert "commit.retry.num-retries" not in table.properties
+
+
+@pytest.mark.parametrize("partition_by", ["", "name"])
+def test_many_small_files_become_one_for_each_partition_and_a_task_with_rows_at_hand_goes_on(
+    lake: Lake, settings: Mapping[str, str], catalog: Mapping[str, str], partition_by: str
+) -> None:
+    task = lake.opened(P0, partition_by=partition_by)
+    for number in range(4):
+        write(task, batch(number, [{"id": number, "name": f"part {number % 2}"}]))
+    task.put(batch(4, [{"id": 4, "name": "part 0"}]))
+    before = len(loaded(catalog).snapshots())
+    done = IcebergSink.compact(settings, "rows")
+    assert (done.files_before, done.files_after) == (4, 2 if partition_by else 1)
+    assert (len(loaded(catalog).snapshots()), loaded(catalog).properties[OFFSET]) == (before + 1, "4")
+    assert IcebergSink.compact(settings, "rows").files_before == done.files_after
+    task.flush()
+    assert ids(catalog) == [0, 1, 2, 3, 4]
+    assert len(iceberg_files(catalog, "default.rows")) == done.files_after + 1
+    assert "commit.retry.num-retries" not in loaded(catalog).properties
+
+
+def test_files_that_changed_while_they_were_merged_are_not_replaced(
+    lake: Lake, catalog: Mapping[str, str], monkeypatch: pytest.MonkeyPatch, settings: Mapping[str, str]
+) -> None:
+    upsert: dict[str, Any] = {"insert_mode": "upsert", "pk_mode": "record_value", "pk_fields": "id"}
+    task = lake.opened(P0, **upsert)
+    for number in range(3):
+        write(task, batch(number, rows(number)))
+
+    def merged(table: Table, file_bytes: int) -> tuple[int, MergedFiles]:
+        found = merge_files(table, file_bytes)
+        write(task, batch(3, [{"id": 1, "name": "new"}]))
+        return found
+
+    monkeypatch.setattr(iceberg, "merge_files", merged)
+    with pytest.raises(LakeUnavailableError, match="changed while its files were merged"):
+        IcebergSink.compact(settings, "rows")
+    assert sorted(loaded(catalog).scan().to_arrow()["name"].to_pylist()) == ["new", "row 0", "row 2"]
+
+
+def test_appends_while_files_are_merged_stay(
+    lake: Lake, catalog: Mapping[str, str], monkeypatch: pytest.MonkeyPatch, settings: Mapping[str, str]
+) -> None:
+    task = lake.opened(P0)
+    for number in range(3):
+        write(task, batch(number, rows(number)))
+
+    def merged(table: Table, file_bytes: int) -> tuple[int, MergedFiles]:
+        found = merge_files(table, file_bytes)
+        write(task, batch(3, rows(3)))
+        return found
+
+    monkeypatch.setattr(iceberg, "merge_files", merged)
+    assert IcebergSink.compact(settings, "rows").files_after == 1
+    assert ids(catalog) == [0, 1, 2, 3]
+    assert lake.task().open([P0]) == {P0: 4}
 
 
 def test_offsets_outlive_expired_snapshots(lake: Lake, catalog: Mapping[str, str]) -> None:
