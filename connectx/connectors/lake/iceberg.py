@@ -243,6 +243,8 @@ class IcebergTable:
         """Columns, what is written, which must add a snapshot, and offsets; the snapshot is the fence."""
         from pyiceberg.exceptions import CommitFailedException, ValidationException
 
+        from connectx.connectors.lake.transactions import TableTransaction
+
         if self._table is None:
             self._create(schema)
             raise ConflictError
@@ -250,7 +252,7 @@ class IcebergTable:
         changed = schema != self.schema
         with self._errors():
             try:
-                with table.transaction() as transaction:
+                with TableTransaction(table) as transaction:
                     if changed:
                         with transaction.update_schema() as update:
                             update.union_by_name(schema)

@@ -40,6 +40,7 @@ from connectx.model.configdef import ConfigKey, ConfigValue, Secret, Validator
 from connectx.model.events import Event, EventKind, Transition
 from connectx.model.ids import TaskId, TopicPartition
 from connectx.model.worker_config import StorageTopic, WorkerConfig, embedded_config
+from connectx.plugins.api import Compaction
 from connectx.rest.client import RestClient
 from connectx.verify.audit.findings import Audit, Severity
 from connectx.verify.audit.findings import Finding as AuditFinding
@@ -268,6 +269,7 @@ MADE: dict[type, Callable[[], Any]] = {
     cx.Slice: lambda: cx.Slice(pa.table({BAD: [1]}), {"position": 7, "token": PASSWORD}, BAD),
     cx.SourceConnector: lambda: started(Ticks()),
     cx.SourceTask: lambda: started(cx.SourceTask()),
+    Compaction: lambda: Compaction(BAD, 3, 1),
     cx.Stored: lambda: cx.Stored(BAD, lambda: iter(())),
     cx.Transform: lambda: Upper({}),
     cx.Verdict: lambda: cx.Verdict("invalid", (FINDING,), (BAD,), (CHECKED,)),
