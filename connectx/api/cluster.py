@@ -26,6 +26,7 @@ from connectx.errors import (
     KafkaUnreachableError,
 )
 from connectx.history.clock import system_clock
+from connectx.history.folds.tracks import Samples
 from connectx.history.log import EventLog
 from connectx.history.wording import plural
 from connectx.jvm.progress import Progress, shown
@@ -239,6 +240,10 @@ class Cluster(FaultVerbs, ConnectCluster):
         from connectx.history.render.charts import lag_figure
 
         return lag_figure(self._recorder.lags(), self.events, self._recorder.sampled_ms)
+
+    def samples(self) -> Samples:
+        """Records moved by task, and lag, sampled twice a second since this cluster was made."""
+        return Samples(self._recorder.counts(), self._recorder.lags())
 
     def latency(self) -> Figure:
         """How long records took from their time in Kafka to the commit of each sink, as a plotly figure to explore.

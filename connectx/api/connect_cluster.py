@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from connectx.api.peek import DeadLetters, Peeker
     from connectx.api.transfer.exporter import Backup
     from connectx.api.transfer.importer import ImportReport
+    from connectx.history.folds.tracks import Samples
     from connectx.model.worker_config import WorkerConfig
     from connectx.plugins.api import Compaction
     from connectx.spark.sessions import SparkProvider
@@ -309,21 +310,28 @@ class ConnectCluster(ABC):
         """
         return topic_sizes(self.config, topics)
 
+    def samples(self) -> Samples | None:
+        """Throughput and lag since this object was made, as far as they are sampled; None where they are not."""
+        return None
+
     def timeline(self, since: int = 0) -> Figure:
         """Tasks over workers, after event number `since` and up to now, as a plotly figure to explore.
 
-        Where plotly cannot be shown it is a picture. The timeline of a closed cluster ends at its last event.
+        Throughput and lag are below on the same time axis. Where plotly cannot be shown it is a picture. The timeline
+        of a closed cluster ends at its last event.
         """
         require("A plotly figure", "notebook", "plotly")
         from connectx.history.render.figure import timeline_figure
 
-        return timeline_figure(self.events, since=since, now_ms=None if self._closed else self._clock())
+        return timeline_figure(
+            self.events, since=since, now_ms=None if self._closed else self._clock(), samples=self.samples()
+        )
 
     def report(self, path: str | Path) -> Path:
         """Write the timeline with its story as one HTML page that needs no network and no script."""
         from connectx.history.render.report import write_report
 
-        return write_report(self.events, path)
+        return write_report(self.events, path, samples=self.samples())
 
     def export_to(self, path: str | Path, *, secrets: bool = False, stop: bool = False) -> Backup:
         """Write configurations, target states and offsets of all connectors to a JSON file.
@@ -398,7 +406,7 @@ class ConnectCluster(ABC):
         facts = self._shown_facts()
         connectors = [] if facts is None else self._connector_rows()
         now = None if self._closed else self._clock()
-        return html_form(self._title, facts, self._worker_rows(), connectors, self.events, now)
+        return html_form(self._title, facts, self._worker_rows(), connectors, self.events, now, self.samples())
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
         """The live panel where a kernel can show one, and the forms without it for everybody else."""

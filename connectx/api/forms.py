@@ -9,6 +9,7 @@ from connectx.errors import ConnectxError
 from connectx.views import Row, html_card, html_list, html_table, text_table
 
 if TYPE_CHECKING:
+    from connectx.history.folds.tracks import Samples
     from connectx.kafka.broker.embedded import EmbeddedKafka
     from connectx.model.events import Event
     from connectx.spark.sessions import SparkProvider
@@ -32,6 +33,7 @@ def html_form(
     connectors: list[Row],
     events: Iterable[Event],
     now_ms: int | None,
+    samples: Samples | None = None,
 ) -> str:
     """The panel's static twin: facts, timeline, what happened, tables; None for facts: the cluster is closed."""
     from connectx.history.folds.stories import stories
@@ -40,7 +42,7 @@ def html_form(
 
     listed = list(events)
     told = stories(listed)
-    drawing = timeline_image(timeline(listed, now_ms=now_ms, stories=told))
+    drawing = timeline_image(timeline(listed, now_ms=now_ms, stories=told, samples=samples))
     sentences = html_list("what happened", [story.sentence for story in told[-_STORIES:]])
     if facts is None:
         return html_card(f"{title} (closed)", {}, drawing, sentences)

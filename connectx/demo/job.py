@@ -65,7 +65,7 @@ def run(screen: Screen, report: Path, rows: int | None = None) -> Outcome:
             flow.create()
             flow.watch()
         except ConnectxError:
-            write_report(cluster.events, report, title="connectx demo: flights, ended early")
+            write_report(cluster.events, report, title="connectx demo: flights, ended early", samples=cluster.samples())
             raise
         screen.say("Measuring the topic and the table from outside")
         in_topic = measure_topic(cluster.bootstrap_servers, TOPIC)
@@ -81,6 +81,7 @@ def run(screen: Screen, report: Path, rows: int | None = None) -> Outcome:
             lead=f"{in_file.rows:,} flights from a CSV file through Kafka into PostgreSQL, while workers were killed.",
             shown=_shown(cluster, outcome),
             verdict=verdict,
+            samples=cluster.samples(),
             footer="Written by `connectx demo`. Rows are workers, bars are tasks; hover over a shape for its sentence.",
         )
         save_page(page, report)

@@ -20,13 +20,15 @@ CONFIGS = {
 
 @pytest.fixture
 def show(browser: Browser) -> Iterator[Show]:
-    """`show(history, theme=..., width=...)`: a panel on a new page."""
+    """`show(history, theme=..., width=..., samples=...)`: a panel on a new page."""
     stages: list[Stage] = []
 
-    def make(history: Any = None, *, theme: str = "light", width: int = 900, **context: Any) -> Stage:
+    def make(
+        history: Any = None, *, theme: str = "light", width: int = 900, samples: Any = None, **context: Any
+    ) -> Stage:
         page = browser.new_page(viewport={"width": width, "height": 800}, **context)
         events = (history or pause_with_fence()).events
-        stages.append(Stage(page, StagedCluster(events, CONFIGS), theme))
+        stages.append(Stage(page, StagedCluster(events, CONFIGS, samples), theme))
         return stages[-1]
 
     yield make

@@ -20,6 +20,7 @@ from connectx.api.peek import ERRORS, DeadLetters, Record
 from connectx.errors import ConnectorNotFoundError
 from connectx.history.folds.lost import LostWork
 from connectx.history.folds.snapshot import snapshot
+from connectx.history.folds.tracks import Samples
 from connectx.history.log import EventLog
 from connectx.model.events import Event, EventKind, Transition
 from connectx.model.worker_config import WorkerConfig
@@ -74,7 +75,12 @@ class StagedCluster:
 
     has_faults = True
 
-    def __init__(self, events: list[Event], configs: dict[str, dict[str, str]]) -> None:
+    def __init__(
+        self,
+        events: list[Event],
+        configs: dict[str, dict[str, str]],
+        samples: Callable[[list[Event]], Samples] | None = None,
+    ) -> None:
         shift_ms = time.time_ns() // 1_000_000 - 500 - events[-1].time_ms
         times = iter([event.time_ms + shift_ms for event in events])
         self.events = EventLog(clock=lambda: next(times, time.time_ns() // 1_000_000))
@@ -93,6 +99,7 @@ class StagedCluster:
             )
         self.workers: list[Any] = []
         self.sent: list[Record] = []
+        self.sampled = None if samples is None else samples(list(self.events))
         self._connectors = {name: StagedConnector(config) for name, config in configs.items()}
         self._plugins = Plugins()
         self._config = WorkerConfig.parse(_WORKER)
@@ -142,6 +149,10 @@ class StagedCluster:
             for n in range(2)
         ]
         return DeadLetters(made, sink, f"{sink}-dead", self.sent.extend)
+
+    def samples(self) -> Samples | None:
+        """What was sampled before the panel was opened."""
+        return self.sampled
 
     def topic_sizes(self, topics: list[str]) -> dict[str, int]:
         """What Kafka knows of topics."""

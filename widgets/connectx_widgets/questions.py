@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from connectx.errors import ConnectorNotFoundError
+from connectx.history.folds.tracks import busiest
 from connectx.views import masked, masked_text
 from connectx_widgets import peeks
 
@@ -18,6 +20,8 @@ Config = Mapping[str, str | None]
 
 
 HIDDEN = "[hidden]"
+SERIES = 12
+"""Connectors whose throughput and lag a page gets from before it was opened."""
 
 
 def with_secrets(running: Config, proposed: Config) -> dict[str, str | None]:
@@ -75,6 +79,9 @@ def answer(
                 "lost": list(dict.fromkeys(lost)),
                 "traces": [{"who": who, "trace": trace} for who, trace in failures.get(name, {}).items()],
             }
+        case {"question": "series"}:
+            samples = cluster.samples()
+            return {} if samples is None else busiest(samples, time.time_ns() // 1_000_000, SERIES)
         case {"question": "peek", "name": str(name), "filter": str(text)}:
             return peeks.peek(cluster, name, text)
         case {"question": "letters", "name": str(name), "filter": str(text)}:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from connectx.model.ids import TaskId
+from connectx.views import Shown
 
 _LEAST_MS = 1_000
 _POINTS = 300
@@ -53,8 +54,8 @@ class Series:
     points: tuple[tuple[int, float | None], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class LagSample:
+@dataclass(frozen=True, slots=True, repr=False)
+class LagSample(Shown):
     """Lag of a sink task at a time, in records; None: not known. It holds until the next sample of the task."""
 
     time_ms: int

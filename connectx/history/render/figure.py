@@ -14,6 +14,7 @@ import plotly.graph_objects as go
 
 from connectx.history.folds.runs import RunState
 from connectx.history.folds.stories import stories
+from connectx.history.folds.tracks import Samples
 from connectx.history.render.palette import colour
 from connectx.history.render.svg import timeline_svg
 from connectx.history.render.timeline import Bar, BarPart, Mark, MarkKind, Timeline, timeline
@@ -45,6 +46,8 @@ _MARK_COLOURS: dict[MarkKind, dict[str, Any]] = {
     MarkKind.ABORTED: {"color": TEXT, "line": {"width": 3, "color": TEXT}},
 }
 _LABELS = 14
+_TRACK = 110
+"""Pixels for a chart below the rows."""
 _SCALE = 1.6
 """Pixels for one unit of the SVG's height: plotly's texts and markers are larger."""
 _SYMBOLS = {MarkKind.FAULT: "diamond", MarkKind.FENCED: "y-down-open", MarkKind.ABORTED: "x-thin-open"}
@@ -63,16 +66,18 @@ class TimelineFigure(go.Figure):  # type: ignore[misc]  # plotly has no types
         return {**shown, "image/svg+xml": self._picture, "text/plain": f"Timeline of {len(self.data)} bars and marks"}
 
 
-def timeline_figure(events: Iterable[Event], *, since: int = 0, now_ms: int | None = None) -> TimelineFigure:
+def timeline_figure(
+    events: Iterable[Event], *, since: int = 0, now_ms: int | None = None, samples: Samples | None = None
+) -> TimelineFigure:
     """Tasks over workers: x is time (UTC), one row per worker, hover says what the SVG's titles say.
 
     The legend switches connectors on and off. Pattern is the state, as in the SVG. Time begins after event `since` and
-    ends at `now_ms`, by default at the last event.
+    ends at `now_ms`, by default at the last event. Throughput and lag out of `samples` are below, on the same axis.
     """
     listed = list(events)
     end_ms = now_ms or (listed[-1].time_ms if listed else 0)
     start_ms = next((event.time_ms for event in listed if event.seq > since), end_ms)
-    drawn = timeline(listed, now_ms=end_ms, window_ms=end_ms - start_ms, stories=stories(listed))
+    drawn = timeline(listed, now_ms=end_ms, window_ms=end_ms - start_ms, stories=stories(listed), samples=samples)
     figure = TimelineFigure()
     figure._picture = timeline_svg(drawn)
     for place, connector in enumerate(drawn.connectors):
@@ -86,18 +91,21 @@ def timeline_figure(events: Iterable[Event], *, since: int = 0, now_ms: int | No
     for mark in drawn.marks:  # what happened to the broker: a line across all workers
         figure.add_vline(x=_time(mark.time_ms), line={"dash": "dash", "width": 1, "color": TEXT})
         figure.add_trace(_mark(mark, 0))
+    _add_tracks(figure, drawn)
     add_bands(figure, drawn)
     figure.update_layout(
         LAYOUT,
         barmode="overlay",
         bargap=0,
-        height=int(140 + _SCALE * height),
+        height=int(140 + _SCALE * height + _TRACK * len(drawn.tracks)),
         legend={"title": {"text": "connector"}},
         margin={"l": 80, "r": 10, "t": 40, "b": 50},
         uniformtext={"minsize": 9, "mode": "hide"},
     )
     figure.update_yaxes(
+        selector=0,
         range=[height, 0],
+        domain=[1 - _share(drawn, height), 1],
         tickvals=[top + row.height / 2 for row, top in drawn.placed()],
         ticktext=[escape(row.worker) for row in drawn.rows],
         showgrid=False,
@@ -105,7 +113,53 @@ def timeline_figure(events: Iterable[Event], *, since: int = 0, now_ms: int | No
         automargin=True,
     )
     figure.update_xaxes(AXIS, type="date", range=[_time(drawn.start_ms), _time(drawn.end_ms)], title_text="time (UTC)")
+    figure.update_xaxes(anchor=f"y{len(drawn.tracks) + 1}" if drawn.tracks else "y")
     return figure
+
+
+def _share(drawn: Timeline, height: int) -> float:
+    """The part of the figure's height that the rows take."""
+    return _SCALE * height / max(_SCALE * height + _TRACK * len(drawn.tracks), 1)
+
+
+def _add_tracks(figure: Any, drawn: Timeline) -> None:
+    """Lines of throughput and lag below the rows, on the same time axis, with lines for faults and fences."""
+    below = 1 - _share(drawn, sum(row.height for row in drawn.rows))
+    each = below / max(len(drawn.tracks), 1)
+    for number, track in enumerate(drawn.tracks):
+        axis = number + 2
+        top = below - number * each
+        for line in track.lines:
+            known = line.connector in drawn.connectors
+            figure.add_trace(
+                go.Scatter(
+                    x=[_time(time_ms) for time_ms, _ in line.points],
+                    y=[number for _, number in line.points],
+                    yaxis=f"y{axis}",
+                    mode="lines",
+                    name=escape(line.connector or "others"),
+                    legendgroup=line.connector,
+                    showlegend=False,
+                    line={
+                        "color": colour(drawn.connectors.index(line.connector or "")) if known else TEXT,
+                        "shape": "hv" if track.holds else "vh",
+                    },
+                    hovertemplate=f"{escape(line.connector or 'others')}: %{{y:,.0f}} {track.name}<extra></extra>",
+                )
+            )
+        spread = {"domain": [max(top - each, 0.0), top - 0.2 * each], "title": {"text": track.name}, "anchor": "x"}
+        figure.update_layout({f"yaxis{axis}": {**AXIS, **spread, "rangemode": "tozero", "zeroline": False}})
+    for mark in drawn.guides() if drawn.tracks else ():
+        fenced = mark.kind is MarkKind.FENCED
+        figure.add_shape(
+            type="line",
+            x0=_time(mark.time_ms),
+            x1=_time(mark.time_ms),
+            y0=0,
+            y1=below,
+            yref="paper",
+            line={"dash": "dot", "width": 1, "color": _MARK_COLOURS[mark.kind]["color"] if fenced else TEXT},
+        )
 
 
 def add_bands(figure: Any, drawn: Timeline) -> None:
@@ -116,9 +170,13 @@ def add_bands(figure: Any, drawn: Timeline) -> None:
         name = ""
         if band.generation is not None and (labelled_ms is None or band.start_ms - labelled_ms >= room_ms):
             name, labelled_ms = f"gen {band.generation}", band.start_ms
-        figure.add_vrect(
+        figure.add_shape(
+            type="rect",
             x0=_time(drawn.clip(band.start_ms)),
             x1=_time(drawn.clip(band.end_ms)),
+            y0=0,
+            y1=1,
+            yref="paper",
             fillcolor="#8b8b99",
             opacity=0.3,
             line_width=0,

@@ -10,6 +10,7 @@ from pathlib import Path
 from connectx.errors import EventLogError
 from connectx.history.folds.snapshot import snapshot
 from connectx.history.folds.stories import stories
+from connectx.history.folds.tracks import Samples
 from connectx.history.render.svg import timeline_svg
 from connectx.history.render.timeline import timeline
 from connectx.history.sequences import REBALANCE_COLUMNS, Rebalances
@@ -62,6 +63,7 @@ def report_page(
     shown: Mapping[str, str],
     verdict: Verdict | None = None,
     footer: str = "",
+    samples: Samples | None = None,
 ) -> str:
     """The whole page as text.
 
@@ -71,6 +73,7 @@ def report_page(
         shown: name to value, as a header of facts.
         verdict: shown before the timeline, if there is one.
         footer: a last line in small print.
+        samples: throughput and lag, drawn below the tasks.
     """
     listed = list(events)
     start_ms = listed[0].time_ms if listed else 0
@@ -81,7 +84,7 @@ def report_page(
         f"<span>{escape(story.sentence)}.</span></li>"
         for story in told
     )
-    drawing = timeline_svg(timeline(listed, stories=told))
+    drawing = timeline_svg(timeline(listed, stories=told, samples=samples))
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
@@ -95,7 +98,9 @@ def report_page(
     )
 
 
-def write_report(events: Iterable[Event], path: str | Path, *, title: str = "connectx") -> Path:
+def write_report(
+    events: Iterable[Event], path: str | Path, *, title: str = "connectx", samples: Samples | None = None
+) -> Path:
     """Write the page of a history without a verdict: how things stand, timeline, stories, rebalances.
 
     Raises:
@@ -112,7 +117,8 @@ def write_report(events: Iterable[Event], path: str | Path, *, title: str = "con
         "rejected writes": str(now.fenced),
     }
     span = duration(listed[-1].time_ms - listed[0].time_ms) if listed else "0 s"
-    return save_page(report_page(listed, title=title, lead=f"{len(listed):,} events in {span}.", shown=shown), path)
+    lead = f"{len(listed):,} events in {span}."
+    return save_page(report_page(listed, title=title, lead=lead, shown=shown, samples=samples), path)
 
 
 def save_page(page: str, path: str | Path) -> Path:

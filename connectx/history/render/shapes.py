@@ -13,6 +13,8 @@ LANE, BAR = 18, 14
 THIN_LANE, THIN = 7, 5
 ROW_PAD, ROW_LEAST = 6, 40
 BAND_LABELS, AXIS = 18, 22
+TRACK, TRACK_PAD = 52, 6
+"""Height of a chart below the rows, and the space within it above the highest number."""
 CHAR = 6.2
 """Average width of a character in the labels' font: decides where a text fits."""
 STEPS_S = (0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 86400)
@@ -77,7 +79,9 @@ STYLE = (
     ".cxt .grid{stroke:var(--cd);opacity:.35;stroke-dasharray:1 3}"
     ".cxt .h{stroke:var(--cb);stroke-width:3px;paint-order:stroke;stroke-linejoin:round}"
     ".cxt .m{fill:none;stroke:currentColor;stroke-width:2}.cxt .o{fill:none;stroke:var(--cb);stroke-width:6}"
-    ".cxt .x{stroke:var(--cx)}"
+    ".cxt .x{stroke:var(--cx)}.cxt .line{fill:none;stroke-width:1.6;stroke-linejoin:round}"
+    ".cxt .others{stroke:var(--cd)}.cxt .edge{stroke:var(--cd);opacity:.5}"
+    ".cxt .guide{stroke:currentColor;stroke-dasharray:2 3;opacity:.7}.cxt .guide.x{stroke:var(--cx)}"
 )
 """Of a drawing of class `cxt`; the colours of background, text, dim text, bands and red come from around it."""
 
@@ -114,7 +118,7 @@ def _sample(name: str, key: str) -> str:
 
 LOOK = {
     **{"lane": LANE, "bar": BAR, "thinLane": THIN_LANE, "thin": THIN, "rowPad": ROW_PAD},
-    **{"top": BAND_LABELS, "axis": AXIS, "char": CHAR, "steps": STEPS_S},
+    **{"top": BAND_LABELS, "axis": AXIS, "char": CHAR, "steps": STEPS_S, "track": TRACK, "trackPad": TRACK_PAD},
     **{"shapes": SHAPES, "legend": legend("{key}"), "patterns": PATTERNS},
 }
 """What the panel's page draws with: the same sizes and shapes, with their places to fill in."""

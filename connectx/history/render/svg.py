@@ -13,6 +13,8 @@ from html import escape
 from zlib import crc32
 
 from connectx.history.folds.runs import RunState
+from connectx.history.folds.tracks import Line, Track
+from connectx.history.render.palette import colour
 from connectx.history.render.shapes import (
     AXIS,
     BAND_LABELS,
@@ -22,11 +24,13 @@ from connectx.history.render.shapes import (
     SIGNS,
     STEPS_S,
     STYLE,
+    TRACK,
+    TRACK_PAD,
     draw,
     legend,
     num,
 )
-from connectx.history.render.timeline import Bar, BarPart, Mark, Row, Timeline
+from connectx.history.render.timeline import Bar, BarPart, Mark, MarkKind, Row, Timeline
 from connectx.history.wording import shorten
 
 _HEADER = 24
@@ -63,7 +67,8 @@ def timeline_svg(timeline: Timeline, *, width: int = 960) -> str:
     key = f"cx{crc32(repr(timeline).encode()):08x}"
     top = _HEADER + BAND_LABELS
     rows = list(timeline.placed(top))
-    bottom = top + sum(row.height for row in timeline.rows)
+    middle = top + sum(row.height for row in timeline.rows)
+    bottom = middle + TRACK * len(timeline.tracks)
     parts = [
         f"<style>{_variables()}{STYLE}.cxt .bg{{fill:var(--cb)}}</style>",
         PATTERNS.format(key=key),
@@ -76,6 +81,12 @@ def timeline_svg(timeline: Timeline, *, width: int = 960) -> str:
         *(text for row, y in rows for text in _bars(row, y, scale, key)),
         *(text for row, y in rows for text in _marks(row, y, scale)),
         *_cluster_marks(timeline, top, bottom, scale),
+        *(
+            text
+            for number, track in enumerate(timeline.tracks)
+            for text in _track(track, middle + number * TRACK, scale)
+        ),
+        *(_guide(mark, middle, bottom, scale) for mark in timeline.guides() if timeline.tracks),
     ]
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="cxt" viewBox="0 0 {width} {bottom + AXIS}" width="100%"'
@@ -197,6 +208,53 @@ def _labelled_parts(bar: Bar, scale: _Scale, needed: float) -> list[BarPart]:
         return [roomy[0], *(part for part in rest if scale.width(part) >= least)]
     widest = max(bar.parts, key=scale.width)
     return [widest] if scale.width(widest) >= 5 * CHAR + 8 else []
+
+
+# ----------------------------------------------------------------------------------------------------- tracks
+
+
+def _track(track: Track, y: float, scale: _Scale) -> Iterator[str]:
+    """The name of the track and its highest number, and its lines."""
+    base, room = y + TRACK - 1, TRACK - TRACK_PAD - 1
+    yield _tag("path", "", d=f"M{num(scale.left)} {num(base)}H{num(scale.right)}", class_="edge")
+    yield _tag("text", track.name, x=24, y=y + TRACK / 2 - 2, class_="b")
+    yield _tag("text", f"peak {track.peak:,.0f}", x=24, y=y + TRACK / 2 + 12, class_="dim")
+    for line in track.lines:
+        path = _steps(track, line, base, room, scale)
+        name = line.connector or "others"
+        if line.connector in scale.timeline.connectors:
+            look = {"class_": "line", "stroke": colour(scale.timeline.connectors.index(line.connector))}
+        else:
+            look = {"class_": "line others"}
+        yield _group(f"{name}: {track.name}", _tag("path", "", d=path, **look), data_track=track.name, data_line=name)
+
+
+def _steps(track: Track, line: Line, base: float, room: float, scale: _Scale) -> str:
+    """A path of steps, with gaps where nothing is known."""
+    parts: list[str] = []
+    before: tuple[float, float] | None = None
+    for time_ms, number in line.points:
+        x = scale.x(time_ms)
+        y = None if number is None else base - number / max(track.peak, 1) * room
+        if before is not None and track.holds:
+            parts.append(f"H{num(x)}")
+        if y is None:
+            before = None
+            continue
+        if before is None:
+            parts.append(f"M{num(x)} {num(y)}")
+        elif track.holds:
+            parts.append(f"V{num(y)}")
+        else:
+            parts.append(f"V{num(y)}H{num(x)}")
+        before = (x, y)
+    return "".join(parts)
+
+
+def _guide(mark: Mark, top: float, bottom: float, scale: _Scale) -> str:
+    red = " x" if mark.kind is MarkKind.FENCED else ""
+    line = _tag("path", "", d=f"M{num(scale.x(mark.time_ms))} {num(top)}V{num(bottom)}", class_=f"guide{red}")
+    return _group(mark.title, line, data_guide=mark.kind.value)
 
 
 # -------------------------------------------------------------------------------------- marks, bands and axis

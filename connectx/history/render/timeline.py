@@ -15,6 +15,7 @@ from math import inf
 from connectx.history.folds.rebalances import Rebalance, RebalanceFold
 from connectx.history.folds.runs import Run, RunFold, RunState, Segment, epoch_of
 from connectx.history.folds.stories import Story
+from connectx.history.folds.tracks import Samples, Track, tracks
 from connectx.history.folds.worker_states import Standing, WorkerState, WorkerStateFold
 from connectx.history.render.palette import colour, text_on
 from connectx.history.render.shapes import BAR, LANE, ROW_LEAST, ROW_PAD, THIN, THIN_LANE
@@ -157,7 +158,7 @@ class Band:
 class Timeline:
     """What lies between `start_ms` and `end_ms`, not clipped. `connectors` is the order of first appearance.
 
-    `marks` are those of no worker: what happened to the broker.
+    `marks` are those of no worker: what happened to the broker. `tracks` are charts on the same time axis.
     """
 
     start_ms: int
@@ -166,6 +167,12 @@ class Timeline:
     bands: tuple[Band, ...]
     connectors: tuple[str, ...]
     marks: tuple[Mark, ...] = ()
+    tracks: tuple[Track, ...] = ()
+
+    def guides(self) -> list[Mark]:
+        """Marks that are drawn across the tracks, too: faults and fences."""
+        everywhere = [*self.marks, *(mark for row in self.rows for mark in row.marks)]
+        return [mark for mark in everywhere if mark.kind is not MarkKind.ABORTED]
 
     def clip(self, time_ms: int | None) -> int:
         """A moment within the window; None is its end."""
@@ -184,6 +191,7 @@ def timeline(
     now_ms: int | None = None,
     window_ms: int | None = None,
     stories: Iterable[Story] = (),
+    samples: Samples | None = None,
 ) -> Timeline:
     """Lay out a history.
 
@@ -192,11 +200,13 @@ def timeline(
         now_ms: end of the window; open bars reach to it. Default: the last event.
         window_ms: length of the window; default: from the first event on.
         stories: sentences for the marks of their faults.
+        samples: throughput and lag for the tracks.
     """
     fold = TimelineFold()
     for event in events:
         fold.take(event)
-    return fold.timeline(now_ms=now_ms, window_ms=window_ms, steps=_STEPS, stories=stories)
+    drawn = fold.timeline(now_ms=now_ms, window_ms=window_ms, steps=_STEPS, stories=stories)
+    return drawn if samples is None else replace(drawn, tracks=tracks(samples, drawn.start_ms, drawn.end_ms))
 
 
 class TimelineFold:

@@ -31,8 +31,10 @@ from connectx.api.transfer.exporter import Backup, Exported
 from connectx.api.transfer.importer import Imported, ImportReport
 from connectx.api.workers import Worker, Workers
 from connectx.history.folds.lost import LostWork
+from connectx.history.folds.rates import LagSample
 from connectx.history.folds.rebalances import Rebalance, rebalances
 from connectx.history.folds.stories import Story
+from connectx.history.folds.tracks import Samples
 from connectx.history.log import Subscription
 from connectx.history.sequences import Rebalances, Stories
 from connectx.kafka.broker.embedded import EmbeddedKafka
@@ -300,6 +302,8 @@ MADE: dict[type, Callable[[], Any]] = {
     Imported: lambda: IMPORTED,
     KeyExample: lambda: KEY,
     Listed: lambda: Listed([{"class": BAD, "password": PASSWORD}], BAD),
+    LagSample: lambda: LagSample(0, TaskId(BAD, 0), 5),
+    Samples: lambda: Samples({TaskId(BAD, 0): [(0, 5)]}, [LagSample(0, TaskId(BAD, 0), 5)]),
     LostWork: lambda: LostWork(BAD, "was killed", 0, (BAD,), (TaskId(BAD, 0),), 5, (BAD,)),
     Moment: lambda: MOMENT,
     DeadLetters: lambda: DeadLetters([RECORD], BAD, BAD, lambda letters: None),

@@ -31,6 +31,10 @@ export function svgText(drawn, key, look) {
     const how = label.fill ? `fill="${label.fill}"` : `class="h${label.state === "zombie" ? " b" : ""}"`;
     parts.push(`<text ${how} x="${n(label.x)}" y="${n(label.y)}" pointer-events="none">${escapeText(label.text)}</text>`);
   }
+  for (const track of drawn.tracks) parts.push(trackText(track, drawn.width));
+  for (const guide of drawn.guides) {
+    parts.push(`<path class="guide${guide.mark === "fenced" ? " x" : ""}" data-guide="${guide.mark}" d="M${n(guide.x)} ${drawn.rowsBottom}V${bottom}"/>`);
+  }
   for (const mark of drawn.marks) {
     const line = mark.worker === null ? fill(shapes.everywhere, { ...mark, y: top, height }) : "";
     parts.push(hot(`mark:${mark.seq}`, mark, `data-mark="${mark.mark}"`, line + fill(shapes[mark.mark], mark)));
@@ -43,6 +47,14 @@ function hot(key, { title, worker, seq, at }, data, shape) {
   const said = escapeText(title);
   return `<g class="hot" tabindex="-1" role="img" aria-label="${said}" data-key="${escapeText(key)}" data-say="${said}"`
     + ` data-worker="${escapeText(worker ?? "")}" data-event="${seq}" data-at="${at}" ${data}>${shape}</g>`;
+}
+
+function trackText({ name, y, height, lines }, width) {
+  const drawn = lines.map(({ connector, peak, colour, path }) => {
+    const said = escapeText(`${connector ?? "others"}: at most ${Math.round(peak).toLocaleString("en")} ${name} here`);
+    return `<path class="line${colour ? "" : " others"}" data-track="${name}" data-line="${escapeText(connector ?? "others")}" d="${path}"${colour ? ` stroke="${colour}"` : ""}><title>${said}</title></path>`;
+  });
+  return `<path class="edge" d="M0 ${y + height - 1}H${width}"/>${drawn.join("")}`;
 }
 
 /** The legend: a line of the real shapes with their names. */

@@ -3,13 +3,14 @@
 
 const SILENT_MS = 12_000, LEAST_MS = 15_000;
 const SPARK_MS = 60_000;
+const READ_MS = 1000, POINTS = 1800, BIN = 3, LINES = 7;
 const ROW_LEAST = 58; // three lines of text in the gutter
 const COVERED = 4; // pixels between two signs
 
 // ------------------------------------------------------------------------------------------------- what is known
 
 export function emptyStore() {
-  return { elements: new Map(), rates: new Map(), seq: -1, skew: 0, heard: 0, live: false, ended: false, heartbeats: null };
+  return { elements: new Map(), rates: new Map(), tracks: new Map(), seq: -1, skew: 0, heard: 0, live: false, ended: false, heartbeats: null };
 }
 
 /** Take a message of the kernel; "resync" when something in between was missed. Taking one twice changes nothing. */
@@ -21,6 +22,7 @@ export function take(store, message, pageNow) {
   }
   if (message.kind === "ended") store.ended = true;
   if (message.kind === "beat" && message.heartbeats) store.heartbeats = { at: message.now, of: message.heartbeats };
+  if (message.kind === "answer" && message.id === "series") takeSeries(store, message.value);
   if (message.kind === "all") {
     if (message.first) store.elements = new Map();
     put(store, message.set, message.now);
@@ -39,9 +41,41 @@ function put(store, elements, now) {
   for (const [key, element] of Object.entries(elements)) {
     store.elements.set(key, element);
     if (element.kind !== "connector" || element.rate === undefined) continue;
+    follow(store, element, now);
     const rates = (store.rates.get(element.name) ?? []).filter(({ at }) => at > now - 2 * SPARK_MS);
     store.rates.set(element.name, [...rates, { at: now, rate: element.rate }]);
   }
+}
+
+/** Throughput and lag of before this page was opened. */
+function takeSeries(store, series) {
+  for (const [name, past] of Object.entries(series)) {
+    const track = trackOf(store, name);
+    for (const kind of ["rate", "lag"]) {
+      const first = track[kind][0]?.at ?? Infinity;
+      track[kind] = [...past[kind].map(([at, value]) => ({ at, value })).filter(({ at }) => at < first), ...track[kind]];
+    }
+  }
+}
+
+function trackOf(store, name) {
+  if (!store.tracks.has(name)) store.tracks.set(name, { rate: [], lag: [], moved: null, at: 0 });
+  return store.tracks.get(name);
+}
+
+/** Counts are read once a second and sent when they have changed: a longer silence was a second with records after one without. */
+function follow(store, { name, moved, lag }, now) {
+  const track = trackOf(store, name);
+  if (moved !== track.moved) {
+    if (track.moved !== null && moved > track.moved) {
+      const quiet = now - track.at > 1.6 * READ_MS;
+      if (quiet) track.rate.push({ at: now - READ_MS, value: 0 });
+      track.rate.push({ at: now, value: (1000 * (moved - track.moved)) / (quiet ? READ_MS : Math.max(now - track.at, READ_MS / 2)) });
+    }
+    [track.moved, track.at] = [moved, now];
+  }
+  if (lag !== undefined && lag !== track.lag.at(-1)?.value) track.lag.push({ at: now, value: lag });
+  for (const points of [track.rate, track.lag]) if (points.length > POINTS) points.splice(0, points.length - POINTS);
 }
 
 /** The rates of a connector in the last minute as a path in a box; empty without any. Whole seconds, so that it rests. */
@@ -183,6 +217,10 @@ export function layout(store, window, width, now, look) {
     y += height;
   }
   for (const mark of marks.filter((mark) => mark.worker === null)) drawn.marks.push({ ...mark, x: x(mark.at), y: look.top });
+  drawn.rowsBottom = y;
+  drawn.tracks = tracks(store, window, now, x, width, look, y);
+  y += drawn.tracks.length * look.track;
+  drawn.guides = drawn.tracks.length ? drawn.marks.filter(({ mark }) => mark !== "aborted") : [];
   drawn.bottom = y;
   drawn.height = y + look.axis;
   drawn.marks = uncovered(drawn.marks).sort((a, b) => Number(a.mark === "fenced") - Number(b.mark === "fenced"));
@@ -252,4 +290,63 @@ function clockTicks(window, x, step) {
   const step_ms = Math.max(step, 1) * 1000, ticks = [];
   for (let at = Math.ceil(window.from / step_ms) * step_ms; at <= window.to && ticks.length < 200; at += step_ms) ticks.push({ x: x(at), text: clockText(at) });
   return ticks;
+}
+
+// ------------------------------------------------------------------------------------------------------- tracks
+
+/** Throughput and lag below the rows: lines of the connectors with the highest peaks, and one of all others together. */
+function tracks(store, window, now, x, width, look, y) {
+  const step = (BIN * Math.max(window.to - window.from, 1)) / width, start = Math.floor(window.from / step), count = Math.ceil(window.to / step) - start;
+  const kinds = /** @type {[string, string, boolean][]} */ ([["records/s", "rate", false], ["lag", "lag", true]]);
+  return kinds.flatMap(([name, kind, holds]) => {
+    const known = [...store.tracks].filter(([connector]) => store.elements.has(`connector:${connector}`)).sort(([a], [b]) => (a < b ? -1 : 1))
+      .map(([connector, track]) => ({ connector, grid: gridOf(segments(track[kind], holds, now), holds, start, step, count) }))
+      .filter(({ grid }) => grid.some((value) => !Number.isNaN(value)))
+      .map((line) => ({ ...line, peak: line.grid.reduce((most, value) => Math.max(most, value || 0), 0) }));
+    if (!known.length) return [];
+    const ranked = [...known].sort((a, b) => b.peak - a.peak), rest = ranked.slice(LINES), lines = known.filter((line) => !rest.includes(line));
+    if (rest.length) {
+      const grid = rest[0].grid.map((_, bin) => rest.reduce((sum, line) => sum + (line.grid[bin] || 0), 0));
+      lines.push({ connector: null, grid, peak: Math.max(...grid) });
+    }
+    const peak = Math.max(...lines.map((line) => line.peak)), top = y;
+    y += look.track;
+    const height = (value) => top + look.track - 1 - (value / Math.max(peak, 1)) * (look.track - look.trackPad - 1);
+    return [{ name, y: top, height: look.track, peak, lines: lines.map(({ connector, grid, peak: own }) => ({
+      connector, peak: own, colour: store.elements.get(`connector:${connector}`)?.colour || null, path: steps(grid, start, step, x, height),
+    })) }];
+  });
+}
+
+/** [from, to, number] of each point: a lag lasts until the next one, a rate since the one before. */
+function segments(points, holds, now) {
+  if (holds) return points.map(({ at, value }, n) => [at, points[n + 1]?.at ?? now, value]);
+  const found = points.map(({ at, value }, n) => [points[n - 1]?.at ?? at - READ_MS, at, value]), last = points.at(-1)?.at;
+  return last !== undefined && now - last > 2.5 * READ_MS ? [...found, [last, now, 0]] : found;
+}
+
+/** In each bin the highest lag, or the mean rate; NaN where nothing is known. Bins begin at multiples of `step`, so that they rest. */
+function gridOf(parts, holds, start, step, count) {
+  const sums = new Array(count).fill(0), spans = new Array(count).fill(0);
+  for (const [from, to, value] of parts) {
+    if (value === null || to < start * step || from > (start + count) * step) continue;
+    const last = Math.min(Math.floor(to / step) - start, count - 1);
+    for (let bin = Math.max(Math.floor(from / step) - start, 0); bin <= last; bin += 1) {
+      const span = Math.min(to, (start + bin + 1) * step) - Math.max(from, (start + bin) * step);
+      sums[bin] = holds ? Math.max(sums[bin], value) : sums[bin] + value * span;
+      spans[bin] += span;
+    }
+  }
+  return sums.map((sum, bin) => (spans[bin] > 0 ? (holds ? sum : sum / spans[bin]) : NaN));
+}
+
+function steps(grid, start, step, x, height) {
+  let path = "", open = false;
+  const n = (value) => Math.round(value * 10) / 10;
+  grid.forEach((value, bin) => {
+    const known = !Number.isNaN(value);
+    if (known) path += `${open ? "V" : `M${n(x((start + bin) * step))} `}${n(height(value))}H${n(x((start + bin + 1) * step))}`;
+    open = known;
+  });
+  return path;
 }

@@ -76,7 +76,7 @@ function makeView(store, model, el, viewKey) {
     write(".cxp-head", headText(head ? head.facts : {}));
     root.classList.toggle("cxp-watched", head?.faults === false);
     root.classList.toggle("cxp-readonly", head?.read_only === true);
-    write(".cxp-gutter", gutterText(drawn.rows, look.top, shown.past));
+    write(".cxp-gutter", gutterText(drawn.rows, look.top, shown.past, drawn.tracks));
     write(".cxp-svg", `<svg class="cxt" width="${width}" height="${drawn.height}">${svgText(drawn, viewKey, look)}</svg>`);
     const connectors = ofKind(store, "connector").sort((a, b) => (a.name < b.name ? -1 : 1));
     write(".cxp-connectors tbody", connectorsText(connectors, store.rates, time.now, open, sure));
@@ -474,6 +474,7 @@ export default () => {
     initialize({ model }) {
       const known = takeSnapshot(store, model.get("snapshot"), Date.now());
       model.send({ kind: known === "resync" ? "resync" : "hello" });
+      model.send({ kind: "ask", question: "series", id: "series" });
     },
     render({ model, el }) {
       const view = makeView(store, model, el, `cx${Math.random().toString(36).slice(2, 8)}${++views}`);

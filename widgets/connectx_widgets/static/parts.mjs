@@ -37,7 +37,7 @@ export function headText(facts) {
     `<span class="cxp-fact"><span class="dim">${escapeText(name)}</span> ${escapeText(value || "–")}</span>`).join("");
 }
 
-export function gutterText(rows, top, past) {
+export function gutterText(rows, top, past, tracks = []) {
   return `<div class="cxp-now dim" style="height:${top}px">${past ? "workers as they are now" : ""}</div>` + rows.map((row) => {
     const name = escapeText(row.worker);
     const buttons = workerVerbs(row).map((verb) =>
@@ -50,7 +50,8 @@ export function gutterText(rows, top, past) {
       + `<div><span class="cxp-sign" aria-hidden="true">${row.sign}</span><b title="${name}">${name}</b></div>`
       + `<div class="dim cxp-state" title="${state}">${state}</div>`
       + `<div class="dim cxp-state">${work.join(", ")}</div><div class="cxp-verbs">${buttons.join("")}</div></div>`;
-  }).join("");
+  }).join("") + tracks.map(({ name, height, peak }) =>
+    `<div class="cxp-track" style="height:${height}px"><b>${name}</b><div class="dim">peak ${countText(Math.round(peak))}</div></div>`).join("");
 }
 
 function workText({ generation, tasks, zombies }) {

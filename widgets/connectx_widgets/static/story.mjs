@@ -12,7 +12,8 @@ export function storiesOf(store) {
 export function storyText(stories, chosen) {
   if (!stories.length) return '<span class="dim">Nothing has happened yet: no fault, no failure.</span>';
   const found = stories.findIndex(({ seq }) => seq === chosen), at = found < 0 ? stories.length - 1 : found, story = stories[at];
-  const step = (to, sign, said) => `<button type="button" data-story="${stories[to]?.seq ?? ""}" aria-label="${said}" title="${said}"${stories[to] ? "" : " disabled"}>${sign}</button>`;
+  const step = (to, sign, said) => stories[to]
+    ? `<button type="button" class="cxp-step" data-story="${stories[to].seq}" aria-label="${said}" title="${said}">${sign}</button>` : stories.length > 1 ? '<span class="cxp-step"></span>' : "";
   return `${step(at - 1, "‹", "the story before")}${step(at + 1, "›", "the story after")}<time class="dim">${clockText(story.at)}</time>`
     + `<button type="button" class="cxp-jump" data-jump="${story.seq}" title="Show it in the timeline: ${escapeText(story.sentence)}">${escapeText(story.sentence)}</button>`;
 }
