@@ -29,7 +29,7 @@ from connectx.history.clock import system_clock
 from connectx.history.folds.tracks import Samples
 from connectx.history.log import EventLog
 from connectx.history.wording import plural
-from connectx.jvm.progress import Progress, shown
+from connectx.jvm.progress import Progress, shown, step
 from connectx.kafka.admin.groups import GroupDescription
 from connectx.kafka.admin.topics import START_S, describe_group, ensure_internal_topics, require_reachable
 from connectx.kafka.broker.embedded import EmbeddedKafka
@@ -125,13 +125,13 @@ class Cluster(FaultVerbs, ConnectCluster):
         try:
             with shown(progress) as show:
                 self._endings.callback(self._spark.close)
+                self._spark.fetch(show)
                 self._spark.start()
                 if bootstrap_servers is None:
                     self._kafka = EmbeddedKafka(gate=faults, progress=show)
                     self._endings.callback(self._kafka.stop)
-                    show("Starting Kafka", 0, 1)
-                    self._kafka.start()
-                    show("Starting Kafka", 1, 1)
+                    with step(show, "Starting Kafka"):
+                        self._kafka.start()
                     self._config = self._config.connected_to(self._kafka.bootstrap_servers)
                 self._endings.callback(self._client.close)
                 self._endings.callback(self._stop_workers)
@@ -139,10 +139,8 @@ class Cluster(FaultVerbs, ConnectCluster):
                 self._endings.callback(self._end_starting)  # the agenda waits for what has begun
                 self._endings.callback(self._recorder.stop)
                 self._recorder.start()
-                label = f"Starting {plural(workers, 'worker')}"
-                show(label, 0, 1)
-                self._start(workers, join, show)
-                show(label, 1, 1)
+                with step(show, f"Starting {plural(workers, 'worker')}"):
+                    self._start(workers, join, show)
         except BaseException:
             self.close()
             raise
@@ -330,8 +328,5 @@ def _described(clients: ClientConfigs, group_id: str, progress: Progress) -> Gro
     try:
         return describe_group(clients, group_id, _PROMPT_S)
     except (KafkaRequestError, KafkaUnreachableError):
-        label = "Waiting for Kafka's group coordinator"
-        progress(label, 0, 1)
-        group = describe_group(clients, group_id, START_S)
-        progress(label, 1, 1)
-        return group
+        with step(progress, "Waiting for Kafka's group coordinator"):
+            return describe_group(clients, group_id, START_S)

@@ -20,7 +20,7 @@ from connectx.api.notes import Notes
 from connectx.errors import ClusterClosedError, ConnectxError
 from connectx.extras import require
 from connectx.history.log import EventLog
-from connectx.jvm.progress import in_kernel
+from connectx.jvm.progress import Progress, in_kernel, shown, step
 from connectx.model.clock import Clock
 from connectx.model.events import EventKind, Transition
 from connectx.plugins.registry import Plugins
@@ -206,9 +206,9 @@ class ConnectCluster(ABC):
     def audit_input(self) -> AuditInput:
         """What an audit is given of this cluster."""
 
-    def audit(self) -> Audit:
+    def audit(self, *, progress: Progress | None = None) -> Audit:
         """Report what is wrong or will go wrong: findings with evidence, consequence and remedy."""
-        return audit(self)
+        return audit(self, progress=progress)
 
     @property
     @abstractmethod
@@ -218,7 +218,15 @@ class ConnectCluster(ABC):
     @property
     def spark(self) -> SparkSession:
         """The Spark session of this cluster, or for looking at it; started when it is first needed."""
-        return self._spark.get()
+        with shown(None) as show:
+            return self._spark_session(show)
+
+    def _spark_session(self, show: Progress) -> SparkSession:
+        if self._spark.ready:
+            return self._spark.get()
+        self._spark.fetch(show)
+        with step(show, "Starting Spark"):
+            return self._spark.get()
 
     def check(self, *, timeout: float | None = None, **wanted: Any) -> Verdict:
         """Report what was lost, duplicated, reordered and fenced; for the arguments see `Wanted`.
@@ -235,7 +243,15 @@ class ConnectCluster(ABC):
         checker = ClusterChecker(self.events, self._client, self._plugins, self.config, self._spark)
         return checker.check(Wanted(**wanted), timeout)
 
-    def compare(self, topic: str, target: Any, key: str | Sequence[str] = (), *, examples: int = 5) -> KeyComparison:
+    def compare(
+        self,
+        topic: str,
+        target: Any,
+        key: str | Sequence[str] = (),
+        *,
+        examples: int = 5,
+        progress: Progress | None = None,
+    ) -> KeyComparison:
         """Which keys of a topic a target lacks or has too often, counted by Spark: `connectx.verify.check.key_counts`.
 
         Unlike `check` it needs no history and no connector, looks at keys alone, and gives counts without a verdict.
@@ -247,12 +263,14 @@ class ConnectCluster(ABC):
                 Without fields values and lines are compared as text, out of JsonConverter's envelope; without its
                 schemas (schemas.enable=false) a text stands in quotes, and no line of a file is the same.
             examples: how many keys to show per finding.
+            progress: called for each step; by default bars on a terminal and lines in a notebook.
         """
         from connectx.kafka.settings.clients import ClientConfigs
         from connectx.verify.check.key_counts import compare
 
-        config = self.config
-        return compare(ClientConfigs(config, "compare"), self.spark, topic, target, key, examples)
+        clients = ClientConfigs(self.config, "compare")
+        with shown(progress) as show:
+            return compare(clients, self._spark_session(show), topic, target, key, examples, show)
 
     def peek(self, name: str, rows: int = 20, where: Callable[[Any], bool] | None = None) -> Listed[Any]:
         """The last `rows` of a topic, of the topic of a source, or of the target of a sink, oldest first.
@@ -333,7 +351,9 @@ class ConnectCluster(ABC):
 
         return write_report(self.events, path, samples=self.samples())
 
-    def export_to(self, path: str | Path, *, secrets: bool = False, stop: bool = False) -> Backup:
+    def export_to(
+        self, path: str | Path, *, secrets: bool = False, stop: bool = False, progress: Progress | None = None
+    ) -> Backup:
         """Write configurations, target states and offsets of all connectors to a JSON file.
 
         Secrets are masked unless `secrets`. With `stop` the connectors are stopped first and stay so: their offsets are
@@ -341,10 +361,16 @@ class ConnectCluster(ABC):
         """
         from connectx.api.transfer.exporter import export_to
 
-        return export_to(self._client, path, secrets=secrets, stop=stop)
+        with shown(progress) as show:
+            return export_to(self._client, path, secrets=secrets, stop=stop, progress=show)
 
     def import_from(
-        self, path: str | Path, *, secrets: Mapping[str, Mapping[str, str]] | None = None, overwrite: bool = False
+        self,
+        path: str | Path,
+        *,
+        secrets: Mapping[str, Mapping[str, str]] | None = None,
+        overwrite: bool = False,
+        progress: Progress | None = None,
     ) -> ImportReport:
         """Restore connectors of an exported file; each stays STOPPED until it has its offsets.
 
@@ -357,7 +383,8 @@ class ConnectCluster(ABC):
         """
         from connectx.api.transfer.importer import import_from
 
-        return import_from(self._client, path, secrets=secrets, overwrite=overwrite)
+        with shown(progress) as show:
+            return import_from(self._client, path, secrets=secrets, overwrite=overwrite, progress=show)
 
     def close(self) -> None:
         """End what this object has started. A second call does nothing."""
@@ -432,11 +459,14 @@ def panel_factory(name: str) -> Callable[..., Any]:
     raise ImportError(f"No installed package registers a panel as {PANELS}. Run: pip install 'connectx[notebook]'")
 
 
-def audit(*clusters: ConnectCluster) -> Audit:
+def audit(*clusters: ConnectCluster, progress: Progress | None = None) -> Audit:
     """Find what is wrong with these clusters, or will go wrong.
 
     Also compares the clusters: their sources, targets, groups and topics. It only reads. Each finding has evidence
     without secrets, a consequence and a remedy; `unseen` lists what could not be read.
+
+    Args:
+        progress: called for each step; by default bars on a terminal and lines in a notebook.
 
     Raises:
         WorkersUnreachableError: no worker of a cluster answers.
@@ -447,4 +477,5 @@ def audit(*clusters: ConnectCluster) -> Audit:
 
     if not clusters:
         raise ValueError("audit needs a cluster: cx.audit(cluster, ...)")
-    return judge([gather(cluster.audit_input()) for cluster in clusters])
+    with shown(progress) as show:
+        return judge([gather(cluster.audit_input(), show) for cluster in clusters])

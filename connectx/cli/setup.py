@@ -15,7 +15,7 @@ from connectx.cli.common import reporting_errors
 from connectx.jvm import jars
 from connectx.jvm.archive import archives_lock
 from connectx.jvm.java import JavaHome, find_java
-from connectx.jvm.progress import Progress, silent, terminal_progress
+from connectx.jvm.progress import Progress, silent, step, terminal_progress
 from connectx.kafka.broker import embedded, node
 from connectx.spark import launcher, sessions
 
@@ -49,14 +49,11 @@ def prepare(progress: Progress = silent, java: JavaHome | None = None, *, archiv
     kafka_jars = jars.fetch(jars.KAFKA, java, progress)
     spark_jars = launcher.class_path(java, progress)
     if not node.archive_path(java, kafka_jars).exists():
-        progress("Making Kafka start fast", 0, 1)
-        with archives_lock():
+        with step(progress, "Making Kafka start fast"), archives_lock():
             embedded.make_archive(java, kafka_jars)
-        progress("Making Kafka start fast", 1, 1)
     if archives and not launcher.archive_path(java, spark_jars).exists():
-        progress("Making Spark start fast", 0, 1)
-        sessions.make_archive(java, _typical_work)
-        progress("Making Spark start fast", 1, 1)
+        with step(progress, "Making Spark start fast"):
+            sessions.make_archive(java, _typical_work)
 
 
 def _typical_work(spark: SparkSession) -> None:

@@ -188,15 +188,18 @@ def _retrieve(name: str, java: JavaHome, partial: Path, progress: Progress) -> N
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as ivy_run:
         assert ivy_run.stdout is not None
-        for line in ivy_run.stdout:
-            if "[SUCCESSFUL ]" in line:
-                done += 1
-                progress(label, done, total)
-            elif _is_reason(line):
-                reason = line.strip().removeprefix("WARN:").removeprefix("ERROR:").strip()
-            if "[FAILED " in line or _NOT_THERE in line:
-                ivy_run.kill()  # one jar that is missing is enough; do not wait for the others to time out
-                break
+        try:
+            for line in ivy_run.stdout:
+                if "[SUCCESSFUL ]" in line:
+                    done += 1
+                    progress(label, done, total)
+                elif _is_reason(line):
+                    reason = line.strip().removeprefix("WARN:").removeprefix("ERROR:").strip()
+                if "[FAILED " in line or _NOT_THERE in line:
+                    break  # one jar that is missing is enough; do not wait for the others to time out
+        finally:
+            if done != total:  # also after an interrupt, which ends only this process
+                ivy_run.kill()
     if ivy_run.returncode != 0 or done != total:
         raise _download_error(name, partial, reason)
 

@@ -11,7 +11,8 @@ from html import escape
 from typing import Final
 
 Progress = Callable[[str, int, int], None]
-"""Called with (what is being done, steps done, steps in all); from the thread that does the work."""
+"""Called with (what is being done, steps done, steps in all or 0 while that is unknown); from the thread that does the
+work, first with 0 steps done."""
 
 VARIABLE: Final = "CONNECTX_PROGRESS"
 """Environment variable; "off" shows no progress where none was asked for."""
@@ -32,9 +33,18 @@ def shown(progress: Progress | None) -> Iterator[Progress]:
         with terminal_progress() as show:
             yield show
     elif in_kernel():
-        yield notebook_progress()
+        with notebook_progress() as show:
+            yield show
     else:
         yield silent
+
+
+@contextmanager
+def step(show: Progress, label: str) -> Iterator[None]:
+    """Report work that is one step, from its start to its end."""
+    show(label, 0, 1)
+    yield
+    show(label, 1, 1)
 
 
 def in_kernel() -> bool:
@@ -44,29 +54,50 @@ def in_kernel() -> bool:
     return getattr(shell, "kernel", None) is not None
 
 
-def notebook_progress() -> Progress:
-    """A Progress in one output of the cell that runs: a line for each label, with its steps and how long it took."""
+@contextmanager
+def notebook_progress() -> Iterator[Progress]:
+    """A Progress in one output of the cell that runs: a line for each label, with its steps, a bar and its duration.
+
+    After an error or an interrupt the lines of unfinished work say that it has ended.
+    """
     from IPython.display import HTML, display
 
     began: dict[str, float] = {}
     lines: dict[str, str] = {}
+    running: set[str] = set()
     output = None
 
-    def show(label: str, done: int, total: int) -> None:
+    def write(label: str, line: str) -> None:
         nonlocal output
-        now_s = time.monotonic()
-        if done < total or label not in began:
-            began.setdefault(label, now_s)
-        took = f"{now_s - began[label]:.1f} s"
-        steps = f"{done:,} of {total:,}, " if total > 1 and done != total else f"{done:,}, " if total > 1 else ""
-        lines[label] = f"{label}: {steps}{took}" if done else f"{label} …"
-        text = HTML("<br>".join(map(escape, lines.values())))  # type: ignore[no-untyped-call]
+        lines[label] = f"{escape(label)}{line}"
+        text = HTML("<br>".join(lines.values()))  # type: ignore[no-untyped-call]
         if output is None:
             output = display(text, display_id=True)  # type: ignore[no-untyped-call]
         else:
             output.update(text)
 
-    return show
+    def took(label: str) -> str:
+        return f"{time.monotonic() - began[label]:.1f} s"
+
+    def show(label: str, done: int, total: int) -> None:
+        began.setdefault(label, time.monotonic())
+        (running.discard if done == total else running.add)(label)
+        if done == total:
+            write(label, f": {done:,}, {took(label)}" if total > 1 else f": {took(label)}")
+        elif not done:
+            write(label, " …")
+        elif total:
+            bar = f'<progress value="{done}" max="{total}"></progress>'
+            write(label, f": {bar} {done:,} of {total:,}, {took(label)}")
+        else:
+            write(label, f": {done:,}, {took(label)}")
+
+    try:
+        yield show
+    except BaseException:
+        for label in sorted(running):
+            write(label, f": ended after {took(label)}")
+        raise
 
 
 @contextmanager
@@ -82,9 +113,9 @@ def terminal_progress() -> Iterator[Progress]:
 
     def show(label: str, done: int, total: int) -> None:
         if label not in tasks:
-            tasks[label] = bars.add_task(label, total=total)
+            tasks[label] = bars.add_task(label, total=total or None)
             bars.start()  # not before the first bar: without any, each refresh scrolls by an empty line
-        bars.update(tasks[label], completed=done, total=total)
+        bars.update(tasks[label], completed=done, total=total or None)
 
     try:
         yield show

@@ -19,9 +19,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from connectx.errors import SparkNotSharedError, SparkStartError
+from connectx.errors import ConnectxError, SparkNotSharedError, SparkStartError
 from connectx.extras import require
-from connectx.jvm.java import JavaHome
+from connectx.jvm.java import JavaHome, find_java
 from connectx.jvm.progress import Progress, silent
 from connectx.spark.launcher import SparkDriver, archive_dump, class_path
 from connectx.spark.remote import awaited, close_session, with_params
@@ -115,6 +115,7 @@ class SparkProvider:
     ) -> None:
         self.connect_url: Future[str] = Future()
         self._serves = serve
+        self._java = java
         self._make = partial(SparkDriver, java=java, settings=settings, master=master, progress=progress)
         self._session: Future[SparkSession] = Future()
         self._thread: threading.Thread | None = None
@@ -133,6 +134,16 @@ class SparkProvider:
     def ready(self) -> bool:
         """Whether `get` would answer at once, with a session or an error."""
         return self._session.done()
+
+    def fetch(self, progress: Progress) -> None:
+        """Fetch the jars of the local driver when this user has none, so that `start` need not do it in silence.
+
+        What goes wrong is reported by `get`, like other failures of the start.
+        """
+        if self._session.done() or active_session() is not None:
+            return
+        with contextlib.suppress(ConnectxError):
+            class_path(self._java or find_java(), progress)
 
     def start(self) -> None:
         """Begin to start the driver, in a thread. Does nothing for a borrowed session, or when it was called before."""

@@ -30,6 +30,7 @@ from typing import Any, Final
 
 from connectx.errors import BackupFileError, ConnectorNotFoundError, ConnectxError, RestError, WaitTimeoutError
 from connectx.history.wording import plural
+from connectx.jvm.progress import Progress, silent
 from connectx.model.states import State
 from connectx.plugins.config_providers import PLACEHOLDER
 from connectx.rest.client import Config, RestClient
@@ -44,6 +45,7 @@ _LOOK_S: Final = 0.2
 _QUIET_S: Final = 1.0
 _OPTION: Final = re.compile(r'([\w.-]+)\s*=\s*"([^"]*)"')
 _TOLD: Final[Mapping[str, str]] = {State.RUNNING: "running", State.PAUSED: "paused", State.STOPPED: "stopped"}
+_EXPORTING: Final = "Exporting connectors"
 _CONVERTERS: Final = ("key.converter", "value.converter", "header.converter")
 
 
@@ -127,14 +129,23 @@ class Backup:
         return html_card(f"Export of {self.exported_at}", {}, html_table([one.row() for one in self.connectors]))
 
 
-def export_to(client: RestClient, path: str | Path, *, secrets: bool = False, stop: bool = False) -> Backup:
+def export_to(
+    client: RestClient,
+    path: str | Path,
+    *,
+    secrets: bool = False,
+    stop: bool = False,
+    progress: Progress = silent,
+) -> Backup:
     """Write configurations, target states and offsets of all connectors to one file; returns what it holds.
 
     Args:
         secrets: write passwords, too. Without it they are `[hidden]` and listed under "masked"; placeholders of config
             providers stay as they are either way.
         stop: stop the connectors first and leave them stopped, so that the offsets are the last ones, for moving to
-            another cluster; the file has the states from before. If the export fails, they are put back.
+            another cluster; the file has the states from before. If the export fails, or is interrupted,
+            they are put back.
+        progress: called for each connector.
 
     Raises:
         BackupFileError: the file cannot be written.
@@ -150,7 +161,8 @@ def export_to(client: RestClient, path: str | Path, *, secrets: bool = False, st
                 stopped.append((name, state))
                 client.stop(name)
         connectors = []
-        for name, state, notes in before:
+        progress(_EXPORTING, 0, len(before))
+        for done, (name, state, notes) in enumerate(before, start=1):
             with suppress(ConnectorNotFoundError):  # deleted meanwhile
                 if stop:
                     wait_stopped(client, name)
@@ -158,6 +170,7 @@ def export_to(client: RestClient, path: str | Path, *, secrets: bool = False, st
                 elif state != "stopped":
                     notes.append("it was not stopped: what it did after the export is not in these offsets")
                 connectors.append(_exported(client, name, state, notes, known, secrets=secrets))
+            progress(_EXPORTING, done, len(before))
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         source = {key: root.get(key) for key in ("version", "kafka_cluster_id")}
         backup = Backup(source, now, tuple(connectors))

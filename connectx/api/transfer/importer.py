@@ -36,6 +36,7 @@ from connectx.errors import (
     WorkersUnreachableError,
 )
 from connectx.history.wording import plural
+from connectx.jvm.progress import Progress, silent
 from connectx.rest.client import Config, RestClient
 from connectx.views import HIDDEN, Listed, Row, Shown, html_card, html_table, text_table
 
@@ -44,6 +45,7 @@ Secrets = Mapping[str, Mapping[str, str]]
 
 Offsets = Sequence[Mapping[str, Any]]
 
+_IMPORTING: Final = "Importing connectors"
 _STOPPED_SINCE: Final = (3, 7)
 _RETRY_S: Final = 30.0
 _LOOK_S: Final = 0.5
@@ -89,7 +91,12 @@ class ImportReport(Sequence[Imported]):
 
 
 def import_from(
-    client: RestClient, path: str | Path, *, secrets: Secrets | None = None, overwrite: bool = False
+    client: RestClient,
+    path: str | Path,
+    *,
+    secrets: Secrets | None = None,
+    overwrite: bool = False,
+    progress: Progress = silent,
 ) -> ImportReport:
     """Make the connectors of a file, with their offsets and target states; returns what was done.
 
@@ -101,6 +108,7 @@ def import_from(
         secrets: values of masked keys, `{connector: {key: value}}`; without one counts what was written into the file
             in the place of `[hidden]`, then what an existing connector has.
         overwrite: also change connectors that run: they are stopped, and go back to the offsets of the file.
+        progress: called for each connector.
 
     Raises:
         BackupFileError: the file cannot be used.
@@ -121,12 +129,14 @@ def import_from(
             f"Nothing was imported: {_listing(others)} not stopped and of another configuration.",
             next_step="Stop or delete what is to be replaced, or pass overwrite=True.",
         )
-    done = []
+    done: list[Imported] = []
     for connector in backup.connectors:
+        progress(_IMPORTING, len(done), len(backup.connectors))
         if connector.name in at_work and not overwrite:
             done.append(Imported(connector.name, ("left as it is: it has this configuration and is not stopped",)))
         else:
             done.append(_put_back(client, connector, configs[connector.name], existing[connector.name]))
+    progress(_IMPORTING, len(done), len(done))
     report = ImportReport(done)
     if report.failed:
         first = report.failed[0]

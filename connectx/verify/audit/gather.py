@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 from connectx.errors import ConnectxError, RestError
 from connectx.history.folds.snapshot import WorkSnapshot, snapshot
 from connectx.history.wording import gist
+from connectx.jvm.progress import Progress, silent
 from connectx.kafka.admin.client import Admin
 from connectx.kafka.admin.discovery import GROUP_CALL_S
 from connectx.kafka.admin.group_view import STABLE, GroupView, group_view
@@ -53,6 +54,7 @@ JUDGED_SETTINGS: Final = tuple(
 )
 """Worker settings that an audit judges."""
 
+_STEPS: Final = 4
 _MOST_PARTITIONS: Final = 2_000
 _DISPUTE_S: Final = 3.0
 _PAUSE_S: Final = 0.1
@@ -82,13 +84,14 @@ class AuditInput(Shown):
     clock: Clock
 
 
-def gather(given: AuditInput) -> ClusterInventory:
+def gather(given: AuditInput, progress: Progress = silent) -> ClusterInventory:
     """Return the inventory of a cluster as of now.
 
     Raises:
         WorkersUnreachableError: no worker answers; everything else that cannot be seen is listed in `unseen`.
     """
-    return _Gathering(given, given.clock()).inventory()
+    label = f"Auditing {given.name}, steps"
+    return _Gathering(given, given.clock()).inventory(lambda done: progress(label, done, _STEPS))
 
 
 @dataclass
@@ -99,7 +102,9 @@ class _Gathering:
     history: dict[tuple[str, int | None], WorkSnapshot] = field(default_factory=dict)
     """Connectors and tasks as the events show them."""
 
-    def inventory(self) -> ClusterInventory:
+    def inventory(self, report: Callable[[int], None]) -> ClusterInventory:
+        """Read everything; `report` is called with how many of the `_STEPS` are done."""
+        report(0)
         client, claims = self.given.client, self._claims()
         connectors = self._connectors(client.expanded())
         known = {
@@ -117,9 +122,10 @@ class _Gathering:
             workers=claims,
             settings=masked(known),
         )
-        inventory = self._with_group(inventory)
-        inventory = self._with_plugins(inventory)
-        inventory = self._with_kafka(inventory)
+        for done, read in enumerate((self._with_group, self._with_plugins, self._with_kafka), start=1):
+            report(done)
+            inventory = read(inventory)
+        report(_STEPS)
         return replace(inventory, unseen=tuple(self.unseen))
 
     def _claims(self) -> tuple[AuditedWorker, ...]:

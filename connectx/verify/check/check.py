@@ -68,7 +68,7 @@ def check(
         config: settings of the Kafka clients by Kafka Connect's worker keys, for example security.
         examples: how many records to show per finding.
         max_rows: how many rows of a place are compared; with more of them the verdict is unknown.
-        progress: told of reading that takes more than 2 s; by default a bar on a terminal.
+        progress: called for reading that takes more than 2 s; by default bars on a terminal and lines in a notebook.
 
     Raises:
         EventLogError: the history cannot be read. ConfigError: no such scenario.
@@ -83,7 +83,7 @@ def check(
         if not read:
             raise CheckError("A target is compared with topics, and none was named.", next_step="Name them: topic=.")
         comparisons.append(_of_target(read, target, events, keys))
-    with reading_progress(progress) as on_read:
+    with shown(progress) as show, reading_progress(show) as on_read:
         return judge(
             events, comparisons, scenarios=as_scenarios(scenario), examples=examples, limit=max_rows, on_read=on_read
         )
@@ -151,15 +151,19 @@ def as_scenarios(given: Scenario | Sequence[Scenario]) -> tuple[Scenario, ...]:
 
 
 @contextmanager
-def reading_progress(progress: Progress | None) -> Iterator[OnRead]:
-    """Passes on how far the reading is, from two seconds on."""
+def reading_progress(show: Progress) -> Iterator[OnRead]:
+    """Passes on how far the reading is, from two seconds on, and the end of what it has passed on."""
     shown_s = time.monotonic() + _SHOWN_AFTER_S - _SHOWN_EVERY_S
-    with shown(progress) as show:
+    labels: set[str] = set()
 
-        def on_read(place: str, rows: int) -> None:
-            nonlocal shown_s
-            if time.monotonic() - shown_s > _SHOWN_EVERY_S:
-                shown_s = time.monotonic()
-                show(f"Reading {place}, rows", rows, rows)
+    def on_read(place: str, rows: int, size: int) -> None:
+        nonlocal shown_s
+        label = f"Reading {place}, rows"
+        if rows == size and label in labels:
+            show(label, rows, size)
+        elif rows != size and time.monotonic() - shown_s > _SHOWN_EVERY_S:
+            shown_s = time.monotonic()
+            labels.add(label)
+            show(label, rows, size)
 
-        yield on_read
+    yield on_read

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from connectx.data.converters import SESSION_SETTINGS
 from connectx.errors import CheckError, ConnectxError, TopicMissingError
-from connectx.jvm.progress import Progress
+from connectx.jvm.progress import Progress, shown
 from connectx.kafka.admin.client import Admin
 from connectx.kafka.admin.topic_snapshot import TopicSnapshot, take_snapshot
 from connectx.kafka.settings.clients import ClientConfigs
@@ -55,6 +55,7 @@ Config = Mapping[str, "str | None"]
 _PAUSE_S = 0.5
 _PATIENCE_S = 10.0
 """How long to wait for what is on its way when no limit was given."""
+_WAITING = "Waiting for rows on their way"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,8 @@ class Wanted:
         scenario: what the run must have reached (`verify.check.scenarios.SCENARIOS`), or predicates over events.
         examples: how many records to show per finding.
         max_rows: how many rows of a place are compared; with more of them the verdict is unknown.
-        progress: told of reading that takes more than 2 s; by default a bar on a terminal.
+        progress: called for reading that takes more than 2 s, and for waiting; by default bars on a terminal and lines
+            in a notebook.
 
     A check raises ConfigError (no such scenario), CheckError (a target that cannot be read), WorkersUnreachableError
     (no worker answers), TopicUnreadableError and other errors of Kafka.
@@ -120,19 +122,20 @@ class ClusterChecker:
         What the topics held when the check began is waited for, what came later is not. None: wait up to 10 s, and read
         without a limit. 0: read once, without a limit.
         """
-        with reading_progress(wanted.progress) as on_read:
-            return self._check_until(wanted, timeout_s, on_read)
+        with shown(wanted.progress) as show, reading_progress(show) as on_read:
+            return self._check_until(wanted, timeout_s, on_read, show)
 
-    def _check_until(self, wanted: Wanted, timeout_s: float | None, on_read: OnRead) -> Verdict:
+    def _check_until(self, wanted: Wanted, timeout_s: float | None, on_read: OnRead, show: Progress) -> Verdict:
         deadline = time.monotonic() + (_PATIENCE_S if timeout_s is None else timeout_s)
 
-        def within_limit(place: str, rows: int) -> None:
-            on_read(place, rows)
+        def within_limit(place: str, rows: int, size: int) -> None:
+            on_read(place, rows, size)
             if timeout_s and time.monotonic() >= deadline:
                 raise _TimeUpError(place, rows)
 
         verdict: Verdict | None = None
         began = Began()
+        is_waiting = False
         with self.events.subscribe() as news:
             while True:
                 try:
@@ -141,7 +144,12 @@ class ClusterChecker:
                     return self._unfinished(error, timeout_s or 0.0) if verdict is None else verdict
                 left_s = deadline - time.monotonic()
                 if not (verdict.pending or waits) or left_s <= 0:
+                    if is_waiting:
+                        show(_WAITING, 1, 1)
                     return verdict
+                if not is_waiting:
+                    is_waiting = True
+                    show(_WAITING, 0, 1)
                 paused_s = time.monotonic()
                 news.get(min(left_s, _PAUSE_S))
                 time.sleep(max(0.0, min(paused_s + _PAUSE_S, deadline) - time.monotonic()))  # however busy it is
@@ -166,6 +174,9 @@ class ClusterChecker:
                 limit=wanted.max_rows,
                 on_read=on_read,
             )
+        except BaseException:  # also an interrupt: it ends what runs in Spark
+            gathering.spark.interrupt()
+            raise
         finally:
             gathering.spark.release()
         _set_goals(began.goals, gathering, verdict)

@@ -33,7 +33,7 @@ def judge(
     unseen: Sequence[str] = (),
     examples: int = 5,
     limit: int = MAX_ROWS,
-    on_read: OnRead = lambda place, rows: None,
+    on_read: OnRead = lambda place, rows, size: None,
 ) -> Verdict:
     """Compare everything and say what it means.
 

@@ -10,15 +10,20 @@ examples, no verdict: a key that is missing may still be on its way. Only Spark 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
 
 from connectx.errors import CheckError, ConnectxError
 from connectx.extras import require
 from connectx.history.wording import listing
+from connectx.jvm.progress import Progress, silent, step
 from connectx.kafka.admin.topic_snapshot import TopicSnapshot, take_snapshot
 from connectx.model.ids import TaskId, TopicPartition
 from connectx.spark.backlog import backlog_error, backlog_frame
+from connectx.spark.sessions import is_connect
 from connectx.verify.check.check import as_tuple
 from connectx.verify.check.targets import target_of
 from connectx.views import html_card, html_table, text_facts, text_table
@@ -119,26 +124,66 @@ class KeyComparison:
 
 
 def compare(
-    clients: ClientConfigs, spark: SparkSession, topic: str, target: Any, key: str | Sequence[str], examples: int
+    clients: ClientConfigs,
+    spark: SparkSession,
+    topic: str,
+    target: Any,
+    key: str | Sequence[str],
+    examples: int,
+    progress: Progress = silent,
 ) -> KeyComparison:
-    """Count the keys of both sides and join them.
+    """Count the keys of both sides and join them. An interrupt ends the jobs of Spark, too.
 
     Raises:
         CheckError: no key was named, or the target cannot be read or has not these columns.
         TopicMissingError, BacklogReadError: the topic cannot be read.
         TableMissingError, DatabaseError: the table cannot be read.
     """
-    keys = as_tuple(key)
-    place, rows = _target_keys(spark, target, keys)
+    with interruptible(spark) as session:
+        return _compare(clients, session, topic, target, as_tuple(key), examples, progress)
+
+
+def _compare(
+    clients: ClientConfigs,
+    spark: SparkSession,
+    topic: str,
+    target: Any,
+    keys: tuple[str, ...],
+    examples: int,
+    progress: Progress,
+) -> KeyComparison:
+    with step(progress, "Reading the target"):
+        place, rows = _target_keys(spark, target, keys)
     snapshot = take_snapshot(clients, topic)
     ranges = {TopicPartition(topic, n): (start, snapshot.ends[n]) for n, start in snapshot.starts.items()}
     try:
-        records = _topic_keys(spark, clients, snapshot, keys)
-        return _compared(records, rows, snapshot, place, keys, examples)
+        with step(progress, f"Counting keys of topic {topic} and {place}"):
+            records = _topic_keys(spark, clients, snapshot, keys)
+            return _compared(records, rows, snapshot, place, keys, examples)
     except ConnectxError:
         raise
     except Exception as error:
         raise backlog_error(error, ranges) from error
+
+
+@contextmanager
+def interruptible(spark: SparkSession) -> Iterator[SparkSession]:
+    """A session for some jobs, which an interrupt of this process ends, too: Spark itself goes on with them."""
+    if is_connect(spark):  # a plan over frames of two sessions is refused; the tag marks the jobs of this thread
+        tag = f"connectx-compare-{uuid4().hex}"
+        session, interrupt = spark, partial(spark.interruptTag, tag)
+        spark.addTag(tag)
+    else:
+        session = spark.newSession()
+        interrupt = partial(session.interruptAll)
+    try:
+        yield session
+    except KeyboardInterrupt:
+        interrupt()
+        raise
+    finally:
+        if session is spark:
+            spark.removeTag(tag)
 
 
 def _compared(

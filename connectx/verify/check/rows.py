@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 MAX_ROWS = 5_000_000
 """How many rows of one place are compared; about 100 bytes of memory each at the most."""
 
-OnRead = Callable[[str, int], None]
-"""Called with a place and how many of its rows were read, every 2,000. It may raise to end the reading."""
+OnRead = Callable[[str, int, int], None]
+"""Called with a place, how many of its rows were read (every 2,000, and all at the end), and about how many it has (0
+while that is unknown). It may raise to end the reading."""
 _REPORT_ROWS = 2_000
 
 
@@ -48,10 +49,15 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """A place that can be read again and again, with the same rows in the same order within each partition."""
+    """A place that can be read again and again, with the same rows in the same order within each partition.
+
+    Attributes:
+        size: about how many rows it has, 0 where that is unknown.
+    """
 
     place: str
     read: Callable[[], Iterable[Row]]
+    size: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +92,8 @@ def take_prints(rows: Rows, on_read: OnRead, limit: int = MAX_ROWS) -> Prints:
         partitions.append(-1 if row.partition is None else row.partition)
         pending.append(row.pending)
         if (count + 1) % _REPORT_ROWS == 0:
-            on_read(rows.place, count + 1)
+            on_read(rows.place, count + 1, max(rows.size, count + 2) if rows.size else 0)
+    on_read(rows.place, len(prints), len(prints))
     return Prints(
         np.array(prints, dtype=np.uint64),
         np.array(partitions, dtype=np.int32),
@@ -96,14 +103,14 @@ def take_prints(rows: Rows, on_read: OnRead, limit: int = MAX_ROWS) -> Prints:
 
 
 def pick(
-    rows: Rows, wanted: Iterable[int], on_read: OnRead = lambda place, rows: None, *, copies: bool = False
+    rows: Rows, wanted: Iterable[int], on_read: OnRead = lambda place, rows, size: None, *, copies: bool = False
 ) -> list[Row]:
     """Rows with these fingerprints, in the order of `wanted`: the first of each, or all copies of each by time."""
     found: dict[int, list[Row]] = {one: [] for one in wanted}
     left = len(found)
     for count, row in enumerate(rows.read() if found else (), start=1):
         if count % _REPORT_ROWS == 0:
-            on_read(rows.place, count)
+            on_read(rows.place, count, max(rows.size, count + 1) if rows.size else 0)
         same = found.get(fingerprint(row.identity))
         if same is None:
             continue

@@ -55,7 +55,7 @@ def topic_rows(topic: Topic, key: Sequence[str]) -> Rows:
                     identity = of_fields(fields, key)
                 yield _row(record, identity, record["value"] or b"null")
 
-    return Rows(f"topic {topic.snapshot.topic}", read)
+    return Rows(f"topic {topic.snapshot.topic}", read, topic.snapshot.size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +104,10 @@ class Sides:
         """What the topics hold, as the target should have it."""
         place = " and ".join(f"topic {topic.snapshot.topic}" for topic in self.topics)
         rows = self._wanted_lines if self._as_lines else lambda: self._wanted_fields(self.names)
+        size = sum(topic.snapshot.size for topic in self.topics)
         if self.stored.key and self.stored.change is not None:
-            return Rows(place, self._kept)
-        return Rows(place, rows if not self.stored.key else lambda: self._first_of_each(rows()))
+            return Rows(place, self._kept, size)
+        return Rows(place, rows if not self.stored.key else lambda: self._first_of_each(rows()), size)
 
     def unchecked(self) -> tuple[str, ...]:
         """What was not compared, known once the topics were read: the values of rows that records have changed."""

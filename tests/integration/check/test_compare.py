@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +18,8 @@ from connectx.errors import CheckError, TopicMissingError
 from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.worker_config import WorkerConfig, own_kafka_config
-from connectx.verify.check.key_counts import KeyComparison, compare
+from connectx.verify.check.key_counts import KeyComparison, compare, interruptible
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -115,3 +118,26 @@ def test_an_empty_topic_misses_nothing_and_a_missing_one_is_an_error(topic: Make
     assert (empty.records, empty.missing, empty.unexpected, empty.complete) == (0, 0, 1, True)
     with pytest.raises(TopicMissingError):
         compared("no-such-topic", [{"id": 1}], "id")
+
+
+def test_an_interrupt_ends_what_runs_in_spark(spark: SparkSession) -> None:
+    tracker = spark.sparkContext.statusTracker()
+
+    def interrupt() -> None:
+        until(tracker.getActiveJobsIds, "a job")
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    def count_forever() -> None:
+        with interruptible(spark) as session:
+            session.range(10**15).selectExpr("max(hash(id))").collect()
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            count_forever()
+        thread.join()
+        until(lambda: not tracker.getActiveJobsIds(), "the end of the job", 20)
+    finally:
+        spark.sparkContext.cancelAllJobs()
+    assert spark.range(3).count() == 3

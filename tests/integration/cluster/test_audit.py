@@ -61,10 +61,20 @@ def test_an_audit_finds_the_same_from_inside_and_from_outside(crowded: cx.Cluste
 
     out = crowded["audit-out"].config["file"]
     until(lambda: Path(str(out)).read_text().count("\n") == 8, "each of two rows by two sources and two sinks", WAIT_S)
-    twice = crowded.compare("audited", out)
+    steps: list[tuple[str, int, int]] = []
+    twice = crowded.compare("audited", out, progress=lambda *step: steps.append(step))
+    counting = f"Counting keys of topic audited and {twice.target}"
+    assert steps[-4:] == [
+        ("Reading the target", 0, 1),
+        ("Reading the target", 1, 1),
+        (counting, 0, 1),
+        (counting, 1, 1),
+    ]
     assert (twice.records, twice.rows, twice.duplicated, twice.missing) == (4, 8, 2, 0)
 
-    inside = crowded.audit()
+    steps.clear()
+    inside = crowded.audit(progress=lambda *step: steps.append(step))
+    assert steps == [(f"Auditing {crowded.config.group_id}, steps", done, 4) for done in range(5)]
     config = {f"{role}.storage.topic": getattr(crowded.config, f"{role}_topic").name for role in ("config", "status")}
     url, servers = crowded.workers[0].url, crowded.bootstrap_servers
     with cx.attach(url, bootstrap_servers=servers, group_id=crowded.config.group_id, config=config) as attached:

@@ -41,7 +41,10 @@ def test_an_import_makes_connectors_anew_and_every_row_is_there_once(
     behind = ([at(lines.topic, 30)], [at(lines.topic, 31)])  # the last line, or its transaction's marker
     until(lambda: cluster[sink].offsets.get() in behind, "the sink's commit")
 
-    backup = cluster.export_to(path)
+    steps: list[tuple[str, int, int]] = []
+    backup = cluster.export_to(path, progress=lambda *step: steps.append(step))
+    total = len(backup.connectors)
+    assert steps == [("Exporting connectors", done, total) for done in range(total + 1)]
     kept(backup, path, lines.name, sink)
     states = {connector.name: (connector.state, connector.type) for connector in backup.connectors}
     assert (states[lines.name], states[sink]) == (("stopped", "source"), ("paused", "sink"))
@@ -56,7 +59,9 @@ def test_an_import_makes_connectors_anew_and_every_row_is_there_once(
     source.offsets.alter([{"partition": {"filename": "none"}, "offset": {"position": 1}}])  # to be forgotten
     source.delete()
 
-    done = {one.name: one.did for one in cluster.import_from(path)}
+    steps.clear()
+    done = {one.name: one.did for one in cluster.import_from(path, progress=lambda *step: steps.append(step))}
+    assert steps == [("Importing connectors", done, 2) for done in range(3)]
     assert done[lines.name] == ("created stopped", "offsets of 2 partitions set")
     assert done[sink] == ("created stopped", "paused")
     assert source.offsets.get() == offsets

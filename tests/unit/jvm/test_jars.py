@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import threading
@@ -10,6 +11,7 @@ from contextlib import suppress
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -102,6 +104,28 @@ def fetch_real() -> list[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("CONNECTX_CACHE_DIR", raising=False)
         return jars.fetch(jars.SPARK_KAFKA, find_java())
+
+
+def test_an_interrupt_ends_the_download(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    endless = [sys.executable, "-c", "print('[SUCCESSFUL ]', flush=True); input()"]
+    monkeypatch.setattr(jars, "_ivy_command", lambda *_: endless)
+    started: list[subprocess.Popen[str]] = []
+
+    class Recorded(subprocess.Popen[str]):
+        def __init__(self, command: list[str], **options: Any) -> None:
+            super().__init__(command, **{**options, "stdin": subprocess.PIPE})
+            started.append(self)
+
+    monkeypatch.setattr(subprocess, "Popen", Recorded)
+
+    def interrupt(label: str, done: int, total: int) -> None:
+        if done:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        jars.fetch(jars.SPARK_KAFKA, find_java(), interrupt)
+    assert [one.wait(10) for one in started] == [-signal.SIGKILL]
+    assert left_in(cache) == []
 
 
 def test_a_repository_that_cannot_be_reached_is_a_typed_error_and_leaves_nothing(

@@ -11,7 +11,7 @@ import IPython.display
 import pytest
 
 from connectx.jvm import progress
-from connectx.jvm.progress import VARIABLE, notebook_progress, shown, silent
+from connectx.jvm.progress import VARIABLE, notebook_progress, shown, silent, step
 
 
 @pytest.fixture
@@ -32,19 +32,33 @@ def outputs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_a_notebook_has_one_output_with_a_line_for_each_piece_of_work(outputs: list[str]) -> None:
-    show = notebook_progress()
-    show("Fetching <jars>", 0, 45)
-    show("Fetching <jars>", 7, 45)
-    show("Fetching <jars>", 45, 45)
-    show("Starting Kafka", 0, 1)
-    show("Starting Kafka", 1, 1)
+    with notebook_progress() as show:
+        show("Fetching <jars>", 0, 45)
+        show("Fetching <jars>", 7, 45)
+        show("Fetching <jars>", 45, 45)
+        with step(show, "Starting Kafka"):
+            pass
+        show("Reading, rows", 2_000, 0)
     assert outputs == [
         "Fetching &lt;jars&gt; …",
-        "Fetching &lt;jars&gt;: 7 of 45, T",
+        'Fetching &lt;jars&gt;: <progress value="7" max="45"></progress> 7 of 45, T',
         "Fetching &lt;jars&gt;: 45, T",
         "Fetching &lt;jars&gt;: 45, T<br>Starting Kafka …",
         "Fetching &lt;jars&gt;: 45, T<br>Starting Kafka: T",
+        "Fetching &lt;jars&gt;: 45, T<br>Starting Kafka: T<br>Reading, rows: 2,000, T",
     ]
+
+
+def test_what_an_interrupt_has_ended_does_not_look_as_if_it_went_on(outputs: list[str]) -> None:
+    def start() -> None:
+        with notebook_progress() as show:
+            show("Fetching jars", 45, 45)
+            with step(show, "Starting Kafka"):
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        start()
+    assert outputs[-1] == "Fetching jars: 45, T<br>Starting Kafka: ended after T"
 
 
 def test_a_given_progress_is_used_and_a_kernel_shows_lines_unless_they_are_switched_off(

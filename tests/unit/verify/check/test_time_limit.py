@@ -22,7 +22,7 @@ class Endless(ClusterChecker):
         rows = 0
         while True:
             rows += 1
-            on_read("topic t", rows)
+            on_read("topic t", rows, 0)
 
 
 class EndlessLater(Endless):
