@@ -19,6 +19,7 @@ from connectx.cli.doctor import doctor
 from connectx.cli.replay import replay
 from connectx.cli.setup import setup
 from connectx.cli.ui import ui
+from connectx.cli.watch import watch
 from connectx.cli.worker import worker
 
 __all__ = ["INTERRUPTED", "app", "main"]
@@ -69,6 +70,7 @@ app.command()(replay)
 clusters.add_to(app)
 cluster_command(app, "restart")(restart)
 cluster_command(app)(ui)
+cluster_command(app)(watch)
 app.add_typer(connectors, name="connectors")
 app.add_typer(offsets, name="offsets")
 

@@ -1,8 +1,7 @@
-"""Commands on a whole cluster: status, watch, audit, export, import, plan."""
+"""Commands on a whole cluster: status, audit, export, import, plan."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from enum import StrEnum
@@ -11,23 +10,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from connectx.cli.common import At, cluster_command, connector_of, read_json, rich_table, show_table
+from connectx.cli.common import At, cluster_command, connector_of, read_json, show_table
 from connectx.cli.plan import Planned, Present, Wanted, plan, planned
 from connectx.errors import CommandError, ConnectorNotFoundError, ImportIncompleteError
 from connectx.history.wording import task_of
 from connectx.model.group import WorkSet
 from connectx.model.worker_keys import WorkerKeys
-from connectx.views import Row, text_table
+from connectx.views import Row
 
 if TYPE_CHECKING:
     from connectx.api.attached.cluster import AttachedCluster
 
-_STORIES = 8
-
 
 def add_to(app: typer.Typer) -> None:
     """Make the commands commands of an app."""
-    for command in (status, watch, audit):
+    for command in (status, audit):
         cluster_command(app)(command)
     cluster_command(app, "export")(export_file)
     cluster_command(app, "import")(import_file)
@@ -56,32 +53,6 @@ def status(at: At) -> None:
     show_table(_workers(cluster))
     typer.echo()
     show_table(_connectors(cluster))
-
-
-def watch(
-    at: At,
-    every: Annotated[float, typer.Option(min=0.2, help="Seconds between two looks.")] = 2.0,
-    once: Annotated[bool, typer.Option("--once", help="Show it once and end, for scripts.")] = False,
-) -> None:
-    """Follow workers, connectors and what happens to them, until Ctrl-C."""
-    if at.as_json or once:
-        status(at)
-        return
-    cluster = at.cluster
-    try:
-        with cluster.events.subscribe() as news:
-            if sys.stdout.isatty():
-                from rich.live import Live
-
-                with Live(_picture(cluster), auto_refresh=False, screen=False) as live:
-                    while True:
-                        live.update(_picture(cluster), refresh=True)
-                        news.get(every)
-            while True:
-                typer.echo(f"{text_table(_workers(cluster))}\n\n{text_table(_connectors(cluster))}\n")
-                news.get(every)
-    except KeyboardInterrupt:
-        return
 
 
 class Threshold(StrEnum):
@@ -193,20 +164,6 @@ def _workers(cluster: AttachedCluster) -> list[Row]:
 
 def _connectors(cluster: AttachedCluster) -> list[Row]:
     return [connector.row() for connector in cluster.connectors] or [{"connector": "no connectors"}]
-
-
-def _picture(cluster: AttachedCluster) -> Any:
-    from rich.console import Group
-    from rich.text import Text
-
-    stories = [str(story) for story in cluster.events.stories()][-_STORIES:]
-    facts = ", ".join(f"{key} {value}" for key, value in cluster.overview().items() if value is not None)
-    return Group(
-        Text(facts, style="dim"),
-        rich_table(_workers(cluster), "Workers"),
-        rich_table(_connectors(cluster), "Connectors"),
-        *([Text("What happened", style="bold"), *map(Text, stories)] if stories else []),
-    )
 
 
 def _planned(at: At, wanted: Wanted, there: Present | None) -> Planned:

@@ -9,8 +9,10 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import shutil
 import ssl
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
@@ -20,6 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, get_type_hints
 
 import typer
 
+from connectx.cli.remedies import in_terminal
 from connectx.errors import CommandError, ConnectxError
 from connectx.views import Row, masked_text, text_table
 
@@ -33,7 +36,9 @@ if TYPE_CHECKING:
 FAILED: Final = 1
 INTERRUPTED: Final = 130
 
-_COLOURS: Final = {"RUNNING": "green", "FAILED": "bold red", "PAUSED": "yellow", "STOPPED": "yellow", "LOST": "red"}
+_COLOURS: Final = {"FAILED": "bold red", "LOST": "red", "gone": "red", "PAUSED": "yellow", "STOPPED": "yellow",
+                   "RUNNING": "green"}  # fmt: skip
+"""The first that is in a cell counts."""
 
 
 @contextmanager
@@ -42,7 +47,7 @@ def reporting_errors() -> Iterator[None]:
     try:
         yield
     except ConnectxError as error:
-        typer.echo(str(error), err=True)
+        typer.echo(in_terminal(str(error)), err=True)
         raise typer.Exit(FAILED) from None
     except KeyboardInterrupt:
         typer.echo("Interrupted; everything that was started has been stopped.", err=True)
@@ -171,7 +176,7 @@ class At:
         if self.as_json:
             typer.echo(json.dumps(value, indent=2, ensure_ascii=False, default=str))
         elif isinstance(text, str):
-            typer.echo(text)
+            typer.echo(wrapped(in_terminal(text)))
         else:
             show_table(text)
 
@@ -246,22 +251,60 @@ def show_table(rows: Sequence[Row]) -> None:
     Console().print(rich_table(rows))
 
 
-def rich_table(rows: Sequence[Row], title: str | None = None) -> Any:
-    """Rows as a table of rich."""
+def rich_table(rows: Sequence[Row], title: str | None = None, width: int | None = None) -> Any:
+    """Rows as a table of rich, which breaks lines between words; one under the other where words need more width.
+
+    Args:
+        width: of the terminal; by default it is asked for.
+    """
     from rich.table import Table
     from rich.text import Text
 
+    width = width or shutil.get_terminal_size().columns
+    headings = list(rows[0]) if rows else []
+    lines = [["" if value is None else str(value) for value in row.values()] for row in rows]
+    columns = [[heading, *(line[at] for line in lines)] for at, heading in enumerate(headings)]
+    least = [max(len(word) for cell in column for word in cell.split() or [""]) for column in columns]
     table = Table(box=None, pad_edge=False, title=title, title_justify="left", title_style="bold")
-    for heading in rows[0] if rows else ():
-        table.add_column(Text(heading), overflow="fold")
-    for row in rows:
-        cells = ["" if value is None else str(value) for value in row.values()]
-        table.add_row(*(Text(cell, style=_colour(cell)) for cell in cells))
+    left = width - sum(least) - 2 * len(least)
+    if left < 0:
+        table.show_header = False
+        table.add_column(no_wrap=True, style="dim")
+        table.add_column(overflow="fold")
+        for number, line in enumerate(lines):
+            for heading, cell in zip(headings, line, strict=True):
+                if cell:
+                    table.add_row(heading, Text(cell, style=_colour(cell)))
+            if number < len(lines) - 1:
+                table.add_row("", "")
+        return table
+    for heading, column, narrowest in zip(headings, columns, least, strict=True):
+        more = min(left, max(map(len, column)) - narrowest)
+        left -= more
+        table.add_column(Text(heading), width=narrowest + more)
+    for line in lines:
+        table.add_row(*(Text(cell, style=_colour(cell)) for cell in line))
     return table
 
 
+def wrapped(text: str) -> str:
+    """Text for a terminal, with lines broken between words and indented; as it is elsewhere."""
+    if not sys.stdout.isatty():
+        return text
+    width = shutil.get_terminal_size().columns
+
+    def broken(line: str) -> str:
+        indent = " " * (len(line) - len(line.lstrip()) + 4)
+        return textwrap.fill(
+            line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False,
+            drop_whitespace=True, replace_whitespace=False,
+        )  # fmt: skip
+
+    return "\n".join(map(broken, text.split("\n")))
+
+
 def _colour(cell: str) -> str:
-    parts = cell.split()
+    parts = cell.replace(",", " ").split()
     return next((style for state, style in _COLOURS.items() if state in parts), "")
 
 

@@ -1,0 +1,109 @@
+"""Records a second and lag of connectors that run elsewhere, computed from offsets: it works with any Kafka Connect.
+
+A source moves the ends of its topics, a sink the offsets of its group. So transaction markers count, and so do records
+of other producers of the same topic. The numbers are estimates.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from connectx.errors import ConnectxError
+from connectx.kafka.admin.client import Admin
+from connectx.kafka.settings.clients import ClientConfigs
+from connectx.model.ids import TopicPartition
+from connectx.model.worker_config import WorkerConfig
+from connectx.rest.client import RestClient
+
+WINDOW_S = 8.0
+"""Rates are over this time, because commits come seconds apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moving:
+    """How a connector moves; None for what cannot be seen.
+
+    Attributes:
+        rate: records a second over the last `WINDOW_S`, or since the first reading.
+        lag: records that a sink has not committed.
+    """
+
+    rate: float | None = None
+    lag: int | None = None
+
+
+class Flow:
+    """Reads offsets again and again.
+
+    Args:
+        client: asks the workers.
+        config: how Kafka is reached; None: it is not, so that sources have no rate and sinks no lag.
+        clock_s: seconds of a clock that only goes forward.
+    """
+
+    def __init__(
+        self, client: RestClient, config: WorkerConfig | None, clock_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._client = client
+        self._admin = None if config is None else Admin(ClientConfigs(config, "flow").admin())
+        self._clock_s = clock_s
+        self._positions: deque[tuple[float, dict[str, int]]] = deque()
+
+    def read(self, connectors: Mapping[str, str]) -> dict[str, Moving]:
+        """Read the offsets of connectors, name to type (source or sink)."""
+        topics = {name: self._asked(self._client.topics, name) or [] for name in connectors}
+        ends = self._ends({topic for used in topics.values() for topic in used})
+        positions: dict[str, int] = {}
+        lags: dict[str, int] = {}
+        for name, kind in connectors.items():
+            if kind == "sink":
+                committed = {_partition(one): int(one["offset"]["kafka_offset"])
+                             for one in self._asked(self._client.offsets, name) or ()}  # fmt: skip
+                if committed:
+                    positions[name] = sum(committed.values())
+                if committed and all(partition in ends for partition in committed):
+                    lags[name] = sum(max(0, ends[partition] - offset) for partition, offset in committed.items())
+            elif written := [end for partition, end in ends.items() if partition.topic in topics[name]]:
+                positions[name] = sum(written)
+        rates = self._rates(positions)
+        return {name: Moving(rates.get(name), lags.get(name)) for name in connectors}
+
+    def close(self) -> None:
+        """Close the connection to Kafka."""
+        if self._admin is not None:
+            self._admin.close()
+
+    def _rates(self, positions: dict[str, int]) -> dict[str, float]:
+        self._positions.append((self._clock_s(), positions))
+        while len(self._positions) > 2 and self._positions[-1][0] - self._positions[1][0] >= WINDOW_S:
+            self._positions.popleft()
+        (first_s, first), (last_s, last) = self._positions[0], self._positions[-1]
+        if last_s <= first_s:
+            return {}
+        return {name: max(0, last[name] - first[name]) / (last_s - first_s) for name in last if name in first}
+
+    def _ends(self, topics: Iterable[str]) -> Mapping[TopicPartition, int]:
+        wanted = sorted(topics)
+        if self._admin is None or not wanted:
+            return {}
+        with suppress(ConnectxError):  # Kafka does not answer just now
+            counts = self._admin.partition_counts(wanted)
+            partitions = [TopicPartition(topic, number) for topic in wanted for number in range(counts[topic] or 0)]
+            return self._admin.end_offsets(partitions, committed=True)
+        return {}
+
+    @staticmethod
+    def _asked(ask: Callable[[str], list[Any]], connector: str) -> list[Any] | None:
+        try:
+            return ask(connector)
+        except ConnectxError:  # deleted meanwhile, or a worker that cannot tell
+            return None
+
+
+def _partition(entry: Mapping[str, Any]) -> TopicPartition:
+    return TopicPartition(entry["partition"]["kafka_topic"], int(entry["partition"]["kafka_partition"]))
