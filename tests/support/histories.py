@@ -228,3 +228,23 @@ def crowded(workers: int = 5, tasks: int = 8, seconds: float = 60.0) -> History:
     history.at(59 * part).fault("kill", names[-2])
     history.at(seconds).add(EventKind.OFFSETS_COMMITTED, names[1], "audit-0", records=10)
     return history
+
+
+def many(workers: int = 10, connectors: int = 100) -> History:
+    """So many connectors with two tasks each, spread over the workers; all run at 2 s."""
+    names = [f"worker-{number}" for number in range(1, workers + 1)]
+    pieces = [f"{kind}{number:02}" for number in range(connectors // 2) for kind in ("orders", "table")]
+    work: dict[str, list[str]] = {name: [] for name in names}
+    for number, piece in enumerate(pieces):
+        for place, item in enumerate((piece, f"{piece}-0", f"{piece}-1")):
+            work[names[(number + place) % workers]].append(item)
+    history = History()
+    history.started(*names)
+    history.at(1.0).rebalance(1, 0.3, leader=names[0], work=work)
+    for worker, items in work.items():
+        for item in items:
+            if "-" in item:
+                history.at(1.5).start(worker, item, took=0.4)
+            else:
+                history.at(1.5).state(worker, item, "RUNNING")
+    return history.at(2.0).add(EventKind.SESSION_KEY_ROTATED, names[0])

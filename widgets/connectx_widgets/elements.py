@@ -8,7 +8,7 @@ elements are sent.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from types import MappingProxyType
 from typing import Any
@@ -26,6 +26,9 @@ from connectx.views import masked_text
 Element = dict[str, Any]
 Elements = dict[str, Element]
 
+_PATCHED = ("connector", "task", "flow")
+"""Kinds of which only some fields change with each reading of the numbers."""
+_TROUBLE = ("zombie", "by_zombies", "retries", "errors", "behind_ms")
 FAILED_NAMED = 10
 """How many failed tasks a connector's element names; the rest is counted."""
 
@@ -132,8 +135,14 @@ def _connector(connector: WorkSnapshot, tasks: Iterable[WorkSnapshot], numbers: 
         "tasks": {state: sum(task.state == state for task in mine) for state in sorted({t.state for t in mine})},
         "failed": [f"{task.connector}-{task.task}" for task in failed[:FAILED_NAMED]],
         "why": next((_why(work) for work in (connector, *failed) if work.trace), ""),
-        **numbers,
+        **_said(numbers),
     }
+
+
+def _said(numbers: Mapping[str, Any], without: Sequence[str] = ()) -> dict[str, Any]:
+    """Without numbers that are not known, and without counts of trouble that are 0."""
+    said = {name: number for name, number in numbers.items() if number is not None and name not in without}
+    return {name: number for name, number in said.items() if number or name not in _TROUBLE}
 
 
 def _totals(totals: Totals | None) -> dict[str, int]:
@@ -192,7 +201,7 @@ def task_elements(
             "epoch": task.producer_epoch,
             "since": task.since_ms,
             "why": masked_text(gist(task.trace)),
-            **numbers.get(f"{task.connector}-{task.task}", {}),
+            **_said(numbers.get(f"{task.connector}-{task.task}", {}), without=("moved", "zombie")),
             **_totals(totals.get((task.connector, task.task))),
         }
         for task in snapshot.tasks
@@ -215,19 +224,25 @@ def _why(work: WorkSnapshot) -> str:
     return f"{name}: {masked_text(gist(work.trace))}"
 
 
-def changes(before: Elements, after: Elements) -> tuple[Elements, list[str]]:
-    """What to set and what to drop, so that a page that shows `before` shows `after`."""
+def changes(before: Elements, after: Elements) -> tuple[Elements, Elements, list[str]]:
+    """What to set, which fields to replace (None: gone) and what to drop, so that `before` becomes `after`."""
     changed = {key: element for key, element in after.items() if before.get(key) != element}
-    return changed, [key for key in before if key not in after]
+    replaced = {
+        key: {name: element.get(name) for name in {**old, **element} if old.get(name) != element.get(name)}
+        for key, element in changed.items()
+        if (old := before.get(key)) is not None and element["kind"] in _PATCHED
+    }
+    new = {key: element for key, element in changed.items() if key not in replaced}
+    return new, replaced, [key for key in before if key not in after]
 
 
 def newest(elements: Elements, limit_bytes: int) -> tuple[Elements, bool]:
     """As many elements as fit into `limit_bytes` of JSON, newest of the timeline last to go; and whether all fit."""
     fixed = {key: element for key, element in elements.items() if _moment(element) is None}
     rest = sorted((key for key in elements if key not in fixed), key=lambda key: -(_moment(elements[key]) or 0))
-    left = limit_bytes - _size(fixed.items())
+    left = limit_bytes - size(fixed.items())
     for number, key in enumerate(rest):
-        left -= _size([(key, elements[key])])
+        left -= size([(key, elements[key])])
         if left < 0:
             return {**fixed, **{name: elements[name] for name in rest[:number]}}, False
     return dict(elements), True
@@ -249,7 +264,8 @@ def _moment(element: Element) -> int | None:
             return None
 
 
-def _size(items: Iterable[tuple[str, Element]]) -> int:
+def size(items: Iterable[tuple[str, Element]]) -> int:
+    """About how many bytes of JSON these elements with their ids are."""
     return sum(len(key) + len(json.dumps(element)) + 6 for key, element in items)
 
 
@@ -267,13 +283,13 @@ def _goes_on(element: Element) -> bool:
 def chunks(elements: Elements, limit_bytes: int) -> Iterator[Elements]:
     """The elements in messages of at most `limit_bytes` each (or one element)."""
     part: Elements = {}
-    size = 0
+    total = 0
     for key, element in elements.items():
-        own = _size([(key, element)])
-        if part and size + own > limit_bytes:
+        own = size([(key, element)])
+        if part and total + own > limit_bytes:
             yield part
-            part, size = {}, 0
+            part, total = {}, 0
         part[key] = element
-        size += own
+        total += own
     if part:
         yield part

@@ -6,10 +6,12 @@ from importlib import resources
 
 from connectx.history.render.shapes import STYLE
 
+_PARTS = ("geometry", "draw", "story", "table", "parts", "flow", "peek", "form", "panel")
+
 
 def module() -> str:
     """Return the panel as one module without imports, exports and lines that are only a comment."""
-    texts = [static(f"{name}.mjs") for name in ("geometry", "draw", "story", "parts", "flow", "peek", "form", "panel")]
+    texts = [static(f"{name}.mjs") for name in _PARTS]
     left_out = ("import ", "//", "/**")
     lines = [line for text in texts for line in text.splitlines() if not line.lstrip().startswith(left_out)]
     return "\n".join(line.removeprefix("export ") if not line.startswith("export default") else line for line in lines)

@@ -37,6 +37,7 @@ from connectx_widgets.elements import (
     goes_on,
     lost_elements,
     newest,
+    size,
     story_elements,
     task_elements,
     timeline_elements,
@@ -54,6 +55,8 @@ NUMBERS_S = 1.0
 BACKLOG_S = 10.0
 SNAPSHOT_S = 1.0
 SNAPSHOT_BYTES = 64_000
+SNAPSHOT_RATE = 8_000
+"""Bytes a second that snapshots take on average."""
 MESSAGE_BYTES = 256_000
 KEPT = 1_000
 """About so many bars, bands and marks of each stay in the picture, the newest; `cluster.timeline()` shows more."""
@@ -175,9 +178,8 @@ class Panel:
                 behind = True
             self._ask_backlogs(now_s)
             self._ask_sizes(now_s)
-            if behind and now_s - snapshot_s >= SNAPSHOT_S:
-                self._take_snapshot()
-                snapshot_s, behind = now_s, False
+            if behind and now_s >= snapshot_s:
+                snapshot_s, behind = now_s + max(SNAPSHOT_S, self._take_snapshot() / SNAPSHOT_RATE), False
             if now_s - beat_s >= BEAT_S and goes_on(self._elements):
                 self._beat()
                 beat_s = now_s
@@ -270,23 +272,27 @@ class Panel:
             **lost_elements(filter(None, (getattr(worker, "lost", None) for worker in self._cluster.workers))),
             **flow_elements(self._numbers.flows([each.connector for each in snapshot.connectors]), self._sizes),
         }
-        changed, dropped = changes(self._elements, after)
+        changed, replaced, dropped = changes(self._elements, after)
         self._elements = after
-        if not changed and not dropped:
+        if not changed and not replaced and not dropped:
             return False
         parts = list(chunks(changed, MESSAGE_BYTES)) or [{}]
         for number, part in enumerate(parts):
             base, self._seq = self._seq, self._seq + 1
-            drop = dropped if number == 0 else []
-            self._publish({"kind": "change", "base": base, "seq": self._seq, "set": part, "drop": drop})
+            rest = {"patch": replaced, "drop": dropped} if number == 0 else {"patch": {}, "drop": []}
+            self._publish({"kind": "change", "base": base, "seq": self._seq, "set": part, **rest})
         return True
 
-    def _take_snapshot(self, *, ended: bool = False) -> None:
-        """What a page finds that was not there to hear the messages: opened later, or with the cell out of sight."""
+    def _take_snapshot(self, *, ended: bool = False) -> int:
+        """What a page finds that was not there to hear the messages: opened later, or with the cell out of sight.
+
+        Returns its size in bytes.
+        """
         if self._keep is None:
-            return
+            return 0
         shown, whole = newest(self._elements, SNAPSHOT_BYTES)
         self._keep({"seq": self._seq, "now": _now_ms(), "whole": whole, "ended": ended, "elements": shown})
+        return size(shown.items())
 
     def _beat(self) -> None:
         """A sign of life, with the last heartbeats of the workers, out of which the page makes their ages."""

@@ -1,17 +1,24 @@
 """Colours of connectors, and the text colour that can be read on each. Pure.
 
 Okabe and Ito's eight colours can be told apart with every common form of colour blindness. Black is left out: it is
-the text. A connector's colour is its place in the order of first appearance, so that a newcomer shifts nobody's hue.
+the text. After seven connectors each hue comes again in a dark and then in a light tone, which differ in lightness for
+every eye. A connector's colour is its place in the order of first appearance, so that a newcomer shifts nobody's hue.
 """
 
 from __future__ import annotations
 
 OKABE_ITO = ("#e69f00", "#56b4e9", "#009e73", "#f0e442", "#0072b2", "#d55e00", "#cc79a7")
 
+_TONES = ((0, 0.0), (0, 0.45), (255, 0.55))
+"""What a hue is mixed with (0 black, 255 white), and the share of that."""
+
 
 def colour(place: int) -> str:
-    """Colour of the connector with this place; it repeats after seven."""
-    return OKABE_ITO[place % len(OKABE_ITO)]
+    """Colour of the connector with this place; it repeats after 21."""
+    hue = OKABE_ITO[place % len(OKABE_ITO)]
+    towards, share = _TONES[place // len(OKABE_ITO) % len(_TONES)]
+    parts = (int(hue[start : start + 2], 16) for start in (1, 3, 5))
+    return "#" + "".join(f"{round(part + (towards - part) * share):02x}" for part in parts)
 
 
 def text_on(background: str) -> str:

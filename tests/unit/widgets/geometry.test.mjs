@@ -5,6 +5,8 @@ import { clock, duration, emptyStore, heartbeat, layout, sentence, shorten, spar
 import { configOf, errorsOf, fieldsOf, formText } from "../../../widgets/connectx_widgets/static/form.mjs";
 import { legendText, svgText } from "../../../widgets/connectx_widgets/static/draw.mjs";
 import { actionText, connectorsText, gutterText, noticesText, tasksText, workerVerbs } from "../../../widgets/connectx_widgets/static/parts.mjs";
+import { countdownText, storyText } from "../../../widgets/connectx_widgets/static/story.mjs";
+import { inSight, selected } from "../../../widgets/connectx_widgets/static/table.mjs";
 
 const look = JSON.parse(process.env.CONNECTX_LOOK); // the kernel's, which every page gets
 
@@ -233,4 +235,85 @@ test("errors of what has no field are shown, and keys that the class does not de
   assert.deepEqual(errors, [{ name: "connector.class", error: "no such class", shown: false }]);
   const text = formText(form({ errors, values: { "producer.override.linger.ms": "5", topic: "t" }, fields: [] }));
   assert.ok(text.includes("no such class") && text.includes('data-field="producer.override.linger.ms" value="5"'));
+});
+
+test("a patch replaces fields of an element and leaves the others", () => {
+  const known = store({ "connector:a": { kind: "connector", name: "a", state: "RUNNING", rate: 1, moved: 5 } });
+  take(known, { kind: "change", base: 1, seq: 2, set: {}, patch: { "connector:a": { rate: 2, offset: null } }, drop: [] }, 0);
+  assert.deepEqual(known.elements.get("connector:a"), { kind: "connector", name: "a", state: "RUNNING", rate: 2, moved: 5, offset: null });
+});
+
+test("records that come after a silence were moved within one second, so that an outage is a dip", () => {
+  const known = store({ "connector:a": { kind: "connector", name: "a", colour: "#e69f00", rate: 0, moved: 100, lag: 3 } });
+  const second = (seq, now, moved) => take(known, { kind: "change", base: seq - 1, seq, set: {}, patch: { "connector:a": { moved } }, drop: [], now }, now);
+  second(2, 11_000, 300);
+  second(3, 17_000, 900);
+  assert.deepEqual(known.tracks.get("a").rate, [{ at: 11_000, value: 200 }, { at: 16_000, value: 0 }, { at: 17_000, value: 600 }]);
+  const [rates, lag] = layout(known, { from: 10_000, to: 20_000 }, 300, 20_000, look).tracks;
+  assert.deepEqual([rates.name, rates.peak, rates.lines.length, lag.peak], ["records/s", 600, 1, 3]);
+  assert.match(rates.lines[0].path, /^M0 /);
+});
+
+test("what was sampled before the page was opened goes before what it has heard", () => {
+  const known = store({ "connector:a": { kind: "connector", name: "a", rate: 0, moved: 100, lag: 3 } });
+  take(known, { kind: "answer", id: "series", value: { a: { rate: [[1_000, 7]], lag: [[1_000, 9], [99_000, 1]] } } }, 0);
+  assert.deepEqual(known.tracks.get("a").rate, [{ at: 1_000, value: 7 }]);
+  assert.deepEqual(known.tracks.get("a").lag, [{ at: 1_000, value: 9 }, { at: 10_000, value: 3 }]);
+});
+
+test("a window of the past has clock times, and a live one does not", () => {
+  const known = store({ r: row() }), at = new Date(2026, 0, 1, 8, 21, 0).getTime();
+  const labels = (past) => layout(known, { from: at, to: at + 60_000, past }, 600, at + 60_000, look).axis.map(({ text }) => text);
+  assert.deepEqual(labels(true).slice(0, 2), ["08:21:00", "08:21:10"]);
+  assert.equal(labels(false)[0], "now");
+});
+
+test("many lanes are drawn small, but for workers that are unfolded, and a filter leaves the others out", () => {
+  const bars = Object.fromEntries([...Array(60).keys()].map((n) => [`b${n}`, bar(`t${n}-0`, [part("running", 0, null)], n)]));
+  const known = store({ r: row(), ...bars }), window = { from: 0, to: 10_000 };
+  const folded = layout(known, window, 500, 10_000, look), unfolded = layout(known, window, 500, 10_000, look, { expanded: new Set(["w"]) });
+  assert.ok(folded.dense && folded.rows[0].folded && folded.bottom < 460);
+  assert.equal(folded.labels.length, 0);
+  assert.equal(unfolded.rows[0].height, 60 * look.lane + 2 * look.rowPad);
+  assert.deepEqual(layout(known, window, 500, 10_000, look, { only: new Set(["t7"]) }).bars.map(({ task }) => task), ["t7-0"]);
+});
+
+test("a dead worker is left out when nothing in the window is about it", () => {
+  const known = store({ r: { ...row(), gone: true }, b: bar("t-0", [part("running", 0, 5_000)]) });
+  assert.equal(layout(known, { from: 4_000, to: 9_000 }, 500, 9_000, look).rows.length, 1);
+  const later = layout(known, { from: 6_000, to: 9_000 }, 500, 9_000, look);
+  assert.deepEqual([later.rows.length, later.hidden], [0, 1]);
+  assert.equal(layout(known, { from: 6_000, to: 9_000 }, 500, 9_000, look, { dead: true }).rows.length, 1);
+});
+
+const listed = (name, more = {}) => ({ name, state: "RUNNING", worker: "worker-1", failed: [], why: "", ...more });
+
+test("all words of a filter must be there, and an order has the highest first", () => {
+  const all = [listed("b", { rate: 5 }), listed("a"), listed("c", { failed: ["c-0"], why: "c-0: OSError" })];
+  const names = (filter, order) => selected(all, filter, order).map(({ name }) => name);
+  assert.deepEqual(names("", "name"), ["a", "b", "c"]);
+  assert.deepEqual(names("", "rate"), ["b", "a", "c"]);
+  assert.deepEqual(names("", "state"), ["c", "a", "b"]);
+  assert.deepEqual(names("worker-1 oserror", "name"), ["c"]);
+  assert.deepEqual(names("failed", "name"), ["c"]);
+});
+
+test("of many rows those in sight are drawn, with as much space around them as the others take", () => {
+  assert.deepEqual(inSight(20, 25, { scrollTop: 0, clientHeight: 250 }), { from: 0, to: 20, before: 0, after: 0 });
+  const { from, to, before, after } = inSight(100, 25, { scrollTop: 1_000, clientHeight: 250 });
+  assert.ok(from <= 40 && to >= 50 && to - from < 30);
+  assert.equal(before + (to - from) * 25 + after, 2_500);
+});
+
+test("lost work counts down, and is handed over when its time has come", () => {
+  const known = store({ l: { kind: "lost", worker: "w-2", work: ["a-0", "b-0", "c-0", "d"], due: 12_345, waits: ["x.ms", "y.ms"] } });
+  assert.match(countdownText(known, 10_000), /title="x.ms, then y.ms">a-0, b-0, c-0 and 1 more of w-2 moves in <b>2.3 s<\/b> at the latest/);
+  assert.match(countdownText(known, 13_000), /of w-2 is being handed over/);
+});
+
+test("the newest story is told, or the one that was chosen, with those around it", () => {
+  const told = [1, 2, 3].map((seq) => ({ seq, at: seq, sentence: `story ${seq}` }));
+  assert.match(storyText(told, null), /data-story="2".*data-jump="3"/);
+  assert.match(storyText(told, 2), /data-story="1".*data-story="3".*data-jump="2"/);
+  assert.match(storyText([], null), /Nothing has happened/);
 });

@@ -41,13 +41,13 @@ def test_time_that_passes_changes_no_element() -> None:
 def test_what_happens_to_one_task_changes_its_bar_and_no_other() -> None:
     before = elements(small_cluster())
     after = elements(small_cluster().at(9).state("worker-2", "flights-in-0", "PAUSED"))
-    changed, dropped = changes(before, after)
+    changed, _, dropped = changes(before, after)
     assert ([element["label"] for element in changed.values()], dropped) == (["flights-in-0"], [])
 
 
 def test_changes_turn_one_picture_into_the_other() -> None:
     before, after = elements(small_cluster()), elements(kill_of_source())
-    changed, dropped = changes(before, after)
+    changed, _, dropped = changes(before, after)
     assert {key: value for key, value in {**before, **changed}.items() if key not in dropped} == after
 
 
@@ -202,3 +202,16 @@ def test_a_deleted_connector_is_shown_no_more() -> None:
     for event in small_cluster().at(9).add(EventKind.CONNECTOR_DELETED, "worker-1", "flights-out").events:
         fold.take(event)
     assert list(connector_elements(fold.snapshot(), {})) == ["connector:flights-in"]
+
+
+def test_of_a_connector_only_the_fields_that_changed_are_sent_and_none_for_one_that_is_gone() -> None:
+    before: Elements = {"connector:a": {"kind": "connector", "rate": 1, "state": "RUNNING"}, "row:w": {"kind": "row"}}
+    after: Elements = {"connector:a": {"kind": "connector", "rate": 2}, "row:w": {"kind": "row"}}
+    assert changes(before, after) == ({}, {"connector:a": {"rate": 2, "state": None}}, [])
+
+
+def test_numbers_that_are_not_known_and_troubles_that_are_not_there_are_left_out() -> None:
+    numbers = {"flights-in": {"rate": 0, "lag": 0, "offset": None, "retries": 0, "errors": 3}}
+    element = connector_elements(snapshot(small_cluster().events), numbers)["connector:flights-in"]
+    assert {name: element[name] for name in ("rate", "lag", "errors")} == {"rate": 0, "lag": 0, "errors": 3}
+    assert not {"offset", "retries"} & element.keys()

@@ -122,7 +122,7 @@ def test_a_call_on_a_connector_becomes_its_last_action(panel: Listening, cluster
     panel._on_message(
         None, {"kind": "call", "id": "1", "verb": "restart", "connector": "flights-in", "failed": True}, []
     )
-    action = panel.wait("change", before)["set"]["connector:flights-in"]["action"]
+    action = panel.wait("change", before)["patch"]["connector:flights-in"]["action"]
     assert (action["what"], action["error"], cluster.calls) == ("restart failed", False, ["restart"])
 
 
@@ -189,6 +189,6 @@ def test_a_commit_alone_sends_nothing_before_numbers_are_read_again(cluster: Sho
     assert not made._panel._update()
     assert made._panel._read_totals()
     assert made._panel._update()
-    assert made.recorded[-1]["set"]["connector:flights-in"]["committed"] == 10
+    assert made.recorded[-1]["patch"]["connector:flights-in"]["committed"] == 10
     assert not made._panel._read_totals()
     made.close()

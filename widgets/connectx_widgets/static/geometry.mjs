@@ -4,6 +4,7 @@
 const SILENT_MS = 12_000, LEAST_MS = 15_000;
 const SPARK_MS = 60_000;
 const READ_MS = 1000, POINTS = 1800, BIN = 3, LINES = 7;
+const TALL = 430, FOLDED_LEAST = 20;
 const ROW_LEAST = 58; // three lines of text in the gutter
 const COVERED = 4; // pixels between two signs
 
@@ -33,6 +34,7 @@ export function take(store, message, pageNow) {
   if (message.base !== store.seq) return "resync";
   for (const key of message.drop) store.elements.delete(key);
   put(store, message.set, message.now);
+  put(store, Object.fromEntries(Object.entries(message.patch ?? {}).map(([key, fields]) => [key, { ...store.elements.get(key), ...fields }])), message.now);
   store.seq = message.seq;
   return "taken";
 }
@@ -185,20 +187,27 @@ export function shorten(text, limit) {
 // ------------------------------------------------------------------------------------------------------- layout
 
 /** Everything to draw between `window.from` and `window.to` on `width` pixels, in the sizes of `look`. */
-export function layout(store, window, width, now, look) {
+export function layout(store, window, width, now, given, { only = /** @type {Set<string> | null} */ (null), expanded = new Set(), dead = false } = {}) {
   const x = (ms) => ((Math.min(Math.max(ms ?? now, window.from), window.to) - window.from) / Math.max(window.to - window.from, 1)) * width;
   const meets = (from, to) => from <= window.to && (to ?? now) >= window.from;
-  const rows = ofKind(store, "row").sort((a, b) => a.order - b.order);
-  const bars = ofKind(store, "bar").filter((bar) => meets(bar.parts[0].from, bar.parts.at(-1).to));
-  const marks = ofKind(store, "mark").filter((mark) => meets(mark.at, mark.at));
+  const shows = (bar) => meets(bar.parts[0].from, bar.parts.at(-1).to) && (only === null || only.has(connectorOf(bar)));
+  const bars = ofKind(store, "bar").filter(shows), marks = ofKind(store, "mark").filter((mark) => meets(mark.at, mark.at));
+  const all = ofKind(store, "row").sort((a, b) => a.order - b.order), busy = new Set([...bars, ...marks].map(({ worker }) => worker));
+  const rows = all.filter((row) => dead || !row.gone || busy.has(row.worker));
+  const lanes = new Map(rows.map((row) => [row.worker, new Set(bars.filter((bar) => bar.worker === row.worker && !bar.thin).map((bar) => bar.lane)).size]));
+  const natural = [...lanes.values()].reduce((sum, count) => sum + Math.max(count * given.lane + 4 * given.rowPad, ROW_LEAST), 0);
+  const small = natural > TALL ? dense(given, TALL, [...lanes.values()]) : null;
   const drawn = /** @type {any} */ ({ rows: [], bars: [], labels: [], marks: [], bands: [], axis: [], height: 0, width });
-  let y = look.top;
+  drawn.dense = small !== null;
+  drawn.hidden = all.length - rows.length;
+  let y = given.top;
   for (const row of rows) {
+    const folded = small !== null && !expanded.has(row.worker), look = folded ? small : given;
     const own = bars.filter((bar) => bar.worker === row.worker);
-    const lanes = lanesOf(own.filter((bar) => !bar.thin)), thin = lanesOf(own.filter((bar) => bar.thin));
-    const height = Math.max(lanes.length * look.lane + thin.length * look.thinLane + 2 * look.rowPad, ROW_LEAST);
-    drawn.rows.push({ ...row, y, height, ...held(store, row.worker), pulse: heartbeat(row, store.heartbeats, now) });
-    for (const bar of own) {
+    const lanes = lanesOf(own.filter((bar) => !bar.thin)), thin = folded ? [] : lanesOf(own.filter((bar) => bar.thin));
+    const height = Math.max(lanes.length * look.lane + thin.length * look.thinLane + 2 * look.rowPad, folded ? FOLDED_LEAST : ROW_LEAST);
+    drawn.rows.push({ ...row, y, height, folded, ...held(store, row.worker), pulse: heartbeat(row, store.heartbeats, now) });
+    for (const bar of folded ? own.filter((bar) => !bar.thin) : own) {
       const top = y + look.rowPad + (bar.thin
         ? lanes.length * look.lane + thin.indexOf(bar.lane) * look.thinLane + (look.thinLane - look.thin) / 2
         : lanes.indexOf(bar.lane) * look.lane + (look.lane - look.bar) / 2);
@@ -208,7 +217,7 @@ export function layout(store, window, width, now, look) {
         height: bar.thin ? look.thin : look.bar, title: sentence(part, now), open: part.to === null,
       }));
       drawn.bars.push(...parts);
-      if (!bar.thin) drawn.labels.push(...labels(bar, parts, top, look));
+      if (!bar.thin && look.bar >= given.bar) drawn.labels.push(...labels(bar, parts, top, look));
     }
     for (const mark of marks.filter((mark) => mark.worker === row.worker)) {
       const lane = lanes.indexOf(mark.lane);
@@ -216,9 +225,10 @@ export function layout(store, window, width, now, look) {
     }
     y += height;
   }
+  const look = given;
   for (const mark of marks.filter((mark) => mark.worker === null)) drawn.marks.push({ ...mark, x: x(mark.at), y: look.top });
   drawn.rowsBottom = y;
-  drawn.tracks = tracks(store, window, now, x, width, look, y);
+  drawn.tracks = tracks(store, window, now, x, width, look, y, only);
   y += drawn.tracks.length * look.track;
   drawn.guides = drawn.tracks.length ? drawn.marks.filter(({ mark }) => mark !== "aborted") : [];
   drawn.bottom = y;
@@ -238,6 +248,17 @@ function uncovered(marks) {
     last.set(place, mark.x);
     return true;
   });
+}
+
+/** The sizes with which rows of so many lanes fit into a height, without labels and bars of connectors. */
+function dense(look, height, lanes) {
+  const count = lanes.reduce((sum, own) => sum + own, 0), lane = Math.max(Math.min(Math.floor((height - 4 * lanes.length) / Math.max(count, 1)), look.lane - 6), 2);
+  return { ...look, lane, bar: Math.max(lane - 1, 1), rowPad: 2 };
+}
+
+/** The connector of a bar, which is named after it or its task. */
+function connectorOf({ thin, label }) {
+  return thin ? label : label.slice(0, label.lastIndexOf("-"));
 }
 
 /** The lanes that are in use, from the top. */
@@ -295,11 +316,11 @@ function clockTicks(window, x, step) {
 // ------------------------------------------------------------------------------------------------------- tracks
 
 /** Throughput and lag below the rows: lines of the connectors with the highest peaks, and one of all others together. */
-function tracks(store, window, now, x, width, look, y) {
+function tracks(store, window, now, x, width, look, y, only) {
   const step = (BIN * Math.max(window.to - window.from, 1)) / width, start = Math.floor(window.from / step), count = Math.ceil(window.to / step) - start;
   const kinds = /** @type {[string, string, boolean][]} */ ([["records/s", "rate", false], ["lag", "lag", true]]);
   return kinds.flatMap(([name, kind, holds]) => {
-    const known = [...store.tracks].filter(([connector]) => store.elements.has(`connector:${connector}`)).sort(([a], [b]) => (a < b ? -1 : 1))
+    const known = [...store.tracks].filter(([connector]) => store.elements.has(`connector:${connector}`) && (only === null || only.has(connector))).sort(([a], [b]) => (a < b ? -1 : 1))
       .map(([connector, track]) => ({ connector, grid: gridOf(segments(track[kind], holds, now), holds, start, step, count) }))
       .filter(({ grid }) => grid.some((value) => !Number.isNaN(value)))
       .map((line) => ({ ...line, peak: line.grid.reduce((most, value) => Math.max(most, value || 0), 0) }));

@@ -2,6 +2,7 @@ import { clock, clockText, currentState, duration, emptyStore, layout, ofKind, t
 import { escapeText, legendText, svgText } from "./draw.mjs";
 import { configOf, errorsOf, fieldsOf, formText } from "./form.mjs";
 import { flowsText } from "./flow.mjs";
+import { inSight, MANY, ORDERS, selected } from "./table.mjs";
 import { countdownText, storiesOf, storyText } from "./story.mjs";
 import { peekText } from "./peek.mjs";
 import { connectorsText, detailsText, gutterText, headText, noticesText, tasksText, TIPS } from "./parts.mjs";
@@ -9,7 +10,7 @@ import { connectorsText, detailsText, gutterText, headText, noticesText, tasksTe
 // One view of the panel: draws what the store knows, and tells the kernel what was clicked.
 
 const SPANS = [["30 s", 30_000], ["2 min", 120_000], ["10 min", 600_000], ["all", null]];
-const FRAME_MS = 100, CALM_MS = 1000, NARROW = 720, WIDE = 1200, QUEUED_MS = 1000, SURE_MS = 3000, TYPED_MS = 350;
+const FRAME_MS = 100, CALM_MS = 1000, NARROW = 720, WIDE = 1200, QUEUED_MS = 1000, SURE_MS = 3000, TYPED_MS = 350, ROW = 25, FEW = 5, FLOWS = 8;
 const WAITS = "the click waits: the kernel is busy with a cell and takes it when that ends";
 const CLOSED = "the cluster is closed: nobody hears this";
 
@@ -22,13 +23,15 @@ const SHELL = `
     <button type="button" data-live>live</button>
     <button type="button" class="cxp-fault" data-verb="add_worker" title="${TIPS.add_worker}">add worker</button>
     <button type="button" data-form="new">new connector</button>
-    <span class="cxp-still" role="status"></span><span class="cxp-past-note" role="status"></span>
+    <span class="cxp-dead"></span><span class="cxp-still" role="status"></span><span class="cxp-past-note" role="status"></span>
   </div>
   <div class="cxp-legends" aria-hidden="true"></div>
   <div class="cxp-plot"><div class="cxp-gutter" role="group" aria-label="workers"></div><div class="cxp-svg" tabindex="0" role="group" aria-label="timeline; arrow keys go from bar to bar"></div></div>
   <details class="cxp-flows" open hidden><summary>data flow</summary><div class="cxp-flow-lines" role="group" aria-label="data flow"></div></details>
   <div class="cxp-peek" role="region" aria-label="data" hidden></div>
-  <table class="cxp-connectors" aria-label="connectors"><thead><tr><th>connector</th><th>state</th><th>worker</th><th>tasks</th><th title="committed in all, the last minute, and records a second over the last 8 s">records</th><th>lag or offset</th><th title="records skipped and in the dead letter queue, errors, retries, records by zombies">errors</th><th>last action</th><th class="cxp-actions">actions</th></tr></thead><tbody></tbody></table>
+  <div class="cxp-choose" role="group" aria-label="choose connectors" hidden><input type="search" data-filter placeholder="filter by name, state, worker" aria-label="filter connectors">
+    <label>order <select data-order-by>${ORDERS.map((text) => `<option>${text}</option>`).join("")}</select></label><span class="cxp-count dim" role="status"></span></div>
+  <div class="cxp-table"><table class="cxp-connectors" aria-label="connectors"><thead><tr><th data-order="name">connector</th><th data-order="state">state</th><th>worker</th><th>tasks</th><th data-order="records" title="committed in all, the last minute, and records a second over the last 8 s">records</th><th data-order="lag">lag or offset</th><th data-order="errors" title="records skipped and in the dead letter queue, errors, retries, records by zombies">errors</th><th data-order="last action">last action</th><th class="cxp-actions">actions</th></tr></thead><tbody></tbody></table></div>
   <div class="cxp-notices" role="group" aria-label="problems"></div>
   <div class="cxp-details" hidden><div class="cxp-tasks"></div><div class="cxp-known"></div></div>
   <div class="cxp-form" hidden></div>
@@ -46,6 +49,8 @@ function makeView(store, model, el, viewKey) {
   const view = /** @type {{ span: number | null, end: number | null }} */ ({ span: 120_000, end: null });
   const written = new Map(), calm = matchMedia("(prefers-reduced-motion: reduce)");
   let open = null, details = null, asked = "", blamed = null, chosen = null, seen = true, timer = null, calls = 0, pending = new Map();
+  let filter = "", order = "name", dead = false, foldedFlows = false;
+  const expanded = new Set();
   let story = /** @type {number | null} */ (null);
   let peek = /** @type {any} */ (null);
   let form = null, typed = null, held = false, sure = null, unsure = null;
@@ -71,17 +76,21 @@ function makeView(store, model, el, viewKey) {
     const time = clock(store, Date.now());
     const shown = windowOf(store, view, time.now);
     const width = Math.max(find(".cxp-svg").clientWidth, 200);
-    const drawn = layout(store, shown, width, time.now, look);
+    const everything = ofKind(store, "connector"), connectors = selected(everything, filter, order);
+    const only = filter.trim() ? new Set(connectors.map(({ name }) => name)) : null;
+    const drawn = layout(store, shown, width, time.now, look, { only, expanded, dead });
     const head = ofKind(store, "head")[0];
     write(".cxp-head", headText(head ? head.facts : {}));
     root.classList.toggle("cxp-watched", head?.faults === false);
     root.classList.toggle("cxp-readonly", head?.read_only === true);
-    write(".cxp-gutter", gutterText(drawn.rows, look.top, shown.past, drawn.tracks));
+    write(".cxp-gutter", gutterText(drawn.rows, look.top, shown.past, drawn.tracks, drawn.dense));
     write(".cxp-svg", `<svg class="cxt" width="${width}" height="${drawn.height}">${svgText(drawn, viewKey, look)}</svg>`);
-    const connectors = ofKind(store, "connector").sort((a, b) => (a.name < b.name ? -1 : 1));
-    write(".cxp-connectors tbody", connectorsText(connectors, store.rates, time.now, open, sure));
+    drawTable(everything, connectors, time.now);
+    drawDead(drawn.hidden);
     write(".cxp-notices", noticesText(connectors));
-    const flows = ofKind(store, "flow").sort((a, b) => (a.topic < b.topic ? -1 : 1));
+    const flows = ofKind(store, "flow").filter(({ sources, sinks }) => only === null || [...sources, ...sinks].some((name) => only.has(name)))
+      .sort((a, b) => (a.topic < b.topic ? -1 : 1));
+    if (flows.length > FLOWS && !foldedFlows) [foldedFlows, find(".cxp-flows").open] = [true, false];
     find(".cxp-flows").hidden = !flows.length;
     write(".cxp-flow-lines", flowsText(flows, connectors));
     if (open !== null && !store.elements.has(`connector:${open}`)) {
@@ -95,6 +104,23 @@ function makeView(store, model, el, viewKey) {
     write(".cxp-waits", countdownText(store, time.now));
     drawTools(time, shown);
     mark();
+  }
+
+  function drawTable(everything, connectors, now) {
+    const box = find(".cxp-table"), row = box.querySelector("tr[data-connector]"), height = row?.offsetHeight || ROW;
+    const { from, to, before, after } = inSight(connectors.length, height, box);
+    const none = everything.length ? "no connector matches the filter" : undefined;
+    write(".cxp-connectors tbody", connectorsText(connectors.slice(from, to), store.rates, now, open, sure, { before, after, first: from, none }));
+    find(".cxp-connectors").setAttribute("aria-rowcount", String(connectors.length + 1));
+    root.classList.toggle("cxp-many", everything.length > MANY);
+    find(".cxp-choose").hidden = everything.length <= FEW && !filter;
+    write(".cxp-count", connectors.length === everything.length ? `${everything.length} connectors` : `${connectors.length} of ${everything.length} connectors`);
+    for (const th of root.querySelectorAll("[data-order]")) th.setAttribute("aria-sort", th.dataset.order !== order ? "none" : order === "name" ? "ascending" : "descending");
+  }
+
+  function drawDead(hidden) {
+    const text = dead ? "hide dead workers" : `${hidden} dead worker${hidden === 1 ? "" : "s"}`;
+    write(".cxp-dead", dead || hidden ? `<button type="button" data-dead aria-pressed="${dead}" title="Workers that have ended, and that nothing in this window is about.">${text}</button>` : "");
   }
 
   function drawTools(time, shown) {
@@ -165,7 +191,7 @@ function makeView(store, model, el, viewKey) {
     const at = hot.findIndex((node) => node.dataset.key === chosen);
     const next = hot[at < 0 && step < 0 ? hot.length - 1 : (at + step + hot.length) % hot.length];
     choose(next.dataset.key);
-    find(".cxp-said").textContent = next.dataset.say;
+    find(".cxp-said").textContent = find(".cxp-tip").textContent;
   }
 
   // ---------------------------------------------------------------------------------------------------- calls
@@ -409,6 +435,8 @@ function makeView(store, model, el, viewKey) {
     if (!button || (button.dataset.verb && event.detail > 1)) return; // a double click's second half hits what stands there by then
     if (button.dataset.verb) call(button.dataset);
     else if (button.dataset.open) toggle(button.dataset.open);
+    else if (button.dataset.expand) expanded[expanded.has(button.dataset.expand) ? "delete" : "add"](button.dataset.expand);
+    else if ("dead" in button.dataset) dead = !dead;
     else if (button.dataset.story) story = Number(button.dataset.story);
     else if (button.dataset.jump) jump(Number(button.dataset.jump));
     else if (button.dataset.peek) openPeek("peek", button.dataset.peek);
@@ -424,6 +452,15 @@ function makeView(store, model, el, viewKey) {
     draw();
     schedule();
   });
+  find("[data-filter]").addEventListener("input", (event) => { filter = event.target.value; find(".cxp-table").scrollTop = 0; draw(); });
+  find("[data-order-by]").addEventListener("change", (event) => { order = event.target.value; draw(); });
+  find(".cxp-connectors thead").addEventListener("click", (event) => {
+    const th = event.target.closest("[data-order]");
+    if (!th) return;
+    order = find("[data-order-by]").value = th.dataset.order;
+    draw();
+  });
+  find(".cxp-table").addEventListener("scroll", () => { if (ofKind(store, "connector").length > FEW) draw(); }, { passive: true });
   find("input[type=range]").addEventListener("input", (event) => {
     const time = clock(store, Date.now()), shown = windowOf(store, view, time.now), share = Number(event.target.value) / 1000;
     view.end = share >= 1 ? null : shown.first + share * (time.now - shown.first);

@@ -37,7 +37,7 @@ export function headText(facts) {
     `<span class="cxp-fact"><span class="dim">${escapeText(name)}</span> ${escapeText(value || "–")}</span>`).join("");
 }
 
-export function gutterText(rows, top, past, tracks = []) {
+export function gutterText(rows, top, past, tracks = [], dense = false) {
   return `<div class="cxp-now dim" style="height:${top}px">${past ? "workers as they are now" : ""}</div>` + rows.map((row) => {
     const name = escapeText(row.worker);
     const buttons = workerVerbs(row).map((verb) =>
@@ -46,9 +46,11 @@ export function gutterText(rows, top, past, tracks = []) {
     const work = row.gone ? [] : [workText(row)];
     if (row.pulse?.late) work.unshift(`<span class="bad">${row.pulse.text}</span>`);
     else if (row.pulse) work.push(row.pulse.text);
-    return `<div class="cxp-worker" tabindex="-1" style="height:${row.height}px" data-worker="${name}" data-state="${escapeText(row.state)}">`
-      + `<div><span class="cxp-sign" aria-hidden="true">${row.sign}</span><b title="${name}">${name}</b></div>`
-      + `<div class="dim cxp-state" title="${state}">${state}</div>`
+    const fold = dense ? `<button type="button" class="cxp-fold" data-expand="${name}" aria-expanded="${!row.folded}" aria-label="bars of ${name} with names" title="Bars of this worker with names, or small.">${row.folded ? "▸" : "▾"}</button>` : "";
+    const start = `<div class="cxp-worker${row.folded ? " cxp-folded" : ""}" tabindex="-1" style="height:${row.height}px" data-worker="${name}" data-state="${escapeText(row.state)}">`
+      + `<div>${fold}<span class="cxp-sign" aria-hidden="true">${row.sign}</span><b title="${name}">${name}</b>`;
+    if (row.folded) return `${start} <span class="dim" title="${state}">${state}, ${work.join(", ")}</span></div><div class="cxp-verbs">${buttons.join("")}</div></div>`;
+    return `${start}</div><div class="dim cxp-state" title="${state}">${state}</div>`
       + `<div class="dim cxp-state">${work.join(", ")}</div><div class="cxp-verbs">${buttons.join("")}</div></div>`;
   }).join("") + tracks.map(({ name, height, peak }) =>
     `<div class="cxp-track" style="height:${height}px"><b>${name}</b><div class="dim">peak ${countText(Math.round(peak))}</div></div>`).join("");
@@ -60,16 +62,17 @@ function workText({ generation, tasks, zombies }) {
   return parts.filter(Boolean).join(", ");
 }
 
-export function connectorsText(connectors, rates, now, open, sure) {
-  if (!connectors.length) return '<tr><td colspan="9" class="dim">no connectors yet</td></tr>';
-  return connectors.map((connector) => {
+export function connectorsText(connectors, rates, now, open, sure, { before = 0, after = 0, first = 0, none = "no connectors yet" } = {}) {
+  if (!connectors.length) return `<tr><td colspan="9" class="dim">${none}</td></tr>`;
+  const space = (height) => (height ? `<tr class="cxp-space" aria-hidden="true" style="height:${height}px"><td colspan="9"></td></tr>` : "");
+  return space(before) + connectors.map((connector, number) => {
     const name = escapeText(connector.name);
     const tasks = Object.entries(connector.tasks).map(([state, count]) => `${count} ${shown(state)}`).join(", ") || "none";
     const did = actionText(connector.action);
-    return `<tr tabindex="-1" data-connector="${name}" data-state="${connector.state}"><th scope="row" title="${name}">${swatch(connector)}${name}</th><td>${shown(connector.state)}</td>`
+    return `<tr tabindex="-1" aria-rowindex="${first + number + 2}" data-connector="${name}" data-state="${connector.state}"><th scope="row" title="${name}">${swatch(connector)}${name}</th><td>${shown(connector.state)}</td>`
       + `<td class="dim">${escapeText(connector.worker ?? "")}</td><td title="${tasks.replace(/<[^>]*>/g, "")}">${tasks}</td><td class="cxp-data">${dataText(connector, rates.get(connector.name) ?? [], now)}</td>`
       + `<td class="cxp-where" title="${whereText(connector)}">${whereText(connector)}</td><td class="cxp-trouble" title="${troubleText(connector)}">${troubleText(connector)}</td><td class="cxp-did" title="${did.replace(/<[^>]*>/g, "")}">${did}</td><td class="cxp-actions">${buttons(connector, name, open === connector.name, sure === connector.name)}</td></tr>`;
-  }).join("");
+  }).join("") + space(after);
 }
 
 export function swatch({ colour }) {
@@ -77,19 +80,19 @@ export function swatch({ colour }) {
 }
 
 export function countText(count) {
-  if (count === undefined) return "";
+  if (count == null) return "";
   return count < 1e7 ? count.toLocaleString("en") : `${(count / 1e6).toLocaleString("en", { maximumFractionDigits: 1 })} M`;
 }
 
 export function rateText({ rate }) {
-  return rate === undefined ? "" : `${countText(rate)}/s`;
+  return rate == null ? "" : `${countText(rate)}/s`;
 }
 
 /** Records committed in all, the rates of the last minute as a line, the rate now. */
 function dataText(connector, rates, now) {
   const path = sparkline(rates, now, 48, 14);
   const line = path ? `<path d="${path}" fill="none" stroke="currentColor"/>` : "";
-  const said = [connector.committed === undefined ? "" : `${connector.committed.toLocaleString("en")} records committed`, connector.rate === undefined ? "" : `${rateText(connector)} over the last 8 s`];
+  const said = [connector.committed === undefined ? "" : `${connector.committed.toLocaleString("en")} records committed`, connector.rate == null ? "" : `${rateText(connector)} over the last 8 s`];
   return `<div title="${said.filter(Boolean).join(", ")}"><span class="cxp-total">${countText(connector.committed)}</span>`
     + `<svg class="cxp-spark" width="48" height="14" aria-hidden="true">${line}</svg><span class="cxp-rate">${rateText(connector)}</span></div>`;
 }

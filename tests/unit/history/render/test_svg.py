@@ -173,7 +173,11 @@ def test_the_same_history_gives_the_same_text() -> None:
 def test_text_can_be_read_on_every_colour() -> None:
     assert {name: text_on(name) for name in OKABE_ITO}["#0072b2"] == "#fff"
     assert text_on("#f0e442") == "#000"
-    assert colour(7) == colour(0)
+
+
+def test_colours_come_again_after_three_tones_of_each_hue() -> None:
+    assert len({colour(place) for place in range(21)}) == 21
+    assert [colour(place) for place in (0, 7, 14, 21)] == ["#e69f00", "#7e5700", "#f4d48c", "#e69f00"]
 
 
 def test_a_moment_is_no_division_by_zero() -> None:
