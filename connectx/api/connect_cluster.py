@@ -17,12 +17,13 @@ from connectx.api.backlog import backlog, topic_sizes
 from connectx.api.connector import Connector
 from connectx.api.forms import html_form, text_form, with_panel
 from connectx.api.notes import Notes
+from connectx.api.waits import wait_committed
 from connectx.errors import ClusterClosedError, ConnectxError
 from connectx.extras import require
 from connectx.history.log import EventLog
 from connectx.jvm.progress import Progress, in_kernel, shown, step
 from connectx.model.clock import Clock
-from connectx.model.events import EventKind, Transition
+from connectx.model.events import Event, EventKind, Transition
 from connectx.plugins.registry import Plugins
 from connectx.rest.client import RestClient
 from connectx.views import Listed, Row
@@ -177,6 +178,32 @@ class ConnectCluster(ABC):
             WaitTimeoutError: not within `timeout` seconds.
         """
         self[name].wait(state, timeout)
+
+    def wait_committed(
+        self,
+        name: str,
+        records: int = 0,
+        *,
+        offset: Mapping[str, Any] | None = None,
+        worker: str | None = None,
+        since: int = 0,
+        timeout: float = 60.0,
+    ) -> Event:
+        """Wait until a connector has committed so many records, and this source offset; without both, for a commit.
+
+        Args:
+            records: how many records its commits after `since` have in all.
+            offset: of a source, in any of its source partitions, such as {"position": 1024}.
+            worker: count only commits of this worker.
+            since: number of the event after which commits count, such as `cluster.events.last_seq`.
+
+        Returns the event of the commit.
+
+        Raises:
+            WaitTimeoutError: not within `timeout` seconds.
+            NotSeenError: the cluster was attached, so that commits are not seen.
+        """
+        return wait_committed(self.events, name, records, offset, worker, since, timeout)
 
     def _as_text(self, config: Mapping[str, Any]) -> dict[str, str | None]:
         """The values as the strings that Kafka Connect has."""

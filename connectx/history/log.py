@@ -102,7 +102,10 @@ class EventLog:
         return Subscription(self, self.last_seq if since is None else since)
 
     def find(self, kind: str, *, since: int = 0, **wanted: Any) -> Listed[Event]:
-        """Events of a kind behind `since` with these values, of fields or in `data`: `find("task_state", task=0)`."""
+        """Events of a kind behind `since` with these values, of fields or in `data`: `find("task_state", task=0)`.
+
+        A set accepts any of its values: `find("task_state", state={"FAILED", "RUNNING"})`.
+        """
         accepted = _of_kind(kind, wanted)
         return Listed([event for event in self.since(since) if accepted(event)], f"{kind} events")
 
@@ -261,7 +264,9 @@ def _of_kind(kind: str, wanted: Mapping[str, Any]) -> Callable[[Event], bool]:
         values = (
             (getattr(event, key) if key in _FIELDS else event.data.get(key), value) for key, value in wanted.items()
         )
-        return event.kind is known and all(found == value for found, value in values)
+        return event.kind is known and all(
+            found in value if isinstance(value, set | frozenset) else found == value for found, value in values
+        )
 
     return accepted
 

@@ -25,7 +25,7 @@ from connectx.kafka.admin.discovery import CONFIG, GROUP_CALL_S, STATUS, find_gr
 from connectx.kafka.admin.group_view import worker_id_of
 from connectx.kafka.admin.groups import GroupClient
 from connectx.kafka.settings.clients import ClientConfigs
-from connectx.model.events import EventKind, Transition
+from connectx.model.events import Event, EventKind, Transition
 from connectx.model.worker_config import WorkerConfig, own_kafka_config
 from connectx.plugins.registry import worker_config
 from connectx.rest.client import RestClient
@@ -158,6 +158,13 @@ class AttachedCluster(ConnectCluster):
     def generation(self) -> int | None:
         """The highest generation that a status has named, counted up at each change of the group that was seen."""
         return self._picture().generation
+
+    def wait_committed(self, name: str, *wanted: Any, **options: Any) -> Event:
+        """NotSeenError: commits stay inside the workers."""
+        raise NotSeenError(
+            "Commits of an attached cluster are not seen.",
+            next_step="Wait for records in the topic: cx.read_topic(topic, bootstrap_servers, at_least=...).",
+        )
 
     def overview(self) -> dict[str, object]:
         """The cluster in a few words: url, version, kafka, group, generation, leader, what it is seen by."""

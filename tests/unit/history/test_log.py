@@ -309,6 +309,7 @@ def test_events_are_found_and_waited_for_by_kind_and_values() -> None:
     first, second = log.append(step(0), "worker-1"), log.append(step(1), "worker-2")
     assert log.find("task_step") == [first, second]
     assert log.find("task_step", task=1, step="begin") == [second]
+    assert log.find("task_step", task={0, 1}, worker={"worker-2", "worker-3"}) == [second]
     assert log.find("task_step", since=1, worker="worker-1") == []
     assert log.wait("task_step", 0, instance=1) == second
     with pytest.raises(EventTimeoutError):
