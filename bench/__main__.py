@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -17,6 +19,7 @@ def main(
         list[str] | None, typer.Argument(help="Measurements to run; all but peer and steady by default.")
     ] = None,
     records: Annotated[int, typer.Option(help="Records of a throughput run.")] = 1_000_000,
+    json_path: Annotated[Path | None, typer.Option("--json", help="Write the result there, too.")] = None,
     minutes: Annotated[float, typer.Option(help="Length of the steady flow.")] = 20.0,
 ) -> None:
     """Measure connectx on this machine. Figures of a shared machine move: compare ratios, not single runs."""
@@ -45,10 +48,15 @@ def main(
     unknown = sorted(set(chosen) - set(measurements))
     if unknown:
         raise typer.BadParameter(f"unknown: {', '.join(unknown)}; known: {', '.join(measurements)}")
-    print(json.dumps(describe()), flush=True)
+    machine, found = describe(), list[dict[str, object]]()
+    print(json.dumps(machine), flush=True)
     for name in chosen:
         for figure in measurements[name]():
             print(json.dumps(figure), flush=True)
+            found.append(figure)
+            if json_path is not None:  # after each figure: a later measurement may fail
+                result = {"date": f"{datetime.now(UTC):%Y-%m-%d}", "machine": machine, "figures": found}
+                json_path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
