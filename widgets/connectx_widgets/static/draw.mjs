@@ -16,7 +16,7 @@ export function svgText(drawn, key, look) {
   });
   for (const band of drawn.bands) {
     const title = escapeText(band.title), shape = fill(shapes.rebalance, { ...band, y: top, height });
-    parts.push(`<g class="hot" data-key="band:${band.generation}" data-generation="${band.generation ?? ""}" data-say="${title}" data-at="${band.from}">${shape}`
+    parts.push(`<g class="hot" role="img" aria-label="${title}" data-key="band:${band.generation}" data-generation="${band.generation ?? ""}" data-at="${band.from}">${shape}`
       + `<text class="dim" x="${n(band.labelX)}" y="${top - 5}">${band.label}</text></g>`);
   }
   for (const tick of drawn.axis) {
@@ -45,7 +45,7 @@ export function svgText(drawn, key, look) {
 /** What says its sentence on hover, and by the arrow keys. */
 function hot(key, { title, worker, seq, at }, data, shape) {
   const said = escapeText(title);
-  return `<g class="hot" tabindex="-1" role="img" aria-label="${said}" data-key="${escapeText(key)}" data-say="${said}"`
+  return `<g class="hot" tabindex="-1" role="img" aria-label="${said}" data-key="${escapeText(key)}"`
     + ` data-worker="${escapeText(worker ?? "")}" data-event="${seq}" data-at="${at}" ${data}>${shape}</g>`;
 }
 

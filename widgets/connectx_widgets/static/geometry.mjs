@@ -11,11 +11,12 @@ const COVERED = 4; // pixels between two signs
 // ------------------------------------------------------------------------------------------------- what is known
 
 export function emptyStore() {
-  return { elements: new Map(), rates: new Map(), tracks: new Map(), seq: -1, skew: 0, heard: 0, live: false, ended: false, heartbeats: null };
+  return { elements: new Map(), rates: new Map(), tracks: new Map(), kinds: /** @type {Map<string, any[]> | null} */ (null), seq: -1, skew: 0, heard: 0, live: false, ended: false, heartbeats: null };
 }
 
 /** Take a message of the kernel; "resync" when something in between was missed. Taking one twice changes nothing. */
 export function take(store, message, pageNow) {
+  store.kinds = null;
   if (typeof message.now === "number") {
     store.skew = message.now - pageNow;
     store.heard = pageNow;
@@ -93,6 +94,7 @@ export function sparkline(rates, now, width, height) {
 export function takeSnapshot(store, snapshot, pageNow) {
   if (snapshot?.ended) store.ended = true;
   if (!snapshot || typeof snapshot.seq !== "number" || snapshot.seq <= store.seq) return "taken";
+  store.kinds = null;
   store.elements = new Map(Object.entries(snapshot.elements));
   store.seq = snapshot.seq;
   if (!store.live) [store.heard, store.skew] = [pageNow, snapshot.now - pageNow];
@@ -100,7 +102,14 @@ export function takeSnapshot(store, snapshot, pageNow) {
 }
 
 export function ofKind(store, kind) {
-  return [...store.elements.values()].filter((element) => element.kind === kind);
+  if (!store.kinds) {
+    store.kinds = new Map();
+    for (const element of store.elements.values()) {
+      if (!store.kinds.has(element.kind)) store.kinds.set(element.kind, []);
+      store.kinds.get(element.kind).push(element);
+    }
+  }
+  return [...(store.kinds.get(kind) ?? [])];
 }
 
 /** What the details of a connector depend on, as text: its configuration as it was read, its state and its tasks'. */
@@ -253,7 +262,7 @@ function uncovered(marks) {
 /** The sizes with which rows of so many lanes fit into a height, without labels and bars of connectors. */
 function dense(look, height, lanes) {
   const count = lanes.reduce((sum, own) => sum + own, 0), lane = Math.max(Math.min(Math.floor((height - 4 * lanes.length) / Math.max(count, 1)), look.lane - 6), 2);
-  return { ...look, lane, bar: Math.max(lane - 1, 1), rowPad: 2 };
+  return { ...look, lane, bar: lane > 3 ? lane - 1 : lane, rowPad: 2 };
 }
 
 /** The connector of a bar, which is named after it or its task. */
@@ -321,7 +330,7 @@ function tracks(store, window, now, x, width, look, y, only) {
   const kinds = /** @type {[string, string, boolean][]} */ ([["records/s", "rate", false], ["lag", "lag", true]]);
   return kinds.flatMap(([name, kind, holds]) => {
     const known = [...store.tracks].filter(([connector]) => store.elements.has(`connector:${connector}`) && (only === null || only.has(connector))).sort(([a], [b]) => (a < b ? -1 : 1))
-      .map(([connector, track]) => ({ connector, grid: gridOf(segments(track[kind], holds, now), holds, start, step, count) }))
+      .map(([connector, track]) => ({ connector, grid: gridOf(segments(around(track[kind], window), holds, now), holds, start, step, count) }))
       .filter(({ grid }) => grid.some((value) => !Number.isNaN(value)))
       .map((line) => ({ ...line, peak: line.grid.reduce((most, value) => Math.max(most, value || 0), 0) }));
     if (!known.length) return [];
@@ -337,6 +346,14 @@ function tracks(store, window, now, x, width, look, y, only) {
       connector, peak: own, colour: store.elements.get(`connector:${connector}`)?.colour || null, path: steps(grid, start, step, x, height),
     })) }];
   });
+}
+
+/** The points of a window, and one before and after it. */
+function around(points, { from, to }) {
+  let first = points.length;
+  while (first > 0 && points[first - 1].at >= from) first -= 1;
+  const end = points.findIndex(({ at }, number) => number >= first && at > to);
+  return points.slice(Math.max(first - 1, 0), end < 0 ? undefined : end + 1);
 }
 
 /** [from, to, number] of each point: a lag lasts until the next one, a rate since the one before. */

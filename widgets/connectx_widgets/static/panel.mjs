@@ -11,6 +11,7 @@ import { connectorsText, detailsText, gutterText, headText, noticesText, tasksTe
 
 const SPANS = [["30 s", 30_000], ["2 min", 120_000], ["10 min", 600_000], ["all", null]];
 const FRAME_MS = 100, CALM_MS = 1000, NARROW = 720, WIDE = 1200, QUEUED_MS = 1000, SURE_MS = 3000, TYPED_MS = 350, ROW = 25, FEW = 5, FLOWS = 8;
+const REST = 6; // of the time that a picture took, the page is left alone as long before the next
 const WAITS = "the click waits: the kernel is busy with a cell and takes it when that ends";
 const CLOSED = "the cluster is closed: nobody hears this";
 
@@ -49,7 +50,7 @@ function makeView(store, model, el, viewKey) {
   const view = /** @type {{ span: number | null, end: number | null }} */ ({ span: 120_000, end: null });
   const written = new Map(), calm = matchMedia("(prefers-reduced-motion: reduce)");
   let open = null, details = null, asked = "", blamed = null, chosen = null, seen = true, timer = null, calls = 0, pending = new Map();
-  let filter = "", order = "name", dead = false, foldedFlows = false;
+  let took = 0, filter = "", order = "name", dead = false, foldedFlows = false;
   const expanded = new Set();
   let story = /** @type {number | null} */ (null);
   let peek = /** @type {any} */ (null);
@@ -145,11 +146,13 @@ function makeView(store, model, el, viewKey) {
     timer = setTimeout(() => {
       timer = null;
       if (!root.isConnected) return;
+      const began = performance.now();
       draw();
+      took = performance.now() - began;
       const time = clock(store, Date.now());
       if (!time.still && view.end === null) schedule();
       else if (!store.ended && time.silent) setTimeout(schedule, 1000);
-    }, calm.matches ? CALM_MS : FRAME_MS);
+    }, calm.matches ? CALM_MS : Math.max(FRAME_MS, REST * took));
   }
 
   // ------------------------------------------------------------------------------------------------- sentences
@@ -159,7 +162,7 @@ function makeView(store, model, el, viewKey) {
     const hot = chosen && root.querySelector(`.cxp-svg [data-key="${CSS.escape(chosen)}"]`);
     if (!hot) { tip.hidden = true; return; }
     hot.classList.add("chosen");
-    tip.textContent = `${clockText(Number(hot.dataset.at))} ${hot.dataset.say}`;
+    tip.textContent = `${clockText(Number(hot.dataset.at))} ${hot.getAttribute("aria-label")}`;
     tip.hidden = false;
     const box = hot.getBoundingClientRect(), frame = root.getBoundingClientRect();
     const left = Math.min(Math.max(box.left - frame.left, 4), frame.width - tip.offsetWidth - 4);
