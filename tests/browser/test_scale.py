@@ -26,7 +26,11 @@ def moving(stage: Stage, second: int) -> None:
             {"lag": number * second} if number % 2 else {"source_offset": {"rows": records, "file": "/data/in.csv"}}
         )
         for task in range(2):
-            found[f"worker-{number % 10 + 1}"][f"{name}-{task}"] = {"records": records, **offset}
+            found[f"worker-{number % 10 + 1}"][f"{name}-{task}"] = {
+                "records": records,
+                "topics": [f"topic{number // 2:02}"],
+                **offset,
+            }
             stage.cluster.commit(f"{name}-{task}", records)
     for worker, metrics in found.items():
         stage.cluster.runs(worker, metrics)
@@ -36,6 +40,11 @@ def moving(stage: Stage, second: int) -> None:
 def test_a_hundred_connectors_fit_on_one_screen(show: Show, width: int, theme: str) -> None:
     stage = show(many(), width=width, theme=theme)
     stage.until(f"{ROWS} >> nth=10")
+    moving(stage, 1)
+    stage.until('.cxp-track:has-text("lag")')
+    moving(stage, 2)
+    stage.until('.cxp-track:has-text("records/s")')
+    stage.until(".cxp-flows:not([open])")
     height = stage.page.locator(".cxp").bounding_box()
     assert height is not None
     assert height["height"] <= 950

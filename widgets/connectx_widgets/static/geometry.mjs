@@ -4,7 +4,7 @@
 const SILENT_MS = 12_000, LEAST_MS = 15_000;
 const SPARK_MS = 60_000;
 const READ_MS = 1000, POINTS = 1800, BIN = 3, LINES = 7;
-const TALL = 430, FOLDED_LEAST = 20;
+const TALL = 350, FOLDED_LEAST = 20;
 const ROW_LEAST = 58; // three lines of text in the gutter
 const COVERED = 4; // pixels between two signs
 
@@ -261,7 +261,7 @@ function uncovered(marks) {
 
 /** The sizes with which rows of so many lanes fit into a height, without labels and bars of connectors. */
 function dense(look, height, lanes) {
-  const count = lanes.reduce((sum, own) => sum + own, 0), lane = Math.max(Math.min(Math.floor((height - 4 * lanes.length) / Math.max(count, 1)), look.lane - 6), 2);
+  const count = lanes.reduce((sum, own) => sum + own, 0), lane = Math.max(Math.min(Math.floor((2 * (height - 4 * lanes.length)) / Math.max(count, 1)) / 2, look.lane - 6), 1.5);
   return { ...look, lane, bar: lane > 3 ? lane - 1 : lane, rowPad: 2 };
 }
 
@@ -336,8 +336,9 @@ function tracks(store, window, now, x, width, look, y, only) {
     if (!known.length) return [];
     const ranked = [...known].sort((a, b) => b.peak - a.peak), rest = ranked.slice(LINES), lines = known.filter((line) => !rest.includes(line));
     if (rest.length) {
-      const grid = rest[0].grid.map((_, bin) => rest.reduce((sum, line) => sum + (line.grid[bin] || 0), 0));
-      lines.push({ connector: null, grid, peak: Math.max(...grid) });
+      const both = (sum, value) => (Number.isNaN(sum) ? value : sum + (value || 0));
+      const grid = rest[0].grid.map((_, bin) => rest.reduce((sum, line) => both(sum, line.grid[bin]), NaN));
+      lines.push({ connector: null, grid, peak: grid.reduce((most, value) => Math.max(most, value || 0), 0) });
     }
     const peak = Math.max(...lines.map((line) => line.peak)), top = y;
     y += look.track;
