@@ -28,7 +28,7 @@ Elements = dict[str, Element]
 
 _PATCHED = ("connector", "task", "flow")
 """Kinds of which only some fields change with each reading of the numbers."""
-_TROUBLE = ("zombie", "by_zombies", "retries", "errors", "behind_ms")
+_TROUBLE = ("zombie", "by_zombies", "retries", "errors")
 FAILED_NAMED = 10
 """How many failed tasks a connector's element names; the rest is counted."""
 

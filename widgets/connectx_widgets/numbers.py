@@ -56,8 +56,9 @@ class Numbers:
         self._count(self._read_metrics())
         self.by_connector: dict[str, dict[str, Any]] = {}
         """Connector to `rate` and `zombie` (records a second, of all instances and of zombies), `moved`, `by_zombies`
-        (records), `retries`, `errors` (records that failed, each try counts), `lag`, `behind_ms` (the lag in time),
-        `p50_ms` and `p99_ms` (from the time of a record to its commit), `offset`, `waits` (why it does not go on)."""
+        (records), `retries`, `errors` (records that failed, each try counts), `lag`, `behind_since` (when the end of
+        the topic was where the sink is, milliseconds since 1970), `p50_ms` and `p99_ms` (from the time of a record to
+        its commit), `offset`, `waits` (why it does not go on)."""
         self.by_task: dict[str, dict[str, Any]] = {}
         """The same by task, like "orders-0"."""
         self.late: dict[str, int] = {}
@@ -119,12 +120,13 @@ class Numbers:
                 shares = {name: quantile(newest, share) or 0 for name, share in (("p50_ms", 0.5), ("p99_ms", 0.99))}
                 self._quantiles[connector] = {name: round(share) for name, share in shares.items()}
 
-    def _behind_ms(self, task: str, metrics: Mapping[str, Any], now_ms: int) -> int | None:
+    def _behind_since(self, task: str, metrics: Mapping[str, Any], now_ms: int) -> int | None:
+        """The moment stays while nothing moves, so that a lag that only gets older is no news."""
         lag, positions = metrics.get("lag"), metrics.get("positions")
         if not isinstance(lag, int) or not positions:
             return None
         behind_ms = self._lag_clocks.setdefault(task, LagClock()).take(now_ms, positions, lag)
-        return behind_ms // _LAG_STEP_MS * _LAG_STEP_MS
+        return None if behind_ms == 0 else round((now_ms - behind_ms) / _LAG_STEP_MS) * _LAG_STEP_MS
 
     def _numbers(self, task: str, metrics: Mapping[str, Any], now_ms: int) -> dict[str, Any]:
         (first_s, *first), (last_s, *last) = self._moved[0], self._moved[-1]
@@ -140,7 +142,7 @@ class Numbers:
             "by_zombies": last[1].get(task, 0),
             **{shown: self._counters[name].moved.get(task, 0) for name, shown in _COUNTED.items()},
             "lag": lag if isinstance(lag, int) else None,
-            "behind_ms": self._behind_ms(task, metrics, now_ms),
+            "behind_since": self._behind_since(task, metrics, now_ms),
             "offset": None if offset is None else json.dumps(offset, default=str)[:_OFFSET_CHARS],
             "waits": masked_text(str(waits))[:_WHY_CHARS] if waits else None,
         }
@@ -172,7 +174,7 @@ def _add(sums: dict[str, Any], numbers: Mapping[str, Any]) -> None:
         if before is None or number is None or name in ("offset", "waits"):
             sums[name] = before if number is None else number
         else:
-            sums[name] = max(before, number) if name == "behind_ms" else before + number
+            sums[name] = min(before, number) if name == "behind_since" else before + number
 
 
 def _count(metric: object) -> int:

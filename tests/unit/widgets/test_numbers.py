@@ -95,7 +95,8 @@ def test_a_sink_has_its_lag_in_time_its_latency_and_its_flow(seconds: list[float
     read.read(1_000)
     read.read(3_250)
     out = read.by_connector["out"]
-    assert (out["lag"], out["behind_ms"], out["p50_ms"], out["p99_ms"]) == (4, 2_200, 1117, 1117)
+    assert (out["lag"], out["behind_since"], out["p50_ms"], out["p99_ms"]) == (4, 1_000, 1117, 1117)
+    assert not read.read(9_000), "a lag that only gets older is no news"
     assert read.flows(["in", "out"]) == [Flow("flights", ("in",), ("out",))]
     assert read.flows(["in"]) == [Flow("flights", ("in",), ())]
 

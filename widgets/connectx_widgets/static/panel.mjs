@@ -93,14 +93,14 @@ function makeView(store, model, el, viewKey) {
       .sort((a, b) => (a.topic < b.topic ? -1 : 1));
     if (flows.length > FLOWS && !foldedFlows) [foldedFlows, find(".cxp-flows").open] = [true, false];
     find(".cxp-flows").hidden = !flows.length;
-    write(".cxp-flow-lines", flowsText(flows, connectors));
+    write(".cxp-flow-lines", flowsText(flows, connectors, time.now));
     if (open !== null && !store.elements.has(`connector:${open}`)) {
       if (blamed === open) find(".cxp-error").hidden = true;
       open = null;
       showDetails();
     }
     if (open !== null && asked !== currentState(store, open)) askDetails();
-    if (open !== null) write(".cxp-tasks", tasksText(open, ofKind(store, "task").filter((task) => task.connector === open), details !== null));
+    if (open !== null) write(".cxp-tasks", tasksText(open, ofKind(store, "task").filter((task) => task.connector === open), details !== null, time.now));
     write(".cxp-told", storyText(storiesOf(store), story));
     write(".cxp-waits", countdownText(store, time.now));
     drawTools(time, shown);

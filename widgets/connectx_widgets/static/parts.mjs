@@ -71,7 +71,7 @@ export function connectorsText(connectors, rates, now, open, sure, { before = 0,
     const did = actionText(connector.action);
     return `<tr tabindex="-1" aria-rowindex="${first + number + 2}" data-connector="${name}" data-state="${connector.state}"><th scope="row" title="${name}">${swatch(connector)}${name}</th><td>${shown(connector.state)}</td>`
       + `<td class="dim">${escapeText(connector.worker ?? "")}</td><td title="${tasks.replace(/<[^>]*>/g, "")}">${tasks}</td><td class="cxp-data">${dataText(connector, rates.get(connector.name) ?? [], now)}</td>`
-      + `<td class="cxp-where" title="${whereText(connector)}">${whereText(connector)}</td><td class="cxp-trouble" title="${troubleText(connector)}">${troubleText(connector)}</td><td class="cxp-did" title="${did.replace(/<[^>]*>/g, "")}">${did}</td><td class="cxp-actions">${buttons(connector, name, open === connector.name, sure === connector.name)}</td></tr>`;
+      + `<td class="cxp-where" title="${whereText(connector, now)}">${whereText(connector, now)}</td><td class="cxp-trouble" title="${troubleText(connector)}">${troubleText(connector)}</td><td class="cxp-did" title="${did.replace(/<[^>]*>/g, "")}">${did}</td><td class="cxp-actions">${buttons(connector, name, open === connector.name, sure === connector.name)}</td></tr>`;
   }).join("") + space(after);
 }
 
@@ -132,13 +132,14 @@ export function troubleText({ errors, skipped, dead_letters: letters, retries, b
 const ONE = { "dead letters": "dead letter", errors: "error", retries: "retry", "by zombies": "by a zombie" };
 
 /** A sink's lag in records, and in time where that is known. */
-export function lagText({ lag, behind_ms: behind }) {
-  return lag == null ? "" : `lag ${countText(lag)}${behind ? `, ${duration(behind)}` : ""}`;
+export function lagText({ lag, behind_since: since }, now) {
+  const behind = Math.max(now - since, 0), step = behind < 10_000 ? 100 : 1000;
+  return lag == null ? "" : `lag ${countText(lag)}${since ? `, ${duration(Math.floor(behind / step) * step)}` : ""}`;
 }
 
 /** How far a connector or a task has come: the lag of a sink, the source offset of a source. */
-function whereText(work) {
-  return lagText(work) || (work.offset ? `offset ${escapeText(work.offset)}` : "");
+function whereText(work, now) {
+  return lagText(work, now) || (work.offset ? `offset ${escapeText(work.offset)}` : "");
 }
 
 /** What was last done, when, and how long the panel's call took. */
@@ -164,7 +165,7 @@ function buttons(connector, name, isOpen, isSure) {
 }
 
 /** The tasks of one connector, each with its numbers and its own restart; `known`: its configuration is, so that it can be edited. */
-export function tasksText(name, tasks, known) {
+export function tasksText(name, tasks, known, now) {
   const edit = `<b>${escapeText(name)}</b> <button type="button" data-edit="${escapeText(name)}" aria-label="edit ${escapeText(name)}"${known ? "" : " disabled"}>edit</button>`
     + ` <button type="button" data-peek="${escapeText(name)}" aria-label="peek at the data of ${escapeText(name)}" title="Newest records of its topic, or last rows of its target.">peek</button>`
     + ' <span class="dim cxp-fault">over time: <code>cluster.throughput()</code>, <code>cluster.lag()</code>, <code>cluster.latency()</code></span>';
@@ -172,7 +173,7 @@ export function tasksText(name, tasks, known) {
     const label = `restart task ${task.task} of ${escapeText(name)}`;
     return `<tr data-task-row="${task.task}" data-state="${task.state}"><th scope="row">${task.task}</th><td>${shown(task.state)}</td>`
       + `<td class="dim">${escapeText(task.worker ?? "")}</td><td class="dim">${clockText(task.since)}</td><td>${task.epoch ?? ""}</td>`
-      + `<td class="num">${countText(task.committed)}</td><td class="num">${rateText(task)}</td><td>${troubleText(task)}</td><td class="cxp-where" title="${whereText(task)}">${whereText(task)}</td>`
+      + `<td class="num">${countText(task.committed)}</td><td class="num">${rateText(task)}</td><td>${troubleText(task)}</td><td class="cxp-where" title="${whereText(task, now)}">${whereText(task, now)}</td>`
       + `<td><button type="button" data-verb="restart-task" data-connector="${escapeText(name)}" data-task="${task.task}" aria-label="${label}" title="${TIPS["restart-task"]}">restart</button></td></tr>`;
   });
   const head = ["task", "state", "worker", "since", "epoch", "committed", "rate", "errors", "lag or offset", "action"].map((text) => `<th>${text}</th>`).join("");
