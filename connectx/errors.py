@@ -610,15 +610,53 @@ class SourceFileMissingError(SourceFileError):
         )
 
 
+class SourceDirectoryMissingError(SourceFileError):
+    """The directory of a source does not exist."""
+
+    code = "source_directory_missing"
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            f"The directory {path} of the setting `path` does not exist.",
+            next_step="Create it or correct `path`, then restart the task; its positions are kept.",
+        )
+
+
 class SourceFileUnreadableError(SourceFileError):
     """The file of a source may not be read, or is not a file."""
 
     code = "source_file_unreadable"
 
-    def __init__(self, path: str, cause: str) -> None:
+    def __init__(self, path: str, cause: str, *, setting: str = "file") -> None:
         super().__init__(
-            f"The file {path} of the setting `file` cannot be read ({cause}).",
+            f"The file {path} of the setting `{setting}` cannot be read ({cause}).",
             next_step="Let the worker's user read it, then restart the task; its position is kept.",
+        )
+
+
+class SourceFileColumnError(SourceFileError):
+    """A file has a column that the schema lacks."""
+
+    code = "source_file_column"
+
+    def __init__(self, path: str, column: str) -> None:
+        super().__init__(
+            f"The file {path} has the column {column}, which `schema` lacks, and schema.evolution.mode is "
+            "failOnNewColumns.",
+            next_step="Add the column to `schema` or choose another schema.evolution.mode, and restart the task.",
+        )
+
+
+class SourceFileValueError(SourceFileError):
+    """A row of a file has a value that does not fit its column."""
+
+    code = "source_file_value"
+
+    def __init__(self, path: str, text: str) -> None:
+        shown = text if len(text) <= 200 else f"{text[:200]}..."
+        super().__init__(
+            f"A row of {path} has what does not fit its columns: {shown}.",
+            next_step="Correct the file or `schema`, or name a rescued.data.column, and restart the task.",
         )
 
 

@@ -256,7 +256,10 @@ class SourceTask(Shown):
         self.context.wait(100)
 
     def committed(self, offset: SourceOffset) -> None:
-        """The slice up to `offset` is durable in Kafka (Kafka Connect: SourceTask.commit)."""
+        """Slices up to `offset` are durable in Kafka (Kafka Connect: SourceTask.commit).
+
+        Called once per commit for each source partition that moved.
+        """
 
     def stop(self) -> None:
         """Release what `start` took."""

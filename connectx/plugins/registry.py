@@ -40,6 +40,7 @@ _JAVA_FILE: Final = "org.apache.kafka.connect.file."
 _PROVIDED: Final[Mapping[str, str]] = {
     "DataSourceSource": "connectx.connectors.datasource:DataSourceSource",
     "DeltaSink": "connectx.connectors.lake.delta:DeltaSink",
+    "DirectorySource": "connectx.connectors.files.directory:DirectorySource",
     "FileSource": "connectx.connectors.files.source:FileSource",
     "FileStreamSink": "connectx.connectors.files.stream_sink:FileStreamSink",
     "FileStreamSource": "connectx.connectors.files.stream_source:FileStreamSource",

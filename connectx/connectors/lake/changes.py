@@ -19,7 +19,7 @@ from connectx.errors import TableMismatchError
 DELETED: Final = "_connectx_deleted"
 """Column of changes that says whether the row is to go; no column of a table."""
 
-_WRITES: Final = pa.array(["c", "u", "r"])
+_WRITES: Final = ("c", "u", "r")
 _TOMBSTONE: Final = "the record has no value (a tombstone), and delete.enabled is false"
 _DELETE: Final = "the record deletes a row, and delete.enabled is false"
 _NO_KEY: Final = "a field of its key (pk.fields) is null"
@@ -93,7 +93,7 @@ def changes_of(records: pa.Table, upserts: UpsertSettings, table: str) -> Change
     if upserts.debezium:
         op, before, after = (_field(values, name, table) for name in ("op", "before", "after"))
         deleted = pc.fill_null(pc.equal(op.cast(pa.string()), "d"), upserts.from_record_key)
-        writes = pc.fill_null(pc.is_in(op.cast(pa.string()), _WRITES), False)
+        writes = pc.fill_null(pc.is_in(op.cast(pa.string()), pa.array(_WRITES)), False)
         known = pc.or_(writes, pc.or_(deleted, missing))
     else:
         before = after = values

@@ -319,11 +319,10 @@ class SourceTaskCore:
         if self.settings.copies_offsets:
             step.effects.append(msg.CopyOffsets(self.progress.offsets()))
         records = self.progress.records
-        covered, own = self.progress.commit()
+        covered, moved = self.progress.commit()
         self._record(step, kind, instance=self.settings.instance, records=records, offsets=covered)
         self.committed_ms = now_ms
-        if own is not None:
-            step.effects.append(msg.NotifyCommitted(own))
+        step.effects += [msg.NotifyCommitted(offset) for offset in moved]
         if self.phase is Phase.FAILING:
             self._end(step)
         else:

@@ -83,8 +83,8 @@ class SourceProgress:
         """What a commit carries."""
         return tuple((self.pending | self.passed).values())
 
-    def commit(self) -> tuple[list[dict[str, Any]], Mapping[str, Any] | None]:
-        """All offsets are durable: what the commit covers, and the offset of the task's own partition if it moved.
+    def commit(self) -> tuple[list[dict[str, Any]], list[Mapping[str, Any]]]:
+        """All offsets are durable: what the commit covers, and the offsets that moved, those of dropped records last.
 
         Each entry names partition, offset and, where it is known, the offset that it starts at as `from`.
         """
@@ -94,9 +94,8 @@ class SourceProgress:
             start = {"from": self.committed[key]} if key in self.committed else {}
             covered.append({"partition": dict(reached.partition), **start, "offset": dict(reached.offset)})
         self.committed |= {key: reached.offset for key, reached in moved.items()}
-        own = moved.get(json.dumps(self.partition))
         self.pending, self.passed, self.records = {}, {}, 0
-        return covered, None if own is None else own.offset
+        return covered, [reached.offset for reached in moved.values()]
 
     def _reach(self, partition: Mapping[str, Any] | None, offset: Mapping[str, Any]) -> PartitionOffset:
         if partition is None or partition == self.partition:

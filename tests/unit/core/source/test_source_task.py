@@ -353,8 +353,8 @@ def test_the_first_commit_of_another_source_partition_names_where_it_started_if_
     for table, start in starts.items():
         progress.starts({"table": table}, start)
         progress.sent({"table": table}, {"n": 9}, 1)
-    covered, own = progress.commit()
-    assert own is None
+    covered, moved = progress.commit()
+    assert moved == [{"n": 9}] * 3
     assert [one.get("from", "unknown") for one in covered] == [{"n": 3}, None, "unknown"]
     progress.starts({"table": "b"}, {"n": 5})
     progress.sent({"table": "b"}, {"n": 12}, 1)

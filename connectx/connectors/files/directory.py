@@ -1,0 +1,345 @@
+"""DirectorySource: whole files of a directory become records, and files that come later follow.
+
+Files are finished when they appear: write them elsewhere, or under a name that begins with a dot, and rename them. Each
+file is a source partition with its own offset, the number of rows that are in Kafka, so files may come in any order of
+names. A file is cleaned up only after the commit of its last rows. Growing files are FileSource's.
+"""
+
+from __future__ import annotations
+
+import glob
+import logging
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from connectx.connectors.files.formats import schema_of
+from connectx.connectors.files.readers import EVOLUTION_MODES, FORMATS, FileReader
+from connectx.connectors.keyed import keyed_table
+from connectx.errors import SourceDirectoryMissingError, SourceFileShrunkError, SourceFileUnreadableError
+from connectx.extras import require
+from connectx.model.configdef import ConfigDef
+from connectx.model.source_offsets import SourceOffset, SourcePartition
+from connectx.model.validators import between, non_empty, one_of
+from connectx.plugins.api import Slice, SourceConnector, SourceTask, SourceTaskContext
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+
+_MARK: Final = ".finished"
+_SCHEMA, _CLEANUP = "Schema", "Finished files"
+
+
+class DirectorySource(SourceConnector):
+    """Reads CSV, JSON, Parquet and Avro files of a directory or glob, exactly once, and finds new ones."""
+
+    version = "1"
+    config = (
+        ConfigDef()
+        .define(
+            "path",
+            str,
+            importance="HIGH",
+            validator=non_empty(),
+            doc="Directory, or a glob such as /data/2024-*/*.csv. Names that begin with a dot or an underscore are "
+            "left out.",
+        )
+        .define("topic", str, importance="HIGH", validator=non_empty(), doc="Topic that the records go to.")
+        .define(
+            "format",
+            str,
+            importance="HIGH",
+            validator=one_of(*FORMATS),
+            doc="csv, json (one object per line), parquet or avro. Files of CSV and JSON may be compressed: .gz, .bz2, "
+            ".zst, .lz4.",
+        )
+        .define("path.glob.filter", str, "*", doc="Names of files in the directory, for example *.csv.gz.")
+        .define("recursive.file.lookup", bool, False, doc="Whether directories within the directory are read.")
+        .define(
+            "key.fields",
+            list,
+            "",
+            doc="Fields that make the record's key: one gives its value, several a struct, none a null key.",
+        )
+        .define("header", bool, True, doc="Whether the first line of a CSV file names the columns.")
+        .define("delimiter", str, ",", validator=non_empty(), doc="What separates the values of a CSV line.")
+        .define("null.text", str, "", doc="Text of a CSV value that stands for null, for example NA.")
+        .define(
+            "schema",
+            str,
+            None,
+            group=_SCHEMA,
+            doc="Columns and their types as Spark DDL, for example `id INT, name STRING`. Left out, each file has its "
+            "own columns: of CSV and JSON those of its first rows.",
+        )
+        .define(
+            "schema.evolution.mode",
+            str,
+            "addNewColumns",
+            group=_SCHEMA,
+            validator=one_of(*EVOLUTION_MODES),
+            doc="What a column means that `schema` lacks: a field of the records, rescued data, a failure of the task, "
+            "or nothing.",
+        )
+        .define(
+            "rescued.data.column",
+            str,
+            "_rescued_data",
+            group=_SCHEMA,
+            doc="Field for what does not fit, as JSON. Empty: a value that does not fit fails the task.",
+        )
+        .define(
+            "cleanup",
+            str,
+            "none",
+            group=_CLEANUP,
+            validator=one_of("none", "delete", "move", "mark"),
+            doc="What happens to a file whose rows are all committed: delete it, move it to cleanup.dir, or mark it "
+            f"with the suffix {_MARK}.",
+        )
+        .define("cleanup.dir", str, None, group=_CLEANUP, doc="Directory that finished files are moved to.")
+        .define("poll.interval.ms", int, 1_000, validator=between(10, 3_600_000), doc="Time between looks for files.")
+        .define(
+            "slice.rows",
+            int,
+            20_000,
+            importance="LOW",
+            validator=between(1, 10_000_000),
+            doc="Rows of one slice. Columns of text files without `schema` are those of their first slice.",
+        )
+    )
+
+    @classmethod
+    def validate(cls, config: Mapping[str, str | None]) -> Mapping[str, Sequence[str]]:
+        """Files are moved somewhere."""
+        if config.get("cleanup") == "move" and not (config.get("cleanup.dir") or "").strip():
+            return {"cleanup.dir": ["cleanup=move needs the directory that finished files are moved to"]}
+        return {}
+
+    @classmethod
+    def exactly_once_support(cls, config: Mapping[str, str | None]) -> bool | None:
+        """Numbers of rows are exact."""
+        return True
+
+    class Task(SourceTask):
+        """Source partitions `{"filename": <path>}`, source offsets `{"position": <rows>, "finished": <bool>, ...}`."""
+
+        def start(self, config: Mapping[str, str], context: SourceTaskContext) -> None:
+            """Take the configuration.
+
+            Raises:
+                MissingExtraError: Avro or a schema needs a package that is not installed.
+            """
+            super().start(config, context)
+            self._values = values = DirectorySource.config.parse(config)
+            if values["format"] == "avro":
+                require("DirectorySource with format=avro", "avro", "fastavro")
+            if values["schema"]:
+                require("DirectorySource with schema", "spark", "pyspark")
+            self._reader: FileReader | None = None
+            self._finished: set[str] = set()
+            self._read: set[str] = set()  # to their ends, by this instance
+            self._open: _OpenFile | None = None
+
+        def partitions(self) -> Sequence[SourcePartition]:
+            """One for each file, cleaned up ones included as long as they can be found."""
+            return [{"filename": path} for path in self._originals()]
+
+        def poll(self, spark: SparkSession, offset: SourceOffset | None) -> Slice | None:
+            """Rows of the file that was begun, or of the oldest one that was not.
+
+            Raises:
+                SourceDirectoryMissingError, SourceFileUnreadableError, SourceFileShrunkError: as they say.
+                SourceFileColumnError, SourceFileValueError: a file does not fit the schema.
+            """
+            begun = self._open.path if self._open else None
+            for path in [begun] if begun and os.path.exists(begun) else self._waiting():
+                known = self.context.offset({"filename": path}) or {}
+                if known.get("finished"):
+                    if path not in self._read:
+                        self._finish(path, known)  # committed by an earlier instance
+                    continue
+                if known.get("size", _size(path)) != _size(path):
+                    raise SourceFileShrunkError(path, position=int(known["size"]), size=_size(path))
+                return self._slice(spark, path, int(known.get("position", 0)))
+            return None
+
+        def reread_partition(
+            self, spark: SparkSession, partition: SourcePartition, start: SourceOffset | None, end: SourceOffset | None
+        ) -> Iterator[Slice] | None:
+            """The rows of one file between two positions; None when the file is gone."""
+            path = self._found(str(partition["filename"]))
+            return None if path is None else self._again(spark, path, start, end)
+
+        def committed(self, offset: SourceOffset) -> None:
+            """Clean a file up whose last rows are in Kafka."""
+            if offset["finished"]:
+                self._finish(str(offset["filename"]), offset)
+
+        def idle(self, offset: SourceOffset | None) -> None:
+            """Wait until it is time to list the files again."""
+            self.context.wait(self._values["poll.interval.ms"])
+
+        # ------------------------------------------------------------------------------------------------- rows
+
+        def _slice(self, spark: SparkSession, path: str, position: int) -> Slice:
+            """The next rows; the last slice of a file says so. That of a file without rows is empty."""
+            if self._open is None or (self._open.path, self._open.position) != (path, position):
+                self._open = _OpenFile(path, position, _from(self._file_reader(spark).tables(path), position))
+            rows, self._open.ahead = self._open.ahead or next(self._open.tables, None), None
+            end = position + (0 if rows is None else rows.num_rows)
+            self._open.position, self._open.ahead = end, next(self._open.tables, None)
+            finished = self._open.ahead is None
+            offset = {"position": end, "finished": finished, "size": _size(path), "filename": path}
+            if finished:
+                self._open = None
+                self._read.add(path)
+            return Slice(self._rows(rows), offset, topic=self._values["topic"], partition={"filename": path})
+
+        def _again(
+            self, spark: SparkSession, path: str, start: SourceOffset | None, end: SourceOffset | None
+        ) -> Iterator[Slice]:
+            at = int(start["position"]) if start else 0
+            last = None if end is None else int(end["position"])
+            for rows in _from(self._file_reader(spark).tables(path), at):
+                part = rows if last is None else rows.slice(0, last - at)
+                if not part.num_rows:
+                    return
+                at += part.num_rows
+                yield Slice(self._rows(part), {"position": at}, topic=self._values["topic"])
+
+        def _rows(self, rows: pa.Table | None) -> pa.Table:
+            if rows is None:
+                return pa.table({"value": pa.nulls(0, pa.struct([]))})
+            keys = self._values["key.fields"]
+            return keyed_table(rows, keys) if keys else pa.table({"value": _structs(rows)})
+
+        def _file_reader(self, spark: SparkSession) -> FileReader:
+            if self._reader is None:
+                values = self._values
+                self._reader = FileReader(
+                    values["format"],
+                    values["slice.rows"],
+                    _arrow_schema(spark, values["schema"]) if values["schema"] else None,
+                    values["schema.evolution.mode"],
+                    values["rescued.data.column"] or "",
+                    values["delimiter"],
+                    values["header"],
+                    values["null.text"],
+                )
+            return self._reader
+
+        # ------------------------------------------------------------------------------------------------ files
+
+        def _waiting(self) -> list[str]:
+            """Files that may have rows to read, the oldest first."""
+            found = [path for path in self._listed() if path not in self._finished]
+            return sorted(found, key=lambda path: (_time(path), path))
+
+        def _listed(self) -> list[str]:
+            """Files as they are in the directory now."""
+            path, only = os.path.abspath(self._values["path"]), self._values["path.glob.filter"]
+            if glob.has_magic(path):
+                found = glob.glob(path, recursive=True)
+            elif not os.path.isdir(path):
+                raise SourceDirectoryMissingError(path)
+            elif self._values["recursive.file.lookup"]:
+                found = [os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names]
+            else:
+                found = [entry.path for entry in os.scandir(path)]
+            return [one for one in found if os.path.isfile(one) and fnmatch(os.path.basename(one), only)
+                    and not os.path.basename(one).startswith((".", "_")) and not one.endswith(_MARK)]  # fmt: skip
+
+        def _originals(self) -> list[str]:
+            """Files where they were before they were cleaned up."""
+            found = set(self._listed())
+            path = os.path.abspath(self._values["path"])
+            if self._values["cleanup"] == "mark":
+                pattern = path if glob.has_magic(path) else os.path.join(path, "**", "*")
+                marked = glob.glob(f"{pattern}{_MARK}", recursive=True)
+                found |= {name.removesuffix(_MARK) for name in marked}
+            elif self._values["cleanup"] == "move" and not glob.has_magic(path):
+                folder = self._values["cleanup.dir"]
+                moved = glob.glob(os.path.join(folder, "**", "*"), recursive=True)
+                found |= {os.path.join(path, os.path.relpath(name, folder)) for name in moved if os.path.isfile(name)}
+            return sorted(found)
+
+        def _found(self, path: str) -> str | None:
+            """Where a file is by now."""
+            return next(filter(os.path.exists, (path, f"{path}{_MARK}", self._target(path))), None)
+
+        def _target(self, path: str) -> str:
+            """Where a file is moved to: below cleanup.dir as it was below the directory."""
+            folder, base = self._values["cleanup.dir"] or "", os.path.abspath(self._values["path"])
+            name = os.path.basename(path) if glob.has_magic(base) else os.path.relpath(path, base)
+            return os.path.join(os.path.abspath(folder), name)
+
+        def _finish(self, path: str, offset: Mapping[str, Any]) -> None:
+            """Clean up a file whose rows are all committed, unless another one has taken its name."""
+            self._finished.add(path)
+            cleanup = self._values["cleanup"]
+            if cleanup == "none" or not os.path.exists(path) or _size(path) != offset["size"]:
+                return
+            try:
+                if cleanup == "delete":
+                    os.remove(path)
+                elif cleanup == "mark":
+                    os.replace(path, f"{path}{_MARK}")
+                else:
+                    target = self._target(path)
+                    os.makedirs(os.path.dirname(target), exist_ok=True)
+                    shutil.move(path, target)
+            except OSError as error:
+                log.warning("%s cannot %s the finished file %s: %s", self.context.task, cleanup, path, error)
+
+    task_class = Task
+
+
+@dataclass(slots=True)
+class _OpenFile:
+    """A file that is being read: where, what comes next, and a table that was read ahead."""
+
+    path: str
+    position: int
+    tables: Iterator[pa.Table]
+    ahead: pa.Table | None = None
+
+
+def _from(tables: Iterator[pa.Table], position: int) -> Iterator[pa.Table]:
+    """Tables without the first rows."""
+    for table in tables:
+        if position < table.num_rows:
+            yield table.slice(position)
+        position = max(0, position - table.num_rows)
+
+
+def _structs(rows: pa.Table) -> pa.ChunkedArray:
+    kind = pa.struct(list(rows.schema))
+    return pa.chunked_array(rows.combine_chunks().to_struct_array().chunks, type=kind)
+
+
+def _arrow_schema(spark: SparkSession, ddl: str) -> pa.Schema:
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return to_arrow_schema(schema_of(spark, ddl), timestamp_utc=True)
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError as error:
+        raise SourceFileUnreadableError(path, error.strerror or str(error), setting="path") from error
+
+
+def _time(path: str) -> int:
+    try:
+        return os.stat(path).st_mtime_ns
+    except OSError:
+        return 0

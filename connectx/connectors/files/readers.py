@@ -1,0 +1,256 @@
+"""Whole files as tables: CSV, JSON lines, Parquet and Avro, compressed or not.
+
+It decides which columns a file has and what becomes of values that do not fit them. Columns are those of a schema, or
+those of the file itself: of text formats, as its first rows suggest. What does not fit is kept in one column of text
+(Auto Loader's rescued data column). Reading a file again gives the same tables.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from connectx.errors import SourceFileColumnError, SourceFileUnreadableError, SourceFileValueError
+
+FORMATS: Final = ("csv", "json", "parquet", "avro")
+EVOLUTION_MODES: Final = ("addNewColumns", "rescue", "failOnNewColumns", "none")
+_CORRUPT: Final = "_corrupt_record"
+_EXTRA: Final = "_extra_values"
+_GUESSES: Final = (pa.int64(), pa.float64(), pa.timestamp("us", "UTC"), pa.bool_())
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class FileReader:
+    """How files are read.
+
+    Attributes:
+        format: one of `FORMATS`.
+        rows: rows of a table; the columns of a text file without a schema are those of its first table.
+        schema: columns and their types; None: as the file has them.
+        evolution: what a column that the schema lacks means; one of `EVOLUTION_MODES`.
+        rescued: name of the column for what does not fit; empty: then the task fails.
+        delimiter, header, null_text: of CSV.
+    """
+
+    format: str
+    rows: int
+    schema: pa.Schema | None = None
+    evolution: str = "addNewColumns"
+    rescued: str = "_rescued_data"
+    delimiter: str = ","
+    header: bool = True
+    null_text: str = ""
+
+    def tables(self, path: str) -> Iterator[pa.Table]:
+        """All rows of a file, in order.
+
+        Raises:
+            SourceFileUnreadableError: it cannot be opened or decoded.
+            SourceFileColumnError: it has a column that the schema lacks, with failOnNewColumns.
+            SourceFileValueError: a value does not fit, and there is no column for what does not.
+        """
+        try:
+            if self.format == "parquet":
+                yield from (self._typed(table, path) for table in _parquet(path, self.rows))
+            elif self.format == "avro":
+                yield from (self._typed(table, path) for table in _avro(path, self.rows))
+            else:
+                yield from self._texts(path)
+        except (OSError, EOFError, UnicodeDecodeError, csv.Error, pa.ArrowInvalid) as error:
+            raise SourceFileUnreadableError(path, " ".join(str(error).split())[:200], setting="path") from error
+
+    # ------------------------------------------------------------------------------------------------ typed files
+
+    def _typed(self, table: pa.Table, path: str) -> pa.Table:
+        """Rows of a file that carries its types."""
+        if self.schema is None:
+            return table
+        columns = {name: table[name] for name in table.column_names}
+        columns = self._known(columns, path)
+        problems: dict[str, list[Any]] = {}
+        fitted: dict[str, pa.ChunkedArray | pa.Array] = {}
+        for field in self.schema:
+            found = columns.pop(field.name, None)
+            fitted[field.name] = pa.nulls(table.num_rows, field.type)
+            if found is None:
+                continue
+            try:
+                fitted[field.name] = found.cast(field.type)
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+                fitted[field.name], problems[field.name] = _fit(found.to_pylist(), field.type)
+        if self.evolution == "rescue":
+            problems |= {name: column.to_pylist() for name, column in columns.items()}
+        elif self.evolution == "addNewColumns":
+            fitted |= columns
+        return self._with_rescued(fitted, problems, table.num_rows, path)
+
+    # ------------------------------------------------------------------------------------------------- text files
+
+    def _texts(self, path: str) -> Iterator[pa.Table]:
+        rows = self._csv(path) if self.format == "csv" else self._json(path)
+        schema = self.schema
+        while chunk := list(islice(rows, self.rows)):
+            if schema is None:
+                schema = pa.schema(list(_inferred(chunk, guess=self.format == "csv").items()))
+            yield self._table(chunk, schema, path)
+
+    def _table(self, rows: Sequence[Row], schema: pa.Schema, path: str) -> pa.Table:
+        names = dict.fromkeys(name for row in rows for name in row)
+        columns = {name: [row.get(name) for row in rows] for name in names}
+        strange: dict[str, list[Any]] = {name: columns.pop(name) for name in (_CORRUPT, _EXTRA) if name in columns}
+        if self.schema is not None:
+            columns = self._known(columns, path)
+        fitted: dict[str, Any] = {}
+        problems: dict[str, list[Any]] = {}
+        for field in schema:
+            values = columns.pop(field.name, None)
+            fitted[field.name] = pa.nulls(len(rows), field.type)
+            if values is not None:
+                fitted[field.name], bad = _fit(values, field.type)
+                problems |= {field.name: bad} if any(value is not None for value in bad) else {}
+        if self.schema is not None and self.evolution == "addNewColumns":
+            more = [{name: columns[name][at] for name in columns} for at in range(len(rows))]
+            for name, kind in _inferred(more, guess=False).items():
+                fitted[name], bad = _fit(columns.pop(name), kind)
+        elif self.schema is None or self.evolution == "rescue":
+            problems |= columns
+        return self._with_rescued(fitted, {**problems, **strange}, len(rows), path)
+
+    def _json(self, path: str) -> Iterator[Row]:
+        with _opened(path) as file:
+            for line in file:
+                if not line.strip():
+                    continue
+                try:
+                    row = json.loads(line)
+                except ValueError:
+                    row = None
+                yield row if isinstance(row, dict) else {_CORRUPT: line.rstrip("\r\n")}
+
+    def _csv(self, path: str) -> Iterator[Row]:
+        with _opened(path) as file:
+            lines = csv.reader(file, delimiter=self.delimiter)
+            names = next(lines, []) if self.header else None
+            for values in lines:
+                if not values:
+                    continue
+                if names is None:
+                    names = list(self.schema.names) if self.schema else [f"_c{at}" for at in range(len(values))]
+                texts = (None if text == self.null_text else text for text in values)
+                row: dict[str, Any] = dict(zip(names, texts, strict=False))
+                if len(values) > len(names):
+                    row[_EXTRA] = values[len(names) :]
+                yield row
+
+    # ------------------------------------------------------------------------------------------- what does not fit
+
+    def _known(self, columns: Mapping[str, Any], path: str) -> dict[str, Any]:
+        """Columns, if none is new or new ones are allowed."""
+        assert self.schema is not None
+        new = [name for name in columns if name not in self.schema.names]
+        if new and self.evolution == "failOnNewColumns":
+            raise SourceFileColumnError(path, new[0])
+        return {name: values for name, values in columns.items() if name not in new or self.evolution != "none"}
+
+    def _with_rescued(
+        self, columns: dict[str, Any], problems: Mapping[str, Sequence[Any]], count: int, path: str
+    ) -> pa.Table:
+        kept: list[str | None] = [None] * count
+        for at in range(count) if problems else ():
+            found = {name: values[at] for name, values in problems.items() if values[at] is not None}
+            if found:
+                kept[at] = json.dumps(found, default=str, ensure_ascii=False)
+                if not self.rescued:
+                    raise SourceFileValueError(path, kept[at] or "")
+        more = {self.rescued: pa.array(kept, pa.string())} if self.rescued else {}
+        return pa.table({**columns, **more})
+
+
+def _opened(path: str) -> io.TextIOWrapper:
+    """Text of a file, decompressed as its name says (.gz, .bz2, .zst, .lz4)."""
+    return io.TextIOWrapper(pa.input_stream(path, compression="detect"), "utf-8-sig", newline="")
+
+
+def _parquet(path: str, rows: int) -> Iterator[pa.Table]:
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(path) as file:
+        for batch in file.iter_batches(batch_size=rows):
+            yield pa.Table.from_batches([batch])
+
+
+def _avro(path: str, rows: int) -> Iterator[pa.Table]:
+    import fastavro
+
+    with pa.input_stream(path, compression="detect") as file:
+        try:
+            records = fastavro.reader(file)
+            while chunk := list(islice(records, rows)):
+                yield pa.Table.from_pylist(chunk)
+        except ValueError as error:
+            raise SourceFileUnreadableError(path, str(error), setting="path") from error
+
+
+def _inferred(rows: Sequence[Row], *, guess: bool) -> dict[str, pa.DataType]:
+    """A type for each column with a value. `guess`: values are texts, of which each type is tried."""
+    kinds: dict[str, pa.DataType] = {}
+    for name in dict.fromkeys(name for row in rows for name in row if name not in (_CORRUPT, _EXTRA)):
+        values = [row[name] for row in rows if row.get(name) is not None]
+        if not values:
+            continue
+        if guess:
+            texts = pa.array(values, pa.string())
+            kinds[name] = next((kind for kind in _GUESSES if _casts(texts, kind)), pa.string())
+            continue
+        try:
+            kinds[name] = pa.array(values).type
+        except (pa.ArrowInvalid, pa.ArrowTypeError):
+            kinds[name] = pa.string()
+    return kinds
+
+
+def _casts(texts: pa.Array, kind: pa.DataType) -> bool:
+    try:
+        _from_text(texts, kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return False
+    return True
+
+
+def _from_text(texts: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Texts as values; times without a zone are UTC."""
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        zoned = pc.match_substring_regex(texts, r"(Z|[+-]\d\d:?\d\d)$")
+        texts = pc.if_else(zoned, texts, pc.binary_join_element_wise(texts, "Z", ""))
+    return texts.cast(kind)
+
+
+def _fit(values: Sequence[Any], kind: pa.DataType) -> tuple[pa.Array, list[Any]]:
+    """Values as a column, and those that do not fit, where they are."""
+    try:
+        return _column(values, kind), [None] * len(values)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, ValueError):
+        if len(values) == 1:
+            return pa.nulls(1, kind), list(values)
+    half = len(values) // 2
+    parts = [_fit(values[:half], kind), _fit(values[half:], kind)]
+    return pa.concat_arrays([part for part, _ in parts]), [bad for _, some in parts for bad in some]
+
+
+def _column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    texts = not pa.types.is_nested(kind) and not pa.types.is_string(kind) and _all_texts(values)
+    return _from_text(pa.array(values, pa.string()), kind) if texts else pa.array(values, kind)
+
+
+def _all_texts(values: Sequence[Any]) -> bool:
+    return all(value is None or isinstance(value, str) for value in values)

@@ -1,0 +1,45 @@
+"""DirectorySource against Kafka: files that come while it runs, a restart, and files that are moved when committed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.support.profiles import JSON
+from tests.support.task_harness import Place
+from tests.support.waiting import until
+
+
+def test_files_become_records_once_over_a_restart_and_are_moved_after_their_commit(
+    place: Place, tmp_path: Path
+) -> None:
+    inbox, done, topic = tmp_path / "in", tmp_path / "done", f"{place.group}-t"
+    inbox.mkdir()
+
+    def arrive(name: str, first: int, count: int) -> None:
+        (tmp_path / name).write_text("".join(f'{{"id":{at},"more":"x"}}\n' for at in range(first, first + count)))
+        (tmp_path / name).rename(inbox / name)
+
+    config = {
+        **{"connector.class": "DirectorySource", "path": str(inbox), "topic": topic, "format": "json"},
+        **{"schema": "id BIGINT", "cleanup": "move", "cleanup.dir": str(done)},
+        **{"slice.rows": "100", "poll.interval.ms": "50", **JSON},
+    }
+    arrive("b.json", 0, 250)
+    task = place.task(config, instance=1).begin()
+    place.wait_for_values(topic, 250)
+    arrive("a.json", 250, 50)
+    place.wait_for_values(topic, 300)
+    until(lambda: len(list(done.glob("*.json"))) == 2, "both files were moved")
+    task.stop()
+    arrive("c.json", 300, 120)
+    task = place.task(config, instance=2).begin()
+    values = [json.loads(value) for value in place.wait_for_values(topic, 420)]
+    until(lambda: not list(inbox.iterdir()), "the last file was moved")
+    task.stop()
+    assert [value["id"] for value in values] == list(range(420))
+    assert values[0] == {"id": 0, "more": "x", "_rescued_data": None}
+    assert place.committed({"filename": str(inbox / "c.json")}) == {
+        **{"filename": str(inbox / "c.json"), "finished": True, "position": 120},
+        "size": (done / "c.json").stat().st_size,
+    }

@@ -1,0 +1,316 @@
+"""DirectorySource: files of all formats, exactly once over restarts, what does not fit, and finished files."""
+
+from __future__ import annotations
+
+import bz2
+import datetime
+import gzip
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from connectx.connectors.files.directory import DirectorySource
+from connectx.connectors.files.readers import FileReader
+from connectx.errors import (
+    SourceDirectoryMissingError,
+    SourceFileColumnError,
+    SourceFileShrunkError,
+    SourceFileUnreadableError,
+    SourceFileValueError,
+)
+from connectx.plugins.api import Slice
+from tests.support.jdbc import Context, values_of
+from tests.support.profiles import dotted
+
+ROWS = [{"id": number, "name": f"row {number}"} for number in range(10)]
+
+
+class Source:
+    """A task over a directory, which keeps its context over restarts."""
+
+    def __init__(self, path: Path, format: str, /, **more: str) -> None:  # noqa: A002
+        self._config = {"path": str(path), "topic": "t", "format": format, **dotted(more)}
+        self.context = Context()
+        self.restart()
+
+    def restart(self) -> None:
+        self.task = DirectorySource.Task()
+        self.task.start(self._config, self.context)
+
+    def slices(self, most: int = 1_000) -> Iterator[Slice]:
+        for _ in range(most):
+            piece = self.task.poll(None, None)  # type: ignore[arg-type]  # no schema, so no Spark
+            if piece is None:
+                return
+            self.context.remember(piece)
+            yield piece
+
+    def values(self, most: int = 1_000) -> list[dict[str, Any]]:
+        return [value for piece in self.slices(most) for value in values_of(piece)]
+
+    def committed(self, *pieces: Slice) -> None:
+        for piece in pieces:
+            self.task.committed(piece.offset)
+
+
+def lines(rows: list[dict[str, Any]]) -> bytes:
+    return "".join(json.dumps(row) + "\n" for row in rows).encode()
+
+
+def write(path: Path, content: bytes, *, age: int = 0) -> Path:
+    """A file that is `age` seconds older than others."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    moment = 1_700_000_000 - age
+    os.utime(path, (moment, moment))
+    return path
+
+
+def zstd(content: bytes) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, "zstd") as stream:
+        stream.write(content)
+    return bytes(sink.getvalue())
+
+
+def plain(values: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Without the column of rescued data, in which there is nothing."""
+    assert {value.pop("_rescued_data", None) for value in values} <= {None}
+    return values
+
+
+# ---------------------------------------------------------------------------------------------------------- formats
+
+
+@pytest.mark.parametrize(
+    ("suffix", "packed"),
+    [("", bytes), (".gz", gzip.compress), (".bz2", bz2.compress), (".zst", zstd)],
+)
+def test_json_lines_and_csv_are_read_compressed_or_not(
+    tmp_path: Path, suffix: str, packed: Callable[[bytes], bytes]
+) -> None:
+    write(tmp_path / "json" / f"in.json{suffix}", packed(lines(ROWS)))
+    text = "id,name\n" + "".join(f"{row['id']},{row['name']}\n" for row in ROWS)
+    write(tmp_path / "csv" / f"in.csv{suffix}", packed(text.encode()))
+    assert plain(Source(tmp_path / "json", "json").values()) == ROWS
+    assert plain(Source(tmp_path / "csv", "csv").values()) == ROWS
+
+
+def test_parquet_and_avro_files_keep_their_types(tmp_path: Path) -> None:
+    moment = datetime.datetime(2013, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)
+    rows = [{"id": 1, "at": moment, "tags": ["a", "b"], "in": {"x": 1.5}}]
+    (tmp_path / "p").mkdir()
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "p" / "in.parquet")
+    fields = [
+        {"name": "id", "type": "long"},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+        {"name": "tags", "type": {"type": "array", "items": "string"}},
+        {"name": "in", "type": {"type": "record", "name": "inner", "fields": [{"name": "x", "type": "double"}]}},
+    ]
+    (tmp_path / "a").mkdir()
+    with (tmp_path / "a" / "in.avro").open("wb") as file:
+        fastavro.writer(file, fastavro.parse_schema({"type": "record", "name": "row", "fields": fields}), rows)
+    for folder, name in (("p", "parquet"), ("a", "avro")):
+        assert Source(tmp_path / folder, name).values() == rows
+
+
+def test_types_of_csv_are_inferred_from_the_first_rows(tmp_path: Path) -> None:
+    write(tmp_path / "in", b'a;b;c;d;e\n1;1.5;2013-01-01 00:00:00;true;"x\ny"\nNA;2;2013-01-02T00:00:00Z;false;z\n')
+    first, second = plain(Source(tmp_path, "csv", delimiter=";", null_text="NA").values())
+    assert first["c"] == datetime.datetime(2013, 1, 1, tzinfo=datetime.UTC)
+    assert {name: first[name] for name in "abde"} == {"a": 1, "b": 1.5, "d": True, "e": "x\ny"}
+    assert (second["a"], second["b"]) == (None, 2.0)
+
+
+def test_a_file_that_is_damaged_fails_the_task_with_its_name(tmp_path: Path) -> None:
+    write(tmp_path / "in.parquet", b"no parquet")
+    with pytest.raises(SourceFileUnreadableError, match=r"in\.parquet of the setting `path` cannot be read"):
+        Source(tmp_path, "parquet").values()
+    write(tmp_path / "z" / "in.json.gz", b"no gzip")
+    with pytest.raises(SourceFileUnreadableError, match=r"in\.json\.gz"):
+        Source(tmp_path / "z", "json").values()
+
+
+# -------------------------------------------------------------------------------------------------- files, offsets
+
+
+def test_rows_come_once_over_restarts_at_any_slice_and_new_files_follow(tmp_path: Path) -> None:
+    write(tmp_path / "b.json", lines(ROWS[:4]), age=9)
+    write(tmp_path / "a.json", lines(ROWS[4:7]), age=5)
+    source = Source(tmp_path, "json", slice_rows="3")
+    found: list[int] = []
+    while batch := source.values(most=1):
+        found += [row["id"] for row in batch]
+        source.restart()
+    assert found == list(range(7))
+    write(tmp_path / "0.json", lines(ROWS[7:]), age=20)
+    assert [row["id"] for row in source.values()] == [7, 8, 9]
+    assert source.values() == []
+
+
+def test_a_poll_from_an_older_offset_gives_the_same_rows_again(tmp_path: Path) -> None:
+    write(tmp_path / "in.json", lines(ROWS))
+    source = Source(tmp_path, "json", slice_rows="4")
+    source.values(most=1)
+    before = dict(source.context.offsets)
+    again = source.values(most=2)
+    source.context.offsets = before  # the transaction was aborted
+    assert source.values(most=2) == again
+
+
+def test_globs_names_and_folders_choose_the_files(tmp_path: Path) -> None:
+    for number, name in enumerate(["a.json", "b.txt", ".hidden.json", "_tmp.json", "x/c.json"]):
+        write(tmp_path / name, lines([{"id": number}]))
+
+    def ids(path: Path, **more: str) -> list[int]:
+        return sorted(row["id"] for row in Source(path, "json", **more).values())
+
+    assert ids(tmp_path) == [0, 1]
+    assert ids(tmp_path, path_glob_filter="*.json", recursive_file_lookup="true") == [0, 4]
+    assert ids(tmp_path / "*" / "*.json") == [4]
+
+
+def test_a_file_without_rows_is_finished_too(tmp_path: Path) -> None:
+    path = write(tmp_path / "empty.json", b"")
+    (piece,) = Source(tmp_path, "json").slices()
+    assert (piece.offset["finished"], piece.partition) == (True, {"filename": str(path)})
+    assert len(values_of(piece)) == 0
+
+
+def test_a_file_that_changed_while_it_was_read_fails_the_task(tmp_path: Path) -> None:
+    path = write(tmp_path / "in.json", lines(ROWS))
+    source = Source(tmp_path, "json", slice_rows="4")
+    source.values(most=1)
+    path.write_bytes(b"")
+    with pytest.raises(SourceFileShrunkError, match="truncated or replaced"):
+        source.values()
+
+
+def test_a_directory_that_does_not_exist_fails_the_task(tmp_path: Path) -> None:
+    with pytest.raises(SourceDirectoryMissingError, match="of the setting `path` does not exist"):
+        Source(tmp_path / "no", "json").values()
+
+
+def test_a_check_reads_the_same_rows_again_between_two_offsets(tmp_path: Path) -> None:
+    write(tmp_path / "in.json", lines(ROWS))
+    source = Source(tmp_path, "json", slice_rows="4", cleanup="mark")
+    pieces = list(source.slices())
+    source.committed(*pieces)
+    (partition,) = source.task.partitions()
+    ends = [None, *(piece.offset for piece in pieces)]
+    for start, end, piece in zip(ends, ends[1:], pieces, strict=False):
+        (again,) = source.task.reread_partition(None, partition, start, end) or [None]  # type: ignore[arg-type]
+        assert again is not None
+        assert values_of(again) == values_of(piece)
+    assert list(source.task.reread_partition(None, partition, ends[-1], None) or ()) == []  # type: ignore[arg-type]
+
+
+# ------------------------------------------------------------------------------------------------- finished files
+
+
+@pytest.mark.parametrize(
+    ("cleanup", "left"), [("delete", None), ("mark", "in/a.json.finished"), ("move", "done/a.json")]
+)
+def test_a_file_is_cleaned_up_after_the_commit_of_its_last_slice(
+    tmp_path: Path, cleanup: str, left: str | None
+) -> None:
+    path = write(tmp_path / "in" / "a.json", lines(ROWS))
+    source = Source(tmp_path / "in", "json", slice_rows="6", cleanup=cleanup, cleanup_dir=str(tmp_path / "done"))
+    first, last = source.slices()
+    assert source.values() == []
+    source.committed(first)
+    assert path.exists()
+    source.committed(last)
+    assert not path.exists()
+    found = [str(one.relative_to(tmp_path)) for one in tmp_path.rglob("*") if one.is_file()]
+    assert found == ([left] if left else [])
+    assert source.task.partitions() == ([{"filename": str(path)}] if left else [])
+
+
+def test_a_file_that_was_committed_before_a_worker_died_is_cleaned_up_by_the_next_task(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.json", lines(ROWS))
+    source = Source(tmp_path, "json", cleanup="delete")
+    source.values()
+    assert path.exists()
+    source.restart()
+    assert source.values() == []
+    assert not path.exists()
+
+
+def test_a_new_file_with_the_name_of_a_finished_one_is_not_cleaned_up(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.json", lines(ROWS))
+    source = Source(tmp_path, "json", cleanup="delete")
+    pieces = list(source.slices())
+    write(path, lines(ROWS[:2]))
+    source.committed(*pieces)
+    assert path.exists()
+
+
+def test_files_can_be_moved_only_to_a_directory() -> None:
+    assert "cleanup.dir" in DirectorySource.validate({"cleanup": "move"})
+    assert DirectorySource.validate({"cleanup": "move", "cleanup.dir": "x"}) == {}
+
+
+# ------------------------------------------------------------------------------------------------ schema, evolution
+
+SCHEMA = pa.schema([("id", pa.int64()), ("at", pa.timestamp("us", "UTC"))])
+
+
+def read(path: Path, kind: str, **more: Any) -> list[dict[str, Any]]:
+    return [row for table in FileReader(kind, 1_000, **more).tables(str(path)) for row in table.to_pylist()]
+
+
+def test_what_does_not_fit_is_rescued_as_json(tmp_path: Path) -> None:
+    path = write(tmp_path / "in.json", b'{"id":1}\n{"id":"two","at":"2013-01-01T00:00:00Z"}\nnot json\n{"id":4}\n')
+    moment = datetime.datetime(2013, 1, 1, tzinfo=datetime.UTC)
+    assert read(path, "json", schema=SCHEMA) == [
+        {"id": 1, "at": None, "_rescued_data": None},
+        {"id": None, "at": moment, "_rescued_data": '{"id": "two"}'},
+        {"id": None, "at": None, "_rescued_data": '{"_corrupt_record": "not json"}'},
+        {"id": 4, "at": None, "_rescued_data": None},
+    ]
+    path = write(tmp_path / "in.csv", b"id,at\nx,2013-01-01 00:00:00\n2,,more,values\n")
+    assert read(path, "csv", schema=SCHEMA) == [
+        {"id": None, "at": moment, "_rescued_data": '{"id": "x"}'},
+        {"id": 2, "at": None, "_rescued_data": '{"_extra_values": ["more", "values"]}'},
+    ]
+    pq.write_table(pa.table({"id": ["1", "x"]}), tmp_path / "in.parquet")
+    found = read(tmp_path / "in.parquet", "parquet", schema=SCHEMA)
+    assert [(row["id"], row["_rescued_data"]) for row in found] == [(1, None), (None, '{"id": "x"}')]
+
+
+def test_without_a_column_for_it_a_value_that_does_not_fit_fails_the_task(tmp_path: Path) -> None:
+    path = write(tmp_path / "in.json", b'{"id":"two"}\n')
+    with pytest.raises(SourceFileValueError, match=r"in\.json has what does not fit its columns: .*two"):
+        read(path, "json", schema=SCHEMA, rescued="")
+
+
+@pytest.mark.parametrize("kind", ["json", "csv", "parquet"])
+def test_a_new_column_evolves_the_schema_as_the_mode_says(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / f"in.{kind}"
+    if kind == "parquet":
+        pq.write_table(pa.table({"id": [1], "more": ["x"]}), path)
+    else:
+        write(path, b'{"id":1,"more":"x"}\n' if kind == "json" else b"id,more\n1,x\n")
+    schema = pa.schema([("id", pa.int64())])
+    (added,) = read(path, kind, schema=schema)
+    assert added == {"id": 1, "more": "x", "_rescued_data": None}
+    (rescued,) = read(path, kind, schema=schema, evolution="rescue")
+    assert rescued == {"id": 1, "_rescued_data": '{"more": "x"}'}
+    (dropped,) = read(path, kind, schema=schema, evolution="none")
+    assert dropped == {"id": 1, "_rescued_data": None}
+    with pytest.raises(SourceFileColumnError, match="has the column more, which `schema` lacks"):
+        read(path, kind, schema=schema, evolution="failOnNewColumns")
+
+
+def test_a_later_file_brings_its_own_columns(tmp_path: Path) -> None:
+    write(tmp_path / "a.json", b'{"id":1}\n', age=5)
+    write(tmp_path / "b.json", b'{"id":2,"more":true}\n')
+    assert plain(Source(tmp_path, "json").values()) == [{"id": 1}, {"id": 2, "more": True}]
