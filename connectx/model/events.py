@@ -69,6 +69,8 @@ class EventKind(StrEnum):
     PARTITIONS_REVOKED = "partitions_revoked"  # partitions
     PARTITIONS_LOST = "partitions_lost"  # partitions
     RECORDS_SKIPPED = "records_skipped"  # records, reason, dead_letters: how many of them are in the queue
+    LANE_CHANGED = "lane_changed"  # lane (tail, bulk), reason
+    BULK_FAILED = "bulk_failed"  # error; a sink adds token, and offsets: up to which the worker reads on
     RECORDS_FILTERED = "records_filtered"  # records: dropped on purpose by a transformation
 
 

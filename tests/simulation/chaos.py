@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from connectx.core.lanes import BulkMode
 from connectx.core.messages import Reply
 from connectx.core.verbs import Verb
 from connectx.model.states import ExactlyOnceSupport, TargetState
@@ -46,6 +47,7 @@ class Chaos:
         self.set_up_world()
         kinds = list(FAULTS)
         self.kinds = [kinds.pop(self.chooser.pick(len(kinds))) for _ in range(self.chooser.pick(6))]
+        self.world.source_bulk = tuple(BulkMode)[len(self.kinds) % 3]
         self.faults = Faults(self.world, self.chooser)
         self.replies: list[Reply] = []
         self.asked = 0

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from connectx.core.lanes import LaneSettings
 from connectx.core.messages import CancelTask, PrepareTask, TaskPrepared, TaskProducerReady, TopicUsed
 from connectx.core.producer import errors
 from connectx.core.producer import messages as msg
@@ -20,6 +21,7 @@ from connectx.core.source.progress import SourceTaskSettings
 from connectx.model.ids import TopicPartition
 from connectx.model.states import TransactionBoundary
 from tests.simulation.producer_requests import is_fenced
+from tests.simulation.sim_job import SimJob
 from tests.simulation.sim_producer import SimProducer
 from tests.simulation.sim_task import SimTask
 
@@ -69,6 +71,7 @@ class SimSource(SimTask):
         self.awaited: tuple[int, Callable[[], Found]] | None = None  # the token, and what the effect waits for
         self.is_committing = False
         self.begun_ms = 0
+        self.job: SimJob | None = None
         self.core = SourceTaskCore(
             SourceTaskSettings(
                 order.task,
@@ -78,6 +81,7 @@ class SimSource(SimTask):
                 boundary_interval_ms=world.boundary_ms,
                 offset_flush_interval_ms=2_000,
                 offset_flush_timeout_ms=1_000,
+                lanes=LaneSettings(world.source_bulk, min_bytes=SLICE_RECORDS),
             )
         )
         worker.deliver(TaskPrepared(*self.key, "1"), self.key)
@@ -145,6 +149,8 @@ class SimSource(SimTask):
     def end(self) -> None:
         """Without transactions, what was handed to the producer is sent for a while, unless the task was cancelled."""
         super().end()
+        if self.job is not None:
+            self.job.leave()
         if self.producer is None:
             return
         if self.order.exactly_once or self.cancelled or self.dead:
@@ -185,6 +191,13 @@ class SimSource(SimTask):
             case m.BeginTransaction():
                 self.is_committing = False
                 self.wait_for(self.begin)
+            case m.QueryWaiting():
+                waiting = sum(self.world.made(self.connector, p) - self.positions[p] for p in self.partitions)
+                return m.Waiting(waiting, 8)
+            case m.PollBulk():
+                return self.poll_bulk()
+            case m.RunBulk():
+                self.run_bulk(effect)
             case m.SendSlice():
                 return self.send_slice(effect)
             case m.WriteOffsets():
@@ -257,6 +270,58 @@ class SimSource(SimTask):
         self.live.append((TopicPartition(topic_of(self.connector), partition % TOPIC_PARTITIONS), values))
         return self.refusal() or m.SliceSent(effect.slice_number)
 
+    # --------------------------------------------------------------------------------------------------- bulk slices
+
+    def poll_bulk(self) -> m.SourceStimulus:
+        """All that waits in one source partition; the position moves when it was sent."""
+        self.next += 1
+        for turn in range(len(self.partitions)):
+            partition = self.partitions[(self.next + turn) % len(self.partitions)]
+            first, end = self.positions[partition], self.world.made(self.connector, partition)
+            if first < end:
+                self.at_hand = partition, list(range(first, end))
+                self.slices += 1
+                of = None if partition == self.partitions[0] else {"p": partition}
+                return m.BulkPolled(self.slices, end - first, {"n": end}, of)
+        return m.PolledNothing()
+
+    def run_bulk(self, effect: m.RunBulk) -> None:
+        """Lend the transaction, let an executor send, and take the loan back when it is done or has failed."""
+        self.job = None
+        targets = tuple(TopicPartition(topic_of(self.connector), number) for number in range(TOPIC_PARTITIONS))
+        if self.order.exactly_once:
+            self.live.handle(msg.Lend(targets))
+        self.wait_for(lambda: self.bulk_outcome(effect))
+
+    def bulk_outcome(self, effect: m.RunBulk) -> Found:
+        partition, read = self.at_hand
+        target = TopicPartition(topic_of(self.connector), partition % TOPIC_PARTITIONS)
+        kept = [(partition, number) for number in read if not is_dropped(number)]
+        if self.job is None:
+            if (refused := self.refusal()) is not None:
+                return refused
+            loan = self.live.core.loan
+            if self.order.exactly_once and loan is None:
+                return None
+            batches = [(target, kept[at : at + SLICE_RECORDS]) for at in range(0, len(kept), SLICE_RECORDS)]
+            settings, lost = self.live.core.settings, self.live.lost_epochs
+            self.job = SimJob(self.world, settings, loan, lost, batches, self.after_step)
+            return None
+        job = self.job
+        if job.failure is None and not job.is_done:
+            return None
+        self.awaited = None  # the lender's next step is not for this effect
+        job.leave()
+        late = job.producer.core.may_arrive_late
+        if job.failure is not None:
+            why = msg.Failure(errors.LOAN_FAILED, "send records", job.failure)
+            self.live.handle(msg.Returned({}, late, why))
+            return m.BulkFailed(effect.slice_number, job.failure)
+        self.live.handle(msg.Returned({target: len(kept)}, late))
+        self.positions[partition] = read[-1] + 1
+        dropped = len(read) - len(kept)
+        return m.BulkSent(effect.slice_number, len(kept), dropped, "dropped by a transform" if dropped else "")
+
     def write_offsets(self, effect: m.WriteOffsets) -> m.SourceStimulus:
         self.send_offsets(effect.offsets)
         return self.refusal() or m.OffsetsWritten()
@@ -306,7 +371,7 @@ class SimSource(SimTask):
         if self.live.state is State.COMMITTING:
             self.answer(m.TransactionAborted("the commit is not answered yet"), 0)
         elif effect.insist:
-            self.wait_for(lambda: self.aborted() or self.refusal())
+            self.wait_for(lambda: self.refusal() if self.live.state is State.FAILED else self.aborted())
         else:
             self.wait_for(self.aborted, ABORT_MS, m.TransactionAborted("no answer"))
 

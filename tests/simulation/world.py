@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from connectx.core.lanes import BulkMode
 from connectx.core.messages import (
     Reply,
     ShutdownRequested,
@@ -74,6 +75,7 @@ class World:
         self.transaction_timeout_ms = 60_000
         self.backlog_records: int | None = None
         self.at_least_once_sinks = False
+        self.source_bulk = BulkMode.NEVER
         self.broker = Broker()
         self.broker.transactions.transaction_version = protocol
         for topic, partitions in EXISTING.items():

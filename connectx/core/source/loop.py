@@ -16,7 +16,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from connectx.core.lanes import Lane
 from connectx.core.source import messages as msg
+from connectx.core.source.bulk import BulkLane
 from connectx.core.source.messages import BOTH_ASKED, NO_BOUNDARY, Boundary, SlicePart
 from connectx.core.source.progress import Retry, SourceProgress, SourceTaskSettings, next_retry
 from connectx.model.events import EventKind, Transition
@@ -39,8 +41,9 @@ class SourceTaskCore:
     """State of the loop; `handle` is the only method that changes it.
 
     Of `slice_at_hand` the parts before `part` are sent. `asked` is what the task asked for behind the slice;
-    `aborting` that a transaction is aborted because the task asked so. `committed_ms` is the time of the last commit,
-    or of the begin. `producer_epoch` is that of the open or last transaction.
+    `aborting` that a transaction is aborted because the task asked so, `dropping` that it is because a bulk job failed.
+    `committed_ms` is the time of the last commit, or of the begin. `producer_epoch` is that of the open or last
+    transaction.
     """
 
     settings: SourceTaskSettings
@@ -55,12 +58,17 @@ class SourceTaskCore:
     part: int = 0
     asked: Boundary = NO_BOUNDARY
     aborting: bool = False
+    dropping: bool = False
     retry: Retry | None = None
     idle_next: bool = False
     transaction_open: bool = False
     transaction_began_ms: int = 0
     committed_ms: int = 0
     failure: msg.EffectFailed | None = None
+    bulk: BulkLane = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.bulk = BulkLane(self.settings.lanes, self.settings.bulk_obstacle)
 
     @property
     def ended(self) -> bool:
@@ -127,7 +135,7 @@ class SourceTaskCore:
             self._start_or_wait(step)
         elif self.phase is Phase.WAITING:
             self.phase = Phase.WORKING
-            step.effects += [msg.ReportState(paused=False), msg.Poll(self.progress.position)]
+            step.effects += [msg.ReportState(paused=False), self._next_poll()]
 
     def _start_or_wait(self, step: msg.SourceStep) -> None:
         """A paused task waits before its plugin starts (Kafka Connect: WorkerTask.doRun)."""
@@ -148,6 +156,8 @@ class SourceTaskCore:
         match stimulus:
             case msg.Polled():
                 self._on_polled(stimulus, step, now_ms)
+            case msg.Waiting() | msg.BulkPolled() | msg.BulkSent() | msg.BulkFailed():
+                self._on_bulk(stimulus, step, now_ms)
             case msg.PolledNothing(boundary):
                 self.asked, self.retry, self.idle_next = boundary, None, True
                 self._go_on(step, now_ms)
@@ -169,7 +179,7 @@ class SourceTaskCore:
                 self.transaction_open = False
                 self._on_committed(EventKind.TRANSACTION_COMMITTED, step, now_ms)
             case msg.TransactionAborted():
-                self._on_aborted(stimulus, step)
+                self._on_aborted(stimulus, step, now_ms)
             case msg.OffsetsFlushed(refused):
                 self._report_refused(refused, step)
                 self._on_committed(EventKind.OFFSETS_COMMITTED, step, now_ms)
@@ -237,6 +247,8 @@ class SourceTaskCore:
         if self.aborting:
             self.aborting = False
             self._commit(step)
+        elif self.bulk.job is not None:
+            step.effects.append(msg.RunBulk(self.bulk.run(now_ms)))
         else:
             self._proceed(step, now_ms)
 
@@ -249,6 +261,67 @@ class SourceTaskCore:
         self.progress.sent(polled.partition, part.offset, part.records)
         if not self._end_part(part, step, now_ms):
             self._proceed(step, now_ms)
+
+    # ------------------------------------------------------------------------------------------------ bulk slices
+
+    def _on_bulk(
+        self,
+        stimulus: msg.Waiting | msg.BulkPolled | msg.BulkSent | msg.BulkFailed,
+        step: msg.SourceStep,
+        now_ms: int,
+    ) -> None:
+        match stimulus:
+            case msg.Waiting(size_bytes, cores):
+                self._on_waiting(size_bytes, cores, step, now_ms)
+            case msg.BulkPolled():
+                self.retry = None
+                self.bulk.begin(stimulus)
+                if self.settings.exactly_once and not self.transaction_open:
+                    step.effects.append(msg.BeginTransaction())
+                else:
+                    step.effects.append(msg.RunBulk(self.bulk.run(now_ms)))
+            case msg.BulkSent():
+                self._on_bulk_sent(stimulus, step, now_ms)
+            case msg.BulkFailed(_, error):
+                self._on_bulk_failed(error, step, now_ms)
+
+    def _on_waiting(self, size_bytes: int | None, cores: int | None, step: msg.SourceStep, now_ms: int) -> None:
+        """Poll in the lane that the waiting bytes decide for; what was sent before a bulk slice is committed first."""
+        if size_bytes is not None and self.bulk.choose(size_bytes, cores, now_ms):
+            choice = self.bulk.choice
+            self._record(step, EventKind.LANE_CHANGED, lane=choice.lane.value, reason=choice.reason)
+        if not size_bytes or self.bulk.choice.lane is Lane.TAIL:
+            step.effects.append(msg.Poll(self.progress.position))
+        elif self.progress.pending:
+            self._commit(step)
+        else:
+            step.effects.append(msg.PollBulk(self.progress.position, self.bulk.slice_bytes))
+
+    def _on_bulk_sent(self, sent: msg.BulkSent, step: msg.SourceStep, now_ms: int) -> None:
+        if sent.filtered:
+            self._record(step, EventKind.RECORDS_FILTERED, records=sent.filtered)
+        if sent.skipped:
+            self._record(step, EventKind.RECORDS_SKIPPED, records=sent.skipped, reason=sent.skip_reason)
+        job = self.bulk.succeed(now_ms)
+        if sent.records:
+            self.progress.sent(job.partition, job.offset, sent.records)
+            self._commit(step)
+        else:
+            self.progress.dropped(job.partition, job.offset)
+            self._go_on(step, now_ms)
+
+    def _on_bulk_failed(self, error: str, step: msg.SourceStep, now_ms: int) -> None:
+        """The slice is read again, after the transaction that the job may have written to is aborted."""
+        self._record(step, EventKind.BULK_FAILED, error=error)
+        if self.bulk.fail(error, now_ms):
+            self._on_failure(msg.EffectFailed(error), step, now_ms)
+        elif self.transaction_open:
+            self.dropping = True
+            step.effects.append(msg.AbortTransaction(insist=not self.stop_requested))
+        else:
+            self._go_on(step, now_ms)
+
+    # --------------------------------------------------------------------------------------------- failures, waiting
 
     def _on_poll_failed(self, failed: msg.PollFailed | msg.ConvertFailed, step: msg.SourceStep, now_ms: int) -> None:
         """Try again later, as long as `errors.retry.timeout` allows; without it a failed poll is an empty one."""
@@ -291,7 +364,11 @@ class SourceTaskCore:
             self.idle_next = False
             step.effects.append(msg.Idle(self.progress.position, due_ms))
         else:
-            step.effects.append(msg.Poll(self.progress.position))
+            step.effects.append(self._next_poll())
+
+    def _next_poll(self) -> msg.SourceEffect:
+        position = self.progress.position
+        return msg.QueryWaiting(position) if self.bulk.is_possible else msg.Poll(position)
 
     def _must_rest(self) -> bool:
         return self.stop_requested or self.pause_requested
@@ -346,7 +423,7 @@ class SourceTaskCore:
             return
         self.failure = failed
         self.phase = Phase.FAILING
-        self.aborting = False
+        self.aborting = self.dropping = False
         if failed.kind in (msg.FailureKind.FENCED, msg.FailureKind.EXPIRED):
             if failed.kind is msg.FailureKind.FENCED:
                 self._record(
@@ -368,11 +445,18 @@ class SourceTaskCore:
         else:
             self._end(step)
 
-    def _on_aborted(self, aborted: msg.TransactionAborted, step: msg.SourceStep) -> None:
+    def _on_aborted(self, aborted: msg.TransactionAborted, step: msg.SourceStep, now_ms: int) -> None:
         """A failing task ends, and so does one that was stopped; one that asked for it commits its offsets."""
         if self.failure is not None:
             self._record_abort(self.failure.kind.value, aborted.error, step)
             self._end(step)
+        elif self.dropping:
+            self.dropping = False
+            self._record_abort("a bulk job failed", aborted.error, step)
+            if aborted.error is None:
+                self._go_on(step, now_ms)
+            else:
+                self._end(step)
         elif not self.aborting:
             self._record_abort("stopped before the task asked for a commit", aborted.error, step)
             self._end(step)

@@ -89,6 +89,37 @@ class Poll:
 
 
 @dataclass(frozen=True, slots=True)
+class QueryWaiting:
+    """Ask the plugin how many bytes wait behind `offset`, and Spark for its cores if they decide.
+
+    Answered by Waiting.
+    """
+
+    offset: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class PollBulk:
+    """Let the plugin name about `max_bytes` for executors to read. Answered by BulkPolled, PolledNothing or PollFailed.
+
+    Nothing is read yet.
+    """
+
+    offset: Mapping[str, Any] | None
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunBulk:
+    """Let executors read, convert and send a slice into the open transaction. Answered by BulkSent or BulkFailed.
+
+    Without transactions, all records are acknowledged when it is answered by BulkSent.
+    """
+
+    slice_number: int
+
+
+@dataclass(frozen=True, slots=True)
 class ConvertAgain:
     """Convert the slice at hand again, with `give_up` without what still fails. Answered by Polled or ConvertFailed."""
 
@@ -210,6 +241,9 @@ SourceEffect = (
     StartPlugin
     | ReadOffsets
     | Poll
+    | QueryWaiting
+    | PollBulk
+    | RunBulk
     | ConvertAgain
     | Wait
     | Idle
@@ -281,6 +315,43 @@ class Polled:
     boundary: Boundary = NO_BOUNDARY
     parts: tuple[SlicePart, ...] = ()
     start: Mapping[str, Any] | None = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Bytes behind a source offset; None if the plugin does not know. `cores` are those of Spark's executors."""
+
+    size_bytes: int | None
+    cores: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BulkPolled:
+    """A slice for executors. Its rows are not read yet; `offset` and `partition` as in Polled."""
+
+    slice_number: int
+    size_bytes: int
+    offset: Mapping[str, Any]
+    partition: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BulkSent:
+    """Kafka has all records of a job. `skipped`, `skip_reason` and `filtered` as in Polled."""
+
+    slice_number: int
+    records: int
+    skipped: int = 0
+    skip_reason: str = ""
+    filtered: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BulkFailed:
+    """A job failed. Records of it may have been sent: an open transaction can only be aborted."""
+
+    slice_number: int
+    error: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -409,6 +480,10 @@ SourceStimulus = (
     | PluginStarted
     | OffsetsRead
     | Polled
+    | Waiting
+    | BulkPolled
+    | BulkSent
+    | BulkFailed
     | PolledNothing
     | PollFailed
     | ConvertFailed

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from connectx.core.lanes import LaneSettings
 from connectx.core.source.messages import PartitionOffset
 from connectx.model.ids import TaskId
 from connectx.model.states import TransactionBoundary
@@ -23,7 +24,8 @@ class SourceTaskSettings:
     """What the loop needs to know of the task's configuration; times in milliseconds.
 
     `copies_offsets`: what was committed is copied to the worker's offsets topic, because the connector has one of its
-    own. `tolerate_all`, `retry_timeout_ms` (-1: for ever) and `retry_delay_max_ms` are `errors.*`.
+    own. `tolerate_all`, `retry_timeout_ms` (-1: for ever) and `retry_delay_max_ms` are `errors.*`. `lanes` is None for
+    a connector without a bulk lane, and `bulk_obstacle` is why this task can never use it.
     """
 
     task: TaskId
@@ -38,6 +40,8 @@ class SourceTaskSettings:
     tolerate_all: bool = False
     retry_timeout_ms: int = 0
     retry_delay_max_ms: int = 60_000
+    lanes: LaneSettings | None = None
+    bulk_obstacle: str | None = None
 
 
 @dataclass(slots=True)

@@ -1,0 +1,94 @@
+"""Which lane carries a source task's rows, and how many bytes the next job on Spark's executors takes.
+
+A bulk slice is a transaction of its own, so that a job that fails costs no other rows. The rows of a failed one are
+read again: with `bulk.mode=auto` by the worker, which also finds out which of them is to blame; with `always` by two
+more jobs, and then the task fails.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from connectx.core.lanes import BulkMode, Lane, LaneChoice, LaneSettings, choose_lane
+from connectx.core.source.messages import BulkPolled
+
+_ATTEMPTS: Final = 3
+_PAUSE_MS: Final = 30_000
+_LONGEST_PAUSE_MS: Final = 600_000
+_WANTED_MS: Final = 10_000  # an open transaction holds back all readers of committed records
+_FIRST_BYTES: Final = 64 << 20
+_LEAST_BYTES: Final = 16 << 20
+_MOST_BYTES: Final = 1 << 30
+_NO_CHOICE: Final = LaneChoice(Lane.TAIL, "nothing was polled yet")
+
+
+@dataclass(slots=True)
+class BulkLane:
+    """State of the choice.
+
+    Attributes:
+        settings: of the connector; None if it has no bulk lane.
+        obstacle: why the task can never use the lane.
+        job: slice whose job is to run or runs.
+        failures: of jobs in a row; `failure` is the reason of the last one.
+        slice_bytes: size of the next slice.
+    """
+
+    settings: LaneSettings | None
+    obstacle: str | None = None
+    choice: LaneChoice = _NO_CHOICE
+    job: BulkPolled | None = None
+    began_ms: int = 0
+    failures: int = 0
+    failure: str = ""
+    tail_until_ms: int = 0
+    slice_bytes: int = _FIRST_BYTES
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether the bytes that wait can decide for the bulk lane."""
+        settings = self.settings
+        return settings is not None and settings.mode is not BulkMode.NEVER and self.obstacle is None
+
+    def choose(self, waiting_bytes: int, cores: int | None, now_ms: int) -> bool:
+        """Choose by the bytes that wait; True when the lane changes."""
+        assert self.settings is not None, "only a connector with a bulk lane is asked for waiting bytes"
+        before = self.choice.lane
+        obstacle = self.obstacle
+        if now_ms < self.tail_until_ms:
+            obstacle = f"a job failed: {self.failure}"
+        self.choice = choose_lane(self.settings, before, waiting_bytes, cores, obstacle)
+        return self.choice.lane is not before
+
+    def begin(self, job: BulkPolled) -> None:
+        """A slice was polled whose job is next."""
+        self.job = job
+
+    def run(self, now_ms: int) -> int:
+        """The job starts; returns the number of its slice."""
+        assert self.job is not None, "a slice was polled"
+        self.began_ms = now_ms
+        return self.job.slice_number
+
+    def succeed(self, now_ms: int) -> BulkPolled:
+        """The job is done. The next one takes as many bytes as executors write in ten seconds."""
+        job, self.job = self.job, None
+        assert job is not None, "a job has run"
+        self.failures = 0
+        took_ms = max(1, now_ms - self.began_ms)
+        fitting = min(2 * job.size_bytes, job.size_bytes * _WANTED_MS // took_ms)
+        if job.size_bytes >= self.slice_bytes // 2:  # of a small one most of the time was the start of its job
+            self.slice_bytes = min(_MOST_BYTES, max(_LEAST_BYTES, fitting))
+        return job
+
+    def fail(self, error: str, now_ms: int) -> bool:
+        """The job failed; True if the task is to fail, too."""
+        self.job = None
+        self.failures += 1
+        self.failure = error.strip().splitlines()[0] if error.strip() else "no reason was given"
+        self.slice_bytes = max(_LEAST_BYTES, self.slice_bytes // 2)
+        if self.settings is not None and self.settings.mode is BulkMode.ALWAYS:
+            return self.failures >= _ATTEMPTS
+        self.tail_until_ms = now_ms + min(_LONGEST_PAUSE_MS, _PAUSE_MS << min(self.failures - 1, 10))
+        return False

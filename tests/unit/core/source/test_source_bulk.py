@@ -1,0 +1,189 @@
+"""Bulk slices of a source task's loop: a transaction of their own, and what follows when their job fails."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from connectx.core.lanes import BulkMode, LaneSettings
+from connectx.core.source.loop import SourceTaskCore
+from connectx.core.source.messages import (
+    AbortTransaction,
+    BeginTransaction,
+    BulkFailed,
+    BulkPolled,
+    BulkSent,
+    CloseProducer,
+    CommitTransaction,
+    FailureKind,
+    FlushAndCommitOffsets,
+    Idled,
+    NotifyCommitted,
+    OffsetsFlushed,
+    OffsetsWritten,
+    Poll,
+    PollBulk,
+    Polled,
+    PolledNothing,
+    QueryWaiting,
+    ReportFailed,
+    ReportStopped,
+    RunBulk,
+    SliceSent,
+    SourceEffect,
+    StopPlugin,
+    StopRequested,
+    TransactionAborted,
+    TransactionBegun,
+    TransactionCommitted,
+    Waiting,
+    WriteOffsets,
+)
+from connectx.core.source.progress import SourceTaskSettings
+from connectx.model.events import EventKind
+from connectx.model.states import TransactionBoundary
+from tests.support.source_loop import AT_5, AT_9, AT_LEAST_ONCE, END, exactly_once, run, transition, working
+
+MB = 1 << 20
+ASK = QueryWaiting(None)
+JOB = BulkPolled(1, 64 * MB, AT_9.offset)
+
+
+def with_bulk(settings: SourceTaskSettings | None = None, mode: BulkMode = BulkMode.AUTO) -> SourceTaskCore:
+    """A task whose connector has a bulk lane; it asks how much waits."""
+    return working(replace(settings or exactly_once(), lanes=LaneSettings(mode)))
+
+
+def running(core: SourceTaskCore) -> SourceTaskCore:
+    """The same with a job that runs."""
+    effects = run(core, Waiting(100 * MB, 8), JOB)
+    if core.settings.exactly_once:
+        assert effects == [BeginTransaction()]
+        effects = run(core, TransactionBegun())
+    assert effects == [RunBulk(1)]
+    return core
+
+
+def test_a_task_without_a_bulk_lane_polls_without_asking_for_waiting_bytes() -> None:
+    core = working(exactly_once())
+    assert run(core, PolledNothing()) != [ASK]
+
+
+@pytest.mark.parametrize(
+    ("lanes", "obstacle"), [(LaneSettings(BulkMode.NEVER), None), (LaneSettings(BulkMode.ALWAYS), "no")]
+)
+def test_mode_never_and_an_obstacle_leave_all_to_the_tail(lanes: LaneSettings, obstacle: str | None) -> None:
+    core = working(replace(exactly_once(), lanes=lanes, bulk_obstacle=obstacle))
+    assert not core.bulk.is_possible
+
+
+def test_few_bytes_are_polled_by_the_worker() -> None:
+    assert run(with_bulk(), Waiting(5, 8)) == [Poll(None)]
+
+
+def test_unknown_waiting_bytes_are_polled_by_the_worker() -> None:
+    assert run(with_bulk(mode=BulkMode.ALWAYS), Waiting(None)) == [Poll(None)]
+
+
+def test_many_bytes_go_to_executors_and_the_change_is_recorded() -> None:
+    core = with_bulk()
+    step = core.handle(Waiting(100 * MB, 8), 0)
+    assert step.effects == [PollBulk(None, 64 * MB)]
+    reason = "104.9 MB wait, and Spark has 8 cores"
+    assert step.transitions == [transition(EventKind.LANE_CHANGED, lane="bulk", reason=reason)]
+
+
+def test_a_bulk_slice_is_committed_with_its_offset() -> None:
+    core = running(with_bulk())
+    (write,) = run(core, BulkSent(1, 1_000))
+    assert write == WriteOffsets((AT_9,))
+    assert run(core, OffsetsWritten()) == [CommitTransaction()]
+    assert run(core, TransactionCommitted()) == [NotifyCommitted(AT_9.offset), QueryWaiting(AT_9.offset)]
+
+
+def test_what_was_sent_before_a_bulk_slice_is_committed_first() -> None:
+    core = with_bulk(exactly_once(TransactionBoundary.INTERVAL))
+    run(core, Waiting(5), Polled(1, 2, AT_5.offset), TransactionBegun())
+    assert run(core, SliceSent(1)) == [QueryWaiting(AT_5.offset)]
+    assert run(core, Waiting(100 * MB, 8)) == [WriteOffsets((AT_5,))]
+    run(core, OffsetsWritten(), TransactionCommitted())
+    assert run(core, Waiting(100 * MB, 8)) == [PollBulk(AT_5.offset, 64 * MB)]
+
+
+def test_without_transactions_a_bulk_slice_is_flushed_with_its_offset() -> None:
+    core = running(with_bulk(AT_LEAST_ONCE))
+    assert run(core, BulkSent(1, 10)) == [FlushAndCommitOffsets((AT_9,), 500)]
+    assert run(core, OffsetsFlushed()) == [NotifyCommitted(AT_9.offset), QueryWaiting(AT_9.offset)]
+
+
+def test_a_bulk_slice_without_records_moves_the_position() -> None:
+    core = running(with_bulk())
+    step = core.handle(BulkSent(1, 0, filtered=3, skipped=2, skip_reason="bad"), 0)
+    assert step.effects == [QueryWaiting(AT_9.offset)]
+    assert [event.kind for event in step.transitions] == [EventKind.RECORDS_FILTERED, EventKind.RECORDS_SKIPPED]
+
+
+def test_after_a_failed_job_the_transaction_is_aborted_and_the_worker_reads_the_slice() -> None:
+    core = running(with_bulk())
+    step = core.handle(BulkFailed(1, "an executor died\ntrace"), 0)
+    assert step.effects == [AbortTransaction(insist=True)]
+    assert step.transitions == [transition(EventKind.BULK_FAILED, error="an executor died\ntrace")]
+    assert run(core, TransactionAborted()) == [ASK]
+    assert run(core, Waiting(100 * MB, 8)) == [Poll(None)]
+    assert core.bulk.choice.reason == "a job failed: an executor died"
+    assert core.progress.offsets() == ()
+
+
+def test_jobs_are_tried_again_after_a_pause() -> None:
+    core = running(with_bulk())
+    run(core, BulkFailed(1, "x"), TransactionAborted())
+    assert run(core, Waiting(100 * MB, 8), now_ms=29_999) == [Poll(None)]
+    run(core, PolledNothing(), Idled(), now_ms=29_999)
+    assert run(core, Waiting(100 * MB, 8), now_ms=30_000) == [PollBulk(None, 32 * MB)]
+
+
+def test_with_mode_always_a_job_is_tried_three_times_and_then_the_task_fails() -> None:
+    core = with_bulk(mode=BulkMode.ALWAYS)
+    for _ in range(2):
+        running(core)
+        assert run(core, BulkFailed(1, "x"), TransactionAborted()) == [ASK]
+    running(core)
+    assert run(core, BulkFailed(1, "x")) == [AbortTransaction()]
+    failed = ReportFailed("x", FailureKind.FATAL)
+    assert run(core, TransactionAborted()) == [StopPlugin(), CloseProducer(), failed]
+
+
+def test_a_job_that_was_done_clears_earlier_failures() -> None:
+    core = with_bulk(mode=BulkMode.ALWAYS)
+    for _ in range(4):
+        run(running(core), BulkFailed(1, "x"), TransactionAborted())
+        run(running(core), BulkSent(1, 5), OffsetsWritten(), TransactionCommitted())
+    assert core.bulk.failures == 0
+
+
+def test_a_task_that_is_stopped_commits_a_job_that_is_done() -> None:
+    core = running(with_bulk())
+    run(core, StopRequested())
+    run(core, BulkSent(1, 10), OffsetsWritten())
+    assert run(core, TransactionCommitted()) == [NotifyCommitted(AT_9.offset), *END]
+
+
+def test_a_task_that_is_stopped_waits_no_longer_than_usual_for_the_abort_of_a_failed_job() -> None:
+    core = running(with_bulk())
+    run(core, StopRequested())
+    assert run(core, BulkFailed(1, "x")) == [AbortTransaction(insist=False)]
+    assert run(core, TransactionAborted("no answer")) == [StopPlugin(), CloseProducer(), ReportStopped()]
+
+
+def test_without_transactions_a_failed_job_is_read_again() -> None:
+    core = running(with_bulk(AT_LEAST_ONCE))
+    effects: list[SourceEffect] = run(core, BulkFailed(1, "x"))
+    assert effects == [ASK]
+
+
+@pytest.mark.parametrize(("took_ms", "bytes_"), [(1_000, 128 * MB), (20_000, 32 * MB), (10_000, 64 * MB)])
+def test_the_size_of_a_slice_follows_the_time_of_the_last_one(took_ms: int, bytes_: int) -> None:
+    core = running(with_bulk())
+    run(core, BulkSent(1, 10), now_ms=took_ms)
+    assert core.bulk.slice_bytes == bytes_
