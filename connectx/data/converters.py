@@ -51,7 +51,10 @@ CONVERTERS: Final[tuple[type[Converter], ...]] = (
 """Converters that connectx provides."""
 
 SESSION_SETTINGS: Final[Mapping[str, str]] = {"spark.sql.execution.arrow.localRelationThreshold": "1MB"}
-"""Set these on a task's Spark session: larger batches then use all cores, instead of one in Spark's optimizer."""
+"""Set these on a task's Spark session: larger batches then use all cores, instead of one in Spark's optimizer.
+
+A Spark Connect server does not follow it; see `connectx.spark.slices`.
+"""
 
 _PASSED_ON = ("topic", "partition", "timestamp", "headers")
 

@@ -13,9 +13,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from connectx.errors import SparkJobError
+from connectx.spark.sessions import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_OF_CONNECT = {"spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation"}
+"""Otherwise a Spark Connect server evaluates what a worker sends in its optimizer, with one thread."""
 
 _CAUSE = re.compile(r"(Caused by: )?[\w.$]*(Error|Exception): ")  # a line that begins with an exception's name
 
@@ -52,7 +56,8 @@ class TaskSpark:
         """The task's session; the first call makes it, and waits for Spark's start if it has to."""
         if self._session is None:
             session = self._provider.task_session(self._cancelled)
-            for name, value in self._settings.items():
+            own = _OF_CONNECT if is_connect(session) else {}
+            for name, value in {**self._settings, **own}.items():
                 if session.conf.isModifiable(name):
                     session.conf.set(name, value)
             self._session = session
@@ -98,10 +103,22 @@ def is_spark_error(error: BaseException) -> bool:
 
 def spark_job_error(error: Exception, what: str) -> SparkJobError:
     """A Spark failure as the user should see it; `what` completes "A Spark job failed while ..."."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    causes = [line for line in lines if _CAUSE.match(line)]
-    reason = causes[-1] if causes else lines[0] if lines else repr(error)
     return SparkJobError(
-        f"A Spark job failed while {what}: {reason}.",
+        f"A Spark job failed while {what}: {_reason(error)}.",
         next_step="Nothing of the slice was sent; correct the cause, which Spark's trace names, and restart the task.",
     )
+
+
+def bulk_job_error(error: Exception) -> SparkJobError:
+    """The same for a bulk job."""
+    return SparkJobError(
+        f"A bulk job on Spark's executors failed: {_reason(error)}.",
+        next_step="Correct the cause, which Spark's trace names: executors need a route to Kafka, and to what the "
+        "connector reads. With bulk.mode=never the worker does without them.",
+    )
+
+
+def _reason(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    causes = [line for line in lines if _CAUSE.match(line)]
+    return (causes[-1] if causes else lines[0] if lines else repr(error)).rstrip(".")

@@ -104,6 +104,37 @@ def test_python_on_executors_is_the_running_interpreter(spark: SparkSession) -> 
     assert spark.range(1, numPartitions=1).mapInArrow(interpreter, "path STRING").first() == (sys.executable,)
 
 
+CONNECTED = """
+import sys
+import pyarrow as pa
+from connectx.connectors.files.formats import LINE, LineFormat
+from connectx.data.converters import SESSION_SETTINGS
+from connectx.spark.remote import RemoteSpark
+from connectx.spark.slices import TaskSpark
+
+remote = RemoteSpark(lambda session_id: None)
+remote.connect(sys.argv[1])
+spark = TaskSpark(remote, SESSION_SETTINGS)
+lines = pa.table({LINE: [f"{number},{'x' * 90}" for number in range(20_000)]})
+rows = LineFormat("csv", "id INT, pad STRING").parse(spark.session().createDataFrame(lines), skip_malformed=False)
+print(rows.toArrow().num_rows)
+spark.release()
+"""
+
+
+def test_executors_evaluate_a_slice_that_a_spark_connect_session_sends(spark: SparkSession, tmp_path: Path) -> None:
+    if is_connect(spark):
+        pytest.skip("the jobs of a server elsewhere cannot be counted")
+    provider = SparkProvider(serve=True)
+    provider.start()
+    store: Any = spark.sparkContext._jsc.sc().statusStore()
+    before = store.jobsList(None).size()
+    assert run_in_own_process(CONNECTED, provider.connect_url.result(120), cwd=tmp_path) == "20000\n"
+    jobs = [store.jobsList(None).apply(at) for at in range(store.jobsList(None).size() - before)]
+    assert sum(job.numCompletedTasks() for job in jobs) >= 2
+    provider.close()
+
+
 def test_a_task_session_has_settings_of_its_own(spark_provider: SparkProvider) -> None:
     one, other = spark_provider.task_session(), spark_provider.task_session()
     one.conf.set("spark.sql.shuffle.partitions", "17")
