@@ -1,8 +1,11 @@
 """DataSourceSource: a PySpark DataSource with a stream reader, run as a source connector.
 
 It decides how the reader's offsets and partitions become slices. A reader's partitions are read by Spark's executors;
-a simple reader reads in the worker. Since rows and offsets are committed together, the reader is asked for rows behind
-the committed offset after any failure, which is all that Spark asks of a replayable source, too.
+a simple reader reads in the worker. In the bulk lane (`bulk.mode=always`, because readers do not tell how much waits)
+executors also convert and send the rows.
+
+Since rows and offsets are committed together, the reader is asked for rows behind the committed offset after any
+failure, which is all that Spark asks of a replayable source, too.
 """
 
 from __future__ import annotations
@@ -84,6 +87,7 @@ class DataSourceSource(SourceConnector):
             self.partition = {"datasource": self._class.name()}
             self._reader: DataSourceStreamReader | None = None
             self._simple: SimpleDataSourceStreamReader | None = None
+            self._latest: dict[str, Any] | None = None
 
         def poll(self, spark: SparkSession, offset: SourceOffset | None) -> Slice | None:
             """Rows between the offset and the reader's latest one."""
@@ -98,13 +102,23 @@ class DataSourceSource(SourceConnector):
                     return None
                 rows = keyed_table(_to_table(found, self._schema, self._source), key_fields)
             else:
-                assert self._reader is not None, "a source has one of two kinds of reader"
-                start = self._reader.initialOffset() if offset is None else _from_stored(offset)
-                end = self._reader.latestOffset()
+                start, end = self._range(offset)
+                self._latest = None
                 if end == start:
                     return None
                 rows = keyed_frame(self._read_on_executors(spark, start, end), key_fields)
             return Slice(rows, _to_stored(end), topic=self._values["topic"])
+
+        def waiting_bytes(self, offset: SourceOffset | None) -> int | None:
+            """1 if the stream reader has something new: readers do not tell sizes. None for a simple reader."""
+            if self._reader is None:
+                return None
+            start, end = self._range(offset)
+            return int(end != start)
+
+        def poll_bulk(self, spark: SparkSession, offset: SourceOffset | None, max_bytes: int) -> Slice | None:
+            """As `poll`: it is the reader that limits a slice."""
+            return self.poll(spark, offset)
 
         def idle(self, offset: SourceOffset | None) -> None:
             """Wait for the configured time."""
@@ -133,6 +147,13 @@ class DataSourceSource(SourceConnector):
                 self._reader = self._source.streamReader(self._schema)
             except PySparkNotImplementedError:
                 self._simple = self._source.simpleStreamReader(self._schema)
+
+        def _range(self, offset: SourceOffset | None) -> tuple[dict[str, Any], dict[str, Any]]:
+            """Offsets between which a stream reader has rows now. The end is asked for once for each slice."""
+            assert self._reader is not None, "a source has one of two kinds of reader"
+            if self._latest is None:
+                self._latest = self._reader.latestOffset()
+            return self._reader.initialOffset() if offset is None else _from_stored(offset), self._latest
 
         def _read_on_executors(self, spark: SparkSession, start: dict[str, Any], end: dict[str, Any]) -> DataFrame:
             reader, source, schema = self._reader, self._source, self._schema

@@ -248,6 +248,21 @@ class SourceTask(Shown):
         """Spark could not evaluate the rows of the last poll: name the cause, or None when `error` says it all."""
         return None
 
+    def waiting_bytes(self, offset: SourceOffset | None) -> int | None:
+        """Size of what waits behind `offset`, which decides between `poll` and `poll_bulk`; must be quick.
+
+        Default None: not known, so that `poll` reads everything.
+        """
+        return None
+
+    def poll_bulk(self, spark: SparkSession, offset: SourceOffset | None, max_bytes: int) -> Slice | None:
+        """As `poll`, for about `max_bytes` that executors read: `rows` is a DataFrame that nothing has evaluated yet.
+
+        Its partitions are in the order of the source, and evaluated again they give the same rows. A task that defines
+        this defines `waiting_bytes`, too.
+        """
+        raise TypeError(f"{type(self).__name__} must define poll_bulk")
+
     def idle(self, offset: SourceOffset | None) -> None:
         """Called after a poll without rows: return when there may be some, or after a short while.
 

@@ -7,6 +7,7 @@ Positions are bytes. Kafka Connect counts characters instead, which is the same 
 
 from __future__ import annotations
 
+import io
 import os
 import stat
 from collections.abc import Callable, Iterator, Mapping
@@ -18,6 +19,7 @@ from connectx.errors import SourceFileMissingError, SourceFileShrunkError, Sourc
 _FIRST_WAIT_MS = 10
 _LONGEST_WAIT_MS = 50
 _IDLE_CALL_MS = 2_000
+_TAIL_BYTES = 64 * 1024
 
 
 @dataclass(slots=True)
@@ -70,6 +72,25 @@ class SourceFile:
             raise SourceFileUnreadableError(self.path, error.strerror or str(error)) from error
         return block[:end]
 
+    def end_of_lines(self, position: int, max_bytes: int) -> int:
+        """Byte after the last complete line that ends within `max_bytes` of `position`, as `read_lines` would find it.
+
+        Reads only what is near. A line that is longer makes it later; `position` itself: there is no complete line.
+        Raises what `size_bytes` does.
+        """
+        size = self.size_bytes(position)
+        end = min(size, position + max_bytes)
+        first = max(position, end - _TAIL_BYTES)
+        try:
+            with open(self.path, "rb", buffering=0) as file:
+                while first > position and not _end_of_lines(_read(file, first, end)):
+                    first = max(position, first - _TAIL_BYTES)
+                if found := _end_of_lines(_read(file, first, end)):
+                    return first + found
+        except OSError as error:
+            raise SourceFileUnreadableError(self.path, error.strerror or str(error)) from error
+        return position + len(self.read_lines(position, max_bytes))
+
     def blocks(
         self, start: Mapping[str, Any] | None, end: Mapping[str, Any] | None, max_bytes: int
     ) -> Iterator[tuple[int, int, bytes]]:
@@ -104,6 +125,11 @@ class SourceFile:
                 size = -1
             if size != self.seen_bytes:
                 return
+
+
+def _read(file: io.FileIO, first: int, end: int) -> bytes:
+    file.seek(first)
+    return file.read(end - first) or b""
 
 
 def _end_of_lines(block: bytes) -> int:

@@ -1,9 +1,9 @@
 """FileSource: CSV or JSON lines of a growing file become typed records, parsed by Spark.
 
-It decides where slices begin and end (exact byte positions) and who reads them: small slices enter Spark from the
-worker, large ones are read by executors that see the file. Source partition and offset are FileStreamSource's. CSV
-values with line feeds in them are not supported, since a slice has to end at a line end that can be seen without
-parsing what is before it.
+It decides where slices begin and end (exact byte positions). The worker reads slices of the tail, and Spark parses
+them. Executors read those of the bulk lane, for which they have to see the file. Source partition and offset are
+FileStreamSource's. CSV values with line feeds in them are not supported: a slice has to end at a line end that can be
+seen without parsing what is before it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ log = logging.getLogger(__name__)
 _HEADER_BYTES = 64 * 1024
 _SAMPLE_BYTES = 256 * 1024
 _PART_BYTES = 8 * 1024 * 1024
-_EXECUTOR_BYTES = 16 * 1024 * 1024  # below, starting Python tasks costs more than reading in the worker
 
 
 class FileSource(SourceConnector):
@@ -84,15 +83,6 @@ class FileSource(SourceConnector):
             validator=between(1, 256 * 1024 * 1024),
             doc="About how many bytes of lines one slice takes when there is a backlog.",
         )
-        .define(
-            "read.by",
-            str,
-            "auto",
-            importance="LOW",
-            validator=one_of("auto", "worker", "executors"),
-            doc="Who opens the file. auto: executors for slices of 16 MB and more if Spark runs on the worker's "
-            "machine, otherwise the worker. executors: they have to see the file under the same path.",
-        )
     )
 
     @classmethod
@@ -128,6 +118,25 @@ class FileSource(SourceConnector):
                 return None
             return self._slice(spark, start, start + len(block), block)
 
+        def waiting_bytes(self, offset: SourceOffset | None) -> int | None:
+            """Bytes of the file behind the offset. Skipped lines can be counted only where the worker has read them."""
+            position = int(offset["position"]) if offset else 0
+            return None if self._values["on.malformed"] == "skip" else self._file.size_bytes(position) - position
+
+        def poll_bulk(self, spark: SparkSession, offset: SourceOffset | None, max_bytes: int) -> Slice | None:
+            """Rows of about `max_bytes` of lines, which executors read; the worker reads where they end."""
+            start = int(offset["position"]) if offset else 0
+            if start == 0 and self._has_header:
+                start = len(self._first_line())
+            end = self._file.end_of_lines(start, max_bytes)
+            self._last = (start, end)
+            if end == start:
+                return None
+            rows = self._line_format(spark).parse(
+                read_by_executors(spark, self._path, start, end), skip_malformed=False
+            )
+            return Slice(rows, {"position": end}, topic=self._values["topic"])
+
         def reread(self, spark: SparkSession, start: SourceOffset | None, end: SourceOffset | None) -> Iterator[Slice]:
             """The rows between two positions."""
             if self._has_header and not (start or {}).get("position"):
@@ -139,10 +148,7 @@ class FileSource(SourceConnector):
             values = self._values
             self._last = (start, end)
             line_format = self._line_format(spark)
-            if self._reads_on_executors(spark, len(block)):
-                lines = read_by_executors(spark, self._path, start, end)
-            else:
-                lines = spark.createDataFrame(lines_of(block, LINE))
+            lines = spark.createDataFrame(lines_of(block, LINE))
             skip = values["on.malformed"] == "skip"
             rows = line_format.parse(lines, skip_malformed=skip)
             rows_read = sum(map(bool, map(bytes.strip, block.splitlines()))) if skip else None
@@ -152,18 +158,18 @@ class FileSource(SourceConnector):
             """Find the malformed line that made the last slice fail."""
             import pyarrow as pa
 
-            start, end = self._last
-            block = self._file.read_lines(start, max(1, end - start))
-            lines = lines_of(block, LINE)
-            numbered = lines.append_column("number", pa.array(range(lines.num_rows), pa.int64()))
-            found = self._line_format(spark).first_malformed(spark.createDataFrame(numbered), "number")
-            if found is None:
-                return None
-            number = self._file.line_number(start) + found[0]
-            schema = self._line_format(spark).schema
-            return MalformedLineError(
-                self._path, line_number=number, text=found[1], cause=f"does not fit the schema `{schema}`"
-            )
+            line_format = self._line_format(spark)
+            start, end = ({"position": position} for position in self._last)
+            for first, _, block in self._file.blocks(start, end, self._values["slice.bytes"]):
+                lines = lines_of(block, LINE)
+                numbered = lines.append_column("number", pa.array(range(lines.num_rows), pa.int64()))
+                found = line_format.first_malformed(spark.createDataFrame(numbered), "number")
+                if found is not None:
+                    number, cause = self._file.line_number(first) + found[0], "does not fit the schema"
+                    return MalformedLineError(
+                        self._path, line_number=number, text=found[1], cause=f"{cause} `{line_format.schema}`"
+                    )
+            return None
 
         def idle(self, offset: SourceOffset | None) -> None:
             """Watch the file."""
@@ -206,14 +212,6 @@ class FileSource(SourceConnector):
             schema = infer_schema(spark, line_format, names, lines)
             log.info("Inferred the schema of %s: %s", self._path, schema)
             return line_format.with_schema(schema)
-
-        def _reads_on_executors(self, spark: SparkSession, size_bytes: int) -> bool:
-            match self._values["read.by"]:
-                case "executors":
-                    return True
-                case "worker":
-                    return False
-            return size_bytes >= _EXECUTOR_BYTES and str(spark.conf.get("spark.master", "")).startswith("local")
 
     task_class = Task
 

@@ -68,7 +68,7 @@ def test_rows_go_through_spark_and_kafka_into_a_file_with_the_defaults(
     plain = {
         "header": "true",
         "schema": "id INT, name STRING",
-        "read.by": "executors",
+        "bulk.mode": "always",
         "value.converter": "org.apache.kafka.connect.json.JsonConverter",
         "value.converter.schemas.enable": "false",
     }

@@ -86,6 +86,7 @@ def source(place: Place, cls: type[DataSource], *, instance: int = 1, **options:
         "datasource.class": f"{cls.__module__}.{cls.__qualname__}",
         "topic": f"{place.group}-t",
         **JSON,
+        "bulk.mode": options.pop("bulk_mode", "never"),
         **{f"datasource.options.{name}": value for name, value in options.items()},
     }
     return place.task(config, instance=instance)
@@ -100,6 +101,15 @@ def test_partitions_of_a_stream_reader_are_read_by_spark_from_where_the_task_sto
     values = [json.loads(value) for value in place.wait_for_values(f"{place.group}-t", 400)]
     assert values == [{"n": n, "square": n * n} for n in range(400)]
     second.stop()
+
+
+def test_executors_read_and_send_the_partitions_of_a_stream_reader(place: Place) -> None:
+    task = source(place, Squares, step="100", last="250", bulk_mode="always").begin()
+    values = [json.loads(value) for value in place.wait_for_values(f"{place.group}-t", 250)]
+    assert values == [{"n": n, "square": n * n} for n in range(250)]
+    task.stop()
+    assert place.committed({"datasource": "squares"}) == {"n": 250}
+    assert task.count("bulk_jobs") > 0
 
 
 def test_a_simple_reader_runs_in_the_worker_and_hears_of_commits(place: Place) -> None:

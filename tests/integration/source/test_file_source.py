@@ -74,15 +74,6 @@ def test_a_schema_is_inferred_from_header_and_first_lines(
     task.stop()
 
 
-def test_large_slices_read_by_executors_give_the_same_records_in_the_same_order(place: Place, tmp_path: Path) -> None:
-    path = tmp_path / "in.csv"
-    path.write_text("".join(f"{number},{'x' * (number % 90)}\n" for number in range(30_000)))
-    task = source(place, path, schema="id INT, pad STRING", slice_bytes="700000", read_by="executors").begin()
-    assert [record["id"] for record in records(place, 30_000)] == list(range(30_000))
-    task.stop()
-    assert place.committed({"filename": str(path)}) == {"position": path.stat().st_size}
-
-
 @pytest.mark.parametrize("bad", ["three,3,extra,columns", "x,3"])
 def test_a_malformed_line_fails_the_task_with_its_number_and_text_and_nothing_is_lost(
     place: Place, tmp_path: Path, bad: str

@@ -14,6 +14,7 @@ from connectx.core.source.messages import (
     AbortTransaction,
     AwaitCommand,
     BeginTransaction,
+    BulkSent,
     CloseProducer,
     CommitTransaction,
     CommitUndecided,
@@ -31,9 +32,12 @@ from connectx.core.source.messages import (
     PartitionOffset,
     PluginStarted,
     Poll,
+    PollBulk,
     Polled,
     PollFailed,
+    QueryWaiting,
     ReadOffsets,
+    RunBulk,
     SendSlice,
     SliceSent,
     SourceEffect,
@@ -64,6 +68,7 @@ from connectx.model.summary import Summary
 from connectx.protocol.offsets_topic import encode_offset_key, encode_offset_value
 from connectx.runtime.tasks.connector_host import trace_of
 from connectx.runtime.tasks.runner import Runner, TaskCancelled
+from connectx.runtime.tasks.source.bulk import SourceBulk
 from connectx.runtime.tasks.source.context import SourceContext
 from connectx.runtime.tasks.source.polling import SourcePoller, topics_of
 from connectx.runtime.tasks.source.setup import SourceSetup
@@ -120,9 +125,10 @@ class SourceWorld:
             checkpoint=runner.checkpoint,
             used=runner.topic_used,
         )
+        self._bulk = SourceBulk(setup, runner, self._spark, self._context, self._producer, self._topics)
         self._metrics: Mapping[str, Any] = {
             **{"records": 0, "bytes": 0, "slices": 0, "commits": 0, "source_offset": None, "polled": 0},
-            **{"failed_commits": 0, "active": 0},
+            **{"failed_commits": 0, "active": 0, "lane": "tail", "bulk_jobs": 0, "bulk_ms": 0},
         }
         self._batches, self._polls, self._commits, self._active = Summary(), Summary(), Summary(), Summary()
         self._handlers: dict[type, Callable[[Any], SourceStimulus | None]] = {
@@ -130,6 +136,9 @@ class SourceWorld:
             StartPlugin: self._start_plugin,
             ReadOffsets: self._read_offsets,
             Poll: lambda effect: self._timed(self._poller.poll, effect),
+            QueryWaiting: self._bulk.waiting,
+            PollBulk: self._bulk.poll,
+            RunBulk: self._run_bulk,
             ConvertAgain: self._convert_again,
             Wait: self._wait,
             Idle: self._poller.idle,
@@ -251,6 +260,23 @@ class SourceWorld:
         )
         self._count_active()
         return SliceSent(effect.slice_number, self._refused())
+
+    def _run_bulk(self, effect: RunBulk) -> SourceStimulus:
+        began_ms = self._clock()
+        self._update(lane="bulk")
+        try:
+            answer, polled, outcome = self._bulk.run(effect)
+        finally:
+            took_ms = self._clock() - began_ms
+            self._update(lane="tail", bulk_jobs=self._metrics["bulk_jobs"] + 1, bulk_ms=took_ms)
+        if outcome is not None and isinstance(answer, BulkSent):
+            self._update(
+                records=self._metrics["records"] + outcome.records,
+                bytes=self._metrics["bytes"] + outcome.size_bytes,
+                polled=self._metrics["polled"] + outcome.records + outcome.bad + outcome.filtered,
+                source_offset=dict(polled.offset),
+            )
+        return answer
 
     def _write_offsets(self, effect: WriteOffsets) -> SourceStimulus:
         self._send_offsets(effect.offsets)

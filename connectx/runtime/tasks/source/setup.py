@@ -16,7 +16,8 @@ from connectx.kafka.settings.client_config import ClientConfig
 from connectx.model.ids import TaskId
 from connectx.model.states import TransactionBoundary
 from connectx.plugins.api import SourceTask
-from connectx.plugins.settings import SourceSettings, source_connector_settings
+from connectx.plugins.keys import BULK_CONFIG
+from connectx.plugins.settings import SourceSettings, lane_settings, source_connector_settings
 from connectx.runtime.tasks.services import OffsetReader, TaskServices
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class SourceSetup:
         offsets_topic: where source offsets go, `offsets` what is committed there.
         creates_topics: missing topics are not left to the broker.
         epoch_config: kafka-python settings to ask for the producer's epoch with; None: not transactional.
+        bulk_modules: Python modules that executors need.
         masked: hides in a text what stood behind placeholders.
     """
 
@@ -55,6 +57,7 @@ class SourceSetup:
     producer_config: ClientConfig
     admin_config: ClientConfig
     epoch_config: ClientConfig | None
+    bulk_modules: tuple[str, ...]
     masked: Callable[[str], str]
 
     @property
@@ -75,6 +78,8 @@ def set_up(order: PrepareTask, services: TaskServices, plugins: Plugins) -> Sour
     topic, is_own = offsets_topic(services.clients, worker, config)
     plugin = plugins.create_task(config)
     assert isinstance(plugin, SourceTask), "only source connectors are given to a source runner"
+    has_bulk = type(plugin).poll_bulk is not SourceTask.poll_bulk
+    by_task = order.exactly_once and settings.boundary is TransactionBoundary.CONNECTOR
     loop = SourceTaskSettings(
         task=task,
         exactly_once=order.exactly_once,
@@ -88,6 +93,8 @@ def set_up(order: PrepareTask, services: TaskServices, plugins: Plugins) -> Sour
         tolerate_all=settings.errors.tolerate_all,
         retry_timeout_ms=settings.errors.retry_timeout_ms,
         retry_delay_max_ms=settings.errors.retry_delay_max_ms,
+        lanes=lane_settings(config) if has_bulk else None,
+        bulk_obstacle="the task itself defines its transactions" if by_task else None,
     )
     admin_id = f"connector-adminclient-{task}"
     return SourceSetup(
@@ -107,6 +114,7 @@ def set_up(order: PrepareTask, services: TaskServices, plugins: Plugins) -> Sour
         producer_config=services.clients.source_task_producer(task, config, order.exactly_once),
         admin_config=services.clients.admin(task.connector, config, admin_id),
         epoch_config=services.clients.kafka_python(admin_id, task.connector, config) if order.exactly_once else None,
+        bulk_modules=tuple(BULK_CONFIG.parse(config)["bulk.modules"]),
         masked=services.providers.masked,
     )
 

@@ -47,6 +47,11 @@ class SourceTopics:
         self._used = used
         self._known: set[str] = set()
 
+    @property
+    def known(self) -> tuple[str, ...]:
+        """Topics that were found or created before, sorted."""
+        return tuple(sorted(self._known))
+
     def ensure(self, topics: Sequence[str]) -> None:
         """Make sure that these topics are there before records are sent.
 

@@ -60,7 +60,7 @@ def running(core: SourceTaskCore) -> SourceTaskCore:
     effects = run(core, Waiting(100 * MB, 8), JOB)
     if core.settings.exactly_once:
         assert effects == [BeginTransaction()]
-        effects = run(core, TransactionBegun())
+        effects = run(core, TransactionBegun(3))
     assert effects == [RunBulk(1)]
     return core
 
@@ -104,7 +104,7 @@ def test_a_bulk_slice_is_committed_with_its_offset() -> None:
 
 def test_what_was_sent_before_a_bulk_slice_is_committed_first() -> None:
     core = with_bulk(exactly_once(TransactionBoundary.INTERVAL))
-    run(core, Waiting(5), Polled(1, 2, AT_5.offset), TransactionBegun())
+    run(core, Waiting(5), Polled(1, 2, AT_5.offset), TransactionBegun(3))
     assert run(core, SliceSent(1)) == [QueryWaiting(AT_5.offset)]
     assert run(core, Waiting(100 * MB, 8)) == [WriteOffsets((AT_5,))]
     run(core, OffsetsWritten(), TransactionCommitted())

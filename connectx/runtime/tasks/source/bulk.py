@@ -1,0 +1,215 @@
+"""Bulk slices of a source task: how much waits, what the next job reads, and the job itself.
+
+The task's thread waits for the job. It lends the job its transaction, and takes the loan back whatever happens.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from connectx.core.lanes import BulkMode, needs_cores
+from connectx.core.source.messages import (
+    BulkFailed,
+    BulkPolled,
+    BulkSent,
+    PollBulk,
+    PolledNothing,
+    PollFailed,
+    QueryWaiting,
+    RunBulk,
+    SourceStimulus,
+    Waiting,
+)
+from connectx.errors import ConnectxError
+from connectx.kafka.producer.producer import KafkaProducer
+from connectx.plugins.api import RetriableError, Slice
+from connectx.runtime.tasks.connector_host import trace_of
+from connectx.runtime.tasks.runner import Runner
+from connectx.runtime.tasks.source.context import SourceContext
+from connectx.runtime.tasks.source.setup import SourceSetup
+from connectx.runtime.tasks.source.topics import SourceTopics
+from connectx.spark.cores import executor_cores
+from connectx.spark.shipping import modules_of, ship
+from connectx.spark.slices import TaskSpark, bulk_job_error, is_spark_error, spark_job_error
+
+if TYPE_CHECKING:
+    from connectx.runtime.tasks.source.bulk_job import Outcome
+
+log = logging.getLogger(__name__)
+
+_CORES_EVERY_S = 60.0
+
+
+class SourceBulk:
+    """The bulk lane of one source task; its thread only.
+
+    Args:
+        setup: plugin, converters, settings.
+        runner: the task's thread.
+        spark: the task's session.
+        context: what the plugin was given.
+        producer: of the task.
+        topics: those that the task has written to.
+    """
+
+    def __init__(
+        self,
+        setup: SourceSetup,
+        runner: Runner,
+        spark: TaskSpark,
+        context: SourceContext,
+        producer: KafkaProducer,
+        topics: SourceTopics,
+    ) -> None:
+        self._setup = setup
+        self._runner = runner
+        self._spark = spark
+        self._context = context
+        self._producer = producer
+        self._topics = topics
+        self._cores: tuple[int | None, float] = (None, -_CORES_EVERY_S)
+        self._is_shipped = False
+        self._polled: Slice | None = None
+        self._slices = 0
+
+    def waiting(self, effect: QueryWaiting) -> SourceStimulus:
+        """Ask the plugin; what it cannot answer is left to its `poll`, which says why."""
+        loop = self._setup.loop
+        assert loop.lanes is not None, "only a plugin with a bulk lane is asked"
+        if self._setup.chain and not self._topics.known:  # transformations may change topics
+            return Waiting(None)
+        try:
+            size_bytes = self._setup.plugin.waiting_bytes(effect.offset)
+        except Exception as error:
+            self._runner.stay_alive()
+            log.debug("%s does not know how much waits: %s", self._setup.task, error)
+            return Waiting(None)
+        if size_bytes is None:
+            return Waiting(None)
+        if needs_cores(loop.lanes, size_bytes, loop.bulk_obstacle):
+            self._learn_cores()
+        return Waiting(size_bytes, self._cores[0])
+
+    def poll(self, effect: PollBulk) -> SourceStimulus:
+        """Let the plugin name a slice."""
+        try:
+            polled = self._setup.plugin.poll_bulk(self._spark.session(), effect.offset, effect.max_bytes)
+        except RetriableError as error:
+            return PollFailed(str(error), retriable=True)
+        except Exception as error:
+            self._runner.stay_alive()
+            shown = spark_job_error(error, f"{self._setup.task} polled") if is_spark_error(error) else error
+            return PollFailed(trace_of(shown), retriable=False)
+        if polled is None:
+            return PolledNothing()
+        self._polled = polled
+        self._slices += 1
+        return BulkPolled(self._slices, effect.max_bytes, dict(polled.offset), polled.partition)
+
+    def run(self, effect: RunBulk) -> tuple[BulkSent | BulkFailed, Slice, Outcome | None]:
+        """Run the job: the answer, the slice, and what was sent.
+
+        Raises:
+            ProducerFencedError, TransactionExpiredError, RecordRefusedError: the task's transaction cannot be lent.
+        """
+        polled, self._polled = self._polled, None
+        assert polled is not None, "a slice was polled before its job runs"
+        topics = self._topics_of(polled)
+        loan = self._producer.lend(topics) if self._setup.loop.exactly_once else None
+        outcome: Outcome | None = None
+        failed: str | None = "the job was interrupted"
+        try:
+            outcome = self._job(polled, topics, loan, effect.slice_number)
+            failed = outcome.failed
+        except Exception as error:
+            self._runner.checkpoint()
+            if not (is_spark_error(error) or isinstance(error, ConnectxError)):
+                raise
+            failed = str(self._explained(error) if is_spark_error(error) else error)
+        finally:
+            if loan is not None:
+                sent = {} if outcome is None else outcome.sent
+                late = outcome is None or outcome.may_arrive_late
+                self._producer.take_back(sent, may_arrive_late=late, failed=failed)
+        if outcome is None or failed is not None:
+            reason = self._setup.masked(str(failed))
+            log.warning("%s: a job on Spark's executors failed: %s", self._setup.task, reason)
+            return BulkFailed(effect.slice_number, str(failed)), polled, None
+        if outcome.bad:
+            self._runner.errors.failed(outcome.bad)
+            why = self._setup.masked(str(outcome.why))
+            log.warning("%s skipped %d rows before %s: %s", self._setup.task, outcome.bad, dict(polled.offset), why)
+        self._context.remember(polled.partition or self._setup.plugin.partition, polled.offset)
+        sent_all = BulkSent(effect.slice_number, outcome.records, outcome.bad, outcome.why or "", outcome.filtered)
+        return sent_all, polled, outcome
+
+    # ---------------------------------------------------------------------------------------------------- helpers
+
+    def _explained(self, error: Exception) -> Exception:
+        """A failed job as the user should see it. Where the tail follows, that finds the cause by itself."""
+        explained = None
+        lanes = self._setup.loop.lanes
+        if lanes is not None and lanes.mode is BulkMode.ALWAYS:
+            try:
+                explained = self._setup.plugin.explain(self._spark.session(), error)
+            except Exception as failure:
+                self._runner.checkpoint()
+                log.warning("%s: explain() failed\n%s", self._setup.task, self._setup.masked(trace_of(failure)))
+        return explained or bulk_job_error(error)
+
+    def _topics_of(self, polled: Slice) -> Sequence[str]:
+        """Topics that the rows may go to: with transformations those of earlier slices."""
+        named = [] if polled.topic is None or self._setup.chain else [polled.topic]
+        topics = list(dict.fromkeys((*named, *self._topics.known)))
+        self._topics.ensure(topics)
+        return topics
+
+    def _job(self, polled: Slice, topics: Sequence[str], loan: object, slice_number: int) -> Outcome:
+        from connectx.runtime.tasks.source.bulk_job import Recipe, run_job
+
+        setup = self._setup
+        if not self._is_shipped:
+            classes = [type(setup.plugin), type(setup.key_converter), type(setup.value_converter)]
+            ship(self._spark.session(), (*modules_of(classes), *setup.bulk_modules))
+            self._is_shipped = True
+        partitions = {topic: self._producer.partitions(topic) for topic in topics}
+        recipe = Recipe(
+            slice_number=slice_number,
+            topic=polled.topic,
+            partitions=partitions,
+            chain=setup.chain,
+            key_converter=setup.key_converter,
+            value_converter=setup.value_converter,
+            header_converter=setup.header_converter,
+            skip_bad=setup.settings.errors.tolerate_all,
+            config=_of_executors(setup),
+            loan=loan,  # type: ignore[arg-type]
+            now_ms=time.time_ns() // 1_000_000,
+        )
+        self._learn_cores()
+        tasks = min(sum(found.count for found in partitions.values()), self._cores[0] or 1)
+        return run_job(polled.rows, recipe, tasks)
+
+    def _learn_cores(self) -> None:
+        """Ask Spark, if that was long ago: executors come and go."""
+        _, asked_s = self._cores
+        if time.monotonic() - asked_s < _CORES_EVERY_S:
+            return
+        try:
+            cores: int | None = executor_cores(self._spark.session())
+        except Exception as error:
+            self._runner.checkpoint()
+            log.warning("%s: Spark does not tell its cores: %s", self._setup.task, error)
+            cores = None
+        self._cores = cores, time.monotonic()
+
+
+def _of_executors(setup: SourceSetup) -> dict[str, object]:
+    """Settings of the producers on executors: they do not outlast the transaction."""
+    config = dict(setup.producer_config)
+    if setup.loop.exactly_once:
+        config["message.timeout.ms"] = config.get("transaction.timeout.ms", 60_000)
+    return config

@@ -1,0 +1,265 @@
+"""What Spark's executors do with a bulk slice: rows to record batches, and record batches to Kafka.
+
+The job has two stages. Tasks of the first transform and convert rows, and cut them into batches by Kafka partition. It
+has no effect outside of Spark, and the same rows always give the same batches, so Spark may repeat it at will. Tasks of
+the second send the batches, each partition's in one task and in the order of the source.
+
+A second attempt of a sending task sends nothing: the first one may have been half done. Where Spark repeats the whole
+stage, Kafka's sequences keep the batches from being taken twice: a repeated one is a duplicate or out of order. A task
+reports what went wrong as a row, because Spark would answer an exception with a second attempt, and show its error.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from connectx.core.producer.messages import Loan
+from connectx.data.transforms.encoding import transform_and_encode
+from connectx.errors import ConnectxError, TransformError
+from connectx.kafka.producer.batching import Batcher, EncodedBatch, PartitionsOf, UnfitRow, rows_by_topic
+from connectx.kafka.producer.producer import KafkaProducer
+from connectx.kafka.settings.producer_options import producer_options
+from connectx.model.ids import TopicPartition
+from connectx.protocol.record_batches import Compression, RecordSet
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from connectx.data.converter import Converter
+    from connectx.data.headers import HeaderConverter
+    from connectx.data.transforms.chain import Chain
+
+_BATCH: Final = pa.schema(
+    {
+        **{"topic": pa.string(), "partition": pa.int32(), "task": pa.int32(), "number": pa.int32()},
+        **{"records": pa.int64(), "first_ms": pa.int64(), "max_ms": pa.int64(), "largest": pa.int64()},
+        **{"data": pa.binary(), "filtered": pa.int64(), "bad": pa.int64(), "why": pa.string(), "failed": pa.string()},
+    }
+)
+"""A batch of records; or, without `data`, what a task of the first stage has counted, or why it failed."""
+
+_OUTCOME: Final = pa.schema(
+    {
+        **{"topic": pa.string(), "partition": pa.int32(), "records": pa.int64(), "bytes": pa.int64()},
+        **{"late": pa.bool_(), "expected": pa.int64(), "filtered": pa.int64(), "bad": pa.int64()},
+        **{"why": pa.string(), "failed": pa.string()},
+    }
+)
+_KINDS: Final = {pa.string(): "STRING", pa.int32(): "INT", pa.int64(): "BIGINT", pa.binary(): "BINARY"}
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What executors need to know; Spark sends it to them.
+
+    Attributes:
+        slice_number: makes the choice of partitions for records without keys repeatable.
+        topic: where rows go that name no topic.
+        partitions: of all topics that rows may go to.
+        skip_bad: leave rows out that cannot be transformed or converted.
+        config: of the producer; its secrets are in it.
+        loan: of the task's transaction; None without one.
+        now_ms: timestamp of records without one.
+    """
+
+    slice_number: int
+    topic: str | None
+    partitions: Mapping[str, PartitionsOf]
+    chain: Chain
+    key_converter: Converter
+    value_converter: Converter
+    header_converter: HeaderConverter
+    skip_bad: bool
+    config: Mapping[str, Any]
+    loan: Loan | None
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a job has done.
+
+    Attributes:
+        sent: records that Kafka has, by partition; `size_bytes` is that of their batches.
+        may_arrive_late: a request stayed unanswered.
+        filtered: rows that a transformation dropped on purpose.
+        bad: rows that were left out as they cannot be records, and `why` the first of them.
+        failed: why the job failed; None if it did not.
+    """
+
+    sent: Mapping[TopicPartition, int]
+    size_bytes: int
+    may_arrive_late: bool
+    filtered: int
+    bad: int
+    why: str | None
+    failed: str | None
+
+    @property
+    def records(self) -> int:
+        """How many records Kafka has."""
+        return sum(self.sent.values())
+
+
+def run_job(rows: DataFrame, recipe: Recipe, tasks: int) -> Outcome:
+    """Run the job with so many sending tasks.
+
+    Raises whatever Spark raises; then records may have been sent.
+    """
+
+    def encode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return encode_rows(recipe, batches)
+
+    def send(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return send_batches(recipe, batches)
+
+    batches = rows.mapInArrow(encode, _ddl(_BATCH)).repartition(max(1, tasks), "topic", "partition")
+    sorted_ones = batches.sortWithinPartitions("topic", "partition", "task", "number")
+    return outcome_of(sorted_ones.mapInArrow(send, _ddl(_OUTCOME)).toArrow().to_pylist())
+
+
+def outcome_of(rows: Iterable[Mapping[str, Any]]) -> Outcome:
+    """Add up what tasks reported. Records that are missing without a reason make the job fail, too."""
+    sent: dict[TopicPartition, int] = {}
+    size_bytes = filtered = bad = expected = 0
+    late, why, failed = False, None, None
+    for row in rows:
+        if row["topic"] is not None:
+            target = TopicPartition(row["topic"], row["partition"])
+            sent[target] = sent.get(target, 0) + row["records"]
+        size_bytes, filtered, bad = size_bytes + row["bytes"], filtered + row["filtered"], bad + row["bad"]
+        expected, late = expected + row["expected"], late or row["late"]
+        why, failed = why or row["why"], failed or row["failed"]
+    if failed is None and expected != sum(sent.values()):
+        failed = f"executors converted {expected} records, and sent {sum(sent.values())}"
+    return Outcome(sent, size_bytes, late, filtered, bad, why, failed)
+
+
+# --------------------------------------------------------------------------------------------------- on executors
+
+
+def encode_rows(recipe: Recipe, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows as batches of records, and at the end their counts; or the reason why not."""
+    task, _ = _this_task()
+    batcher = Batcher(producer_options(recipe.config), random.Random(f"{recipe.slice_number} {task}").randrange)
+    number = records = filtered = bad = 0
+    why: str | None = None
+    try:
+        for batch in batches:
+            made = transform_and_encode(
+                pa.Table.from_batches([batch]), recipe.topic, recipe.chain, recipe.key_converter,
+                recipe.value_converter, recipe.header_converter, skip_unwritable=recipe.skip_bad,
+            )  # fmt: skip
+            if made.failures and not recipe.skip_bad:
+                raise TransformError(made.failures[0].message, next_step="") from made.failures[0].error
+            reasons = [*(failure.message for failure in made.failures), *made.unwritable.values()]
+            why = why or next(iter(reasons), None)
+            filtered, bad, records = filtered + made.filtered, bad + len(reasons), records + made.records.num_rows
+            for encoded in _batches_of(recipe, made.records, batcher):
+                yield _row(_BATCH, task=task, number=number, **_columns_of(encoded))
+                number += 1
+    except ConnectxError as error:
+        yield _row(_BATCH, task=task, number=number, failed=str(error))
+    else:
+        yield _row(_BATCH, task=task, number=number, records=records, filtered=filtered, bad=bad, why=why)
+
+
+def send_batches(recipe: Recipe, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Send batches, wait until Kafka has all of them, and yield how many records there were by partition."""
+    _, attempt = _this_task()
+    if attempt > 0:
+        yield _failure("the first attempt of a task that sends records has failed, and a second one sends none")
+        return
+    producer = KafkaProducer(recipe.config)
+    sent: dict[TopicPartition, tuple[int, int]] = {}
+    is_open = False
+    try:
+        for batch in batches:
+            for row in batch.to_pylist():
+                if row["data"] is None:
+                    yield _counted(row)
+                    continue
+                if not is_open:
+                    producer.init(recipe.loan)
+                    is_open = True
+                encoded = _batch_of(row, recipe.config)
+                producer.send_batch(encoded)
+                records, size_bytes = sent.get(encoded.target, (0, 0))
+                sent[encoded.target] = records + encoded.records.count, size_bytes + encoded.records.size_bytes
+        while is_open and not producer.flush(1):
+            pass
+    except ConnectxError as error:
+        producer.abandon()
+        yield _failure(str(error))
+        return
+    late = producer.may_arrive_late
+    producer.close()
+    for target, (records, size_bytes) in sent.items():
+        yield _outcome(topic=target.topic, partition=target.partition, records=records, bytes=size_bytes, late=late)
+
+
+def _batches_of(recipe: Recipe, records: pa.Table, batcher: Batcher) -> Iterator[EncodedBatch]:
+    for topic, part, numbers in rows_by_topic(records, recipe.topic):
+        partitions = recipe.partitions.get(topic)
+        if partitions is None:
+            raise TransformError(f"A record goes to the topic {topic}, to which none went before.", next_step="")
+        for encoded in batcher.encode(part, topic, numbers, partitions, recipe.now_ms):
+            if isinstance(encoded, UnfitRow):
+                why = "is larger than max.request.size" if encoded.partition is None else "names a missing partition"
+                raise TransformError(f"A record for the topic {topic} {why}.", next_step="")
+            yield encoded
+
+
+def _columns_of(batch: EncodedBatch) -> dict[str, Any]:
+    records = batch.records
+    return {
+        **{"topic": batch.target.topic, "partition": batch.target.partition, "records": records.count},
+        **{"first_ms": records.first_timestamp_ms, "max_ms": records.max_timestamp_ms},
+        **{"largest": batch.largest_bytes, "data": bytes(records.data)},
+    }
+
+
+def _batch_of(row: Mapping[str, Any], config: Mapping[str, Any]) -> EncodedBatch:
+    options = producer_options(config)
+    compression = Compression(options.compression, options.compression_level)
+    records = RecordSet(row["records"], compression, row["first_ms"], row["max_ms"], row["data"])
+    return EncodedBatch(TopicPartition(row["topic"], row["partition"]), records, range(row["records"]), row["largest"])
+
+
+def _counted(row: Mapping[str, Any]) -> pa.RecordBatch:
+    """The counts of a task of the first stage."""
+    if row["failed"] is not None:
+        return _failure(row["failed"])
+    return _outcome(expected=row["records"], filtered=row["filtered"], bad=row["bad"], why=row["why"])
+
+
+def _failure(why: str) -> pa.RecordBatch:
+    return _outcome(failed=why, late=True)
+
+
+def _outcome(**columns: Any) -> pa.RecordBatch:
+    zeros = dict.fromkeys(("records", "bytes", "expected", "filtered", "bad"), 0)
+    return _row(_OUTCOME, **{"partition": -1, "late": False, **zeros, **columns})
+
+
+def _row(schema: pa.Schema, **columns: Any) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({name: [columns.get(name)] for name in schema.names}, schema)
+
+
+def _this_task() -> tuple[int, int]:
+    """Number and attempt of the Spark task that runs here."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None, "this runs on executors"
+    return context.partitionId(), context.attemptNumber()
+
+
+def _ddl(schema: pa.Schema) -> str:
+    kinds = {**_KINDS, pa.bool_(): "BOOLEAN"}
+    return ", ".join(f"{field.name} {kinds[field.type]}" for field in schema)
