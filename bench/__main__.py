@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from bench import cluster, conversion, flows, peer, processes, scale
+from bench import bulk, cluster, conversion, flows, peer, processes, scale
 from bench.machine import describe
 
 Measurement = Callable[[], Iterator[dict[str, object]]]
@@ -29,6 +29,7 @@ def main(
         "idle": lambda: cluster.measure_idle(20),
         "json": conversion.measure_json,
         "source": lambda: flows.measure_sources(records),
+        "bulk": lambda: bulk.measure_bulk(records),
         "transforms": lambda: flows.measure_transforms(records),
         "fetch": lambda: flows.measure_fetch(records),
         "file_sink": lambda: flows.measure_file_sink(records),

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from connectx.core.lanes import BulkMode, needs_cores
+from connectx.core.producer.messages import Loan
 from connectx.core.source.messages import (
     BulkFailed,
     BulkPolled,
@@ -167,7 +168,7 @@ class SourceBulk:
         self._topics.ensure(topics)
         return topics
 
-    def _job(self, polled: Slice, topics: Sequence[str], loan: object, slice_number: int) -> Outcome:
+    def _job(self, polled: Slice, topics: Sequence[str], loan: Loan | None, slice_number: int) -> Outcome:
         from connectx.runtime.tasks.source.bulk_job import Recipe, run_job
 
         setup = self._setup
@@ -186,7 +187,7 @@ class SourceBulk:
             header_converter=setup.header_converter,
             skip_bad=setup.settings.errors.tolerate_all,
             config=_of_executors(setup),
-            loan=loan,  # type: ignore[arg-type]
+            loan=loan,
             now_ms=time.time_ns() // 1_000_000,
         )
         self._learn_cores()
