@@ -109,8 +109,13 @@ class SparkDriver:
         self._process: subprocess.Popen[bytes] | None = None
         self._artifacts: Path | None = None
         self._end: weakref.finalize[..., SparkDriver] | None = None
+        self._cancelled = False
         self.port = 0
         self.secret = ""
+
+    def cancel(self) -> None:
+        """From another thread: end a start that goes on, or that is still to come, with SparkStartError."""
+        self._cancelled = True
 
     @property
     def pid(self) -> int | None:
@@ -203,6 +208,8 @@ class SparkDriver:
         assert self._process is not None
         deadline_s = time.monotonic() + START_TIMEOUT_S
         while not connection.exists():
+            if self._cancelled:
+                raise SparkStartError("was stopped")
             code = self._process.poll()
             if code is not None:
                 tail = self.log_tail()

@@ -119,6 +119,8 @@ class SparkProvider:
         self._make = partial(SparkDriver, java=java, settings=settings, master=master, progress=progress)
         self._session: Future[SparkSession] = Future()
         self._thread: threading.Thread | None = None
+        self._starting: SparkDriver | None = None
+        self._is_closed = False
         self._owned = False
         if spark is not None:
             if serve:
@@ -183,6 +185,9 @@ class SparkProvider:
 
     def close(self) -> None:
         """Let go of what this provider owns. A borrowed session goes on. A second call does nothing."""
+        self._is_closed = True
+        if (starting := self._starting) is not None:
+            starting.cancel()
         if self._thread is not None:
             self._thread.join()
             self._thread = None
@@ -194,7 +199,7 @@ class SparkProvider:
 
     def _acquire(self) -> None:
         try:
-            session, self._owned = _local_driver.acquire(self._make)
+            session, self._owned = _local_driver.acquire(self._make_driver)
             if self._serves:
                 self.connect_url.set_result(_local_driver.serve() if self._owned else url_of(session))
         except BaseException as error:
@@ -203,6 +208,12 @@ class SparkProvider:
                 self.connect_url.set_exception(error)
         else:
             self._session.set_result(session)
+
+    def _make_driver(self) -> SparkDriver:
+        self._starting = driver = self._make()
+        if self._is_closed:  # before there was anything to cancel
+            driver.cancel()
+        return driver
 
 
 def make_archive(java: JavaHome, use: Callable[[SparkSession], None], timeout_s: float = 300.0) -> bool:

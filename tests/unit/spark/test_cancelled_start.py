@@ -1,0 +1,45 @@
+"""A cluster that closes does not wait until Spark has started."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from connectx.errors import SparkStartError
+from connectx.spark import sessions
+from connectx.spark.launcher import SparkDriver
+from connectx.spark.sessions import SparkProvider
+
+
+class SleepingDriver(SparkDriver):
+    """Its process never becomes connectable."""
+
+    launched: threading.Event
+
+    def start(self) -> None:
+        with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+            self._process = process
+            self.launched.set()
+            try:
+                self._wait_connectable(Path("not-there"))
+            finally:
+                process.kill()
+                self._process = None
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_closing_a_provider_ends_the_start_of_its_driver(monkeypatch: pytest.MonkeyPatch, begun: bool) -> None:
+    monkeypatch.setattr(sessions, "active_session", lambda: None)
+    monkeypatch.setattr(sessions, "SparkDriver", SleepingDriver)
+    SleepingDriver.launched = threading.Event()
+    provider = SparkProvider()
+    provider.start()
+    if begun:
+        assert SleepingDriver.launched.wait(30)
+    provider.close()
+    with pytest.raises(SparkStartError, match="was stopped"):
+        provider.get()
