@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -54,6 +55,26 @@ def test_an_output_holds_no_path_of_a_machine_and_no_warning(notebook: Path) -> 
     text = "".join(str(output) for output in outputs)
     assert not [place for place in PLACES if place in text]
     assert not [output for output in outputs if output.get("name") == "stderr"]
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_the_answer_to_a_question_is_folded_until_a_reader_opens_it(notebook: Path) -> None:
+    asked, open_answers = False, []
+    for cell in nbformat.read(notebook, 4).cells:
+        if cell.cell_type == "markdown":
+            if asked and not cell.source.startswith(("<details>", "#")):
+                open_answers.append(cell.source[:60])
+            asked = "**Predict" in cell.source
+        elif asked and IGNORED not in cell.metadata.get("tags", ()) and not cell.metadata.get("jupyter"):
+            open_answers.append(cell.source[:60])
+    assert open_answers == []
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_tutorial_waits_by_verbs_and_shows_a_picture(notebook: Path) -> None:
+    source = "\n".join(cell.source for cell in _code_cells(notebook))
+    assert "lambda event" not in source
+    assert re.search(r"^(cluster|other)$|\.timeline\(|\.throughput\(", source, re.MULTILINE)
 
 
 @pytest.mark.timeout(600)
