@@ -28,6 +28,7 @@ def main(
         "memory": cluster.measure_memory,
         "idle": lambda: cluster.measure_idle(20),
         "json": conversion.measure_json,
+        "avro": conversion.measure_avro,
         "source": lambda: flows.measure_sources(records),
         "bulk": lambda: bulk.measure_bulk(records),
         "transforms": lambda: flows.measure_transforms(records),

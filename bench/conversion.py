@@ -1,14 +1,19 @@
-"""CPU time per record of JSON in both directions, and how many times that of flat records each kind takes."""
+"""CPU time per record of JSON and Avro in both directions: kinds of JSON beside flat records, Avro beside fastavro."""
 
 from __future__ import annotations
 
+import io
+import json
 import random
 import time
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 
+import fastavro
 import pyarrow as pa
 
+from connectx.data.avro.converter import AvroConverter
+from connectx.data.avro.schemas import schema_of
 from connectx.data.converters import decode, encode
 from connectx.data.json.converter import JsonConverter
 from connectx.data.simple import StringConverter
@@ -71,6 +76,37 @@ def measure_json() -> Iterator[dict[str, object]]:
                     "cpu_us_per_record": round(took, 2),
                     "ratio_to_flat": round(took / base, 1),
                 }
+
+
+def measure_avro() -> Iterator[dict[str, object]]:
+    """A narrow record by AvroConverter, beside fastavro, which makes and takes Python's objects."""
+    flat, _ = columns()
+    rows = pa.table(flat).combine_chunks().to_struct_array()
+    rows = rows.combine_chunks() if isinstance(rows, pa.ChunkedArray) else rows
+    converter = AvroConverter({"schema.registry.url": "mock://bench"}).for_topic("t")
+    written = converter.to_bytes_arrow(rows)
+    schema = fastavro.parse_schema(json.loads(schema_of(rows.type)))
+    objects, bodies = rows.to_pylist(), [record[5:] for record in written.to_pylist()]
+
+    def by_fastavro() -> None:
+        for row in objects:
+            fastavro.schemaless_writer(io.BytesIO(), schema, row)
+
+    def read_by_fastavro() -> None:
+        for body in bodies:
+            fastavro.schemaless_reader(io.BytesIO(body), schema, None)
+
+    for direction, own, others in (
+        ("write", lambda: converter.to_bytes_arrow(rows), by_fastavro),
+        ("read", lambda: converter.from_bytes_arrow(written), read_by_fastavro),
+    ):
+        took, beside = cpu_us(own, others)
+        yield {
+            "measure": "avro",
+            "direction": direction,
+            "records_per_cpu_s": round(1e6 / took),
+            "fastavro_records_per_cpu_s": round(1e6 / beside),
+        }
 
 
 def _runs(table: pa.Table, kind: str, converter: JsonConverter) -> Iterator[tuple[str, str, Callable[[], object]]]:

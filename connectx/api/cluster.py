@@ -43,6 +43,7 @@ from connectx.runtime.process.owner import ProcessSurroundings, ProcessWorker
 from connectx.runtime.process.recovery import WorkerRecovery
 from connectx.runtime.worker import Surroundings
 from connectx.runtime.worker import Worker as ThreadWorker
+from connectx.schema_registry.server import SchemaRegistry
 from connectx.spark.sessions import SparkProvider
 from connectx.views import Row
 
@@ -72,6 +73,7 @@ class Cluster(FaultVerbs, ConnectCluster):
             by default, because Kafka Connect cannot do it: without it, you see what your own cluster would do.
         faults: put a gate before the embedded Kafka, so that workers can be cut off honestly (costs some throughput).
         join: allow joining a group that already has members (with `bootstrap_servers`).
+        registry: start a schema registry on a free port of 127.0.0.1; `registry_url` is where it listens.
         progress: called for long work with (what, done, total). By default bars on a terminal and lines in a notebook.
 
     The embedded cluster uses short rebalance settings (`connectx.model.worker_config.EMBEDDED_PROFILE`); with
@@ -81,6 +83,7 @@ class Cluster(FaultVerbs, ConnectCluster):
         ConfigError: settings are wrong, all problems at once.
         NoJavaError, JarDownloadError, PortTakenError, DiskFullError, BrokerError: Kafka could not be started.
         GroupInUseError: another cluster uses the same `group.id`.
+        MissingExtraError: `registry` needs the extra `avro`.
         SparkNotSharedError: `spark` is a classic session, and isolation is "process".
     """
 
@@ -97,6 +100,7 @@ class Cluster(FaultVerbs, ConnectCluster):
         fast_failover: bool = False,
         faults: bool = True,
         join: bool = False,
+        registry: bool = False,
         progress: Progress | None = None,
     ) -> None:
         if workers < 1:
@@ -133,6 +137,7 @@ class Cluster(FaultVerbs, ConnectCluster):
                     with step(show, "Starting Kafka"):
                         self._kafka.start()
                     self._config = self._config.connected_to(self._kafka.bootstrap_servers)
+                self._registry = self._endings.enter_context(SchemaRegistry(self._config)) if registry else None
                 self._endings.callback(self._client.close)
                 self._endings.callback(self._stop_workers)
                 self._endings.callback(self._agenda.close)
@@ -204,6 +209,11 @@ class Cluster(FaultVerbs, ConnectCluster):
         return self._config.bootstrap_servers
 
     @property
+    def registry_url(self) -> str | None:
+        """URL of the schema registry that was started with `registry=True`: a value for `schema.registry.url`."""
+        return None if self._registry is None else self._registry.url
+
+    @property
     def config(self) -> WorkerConfig:
         """Settings of the workers."""
         return self._config
@@ -218,6 +228,7 @@ class Cluster(FaultVerbs, ConnectCluster):
             "leader": leader.name if leader else None,
             "exactly-once sources": self._config.exactly_once_source_support.value,
             "spark": spark_fact(self._spark),
+            **({} if self._registry is None else {"schema registry": self._registry.url}),
         }
 
     def throughput(self) -> Figure:

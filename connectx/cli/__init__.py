@@ -16,6 +16,7 @@ from connectx.cli import clusters
 from connectx.cli.common import FAILED, INTERRUPTED, cluster_command, reporting_errors
 from connectx.cli.connectors import connectors, offsets, restart
 from connectx.cli.doctor import doctor
+from connectx.cli.registry import registry
 from connectx.cli.replay import replay
 from connectx.cli.setup import setup
 from connectx.cli.ui import ui
@@ -64,6 +65,7 @@ def demo(
 
 
 app.command()(worker)
+app.command()(registry)
 app.command()(doctor)
 app.command()(setup)
 app.command()(replay)

@@ -273,13 +273,18 @@ class QuietServer(uvicorn.Server):
 def _listen_all(listeners: list[str]) -> list[socket.socket]:
     """A listening socket for each, or none at all."""
     with contextlib.ExitStack() as closing:
-        sockets = [closing.enter_context(_listen(listener)) for listener in listeners]
+        sockets = [closing.enter_context(listen(listener)) for listener in listeners]
         closing.pop_all()
     return sockets
 
 
-def _listen(listener: str) -> socket.socket:
-    """A listening socket for a URL of `listeners`."""
+def listen(listener: str) -> socket.socket:
+    """A listening socket for a URL of `listeners`.
+
+    Raises:
+        ListenerError: no address of this machine.
+        ListenerTakenError: the port is taken.
+    """
     try:
         url = urlsplit(listener)
         host, port = url.hostname or "127.0.0.1", url.port

@@ -67,6 +67,24 @@ def ensure_offsets_topic(admin: Admin, topic: str, worker: WorkerConfig, timeout
     return counts[topic]
 
 
+def ensure_schemas_topic(admin: Admin, topic: str, timeout_s: float = START_S) -> None:
+    """Create the topic of a schema registry, with the broker's replication factor, if it is missing.
+
+    Raises:
+        InternalTopicError: it is not compacted, or has several partitions.
+        Others as `ensure_internal_topics`.
+    """
+    counts = _wait_for_topics(admin, {"schema": StorageTopic(topic, 1, -1, {})}, time.monotonic() + timeout_s)
+    policy = (admin.topic_settings([topic])[topic] or {}).get("cleanup.policy", "compact")
+    if policy != "compact" or counts[topic] != 1:
+        raise InternalTopicError(
+            "topic of the schema registry",
+            topic,
+            f"it has {counts[topic]} partitions and the cleanup.policy {policy}, and must have one and compact",
+            next_step="Name another topic, or change this one.",
+        )
+
+
 def _wait_for_topics(admin: Admin, storages: Mapping[str, StorageTopic], deadline_s: float) -> dict[str, int]:
     refused: dict[str, KafkaError] = {}
     refused_since_s: float | None = None

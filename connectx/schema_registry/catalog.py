@@ -1,0 +1,370 @@
+"""Subjects, versions, ids and settings: what the `_schemas` topic says, and what a request may change in it.
+
+State changes only by `apply`, with records that were read back. A request yields records to write and its answer;
+nothing here does I/O. Mirrors Confluent's KafkaSchemaRegistry and its in-memory store.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from connectx.schema_registry import refusals
+from connectx.schema_registry.compatibility import Level, parse, problems
+from connectx.schema_registry.records import (
+    KeyValue,
+    Reference,
+    Version,
+    config_record,
+    decode_version,
+    delete_subject_record,
+    mode_record,
+    references_of,
+    schema_key,
+    schema_record,
+)
+
+_log = logging.getLogger(__name__)
+
+KINDS: Final = ("AVRO", "JSON", "PROTOBUF")
+MODES: Final = ("READWRITE", "READONLY", "READONLY_OVERRIDE", "IMPORT")
+_LARGEST: Final = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Records that a request writes, and its answer once they are read back."""
+
+    answer: Any
+    records: Sequence[KeyValue] = ()
+
+
+@dataclass(slots=True)
+class Catalog:
+    """State of one registry. `default` is the compatibility where nothing is configured."""
+
+    default: Level = Level.BACKWARD
+    _versions: dict[str, dict[int, Version]] = field(default_factory=dict)
+    _levels: dict[str | None, str] = field(default_factory=dict)
+    _modes: dict[str | None, str] = field(default_factory=dict)
+
+    # --------------------------------------------------------------------------------------------- from the topic
+
+    def apply(self, key: bytes | None, value: bytes | None) -> None:
+        """Take over one record. What cannot be read is logged and left out, as it is by Confluent's registry."""
+        try:
+            known = json.loads(key or b"null")
+            self._apply(known["keytype"], known, None if value is None else json.loads(value))
+        except (ValueError, KeyError, TypeError) as error:
+            _log.warning("a record of the schemas topic cannot be read: %r: %r", key, error)
+
+    def _apply(self, keytype: str, key: Mapping[str, Any], value: Any) -> None:
+        subject = key.get("subject")
+        match keytype:
+            case "SCHEMA" if value is None:
+                self._versions.get(str(subject), {}).pop(int(key["version"]), None)
+            case "SCHEMA":
+                version = decode_version(value)
+                self._versions.setdefault(version.subject, {})[version.version] = version
+            case "CONFIG":
+                _set(self._levels, subject, None if value is None else value.get("compatibilityLevel"))
+            case "MODE":
+                _set(self._modes, subject, None if value is None else value.get("mode"))
+            case "DELETE_SUBJECT" if value is not None:
+                found = self._versions.get(str(subject), {})
+                for number, version in found.items():
+                    if number <= int(value["version"]):
+                        found[number] = replace(version, deleted=True)
+
+    # --------------------------------------------------------------------------------------------------- questions
+
+    def subjects(self, prefix: str = "", *, deleted: bool = False) -> list[str]:
+        """Names of subjects with versions."""
+        found = (name for name in self._versions if name.startswith(prefix) and self._of(name, deleted))
+        return sorted(found)
+
+    def versions(self, subject: str, *, deleted: bool = False) -> list[int]:
+        """Numbers of a subject's versions."""
+        found = [one.version for one in self._of(subject, deleted)]
+        if not found:
+            raise refusals.subject_not_found(subject)
+        return found
+
+    def version(self, subject: str, number: str, *, deleted: bool = False) -> Version:
+        """A version of a subject; `number` may be `latest`, or -1 as Confluent's clients spell it."""
+        found = self._of(subject, deleted)
+        if not found:
+            raise refusals.subject_not_found(subject)
+        wanted = _number(number)
+        if wanted is None:
+            return found[-1]
+        for one in found:
+            if one.version == wanted:
+                return one
+        raise refusals.version_not_found(wanted)
+
+    def by_id(self, schema_id: int) -> list[Version]:
+        """All versions with an id, deleted ones too: records that name it are still to be read."""
+        found = [one for one in self.all(deleted=True) if one.schema_id == schema_id]
+        if not found:
+            raise refusals.schema_not_found(schema_id)
+        return found
+
+    def all(self, prefix: str = "", *, deleted: bool = False) -> list[Version]:
+        """Versions of all subjects."""
+        return [one for name in self.subjects(prefix, deleted=deleted) for one in self._of(name, deleted)]
+
+    def referencing(self, subject: str, version: int) -> list[Version]:
+        """Versions that refer to one."""
+        return [
+            one for one in self.all() if any((ref.subject, ref.version) == (subject, version) for ref in one.references)
+        ]
+
+    def level(self, subject: str | None, *, inherited: bool = False) -> str:
+        """Compatibility of a subject, or the global one."""
+        if subject in self._levels:
+            return self._levels[subject]
+        if subject is not None and not inherited:
+            raise refusals.no_compatibility(subject)
+        return self._levels.get(None, str(self.default))
+
+    def mode(self, subject: str | None, *, inherited: bool = False) -> str:
+        """Mode of a subject, or the global one."""
+        if subject in self._modes:
+            return self._modes[subject]
+        if subject is not None and not inherited:
+            raise refusals.no_mode(subject)
+        return self._modes.get(None, MODES[0])
+
+    def find(self, subject: str, request: Mapping[str, Any], *, deleted: bool, normalize: bool) -> Version:
+        """The version of a subject that has the schema of a request."""
+        asked = self._asked(subject, request)
+        found = self._of(subject, deleted)
+        if not found:
+            raise refusals.subject_not_found(subject)
+        for one in reversed(found):
+            if _same(one, asked, normalize):
+                return one
+        raise refusals.schema_not_found()
+
+    def check(self, subject: str, request: Mapping[str, Any], number: str | None) -> list[str]:
+        """Why the schema of a request is not compatible with a version, or with all that the level names (None)."""
+        asked = self._asked(subject, request)
+        found = self._of(subject, False)
+        if number is None:
+            return self._problems(asked, found)
+        wanted = _number(number)
+        if wanted is None:
+            return self._problems(asked, found[-1:])
+        if not found:
+            raise refusals.subject_not_found(subject)
+        return self._problems(asked, [self.version(subject, number)])
+
+    # ----------------------------------------------------------------------------------------------------- changes
+
+    def register(self, subject: str, request: Mapping[str, Any], *, normalize: bool = False) -> Change:
+        """A new version of a subject, or the one that has the schema."""
+        asked = self._asked(subject, request)
+        live = self._of(subject, False)
+        for one in reversed(live):
+            if _same(one, asked, normalize):
+                return Change(_registered(one))
+        mode = self.mode(subject, inherited=True)
+        given = request.get("id") or -1
+        if mode.startswith("READONLY") or (mode != "IMPORT" and given > 0) or (mode == "IMPORT" and given <= 0):
+            raise refusals.not_permitted(subject, mode)
+        if mode != "IMPORT" and (found := self._problems(asked, live)):
+            raise refusals.incompatible(subject, found)
+        ever = self._of(subject, True)
+        number = int(request.get("version") or 0) if mode == "IMPORT" else 0
+        made = replace(
+            asked,
+            version=number if number > 0 else (ever[-1].version if ever else 0) + 1,
+            schema_id=given if given > 0 else self._id_for(asked, normalize),
+        )
+        return Change(_registered(made), [schema_record(made)])
+
+    def delete_subject(self, subject: str, *, permanent: bool) -> Change:
+        """Delete all versions of a subject, softly or for good."""
+        self._check_writable(subject)
+        ever, live = self._of(subject, True), self._of(subject, False)
+        if not ever:
+            raise refusals.subject_not_found(subject)
+        for one in ever if permanent else live:
+            self._check_unreferenced(one)
+        if not permanent:
+            if not live:
+                raise refusals.subject_deleted(subject)
+            numbers = [one.version for one in live]
+            return Change(numbers, [delete_subject_record(subject, numbers[-1])])
+        if live:
+            raise refusals.subject_not_deleted(subject)
+        gone = [(schema_key(subject, one.version), None) for one in ever]
+        settings = [config_record(subject, None)] if subject in self._levels else []
+        settings += [mode_record(subject, None)] if subject in self._modes else []
+        return Change([one.version for one in ever], [*gone, *settings, delete_subject_record(subject, None)])
+
+    def delete_version(self, subject: str, number: str, *, permanent: bool) -> Change:
+        """Delete a version of a subject, softly or for good."""
+        self._check_writable(subject)
+        found = self.version(subject, number, deleted=permanent or number not in ("latest", "-1"))
+        self._check_unreferenced(found)
+        if permanent:
+            if not found.deleted:
+                raise refusals.version_not_deleted(subject, found.version)
+            return Change(found.version, [(schema_key(subject, found.version), None)])
+        if found.deleted:
+            raise refusals.version_deleted(subject, found.version)
+        return Change(found.version, [schema_record(replace(found, deleted=True))])
+
+    def set_level(self, subject: str | None, level: Any) -> Change:
+        """Configure the compatibility of a subject, or the global one."""
+        name = str(level).upper()
+        if name not in Level.__members__:
+            raise refusals.invalid_compatibility()
+        return Change({"compatibility": name}, [config_record(subject, name)])
+
+    def remove_level(self, subject: str | None) -> Change:
+        """Remove the compatibility of a subject, or the global one."""
+        before = self.level(subject)
+        if subject is not None and subject not in self._levels:
+            raise refusals.subject_not_found(subject)
+        return Change({"compatibilityLevel": before}, [config_record(subject, None)])
+
+    def set_mode(self, subject: str | None, mode: Any, *, force: bool = False) -> Change:
+        """Configure the mode of a subject, or the global one."""
+        name = str(mode).upper()
+        if name not in MODES:
+            raise refusals.invalid_mode()
+        if name == "IMPORT" and not force and (self._of(subject, True) if subject else self.all(deleted=True)):
+            raise refusals.RefusedError(
+                422, 42205, "Cannot import since found existing subjects" if subject is None
+                else f"Cannot import since found existing subjects: {subject}")  # fmt: skip
+        return Change({"mode": name}, [mode_record(subject, name)])
+
+    def remove_mode(self, subject: str | None) -> Change:
+        """Remove the mode of a subject, or the global one."""
+        return Change({"mode": self.mode(subject)}, [mode_record(subject, None)])
+
+    # ------------------------------------------------------------------------------------------------------ helpers
+
+    def _of(self, subject: str, deleted: bool) -> list[Version]:
+        found = self._versions.get(subject, {})
+        return [found[number] for number in sorted(found) if deleted or not found[number].deleted]
+
+    def _id_for(self, asked: Version, normalize: bool) -> int:
+        """The id of the same schema in whatever subject, or the next one."""
+        everything = self.all(deleted=True)
+        known = next((one.schema_id for one in everything if _same(one, asked, normalize)), None)
+        return known if known is not None else max((one.schema_id for one in everything), default=0) + 1
+
+    def _asked(self, subject: str, request: Mapping[str, Any]) -> Version:
+        """The schema of a request as a version without number and id."""
+        kind, text = request.get("schemaType") or "AVRO", request.get("schema")
+        if kind not in KINDS:
+            raise refusals.invalid_schema(f"Invalid schema type {kind}. The known ones are {', '.join(KINDS)}")
+        if not isinstance(text, str) or not text.strip():
+            raise refusals.invalid_schema("Empty schema")
+        try:
+            references = references_of(request.get("references"))
+        except (KeyError, TypeError, ValueError) as error:
+            raise refusals.invalid_schema(f"Invalid references: {error!r}") from error
+        made = Version(subject, 0, 0, _compact(text, kind), kind, references)
+        texts = self._texts(references)
+        if kind == "AVRO":
+            parse(made.text, texts)
+        return made
+
+    def _texts(self, references: Iterable[Reference]) -> list[str]:
+        """Texts of the schemas that are referred to, their own references first."""
+        found: dict[tuple[str, int], str] = {}
+
+        def collect(one: Reference) -> None:
+            if (one.subject, one.version) in found:
+                return
+            number = "latest" if one.version == -1 else str(one.version)
+            try:
+                version = self.version(one.subject, number, deleted=True)
+            except refusals.RefusedError as error:
+                raise refusals.invalid_schema(
+                    f"No schema reference found for subject {one.subject} and version {one.version}"
+                ) from error
+            for inner in version.references:
+                collect(inner)
+            found[one.subject, one.version] = version.text
+
+        for one in references:
+            collect(one)
+        return list(found.values())
+
+    def _problems(self, asked: Version, before: Sequence[Version]) -> list[str]:
+        """What makes a schema incompatible with versions, latest last."""
+        level = Level(self.level(asked.subject, inherited=True))
+        if level is Level.NONE or not before:
+            return []
+        others = reversed(before) if level.is_transitive else before[-1:]
+        new = parse(asked.text, self._texts(asked.references)) if asked.kind == "AVRO" else None
+        for old in others:
+            if old.kind != asked.kind:
+                return [f"{{errorType:'TYPE_MISMATCH', description:'Incompatible because of different schema type', "
+                        f"additionalInfo:'{old.kind}'}}"]  # fmt: skip
+            if new is None:
+                continue
+            found = problems(level, new, parse(old.text, self._texts(old.references)))
+            if found:
+                tail = (f"{{oldSchemaVersion: {old.version}}}", f"{{oldSchema: '{old.text}'}}",
+                        f"{{validateFields: 'false', compatibility: '{level}'}}")  # fmt: skip
+                return [*found, *tail]
+        return []
+
+    def _check_writable(self, subject: str) -> None:
+        mode = self.mode(subject, inherited=True)
+        if mode.startswith("READONLY"):
+            raise refusals.not_permitted(subject, mode)
+
+    def _check_unreferenced(self, version: Version) -> None:
+        if self.referencing(version.subject, version.version):
+            raise refusals.reference_exists(version.subject, version.version)
+
+
+def _registered(version: Version) -> dict[str, Any]:
+    return {"id": version.schema_id, "version": version.version, **version.schema_json()}
+
+
+def _set(settings: dict[str | None, str], subject: str | None, value: str | None) -> None:
+    if value is None:
+        settings.pop(subject, None)
+    else:
+        settings[subject] = value
+
+
+def _number(text: str) -> int | None:
+    """A version's number; None: the latest."""
+    if text in ("latest", "-1"):
+        return None
+    if not text.isascii() or not text.isdigit() or not 0 < int(text) <= _LARGEST:
+        raise refusals.invalid_version(text)
+    return int(text)
+
+
+def _compact(text: str, kind: str) -> str:
+    """A schema without blanks, so that the layout of its text does not make another schema of it."""
+    if kind == "PROTOBUF":
+        return text
+    try:
+        return json.dumps(json.loads(text), separators=(",", ":"), ensure_ascii=False)
+    except ValueError:
+        if kind == "AVRO" and text.replace("_", "").isalnum():
+            return json.dumps(text)  # a primitive type may come without quotes
+        raise refusals.invalid_schema(f"Not JSON: {text[:100]}") from None
+
+
+def _same(one: Version, asked: Version, normalize: bool) -> bool:
+    if one.content == asked.content:
+        return True
+    if not normalize or one.kind != asked.kind or one.kind == "PROTOBUF" or one.references != asked.references:
+        return False
+    return bool(json.loads(one.text) == json.loads(asked.text))

@@ -1,0 +1,126 @@
+"""Records of the `_schemas` topic, as Confluent's registry writes and reads them: JSON keys and values."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+KeyValue = tuple[str, bytes | None]
+
+_SCHEMA_MAGIC: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A name in a schema and the version of a subject that defines it."""
+
+    name: str
+    subject: str
+    version: int
+
+    def to_json(self) -> dict[str, Any]:
+        """As in REST and in the topic."""
+        return {"name": self.name, "subject": self.subject, "version": self.version}
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A version of a subject. `text` is the schema; `kind` is AVRO, JSON or PROTOBUF."""
+
+    subject: str
+    version: int
+    schema_id: int
+    text: str
+    kind: str = "AVRO"
+    references: tuple[Reference, ...] = ()
+    deleted: bool = False
+    others: Mapping[str, Any] = field(default_factory=dict)
+    """What a registry of another version has written beside these."""
+
+    @property
+    def content(self) -> tuple[str, str, tuple[Reference, ...]]:
+        """What has one id, in whatever subjects."""
+        return self.kind, self.text, self.references
+
+    def schema_json(self) -> dict[str, Any]:
+        """The schema as in answers: `schemaType` and `references` only where they are not the default."""
+        found: dict[str, Any] = {} if self.kind == "AVRO" else {"schemaType": self.kind}
+        if self.references:
+            found["references"] = [one.to_json() for one in self.references]
+        return found | {"schema": self.text}
+
+    def to_json(self) -> dict[str, Any]:
+        """The version as in answers."""
+        return {"subject": self.subject, "version": self.version, "id": self.schema_id, **self.schema_json()}
+
+
+def schema_record(version: Version) -> KeyValue:
+    """The record of a version, deleted or not."""
+    value = {**self_json(version), "deleted": version.deleted}
+    return schema_key(version.subject, version.version), _bytes(value)
+
+
+def self_json(version: Version) -> dict[str, Any]:
+    """A version with what another registry has written beside it."""
+    return {**version.to_json(), **version.others}
+
+
+def schema_key(subject: str, version: int) -> str:
+    """Key of a version."""
+    return _text({"keytype": "SCHEMA", "subject": subject, "version": version, "magic": _SCHEMA_MAGIC})
+
+
+def config_record(subject: str | None, level: str | None) -> KeyValue:
+    """The record of a subject's compatibility, or the global one; None removes it."""
+    return _setting("CONFIG", subject, None if level is None else {"compatibilityLevel": level})
+
+
+def mode_record(subject: str | None, mode: str | None) -> KeyValue:
+    """The record of a subject's mode, or the global one; None removes it."""
+    return _setting("MODE", subject, None if mode is None else {"mode": mode})
+
+
+def delete_subject_record(subject: str, version: int | None) -> KeyValue:
+    """The record that deletes a subject's versions up to one softly; None: the subject is gone for good."""
+    key = _text({"keytype": "DELETE_SUBJECT", "subject": subject, "magic": 0})
+    return key, None if version is None else _bytes({"subject": subject, "version": version})
+
+
+def _setting(keytype: str, subject: str | None, value: dict[str, str] | None) -> KeyValue:
+    of_subject = {} if subject is None else {"subject": subject}
+    key = _text({"keytype": keytype, **of_subject, "magic": 0})
+    return key, None if value is None else _bytes({**of_subject, **value})
+
+
+def decode_version(value: Mapping[str, Any]) -> Version:
+    """A version of its record's value.
+
+    Raises:
+        KeyError, TypeError, ValueError: it is none.
+    """
+    known = {"subject", "version", "id", "schema", "schemaType", "references", "deleted"}
+    return Version(
+        str(value["subject"]),
+        int(value["version"]),
+        int(value["id"]),
+        str(value["schema"]),
+        str(value.get("schemaType") or "AVRO"),
+        references_of(value.get("references")),
+        bool(value.get("deleted", False)),
+        {key: one for key, one in value.items() if key not in known},
+    )
+
+
+def references_of(given: Any) -> tuple[Reference, ...]:
+    """References as they are spelled in JSON."""
+    return tuple(Reference(str(one["name"]), str(one["subject"]), int(one["version"])) for one in given or ())
+
+
+def _text(content: Mapping[str, Any]) -> str:
+    return json.dumps(content, separators=(",", ":"), ensure_ascii=False)
+
+
+def _bytes(content: Mapping[str, Any]) -> bytes:
+    return _text(content).encode()

@@ -1,0 +1,154 @@
+"""The schema registry on a real Kafka, and flows of Avro through it, by Confluent's own client and serializers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import duckdb
+import httpx
+import pytest
+from confluent_kafka import Consumer
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
+from confluent_kafka.schema_registry.error import SchemaRegistryError
+from confluent_kafka.serialization import MessageField, SerializationContext
+
+import connectx as cx
+from connectx.kafka.broker.embedded import EmbeddedKafka
+from connectx.model.worker_config import WorkerConfig, own_kafka_config
+from connectx.schema_registry.server import SchemaRegistry
+from tests.support.clusters import MakeCluster, owner_of
+from tests.support.profiles import QUICK
+from tests.support.waiting import WAIT_S, until
+
+FIRST = Schema('{"type":"record","name":"R","fields":[{"name":"a","type":"int"}]}', "AVRO")
+SECOND = Schema('{"type":"record","name":"R","fields":[{"name":"a","type":"int"},{"name":"b","type":"int"}]}', "AVRO")
+
+
+def fixed(size: int) -> Schema:
+    return Schema(json.dumps({"type": "fixed", "name": "F", "size": size}, separators=(",", ":")), "AVRO")
+
+
+@pytest.fixture
+def config(kafka: EmbeddedKafka) -> WorkerConfig:
+    return WorkerConfig.parse(own_kafka_config({"bootstrap.servers": kafka.bootstrap_servers}))
+
+
+@pytest.fixture
+def name(numbers: Iterator[int]) -> str:
+    return f"_schemas-{next(numbers)}"
+
+
+def test_a_registry_that_starts_again_has_the_same_ids_and_settings(config: WorkerConfig, name: str) -> None:
+    with SchemaRegistry(config, topic=name) as registry:
+        client = SchemaRegistryClient({"url": registry.url})
+        ids = [client.register_schema("s", FIRST), client.register_schema("t", fixed(1))]
+        client.set_compatibility("s", "FULL")
+        client.delete_subject("t")
+    with SchemaRegistry(config, topic=name) as registry:
+        client = SchemaRegistryClient({"url": registry.url})
+        assert [client.register_schema("s", FIRST), client.get_schema(ids[1]).schema_str] == [
+            ids[0],
+            fixed(1).schema_str,
+        ]
+        assert client.get_compatibility("s") == "FULL"
+        assert client.get_subjects() == ["s"]
+        assert client.register_schema("u", fixed(2)) == max(ids) + 1
+
+
+def test_two_registries_that_write_at_once_give_out_no_id_and_no_version_twice(config: WorkerConfig, name: str) -> None:
+    count = 12
+    with SchemaRegistry(config, topic=name) as one, SchemaRegistry(config, topic=name) as other:
+        clients = [SchemaRegistryClient({"url": registry.url}) for registry in (one, other)]
+        clients[0].set_compatibility(level="NONE")
+
+        def register(number: int) -> int:
+            return clients[number % 2].register_schema("s", fixed(number + 1))
+
+        with ThreadPoolExecutor(4) as threads:
+            ids = list(threads.map(register, range(count)))
+        assert sorted(ids) == list(range(1, count + 1))
+        for client in clients:
+            assert client.get_schema(ids[-1]).schema_str == fixed(count).schema_str
+            assert client.get_versions("s") == list(range(1, count + 1))
+
+
+def test_confluents_client_and_serializers_use_the_registry_as_their_own(config: WorkerConfig, name: str) -> None:
+    with SchemaRegistry(config, topic=name) as registry:
+        client = SchemaRegistryClient({"url": registry.url})
+        context = SerializationContext("t", MessageField.VALUE)
+        write, read = AvroSerializer(client, FIRST.schema_str), AvroDeserializer(client)
+        assert read(write({"a": 1}, context), context) == {"a": 1}
+        assert client.get_latest_version("t-value").version == 1
+        assert client.lookup_schema("t-value", FIRST).version == 1
+        assert not client.test_compatibility("t-value", SECOND)
+        with pytest.raises(SchemaRegistryError) as refused:
+            client.register_schema("t-value", SECOND)
+        assert (refused.value.http_status_code, refused.value.error_code) == (409, 409)
+        with pytest.raises(SchemaRegistryError) as missing:
+            client.get_schema(999)
+        assert (missing.value.http_status_code, missing.value.error_code) == (404, 40403)
+        found = httpx.get(f"{registry.url}/subjects", headers={"host": "evil.example"})
+        assert found.status_code == 403
+
+
+GENERATOR = {"connector.class": "Generator", "fields": "id:long,name:string,amount:double", "rate": "4000"}
+
+
+@pytest.fixture
+def cluster(make_cluster: MakeCluster) -> Iterator[cx.Cluster]:
+    with make_cluster(workers=2, config=QUICK, registry=True) as cluster:
+        yield cluster
+
+
+def avro(cluster: cx.Cluster) -> dict[str, str]:
+    return {
+        "value.converter": "io.confluent.connect.avro.AvroConverter",
+        "value.converter.schema.registry.url": cluster.registry_url or "",
+    }
+
+
+def test_avro_from_a_source_to_a_sink_is_exact_when_a_worker_is_killed_and_a_new_schema_must_be_compatible(
+    cluster: cx.Cluster, tmp_path: Path
+) -> None:
+    rows = 12_000
+    cluster.create("made", {**GENERATOR, "topic": "rows", "max.rows": str(rows), **avro(cluster)})
+    sink = {"connector.class": "ParquetSink", "path": str(tmp_path), "flush.interval.ms": "300", "topics": "rows"}
+    cluster.create("kept", {**sink, **avro(cluster)})
+
+    def ids() -> list[int]:
+        files = [str(path) for path in (tmp_path / "rows").glob("*.parquet")]
+        found = duckdb.execute(f"SELECT id FROM read_parquet({files}) ORDER BY id").fetchall() if files else []
+        return [row[0] for row in found]
+
+    until(lambda: len(ids()) > 0, "rows in the target")
+    owner_of(cluster, "kept-0").kill()
+    until(lambda: len(ids()) >= rows, f"{rows} rows")
+    assert ids() == list(range(rows))
+    verdict = cluster.check(timeout=WAIT_S)
+    assert verdict.answer == "valid", verdict
+
+    (record,) = cluster.peek("rows", 1)
+    assert set(record.value) == {"id", "name", "amount"}
+    client = SchemaRegistryClient({"url": cluster.registry_url})
+    consumer = Consumer(
+        {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "c", "auto.offset.reset": "earliest"}
+    )
+    consumer.subscribe(["rows"])
+    message = until(lambda: consumer.poll(0.2), "a record")
+    consumer.close()
+    assert AvroDeserializer(client)(message.value(), SerializationContext("rows", MessageField.VALUE))["id"] == 0
+
+    changed = {**GENERATOR, "fields": "id:long,name:boolean", "topic": "rows"}
+    cluster.create("changed", {**changed, **avro(cluster)})
+
+    def failure() -> str:
+        return "".join(task.get("trace", "") for task in cluster["changed"].status()["tasks"])
+
+    trace = until(failure, "the failure of the task")
+    assert "cannot register a schema of rows-value: it is not compatible with version 1" in trace
+    assert "MISSING_UNION_BRANCH" in trace
+    assert "Change the rows, or the subject's compatibility, and restart the task." in trace
