@@ -16,7 +16,7 @@ import connectx as cx
 from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.model.worker_config import EMBEDDED_PROFILE
 from connectx.spark.sessions import SparkProvider
-from tests.support.databases import postgres_server
+from tests.support.databases import mariadb_server, postgres_server
 from tests.support.options import (
     EMBEDDED,
     LOCAL,
@@ -129,6 +129,13 @@ def postgres(no_process_is_left: None) -> Iterator[str]:
     """The libpq URI of a real PostgreSQL server; it is gone, with its data, after the last test."""
     with postgres_server() as uri:
         yield uri
+
+
+@pytest.fixture(scope="session")
+def mariadb(no_process_is_left: None) -> Iterator[str]:
+    """The URL of a real MariaDB server; it is gone, with its data, after the last test."""
+    with mariadb_server() as url:
+        yield url
 
 
 @pytest.fixture(scope="session")

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import getpass
+import os
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.support.profiles import JSON, dotted
+from tests.support.waiting import until
+
+_PATH = f"{os.environ.get('PATH', '')}:/usr/sbin"
 
 
 @contextmanager
@@ -24,6 +32,42 @@ def postgres_server() -> Iterator[str]:
     finally:
         server.cleanup()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def mariadb_server() -> Iterator[str]:
+    """Yield the URL of a MariaDB server that is gone, with its data, afterwards. It needs Debian's mariadb-server."""
+    program, install = shutil.which("mariadbd", path=_PATH), shutil.which("mariadb-install-db", path=_PATH)
+    if program is None or install is None:
+        reason = "these tests need MariaDB on PATH: install Debian's package mariadb-server"
+        assert "CI" not in os.environ, reason
+        pytest.skip(reason)
+    folder = Path(tempfile.mkdtemp(prefix="connectx-mariadb-"))
+    data, socket, user = folder / "data", folder / "socket", getpass.getuser()
+    common = ["--no-defaults", f"--datadir={data}", f"--user={user}"]
+    only = ["--auth-root-authentication-method=normal", "--skip-test-db"]
+    subprocess.run([install, *common, *only], check=True, capture_output=True)
+    cheap = ["--innodb-buffer-pool-size=32M", "--innodb-log-file-size=16M", "--skip-networking", "--skip-name-resolve"]
+    with (folder / "log").open("wb") as log:
+        server = subprocess.Popen([program, *common, *cheap, f"--socket={socket}"], stdout=log, stderr=log)
+    try:
+        until(lambda: _answers(str(socket)), "MariaDB to start")
+        yield f"mysql://root@/shop?unix_socket={socket}"
+    finally:
+        server.terminate()
+        server.wait(60)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _answers(socket: str) -> bool:
+    import pymysql
+
+    try:
+        with pymysql.connect(unix_socket=socket, user="root") as connection, connection.cursor() as cursor:
+            cursor.execute("CREATE DATABASE IF NOT EXISTS shop")
+    except pymysql.Error:
+        return False
+    return True
 
 
 class Table:

@@ -47,6 +47,7 @@ class Place:
 
     def __init__(self, url: str, sql: Sql, connector: type[JdbcSink] = JdbcSink, quote: str = '"') -> None:
         self.url, self.sql, self.quote = url, sql, quote
+        self.local_time = "timestamp"
         self._connector = connector
         self.topic = f"t{next(_numbers)}"
         self.group = f"connect-{self.topic}"
@@ -118,6 +119,26 @@ def postgres_place(uri: str, connector: type[JdbcSink] = JdbcSink) -> Iterator[P
             return cursor.fetchall() if cursor.description else []
 
     made = Place(uri, sql, connector)
+    yield made
+    made.close()
+    connection.close()
+
+
+@contextmanager
+def mariadb_place(url: str, connector: type[JdbcSink] = JdbcSink) -> Iterator[Place]:
+    """MariaDB at this URL."""
+    import pymysql
+
+    socket = url.partition("unix_socket=")[2]
+    connection = pymysql.connect(unix_socket=socket, user="root", database="shop", autocommit=True)
+
+    def sql(statement: str) -> list[tuple[Any, ...]]:
+        with connection.cursor() as cursor:
+            cursor.execute(statement)
+            return list(cursor.fetchall())
+
+    made = Place(url, sql, connector, quote="`")
+    made.local_time = "datetime(6)"
     yield made
     made.close()
     connection.close()
@@ -353,7 +374,7 @@ class Contract:
 
     def test_timestamps_are_written_in_the_configured_time_zone(self, place: Place) -> None:
         kind = pa.struct([("id", pa.int64()), ("moment", pa.timestamp("us", "UTC"))])
-        place.create("id bigint PRIMARY KEY, moment timestamp")
+        place.create(f"id bigint PRIMARY KEY, moment {place.local_time}")
         moment = datetime.datetime(2024, 6, 1, 12, tzinfo=datetime.UTC)
         place.task(db_timezone="Europe/Berlin").put(place.batch(0, [{"id": 1, "moment": moment}], kind))
         ((text,),) = place.sql(f"SELECT CAST(moment AS char(19)) FROM {place.table}")

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, ClassVar, Final
 from zoneinfo import ZoneInfo
 
-from connectx.connectors.jdbc.criteria import TimestampSql
+from connectx.connectors.jdbc.criteria import TIMESTAMP, TimestampSql
 from connectx.connectors.jdbc.tables import Column, TableName
 from connectx.errors import TableMismatchError
 
@@ -116,7 +116,11 @@ class Database(ABC):
 
     def quoted(self, name: str) -> str:
         """An identifier in SQL."""
-        return '"' + name.replace('"', '""') + '"' if self.settings.quotes else name
+        return self.quote(name) if self.settings.quotes else name
+
+    def quote(self, name: str) -> str:
+        """A quoted identifier."""
+        return '"' + name.replace('"', '""') + '"'
 
     def column(self, name: str) -> str:
         """A column of `source` in SQL; qualified, since ORDER BY prefers names of the select list."""
@@ -137,6 +141,23 @@ class Database(ABC):
         """`2026-01-31 12:00:00.000000+00`."""
         moment = (_EPOCH + timedelta(microseconds=micros)).replace(tzinfo=None)
         return f"{moment.isoformat(sep=' ', timespec='microseconds')}+00"
+
+
+def in_utc(table: pa.Table, zone: str, *, stamps: bool = True) -> pa.Table:
+    """Rows whose timestamps without a time zone are local times of `zone`; `stamps`: the tracked timestamp, too."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if zone == "UTC":
+        return table
+    for at, field in enumerate(table.schema):
+        tracked = field.name == TIMESTAMP and stamps
+        if field.type == pa.timestamp("us") or tracked:
+            local = table.column(at).cast(pa.timestamp("us"))
+            aware = pc.assume_timezone(local, zone, ambiguous="earliest", nonexistent="earliest")
+            kind = field.type if tracked else pa.timestamp("us", "UTC")
+            table = table.set_column(at, field.with_type(kind), aware.cast(kind))
+    return table
 
 
 def numeric_type(mapping: str, precision: int, scale: int) -> str:

@@ -13,11 +13,11 @@ from connectx.model.configdef import Validator
 if TYPE_CHECKING:
     from connectx.connectors.jdbc.target import Target, TargetSettings
 
-_URL: Final = re.compile(r"(?:jdbc:)?(sqlite|postgres(?:ql)?|duckdb):")
+_URL: Final = re.compile(r"(?:jdbc:)?(sqlite|postgres(?:ql)?|duckdb|mysql|mariadb):")
 
 
 def dialect_of(url: str) -> str:
-    """`sqlite`, `postgresql` or `duckdb`.
+    """`sqlite`, `postgresql`, `duckdb` or `mysql`.
 
     Raises:
         ConfigError: another URL.
@@ -27,11 +27,11 @@ def dialect_of(url: str) -> str:
         shown = ":".join(url.strip().split(":")[:2]).partition("/")[0] or "an empty text"
         raise ConfigError(
             [
-                f"Invalid value {shown} for configuration connection.url: it begins with none of sqlite:, postgresql: "
-                "and duckdb:, with or without jdbc: before it"
+                f"Invalid value {shown} for configuration connection.url: it begins with none of sqlite:, "
+                "postgresql:, duckdb:, mysql: and mariadb:, with or without jdbc: before it"
             ]
         )
-    return "postgresql" if found[1].startswith("postgres") else found[1]
+    return {"postgres": "postgresql", "mariadb": "mysql"}.get(found[1], found[1])
 
 
 def require_driver(url: str, feature: str) -> None:
@@ -41,6 +41,8 @@ def require_driver(url: str, feature: str) -> None:
         require(f"{feature} for PostgreSQL", "postgres", "adbc_driver_postgresql")
     if dialect == "duckdb":
         require(f"{feature} for DuckDB", "duckdb", "duckdb")
+    if dialect == "mysql":
+        require(f"{feature} for MySQL", "mysql", "pymysql")
 
 
 def known_url(feature: str) -> Validator:
@@ -55,7 +57,7 @@ def known_url(feature: str) -> Validator:
             return str(error)
         return None
 
-    return Validator(check, "sqlite:..., postgresql:... or duckdb:...", whole_message=True)
+    return Validator(check, "sqlite:..., postgresql:..., duckdb:..., mysql:... or mariadb:...", whole_message=True)
 
 
 def open_database(settings: DatabaseSettings) -> Database:
@@ -75,6 +77,10 @@ def open_database(settings: DatabaseSettings) -> Database:
             from connectx.connectors.jdbc.duckdb import DuckDatabase
 
             return DuckDatabase(settings)
+        case "mysql":
+            from connectx.connectors.jdbc.mysql import MySqlDatabase
+
+            return MySqlDatabase(settings)
     from connectx.connectors.jdbc.postgres import PostgresDatabase
 
     return PostgresDatabase(settings)
@@ -98,6 +104,10 @@ def open_target(settings: TargetSettings) -> Target:
             from connectx.connectors.jdbc.duckdb_target import DuckTarget
 
             return DuckTarget(settings)
+        case "mysql":
+            from connectx.connectors.jdbc.mysql_target import MySqlTarget
+
+            return MySqlTarget(settings)
     from connectx.connectors.jdbc.postgres_target import PostgresTarget
 
     return PostgresTarget(settings)

@@ -45,7 +45,7 @@ _PAGE_SLICES: Final = 5
 
 
 class JdbcSource(SourceConnector):
-    """Reads tables of SQLite, PostgreSQL or DuckDB, exactly once in all modes but bulk."""
+    """Reads tables of SQLite, PostgreSQL, DuckDB, MySQL or MariaDB, exactly once in all modes but bulk."""
 
     version = "0.2.0"
     config = CONFIG
@@ -368,13 +368,9 @@ class _Reading:
         """Rows after a position; the tracked values are columns besides."""
         added = self.criteria.added
         names = [*((field.name, field.sql) for field in self.fields), *added]
-        selected = ", ".join(f"{sql} AS {_quoted(name)}" for name, sql in names)
+        selected = ", ".join(f"{sql} AS {database.quote(name)}" for name, sql in names)
         sql = self.criteria.query(selected, self.source, after, before_us=before_us, until=until, limit=limit)
         return database.read(sql, [*self.fields, *(Field(name, sql) for name, sql in added)], slice_rows)
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _tracked(columns: Mapping[str, Column], name: str, where: str) -> Column:

@@ -39,8 +39,8 @@ CONFIG = (
     .define(
         "connection.url",
         str,
-        doc="The database: sqlite:/path/to/file, postgresql://host:port/database or duckdb:/path/to/file. JDBC URLs of "
-        "these, with jdbc: before, do, too.",
+        doc="The database: sqlite:/path/to/file, postgresql://host:port/database, mysql://host:port/database, "
+        "mariadb:... or duckdb:/path/to/file. JDBC URLs of these, with jdbc: before, work as well.",
         group=_DATABASE,
         importance="HIGH",
         validator=known_url("JdbcSource"),

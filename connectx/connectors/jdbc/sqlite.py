@@ -14,13 +14,13 @@ from typing import Any, Final
 from urllib.parse import quote
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from connectx.connectors.jdbc.criteria import TimestampSql
 from connectx.connectors.jdbc.database import (
     Database,
     DatabaseSettings,
     Field,
+    in_utc,
     not_a_time,
     not_whole,
     numeric_type,
@@ -107,7 +107,7 @@ class SqliteDatabase(Database):
         while found := self._call(lambda: cursor.fetchmany(rows)):
             arrays = [_array(values, field) for values, field in zip(zip(*found, strict=True), fields, strict=True)]
             schema = [pa.field(f.name, a.type, f.is_nullable) for f, a in zip(fields, arrays, strict=True)]
-            yield self._in_utc(pa.Table.from_arrays(arrays, schema=pa.schema(schema)))
+            yield in_utc(pa.Table.from_arrays(arrays, schema=pa.schema(schema)), str(self.settings.zone))
 
     def close(self) -> None:
         """As in Database."""
@@ -129,22 +129,6 @@ class SqliteDatabase(Database):
 
     def _type(self, declared: str) -> pa.DataType | None:
         return declared_type(declared, self.settings.numeric_mapping)
-
-    def _in_utc(self, table: pa.Table) -> pa.Table:
-        zone = str(self.settings.zone)
-        if zone == "UTC":
-            return table
-        for at, field in enumerate(table.schema):
-            if field.type == pa.timestamp("us"):
-                aware = pc.assume_timezone(table.column(at), zone, ambiguous="earliest", nonexistent="earliest")
-                table = table.set_column(
-                    at, field.with_type(pa.timestamp("us", "UTC")), aware.cast(pa.timestamp("us", "UTC"))
-                )
-            elif field.name == "connectx_timestamp":
-                local = table.column(at).cast(pa.timestamp("us"))
-                aware = pc.assume_timezone(local, zone, ambiguous="earliest", nonexistent="earliest")
-                table = table.set_column(at, field, aware.cast(pa.int64()))
-        return table
 
     def _live(self) -> sqlite3.Connection:
         if self._connection is None:

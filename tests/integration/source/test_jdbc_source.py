@@ -107,6 +107,86 @@ def test_postgresqls_types_become_connects(shop: Shop) -> None:
     assert asked == {"id": 1, "n": "2.50", "u": expected["u"], "a": moment, "j": '{"a": 1}', "l": "{1,2}"}
 
 
+class MariaShop(Shop):
+    """A database of its own in MariaDB."""
+
+    def __init__(self, url: str) -> None:
+        import pymysql
+
+        self.schema = f"shop{next(_numbers)}"
+        self.uri = url.replace("/shop?", f"/{self.schema}?")
+        socket = url.partition("unix_socket=")[2]
+        self._connection = pymysql.connect(unix_socket=socket, user="root", autocommit=True)
+        self.sql(f"CREATE DATABASE {self.schema} CHARACTER SET utf8mb4")
+        self.sql(f"USE {self.schema}")
+        self.sql("SET time_zone = '+00:00'")
+
+    def source(self, mode: str, **more: Any) -> Source:
+        return Source(source_config(self.uri, mode, connection_backoff_ms=1, **more))
+
+
+@pytest.fixture
+def maria(mariadb: str) -> Iterator[MariaShop]:
+    made = MariaShop(mariadb)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("mode", ["incrementing", "timestamp", "timestamp+incrementing", "bulk"])
+@pytest.mark.parametrize("kind", ["timestamp(6)", "datetime(6)"])
+def test_mariadb_is_read_once_over_restarts(maria: MariaShop, mode: str, kind: str) -> None:
+    maria.sql(f"CREATE TABLE t (id bigint AUTO_INCREMENT PRIMARY KEY, name text, moment {kind} NOT NULL)")
+    fill = "INSERT INTO t SELECT seq, concat('n', seq), '2026-01-01' + interval seq / 3 second "
+    maria.sql(fill + "FROM seq_1_to_60")
+    stamp = "moment" if "timestamp" in mode else ""
+    source = maria.source(mode, batch_max_rows=7, timestamp_column_name=stamp, db_timezone="Europe/Berlin")
+    found: list[int] = []
+    while batch := ids(source.values(most=2)):
+        found += batch
+        if mode != "bulk":
+            source.restart()
+    assert found == list(range(1, 61))
+    assert source.context.offsets.keys() == {f'{{"protocol": "1", "table": "{maria.schema}.t"}}'}
+    if mode != "bulk":
+        maria.sql(fill + "FROM seq_90_to_92")
+        assert until(lambda: ids(source.values()), "the next poll") == [90, 91, 92]
+
+
+def test_mariadbs_types_become_connects(maria: MariaShop) -> None:
+    maria.sql(
+        "CREATE TABLE v (id bigint unsigned AUTO_INCREMENT PRIMARY KEY, s smallint NOT NULL, t tinyint(1), "
+        "n decimal(10,2), w decimal(6,0), f float, e double, b blob, m enum('ok', 'bad'), d date, a datetime(6), "
+        "z timestamp(6) NULL, i time, c varchar(5) CHARACTER SET utf8mb4, y year, u int unsigned, j json)"
+    )
+    maria.sql(
+        "INSERT INTO v VALUES (DEFAULT, 1, 1, 2.5, 7, 0.5, 1e-7, x'0078', 'ok', '2026-01-01', '2026-01-01', "
+        "'2026-01-01', '12:00:01', 'aä€', 2026, 4000000000, '{\"a\": 1}')"
+    )
+    maria.sql("INSERT INTO v (s) VALUES (2)")
+    moment = datetime.datetime(2026, 1, 1)
+    expected = {
+        "id": Decimal(1), "s": 1, "t": 1, "n": Decimal("2.50"), "w": Decimal(7), "f": 0.5, "e": 1e-7, "b": b"\0x",
+        "m": "ok", "d": moment.date(), "a": moment, "z": moment.replace(tzinfo=datetime.UTC), "i": "12:00:01",
+        "c": "aä€", "y": 2026, "u": 4_000_000_000, "j": '{"a": 1}',
+    }  # fmt: skip
+    first, second = maria.source("incrementing").values()
+    assert first == expected
+    assert second == dict.fromkeys(expected) | {"id": Decimal(2), "s": 2}
+    mapped, _ = maria.source("incrementing", numeric_mapping="best_fit", db_timezone="Europe/Berlin").values()
+    berlin = datetime.datetime(2025, 12, 31, 23, tzinfo=datetime.UTC)
+    assert (mapped["n"], mapped["w"], mapped["a"], mapped["z"]) == (2.5, 7, berlin, expected["z"])
+    asked = maria.source("bulk", query="SELECT s, n, m, a, b FROM v WHERE s = 1").values()
+    assert asked == [{"s": 1, "n": Decimal("2.50"), "m": "ok", "a": moment, "b": b"\0x"}]
+
+
+def test_what_mariadb_refuses_is_an_error_with_a_next_step(maria: MariaShop) -> None:
+    maria.sql("CREATE TABLE t (id varchar(5) NOT NULL PRIMARY KEY)")
+    with pytest.raises(TableMismatchError, match=r"incrementing column id is of type varchar.*restart the task"):
+        maria.source("incrementing", incrementing_column_name="id").values()
+    with pytest.raises(TableMissingError, match="doesn't exist"):
+        maria.source("bulk", query="SELECT * FROM nothing").values()
+
+
 def test_numbers_are_sorted_as_numbers_where_they_are_read_as_text(shop: Shop) -> None:
     shop.sql("CREATE TABLE t (id numeric NOT NULL)")
     shop.sql("INSERT INTO t SELECT n FROM generate_series(1, 25) n")

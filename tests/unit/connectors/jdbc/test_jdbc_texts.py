@@ -158,7 +158,8 @@ def test_wrong_values_are_refused_in_kafkas_words(key: str, value: str, reason: 
 
 def test_a_dialect_is_known_by_the_url() -> None:
     urls = ["sqlite:/a", "jdbc:sqlite:a", "postgresql://h/d", "postgres://h/d", "jdbc:postgresql://h/d", "duckdb:/a"]
-    assert [dialect_of(url) for url in urls] == ["sqlite"] * 2 + ["postgresql"] * 3 + ["duckdb"]
+    urls += ["mysql://h/d", "jdbc:mariadb://h/d"]
+    assert [dialect_of(url) for url in urls] == ["sqlite"] * 2 + ["postgresql"] * 3 + ["duckdb"] + ["mysql"] * 2
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,186 @@
+"""One connection to MySQL or MariaDB by PyMySQL, and what its errors mean."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from connectx.connectors.jdbc.database import DatabaseSettings
+from connectx.errors import (
+    ConnectxError,
+    DatabaseError,
+    DatabasePermissionError,
+    DatabaseUnavailableError,
+    LockTimeoutError,
+    RowRefusedError,
+    TableMismatchError,
+    TableMissingError,
+)
+from connectx.extras import require
+
+if TYPE_CHECKING:
+    import pymysql
+
+_Result = TypeVar("_Result")
+_CONNECT_S: Final = 10
+_PASSING: Final = (1040, 1053, 1077, 1078, 1080, 1152, 1158, 1159, 1160, 1161, 1180, 1184, 1203, 1206, 1213, 1317, 1637,
+                   1836, 1927, 1928, 1969, 2003, 2006, 2013, 2055, 3024, 4031)  # fmt: skip
+_LOCK_TIMEOUT: Final = 1205
+_PERMISSION: Final = (1044, 1045, 1142, 1143, 1227, 1370, 1698)
+_MISSING: Final = (1146, 1049)
+_MISMATCH: Final = (1054, 1110, 1136, 1166)
+_ROW: Final = (1048, 1062, 1169, 1216, 1217, 1264, 1265, 1292, 1364, 1365, 1366, 1406, 1411, 1426, 1451, 1452, 1557,
+               1644, 1690, 3140, 3819, 4025)  # fmt: skip
+_MODES: Final = "STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION"
+
+
+class MySqlSession:
+    """A connection that is made when first used, by one thread.
+
+    Args:
+        settings: URL and login.
+        variables: session variables, in SQL; those that the server does not have are left out.
+        texts: values are the texts that the server sends, so that Arrow casts whole columns; otherwise Python's.
+    """
+
+    def __init__(self, settings: DatabaseSettings, variables: dict[str, str], *, texts: bool = False) -> None:
+        self._variables = variables
+        self._connection: pymysql.Connection[Any] | None = None
+        self.place, self.database, self._arguments = _arguments(settings)
+        self._arguments |= {"conv": {}} if texts else {}
+
+    def execute(self, sql: str) -> None:
+        """Run a statement."""
+        self._call(lambda connection: _run(connection, sql))
+
+    def query(self, sql: str) -> list[tuple[Any, ...]]:
+        """Rows of a query."""
+        return self._call(lambda connection: _run(connection, sql))
+
+    def read(self, sql: str, rows: int) -> Iterator[tuple[tuple[Any, ...], ...]]:
+        """Rows of a query as they come, at most `rows` at a time."""
+        from pymysql.cursors import SSCursor
+
+        cursor = self._call(lambda connection: connection.cursor(SSCursor))
+        try:
+            self._call(lambda _: cursor.execute(sql))
+            while found := self._call(lambda _: cursor.fetchmany(rows)):
+                yield tuple(found)
+        finally:
+            self._call(lambda _: cursor.close())
+
+    def described(self, query: str) -> Sequence[tuple[Any, ...]]:
+        """The DB-API's description of the columns of a query."""
+
+        def run(connection: Any) -> Sequence[tuple[Any, ...]]:
+            with connection.cursor() as cursor:
+                cursor.execute(f"SELECT * FROM ({query}) AS r LIMIT 0")
+                return tuple(cursor.description)
+
+        return self._call(run)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a connection."""
+        return self._connection is not None
+
+    def cancel(self) -> None:
+        """From another thread: end the statement that runs now, and with it the connection."""
+        connection = self._connection
+        if connection is None:
+            return
+        import pymysql
+
+        number = connection.thread_id()
+        with pymysql.connect(**self._arguments) as other, other.cursor() as cursor:
+            cursor.execute(f"KILL {int(number)}")
+
+    def close(self) -> None:
+        """Drop the connection; an open transaction is rolled back."""
+        connection, self._connection = self._connection, None
+        if connection is not None and connection.open:
+            try:
+                connection.close()
+            except Exception:  # the server is gone
+                return
+
+    # ---------------------------------------------------------------------------------------------- inner parts
+
+    def _live(self) -> Any:
+        if self._connection is None:
+            require("MySQL", "mysql", "pymysql")
+            import pymysql
+
+            self._connection = pymysql.connect(**self._arguments)
+            given = {"time_zone": "'+00:00'", "sql_mode": f"'{_MODES}'", **self._variables}
+            names = ", ".join(f"'{name}'" for name in given)
+            known = {row[0] for row in _run(self._connection, f"SHOW VARIABLES WHERE Variable_name IN ({names})")}
+            chosen = ", ".join(f"SESSION {name} = {value}" for name, value in given.items() if name in known)
+            _run(self._connection, f"SET {chosen}")
+        return self._connection
+
+    def _call(self, function: Callable[[Any], _Result]) -> _Result:
+        require("MySQL", "mysql", "pymysql")
+        import pymysql
+
+        try:
+            return function(self._live())
+        except (pymysql.Error, OSError) as error:
+            raise mysql_error(error, self.place) from error
+
+
+def _run(connection: Any, sql: str) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(sql)
+        return list(cursor.fetchall())
+
+
+def _arguments(settings: DatabaseSettings) -> tuple[str, str, dict[str, Any]]:
+    """(place without secrets, database, arguments of PyMySQL)."""
+    parts = urlsplit(re.sub(r"^(jdbc:)?\w+:", "mysql:", settings.uri.strip()))
+    options = dict(parse_qsl(parts.query))
+    host, port, database = parts.hostname or "127.0.0.1", parts.port or 3306, unquote(parts.path.lstrip("/"))
+    arguments: dict[str, Any] = {
+        "user": settings.user or unquote(parts.username or "") or options.get("user"),
+        "password": settings.password or unquote(parts.password or "") or options.get("password") or "",
+        "database": database or None,
+        "charset": "utf8mb4",
+        "autocommit": True,
+        "connect_timeout": _CONNECT_S,
+        "program_name": settings.name,
+    }
+    if socket := options.get("unix_socket") or options.get("localSocket"):
+        arguments["unix_socket"] = socket
+    else:
+        arguments |= {"host": host, "port": port}
+    if options.get("ssl_ca") or options.get("serverSslCert"):
+        arguments["ssl_ca"] = options.get("ssl_ca") or options.get("serverSslCert")
+    return f"{socket or f'{host}:{port}'}/{database}", database, arguments
+
+
+def mysql_error(error: Exception, place: str) -> ConnectxError:
+    """What an error of PyMySQL or of the server means."""
+    code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
+    text = str(error.args[1] if len(error.args) > 1 else error).rstrip(".")
+    if code in _ROW:
+        return RowRefusedError(f"{text}.")
+    if code == _LOCK_TIMEOUT:
+        return LockTimeoutError(f"MySQL at {place} has a row locked: {text}.", next_step="The task tries again.")
+    if code in _PASSING or isinstance(error, OSError) or (not code and "closed" in text.lower()):
+        return DatabaseUnavailableError(
+            f"MySQL at {place} cannot do it now: {text}.", next_step="The task tries again."
+        )
+    if code in _PERMISSION:
+        return DatabasePermissionError(
+            f"MySQL at {place} does not allow it: {text}.",
+            next_step="Grant the privilege, or correct connection.user or connection.password, and restart the task.",
+        )
+    if code in _MISSING:
+        return TableMissingError(f"MySQL at {place}: {text}.", next_step="Create it, and restart the task.")
+    if code in _MISMATCH:
+        return TableMismatchError(f"MySQL at {place}: {text}.", next_step="Correct the table, and restart the task.")
+    return DatabaseError(
+        f"MySQL at {place} refuses it: {text} (error {code}).", next_step="Correct the cause, and restart the task."
+    )
