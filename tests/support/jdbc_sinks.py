@@ -329,6 +329,17 @@ class Contract:
         assert decimal.Decimal(str(text[2])) == decimal.Decimal("12.5")
         assert place.sql(f"SELECT count(*) FROM {place.table}") == [(3,)]
 
+    def test_a_field_that_is_null_in_all_records_makes_no_column_and_empties_one_that_exists(
+        self, place: Place
+    ) -> None:
+        settings = {"auto.create": "true", "auto.evolve": "true", "insert.mode": "upsert"}
+        task = place.task(settings, pk_mode="record_value", pk_fields="id")
+        kind = pa.struct([*FLIGHT, pa.field("gone", pa.null())])
+        task.put(place.batch(0, [{"id": 1, "name": "a", "gone": None}], kind))
+        assert place.rows() == [(1, "a")]
+        task.put(place.batch(1, [{"id": 1, "name": None}], pa.struct([("id", pa.int64()), ("name", pa.null())])))
+        assert place.rows() == [(1, None)]
+
     def test_without_auto_evolve_a_new_field_is_an_error_unless_the_whitelist_omits_it(self, place: Place) -> None:
         place.create()
         kind = pa.struct([*FLIGHT, pa.field("tip", pa.int32())])

@@ -89,7 +89,7 @@ class TableRows:
             table = self._table(topic)
             if not alive.num_rows:
                 continue
-            columns, key = self._columns(alive)
+            columns, key = self._columns(alive, table)
             for name in columns.column_names:
                 self._target.quoted(name)  # refuses one that needs quotes where there are none
             if table is None:
@@ -200,8 +200,8 @@ class TableRows:
 
     # --------------------------------------------------------------------------------------------------- columns
 
-    def _columns(self, rows: pa.Table) -> tuple[pa.Table, tuple[str, ...]]:
-        """Columns of rows that have a value, and the names of the key's."""
+    def _columns(self, rows: pa.Table, table: TargetTable | None) -> tuple[pa.Table, tuple[str, ...]]:
+        """Columns of rows that have a value, and the names of the key's; without those that only say null."""
         settings = self._settings
         columns = _fields_of(rows["value"], "value")
         key = self._key_columns(rows)
@@ -219,7 +219,9 @@ class TableRows:
                 "The records have no field that fields.whitelist names.",
                 next_step="Correct fields.whitelist, and restart the task.",
             )
-        return self._named(columns), tuple(map(self._target.stored_name, names))
+        made, known = self._named(columns), {} if table is None else table.columns
+        empty = [field.name for field in made.schema if pa.types.is_null(field.type) and field.name not in known]
+        return made.drop_columns(empty), tuple(map(self._target.stored_name, names))
 
     def _named(self, columns: Mapping[str, pa.ChunkedArray]) -> pa.Table:
         return pa.table({self._target.stored_name(name): values for name, values in columns.items()})
@@ -278,7 +280,7 @@ class TableRows:
                 table.check(keys)
                 self._target.delete(table, table.fit(keys.take(_last_of_each(keys)), zone))
                 return
-            columns, key = self._columns(rows)
+            columns, key = self._columns(rows, table)
             table.check(columns)
             fitted = table.fit(columns, zone, keep=key if self._settings.insert_mode != "insert" else ())
         except pa.ArrowInvalid as error:

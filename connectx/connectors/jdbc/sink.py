@@ -64,7 +64,8 @@ class JdbcSink(SinkConnector):
             rows.table_format,
             topic,
             key=key,
-            has_key=rows.insert_mode != "insert",
+            has_key=rows.insert_mode != "insert" and rows.pk_mode != "kafka",
+            may_be_missing=rows.auto_create,
             key_in_record_key=rows.pk_mode == "record_key",
             left_out=key if rows.pk_mode == "kafka" else (),
         )
@@ -73,6 +74,7 @@ class JdbcSink(SinkConnector):
         """One connection; every put is one transaction."""
 
         exactly_once = True
+        reads_fields = True
         connector: ClassVar[type[JdbcSink]]
 
         def start(self, config: Mapping[str, str], context: SinkTaskContext) -> None:
@@ -233,6 +235,7 @@ def stored_table(
     has_key: bool = False,
     key_in_record_key: bool = False,
     left_out: tuple[str, ...] = (),
+    may_be_missing: bool = False,
 ) -> Stored:
     """A table as `cluster.check` reads it. Raises TableMissingError when there is none.
 
@@ -240,32 +243,40 @@ def stored_table(
         key: columns of the primary key; empty: as the table has it.
         has_key: the target keeps one row for each key.
         left_out: columns that the records do not have.
+        may_be_missing: a table that does not exist holds no rows yet.
     """
     target = open_target(settings)
     try:
-        table = target.describe(*split_name(pattern, topic, target.default_schema()))
+        schema, table_name = map(target.stored_name, split_name(pattern, topic, target.default_schema()))
+        table = target.describe(schema, table_name)
     finally:
         target.close()
-    if table is None:
+    if table is None and not may_be_missing:
         raise TableMissingError(f"The table {pattern} does not exist.", next_step="Check its name.")
-    name, key = TableName(table.schema, table.name), key or table.key
+    name, key = TableName(schema, table_name), key or (table.key if table is not None else ())
     in_record_key = key if key_in_record_key else left_out
 
     def read() -> Iterator[pa.Table]:
         database = open_database(settings.database)
         try:
-            fields = [database.field(column) for column in database.columns(name) if column.name not in left_out]
+            try:
+                columns = [column for column in database.columns(name) if column.name not in left_out]
+            except TableMissingError:
+                if may_be_missing:
+                    return
+                raise
+            fields = [database.field(column) for column in columns]
             selected = ", ".join(f"{field.sql} AS {database.quoted(field.name)}" for field in fields)
             yield from database.read(f"SELECT {selected} FROM {database.source(name, '')}", fields, _READ_ROWS)
         finally:
             database.close()
 
     return Stored(
-        f"table {table.name}",
+        f"table {table_name}",
         read,
         key=key if has_key else (),
         key_in_record_key=has_key and key_in_record_key,
-        value_type=table.value_type(in_record_key),
+        value_type=None if table is None else table.value_type(in_record_key),
     )
 
 

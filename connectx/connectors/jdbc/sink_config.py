@@ -109,15 +109,14 @@ CONFIG = (
         "auto.create",
         bool,
         False,
-        doc="Create a missing table for the first records; needs records that carry their types.",
+        doc="Create a missing table for the first records, with columns for their fields.",
         group=_WRITES,
     )
     .define(
         "auto.evolve",
         bool,
         False,
-        doc="Add missing columns to a table; needs records that carry their types. Columns are never changed or "
-        "dropped.",
+        doc="Add missing columns to a table. Columns are never changed or dropped.",
         group=_WRITES,
     )
     .define(
