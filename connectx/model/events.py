@@ -72,6 +72,8 @@ class EventKind(StrEnum):
     LANE_CHANGED = "lane_changed"  # lane (tail, bulk), reason
     BULK_FAILED = "bulk_failed"  # error; a sink adds token, and offsets: up to which the worker reads on
     RECORDS_FILTERED = "records_filtered"  # records: dropped on purpose by a transformation
+    LAG_ALARM = "lag_alarm"  # lag: above lag.alarm.records for lag.alarm.ms; since_ms
+    LAG_ALARM_OVER = "lag_alarm_over"  # lag, lasted_ms
 
 
 @dataclass(frozen=True, slots=True)

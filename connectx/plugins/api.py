@@ -148,6 +148,9 @@ class SinkTaskContext(Protocol):
     def assignment(self) -> Sequence[TopicPartition]:
         """Partitions that this task owns now."""
 
+    def timeout(self, timeout_ms: int) -> None:
+        """Within `put`, before it raises a RetriableError: put the batch again after this time."""
+
     def report(self, partition: TopicPartition, offset: int, error: Exception) -> None:
         """Within `put`: the target refuses this record for good (KIP-610, ErrantRecordReporter).
 

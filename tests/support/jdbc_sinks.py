@@ -36,6 +36,9 @@ class Context:
         self.reported: list[str] = []
         self._tolerate = tolerate
 
+    def timeout(self, timeout_ms: int) -> None:
+        self.retry_in_ms = timeout_ms
+
     def report(self, partition: TopicPartition, offset: int, error: Exception) -> None:
         if not self._tolerate:
             raise error

@@ -87,6 +87,7 @@ class JdbcSink(SinkConnector):
             self._offsets = OffsetsTable(self._target, values["offsets.table.name"], context.group_id)
             self._rows = TableRows(self._target, row_settings(values), context.report)
             self._max_retries, self._failures = values["max.retries"], 0
+            self._backoff_ms = values["retry.backoff.ms"]
             self._cancelled = False
 
         def value_type(self, topic: str) -> pa.DataType | None:
@@ -172,6 +173,7 @@ class JdbcSink(SinkConnector):
 
         def _count(self, error: DatabaseUnavailableError) -> None:
             self._failures += 1
+            self.context.timeout(self._backoff_ms)
             if 0 <= self._max_retries < self._failures and not self._cancelled:
                 raise DatabaseError(
                     f"{error.message} It was tried {self._failures} times (max.retries={self._max_retries}).",
@@ -195,6 +197,7 @@ def _postgres_config() -> ConfigDef:
         validator=non_empty(),
     )
     keys["max.retries"] = replace(keys["max.retries"], default=-1)
+    keys["retry.backoff.ms"] = replace(keys["retry.backoff.ms"], default=500)
     return ConfigDef.of(keys.values())
 
 

@@ -10,6 +10,7 @@ Exactly-once: the target holds rows and offsets; the group's offsets follow late
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -36,8 +37,9 @@ class Phase(StrEnum):
 class SinkTaskCore:
     """State of the loop; `handle` is the only method that changes it.
 
-    `batches` wait to be put, one topic each, the first is the next. `held` says that partitions are paused at the
-    consumer, `giving_up` names partitions that a last commit is made for, `ends` are the stable ends of a backlog.
+    `batches` wait to be put, one topic each, the first is the next. A limit of the target delays it to `put_at_ms`.
+    `held` says that partitions are paused at the consumer, `giving_up` names partitions that a last commit is made for,
+    `ends` are the stable ends of a backlog.
     """
 
     settings: SinkTaskSettings
@@ -52,6 +54,9 @@ class SinkTaskCore:
     ends: dict[TopicPartition, int] = field(default_factory=dict)
     query_at_ms: int = 0
     was_full: bool = False
+    put_at_ms: float = 0
+    lag_since_ms: int | None = None
+    lag_alarm: bool = False
     paused: bool = False
     pause_requested: bool = False
     stop_requested: bool = False
@@ -74,6 +79,8 @@ class SinkTaskCore:
             self._on_rebalance(stimulus, step, now_ms)
         elif isinstance(stimulus, m.CommitOutcome):
             self._on_commit_outcome(stimulus, step)
+        elif isinstance(stimulus, m.LagKnown):
+            self._on_lag(stimulus.records, step, now_ms)
         elif self.giving_up is not None:
             self._on_last_flush(stimulus, step, now_ms)
         else:
@@ -165,14 +172,49 @@ class SinkTaskCore:
                     data = {"dead_letters": answer.dead_letters} if answer.dead_letters else {}
                     reason = answer.skip_reason
                     self._record(step, EventKind.RECORDS_SKIPPED, records=answer.skipped, reason=reason, **data)
+                self._limit(answer, now_ms)
                 self._put_done(answer.records, step)
             case m.PutFailed():
-                batch = self.batches[0]
-                backoff_ms = self.settings.retry_backoff_ms * 2 ** min(batch.attempts, 20)
-                batch.attempts += 1
-                batch.retry_at_ms = now_ms + min(backoff_ms, self.settings.retry_backoff_max_ms)
+                self._on_put_failed(answer, now_ms)
             case m.PutRefused():
                 self._on_refused(answer, step)
+
+    def _on_put_failed(self, failed: m.PutFailed, now_ms: int) -> None:
+        """Put again after growing pauses, or when the plugin says so, as long as errors.retry.timeout allows."""
+        batch, settings = self.batches[0], self.settings
+        backoff_ms = min(settings.retry_backoff_ms * 2 ** min(batch.attempts, 20), settings.retry_backoff_max_ms)
+        batch.attempts += 1
+        batch.since_ms = now_ms if batch.since_ms is None else batch.since_ms
+        batch.retry_at_ms = now_ms + (backoff_ms if failed.retry_in_ms is None else failed.retry_in_ms)
+        if settings.retry_timeout_ms > 0:
+            end_ms = batch.since_ms + settings.retry_timeout_ms
+            batch.retry_at_ms = min(batch.retry_at_ms, end_ms)
+            if now_ms >= end_ms:
+                self.failure = self.failure or (
+                    f"{failed.error} It was tried {batch.attempts} times in {now_ms - batch.since_ms} ms; "
+                    f"errors.retry.timeout is {settings.retry_timeout_ms} ms."
+                )
+
+    def _limit(self, done: m.PutDone, now_ms: int) -> None:
+        """The next put waits as long as the rows of this one take at the highest rate."""
+        rates = ((done.records, self.settings.max_rows_per_s), (done.size_bytes, self.settings.max_bytes_per_s))
+        wait_ms = max([0.0, *(1000 * amount / rate for amount, rate in rates if rate is not None)])
+        self.put_at_ms = max(self.put_at_ms, now_ms) + wait_ms
+
+    def _on_lag(self, records: int, step: SinkStep, now_ms: int) -> None:
+        """An event when the lag stays high, and one when it is over."""
+        limit = self.settings.lag_alarm_records
+        if limit is None:
+            return
+        if records <= limit:
+            if self.lag_alarm and self.lag_since_ms is not None:
+                self._record(step, EventKind.LAG_ALARM_OVER, lag=records, lasted_ms=now_ms - self.lag_since_ms)
+            self.lag_since_ms, self.lag_alarm = None, False
+            return
+        self.lag_since_ms = now_ms if self.lag_since_ms is None else self.lag_since_ms
+        if not self.lag_alarm and now_ms - self.lag_since_ms >= self.settings.lag_alarm_ms:
+            self.lag_alarm = True
+            self._record(step, EventKind.LAG_ALARM, lag=records, since_ms=self.lag_since_ms)
 
     def _put_done(self, records: int, step: SinkStep) -> None:
         batch = self.batches.pop(0)
@@ -214,17 +256,18 @@ class SinkTaskCore:
             return
         self._follow_target_state(step, now_ms)
         ranges = {} if self.batches else self._backlog_ranges(step)
-        self._hold(step)
+        self._hold(step, now_ms)
         if self._commit_is_due(now_ms):
             if not self.settings.exactly_once:
                 step.effects.append(m.Flush())
                 return
             self._send_commit(step, now_ms)
         wait_ms = min(self.settings.poll_timeout_ms, self.commit_at_ms - now_ms)
-        if self.batches and now_ms >= self.batches[0].retry_at_ms:
+        put_at_ms = max(self.batches[0].retry_at_ms, math.ceil(self.put_at_ms)) if self.batches else 0
+        if self.batches and now_ms >= put_at_ms:
             step.effects.append(m.Put(self.epoch, dict(self.batches[0].ranges), self.batches[0].number))
         elif self.batches:
-            step.effects.append(m.Poll(self.epoch, min(wait_ms, self.batches[0].retry_at_ms - now_ms)))
+            step.effects.append(m.Poll(self.epoch, min(wait_ms, put_at_ms - now_ms)))
         elif ranges:
             step.effects.append(m.ReadBacklog(self.epoch, ranges))
         elif self._should_query(now_ms):
@@ -237,12 +280,13 @@ class SinkTaskCore:
         if self.pause_requested != self.paused:
             self.paused = self.pause_requested
             self.commit_at_ms = now_ms
-            self._hold(step)
+            self._hold(step, now_ms)
             step.effects.append(m.ReportState(paused=self.paused))
 
-    def _hold(self, step: SinkStep) -> None:
-        """Pause all partitions while the task is paused, a batch waits for its next try, or Spark reads."""
-        hold = self.paused or self.backlog or any(batch.attempts for batch in self.batches)
+    def _hold(self, step: SinkStep, now_ms: int) -> None:
+        """Pause all partitions while the task is paused, a batch waits for its next try or a limit, or Spark reads."""
+        waits = any(batch.attempts for batch in self.batches) or (bool(self.batches) and self.put_at_ms > now_ms)
+        hold = self.paused or self.backlog or waits
         owned = self.progress.owned
         if hold != self.held and owned:
             step.effects.append(m.PausePartitions(owned) if hold else m.ResumePartitions(owned))

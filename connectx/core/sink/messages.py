@@ -48,6 +48,7 @@ __all__ = [
     "FlushFailed",
     "Flushed",
     "JoinGroup",
+    "LagKnown",
     "LeaveGroup",
     "Offsets",
     "OffsetsCommitted",
@@ -292,7 +293,7 @@ class PutDone:
     """The plugin took the batch: `records` put, `skipped` dropped because of `skip_reason` (errors.tolerance).
 
     `filtered` counts records that a transformation dropped on purpose, `dead_letters` those of the skipped that were
-    sent to the dead letter queue.
+    sent to the dead letter queue. `size_bytes` is the size of the rows that were put.
     """
 
     epoch: int
@@ -301,15 +302,27 @@ class PutDone:
     skip_reason: str = ""
     filtered: int = 0
     dead_letters: int = 0
+    size_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class PutFailed:
-    """The plugin did not take the batch; `retriable` says that it may take the same batch later."""
+    """The plugin did not take the batch; `retriable` says that it may take the same batch later.
+
+    `retry_in_ms` is when, if the plugin has said so.
+    """
 
     epoch: int
     retriable: bool
     error: str
+    retry_in_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LagKnown:
+    """Records that the task's partitions have and the task has not read; part of no effect."""
+
+    records: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,6 +370,7 @@ SinkStimulus = (
     Begin
     | SinkStarted
     | Rebalance
+    | LagKnown
     | Fetched
     | FetchedNothing
     | EndsKnown

@@ -22,6 +22,10 @@ class SinkTaskSettings:
 
     `backlog_records` is the lag in records from which on Spark reads (None: never), `backlog_slice_records` the most
     records that it reads at a time.
+
+    `retry_timeout_ms` is how long a put is tried again (0 and -1: until it succeeds). `max_rows_per_s` and
+    `max_bytes_per_s` limit puts on average (None: no limit). `lag_alarm_records` is the lag that is an alarm when it
+    lasts `lag_alarm_ms` (None: never).
     """
 
     task: TaskId
@@ -31,6 +35,11 @@ class SinkTaskSettings:
     poll_timeout_ms: int = 100
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 5_000
+    retry_timeout_ms: int = 0
+    max_rows_per_s: float | None = None
+    max_bytes_per_s: float | None = None
+    lag_alarm_records: int | None = None
+    lag_alarm_ms: int = 60_000
     backlog_records: int | None = None
     backlog_slice_records: int = 200_000
     backlog_query_interval_ms: int = 1_000
@@ -40,12 +49,13 @@ class SinkTaskSettings:
 class Batch:
     """Records of one topic at hand. `ranges` start at the position, so they lie without gaps behind what was put.
 
-    `number` is that of the Fetched which brought them.
+    `number` is that of the Fetched which brought them, `since_ms` when the first put of them failed.
     """
 
     ranges: dict[TopicPartition, tuple[int, int]]
     number: int = 0
     attempts: int = 0
+    since_ms: int | None = None
     retry_at_ms: int = 0
 
     @property

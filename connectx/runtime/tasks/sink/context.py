@@ -31,6 +31,7 @@ class SinkContext:
         self._assignment: list[TopicPartition] = []
         self.skipped = 0
         self.reason = ""
+        self.retry_in_ms: int | None = None
 
     @property
     def task(self) -> TaskId:
@@ -47,13 +48,21 @@ class SinkContext:
         """Partitions that this task owns now, sorted."""
         return tuple(self._assignment)
 
+    def timeout(self, timeout_ms: int) -> None:
+        """Put the batch again after this time."""
+        self.retry_in_ms = timeout_ms
+
     def report(self, partition: TopicPartition, offset: int, error: Exception) -> None:
         """Count a record that the target refuses, or raise `error`."""
         errors = self._setup.settings.errors
         self._counted.failed()
         if errors.log_enable:
             shown = self._setup.masked(str(error))
-            log.error("Error encountered in task %s: offset %d of %s: %s", self.task, offset, partition, shown)
+            place = {"topic": partition.topic, "partition": partition.partition, "offset": offset}
+            record = f", where consumed record is {place}" if errors.log_include_messages else ""
+            log.error(
+                "Error encountered in task %s: offset %d of %s: %s%s", self.task, offset, partition, shown, record
+            )
             self._counted.errors_logged += 1
         if not errors.tolerate_all:
             self._counted.record_errors += 1

@@ -229,7 +229,7 @@ class SinkWorld:
         began_ms = self._clock()
         try:
             rows, unreadable = records.readable(self._plugin.value_type)
-            self._context.skipped = 0
+            self._context.skipped, self._context.retry_in_ms = 0, None
             self._context.records = records
             if rows.num_rows or self._plugin.exactly_once:
                 self._plugin.put(SinkBatch(rows, effect.ranges))
@@ -258,7 +258,7 @@ class SinkWorld:
         dead_letters = self._runner.errors.dead_letters - self._dead_lettered
         self._dead_lettered += dead_letters
         put = rows.num_rows - self._context.skipped
-        return m.PutDone(effect.epoch, put, skipped, reason, records.filtered, dead_letters)
+        return m.PutDone(effect.epoch, put, skipped, reason, records.filtered, dead_letters, rows.nbytes)
 
     def _put_failed(self, effect: m.Put, error: Exception) -> m.SinkStimulus:
         self._runner.stay_alive()
@@ -268,7 +268,8 @@ class SinkWorld:
             log.info("%s will put again: %s", self._setup.task, shown)
             self._runner.errors.retries += 1
             self._update(retrying=shown)
-        return m.PutFailed(effect.epoch, retriable, str(error) if retriable else trace_of(error))
+        shown = str(error) if retriable else trace_of(error)
+        return m.PutFailed(effect.epoch, retriable, shown, self._context.retry_in_ms)
 
     def _flush(self, effect: m.Flush) -> m.SinkStimulus:
         try:
@@ -300,7 +301,10 @@ class SinkWorld:
         reached = dict(self._core.progress.reached)
         ends = self._consumer.known_ends(tuple(sorted(reached)))
         behind = [max(0, ends[partition] - offset) for partition, offset in reached.items() if partition in ends]
-        self._update(lag=sum(behind) if len(behind) == len(reached) else None, positions=named(reached))
+        lag = sum(behind) if len(behind) == len(reached) else None
+        self._update(lag=lag, positions=named(reached))
+        if lag is not None:
+            self._runner.feed(m.LagKnown(lag))
 
     def _update_progress(self) -> None:
         progress = self._core.progress

@@ -200,8 +200,10 @@ class TopicRecords:
         first = letters[0].error
         self._counted.failed(len(letters))
         if errors.log_enable:
-            for letter in letters:
-                log.error("Error encountered in task %s: %s", self._setup.task, self._setup.masked(str(letter.error)))
+            for letter, at in zip(letters, places, strict=True):
+                shown = self._setup.masked(str(letter.error))
+                record = f", where consumed record is {at}" if errors.log_include_messages else ""
+                log.error("Error encountered in task %s: %s%s", self._setup.task, shown, record)
             self._counted.errors_logged += len(letters)
         if not errors.tolerate_all:
             self._counted.record_errors += 1

@@ -45,9 +45,44 @@ BACKLOG_CONFIG = (
     )
 )
 """Keys of sink connectors that Kafka Connect does not have."""
+LIMITS_CONFIG = (
+    ConfigDef()
+    .define(
+        "max.rows.per.second",
+        float,
+        0,
+        doc="Most rows a second that the connector puts, on average, in equal shares for tasks.max tasks; 0: no limit. "
+        "A put is not divided: lower consumer.override.max.poll.records for smaller ones.",
+        validator=at_least(0),
+    )
+    .define(
+        "max.bytes.per.second",
+        float,
+        0,
+        doc="As max.rows.per.second, for the bytes of rows in memory.",
+        validator=at_least(0),
+    )
+    .define(
+        "lag.alarm.records",
+        "LONG",
+        -1,
+        doc="Lag of a task in records above which an event tells of it, when it lasts for lag.alarm.ms; -1: never.",
+        validator=at_least(-1),
+    )
+    .define(
+        "lag.alarm.ms",
+        "LONG",
+        60_000,
+        doc="How long the lag must stay above lag.alarm.records.",
+        validator=at_least(0),
+    )
+)
+"""Keys of sink connectors that spare the target and tell of a target that is too slow."""
 
 _MAX_POLL_RECORDS = 10_000
 _MAX_POLL_KEY = "consumer.override.max.poll.records"
+_DELAY_KEY = "errors.retry.delay.max.ms"
+"""Without it a put waits at most 5 s between two tries, not a minute as other operations in Kafka Connect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +127,8 @@ def set_up(order: PrepareTask, services: TaskServices, plugins: Plugins) -> Sink
     """
     task, config, worker = order.task, order.connector_config, services.config
     settings = sink_connector_settings(config)
-    backlog = BACKLOG_CONFIG.parse(config)
+    backlog, limits = BACKLOG_CONFIG.parse(config), LIMITS_CONFIG.parse(config)
+    delay = {"retry_backoff_max_ms": settings.errors.retry_delay_max_ms} if _DELAY_KEY in config else {}
     chain = plugins.chain(config)
     plugin = services.created(plugins.create_task, config)
     assert isinstance(plugin, SinkTask), "only sink connectors are given to a sink runner"
@@ -106,6 +142,12 @@ def set_up(order: PrepareTask, services: TaskServices, plugins: Plugins) -> Sink
         offset_flush_timeout_ms=worker.offset_flush_timeout_ms,
         backlog_records=None if backlog["backlog.records"] < 0 else backlog["backlog.records"],
         backlog_slice_records=backlog["backlog.slice.records"],
+        retry_timeout_ms=settings.errors.retry_timeout_ms,
+        max_rows_per_s=limits["max.rows.per.second"] / settings.tasks_max or None,
+        max_bytes_per_s=limits["max.bytes.per.second"] / settings.tasks_max or None,
+        lag_alarm_records=None if limits["lag.alarm.records"] < 0 else limits["lag.alarm.records"],
+        lag_alarm_ms=limits["lag.alarm.ms"],
+        **delay,
     )
     for_client = {key: value for key, value in config.items() if key != _MAX_POLL_KEY}  # librdkafka does not have it
     consumer_config = services.clients.sink_consumer(task, for_client)

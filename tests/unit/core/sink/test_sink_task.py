@@ -24,6 +24,7 @@ from connectx.core.sink.messages import (
     Flushed,
     FlushFailed,
     JoinGroup,
+    LagKnown,
     LeaveGroup,
     OffsetsCommitted,
     Opened,
@@ -592,3 +593,52 @@ def test_a_backlog_that_was_read_under_an_older_assignment_is_thrown_away() -> N
     run(core, PartitionsRevoked((A0,)), OffsetsCommitted(1))
     step = run(core, Fetched(1, {A0: (10, 70)}))
     assert step.effects == [Seek({A1: 0}), ResumePartitions((A1,)), Poll(2, 100)]
+
+
+# -------------------------------------------------------------------------------- limits of retries and of the target
+
+
+def test_a_plugin_says_when_a_put_is_tried_again() -> None:
+    core = polling(AT_LEAST_ONCE)
+    run(core, Fetched(1, {A0: (10, 15)}), PutFailed(1, True, "down", retry_in_ms=700))
+    assert run(core, FetchedNothing(1), now_ms=699).effects == [Poll(1, 1)]
+    assert run(core, FetchedNothing(1), now_ms=700).effects == [Put(1, {A0: (10, 15)})]
+
+
+def test_a_put_fails_the_task_when_its_time_for_retries_is_over_and_not_before() -> None:
+    core = polling(dataclasses.replace(AT_LEAST_ONCE, retry_timeout_ms=150))
+    run(core, Fetched(1, {A0: (10, 15)}), PutFailed(1, True, "Down."), now_ms=0)
+    assert run(core, FetchedNothing(1), now_ms=100).effects == [Put(1, {A0: (10, 15)})]
+    assert run(core, PutFailed(1, True, "Down."), now_ms=110).effects == [Poll(1, 40)]
+    assert run(core, FetchedNothing(1), now_ms=150).effects == [Put(1, {A0: (10, 15)})]
+    reason = "Down. It was tried 3 times in 151 ms; errors.retry.timeout is 150 ms."
+    failed = run(core, PutFailed(1, True, "Down."), now_ms=151).effects
+    assert failed == [ClosePartitions((A0, A1)), *END, ReportFailed(reason)]
+
+
+@pytest.mark.parametrize(
+    ("limit", "rows", "size_bytes"), [({"max_rows_per_s": 10.0}, 5, 0), ({"max_bytes_per_s": 200.0}, 5, 100)]
+)
+def test_the_next_put_waits_as_long_as_the_last_one_takes_at_the_highest_rate(
+    limit: dict[str, float], rows: int, size_bytes: int
+) -> None:
+    core = polling(dataclasses.replace(AT_LEAST_ONCE, offset_flush_interval_ms=10**9, **limit))
+    assert run(core, Fetched(1, {A0: (10, 15)})).effects == [Put(1, {A0: (10, 15)})]
+    assert run(core, PutDone(1, rows, size_bytes=size_bytes), now_ms=20).effects == [Poll(1, 100)]
+    waiting = run(core, Fetched(1, {A0: (15, 20)}), now_ms=30)
+    assert waiting.effects == [PausePartitions((A0, A1)), Poll(1, 100)]
+    assert run(core, FetchedNothing(1), now_ms=519).effects == [Poll(1, 1)]
+    assert run(core, FetchedNothing(1), now_ms=520).effects == [ResumePartitions((A0, A1)), Put(1, {A0: (15, 20)})]
+
+
+def test_a_lag_is_an_alarm_once_when_it_lasts_and_an_event_when_it_is_over() -> None:
+    core = polling(dataclasses.replace(AT_LEAST_ONCE, lag_alarm_records=10, lag_alarm_ms=100))
+    assert run(core, LagKnown(11), now_ms=5) == SinkStep()
+    assert run(core, LagKnown(10), now_ms=50) == SinkStep()
+    assert run(core, LagKnown(20), now_ms=60) == SinkStep()
+    assert run(core, LagKnown(30), now_ms=159) == SinkStep()
+    assert run(core, LagKnown(40), now_ms=160).transitions == [transition(EventKind.LAG_ALARM, lag=40, since_ms=60)]
+    assert run(core, LagKnown(50), now_ms=300) == SinkStep()
+    over = transition(EventKind.LAG_ALARM_OVER, lag=3, lasted_ms=340)
+    assert run(core, LagKnown(3), now_ms=400).transitions == [over]
+    assert run(core, LagKnown(3), now_ms=401) == SinkStep()
