@@ -77,8 +77,13 @@ class TaskLife:
     """What was last said of it in the status topic."""
     again: StartAgain | None = None
     """Set while stopping when the task shall start again."""
+    active_since_ms: int | None = None
+    restart_cause: str = ""
+    """Set while it has failed and waits for its restart."""
 
 
+_LONGEST_PAUSE_MS = 300_000
+"""Longest pause before a restart; a task that ran for as long has recovered, and its restarts count from 0 again."""
 _FENCE_RETRY_MS = 250
 _FENCE_RETRY_MAX_MS = 5_000
 _KEY_ROTATION_MS = 60_000
@@ -94,6 +99,7 @@ class Tasks:
     context: Context
     fencing: FencingRounds
     lives: dict[TaskId, TaskLife] = field(default_factory=dict)
+    restarts: dict[TaskId, int] = field(default_factory=dict)
     takeovers: Takeovers = field(init=False)
 
     def __post_init__(self) -> None:
@@ -121,11 +127,13 @@ class Tasks:
 
     def restart(self, task: TaskId, cause: str) -> None:
         """Stop a task and start it again because a user asked for it."""
+        self.restarts.pop(task, None)
         self._stop(task, cause, StartAgain(cause, is_restart=True))
 
     def on_new_task_configs(self, connector: str) -> None:
         """Newer task configs were read: what runs with older ones stops, what is about to start does not (KIP-618)."""
         self.takeovers.explain_tasks(connector)
+        self.restarts = {task: count for task, count in self.restarts.items() if task.connector != connector}
         for life in self._of(connector):
             if life.exactly_once and life.phase in BEFORE_ITS_START:
                 self._refuse(life, _NEWER_CONFIGS)
@@ -231,6 +239,7 @@ class Tasks:
         if life.phase not in (TaskPhase.STARTING, TaskPhase.ACTIVE):
             return
         life.phase = TaskPhase.ACTIVE
+        life.active_since_ms = self.context.now_ms if life.active_since_ms is None else life.active_since_ms
         state = State.PAUSED if stimulus.paused else State.RUNNING
         life.reported = self.context.report_task(life.task, life.instance, state, version=life.version)
 
@@ -267,6 +276,12 @@ class Tasks:
                 self._step(life, "cancel", "it did not stop within task.shutdown.graceful.timeout.ms")
                 self.context.emit(CancelTask(life.task, life.instance))
                 self._forget(life)
+
+    def on_restart_timer(self, instance_text: str) -> None:
+        """The pause of a failed task is over."""
+        for life in list(self.lives.values()):
+            if str(life.instance) == instance_text and life.phase is TaskPhase.FAILED:
+                self._stop(life.task, life.restart_cause, StartAgain(life.restart_cause, is_restart=True))
 
     # ---------------------------------------------------------------------------------------------- inner moves
 
@@ -371,6 +386,23 @@ class Tasks:
         if not runner_ended:
             self.context.emit(StopTask(life.task, life.instance))
         self._report_failure(life, trace, fenced=fenced)
+        if not fenced:  # a zombie has a successor
+            self._plan_restart(life, trace)
+
+    def _plan_restart(self, life: TaskLife, trace: str) -> None:
+        """Restart a failed task after a growing pause, task.restart.max times in a row (off by default)."""
+        most, backoff_ms = restart_policy(self.context.config.connector_config(life.task.connector) or {})
+        now_ms = self.context.now_ms
+        recovered = life.active_since_ms is not None and now_ms - life.active_since_ms >= _LONGEST_PAUSE_MS
+        count = 0 if recovered else self.restarts.get(life.task, 0)
+        if 0 <= most <= count:
+            return
+        self.restarts[life.task] = count + 1
+        pause_ms = min(backoff_ms * 2 ** min(count, 30), _LONGEST_PAUSE_MS)
+        limit = f" of {most}" if most >= 0 else ""
+        reason = trace.strip().splitlines()[0] if trace.strip() else "no reason is known"
+        life.restart_cause = f"restart {count + 1}{limit} after a pause of {pause_ms} ms, since it failed: {reason}"
+        self.context.set_timer(_restart_timer(life), pause_ms)
 
     def _report_failure(self, life: TaskLife, trace: str, *, fenced: bool = False) -> None:
         """A zombie says so under the generation of its start, and once: it must not hide its successor's status."""
@@ -389,7 +421,7 @@ class Tasks:
 
     def _forget(self, life: TaskLife) -> None:
         del self.lives[life.task]
-        self.context.timers.cancel(_stop_timer(life), _fence_timer(life))
+        self.context.timers.cancel(_stop_timer(life), _fence_timer(life), _restart_timer(life))
         again = life.again
         if again is None or life.task not in self.context.group.work.tasks:
             return
@@ -413,6 +445,18 @@ class Tasks:
 
 def _stop_timer(life: TaskLife) -> str:
     return f"task-stop.{life.instance}"
+
+
+def restart_policy(config: Mapping[str, str | None]) -> tuple[int, int]:
+    """(task.restart.max, task.restart.backoff.ms) of a connector; no restarts where a value cannot be read."""
+    try:
+        return int(config.get("task.restart.max") or 0), int(config.get("task.restart.backoff.ms") or 10_000)
+    except ValueError:  # the task has failed for it, with a sentence
+        return 0, 0
+
+
+def _restart_timer(life: TaskLife) -> str:
+    return f"task-restart.{life.instance}"
 
 
 def _fence_timer(life: TaskLife) -> str:

@@ -231,6 +231,8 @@ class WorkerCore:
                 self.connectors.on_stop_timer(rest)
             case "task-fence":
                 self.tasks.on_fence_timer(rest)
+            case "task-restart":
+                self.tasks.on_restart_timer(rest)
             case "task-configs":
                 self.connectors.on_retry_timer(rest)
             case "fencing-record":

@@ -328,6 +328,25 @@ BULK_CONFIG: Final = (
 )
 """Keys that Kafka Connect does not have."""
 
+RESTART_CONFIG: Final = (
+    ConfigDef()
+    .define(
+        "task.restart.max",
+        int,
+        0,
+        doc="How often in a row a failed task is restarted; 0: never, -1: without a limit.",
+        validator=at_least(-1),
+    )
+    .define(
+        "task.restart.backoff.ms",
+        int,
+        10_000,
+        doc="Pause before the first restart of a failed task; it doubles up to 5 minutes.",
+        validator=at_least(1),
+    )
+)
+"""Keys of all connectors that Kafka Connect does not have."""
+
 
 def _regexes_problem(value: Any) -> str | None:
     for pattern in value or ():

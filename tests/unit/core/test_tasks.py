@@ -435,6 +435,74 @@ def test_a_failed_task_restarts_at_once() -> None:
     assert effects(context) == [status(State.RESTARTING, version=None), prepare(2)]
 
 
+def restartable(**config: str) -> tuple[Context, Tasks]:
+    """Task c-0, running, of a connector with these settings."""
+    context, tasks = at(TaskPhase.ACTIVE)
+    given = {key.replace("_", "."): value for key, value in config.items()}
+    read(context, ConnectorConfigRecord("c", SOURCE | given))
+    both(context)
+    return context, tasks
+
+
+def failed_again(context: Context, tasks: Tasks) -> list[int]:
+    """The pauses until a restart, for each failure until there is no restart any more."""
+    pauses: list[int] = []
+    while True:
+        instance = tasks.lives[C0].instance
+        tasks.on_failed(TaskFailed(C0, instance, "oops\n  at x"))
+        timers = [effect for effect in effects(context) if isinstance(effect, SetTimer)]
+        transitions(context)
+        if not timers:
+            return pauses
+        pauses.append(timers[0].at_ms - context.now_ms)
+        context.now_ms = timers[0].at_ms
+        assert context.timers.is_set(f"task-restart.{instance}")
+        tasks.on_restart_timer(str(instance))
+
+
+def test_a_failed_task_is_not_restarted_unless_its_connector_asks_for_it() -> None:
+    assert failed_again(*restartable()) == []
+    assert failed_again(*restartable(task_restart_max="nonsense")) == []
+
+
+def test_a_failed_task_is_restarted_after_growing_pauses_up_to_the_limit_and_the_history_says_why() -> None:
+    context, tasks = restartable(task_restart_max="2", task_restart_backoff_ms="500")
+    tasks.on_failed(TaskFailed(C0, 1, "oops\n  at x"))
+    both(context)
+    tasks.on_restart_timer("1")
+    cause = "restart 1 of 2 after a pause of 500 ms, since it failed: oops"
+    assert transitions(context) == [state(State.RESTARTING, cause=cause), step("prepare", cause, instance=2)]
+    assert failed_again(*restartable(task_restart_max="3", task_restart_backoff_ms="500")) == [500, 1_000, 2_000]
+
+
+def test_restarts_count_from_zero_when_a_user_restarts_or_the_task_has_run_for_long() -> None:
+    context, tasks = restartable(task_restart_max="1")
+    assert failed_again(context, tasks) == [10_000]
+    tasks.restart(C0, "asked")
+    both(context)
+    assert failed_again(context, tasks) == [10_000]
+    context, tasks = restartable(task_restart_max="1")
+    tasks.restarts[C0] = 1
+    context.now_ms += 300_000
+    assert failed_again(context, tasks) == [10_000]
+
+
+def test_a_fenced_task_is_not_restarted_since_it_has_a_successor() -> None:
+    context, tasks = restartable(task_restart_max="5")
+    tasks.on_failed(TaskFailed(C0, 1, "fenced", fenced=True))
+    assert not [effect for effect in effects(context) if isinstance(effect, SetTimer)]
+
+
+def test_a_task_that_was_revoked_before_its_restart_stays_away() -> None:
+    context, tasks = restartable(task_restart_max="5")
+    tasks.on_failed(TaskFailed(C0, 1, "oops"))
+    tasks.stop(C0, "")
+    assert not context.timers.is_set("task-restart.1")
+    both(context)
+    tasks.on_restart_timer("1")
+    assert both(context) == ([], [])
+
+
 def test_a_cancelled_task_restarts_beside_its_zombie() -> None:
     context, tasks = at(TaskPhase.ACTIVE)
     tasks.restart(C0, "asked")

@@ -16,6 +16,7 @@ from connectx.model.configdef import ConfigDef
 from connectx.model.ids import TaskId
 from connectx.model.validators import at_least
 from connectx.plugins.api import SinkConnector, SinkTask
+from connectx.plugins.keys import RESTART_CONFIG
 from connectx.plugins.settings import SinkSettings, sink_connector_settings
 from connectx.runtime.tasks.services import TaskServices
 
@@ -127,6 +128,7 @@ def set_up(order: PrepareTask, services: TaskServices, plugins: Plugins) -> Sink
     """
     task, config, worker = order.task, order.connector_config, services.config
     settings = sink_connector_settings(config)
+    RESTART_CONFIG.parse(config)  # the core reads them, too, and takes what it cannot read for no restarts
     backlog, limits = BACKLOG_CONFIG.parse(config), LIMITS_CONFIG.parse(config)
     delay = {"retry_backoff_max_ms": settings.errors.retry_delay_max_ms} if _DELAY_KEY in config else {}
     chain = plugins.chain(config)

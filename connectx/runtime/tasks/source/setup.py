@@ -16,7 +16,7 @@ from connectx.kafka.settings.client_config import ClientConfig
 from connectx.model.ids import TaskId
 from connectx.model.states import TransactionBoundary
 from connectx.plugins.api import SourceTask
-from connectx.plugins.keys import BULK_CONFIG
+from connectx.plugins.keys import BULK_CONFIG, RESTART_CONFIG
 from connectx.plugins.settings import SourceSettings, lane_settings, source_connector_settings
 from connectx.runtime.tasks.services import OffsetReader, TaskServices
 
@@ -74,6 +74,7 @@ def set_up(order: PrepareTask, services: TaskServices, plugins: Plugins) -> Sour
         ConnectxError: a class cannot be found or made.
     """
     task, config, worker = order.task, order.connector_config, services.config
+    RESTART_CONFIG.parse(config)  # the core reads them, too, and takes what it cannot read for no restarts
     settings = source_connector_settings(config, worker)
     topic, is_own = offsets_topic(services.clients, worker, config)
     plugin = plugins.create_task(config)
