@@ -35,14 +35,14 @@ class SinkTaskSettings:
     poll_timeout_ms: int = 100
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 5_000
+    backlog_records: int | None = None
+    backlog_slice_records: int = 200_000
+    backlog_query_interval_ms: int = 1_000
     retry_timeout_ms: int = 0
     max_rows_per_s: float | None = None
     max_bytes_per_s: float | None = None
     lag_alarm_records: int | None = None
     lag_alarm_ms: int = 60_000
-    backlog_records: int | None = None
-    backlog_slice_records: int = 200_000
-    backlog_query_interval_ms: int = 1_000
 
 
 @dataclass(slots=True)
