@@ -28,6 +28,9 @@ class Context:
         self.reported: list[str] = []
         self._tolerate = tolerate
 
+    def timeout(self, timeout_ms: int) -> None:
+        """Not asked for by these sinks."""
+
     def report(self, partition: TopicPartition, offset: int, error: Exception) -> None:
         if not self._tolerate:
             raise error

@@ -617,14 +617,18 @@ def test_a_put_fails_the_task_when_its_time_for_retries_is_over_and_not_before()
 
 
 @pytest.mark.parametrize(
-    ("limit", "rows", "size_bytes"), [({"max_rows_per_s": 10.0}, 5, 0), ({"max_bytes_per_s": 200.0}, 5, 100)]
+    ("settings", "size_bytes"),
+    [
+        (dataclasses.replace(AT_LEAST_ONCE, offset_flush_interval_ms=10**9, max_rows_per_s=10.0), 0),
+        (dataclasses.replace(AT_LEAST_ONCE, offset_flush_interval_ms=10**9, max_bytes_per_s=200.0), 100),
+    ],
 )
 def test_the_next_put_waits_as_long_as_the_last_one_takes_at_the_highest_rate(
-    limit: dict[str, float], rows: int, size_bytes: int
+    settings: SinkTaskSettings, size_bytes: int
 ) -> None:
-    core = polling(dataclasses.replace(AT_LEAST_ONCE, offset_flush_interval_ms=10**9, **limit))
+    core = polling(settings)
     assert run(core, Fetched(1, {A0: (10, 15)})).effects == [Put(1, {A0: (10, 15)})]
-    assert run(core, PutDone(1, rows, size_bytes=size_bytes), now_ms=20).effects == [Poll(1, 100)]
+    assert run(core, PutDone(1, 5, size_bytes=size_bytes), now_ms=20).effects == [Poll(1, 100)]
     waiting = run(core, Fetched(1, {A0: (15, 20)}), now_ms=30)
     assert waiting.effects == [PausePartitions((A0, A1)), Poll(1, 100)]
     assert run(core, FetchedNothing(1), now_ms=519).effects == [Poll(1, 1)]
