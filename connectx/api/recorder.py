@@ -111,7 +111,9 @@ class Recorder:
         news = self._latency_counter.take((worker, name, metrics.get("latency")) for worker, name, metrics in instances)
         for name, counts in news.items():
             if (task := task_of(name)) is not None:
-                self._latencies[task] = halved([*self._latencies.get(task, ()), (now_ms, counts)])
+                samples = self._latencies.setdefault(task, [])
+                samples.append((now_ms, counts))
+                self._latencies[task] = halved(samples)
 
     def _run(self) -> None:
         while not self._ended.wait(_EVERY_S):

@@ -53,3 +53,12 @@ def test_a_long_run_keeps_newer_samples_closer_together_than_older_ones() -> Non
     assert len(points) <= 2_001
     assert (points[0], points[-1]) == ((0, 0), (9_000, 8_999))
     assert points[1][0] - points[0][0] > points[-1][0] - points[-2][0]
+
+
+def test_a_latency_is_kept_when_it_is_new_over_all_instances() -> None:
+    one, times = worker(3, {}), iter(range(1, 9))
+    recorder = Recorder([one], lambda: next(times))
+    for counts in ({40: 2}, {40: 2}, {40: 3, 80: 1}, {40: 1}):
+        one.task_metrics = {"out-0": {"latency": counts}}
+        recorder.sample()
+    assert recorder.latencies() == {OUT: [(2, {40: 2}), (4, {40: 1, 80: 1}), (5, {40: 1})]}
