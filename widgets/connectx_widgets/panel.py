@@ -186,7 +186,10 @@ class Panel:
             self._answer()
 
     def _follow(self, timeout_s: float) -> bool:
-        """Take what has happened; after something has, wait for what comes with it, so that it is sent together."""
+        """Take what has happened; after something has, wait for what comes with it, so that it is sent together.
+
+        Returns whether there was more than commits: those are sent with the numbers, for each may bring a new epoch.
+        """
         began_s = time.monotonic()
         events = self._news.get(timeout_s)
         for event in events:
@@ -198,7 +201,7 @@ class Panel:
                 self._told.append(event)
         if events and timeout_s:
             self._ended.wait(max(0.0, timeout_s - (time.monotonic() - began_s)))
-        return bool(events)
+        return any(event.kind not in _UNTOLD for event in events)
 
     def _tell(self, now_s: float) -> bool:
         """Find the stories of what has happened, once a second at most; True when they have changed."""

@@ -185,7 +185,7 @@ def test_a_commit_alone_sends_nothing_before_numbers_are_read_again(cluster: Sho
     made._panel._update()
     data = {"records": 10}
     cluster.events.append(Transition(EventKind.TRANSACTION_COMMITTED, "flights-in", 0, data=data), "worker-2")
-    made._panel._follow(0.0)
+    assert not made._panel._follow(0.0)
     assert not made._panel._update()
     assert made._panel._read_totals()
     assert made._panel._update()
