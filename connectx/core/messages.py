@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from connectx.core.verbs import Verb
 from connectx.model.config_records import ConfigRecord
 from connectx.model.events import Transition
 from connectx.model.group import Assignment, MemberMetadata
@@ -221,7 +222,7 @@ class StatusRecordRead:
 
 @dataclass(frozen=True, slots=True)
 class InternalTopicsFailed:
-    """Reading or writing the internal topics has ended for good: the worker cannot go on."""
+    """Reading or writing the internal topics has ended for good. The driver ends the worker; no core takes this."""
 
     error: str
 
@@ -521,12 +522,10 @@ class SessionKeyCreated:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request from REST or the worker's owner. `verb` and `args` are listed in `connectx.core.verbs`."""
+    """A request from REST or the worker's owner."""
 
     request_id: int
-    verb: str
-    connector: str | None = None
-    args: Mapping[str, Any] = field(default_factory=dict)
+    verb: Verb
 
 
 @dataclass(frozen=True, slots=True)
@@ -598,7 +597,6 @@ Stimulus = (
     | ConfigWritesClaimed
     | ConfigRecordsWritten
     | StatusRecordRead
-    | InternalTopicsFailed
     | ConnectorStarted
     | ConnectorStateReached
     | ConnectorFailed
@@ -619,6 +617,10 @@ Stimulus = (
     | WorkerStarted
     | ShutdownRequested
 )
+"""What the core takes."""
+
+Posted = Stimulus | InternalTopicsFailed
+"""What is posted to a worker's mailbox."""
 
 
 @dataclass(slots=True)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, assert_never
 
-from connectx.core import rest_views
+from connectx.core import rest_views, verbs
 from connectx.core.config_writer import ConfigWriter, RequestOrigin, WriteKind, WriteOutcome
 from connectx.core.connectors import Connectors
 from connectx.core.context import Context, WorkerPhase
@@ -26,11 +26,11 @@ from connectx.model.ids import TaskId
 from connectx.model.states import TargetState
 from connectx.model.status_records import TopicStatusRecord
 
-_OF_CLUSTER = frozenset({Verb.LIST_CONNECTORS, Verb.TOPICS, Verb.TOPICS_RESET})
-_READS = frozenset({Verb.CONNECTOR_INFO, Verb.CONNECTOR_STATUS, Verb.TASKS, Verb.TASK_STATUS, Verb.OFFSETS})
-_ANYWHERE = _READS | {Verb.PAUSE, Verb.RESUME}
-_WHILE_STOPPING = _READS | {Verb.CONNECTOR_CONFIG, Verb.LIST_CONNECTORS, Verb.TOPICS}
-_READS_FIRST = frozenset({Verb.RESTART_CONNECTOR, Verb.RESTART_TASK, Verb.MODIFY_OFFSETS})
+_Reads = verbs.ConnectorInfo | verbs.ConnectorStatus | verbs.Tasks | verbs.TaskStatus | verbs.Offsets
+_WhileStopping = _Reads | verbs.ConnectorConfig | verbs.ListConnectors | verbs.Topics
+_FromSnapshot = _Reads | verbs.ConnectorConfig | verbs.Pause | verbs.Resume
+_ReadsFirst = verbs.RestartConnector | verbs.RestartTask | verbs.ModifyOffsets
+_OfLeader = verbs.ConnectorConfig | verbs.Create | verbs.PutConfig | verbs.Delete | verbs.Stop
 _PENDING = (
     "Cannot complete request momentarily due to stale configuration (typically caused by a concurrent config change)"
 )
@@ -46,10 +46,10 @@ class RequestHandler:
     leadership: Leadership
     connectors: Connectors
     tasks: Tasks
-    reading: dict[int, Request] = field(default_factory=dict)
-    """Requests by the id of the read that they wait for."""
-    fencing_offsets: dict[int, Request] = field(default_factory=dict)
-    """MODIFY_OFFSETS requests that wait for a fencing round, by request id."""
+    reading: dict[int, tuple[int, _ReadsFirst]] = field(default_factory=dict)
+    """Request id and verb by the id of the read that they wait for."""
+    fencing_offsets: dict[int, verbs.ModifyOffsets] = field(default_factory=dict)
+    """Requests that wait for a fencing round, by request id."""
     planned: dict[int, Any] = field(default_factory=dict)
     """Replies to restart requests whose command is being written, by request id."""
 
@@ -57,49 +57,74 @@ class RequestHandler:
 
     def on_request(self, request: Request) -> None:
         """Answer, forward, refuse, or begin what the request needs."""
-        verb = Verb(request.verb)
-        snapshot_config = verb is Verb.CONNECTOR_CONFIG and not request.args.get("leader")
-        if verb is Verb.WORKER:
-            self._reply(request, 200, rest_views.worker(self.context))
+        request_id, verb = request.request_id, request.verb
+        if isinstance(verb, verbs.Worker):
+            self._answer(request_id, 200, rest_views.worker(self.context))
         elif not self._is_up_for(verb):
-            self._reply(request, 503, f"This worker is {self.context.phase}; ask another one, or try again")
-        elif verb in _OF_CLUSTER:
-            self._answer_without_connector(request, verb)
-        elif verb is Verb.LOGGER_LEVEL:
-            record = LoggerLevelRecord(request.args["namespace"], request.args["level"])
-            self.writer.put_logger_level(record, RequestOrigin(request.request_id))
-        elif verb in (Verb.PUT_TASK_CONFIGS, Verb.FENCE):
-            self._on_internal(request, verb)
-        elif snapshot_config or verb in _ANYWHERE:
-            self._answer_from_snapshot(request, verb)
-        elif not self.context.group.settled:
-            self._reply(request, 409, _PENDING)
-        elif verb in _READS_FIRST:
-            self._on_reading_verb(request, verb)
-        elif self._is_for_leader(request):
-            self._on_leader_verb(request, verb)
+            self._answer(request_id, 503, f"This worker is {self.context.phase}; ask another one, or try again")
+        else:
+            self._on_verb(request_id, verb)
+
+    def _on_verb(self, request_id: int, verb: Verb) -> None:
+        match verb:
+            case verbs.Worker():
+                self._answer(request_id, 200, rest_views.worker(self.context))
+            case verbs.ListConnectors():
+                self._answer(request_id, 200, rest_views.connectors(self.context, verb.expand))
+            case verbs.Topics() | verbs.ResetTopics():
+                self._on_topics(request_id, verb)
+            case verbs.LoggerLevel():
+                self.writer.put_logger_level(LoggerLevelRecord(verb.namespace, verb.level), RequestOrigin(request_id))
+            case verbs.PutTaskConfigs() | verbs.Fence():
+                self._on_internal(request_id, verb)
+            case (
+                verbs.ConnectorInfo()
+                | verbs.ConnectorStatus()
+                | verbs.Tasks()
+                | verbs.TaskStatus()
+                | verbs.Offsets()
+                | verbs.Pause()
+                | verbs.Resume()
+                | verbs.ConnectorConfig(leader=False)
+            ):
+                self._answer_from_snapshot(request_id, verb)
+            case _ if not self.context.group.settled:
+                self._answer(request_id, 409, _PENDING)
+            case verbs.RestartConnector() | verbs.RestartTask() | verbs.ModifyOffsets():
+                self._read_first(request_id, verb)
+            case verbs.ConnectorConfig() | verbs.Create() | verbs.PutConfig() | verbs.Delete() | verbs.Stop():
+                if self._is_for_leader(request_id):
+                    self._on_leader_verb(request_id, verb)
+            case _:
+                assert_never(verb)
 
     def on_config_read(self, stimulus: ConfigReadToEnd) -> None:
         """The config topic was read to its end for a request."""
-        request = self.reading.pop(stimulus.request_id, None)
-        if request is None:
+        waiting = self.reading.pop(stimulus.request_id, None)
+        if waiting is None:
             return
-        connector = request.connector or ""
+        request_id, verb = waiting
         if stimulus.error is not None:
-            self._reply(request, 500, f"Failed to read to the end of the config topic: {stimulus.error}")
-        elif not self._is_still_possible(request):
-            return
-        elif request.verb == Verb.RESTART_TASK:
-            self._restart_task(request, TaskId(connector, int(request.args["task"])))
-        elif request.verb == Verb.RESTART_CONNECTOR:
-            self._restart_connector(request, connector)
-        elif not self._is_stopped(request, connector):
-            return
-        elif self.context.runs_exactly_once(connector):
-            self.fencing_offsets[request.request_id] = request
-            self.fencing.request(connector, RequestWaiter(request.request_id))
-        else:
-            self._permit_offsets(request, connector)
+            self._answer(request_id, 500, f"Failed to read to the end of the config topic: {stimulus.error}")
+        elif self._is_still_possible(request_id, verb):
+            self._after_read(request_id, verb)
+
+    def _after_read(self, request_id: int, verb: _ReadsFirst) -> None:
+        match verb:
+            case verbs.RestartTask():
+                self._restart_task(request_id, TaskId(verb.connector, verb.task))
+            case verbs.RestartConnector():
+                self._restart_connector(request_id, verb)
+            case verbs.ModifyOffsets():
+                if not self._is_stopped(request_id, verb.connector):
+                    return
+                if self.context.runs_exactly_once(verb.connector):
+                    self.fencing_offsets[request_id] = verb
+                    self.fencing.request(verb.connector, RequestWaiter(request_id))
+                else:
+                    self._permit_offsets(request_id, verb.connector)
+            case _:
+                assert_never(verb)
 
     def on_written(self, outcome: WriteOutcome, request_id: int) -> None:
         """The write of a request can be read back, or failed."""
@@ -113,187 +138,185 @@ class RequestHandler:
 
     def on_fenced(self, outcome: FencingOutcome, waiter: RequestWaiter) -> None:
         """A fencing round that a request waited for has ended."""
-        request = self.fencing_offsets.pop(waiter.request_id, None)
+        verb = self.fencing_offsets.pop(waiter.request_id, None)
         if outcome.error is not None:
             self._answer(waiter.request_id, outcome.status, outcome.error)
-        elif request is None:
+        elif verb is None:
             self._answer(waiter.request_id, 204, None)
-        elif self._is_still_possible(request) and self._is_stopped(request, request.connector or ""):
-            self._permit_offsets(request, request.connector or "")
+        elif self._is_still_possible(waiter.request_id, verb) and self._is_stopped(waiter.request_id, verb.connector):
+            self._permit_offsets(waiter.request_id, verb.connector)
 
     def close(self, error: str) -> None:
         """The worker ends: refuse what waits for a read. Writes and fencing rounds end by themselves."""
-        for request in self.reading.values():
-            self._reply(request, 503, error)
+        for request_id, _ in self.reading.values():
+            self._answer(request_id, 503, error)
         self.reading = {}
 
     def _is_up_for(self, verb: Verb) -> bool:
         phase = self.context.phase
-        return phase is WorkerPhase.RUNNING or (phase is WorkerPhase.STOPPING and verb in _WHILE_STOPPING)
+        return phase is WorkerPhase.RUNNING or (phase is WorkerPhase.STOPPING and isinstance(verb, _WhileStopping))
 
     # ----------------------------------------------------------------------------------------- from the snapshot
 
-    def _answer_without_connector(self, request: Request, verb: Verb) -> None:
-        settings = self.context.settings
-        if verb is Verb.LIST_CONNECTORS:
-            self._reply(request, 200, rest_views.connectors(self.context, request.args.get("expand") or ()))
-        elif not settings.worker.topic_tracking_enable:
-            self._reply(request, 403, "Topic tracking is disabled.")
-        elif verb is Verb.TOPICS:
-            topics = list(self.context.status.topics(request.connector or ""))
-            self._reply(request, 200, {request.connector: {"topics": topics}})
-        elif not settings.worker.topic_tracking_allow_reset:
-            self._reply(request, 403, "Topic tracking reset is disabled.")
+    def _on_topics(self, request_id: int, verb: verbs.Topics | verbs.ResetTopics) -> None:
+        settings, topics = self.context.settings.worker, list(self.context.status.topics(verb.connector))
+        if not settings.topic_tracking_enable:
+            self._answer(request_id, 403, "Topic tracking is disabled.")
+        elif isinstance(verb, verbs.Topics):
+            self._answer(request_id, 200, {verb.connector: {"topics": topics}})
+        elif not settings.topic_tracking_allow_reset:
+            self._answer(request_id, 403, "Topic tracking reset is disabled.")
         else:
-            for topic in list(self.context.status.topics(request.connector or "")):
-                self.context.emit(WriteStatus(TopicStatusRecord(topic, request.connector or "", None)))
-            self._reply(request, 202, None)
+            for topic in topics:
+                self.context.emit(WriteStatus(TopicStatusRecord(topic, verb.connector, None)))
+            self._answer(request_id, 202, None)
 
-    def _answer_from_snapshot(self, request: Request, verb: Verb) -> None:
-        context, connector = self.context, request.connector or ""
+    def _answer_from_snapshot(self, request_id: int, verb: _FromSnapshot) -> None:
+        context, connector = self.context, verb.connector
         if not context.config.contains(connector):
-            self._reply(request, 404, f"Connector {connector} not found")
-        elif verb is Verb.CONNECTOR_INFO:
-            self._reply(request, 200, rest_views.connector_info(context, connector))
-        elif verb is Verb.CONNECTOR_CONFIG:
-            self._reply(request, 200, context.config.connector_config(connector))
-        elif verb is Verb.CONNECTOR_STATUS:
-            status = rest_views.connector_status(context, connector)
-            missing = f"No status found for connector {connector}"
-            self._reply(request, 404 if status is None else 200, missing if status is None else status)
-        elif verb is Verb.TASKS:
-            self._reply(request, 200, rest_views.tasks(context, connector))
-        elif verb is Verb.TASK_STATUS:
-            task = TaskId(connector, int(request.args["task"]))
-            status = rest_views.task_status(context, task)
-            self._reply(
-                request,
-                404 if status is None else 200,
-                f"No status found for task {task}" if status is None else status,
-            )
-        elif verb is Verb.OFFSETS:
-            self._permit_offsets(request, connector)
+            self._answer(request_id, 404, f"Connector {connector} not found")
+            return
+        match verb:
+            case verbs.ConnectorInfo():
+                self._answer(request_id, 200, rest_views.connector_info(context, connector))
+            case verbs.ConnectorConfig():
+                self._answer(request_id, 200, context.config.connector_config(connector))
+            case verbs.ConnectorStatus():
+                status = rest_views.connector_status(context, connector)
+                self._answer_status(request_id, status, f"connector {connector}")
+            case verbs.Tasks():
+                self._answer(request_id, 200, rest_views.tasks(context, connector))
+            case verbs.TaskStatus():
+                task = TaskId(connector, verb.task)
+                self._answer_status(request_id, rest_views.task_status(context, task), f"task {task}")
+            case verbs.Offsets():
+                self._permit_offsets(request_id, connector)
+            case verbs.Pause():
+                self.writer.put_target_state(connector, TargetState.PAUSED, RequestOrigin(request_id))
+            case verbs.Resume():
+                self.writer.put_target_state(connector, TargetState.STARTED, RequestOrigin(request_id))
+            case _:
+                assert_never(verb)
+
+    def _answer_status(self, request_id: int, status: Mapping[str, Any] | None, of: str) -> None:
+        if status is None:
+            self._answer(request_id, 404, f"No status found for {of}")
         else:
-            state = TargetState.PAUSED if verb is Verb.PAUSE else TargetState.STARTED
-            self.writer.put_target_state(connector, state, RequestOrigin(request.request_id))
+            self._answer(request_id, 200, status)
 
     # ------------------------------------------------------------------------------------------------ the leader
 
-    def _is_for_leader(self, request: Request) -> bool:
+    def _is_for_leader(self, request_id: int) -> bool:
         """True when this worker leads; otherwise the request was answered or forwarded."""
         group = self.context.group
         if group.is_leader:
             return True
         if group.leader_url:
-            self.context.emit(Reply(request.request_id, 200, forward_to=group.leader_url))
+            self.context.emit(Reply(request_id, 200, forward_to=group.leader_url))
         else:
-            self._reply(request, 409, "The leader of the group is not known at the moment; try again")
+            self._answer(request_id, 409, "The leader of the group is not known at the moment; try again")
         return False
 
-    def _on_leader_verb(self, request: Request, verb: Verb) -> None:
-        config, connector = self.context.config, request.connector or ""
-        origin = RequestOrigin(request.request_id)
-        if verb is Verb.CREATE:
-            state = request.args.get("initial_state")
-            self.writer.create_connector(connector, request.args["config"], state, origin)
-        elif verb is Verb.PUT_CONFIG:
-            self.writer.put_connector(connector, request.args["config"], request.args.get("expected"), origin)
-        elif not config.contains(connector):
-            self._reply(request, 404, f"Connector {connector} not found")
-        elif verb is Verb.CONNECTOR_CONFIG:
-            self._reply(request, 200, config.connector_config(connector))
-        elif verb is Verb.DELETE:
-            self.writer.delete_connector(connector, origin)
-        else:
-            self.writer.stop_connector(connector, origin)
+    def _on_leader_verb(self, request_id: int, verb: _OfLeader) -> None:
+        config, origin = self.context.config, RequestOrigin(request_id)
+        match verb:
+            case verbs.Create():
+                self.writer.create_connector(verb.connector, verb.config, verb.initial_state, origin)
+            case verbs.PutConfig():
+                self.writer.put_connector(verb.connector, verb.config, verb.expected, origin)
+            case _ if not config.contains(verb.connector):
+                self._answer(request_id, 404, f"Connector {verb.connector} not found")
+            case verbs.ConnectorConfig():
+                self._answer(request_id, 200, config.connector_config(verb.connector))
+            case verbs.Delete():
+                self.writer.delete_connector(verb.connector, origin)
+            case verbs.Stop():
+                self.writer.stop_connector(verb.connector, origin)
+            case _:
+                assert_never(verb)
 
     # ------------------------------------------------------------------------------------------------ internal
 
-    def _on_internal(self, request: Request, verb: Verb) -> None:
-        if (refusal := self._signature_error(request.args)) is not None:
-            self._reply(request, *refusal)
-        elif self._is_for_leader(request):  # also during a rebalance: the leader's rights are what counts
-            connector = request.connector or ""
-            if verb is Verb.PUT_TASK_CONFIGS:
-                origin = RequestOrigin(request.request_id)
-                self.writer.put_task_configs(connector, request.args["task_configs"], origin)
+    def _on_internal(self, request_id: int, verb: verbs.PutTaskConfigs | verbs.Fence) -> None:
+        if (refusal := self._signature_error(verb)) is not None:
+            self._answer(request_id, *refusal)
+        elif self._is_for_leader(request_id):  # also during a rebalance: the leader's rights are what counts
+            if isinstance(verb, verbs.PutTaskConfigs):
+                self.writer.put_task_configs(verb.connector, verb.task_configs, RequestOrigin(request_id))
             else:
-                self.fencing.request(connector, RequestWaiter(request.request_id))
+                self.fencing.request(verb.connector, RequestWaiter(request_id))
 
-    def _signature_error(self, args: Mapping[str, Any]) -> tuple[int, str] | None:
+    def _signature_error(self, verb: verbs.PutTaskConfigs | verbs.Fence) -> tuple[int, str] | None:
         if self.context.group.protocol is not ProtocolVersion.SESSIONED:
             return None
         return self.context.settings.check_signature(
-            self.context.session_key, args["body"], args.get("signature"), args.get("algorithm")
+            self.context.session_key, verb.body, verb.signature, verb.algorithm
         )
 
     # ------------------------------------------------------------------------------- restarts, offsets (read first)
 
-    def _on_reading_verb(self, request: Request, verb: Verb) -> None:
-        if _is_of_leader(request):
-            is_mine = self._is_for_leader(request)
+    def _read_first(self, request_id: int, verb: _ReadsFirst) -> None:
+        if _is_of_leader(verb):
+            is_mine = self._is_for_leader(request_id)
         else:  # what this worker does not know may be in what it has not read yet
-            is_mine = not self._is_known(request) or self._is_owned_here(request)
+            is_mine = not self._is_known(verb) or self._is_owned_here(request_id, verb)
         if is_mine:
-            request_id = self.context.new_request_id()
-            self.reading[request_id] = request
-            self.context.emit(ReadConfigToEnd(request_id, self.context.settings.worker.worker_sync_timeout_ms))
+            read_id = self.context.new_request_id()
+            self.reading[read_id] = (request_id, verb)
+            self.context.emit(ReadConfigToEnd(read_id, self.context.settings.worker.worker_sync_timeout_ms))
 
-    def _is_still_possible(self, request: Request) -> bool:
+    def _is_still_possible(self, request_id: int, verb: _ReadsFirst) -> bool:
         """True when nothing that the request needs has changed while it waited; otherwise it was answered."""
-        if not self._is_known(request):
-            work = _work_of(request)
-            self._reply(request, 404, f"{'Task' if isinstance(work, TaskId) else 'Connector'} {work} not found")
+        if not self._is_known(verb):
+            work = _work_of(verb)
+            self._answer(request_id, 404, f"{'Task' if isinstance(work, TaskId) else 'Connector'} {work} not found")
         elif not self.context.group.settled:
-            self._reply(request, 409, _PENDING)
+            self._answer(request_id, 409, _PENDING)
         else:
-            return not _is_of_leader(request) or self._is_for_leader(request)
+            return not _is_of_leader(verb) or self._is_for_leader(request_id)
         return False
 
-    def _is_known(self, request: Request) -> bool:
-        work = _work_of(request)
+    def _is_known(self, verb: _ReadsFirst) -> bool:
+        work = _work_of(verb)
         if isinstance(work, TaskId):
             return self.context.config.has_task(work)
         return self.context.config.contains(work)
 
-    def _is_owned_here(self, request: Request) -> bool:
+    def _is_owned_here(self, request_id: int, verb: _ReadsFirst) -> bool:
         """True when this worker runs what shall be restarted; otherwise the request was answered or forwarded."""
-        group, work = self.context.group, _work_of(request)
+        group, work = self.context.group, _work_of(verb)
         if work in group.work.connectors or work in group.work.tasks:
             return True
         url = self.leadership.owner_url(work) if group.is_leader else group.leader_url
         if url and url != self.context.settings.url:
-            self.context.emit(Reply(request.request_id, 200, forward_to=url))
+            self.context.emit(Reply(request_id, 200, forward_to=url))
         else:
-            self._reply(request, 409, f"The worker that runs {work} is not known at the moment; try again")
+            self._answer(request_id, 409, f"The worker that runs {work} is not known at the moment; try again")
         return False
 
-    def _restart_task(self, request: Request, task: TaskId) -> None:
+    def _restart_task(self, request_id: int, task: TaskId) -> None:
         if task not in self.context.group.work.tasks:
-            self._reply(request, 409, f"Task {task} is no longer assigned to this worker")
+            self._answer(request_id, 409, f"Task {task} is no longer assigned to this worker")
         else:
             self._restart(task)
-            self._reply(request, 204, None)
+            self._answer(request_id, 204, None)
 
-    def _restart_connector(self, request: Request, connector: str) -> None:
-        include_tasks = bool(request.args.get("include_tasks"))
-        only_failed = bool(request.args.get("only_failed"))
-        if _is_of_leader(request):
+    def _restart_connector(self, request_id: int, verb: verbs.RestartConnector) -> None:
+        connector, include_tasks, only_failed = verb.connector, verb.include_tasks, verb.only_failed
+        if verb.is_of_leader:
             plan = rest_views.restart_plan(
                 self.context, connector, include_tasks=include_tasks, only_failed=only_failed
             )
             if plan is None:
-                self._reply(request, 404, f"Status for connector {connector} not found")
+                self._answer(request_id, 404, f"Status for connector {connector} not found")
                 return
-            self.planned[request.request_id] = plan
-            self.writer.put_restart(
-                RestartRecord(connector, include_tasks, only_failed), RequestOrigin(request.request_id)
-            )
+            self.planned[request_id] = plan
+            self.writer.put_restart(RestartRecord(connector, include_tasks, only_failed), RequestOrigin(request_id))
         elif connector not in self.context.group.work.connectors:
-            self._reply(request, 409, f"Connector {connector} is no longer assigned to this worker")
+            self._answer(request_id, 409, f"Connector {connector} is no longer assigned to this worker")
         else:
             self._restart(connector)
-            self._reply(request, 204, None)
+            self._answer(request_id, 204, None)
 
     def execute_restart(self, connector: str, *, include_tasks: bool, only_failed: bool) -> None:
         """A restart record was read (KIP-745): do the part that runs here."""
@@ -318,7 +341,7 @@ class RequestHandler:
         elif self.context.group.settled:
             self.connectors.start(work, cause)
 
-    def _is_stopped(self, request: Request, connector: str) -> bool:
+    def _is_stopped(self, request_id: int, connector: str) -> bool:
         """True when the connector is STOPPED and has no tasks; otherwise the request was answered."""
         config = self.context.config
         if config.target_state(connector) is TargetState.STOPPED and config.task_count(connector) == 0:
@@ -327,32 +350,25 @@ class RequestHandler:
             f"Connector {connector} must be in the STOPPED state before its offsets can be modified: "
             f"use 'PUT /connectors/{connector}/stop'"
         )
-        self._reply(request, 400, reason)
+        self._answer(request_id, 400, reason)
         return False
 
-    def _permit_offsets(self, request: Request, connector: str) -> None:
+    def _permit_offsets(self, request_id: int, connector: str) -> None:
         body = {
             "type": self.context.connector_type(connector).value,
             "config": self.context.config.connector_config(connector),
         }
-        self._reply(request, 200, body)
-
-    # ---------------------------------------------------------------------------------------------------- answers
-
-    def _reply(self, request: Request, status: int, body: Any) -> None:
-        self._answer(request.request_id, status, body)
+        self._answer(request_id, 200, body)
 
     def _answer(self, request_id: int, status: int, body: Any) -> None:
         self.context.emit(Reply(request_id, status, body))
 
 
-def _is_of_leader(request: Request) -> bool:
+def _is_of_leader(verb: _ReadsFirst) -> bool:
     """True for offsets, and for restarts that go through the config topic (KIP-745); else the owner restarts."""
-    flagged = bool(request.args.get("include_tasks") or request.args.get("only_failed"))
-    return request.verb == Verb.MODIFY_OFFSETS or (request.verb == Verb.RESTART_CONNECTOR and flagged)
+    return isinstance(verb, verbs.ModifyOffsets) or (isinstance(verb, verbs.RestartConnector) and verb.is_of_leader)
 
 
-def _work_of(request: Request) -> str | TaskId:
-    """The task or the connector that a request is about."""
-    connector = request.connector or ""
-    return TaskId(connector, int(request.args["task"])) if request.verb == Verb.RESTART_TASK else connector
+def _work_of(verb: _ReadsFirst) -> str | TaskId:
+    """The task or the connector that a verb is about."""
+    return TaskId(verb.connector, verb.task) if isinstance(verb, verbs.RestartTask) else verb.connector

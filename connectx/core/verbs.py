@@ -1,7 +1,6 @@
 """The verbs that a worker's core answers, with their arguments and replies. Values only: the herder decides.
 
-Mirrors the methods of Kafka Connect's Herder. A `Request` names one verb, mostly a connector, and `args` as listed
-below; the answer is a `Reply`:
+Mirrors the methods of Kafka Connect's Herder. A `Request` holds one verb with its arguments. The answer is a `Reply`:
 
 - `status` is the HTTP status; 200, 201, 202 and 204 as in Kafka Connect's REST reference, per verb below.
 - `body` of a success is JSON-like data in the shape that REST shows (None with 204 and with an empty 202).
@@ -11,34 +10,34 @@ below; the answer is a `Reply`:
 
 "where" below: *any* worker answers from its own snapshot; *leader* and *owner* (of the connector or task) forward.
 While a rebalance is wanted, verbs of leader and owner answer 409. A worker that is not up yet, or ends, answers 503,
-but while it ends it still shows what it knows. A write that was under way at its end is a 500: nobody knows how it
-came out.
+but while it ends it still shows what it knows. A write that was under way at its end is a 500: its outcome is
+unknown.
 
-| verb | where | args | reply |
-| --- | --- | --- | --- |
-| WORKER | any | | 200 worker |
-| LIST_CONNECTORS | any | `expand`: sequence of "status", "info" | 200 sorted names, or name to {"status", "info"} |
-| CONNECTOR_INFO | any | | 200 info |
-| CONNECTOR_CONFIG | any | `leader`: bool, True forwards to the leader | 200 raw config |
-| CONNECTOR_STATUS | any | | 200 status |
-| TASKS | any | | 200 list of {"id": {"connector", "task"}, "config"} |
-| TASK_STATUS | any | `task`: int | 200 {"id": int, "state", "worker_id", "trace"?} |
-| CREATE | leader | `config`, `initial_state`: TargetState or None | 201 info; 409 exists |
-| PUT_CONFIG | leader | `config`, `expected`: config or None | 201 or 200 info; 409 when not as expected |
-| DELETE | leader | | 204 |
-| PAUSE, RESUME | any | | 202 |
-| STOP | leader | | 204 |
-| RESTART_CONNECTOR | owner, with a flag leader | `include_tasks`, `only_failed`: bool | 204, with a flag 202 status |
-| RESTART_TASK | owner | `task`: int | 204 |
-| TOPICS | any | | 200 {connector: {"topics": sorted list}}; 403 tracking is off |
-| TOPICS_RESET | any | | 202; 403 tracking or its reset is off |
-| OFFSETS | any | | 200 {"type", "config"} |
-| MODIFY_OFFSETS | leader | | 200 {"type", "config"}; 400 not stopped; 409 |
-| PUT_TASK_CONFIGS | leader, signed | `task_configs`: list of maps, and the three of a signature | 204 |
-| FENCE | leader, signed | the three of a signature | 204; 400 not a source |
-| LOGGER_LEVEL | any | `namespace`, `level` | 204; every worker of the cluster sets it when it reads the record |
+| verb | where | reply |
+| --- | --- | --- |
+| Worker | any | 200 worker |
+| ListConnectors | any | 200 sorted names, or name to {"status", "info"} |
+| ConnectorInfo | any | 200 info |
+| ConnectorConfig | any | 200 raw config |
+| ConnectorStatus | any | 200 status |
+| Tasks | any | 200 list of {"id": {"connector", "task"}, "config"} |
+| TaskStatus | any | 200 {"id": int, "state", "worker_id", "trace"?} |
+| Create | leader | 201 info; 409 exists |
+| PutConfig | leader | 201 or 200 info; 409 when not as expected |
+| Delete | leader | 204 |
+| Pause, Resume | any | 202 |
+| Stop | leader | 204 |
+| RestartConnector | owner, with a flag leader | 204, with a flag 202 status |
+| RestartTask | owner | 204 |
+| Topics | any | 200 {connector: {"topics": sorted list}}; 403 tracking is off |
+| ResetTopics | any | 202; 403 tracking or its reset is off |
+| Offsets | any | 200 {"type", "config"} |
+| ModifyOffsets | leader | 200 {"type", "config"}; 400 not stopped; 409 |
+| PutTaskConfigs | leader, signed | 204 |
+| Fence | leader, signed | 204; 400 not a source |
+| LoggerLevel | any | 204; every worker of the cluster sets it when it reads the record |
 
-Every verb with a connector answers 404 for one that the snapshot does not hold, except TOPICS and TOPICS_RESET.
+Every verb with a connector answers 404 for one that the snapshot does not hold, except Topics and ResetTopics.
 
 Configurations are mappings of string to string or None, validated before the request was made.
 
@@ -51,43 +50,220 @@ Configurations are mappings of string to string or None, validated before the re
 "tasks": [{"connector", "task"}], "config_offset"}. `state` is "starting" (internal topics are being read), "joining",
 "stable", "stopping" or "stopped"; what is not known is None.
 
-*signature* (KIP-507): `body` the exact bytes of the request, `signature` and `algorithm` the two headers as they came,
-or None. The core holds the key, so it verifies: 400 headers missing, not Base64 or an algorithm that is not allowed,
-503 no key yet, 403 wrong.
+A signed verb (KIP-507) holds the exact bytes of the request and the two headers as they came, or None. The core holds
+the key, so it verifies: 400 headers missing, not Base64 or an algorithm that is not allowed, 503 no key yet, 403 wrong.
 
-Offsets are not the core's to read or write (KIP-875). OFFSETS says that the connector exists and what it is; the driver
-then reads. MODIFY_OFFSETS is the permission to write: the core has read the config topic to its end, the connector is
+Offsets are not the core's to read or write (KIP-875). Offsets says that the connector exists and what it is; the driver
+then reads. ModifyOffsets is the permission to write: the core has read the config topic to its end, the connector is
 STOPPED with no tasks, and for a source under exactly-once a fencing round was done and the conditions checked again
-behind it. The driver writes after the reply.
+after it. The driver writes after the reply.
 """
 
 from __future__ import annotations
 
-from enum import StrEnum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from connectx.model.states import TargetState
+
+Config = Mapping[str, str | None]
 
 
-class Verb(StrEnum):
-    """Every request that a core answers; arguments and replies are in the module's table."""
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """Describe the worker and its place in the group."""
 
-    WORKER = "worker"
-    LIST_CONNECTORS = "list_connectors"
-    CONNECTOR_INFO = "connector_info"
-    CONNECTOR_CONFIG = "connector_config"
-    CONNECTOR_STATUS = "connector_status"
-    TASKS = "tasks"
-    TASK_STATUS = "task_status"
-    CREATE = "create"
-    PUT_CONFIG = "put_config"
-    DELETE = "delete"
-    PAUSE = "pause"
-    RESUME = "resume"
-    STOP = "stop"
-    RESTART_CONNECTOR = "restart_connector"
-    RESTART_TASK = "restart_task"
-    TOPICS = "topics"
-    TOPICS_RESET = "topics_reset"
-    OFFSETS = "offsets"
-    MODIFY_OFFSETS = "modify_offsets"
-    PUT_TASK_CONFIGS = "put_task_configs"
-    FENCE = "fence"
-    LOGGER_LEVEL = "logger_level"
+
+@dataclass(frozen=True, slots=True)
+class ListConnectors:
+    """List connectors. `expand` holds "status", "info" or both; without it the answer is a list of names."""
+
+    expand: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorInfo:
+    """Read a connector's configuration, tasks and type."""
+
+    connector: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorConfig:
+    """Read a connector's raw configuration. With `leader` it is the leader's view."""
+
+    connector: str
+    leader: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorStatus:
+    """Read the states of a connector and its tasks."""
+
+    connector: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tasks:
+    """Read a connector's task configurations."""
+
+    connector: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskStatus:
+    """Read the state of a task."""
+
+    connector: str
+    task: int
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Create a connector, by default STARTED."""
+
+    connector: str
+    config: Config
+    initial_state: TargetState | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PutConfig:
+    """Create a connector or replace its configuration, with `expected` only if that is the present one."""
+
+    connector: str
+    config: Config
+    expected: Config | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Delete a connector."""
+
+    connector: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Pause a connector. Its tasks stay assigned."""
+
+    connector: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Resume a paused or stopped connector."""
+
+    connector: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Stop a connector and remove its tasks (KIP-875)."""
+
+    connector: str
+
+
+@dataclass(frozen=True, slots=True)
+class RestartConnector:
+    """Restart a connector. With a flag set, the restart goes through the config topic (KIP-745)."""
+
+    connector: str
+    include_tasks: bool = False
+    only_failed: bool = False
+
+    @property
+    def is_of_leader(self) -> bool:
+        """True if the leader writes a restart record; otherwise the connector's owner restarts it."""
+        return self.include_tasks or self.only_failed
+
+
+@dataclass(frozen=True, slots=True)
+class RestartTask:
+    """Restart a task."""
+
+    connector: str
+    task: int
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """List the topics that a connector has used."""
+
+    connector: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResetTopics:
+    """Clear the list of topics that a connector has used."""
+
+    connector: str
+
+
+@dataclass(frozen=True, slots=True)
+class Offsets:
+    """Request permission to read a connector's offsets."""
+
+    connector: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModifyOffsets:
+    """Request permission to write a stopped connector's offsets."""
+
+    connector: str
+
+
+@dataclass(frozen=True, slots=True)
+class PutTaskConfigs:
+    """Publish the task configurations that a connector has made. `body` is what was signed (KIP-507)."""
+
+    connector: str
+    task_configs: Sequence[Config]
+    body: bytes = b""
+    signature: str | None = None
+    algorithm: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """Run a fencing round before a task starts (KIP-618). `body` is what was signed (KIP-507)."""
+
+    connector: str
+    body: bytes = b""
+    signature: str | None = None
+    algorithm: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LoggerLevel:
+    """Set a logger's level on all workers."""
+
+    namespace: str
+    level: str
+
+
+Verb = (
+    Worker
+    | ListConnectors
+    | ConnectorInfo
+    | ConnectorConfig
+    | ConnectorStatus
+    | Tasks
+    | TaskStatus
+    | Create
+    | PutConfig
+    | Delete
+    | Pause
+    | Resume
+    | Stop
+    | RestartConnector
+    | RestartTask
+    | Topics
+    | ResetTopics
+    | Offsets
+    | ModifyOffsets
+    | PutTaskConfigs
+    | Fence
+    | LoggerLevel
+)

@@ -6,6 +6,8 @@ live driver, a simulation and a replay can run it alike. Mirrors Kafka Connect's
 
 from __future__ import annotations
 
+from typing import assert_never
+
 from connectx.core.config_events import event_of
 from connectx.core.config_log import (
     ConfigChange,
@@ -79,6 +81,24 @@ from connectx.model.status_records import (
     TopicStatusRecord,
 )
 
+_WorkStimulus = (
+    ConnectorStarted
+    | ConnectorStateReached
+    | ConnectorFailed
+    | ConnectorStopped
+    | TaskReconfigurationRequested
+    | TaskConfigsGenerated
+    | TaskConfigsSent
+    | TaskPrepared
+    | TaskProducerReady
+    | TaskStateReached
+    | TaskFailed
+    | TaskStopped
+    | FenceRequestAnswered
+    | TopicUsed
+)
+"""Reports of connectors and tasks."""
+
 
 class WorkerCore:
     """One worker's decisions. Copy it with `copy.deepcopy`; nothing in it is shared with the driver."""
@@ -138,7 +158,7 @@ class WorkerCore:
             case _:
                 self._dispatch_work(stimulus)
 
-    def _dispatch_work(self, stimulus: Stimulus) -> None:
+    def _dispatch_work(self, stimulus: _WorkStimulus) -> None:
         match stimulus:
             case ConnectorStarted():
                 self.connectors.on_started(stimulus)
@@ -168,6 +188,8 @@ class WorkerCore:
                 self.tasks.on_fence_request_answered(stimulus)
             case TopicUsed():
                 self._on_topic_used(stimulus)
+            case _:
+                assert_never(stimulus)
 
     def _settle(self) -> None:
         """Go on with what the stimulus has made possible."""

@@ -11,7 +11,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from connectx.core.verbs import Verb
+from connectx.core import verbs
 from connectx.rest import bodies
 from connectx.rest.request_handler import RequestHandler, in_path
 
@@ -49,7 +49,7 @@ class AdminResources:
 
     async def metrics(self, request: Request) -> Response:
         """Metrics in Prometheus's text format."""
-        listed = await self._handler.ask(Verb.LIST_CONNECTORS, None, {"expand": ("info", "status")})
+        listed = await self._handler.ask(verbs.ListConnectors(("info", "status")))
         connectors = listed.body if listed.status == 200 else {}  # a worker that starts or ends has no answer
         text = await self._handler.blocking(self._services.metrics, connectors)
         return Response(text, headers={"content-type": _PROMETHEUS})
@@ -71,6 +71,6 @@ class AdminResources:
         body = await self._handler.body(request)
         level, namespace = bodies.parse_level(body), in_path(request, "logger")
         if request.query_params.get("scope", "worker").lower() == "cluster":
-            args = {"namespace": namespace, "level": self._services.logger_level(level)}
-            return await self._handler.answer(request, body, Verb.LOGGER_LEVEL, None, args)
+            verb = verbs.LoggerLevel(namespace, self._services.logger_level(level))
+            return await self._handler.answer(request, body, verb)
         return JSONResponse(await self._handler.blocking(self._services.set_logger, namespace, level))

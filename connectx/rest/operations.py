@@ -6,10 +6,11 @@ Kafka Connect 4.3; what is not Kafka Connect's is marked so.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from connectx.core import verbs
 from connectx.core.verbs import Verb
 from connectx.rest.schemas import Schema
 
@@ -31,7 +32,7 @@ class Operation:
         handler: name of the method that answers it; None when `verb` is all there is to it.
         answers: status of a success, and the name of its schema (None: no body).
         errors: statuses besides those that every operation may have.
-        verb: the verb of the core that it is.
+        verb: the class of the core's verb that it is.
         takes: name of the schema of its body.
         admin: an operation of `admin.listeners`.
         internal: between workers, signed (KIP-507).
@@ -43,7 +44,7 @@ class Operation:
     summary: str
     answers: Mapping[int, str | None]
     handler: str | None = None
-    verb: Verb | None = None
+    verb: Callable[..., Verb] | None = None
     errors: tuple[int, ...] = ()
     query: tuple[Query, ...] = ()
     takes: str | None = None
@@ -90,11 +91,11 @@ _CONNECTORS: Final = (
         query=(_FORWARD,),
         errors=_WRITES,
     ),
-    Operation("GET", _CONNECTOR, "A connector", {200: "Connector"}, verb=Verb.CONNECTOR_INFO),
+    Operation("GET", _CONNECTOR, "A connector", {200: "Connector"}, verb=verbs.ConnectorInfo),
     Operation(
-        "DELETE", _CONNECTOR, "Delete a connector", {204: None}, verb=Verb.DELETE, query=(_FORWARD,), errors=(409,)
+        "DELETE", _CONNECTOR, "Delete a connector", {204: None}, verb=verbs.Delete, query=(_FORWARD,), errors=(409,)
     ),
-    Operation("GET", _CONNECTOR + "/config", "Its configuration", {200: "ConfigShown"}, verb=Verb.CONNECTOR_CONFIG),
+    Operation("GET", _CONNECTOR + "/config", "Its configuration", {200: "ConfigShown"}, verb=verbs.ConnectorConfig),
     Operation(
         "PUT",
         _CONNECTOR + "/config",
@@ -116,7 +117,7 @@ _CONNECTORS: Final = (
         errors=_WRITES,
     ),
     Operation(
-        "GET", _CONNECTOR + "/status", "State of it and of its tasks", {200: "Status"}, verb=Verb.CONNECTOR_STATUS
+        "GET", _CONNECTOR + "/status", "State of it and of its tasks", {200: "Status"}, verb=verbs.ConnectorStatus
     ),
     Operation(
         "POST",
@@ -131,20 +132,20 @@ _CONNECTORS: Final = (
         ),
         errors=(409,),
     ),
-    Operation("PUT", _CONNECTOR + "/pause", "Pause it; tasks stay assigned", {202: None}, verb=Verb.PAUSE),
-    Operation("PUT", _CONNECTOR + "/resume", "Resume it", {202: None}, verb=Verb.RESUME),
+    Operation("PUT", _CONNECTOR + "/pause", "Pause it; tasks stay assigned", {202: None}, verb=verbs.Pause),
+    Operation("PUT", _CONNECTOR + "/resume", "Resume it", {202: None}, verb=verbs.Resume),
     Operation(
         "PUT",
         _CONNECTOR + "/stop",
         "Stop it and give its tasks up (KIP-875)",
         {204: None},
-        verb=Verb.STOP,
+        verb=verbs.Stop,
         query=(_FORWARD,),
         errors=(409,),
     ),
 )
 _TASKS: Final = (
-    Operation("GET", _CONNECTOR + "/tasks", "Tasks with their configurations", {200: "Tasks"}, verb=Verb.TASKS),
+    Operation("GET", _CONNECTOR + "/tasks", "Tasks with their configurations", {200: "Tasks"}, verb=verbs.Tasks),
     Operation(
         "GET",
         _CONNECTOR + "/tasks-config",
@@ -153,14 +154,14 @@ _TASKS: Final = (
         "tasks_config",
         deprecated=True,
     ),
-    Operation("GET", _TASK + "/status", "State of a task", {200: "TaskStatus"}, "task_verb", verb=Verb.TASK_STATUS),
+    Operation("GET", _TASK + "/status", "State of a task", {200: "TaskStatus"}, "task_verb", verb=verbs.TaskStatus),
     Operation(
         "POST",
         _TASK + "/restart",
         "Restart a task",
         {204: None},
         "task_verb",
-        verb=Verb.RESTART_TASK,
+        verb=verbs.RestartTask,
         query=(_FORWARD,),
         errors=(409,),
     ),
@@ -169,7 +170,7 @@ _TASKS: Final = (
         _CONNECTOR + "/topics",
         "Topics that it has used (KIP-558)",
         {200: "Topics"},
-        verb=Verb.TOPICS,
+        verb=verbs.Topics,
         errors=(403,),
     ),
     Operation(
@@ -177,7 +178,7 @@ _TASKS: Final = (
         _CONNECTOR + "/topics/reset",
         "Forget which topics it has used",
         {202: None},
-        verb=Verb.TOPICS_RESET,
+        verb=verbs.ResetTopics,
         errors=(403,),
     ),
 )

@@ -10,13 +10,13 @@ import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from connectx.core import verbs
 from connectx.core.messages import Reply
 from connectx.core.verbs import Verb
 from connectx.errors import RestError
@@ -57,19 +57,17 @@ class RequestHandler:
         except TimeoutError as error:
             raise RestError("The request body did not arrive in time", status=408) from error
 
-    async def answer(
-        self, request: Request, body: bytes, verb: Verb, connector: str | None, args: Mapping[str, Any]
-    ) -> Response:
+    async def answer(self, request: Request, body: bytes, verb: Verb) -> Response:
         """Ask the core, and answer or forward."""
-        return await self.respond(request, body, await self.ask(verb, connector, args))
+        return await self.respond(request, body, await self.ask(verb))
 
-    async def ask(self, verb: Verb, connector: str | None, args: Mapping[str, Any] = MappingProxyType({})) -> Reply:
+    async def ask(self, verb: Verb) -> Reply:
         """The core's reply."""
-        return await self._within_limit(asyncio.wrap_future(self._put(verb, connector, args)))
+        return await self._within_limit(asyncio.wrap_future(self._put(verb)))
 
     async def answers_in(self, timeout_ms: int) -> bool:
         """True when the core answers within `timeout_ms`."""
-        waiting = asyncio.wrap_future(self._put(Verb.WORKER, None, {}))
+        waiting = asyncio.wrap_future(self._put(verbs.Worker()))
         done, _ = await asyncio.wait({waiting}, timeout=timeout_ms / 1000)
         return bool(done) and waiting.exception() is None
 

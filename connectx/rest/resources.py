@@ -7,12 +7,12 @@ ConnectorPluginsResource.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
 from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from connectx.core import verbs
 from connectx.core.messages import Reply
 from connectx.core.verbs import Verb
 from connectx.errors import RestError
@@ -24,6 +24,8 @@ from connectx.rest.guard import NO_LOGIN, UNKNOWN_SENDER
 from connectx.rest.request_handler import RequestHandler, in_path
 
 Endpoint = Callable[[Request], Awaitable[Response]]
+ConnectorVerb = Callable[[str], Verb]
+TaskVerb = Callable[[str, int], Verb]
 
 _TASK_DIGITS = 9
 """Of the largest task number; Kafka Connect's are 32-bit."""
@@ -36,29 +38,29 @@ class Resources:
         self._handler = handler
         self._services = handler.services
 
-    def verb(self, verb: Verb) -> Endpoint:
+    def verb(self, verb: ConnectorVerb) -> Endpoint:
         """An endpoint that is one verb of the core, without a body."""
 
         async def endpoint(request: Request) -> Response:
-            return await self._handler.answer(request, b"", verb, _connector(request), {})
+            return await self._handler.answer(request, b"", verb(_connector(request)))
 
         return endpoint
 
-    def task_verb(self, verb: Verb) -> Endpoint:
+    def task_verb(self, verb: TaskVerb) -> Endpoint:
         """The same for a task."""
 
         async def endpoint(request: Request) -> Response:
             number = request.path_params["task"]
             if not (number.isascii() and number.isdigit() and len(number) <= _TASK_DIGITS):
                 raise RestError("HTTP 404 Not Found", status=404)
-            return await self._handler.answer(request, b"", verb, _connector(request), {"task": int(number)})
+            return await self._handler.answer(request, b"", verb(_connector(request), int(number)))
 
         return endpoint
 
     async def list_connectors(self, request: Request) -> Response:
         """Names, or a map with status and info."""
         expand = tuple(request.query_params.getlist("expand"))
-        return await self._handler.answer(request, b"", Verb.LIST_CONNECTORS, None, {"expand": expand})
+        return await self._handler.answer(request, b"", verbs.ListConnectors(expand))
 
     async def create(self, request: Request) -> Response:
         """Create a connector."""
@@ -68,8 +70,7 @@ class Resources:
         if leader := await self._leader_elsewhere():
             return await self._handler.forward(request, body, leader)
         await self._validate(config)
-        args = {"config": config, "initial_state": initial_state}
-        answer = await self._handler.answer(request, body, Verb.CREATE, name, args)
+        answer = await self._handler.answer(request, body, verbs.Create(name, config, initial_state))
         if answer.status_code == 201:
             answer.headers["location"] = _location(name)
         return answer
@@ -81,8 +82,7 @@ class Resources:
         if leader := await self._leader_elsewhere():
             return await self._handler.forward(request, body, leader)
         await self._validate(config)
-        args = {"config": config, "expected": None}
-        answer = await self._handler.answer(request, body, Verb.PUT_CONFIG, _connector(request), args)
+        answer = await self._handler.answer(request, body, verbs.PutConfig(_connector(request), config))
         if answer.status_code == 201:
             answer.headers["location"] = _location(_connector(request))
         return answer
@@ -91,27 +91,26 @@ class Resources:
         """Change some keys of a configuration (KIP-477); null removes one."""
         body = await self._handler.body(request)
         patch = bodies.parse_config(body)
-        reply = await self._handler.ask(Verb.CONNECTOR_CONFIG, _connector(request), {"leader": True})
+        reply = await self._handler.ask(verbs.ConnectorConfig(_connector(request), leader=True))
         if reply.forward_to is not None or reply.status >= 400:
             return await self._handler.respond(request, body, reply)
         current: Mapping[str, str | None] = reply.body
         merged = {key: value for key, value in {**current, **patch}.items() if patch.get(key, "") is not None}
         config = bodies.with_name(merged, _connector(request))
         await self._validate(config)
-        args = {"config": config, "expected": dict(current)}
-        return await self._handler.answer(request, body, Verb.PUT_CONFIG, _connector(request), args)
+        return await self._handler.answer(request, body, verbs.PutConfig(_connector(request), config, dict(current)))
 
     async def tasks_config(self, request: Request) -> Response:
         """Configurations of the tasks by task id, as Kafka Connect gave them before 4.0."""
-        reply = await self._handler.ask(Verb.TASKS, _connector(request))
+        reply = await self._handler.ask(verbs.Tasks(_connector(request)))
         if reply.status >= 400:
             return await self._handler.respond(request, b"", reply)
         return JSONResponse({"{connector}-{task}".format(**task["id"]): task["config"] for task in reply.body})
 
     async def restart(self, request: Request) -> Response:
         """Restart a connector, with its tasks when asked to (KIP-745)."""
-        args = {"include_tasks": _flag(request, "includeTasks"), "only_failed": _flag(request, "onlyFailed")}
-        return await self._handler.answer(request, b"", Verb.RESTART_CONNECTOR, _connector(request), args)
+        flags = _flag(request, "includeTasks"), _flag(request, "onlyFailed")
+        return await self._handler.answer(request, b"", verbs.RestartConnector(_connector(request), *flags))
 
     # ------------------------------------------------------------------------------------- between workers (KIP-507)
 
@@ -119,20 +118,22 @@ class Resources:
         """A worker publishes the task configurations that its connector made."""
         await self._require_sender(request)
         body = await self._handler.body(request)
-        args = {"task_configs": bodies.parse_task_configs(body), **_signature(request, body)}
-        return await self._handler.answer(request, body, Verb.PUT_TASK_CONFIGS, _connector(request), args)
+        task_configs, headers = bodies.parse_task_configs(body), _signature(request)
+        verb = verbs.PutTaskConfigs(_connector(request), task_configs, body, *headers)
+        return await self._handler.answer(request, body, verb)
 
     async def fence(self, request: Request) -> Response:
         """A worker asks for a fencing round before it starts a task (KIP-618)."""
         await self._require_sender(request)
         body = await self._handler.body(request)
-        return await self._handler.answer(request, body, Verb.FENCE, _connector(request), _signature(request, body))
+        verb = verbs.Fence(_connector(request), body, *_signature(request))
+        return await self._handler.answer(request, body, verb)
 
     # --------------------------------------------------------------------------------------------- offsets (KIP-875)
 
     async def read_offsets(self, request: Request) -> Response:
         """Committed offsets of a connector."""
-        reply = await self._handler.ask(Verb.OFFSETS, _connector(request))
+        reply = await self._handler.ask(verbs.Offsets(_connector(request)))
         if reply.forward_to is not None or reply.status >= 400:
             return await self._handler.respond(request, b"", reply)
         offsets = await self._handler.blocking(self._services.read_offsets, *_permitted(request, reply))
@@ -142,7 +143,7 @@ class Resources:
         """Set offsets of a stopped connector."""
         body = await self._handler.body(request)
         offsets = bodies.parse_offsets(body)
-        reply = await self._handler.ask(Verb.MODIFY_OFFSETS, _connector(request))
+        reply = await self._handler.ask(verbs.ModifyOffsets(_connector(request)))
         if reply.forward_to is not None or reply.status >= 400:
             return await self._handler.respond(request, body, reply)
         message = await self._handler.blocking(self._services.alter_offsets, *_permitted(request, reply), offsets)
@@ -150,7 +151,7 @@ class Resources:
 
     async def reset_offsets(self, request: Request) -> Response:
         """Forget the offsets of a stopped connector."""
-        reply = await self._handler.ask(Verb.MODIFY_OFFSETS, _connector(request))
+        reply = await self._handler.ask(verbs.ModifyOffsets(_connector(request)))
         if reply.forward_to is not None or reply.status >= 400:
             return await self._handler.respond(request, b"", reply)
         message = await self._handler.blocking(self._services.reset_offsets, *_permitted(request, reply))
@@ -181,13 +182,13 @@ class Resources:
     async def _require_sender(self, request: Request) -> None:
         """A signature stands for a login, but only where the group's protocol has it verified (KIP-507)."""
         if request.scope[UNKNOWN_SENDER]:
-            worker = (await self._handler.ask(Verb.WORKER, None)).body
+            worker = (await self._handler.ask(verbs.Worker())).body
             if worker["protocol"] != ProtocolVersion.SESSIONED.wire_name:
                 raise RestError(NO_LOGIN, status=401)
 
     async def _leader_elsewhere(self) -> str | None:
         """URL of the leader when it is another worker: validation is left to it."""
-        worker = (await self._handler.ask(Verb.WORKER, None)).body
+        worker = (await self._handler.ask(verbs.Worker())).body
         leader: str | None = worker["leader_url"]
         return leader if leader and leader != worker["url"] else None
 
@@ -227,7 +228,6 @@ def _short(plugin: str) -> str:
     return plugin.removesuffix("Connector") or plugin
 
 
-def _signature(request: Request, body: bytes) -> dict[str, Any]:
-    """What the core needs to verify a signature."""
-    signature, algorithm = request.headers.get(AUTHORIZATION_HEADER), request.headers.get(ALGORITHM_HEADER)
-    return {"body": body, "signature": signature, "algorithm": algorithm}
+def _signature(request: Request) -> tuple[str | None, str | None]:
+    """The two headers of a signed request, as they came."""
+    return request.headers.get(AUTHORIZATION_HEADER), request.headers.get(ALGORITHM_HEADER)

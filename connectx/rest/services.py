@@ -13,7 +13,7 @@ from connectx.model.states import ConnectorType
 API_VERSION: Final = "4.3.0"
 """Version of Kafka Connect whose REST API this is; clients decide by it what they may ask."""
 
-Ask = Callable[[Verb, str | None, Mapping[str, Any]], "Future[Reply]"]
+Ask = Callable[[Verb], "Future[Reply]"]
 """Puts a request (verb, connector, args) to the worker's core; never blocks. The future is never cancelled by REST."""
 
 OffsetEntry = Mapping[str, Any]
@@ -62,7 +62,7 @@ class Services(Protocol):
     ) -> str:
         """Set offsets (None: reset that partition); returns the message for the user.
 
-        The core has given its permission (Verb.MODIFY_OFFSETS) just before.
+        The core has given its permission (ModifyOffsets) just before.
         """
 
     def reset_offsets(self, connector: str, kind: ConnectorType, config: Mapping[str, str | None]) -> str:

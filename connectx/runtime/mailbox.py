@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable
 from typing import Protocol
 
-from connectx.core.messages import SetTimer, Stimulus, TimerFired
+from connectx.core.messages import Posted, SetTimer, TimerFired
 from connectx.model.clock import Clock
 
 _log = logging.getLogger(__name__)
@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 class Handler(Protocol):
     """What the mailbox calls, always from its own thread."""
 
-    def __call__(self, stimulus: Stimulus) -> None:
+    def __call__(self, stimulus: Posted) -> None:
         """Handle one stimulus."""
 
 
@@ -44,7 +44,7 @@ class Mailbox:
         self._clock = clock
         self._handler = handler
         self._on_crash = on_crash
-        self._queue: queue.SimpleQueue[Stimulus | _Stop] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Posted | _Stop] = queue.SimpleQueue()
         self._timers: list[tuple[int, int, SetTimer]] = []
         self._latest: dict[str, int] = {}
         self._running = threading.Event()
@@ -56,7 +56,7 @@ class Mailbox:
         """Start the thread."""
         self._thread.start()
 
-    def post(self, stimulus: Stimulus) -> None:
+    def post(self, stimulus: Posted) -> None:
         """Hand in a stimulus, from any thread; never blocks."""
         self._queue.put(stimulus)
 
@@ -106,7 +106,7 @@ class Mailbox:
             _log.exception("a worker's core has failed")
             self._on_crash(error)
 
-    def _next(self) -> Stimulus | _Stop | None:
+    def _next(self) -> Posted | _Stop | None:
         """The next stimulus, or a timer that is due, whichever comes first."""
         while self._timers and self._latest.get(self._timers[0][2].key) != self._timers[0][1]:
             heapq.heappop(self._timers)

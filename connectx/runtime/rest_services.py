@@ -1,6 +1,6 @@
 """What REST needs of a worker beside its core: plugins, validation, and offsets in Kafka.
 
-Decides nothing about when offsets may be changed: the core gives its permission first (Verb.MODIFY_OFFSETS). Mirrors
+Decides nothing about when offsets may be changed: the core gives its permission first (ModifyOffsets). Mirrors
 the parts of Kafka Connect's Worker and AbstractHerder that serve GET, PATCH and DELETE of offsets (KIP-875).
 """
 

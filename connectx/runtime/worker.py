@@ -26,6 +26,7 @@ from connectx.core.messages import (
     HeartbeatReplied,
     InitTaskProducer,
     InternalTopicsFailed,
+    Posted,
     PrepareTask,
     ReadConfigToEnd,
     Reply,
@@ -43,7 +44,6 @@ from connectx.core.messages import (
     SetTimer,
     ShutdownRequested,
     StartConnector,
-    Stimulus,
     StopConnector,
     StopTask,
     WorkerShutDown,
@@ -283,11 +283,11 @@ class Worker:
 
     # ------------------------------------------------------------------------------------------------- requests
 
-    def post(self, stimulus: Stimulus) -> None:
+    def post(self, stimulus: Posted) -> None:
         """Hand a stimulus to the core, from any thread."""
         self._mailbox.post(stimulus)
 
-    def ask(self, verb: Verb, connector: str | None, args: Mapping[str, Any]) -> Future[Reply]:
+    def ask(self, verb: Verb) -> Future[Reply]:
         """Put a request to the core; the future ends with its Reply, or WorkerStoppedError."""
         future: Future[Reply] = Future()
         request_id = next(self._request_ids)
@@ -295,7 +295,7 @@ class Worker:
         if self._gone.is_set():
             self._fail_replies("the worker has ended")
         else:
-            self.post(Request(request_id, verb, connector, args))
+            self.post(Request(request_id, verb))
         return future
 
     @property
@@ -328,7 +328,7 @@ class Worker:
 
     # ------------------------------------------------------------------------------------------------- the core
 
-    def _handle(self, stimulus: Stimulus) -> None:
+    def _handle(self, stimulus: Posted) -> None:
         assert self._core is not None
         if isinstance(stimulus, InternalTopicsFailed):
             self._fail(WorkerStoppedError(self.name, f"its internal topics have failed ({stimulus.error})"))

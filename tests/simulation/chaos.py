@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from connectx.core import verbs
 from connectx.core.lanes import BulkMode
 from connectx.core.messages import Reply
 from connectx.core.verbs import Verb
@@ -21,10 +22,10 @@ from tests.simulation.world import NAMES, World
 
 MODES = (*[ExactlyOnceSupport.ENABLED] * 5, ExactlyOnceSupport.PREPARING, ExactlyOnceSupport.DISABLED)
 WISHES = (
-    *[Verb.PUT_CONFIG] * 5,
-    *[Verb.CREATE] * 2,
-    *(Verb.DELETE, Verb.PAUSE, Verb.RESUME, Verb.STOP),
-    *(Verb.RESTART_CONNECTOR, Verb.RESTART_TASK, Verb.MODIFY_OFFSETS, Verb.CONNECTOR_STATUS),
+    *[verbs.PutConfig] * 5,
+    *[verbs.Create] * 2,
+    *(verbs.Delete, verbs.Pause, verbs.Resume, verbs.Stop),
+    *(verbs.RestartConnector, verbs.RestartTask, verbs.ModifyOffsets, verbs.ConnectorStatus),
 )
 ACTIONS = 32
 CALM_MS = 240_000  # task configs are sent again after up to a minute
@@ -76,7 +77,7 @@ class Chaos:
         """Begin with two sources and a sink, do so many things, then wait for peace."""
         self.world.run_for(500)
         for name, kind in zip(NAMES, ("Source", "Source", "Sink"), strict=True):
-            self.ask(self.world.living[0], Verb.CREATE, name, {"config": self.config(name, kind)})
+            self.ask(self.world.living[0], verbs.Create(name, self.config(name, kind)))
         self.world.run_for(self.one_of((2_000, 0, 300)))
         for _ in range(actions):
             self.act()
@@ -111,14 +112,13 @@ class Chaos:
         for _ in range(3):  # a restart may come in the middle of a rebalance
             world.run_for(8_000)
             for connector in world.broker.config.connectors():
-                args = {"include_tasks": True, "only_failed": True}
-                self.ask(world.living[0], Verb.RESTART_CONNECTOR, connector, args)
+                self.ask(world.living[0], verbs.RestartConnector(connector, include_tasks=True, only_failed=True))
 
     # -------------------------------------------------------------------------------------------------- requests
 
-    def ask(self, worker: SimWorker, verb: Verb, connector: str, args: dict[str, Any]) -> None:
+    def ask(self, worker: SimWorker, verb: Verb) -> None:
         self.asked += 1
-        self.world.send(worker, verb, connector, args, self.replies.append)
+        self.world.send(worker, verb, self.replies.append)
 
     def config(self, name: str, kind: str) -> dict[str, str]:
         return {"connector.class": kind, "name": name, "tasks.max": str(1 + self.chooser.pick(4))}
@@ -131,12 +131,12 @@ class Chaos:
         config = self.config(connector, self.one_of(("Sink" if connector == NAMES[-1] else "Source", "Source")))
         verb = self.one_of(WISHES)
         args: dict[str, Any] = {}
-        if verb is Verb.CREATE:
+        if verb is verbs.Create:
             args = {"config": config, "initial_state": self.one_of((None, None, *TargetState))}
-        elif verb is Verb.PUT_CONFIG:
+        elif verb is verbs.PutConfig:
             args = {"config": config}
-        elif verb is Verb.RESTART_TASK:
+        elif verb is verbs.RestartTask:
             args = {"task": self.chooser.pick(3)}
-        elif verb is Verb.RESTART_CONNECTOR:
+        elif verb is verbs.RestartConnector:
             args = {"include_tasks": self.chooser.pick(2) == 1, "only_failed": self.chooser.pick(2) == 1}
-        self.ask(worker, verb, connector, args)
+        self.ask(worker, verb(connector, **args))

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from connectx.core import verbs
 from connectx.core.config_log import ConfigLog
 from connectx.core.config_writer import ConfigWrite, ConfigWriter
 from connectx.core.fencing import FencingRound, FencingRounds
@@ -34,7 +35,6 @@ from connectx.core.sink.progress import Progress
 from connectx.core.source.loop import SourceTaskCore
 from connectx.core.tasks import TaskLife, TaskPhase, Tasks
 from connectx.core.timers import Timers
-from connectx.core.verbs import Verb
 from connectx.model.config_records import TaskCommitRecord, TaskConfigRecord
 from connectx.model.group import Assignment, WorkSet
 from connectx.model.ids import TaskId
@@ -92,14 +92,14 @@ def zombie_with_slow_fencing() -> None:
     world = World(3, scheduled_rebalance_max_delay_ms=0)
     world.settle()
     config = {"connector.class": "Source", "name": "a", "tasks.max": "3"}
-    world.ask(Verb.CREATE, "a", config=config)
+    world.ask(verbs.Create, "a", config=config)
     world.settle()
     leader = world.leader
     zombie = next(w for w in world.living if w is not leader and w.running and TaskId("a", 0) not in w.running)
     zombie.frozen = True
     fence = leader.fence
     leader.fence = lambda effect: world.at(1_500, lambda: fence(effect))  # type: ignore[method-assign]
-    world.ask(Verb.PUT_CONFIG, "a", config={**config, "tasks.max": "1"})
+    world.ask(verbs.PutConfig, "a", config={**config, "tasks.max": "1"})
     world.run_until(lambda: any(TaskId("a", 0) in worker.running for worker in world.living), look_ms=50)
     world.run_for(10_000)
 
@@ -109,7 +109,7 @@ def late_endtxn(protocol: int) -> None:
     world = World(2, protocol=protocol, scheduled_rebalance_max_delay_ms=0)
     world.boundary_ms = 2_000
     world.settle()
-    world.ask(Verb.CREATE, "a", config={"connector.class": "Source", "name": "a", "tasks.max": "1"})
+    world.ask(verbs.Create, "a", config={"connector.class": "Source", "name": "a", "tasks.max": "1"})
     world.settle()
     arrive = world.arrive
     held: list[tuple[Connection, Packet]] = []
@@ -154,7 +154,7 @@ def late_join_of_a_killed_worker() -> None:
         execute(effect)
 
     victim.execute = keep_joins  # type: ignore[method-assign]
-    world.ask(Verb.CREATE, "a", config={"connector.class": "Source", "name": "a", "tasks.max": "3"})
+    world.ask(verbs.Create, "a", config={"connector.class": "Source", "name": "a", "tasks.max": "3"})
     world.settle()
     world.kill(victim.name)
     coordinator = world.broker.coordinator
@@ -177,7 +177,7 @@ def torn_set_of_task_configs() -> None:
     """Another leader has written one task config of two, and the commit record; the connector cannot mend it."""
     world = World(2)
     world.settle()
-    world.ask(Verb.CREATE, "a", config={"connector.class": "Source", "name": "a", "tasks.max": "2"})
+    world.ask(verbs.Create, "a", config={"connector.class": "Source", "name": "a", "tasks.max": "2"})
     world.settle()
     owner = next(worker for worker in world.living if worker.connectors)
     owner.deliver(ConnectorFailed(*next(iter(owner.connectors)), "fails in this test"))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from connectx.core import verbs
 from connectx.core.messages import (
     ClaimConfigWrites,
     ConfigReadToEnd,
@@ -143,11 +144,11 @@ class SimWorker:
         """As an operating system that stops the process: nothing moves, and nothing is lost."""
         self.frozen = self.tasks_frozen = True
 
-    def ask(self, verb: Verb, connector: str | None, args: Mapping[str, Any], answer: Callable[[Reply], None]) -> None:
+    def ask(self, verb: Verb, answer: Callable[[Reply], None]) -> None:
         """Put a request to the core, after a latency; `answer` is called once, unless the worker is killed."""
         request_id = self.world.next_request()
         self.waiting[request_id] = answer
-        self.deliver(Request(request_id, verb, connector, args))
+        self.deliver(Request(request_id, verb))
 
     # ------------------------------------------------------------------------------------------------- effects
 
@@ -333,10 +334,12 @@ class SimWorker:
 
     def ask_leader(self, effect: SendFenceRequest | SendTaskConfigs) -> None:
         """Over REST: the answer may get lost, or never come; the caller is told once."""
-        args: dict[str, Any] = {"body": b"", "signature": "s", "algorithm": "a"}
-        verb, recorded = Verb.FENCE, False
+        verb: Verb
         if isinstance(effect, SendTaskConfigs):
-            verb, args["task_configs"] = Verb.PUT_TASK_CONFIGS, effect.task_configs
+            verb = verbs.PutTaskConfigs(effect.connector, effect.task_configs, b"", "s", "a")
+        else:
+            verb = verbs.Fence(effect.connector, b"", "s", "a")
+        recorded = False
         lost = self.world.loses_reply()
 
         def answer_with(error: str | None, retriable: bool) -> None:
@@ -361,7 +364,7 @@ class SimWorker:
         if leader is None:
             answer_with("connection refused", True)
         else:
-            leader.ask(verb, effect.connector, args, answer)
+            leader.ask(verb, answer)
             self.world.at(CALL_TIMEOUT_MS, lambda: answer_with("no answer in time", True))
 
     # -------------------------------------------------------------------------------------- connectors and tasks

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
+from connectx.core import verbs
 from connectx.core.messages import InitTaskProducer
-from connectx.core.verbs import Verb
 from connectx.model.config_records import TaskCommitRecord, TaskCountRecord
 from connectx.model.events import EventKind
 from connectx.model.ids import TaskId
@@ -49,7 +49,7 @@ def lagging_worker() -> tuple[World, SimWorker, list[InitTaskProducer]]:
     held = holding_back_producers(lagging)
 
     # 1 and 2: task configs are written; L fences, writes the record, and T goes to F
-    assert world.ask(Verb.CREATE, "c", config=CONFIG).status == 201
+    assert world.ask(verbs.Create, "c", config=CONFIG).status == 201
     world.run_until(lambda: bool(held))
     assert records_of(world, TaskCommitRecord) == records_of(world, TaskCountRecord) == 1
 
@@ -67,7 +67,7 @@ def lagging_worker() -> tuple[World, SimWorker, list[InitTaskProducer]]:
 
     # 5: C is reconfigured
     world.produce()
-    assert world.ask(Verb.PUT_CONFIG, "c", config={**CONFIG, "tasks.max": "2"}).status == 200
+    assert world.ask(verbs.PutConfig, "c", config={**CONFIG, "tasks.max": "2"}).status == 200
     world.run_until(lambda: records_of(world, TaskCommitRecord) == 2)
 
     # 6: F has fallen out of the group; L fences, writes the record, and others have the tasks
@@ -98,7 +98,7 @@ def test_a_worker_that_lags_before_its_producer_aborts_the_start_and_data_stays_
     of_this_start = [t for t in lagging.history if t.data.get("instance") == held[0].instance]
     assert "begin" not in [t.data.get("step") for t in of_this_start]
     assert [t.kind for t in of_this_start].count(EventKind.TASK_REFUSED) == 1
-    world.ask(Verb.RESTART_CONNECTOR, "c", include_tasks=True, only_failed=True)  # F may have fenced its successor
+    world.ask(verbs.RestartConnector, "c", include_tasks=True, only_failed=True)  # F may have fenced its successor
     world.settle()
     assert world.checks.data.lag("c") is None
 

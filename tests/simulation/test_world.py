@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from connectx.core.verbs import Verb
+from connectx.core import verbs
 from connectx.model.config_records import TaskCommitRecord, TaskCountRecord
 from connectx.model.events import EventKind
 from connectx.model.ids import TaskId
@@ -15,7 +15,7 @@ SOURCE = {"connector.class": "Source", "tasks.max": "2"}
 
 
 def _create(world: World, name: str = "c", **config: str) -> None:
-    reply = world.ask(Verb.CREATE, name, config={**SOURCE, "name": name, **config})
+    reply = world.ask(verbs.Create, name, config={**SOURCE, "name": name, **config})
     assert reply.status == 201, (reply, world.story())
 
 
@@ -64,7 +64,7 @@ def test_a_reduced_task_count_fences_all_older_producers() -> None:
     world.settle()
     _create(world)
     world.settle()
-    assert world.ask(Verb.PUT_CONFIG, "c", config={**SOURCE, "name": "c", "tasks.max": "1"}).status == 200
+    assert world.ask(verbs.PutConfig, "c", config={**SOURCE, "name": "c", "tasks.max": "1"}).status == 200
     world.run_until(lambda: len(world.fenced) == 1 and world.unsettled() is None)
     assert world.fenced == [("g-c-0", "g-c-1")]
     assert sorted(world.owners()) == [TaskId("c", 0)]
@@ -92,7 +92,7 @@ def test_a_killed_leader_is_replaced_and_its_successor_claims_the_config_topic()
     world.kill(world.leader.name)
     world.run_until(lambda: any(w.core.context.group.is_leader for w in world.workers.values() if w.alive))
     world.settle()
-    assert world.ask(Verb.PUT_CONFIG, "c", config={**SOURCE, "name": "c", "x": "1"}).status == 200
+    assert world.ask(verbs.PutConfig, "c", config={**SOURCE, "name": "c", "x": "1"}).status == 200
 
 
 def test_a_newcomer_takes_its_share() -> None:
@@ -122,13 +122,13 @@ def test_pause_resume_stop_and_delete() -> None:
     world.settle()
     _create(world)
     world.settle()
-    assert world.ask(Verb.PAUSE, "c").status == 202
+    assert world.ask(verbs.Pause, "c").status == 202
     world.run_until(lambda: _states(world) == {"PAUSED"})
-    assert world.ask(Verb.RESUME, "c").status == 202
+    assert world.ask(verbs.Resume, "c").status == 202
     world.run_until(lambda: _states(world) == {"RUNNING"})
-    assert world.ask(Verb.STOP, "c").status == 204
+    assert world.ask(verbs.Stop, "c").status == 204
     world.run_until(lambda: _states(world) == {"STOPPED"} and world.unsettled() is None)
-    assert world.ask(Verb.DELETE, "c").status == 204
+    assert world.ask(verbs.Delete, "c").status == 204
     world.run_until(lambda: world.leader.core.context.config.connectors() == () and world.unsettled() is None)
     world.run_until(lambda: world.leader.core.context.status.connector_status("c") is None)
 
@@ -139,7 +139,7 @@ def test_restart_with_tasks_restarts_everything_once() -> None:
     _create(world)
     world.settle()
     before = {task: w.running[task] for w in world.workers.values() for task in w.running}
-    reply = world.ask(Verb.RESTART_CONNECTOR, "c", include_tasks=True, only_failed=False)
+    reply = world.ask(verbs.RestartConnector, "c", include_tasks=True, only_failed=False)
     assert reply.status == 202
     world.run_for(1_000)
     after = {task: w.running[task] for w in world.workers.values() for task in w.running}
@@ -182,6 +182,6 @@ def test_a_paused_worker_that_wakes_as_a_zombie_gives_its_tasks_up() -> None:
 
 
 def _states(world: World) -> set[str]:
-    body = world.ask(Verb.CONNECTOR_STATUS, "c").body
+    body = world.ask(verbs.ConnectorStatus, "c").body
     states = {body["connector"]["state"]} | {task["state"] for task in body["tasks"]}
     return states if states != {"STOPPED", "UNASSIGNED"} else {"UNASSIGNED"}

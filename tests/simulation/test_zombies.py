@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from connectx.core.verbs import Verb
+from connectx.core import verbs
 from connectx.model.events import EventKind
 from tests.simulation.mutants import late_endtxn
 from tests.simulation.sim_worker import SimWorker
@@ -18,7 +18,7 @@ CONFIG = {"connector.class": "Source", "name": "a", "tasks.max": "3"}
 def running_cluster() -> World:
     world = World(3, scheduled_rebalance_max_delay_ms=0)
     world.settle()
-    assert world.ask(Verb.CREATE, "a", config=CONFIG).status == 201
+    assert world.ask(verbs.Create, "a", config=CONFIG).status == 201
     world.settle()
     world.produce()
     world.run_until(lambda: world.checks.data.lag("a") is None)
@@ -39,7 +39,7 @@ def back_again(world: World, zombie: SimWorker) -> None:
     zombie.wake()
     world.produce()
     world.run_for(4_000)
-    world.ask(Verb.RESTART_CONNECTOR, "a", include_tasks=True, only_failed=True)
+    world.ask(verbs.RestartConnector, "a", include_tasks=True, only_failed=True)
     world.settle()
 
 
@@ -96,7 +96,7 @@ def test_an_old_task_is_fenced_after_the_task_count_was_reduced() -> None:
     world = running_cluster()
     zombie = a_follower(world)
     stall(zombie)
-    assert world.ask(Verb.PUT_CONFIG, "a", config={**CONFIG, "tasks.max": "1"}).status == 200
+    assert world.ask(verbs.PutConfig, "a", config={**CONFIG, "tasks.max": "1"}).status == 200
     others_have_its_work(world, zombie, 1)
     assert world.fenced == [("g-a-0", "g-a-1", "g-a-2")]
     back_again(world, zombie)
@@ -112,7 +112,7 @@ def test_an_old_leader_that_wakes_writes_nothing_without_a_new_claim() -> None:
     before = [record for _, record in world.broker.config_log]
     replies: list[int] = []
     config = {**CONFIG, "tasks.max": "2"}
-    world.send(old, Verb.PUT_CONFIG, "a", {"config": config}, lambda reply: replies.append(reply.status))
+    world.send(old, verbs.PutConfig("a", config), lambda reply: replies.append(reply.status))
     world.run_for(10)
     old.wake()
     world.run_until(lambda: bool(replies))

@@ -252,29 +252,27 @@ class World:
                 owners.setdefault(task, []).append(worker.name)
         return owners
 
-    def ask(self, verb: Verb, connector: str | None = None, worker: SimWorker | None = None, **args: Any) -> Reply:
+    def ask(self, verb: Callable[..., Verb], *args: Any, worker: SimWorker | None = None, **named: Any) -> Reply:
         """Ask a worker (by default the leader) and run the world until the answer is there."""
         replies: list[Reply] = []
-        self.send(worker or self.leader, verb, connector, args, replies.append)
+        self.send(worker or self.leader, verb(*args, **named), replies.append)
         self.run_until(lambda: bool(replies))
         return replies[0]
 
-    def send(
-        self, worker: SimWorker, verb: Verb, connector: str | None, args: Any, answer: Callable[[Reply], None]
-    ) -> None:
+    def send(self, worker: SimWorker, verb: Verb, answer: Callable[[Reply], None]) -> None:
         """Ask a worker; its answer may come from another one, two hops away at most."""
 
         def hop(hops: int) -> Callable[[Reply], None]:
             def take(reply: Reply) -> None:
                 target = None if reply.forward_to is None else self.worker_at(reply.forward_to)
                 if target is not None and hops < 2:
-                    target.ask(verb, connector, args, hop(hops + 1))
+                    target.ask(verb, hop(hops + 1))
                 else:
                     answer(reply if reply.forward_to is None else Reply(0, 409, "moved"))
 
             return take
 
-        worker.ask(verb, connector, args, hop(0))
+        worker.ask(verb, hop(0))
 
     def arrive(self, connection: Connection, packet: Packet, *, is_late: bool) -> msg.Answer:
         """A producer's request reaches Kafka, on time or late."""

@@ -7,7 +7,7 @@ import queue
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from connectx.core.messages import Stimulus
+from connectx.core.messages import Posted
 from connectx.kafka.group import GroupConnection
 from connectx.kafka.internal.topics import InternalTopics
 from connectx.kafka.settings.clients import ClientConfigs
@@ -21,10 +21,10 @@ class Inbox:
     """Collects what an adapter posts, in order."""
 
     def __init__(self) -> None:
-        self.queue: queue.SimpleQueue[Stimulus] = queue.SimpleQueue()
-        self._kept: list[Stimulus] = []
+        self.queue: queue.SimpleQueue[Posted] = queue.SimpleQueue()
+        self._kept: list[Posted] = []
 
-    def until(self, kind: type[T], accept: Callable[[T], bool] = lambda stimulus: True) -> tuple[T, list[Stimulus]]:
+    def until(self, kind: type[T], accept: Callable[[T], bool] = lambda stimulus: True) -> tuple[T, list[Posted]]:
         """The first stimulus of this kind that is accepted, and what came before it, which is used up too."""
         found, before = self._find(kind, accept)
         self._kept = self._kept[len(before) :]
@@ -38,7 +38,7 @@ class Inbox:
         """True when nothing is left."""
         return not self._kept and self.queue.empty()
 
-    def _find(self, kind: type[T], accept: Callable[[T], bool]) -> tuple[T, list[Stimulus]]:
+    def _find(self, kind: type[T], accept: Callable[[T], bool]) -> tuple[T, list[Posted]]:
         position = 0
         while True:
             if position == len(self._kept):

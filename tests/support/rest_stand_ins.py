@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
+from connectx.core import verbs
 from connectx.core.messages import Reply
 from connectx.core.verbs import Verb
 from connectx.errors import ConnectorNotFoundError
@@ -15,33 +16,33 @@ from connectx.model.states import ConnectorType
 from connectx.model.worker_config import WorkerConfig
 from connectx.rest.server import RestServer
 
-Answer = Reply | Callable[[str | None, Mapping[str, Any]], Reply] | None
+Answer = Reply | Callable[[Verb], Reply] | None
 
 
 @dataclass
 class Core:
     """Answers each verb with a Reply, with what a function returns, or (None) never; keeps what it was asked."""
 
-    answers: dict[Verb, Answer] = field(default_factory=dict)
-    asked: list[tuple[Verb, str | None, dict[str, Any]]] = field(default_factory=list)
+    answers: dict[type[Verb], Answer] = field(default_factory=dict)
+    asked: list[Verb] = field(default_factory=list)
     url: str = ""
     leader_url: str | None = None
     reached: threading.Event = field(default_factory=threading.Event)
 
-    def ask(self, verb: Verb, connector: str | None, args: Mapping[str, Any]) -> Future[Reply]:
+    def ask(self, verb: Verb) -> Future[Reply]:
         future: Future[Reply] = Future()
-        if verb is Verb.WORKER and verb not in self.answers:
+        if isinstance(verb, verbs.Worker) and verbs.Worker not in self.answers:
             future.set_result(Reply(1, 200, {"url": self.url, "leader_url": self.leader_url or self.url}))
             return future
-        self.asked.append((verb, connector, dict(args)))
+        self.asked.append(verb)
         self.reached.set()
-        answer = self.answers.get(verb, Reply(1, 200, {}))
+        answer = self.answers.get(type(verb), Reply(1, 200, {}))
         if answer is not None:
-            future.set_result(answer if isinstance(answer, Reply) else answer(connector, args))
+            future.set_result(answer if isinstance(answer, Reply) else answer(verb))
         return future
 
-    def verbs(self) -> list[Verb]:
-        return [verb for verb, _, _ in self.asked]
+    def verbs(self) -> list[type[Verb]]:
+        return [type(verb) for verb in self.asked]
 
 
 @dataclass

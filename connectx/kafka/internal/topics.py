@@ -22,9 +22,9 @@ from connectx.core.messages import (
     ConfigRecordsWritten,
     ConfigWritesClaimed,
     InternalTopicsFailed,
+    Posted,
     ReadConfigToEnd,
     StatusRecordRead,
-    Stimulus,
     WriteConfigRecords,
     WriteStatus,
 )
@@ -59,7 +59,7 @@ class InternalTopics:
         post: takes stimuli; called from several threads, must not block.
     """
 
-    def __init__(self, config: WorkerConfig, clients: ClientConfigs, post: Callable[[Stimulus], None]) -> None:
+    def __init__(self, config: WorkerConfig, clients: ClientConfigs, post: Callable[[Posted], None]) -> None:
         self._config = config
         self._clients = clients
         self._post = post
@@ -186,7 +186,7 @@ class InternalTopics:
         else:
             self._writer.write(records, lambda error: self._report(ConfigRecordsWritten(request_id, error)))
 
-    def _report(self, stimulus: Stimulus) -> None:
+    def _report(self, stimulus: Posted) -> None:
         if not self._ended:
             self._post(stimulus)
 

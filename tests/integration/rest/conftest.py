@@ -23,7 +23,7 @@ def serve(worker_config: WorkerConfig) -> Iterator[Callable[..., Served]]:
     started: list[RestServer] = []
 
     def start(
-        answers: Mapping[Verb, Answer] | None = None, settings: Mapping[str, str] | None = None, **limits: int
+        answers: Mapping[type[Verb], Answer] | None = None, settings: Mapping[str, str] | None = None, **limits: int
     ) -> Served:
         core, services = Core(dict(answers or {})), Beside()
         config = WorkerConfig.parse({**worker_config.originals, **(settings or {})})

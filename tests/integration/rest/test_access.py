@@ -16,8 +16,8 @@ import httpx
 import pytest
 import trustme
 
+from connectx.core import verbs
 from connectx.core.messages import Reply
-from connectx.core.verbs import Verb
 from connectx.errors import RestAuthError, RestError, RestTlsError
 from connectx.model.config_records import SessionKeyRecord
 from connectx.model.worker_config import WorkerConfig
@@ -134,7 +134,7 @@ def test_no_login_stands_in_an_answer_or_in_the_log(
     serve: Serve, logins: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.DEBUG):
-        worker = serve({Verb.DELETE: Reply(1, 500, "it broke")}, logins)
+        worker = serve({verbs.Delete: Reply(1, 500, "it broke")}, logins)
         answers = [
             httpx.delete(worker.url + "/connectors/f1", auth=("ana", secret)).text
             for secret in (SECRET, "wr0ng-secret")
@@ -153,15 +153,15 @@ SIGNED = {"X-Connect-Authorization": "c2ln", "X-Connect-Request-Signature-Algori
 def test_a_signature_stands_for_a_login_where_the_core_verifies_it(
     serve: Serve, logins: dict[str, str], protocol: str | None, status: int
 ) -> None:
-    worker = serve({Verb.FENCE: Reply(1, 204), Verb.WORKER: Reply(1, 200, {**WORKER, "protocol": protocol})}, logins)
+    worker = serve({verbs.Fence: Reply(1, 204), verbs.Worker: Reply(1, 200, {**WORKER, "protocol": protocol})}, logins)
     assert httpx.put(worker.url + "/connectors/f1/fence", headers=SIGNED).status_code == status
-    assert (Verb.FENCE in worker.core.verbs()) is (status == 204)
+    assert (verbs.Fence in worker.core.verbs()) is (status == 204)
 
 
 def test_a_signature_that_stands_for_nothing_is_refused_before_a_body_is_waited_for(
     serve: Serve, logins: dict[str, str]
 ) -> None:
-    worker = serve({Verb.WORKER: Reply(1, 200, {**WORKER, "protocol": "compatible"})}, logins)
+    worker = serve({verbs.Worker: Reply(1, 200, {**WORKER, "protocol": "compatible"})}, logins)
     head = "".join(f"{name}: {value}\r\n" for name, value in SIGNED.items())
 
     async def status_without_a_body() -> bytes:
@@ -186,20 +186,20 @@ def test_a_signature_opens_nothing_but_the_two_requests_of_workers(serve: Serve,
 
 def test_clients_of_a_cluster_show_its_login(serve: Serve, logins: dict[str, str]) -> None:
     unsigned = {**WORKER, "protocol": "compatible"}
-    worker = serve({Verb.LIST_CONNECTORS: Reply(1, 200, ["f1"]), Verb.WORKER: Reply(1, 200, unsigned)}, logins)
+    worker = serve({verbs.ListConnectors: Reply(1, 200, ["f1"]), verbs.Worker: Reply(1, 200, unsigned)}, logins)
     config = WorkerConfig.parse({**worker.config.originals, **logins})
     client = RestClient([worker.url], retry_s=0, http=http_client(config))
     assert client.connectors() == ["f1"]
     with pytest.raises(RestError, match=r"rest\.auth\.basic\.file") as refused:
         RestClient([worker.url], retry_s=0).connectors()
     assert refused.value.status == 401
-    worker.core.answers[Verb.FENCE] = Reply(1, 204)
+    worker.core.answers[verbs.Fence] = Reply(1, 204)
     InternalClient(config).fence(worker.url, "f1", None)
-    assert worker.core.verbs()[-1] is Verb.FENCE
+    assert worker.core.verbs()[-1] is verbs.Fence
 
 
 def test_a_signed_request_shows_no_login(serve: Serve, logins: dict[str, str]) -> None:
-    worker = serve({Verb.FENCE: Reply(1, 204), Verb.WORKER: Reply(1, 200, {**WORKER, "protocol": None})}, logins)
+    worker = serve({verbs.Fence: Reply(1, 204), verbs.Worker: Reply(1, 200, {**WORKER, "protocol": None})}, logins)
     config = WorkerConfig.parse({**worker.config.originals, **logins})
     with pytest.raises(RestError) as refused:  # a worker that does not verify signatures wants the login
         InternalClient(config).fence(worker.url, "f1", SessionKeyRecord(b"k" * 32, "HmacSHA256", 1))
@@ -207,8 +207,8 @@ def test_a_signed_request_shows_no_login(serve: Serve, logins: dict[str, str]) -
 
 
 def test_a_login_is_passed_on_to_the_leader(serve: Serve, logins: dict[str, str]) -> None:
-    leader = serve({Verb.STOP: Reply(1, 204)}, logins)
-    follower = serve({Verb.STOP: Reply(1, 200, forward_to=leader.core.url)}, logins)
+    leader = serve({verbs.Stop: Reply(1, 204)}, logins)
+    follower = serve({verbs.Stop: Reply(1, 200, forward_to=leader.core.url)}, logins)
     assert httpx.put(follower.url + "/connectors/f1/stop", headers=bearer(TOKEN)).status_code == 204
 
 
@@ -254,10 +254,10 @@ def test_an_https_listener_serves_those_who_trust_its_certificate(
 
 
 def test_workers_and_clients_trust_the_truststore_of_the_listeners(serve: Serve, tls: dict[str, str]) -> None:
-    leader = serve({Verb.STOP: Reply(1, 204)}, tls)
-    follower = serve({Verb.STOP: Reply(1, 200, forward_to=leader.core.url)}, tls)
+    leader = serve({verbs.Stop: Reply(1, 204)}, tls)
+    follower = serve({verbs.Stop: Reply(1, 200, forward_to=leader.core.url)}, tls)
     RestClient([follower.url], retry_s=0, http=http_client(follower.config)).stop("f1")
-    assert leader.core.verbs() == [Verb.STOP]
+    assert leader.core.verbs() == [verbs.Stop]
 
 
 def test_a_client_certificate_can_be_required(serve: Serve, tls: dict[str, str], authority: trustme.CA) -> None:
@@ -351,7 +351,7 @@ def test_a_body_that_does_not_come_ends_with_a_408(serve: Serve) -> None:
 
 
 def test_more_requests_at_a_time_than_allowed_are_a_503_that_can_be_tried_again(serve: Serve) -> None:
-    worker = serve({Verb.STOP: None}, {"rest.max.concurrent.requests": "1"})
+    worker = serve({verbs.Stop: None}, {"rest.max.concurrent.requests": "1"})
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(httpx.put, worker.url + "/connectors/f1/stop")
         assert worker.core.reached.wait(timeout=10)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import base64
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from connectx.core import verbs
 from connectx.core.messages import Reply
 from connectx.core.verbs import Verb
 from connectx.errors import (
@@ -82,32 +83,32 @@ def dead_url(serve: Serve) -> str:
 @pytest.mark.parametrize(
     ("call", "asked"),
     [
-        (lambda c: c.info(NAME), (Verb.CONNECTOR_INFO, {})),
-        (lambda c: c.config(NAME), (Verb.CONNECTOR_CONFIG, {})),
-        (lambda c: c.status(NAME), (Verb.CONNECTOR_STATUS, {})),
-        (lambda c: c.task_status(NAME, 2), (Verb.TASK_STATUS, {"task": 2})),
-        (lambda c: c.pause(NAME), (Verb.PAUSE, {})),
-        (lambda c: c.resume(NAME), (Verb.RESUME, {})),
-        (lambda c: c.stop(NAME), (Verb.STOP, {})),
-        (lambda c: c.restart(NAME), (Verb.RESTART_CONNECTOR, {"include_tasks": False, "only_failed": False})),
+        (lambda c: c.info(NAME), verbs.ConnectorInfo(NAME)),
+        (lambda c: c.config(NAME), verbs.ConnectorConfig(NAME)),
+        (lambda c: c.status(NAME), verbs.ConnectorStatus(NAME)),
+        (lambda c: c.task_status(NAME, 2), verbs.TaskStatus(NAME, 2)),
+        (lambda c: c.pause(NAME), verbs.Pause(NAME)),
+        (lambda c: c.resume(NAME), verbs.Resume(NAME)),
+        (lambda c: c.stop(NAME), verbs.Stop(NAME)),
+        (lambda c: c.restart(NAME), verbs.RestartConnector(NAME)),
         (
             lambda c: c.restart(NAME, include_tasks=True, only_failed=True),
-            (Verb.RESTART_CONNECTOR, {"include_tasks": True, "only_failed": True}),
+            verbs.RestartConnector(NAME, include_tasks=True, only_failed=True),
         ),
-        (lambda c: c.restart_task(NAME, 1), (Verb.RESTART_TASK, {"task": 1})),
-        (lambda c: c.reset_topics(NAME), (Verb.TOPICS_RESET, {})),
+        (lambda c: c.restart_task(NAME, 1), verbs.RestartTask(NAME, 1)),
+        (lambda c: c.reset_topics(NAME), verbs.ResetTopics(NAME)),
         (
             lambda c: c.put_config(NAME, {"k": "ü", "n": None}),
-            (Verb.PUT_CONFIG, {"config": {"k": "ü", "n": None, "name": NAME}, "expected": None}),
+            verbs.PutConfig(NAME, {"k": "ü", "n": None, "name": NAME}),
         ),
     ],
 )
 def test_a_method_is_one_verb_whatever_the_name_holds(
-    serve: Serve, connect: Callable[..., RestClient], call: Callable[[RestClient], object], asked: tuple[Verb, object]
+    serve: Serve, connect: Callable[..., RestClient], call: Callable[[RestClient], object], asked: Verb
 ) -> None:
     worker = serve()
     call(connect(worker))
-    assert worker.core.asked == [(asked[0], NAME, asked[1])]
+    assert worker.core.asked == [asked]
 
 
 def test_a_connector_that_was_deleted_since_it_was_listed_is_left_out(
@@ -115,8 +116,8 @@ def test_a_connector_that_was_deleted_since_it_was_listed_is_left_out(
 ) -> None:
     shown = {"f1": {"info": INFO, "status": STATUS}}
     answers = {
-        Verb.LIST_CONNECTORS: lambda _, args: Reply(1, 200, shown if args["expand"] else ["f1", "f2", "gone"]),
-        Verb.CONNECTOR_INFO: lambda name, _: Reply(1, 200, INFO) if name == "f2" else Reply(1, 404, "not found"),
+        verbs.ListConnectors: lambda verb: Reply(1, 200, shown if verb.expand else ["f1", "f2", "gone"]),
+        verbs.ConnectorInfo: lambda verb: Reply(1, 200, INFO) if verb.connector == "f2" else Reply(1, 404, "not found"),
     }
     assert connect(serve(answers)).expanded() == {**shown, "f2": {"info": INFO}}
 
@@ -124,19 +125,19 @@ def test_a_connector_that_was_deleted_since_it_was_listed_is_left_out(
 def test_answers_come_back_as_plain_values(serve: Serve, connect: Callable[..., RestClient]) -> None:
     permitted = Reply(1, 200, {"type": "sink", "config": {}})
     answers = {
-        Verb.LIST_CONNECTORS: lambda _, args: Reply(1, 200, {"f1": {}} if args["expand"] else ["b", "a"]),
-        Verb.CREATE: Reply(1, 201, INFO),
-        Verb.TASKS: Reply(1, 200, [{"id": {"connector": "f1", "task": 0}, "config": {}}]),
-        Verb.TOPICS: lambda connector, _: Reply(1, 200, {connector: {"topics": ["t2", "t1"]}}),
-        Verb.OFFSETS: permitted,
-        Verb.MODIFY_OFFSETS: permitted,
-        Verb.CONNECTOR_CONFIG: Reply(1, 200, {"name": NAME, "old": "1"}),
+        verbs.ListConnectors: lambda verb: Reply(1, 200, {"f1": {}} if verb.expand else ["b", "a"]),
+        verbs.Create: Reply(1, 201, INFO),
+        verbs.Tasks: Reply(1, 200, [{"id": {"connector": "f1", "task": 0}, "config": {}}]),
+        verbs.Topics: lambda verb: Reply(1, 200, {verb.connector: {"topics": ["t2", "t1"]}}),
+        verbs.Offsets: permitted,
+        verbs.ModifyOffsets: permitted,
+        verbs.ConnectorConfig: Reply(1, 200, {"name": NAME, "old": "1"}),
     }
     worker = serve(answers)
     client = connect(worker)
     assert client.connectors() == ["a", "b"]
     assert client.create("f1", {"k": "v"}, initial_state="STOPPED") == INFO
-    assert worker.core.asked[-2][2]["initial_state"] is TargetState.STOPPED
+    assert worker.core.asked[-2].initial_state is TargetState.STOPPED
     assert client.tasks(NAME) == [{"id": {"connector": "f1", "task": 0}, "config": {}}]
     assert client.topics(NAME) == ["t1", "t2"]
     assert client.offsets(NAME) == [{"partition": {"filename": "a"}, "offset": {"position": 7}}]
@@ -144,7 +145,7 @@ def test_answers_come_back_as_plain_values(serve: Serve, connect: Callable[..., 
     assert client.reset_offsets(NAME).endswith("reset successfully")
     assert [call[:3] for call in worker.services.calls if call[0] == "reset"] == [("reset", NAME, ConnectorType.SINK)]
     client.patch_config(NAME, {"old": None, "new": "2"})
-    assert worker.core.asked[-1][2]["config"] == {"name": NAME, "new": "2"}
+    assert worker.core.asked[-1].config == {"name": NAME, "new": "2"}
     assert client.validate({"connector.class": "X"})["error_count"] == 0
     assert client.plugins()[0]["class"] == "FileStreamSource"
     assert client.plugin_config("FileStreamSource")[0]["name"] == "file"
@@ -157,29 +158,29 @@ def test_create_and_delete_return_when_the_asked_worker_has_read_them(
     missing, there = Reply(1, 404, "Connector f1 not found"), Reply(1, 200, INFO)
     replies = iter([missing, there, there, missing])
     answers = {
-        Verb.CREATE: Reply(1, 201, INFO),
-        Verb.DELETE: Reply(1, 204),
-        Verb.CONNECTOR_INFO: lambda *_: next(replies),
+        verbs.Create: Reply(1, 201, INFO),
+        verbs.Delete: Reply(1, 204),
+        verbs.ConnectorInfo: lambda *_: next(replies),
     }
     worker = serve(answers)
     client = connect(worker)
     client.create("f1", {})
     client.delete("f1")
-    info = Verb.CONNECTOR_INFO
-    assert worker.core.verbs() == [Verb.CREATE, info, info, Verb.DELETE, info, info]
+    info = verbs.ConnectorInfo
+    assert worker.core.verbs() == [verbs.Create, info, info, verbs.Delete, info, info]
 
 
 def test_a_dead_worker_is_passed_over(serve: Serve, connect: Callable[..., RestClient], dead_url: str) -> None:
-    worker = serve({Verb.STOP: Reply(1, 204)})
+    worker = serve({verbs.Stop: Reply(1, 204)})
     connect(dead_url, worker).stop("f1")
-    assert worker.core.verbs() == [Verb.STOP]
+    assert worker.core.verbs() == [verbs.Stop]
 
 
 def test_workers_are_asked_for_anew_at_each_attempt(serve: Serve, dead_url: str) -> None:
-    worker = serve({Verb.STOP: Reply(1, 204)})
+    worker = serve({verbs.Stop: Reply(1, 204)})
     rounds = iter([[], [dead_url], [worker.url]])
     RestClient(lambda: next(rounds), retry_s=60).stop("f1")
-    assert worker.core.verbs() == [Verb.STOP]
+    assert worker.core.verbs() == [verbs.Stop]
 
 
 def test_no_worker_at_all_is_an_error_that_names_the_last_one(
@@ -193,21 +194,21 @@ def test_no_worker_at_all_is_an_error_that_names_the_last_one(
 
 def test_a_rebalance_is_waited_for(serve: Serve, connect: Callable[..., RestClient]) -> None:
     replies = iter([Reply(1, 409, "rebalance"), Reply(1, 503, "starting"), Reply(1, 204)])
-    worker = serve({Verb.STOP: lambda *_: next(replies)})
+    worker = serve({verbs.Stop: lambda *_: next(replies)})
     connect(worker, retry_s=60).stop("f1")
-    assert worker.core.verbs() == [Verb.STOP] * 3
+    assert worker.core.verbs() == [verbs.Stop] * 3
 
 
 def test_an_endless_rebalance_is_given_up_with_the_attempts_told(
     serve: Serve, connect: Callable[..., RestClient]
 ) -> None:
-    worker = serve({Verb.STOP: Reply(1, 409, "a rebalance is expected")})
+    worker = serve({verbs.Stop: Reply(1, 409, "a rebalance is expected")})
     with pytest.raises(RebalancePendingError, match=r"a rebalance is expected\. Asked 2 times within \d+\.\d s"):
         connect(worker, retry_s=0.12).stop("f1")
 
 
 def test_a_client_for_text_forms_tries_nothing_again(serve: Serve, connect: Callable[..., RestClient]) -> None:
-    worker = serve({Verb.CONNECTOR_STATUS: Reply(1, 409, "rebalance")})
+    worker = serve({verbs.ConnectorStatus: Reply(1, 409, "rebalance")})
     with pytest.raises(RebalancePendingError):
         connect(worker, retry_s=60).impatient().status("f1")
     assert len(worker.core.asked) == 1
@@ -228,7 +229,7 @@ def test_a_refusal_is_a_typed_error_with_status_and_message(
     serve: Serve, connect: Callable[..., RestClient], reply: Reply, expected: type[RestError]
 ) -> None:
     with pytest.raises(RestError) as caught:
-        connect(serve({Verb.STOP: reply})).stop("f1")
+        connect(serve({verbs.Stop: reply})).stop("f1")
     assert type(caught.value) is expected
     assert (caught.value.status, caught.value.message) == (reply.status, reply.body)
 
@@ -237,7 +238,7 @@ def test_the_read_oddity_of_a_java_worker_counts_as_a_rebalance(
     serve: Serve, connect: Callable[..., RestClient]
 ) -> None:
     message = "Request cannot be completed because a rebalance is expected"
-    worker = serve({Verb.CONNECTOR_INFO: Reply(1, 500, message), Verb.STOP: Reply(1, 500, message)})
+    worker = serve({verbs.ConnectorInfo: Reply(1, 500, message), verbs.Stop: Reply(1, 500, message)})
     with pytest.raises(RebalancePendingError):
         connect(worker).info("f1")
     with pytest.raises(RestError) as caught:
@@ -256,7 +257,7 @@ def test_a_rejected_config_has_every_problem_and_not_the_config(
     assert "geheim" not in repr(caught.value) + str(caught.value)
 
 
-def created_before(_: str | None, args: Mapping[str, Any]) -> Reply:
+def created_before(_: Verb) -> Reply:
     return Reply(1, 409, "Connector f1 already exists")
 
 
@@ -264,9 +265,9 @@ def test_a_create_that_a_silent_worker_carried_out_is_a_success(
     serve: Serve, connect: Callable[..., RestClient], silent_url: str
 ) -> None:
     answers = {
-        Verb.CREATE: created_before,
-        Verb.CONNECTOR_CONFIG: Reply(1, 200, INFO["config"]),
-        Verb.CONNECTOR_INFO: Reply(1, 200, INFO),
+        verbs.Create: created_before,
+        verbs.ConnectorConfig: Reply(1, 200, INFO["config"]),
+        verbs.ConnectorInfo: Reply(1, 200, INFO),
     }
     client = connect(silent_url, serve(answers))
     assert client.create("f1", {"k": "v"}) == INFO
@@ -278,14 +279,14 @@ def test_without_a_silent_worker_an_existing_connector_is_an_error(
     serve: Serve, connect: Callable[..., RestClient]
 ) -> None:
     with pytest.raises(ConnectorExistsError):
-        connect(serve({Verb.CREATE: created_before})).create("f1", {"k": "v"})
+        connect(serve({verbs.Create: created_before})).create("f1", {"k": "v"})
 
 
 def test_a_delete_that_a_silent_worker_carried_out_is_a_success(
     serve: Serve, connect: Callable[..., RestClient], silent_url: str
 ) -> None:
     missing = Reply(1, 404, "Connector f1 not found")
-    worker = serve({Verb.DELETE: missing, Verb.CONNECTOR_INFO: missing})
+    worker = serve({verbs.Delete: missing, verbs.ConnectorInfo: missing})
     connect(silent_url, worker).delete("f1")
     with pytest.raises(ConnectorNotFoundError):
         connect(worker).delete("f1")
@@ -309,28 +310,23 @@ def internal() -> Iterator[InternalClient]:
 
 
 def test_internal_calls_are_signed_over_their_exact_bytes(serve: Serve, internal: InternalClient) -> None:
-    leader = serve({Verb.PUT_TASK_CONFIGS: Reply(1, 204), Verb.FENCE: Reply(1, 204)})
+    leader = serve({verbs.PutTaskConfigs: Reply(1, 204), verbs.Fence: Reply(1, 204)})
     internal.send_task_configs(leader.core.url, NAME, [{"a": "b"}], KEY)
     internal.fence(leader.core.url, NAME, KEY)
-    configs, fence = leader.core.asked
-    assert configs[:2] == (Verb.PUT_TASK_CONFIGS, NAME)
-    assert configs[2] == {
-        "task_configs": [{"a": "b"}],
-        "body": b'[{"a":"b"}]',
-        "signature": "Eroe1tB3QaSe5EJ0n/U/3E2UQZRh4D5G73yb9AU1xkM=",
-        "algorithm": "HmacSHA256",
-    }
-    assert fence[2] == {
-        "body": b"",
-        "signature": "04tCCW2A9F+Ca0Sp1WB95ySWpBXT9KGoyI47udqNwcs=",
-        "algorithm": "HmacSHA256",
-    }
+    of_configs, of_fence = (
+        "Eroe1tB3QaSe5EJ0n/U/3E2UQZRh4D5G73yb9AU1xkM=",
+        "04tCCW2A9F+Ca0Sp1WB95ySWpBXT9KGoyI47udqNwcs=",
+    )
+    assert leader.core.asked == [
+        verbs.PutTaskConfigs(NAME, [{"a": "b"}], b'[{"a":"b"}]', of_configs, "HmacSHA256"),
+        verbs.Fence(NAME, b"", of_fence, "HmacSHA256"),
+    ]
 
 
 def test_without_a_key_internal_calls_are_not_signed(serve: Serve, internal: InternalClient) -> None:
-    leader = serve({Verb.FENCE: Reply(1, 204)})
+    leader = serve({verbs.Fence: Reply(1, 204)})
     internal.fence(leader.core.url, "f1", None)
-    assert leader.core.asked == [(Verb.FENCE, "f1", {"body": b"", "signature": None, "algorithm": None})]
+    assert leader.core.asked == [verbs.Fence("f1")]
 
 
 @pytest.mark.parametrize(
@@ -347,7 +343,7 @@ def test_without_a_key_internal_calls_are_not_signed(serve: Serve, internal: Int
 def test_internal_refusals_tell_whether_trying_again_may_help_and_are_tried_once(
     serve: Serve, internal: InternalClient, status: int, message: str, expected: type[RestError], retriable: bool
 ) -> None:
-    leader = serve({Verb.FENCE: Reply(1, status, message)})
+    leader = serve({verbs.Fence: Reply(1, status, message)})
     with pytest.raises(expected, match=message) as caught:
         internal.fence(leader.core.url, "f1", KEY)
     assert caught.value.retriable is retriable
@@ -362,7 +358,7 @@ def test_a_leader_that_is_away_is_worth_another_try(internal: InternalClient, de
 
 
 def test_close_ends_an_internal_call_that_waits(serve: Serve, internal: InternalClient) -> None:
-    leader = serve({Verb.FENCE: None})
+    leader = serve({verbs.Fence: None})
     ended: list[BaseException] = []
 
     def fence() -> None:

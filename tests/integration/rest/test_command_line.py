@@ -13,8 +13,8 @@ from typer.testing import CliRunner, Result
 
 from connectx.api.attached.cluster import attach
 from connectx.cli import app
+from connectx.core import verbs
 from connectx.core.messages import Reply
-from connectx.core.verbs import Verb
 from connectx.errors import RestError
 
 CONFIG = {
@@ -26,13 +26,13 @@ CONFIG = {
 INFO = {"name": "orders", "config": CONFIG, "tasks": [], "type": "source"}
 STATUS = {"name": "orders", "connector": {"state": "RUNNING", "worker_id": "a:1"}, "tasks": [], "type": "source"}
 ANSWERS = {
-    Verb.CONNECTOR_INFO: Reply(1, 200, INFO),
-    Verb.CONNECTOR_CONFIG: Reply(1, 200, CONFIG),
-    Verb.CONNECTOR_STATUS: Reply(1, 200, STATUS),
-    Verb.LIST_CONNECTORS: lambda connector, args: Reply(
-        1, 200, {"orders": {"status": STATUS, "info": INFO}} if args["expand"] else ["orders"]
+    verbs.ConnectorInfo: Reply(1, 200, INFO),
+    verbs.ConnectorConfig: Reply(1, 200, CONFIG),
+    verbs.ConnectorStatus: Reply(1, 200, STATUS),
+    verbs.ListConnectors: lambda verb: Reply(
+        1, 200, {"orders": {"status": STATUS, "info": INFO}} if verb.expand else ["orders"]
     ),
-    Verb.PUT_CONFIG: Reply(1, 200, INFO),
+    verbs.PutConfig: Reply(1, 200, INFO),
 }
 
 
@@ -51,7 +51,7 @@ def test_a_file_of_what_was_shown_keeps_the_secrets_that_are_there(worker: Any, 
     (tmp_path / "shown.json").write_text(json.dumps({**shown, "config": {**shown["config"], "file": "/new"}}))
     done = run(worker, "connectors", "update", "orders", "--file", str(tmp_path / "shown.json"))
     assert done.exit_code == 0, done.stderr
-    (sent,) = [args["config"] for verb, _, args in worker.core.asked if verb is Verb.PUT_CONFIG]
+    (sent,) = [verb.config for verb in worker.core.asked if isinstance(verb, verbs.PutConfig)]
     assert sent == {**CONFIG, "file": "/new"}
 
 
@@ -62,7 +62,7 @@ def test_what_is_shown_for_a_secret_never_becomes_the_secret(command: list[str],
     done = run(worker, "connectors", *command, str(file))
     assert (done.exit_code, done.stderr.count("\n")) == (1, 1)
     assert "has [hidden] where the value of api.key should be" in done.stderr
-    assert not {Verb.PUT_CONFIG, Verb.CREATE} & {*worker.core.verbs()}
+    assert not {verbs.PutConfig, verbs.Create} & {*worker.core.verbs()}
 
 
 def test_a_worker_that_wants_a_login_is_told_with_every_way_to_give_one(

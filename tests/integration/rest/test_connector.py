@@ -9,6 +9,7 @@ import pytest
 
 import connectx.api.connector
 from connectx.api.connector import Connector
+from connectx.core import verbs
 from connectx.core.messages import Reply
 from connectx.core.verbs import Verb
 from connectx.errors import ConfigRejectedError, ConnectorFailedError, ConnectorNotFoundError, WaitTimeoutError
@@ -46,11 +47,11 @@ def attach(serve: Serve) -> Iterator[Callable[..., tuple[Connector, Any]]]:
     """A connector called orders on a worker with these answers."""
     clients: list[RestClient] = []
 
-    def make(answers: Mapping[Verb, Any] | None = None, **known: Any) -> tuple[Connector, Any]:
+    def make(answers: Mapping[type[Verb], Any] | None = None, **known: Any) -> tuple[Connector, Any]:
         ready = {
-            Verb.CONNECTOR_CONFIG: Reply(1, 200, CONFIG),
-            Verb.CONNECTOR_INFO: Reply(1, 200, INFO),
-            Verb.CONNECTOR_STATUS: status("RUNNING", "RUNNING"),
+            verbs.ConnectorConfig: Reply(1, 200, CONFIG),
+            verbs.ConnectorInfo: Reply(1, 200, INFO),
+            verbs.ConnectorStatus: status("RUNNING", "RUNNING"),
         }
         worker = serve({**ready, **(answers or {})})
         clients.append(RestClient([worker.url], retry_s=0))
@@ -65,7 +66,7 @@ Attach = Callable[..., tuple[Connector, Any]]
 
 
 def test_state_tasks_and_type_are_read_when_asked_for(attach: Attach) -> None:
-    connector, worker = attach({Verb.CONNECTOR_STATUS: status("RUNNING", "RUNNING", "FAILED")})
+    connector, worker = attach({verbs.ConnectorStatus: status("RUNNING", "RUNNING", "FAILED")})
     assert worker.core.asked == []
     assert (connector.state, connector.type) == ("RUNNING", "source")
     assert [(str(t.id), t.state, t.worker) for t in connector.tasks] == [
@@ -74,12 +75,12 @@ def test_state_tasks_and_type_are_read_when_asked_for(attach: Attach) -> None:
     ]
     assert connector.tasks[1].trace == TRACE
     connector.tasks[1].restart()
-    assert worker.core.asked[-1] == (Verb.RESTART_TASK, "orders", {"task": 1})
+    assert worker.core.asked[-1] == verbs.RestartTask("orders", 1)
 
 
 def test_what_runs_on_a_dead_worker_is_lost_and_what_failed_there_has_failed(attach: Attach) -> None:
     recorded = "worker-1 was killed 1.2 s ago; its work moves in 2.1 s at the latest"
-    answers = {Verb.CONNECTOR_STATUS: status("RUNNING", "PAUSED", "FAILED", "UNASSIGNED")}
+    answers = {verbs.ConnectorStatus: status("RUNNING", "PAUSED", "FAILED", "UNASSIGNED")}
     connector, _ = attach(answers, lost=lambda worker_id: recorded if worker_id == "127.0.0.1:1" else None)
     shown = connector.status()
     assert [part["state"] for part in (shown["connector"], *shown["tasks"])] == [
@@ -91,18 +92,18 @@ def test_what_runs_on_a_dead_worker_is_lost_and_what_failed_there_has_failed(att
     for form in (repr(connector), connector._repr_html_(), repr(connector.tasks[0])):
         assert recorded in form
     with pytest.raises(WaitTimeoutError, match="LOST"):
-        attach({Verb.CONNECTOR_STATUS: status("RUNNING", "RUNNING")}, lost=lambda _: recorded)[0].wait(timeout=0)
+        attach({verbs.ConnectorStatus: status("RUNNING", "RUNNING")}, lost=lambda _: recorded)[0].wait(timeout=0)
 
 
 def test_a_connector_that_nobody_has_started_yet_is_unassigned(attach: Attach) -> None:
-    connector, worker = attach({Verb.CONNECTOR_STATUS: Reply(1, 404, "No status found for connector orders")})
+    connector, worker = attach({verbs.ConnectorStatus: Reply(1, 404, "No status found for connector orders")})
     assert connector.status() == {
         "name": "orders",
         "connector": {"state": "UNASSIGNED", "worker_id": ""},
         "tasks": [],
         "type": "source",
     }
-    worker.core.answers[Verb.CONNECTOR_INFO] = MISSING
+    worker.core.answers[verbs.ConnectorInfo] = MISSING
     with pytest.raises(ConnectorNotFoundError):
         connector.status()
 
@@ -115,28 +116,28 @@ def test_verbs_are_kafka_connects(attach: Attach) -> None:
     connector.restart(include_tasks=True, only_failed=True)
     connector.reset_topics()
     assert worker.core.asked == [
-        (Verb.PAUSE, "orders", {}),
-        (Verb.RESUME, "orders", {}),
-        (Verb.STOP, "orders", {}),
-        (Verb.RESTART_CONNECTOR, "orders", {"include_tasks": True, "only_failed": True}),
-        (Verb.TOPICS_RESET, "orders", {}),
+        verbs.Pause("orders"),
+        verbs.Resume("orders"),
+        verbs.Stop("orders"),
+        verbs.RestartConnector("orders", include_tasks=True, only_failed=True),
+        verbs.ResetTopics("orders"),
     ]
-    worker.core.answers[Verb.CONNECTOR_INFO] = MISSING
+    worker.core.answers[verbs.ConnectorInfo] = MISSING
     connector.delete()
-    assert Verb.DELETE in worker.core.verbs()
+    assert verbs.Delete in worker.core.verbs()
 
 
 def test_config_is_a_mapping_that_changes_through_the_cluster(attach: Attach) -> None:
     changed = {**INFO, "config": {**CONFIG, "new": "2"}}
-    connector, worker = attach({Verb.PUT_CONFIG: Reply(1, 200, changed)})
+    connector, worker = attach({verbs.PutConfig: Reply(1, 200, changed)})
     config = connector.config
     assert (dict(config), config["db.password"]) == (CONFIG, "geheim")
     config.update({"new": "2", "old": None})
-    put = worker.core.asked[-1][2]["config"]
+    put = worker.core.asked[-1].config
     assert put == {"name": "orders", "connector.class": "FileStreamSource", "db.password": "geheim", "new": "2"}
     assert config["new"] == "2"
     config.replace({"connector.class": "X"})
-    assert worker.core.asked[-1][2]["config"] == {"name": "orders", "connector.class": "X"}
+    assert worker.core.asked[-1].config == {"name": "orders", "connector.class": "X"}
     for form in (repr(config), config._repr_html_()):
         assert "geheim" not in form
         assert "FileStreamSource" in form
@@ -154,14 +155,14 @@ def test_validate_checks_the_configuration_with_the_changes(attach: Attach) -> N
 
 def test_offsets_are_read_and_altered(attach: Attach) -> None:
     permitted = Reply(1, 200, {"type": "source", "config": {}})
-    connector, worker = attach({Verb.OFFSETS: permitted, Verb.MODIFY_OFFSETS: permitted})
+    connector, worker = attach({verbs.Offsets: permitted, verbs.ModifyOffsets: permitted})
     offsets = connector.offsets.get()
     assert offsets == [{"partition": {"filename": "a"}, "offset": {"position": 7}}]
     assert "altered" in connector.offsets.alter(offsets)
     assert "reset" in connector.offsets.reset()
     assert "'position': 7" in repr(connector.offsets)
     assert "&#x27;position&#x27;: 7" in connector.offsets._repr_html_()
-    worker.core.answers[Verb.OFFSETS] = MISSING
+    worker.core.answers[verbs.Offsets] = MISSING
     assert repr(connector.offsets) == "Offsets of orders: Connector orders not found"
 
 
@@ -183,24 +184,24 @@ def test_wait_ends_when_the_connector_and_its_tasks_are_there(
         "STOPPED": status("STOPPED"),
         "FAILED": status("RUNNING", "RUNNING", "FAILED"),
     }[wanted]
-    connector, worker = attach({Verb.CONNECTOR_STATUS: in_turn(*replies, there)})
+    connector, worker = attach({verbs.ConnectorStatus: in_turn(*replies, there)})
     assert connector.wait(wanted, timeout=60) is connector
-    assert worker.core.verbs().count(Verb.CONNECTOR_STATUS) == len(replies) + 1
+    assert worker.core.verbs().count(verbs.ConnectorStatus) == len(replies) + 1
 
 
 def test_waiting_counts_tasks_that_no_worker_has_started_yet(attach: Attach) -> None:
     two = {**INFO, "tasks": [{"connector": "orders", "task": task} for task in range(2)]}
     answers = {
-        Verb.CONNECTOR_INFO: Reply(1, 200, two),
-        Verb.CONNECTOR_STATUS: in_turn(status("RUNNING", "RUNNING"), status("RUNNING", "RUNNING", "RUNNING")),
+        verbs.ConnectorInfo: Reply(1, 200, two),
+        verbs.ConnectorStatus: in_turn(status("RUNNING", "RUNNING"), status("RUNNING", "RUNNING", "RUNNING")),
     }
     connector, worker = attach(answers)
     connector.wait(timeout=60)
-    assert worker.core.verbs().count(Verb.CONNECTOR_STATUS) == 2
+    assert worker.core.verbs().count(verbs.ConnectorStatus) == 2
 
 
 def test_wait_that_takes_too_long_says_what_it_saw(attach: Attach) -> None:
-    connector, _ = attach({Verb.CONNECTOR_STATUS: status("RUNNING", "RUNNING", "UNASSIGNED")})
+    connector, _ = attach({verbs.ConnectorStatus: status("RUNNING", "RUNNING", "UNASSIGNED")})
     expected = "Connector orders is not RUNNING after 0 s: the connector is RUNNING, its tasks: 1 RUNNING, 1 UNASSIGNED"
     with pytest.raises(WaitTimeoutError, match=expected) as caught:
         connector.wait(timeout=0)
@@ -209,7 +210,7 @@ def test_wait_that_takes_too_long_says_what_it_saw(attach: Attach) -> None:
 
 def test_wait_ends_early_when_a_failure_lasts(attach: Attach, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connectx.api.connector, "_FAILED_FOR_S", 0.0)
-    connector, _ = attach({Verb.CONNECTOR_STATUS: status("RUNNING", "FAILED")})
+    connector, _ = attach({verbs.ConnectorStatus: status("RUNNING", "FAILED")})
     with pytest.raises(ConnectorFailedError, match=r"task 0 is FAILED on at 127.0.0.1:1: OSError") as caught:
         connector.wait(timeout=60)
     assert caught.value.trace == TRACE
@@ -217,12 +218,12 @@ def test_wait_ends_early_when_a_failure_lasts(attach: Attach, monkeypatch: pytes
 
 
 def test_wait_forgives_a_failure_that_a_restart_repairs(attach: Attach) -> None:
-    connector, _ = attach({Verb.CONNECTOR_STATUS: in_turn(status("RUNNING", "FAILED"), status("RUNNING", "RUNNING"))})
+    connector, _ = attach({verbs.ConnectorStatus: in_turn(status("RUNNING", "FAILED"), status("RUNNING", "RUNNING"))})
     connector.wait(timeout=60)
 
 
 def test_forms_tell_a_running_connector_with_a_failed_task_apart(attach: Attach) -> None:
-    connector, _ = attach({Verb.CONNECTOR_STATUS: status("RUNNING", "RUNNING", "FAILED")})
+    connector, _ = attach({verbs.ConnectorStatus: status("RUNNING", "RUNNING", "FAILED")})
     assert repr(connector).splitlines() == [
         "Connector orders (source): ● RUNNING on at 127.0.0.1:1",
         "task  state      worker          why",
@@ -244,7 +245,7 @@ def test_forms_tell_a_running_connector_with_a_failed_task_apart(attach: Attach)
 
 
 def test_forms_of_a_connector_that_is_gone_say_so_and_never_raise(attach: Attach) -> None:
-    connector, worker = attach({Verb.CONNECTOR_STATUS: MISSING, Verb.CONNECTOR_INFO: MISSING})
+    connector, worker = attach({verbs.ConnectorStatus: MISSING, verbs.ConnectorInfo: MISSING})
     assert repr(connector) == "Connector orders: Connector orders not found"
     worker.server.abandon()
     assert "No worker answers" in repr(connector)

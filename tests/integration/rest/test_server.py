@@ -12,6 +12,7 @@ from urllib.parse import quote, urlsplit
 import httpx
 import pytest
 
+from connectx.core import verbs
 from connectx.core.messages import Reply
 from connectx.core.verbs import Verb
 from connectx.errors import ListenerError, ListenerTakenError
@@ -33,72 +34,70 @@ def error(status: int, message: str) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("method", "path", "verb", "args"),
     [
-        ("GET", "/connectors/f1", Verb.CONNECTOR_INFO, {}),
-        ("GET", "/connectors/f1/", Verb.CONNECTOR_INFO, {}),
-        ("GET", "/connectors/f1/config", Verb.CONNECTOR_CONFIG, {}),
-        ("GET", "/connectors/f1/status", Verb.CONNECTOR_STATUS, {}),
-        ("GET", "/connectors/f1/tasks", Verb.TASKS, {}),
-        ("GET", "/connectors/f1/tasks/3/status", Verb.TASK_STATUS, {"task": 3}),
-        ("GET", "/connectors/f1/topics", Verb.TOPICS, {}),
-        ("GET", "/connectors?expand=status&expand=info", Verb.LIST_CONNECTORS, {"expand": ("status", "info")}),
-        ("PUT", "/connectors/f1/pause", Verb.PAUSE, {}),
-        ("PUT", "/connectors/f1/resume", Verb.RESUME, {}),
-        ("PUT", "/connectors/f1/stop", Verb.STOP, {}),
-        ("PUT", "/connectors/f1/topics/reset", Verb.TOPICS_RESET, {}),
-        ("DELETE", "/connectors/f1", Verb.DELETE, {}),
-        ("POST", "/connectors/f1/tasks/0/restart", Verb.RESTART_TASK, {"task": 0}),
-        ("POST", "/connectors/f1/restart", Verb.RESTART_CONNECTOR, {"include_tasks": False, "only_failed": False}),
+        ("GET", "/connectors/f1", verbs.ConnectorInfo, {}),
+        ("GET", "/connectors/f1/", verbs.ConnectorInfo, {}),
+        ("GET", "/connectors/f1/config", verbs.ConnectorConfig, {}),
+        ("GET", "/connectors/f1/status", verbs.ConnectorStatus, {}),
+        ("GET", "/connectors/f1/tasks", verbs.Tasks, {}),
+        ("GET", "/connectors/f1/tasks/3/status", verbs.TaskStatus, {"task": 3}),
+        ("GET", "/connectors/f1/topics", verbs.Topics, {}),
+        ("GET", "/connectors?expand=status&expand=info", verbs.ListConnectors, {"expand": ("status", "info")}),
+        ("PUT", "/connectors/f1/pause", verbs.Pause, {}),
+        ("PUT", "/connectors/f1/resume", verbs.Resume, {}),
+        ("PUT", "/connectors/f1/stop", verbs.Stop, {}),
+        ("PUT", "/connectors/f1/topics/reset", verbs.ResetTopics, {}),
+        ("DELETE", "/connectors/f1", verbs.Delete, {}),
+        ("POST", "/connectors/f1/tasks/0/restart", verbs.RestartTask, {"task": 0}),
+        ("POST", "/connectors/f1/restart", verbs.RestartConnector, {"include_tasks": False, "only_failed": False}),
         (
             "POST",
             "/connectors/f1/restart?includeTasks=true&onlyFailed=TRUE",
-            Verb.RESTART_CONNECTOR,
+            verbs.RestartConnector,
             {"include_tasks": True, "only_failed": True},
         ),
     ],
 )
-def test_a_path_is_one_verb_of_the_core(
-    serve: Serve, method: str, path: str, verb: Verb, args: dict[str, object]
-) -> None:
+def test_a_path_is_one_verb_of_the_core(serve: Serve, method: str, path: str, verb: Any, args: dict[str, Any]) -> None:
     worker = serve({verb: Reply(1, 200, {"answer": "of the core"})})
     answer = httpx.request(method, worker.url + path)
     assert (answer.status_code, answer.json()) == (200, {"answer": "of the core"})
-    assert worker.core.asked == [(verb, None if verb is Verb.LIST_CONNECTORS else "f1", args)]
+    assert worker.core.asked == [verb(**args) if verb is verbs.ListConnectors else verb("f1", **args)]
 
 
 @pytest.mark.parametrize(
     ("verb", "method", "path", "status"),
     [
-        (Verb.DELETE, "DELETE", "/connectors/f1", 204),
-        (Verb.PAUSE, "PUT", "/connectors/f1/pause", 202),
-        (Verb.STOP, "PUT", "/connectors/f1/stop", 204),
+        (verbs.Delete, "DELETE", "/connectors/f1", 204),
+        (verbs.Pause, "PUT", "/connectors/f1/pause", 202),
+        (verbs.Stop, "PUT", "/connectors/f1/stop", 204),
     ],
 )
-def test_a_success_without_body_is_empty(serve: Serve, verb: Verb, method: str, path: str, status: int) -> None:
+def test_a_success_without_body_is_empty(serve: Serve, verb: type[Verb], method: str, path: str, status: int) -> None:
     worker = serve({verb: Reply(1, status, None)})
     answer = httpx.request(method, worker.url + path)
     assert (answer.status_code, answer.content) == (status, b"")
 
 
 def test_a_flagged_restart_answers_the_planned_states(serve: Serve) -> None:
-    worker = serve({Verb.RESTART_CONNECTOR: Reply(1, 202, STATUS)})
+    worker = serve({verbs.RestartConnector: Reply(1, 202, STATUS)})
     answer = httpx.post(worker.url + "/connectors/f1/restart?includeTasks=true")
     assert (answer.status_code, answer.json()) == (202, STATUS)
 
 
 @pytest.mark.parametrize("name", ["a/b", "with space", "ümlaut-名前", "per%cent", "a?b#c", "a+b", "dots.and-dashes"])
 def test_names_are_percent_encoded_in_paths(serve: Serve, name: str) -> None:
-    worker = serve({Verb.CONNECTOR_INFO: Reply(1, 200, INFO)})
+    worker = serve({verbs.ConnectorInfo: Reply(1, 200, INFO)})
     request = httpx.Request("GET", worker.url)
     request.url = httpx.URL(worker.url).copy_with(raw_path=f"/connectors/{quote(name, safe='')}".encode())
     with httpx.Client() as client:
         answer = client.send(request)
     assert answer.status_code == 200
-    assert worker.core.asked == [(Verb.CONNECTOR_INFO, name, {})]
+    assert worker.core.asked == [verbs.ConnectorInfo(name)]
 
 
 @pytest.mark.parametrize("status", [403, 404, 409, 500, 503])
 def test_a_failure_is_error_code_and_message(serve: Serve, status: int) -> None:
-    worker = serve({Verb.STOP: Reply(1, status, "why")})
+    worker = serve({verbs.Stop: Reply(1, status, "why")})
     answer = httpx.put(worker.url + "/connectors/f1/stop")
     assert (answer.status_code, answer.json()) == (status, error(status, "why"))
 
@@ -117,13 +116,13 @@ def test_unknown_paths_and_methods_have_the_same_error_body(serve: Serve, method
 
 
 def test_create_validates_then_writes_and_names_the_location(serve: Serve) -> None:
-    worker = serve({Verb.CREATE: Reply(1, 201, INFO)})
+    worker = serve({verbs.Create: Reply(1, 201, INFO)})
     body = {"name": " a/b ", "config": {"connector.class": "X", "tasks.max": 2, "ratio": 1.50, "on": True, "off": None}}
     answer = httpx.post(worker.url + "/connectors", json=body)
     config = {"connector.class": "X", "tasks.max": "2", "ratio": "1.5", "on": "true", "off": None, "name": "a/b"}
     assert (answer.status_code, answer.json(), answer.headers["location"]) == (201, INFO, "/connectors/a%2Fb")
     assert worker.services.calls == [("validate", config)]
-    assert worker.core.asked == [(Verb.CREATE, "a/b", {"config": config, "initial_state": None})]
+    assert worker.core.asked == [verbs.Create("a/b", config)]
 
 
 @pytest.mark.parametrize(
@@ -131,9 +130,9 @@ def test_create_validates_then_writes_and_names_the_location(serve: Serve) -> No
     [("RUNNING", TargetState.STARTED), ("paused", TargetState.PAUSED), ("STOPPED", TargetState.STOPPED)],
 )
 def test_create_takes_an_initial_state(serve: Serve, state: str, target: TargetState) -> None:
-    worker = serve({Verb.CREATE: Reply(1, 201, INFO)})
+    worker = serve({verbs.Create: Reply(1, 201, INFO)})
     httpx.post(worker.url + "/connectors", json={"name": "f1", "config": {}, "initial_state": state})
-    assert worker.core.asked[0][2]["initial_state"] is target
+    assert worker.core.asked[0].initial_state is target
 
 
 @pytest.mark.parametrize(
@@ -156,22 +155,22 @@ def test_an_invalid_config_is_refused_with_every_message_and_never_reaches_the_c
 
 
 def test_put_config_creates_or_updates(serve: Serve) -> None:
-    worker = serve({Verb.PUT_CONFIG: Reply(1, 201, INFO)})
+    worker = serve({verbs.PutConfig: Reply(1, 201, INFO)})
     answer = httpx.put(worker.url + "/connectors/f1/config", json={"connector.class": "X"})
     assert (answer.status_code, answer.headers["location"]) == (201, "/connectors/f1")
     config = {"connector.class": "X", "name": "f1"}
-    assert worker.core.asked == [(Verb.PUT_CONFIG, "f1", {"config": config, "expected": None})]
+    assert worker.core.asked == [verbs.PutConfig("f1", config)]
 
 
 def test_patch_merges_at_the_leader_and_writes_only_over_what_it_read(serve: Serve) -> None:
     current = {"name": "f1", "a": "1", "b": "2", "empty": None}
-    worker = serve({Verb.CONNECTOR_CONFIG: Reply(1, 200, current), Verb.PUT_CONFIG: Reply(1, 200, INFO)})
+    worker = serve({verbs.ConnectorConfig: Reply(1, 200, current), verbs.PutConfig: Reply(1, 200, INFO)})
     answer = httpx.patch(worker.url + "/connectors/f1/config", json={"a": None, "c": "3"})
     assert (answer.status_code, answer.json()) == (200, INFO)
     merged = {"name": "f1", "b": "2", "empty": None, "c": "3"}
     assert worker.core.asked == [
-        (Verb.CONNECTOR_CONFIG, "f1", {"leader": True}),
-        (Verb.PUT_CONFIG, "f1", {"config": merged, "expected": current}),
+        verbs.ConnectorConfig("f1", leader=True),
+        verbs.PutConfig("f1", merged, current),
     ]
 
 
@@ -216,43 +215,41 @@ def test_a_body_over_the_limit_is_refused(serve: Serve) -> None:
 
 
 def test_the_leader_gets_the_request_as_it_came_and_its_answer_is_passed_on(serve: Serve) -> None:
-    leader = serve({Verb.RESTART_CONNECTOR: Reply(1, 202, STATUS)})
-    follower = serve({Verb.RESTART_CONNECTOR: Reply(1, 200, forward_to=leader.core.url)})
+    leader = serve({verbs.RestartConnector: Reply(1, 202, STATUS)})
+    follower = serve({verbs.RestartConnector: Reply(1, 200, forward_to=leader.core.url)})
     name = "a/ü b"
     answer = httpx.post(
         f"{follower.url}/connectors/{quote(name, safe='')}/restart?onlyFailed=true",
         headers={"authorization": "Basic abc"},
     )
     assert (answer.status_code, answer.json()) == (202, STATUS)
-    assert leader.core.asked == [(Verb.RESTART_CONNECTOR, name, {"include_tasks": False, "only_failed": True})]
+    assert leader.core.asked == [verbs.RestartConnector(name, only_failed=True)]
 
 
 def test_a_follower_leaves_validation_to_the_leader(serve: Serve) -> None:
-    leader = serve({Verb.CREATE: Reply(1, 201, INFO)})
+    leader = serve({verbs.Create: Reply(1, 201, INFO)})
     follower = serve()
     follower.core.leader_url = leader.core.url
     answer = httpx.post(follower.url + "/connectors", json={"name": "f1", "config": {"k": "v"}})
     assert (answer.status_code, answer.json(), answer.headers["location"]) == (201, INFO, "/connectors/f1")
     assert (follower.core.asked, follower.services.calls) == ([], [])
-    assert leader.core.asked == [
-        (Verb.CREATE, "f1", {"config": {"k": "v", "name": "f1"}, "initial_state": None}),
-    ]
+    assert leader.core.asked == [verbs.Create("f1", {"k": "v", "name": "f1"})]
 
 
 def test_an_error_of_the_leader_is_passed_on(serve: Serve) -> None:
-    leader = serve({Verb.STOP: Reply(1, 404, "Connector f1 not found")})
-    follower = serve({Verb.STOP: Reply(1, 200, forward_to=leader.core.url)})
+    leader = serve({verbs.Stop: Reply(1, 404, "Connector f1 not found")})
+    follower = serve({verbs.Stop: Reply(1, 200, forward_to=leader.core.url)})
     answer = httpx.put(follower.url + "/connectors/f1/stop")
     assert (answer.status_code, answer.json()) == (404, error(404, "Connector f1 not found"))
 
 
 def test_a_request_takes_two_hops_at_most(serve: Serve) -> None:
-    owner = serve({Verb.RESTART_TASK: Reply(1, 204)})
-    leader = serve({Verb.RESTART_TASK: Reply(1, 200, forward_to=owner.core.url)})
-    follower = serve({Verb.RESTART_TASK: Reply(1, 200, forward_to=leader.core.url)})
+    owner = serve({verbs.RestartTask: Reply(1, 204)})
+    leader = serve({verbs.RestartTask: Reply(1, 200, forward_to=owner.core.url)})
+    follower = serve({verbs.RestartTask: Reply(1, 200, forward_to=leader.core.url)})
     path = "/connectors/f1/tasks/0/restart"
     assert httpx.post(follower.url + path).status_code == 204
-    third = serve({Verb.RESTART_TASK: Reply(1, 200, forward_to=follower.core.url)})
+    third = serve({verbs.RestartTask: Reply(1, 200, forward_to=follower.core.url)})
     answer = httpx.post(third.url + path)
     assert (answer.status_code, answer.json()["error_code"]) == (409, 409)
     assert [len(worker.core.asked) for worker in (third, follower, leader, owner)] == [1, 2, 2, 1]
@@ -260,22 +257,22 @@ def test_a_request_takes_two_hops_at_most(serve: Serve) -> None:
 
 @pytest.mark.parametrize(("forward", "status"), [("", 204), ("?forward=true", 204), ("?forward=false", 409)])
 def test_the_forward_flag_says_how_many_hops_are_left(serve: Serve, forward: str, status: int) -> None:
-    leader = serve({Verb.STOP: Reply(1, 204)})
-    follower = serve({Verb.STOP: Reply(1, 200, forward_to=leader.core.url)})
+    leader = serve({verbs.Stop: Reply(1, 204)})
+    follower = serve({verbs.Stop: Reply(1, 200, forward_to=leader.core.url)})
     assert httpx.put(follower.url + "/connectors/f1/stop" + forward).status_code == status
 
 
 def test_two_workers_that_name_each_other_end_in_a_conflict(serve: Serve) -> None:
     one, two = serve(), serve()
-    one.core.answers[Verb.STOP] = Reply(1, 200, forward_to=two.core.url)
-    two.core.answers[Verb.STOP] = Reply(1, 200, forward_to=one.core.url)
+    one.core.answers[verbs.Stop] = Reply(1, 200, forward_to=two.core.url)
+    two.core.answers[verbs.Stop] = Reply(1, 200, forward_to=one.core.url)
     assert httpx.put(one.url + "/connectors/f1/stop").status_code == 409
 
 
 def test_a_leader_that_cannot_be_reached_is_a_409_that_names_it_since_nothing_was_done(serve: Serve) -> None:
     gone = serve()
     gone.server.stop()
-    follower = serve({Verb.STOP: Reply(1, 200, forward_to=gone.core.url)})
+    follower = serve({verbs.Stop: Reply(1, 200, forward_to=gone.core.url)})
     answer = httpx.put(follower.url + "/connectors/f1/stop")
     assert answer.status_code == 409
     assert gone.core.url in answer.json()["message"]
@@ -285,7 +282,7 @@ def test_a_leader_that_cannot_be_reached_is_a_409_that_names_it_since_nothing_wa
 
 
 def test_internal_requests_reach_the_core_with_the_exact_bytes_and_both_headers(serve: Serve) -> None:
-    worker = serve({Verb.PUT_TASK_CONFIGS: Reply(1, 204), Verb.FENCE: Reply(1, 204)})
+    worker = serve({verbs.PutTaskConfigs: Reply(1, 204), verbs.Fence: Reply(1, 204)})
     headers = {
         "content-type": "application/json",
         "X-Connect-Authorization": "c2lnbmF0dXJl",
@@ -294,21 +291,20 @@ def test_internal_requests_reach_the_core_with_the_exact_bytes_and_both_headers(
     body = b'[ {"a":"b"} ]'
     assert httpx.post(worker.url + "/connectors/f1/tasks", content=body, headers=headers).status_code == 204
     assert httpx.put(worker.url + "/connectors/f1/fence", headers=headers).status_code == 204
-    signed = {"signature": "c2lnbmF0dXJl", "algorithm": "HmacSHA256"}
+    signed = "c2lnbmF0dXJl", "HmacSHA256"
     assert worker.core.asked == [
-        (Verb.PUT_TASK_CONFIGS, "f1", {"task_configs": [{"a": "b"}], "body": body, **signed}),
-        (Verb.FENCE, "f1", {"body": b"", **signed}),
+        verbs.PutTaskConfigs("f1", [{"a": "b"}], body, *signed),
+        verbs.Fence("f1", b"", *signed),
     ]
 
 
 def test_an_internal_request_keeps_its_signature_when_it_is_forwarded(serve: Serve) -> None:
-    leader = serve({Verb.PUT_TASK_CONFIGS: Reply(1, 204)})
-    follower = serve({Verb.PUT_TASK_CONFIGS: Reply(1, 200, forward_to=leader.core.url)})
+    leader = serve({verbs.PutTaskConfigs: Reply(1, 204)})
+    follower = serve({verbs.PutTaskConfigs: Reply(1, 200, forward_to=leader.core.url)})
     headers = {"content-type": "application/json", "X-Connect-Authorization": "c2ln"}
     body = b'[{"a":"\xc3\xbc"}]'
     assert httpx.post(follower.url + "/connectors/f1/tasks", content=body, headers=headers).status_code == 204
-    args = {"task_configs": [{"a": "ü"}], "body": body, "signature": "c2ln", "algorithm": None}
-    assert leader.core.asked == [(Verb.PUT_TASK_CONFIGS, "f1", args)]
+    assert leader.core.asked == [verbs.PutTaskConfigs("f1", [{"a": "ü"}], body, "c2ln", None)]
 
 
 # ----------------------------------------------------------------------------------------------------------- offsets
@@ -317,14 +313,14 @@ PERMITTED = Reply(1, 200, {"type": "source", "config": {"file": "a"}})
 
 
 def test_offsets_are_read_by_the_services_after_the_core_knew_the_connector(serve: Serve) -> None:
-    worker = serve({Verb.OFFSETS: PERMITTED})
+    worker = serve({verbs.Offsets: PERMITTED})
     answer = httpx.get(worker.url + "/connectors/f1/offsets")
     assert answer.json() == {"offsets": [{"partition": {"filename": "a"}, "offset": {"position": 7}}]}
     assert worker.services.calls == [("read", "f1", ConnectorType.SOURCE, {"file": "a"})]
 
 
 def test_offsets_are_written_only_with_the_permission_of_the_core(serve: Serve) -> None:
-    worker = serve({Verb.MODIFY_OFFSETS: PERMITTED})
+    worker = serve({verbs.ModifyOffsets: PERMITTED})
     entries = [{"partition": {"p": 1}, "offset": {"o": 12345678901234567890}}, {"partition": {"p": 2}, "offset": None}]
     answer = httpx.patch(worker.url + "/connectors/f1/offsets", json={"offsets": entries})
     assert answer.json() == {"message": "The offsets for this connector have been altered successfully"}
@@ -334,8 +330,8 @@ def test_offsets_are_written_only_with_the_permission_of_the_core(serve: Serve) 
         ("alter", "f1", ConnectorType.SOURCE, entries),
         ("reset", "f1", ConnectorType.SOURCE),
     ]
-    assert worker.core.verbs() == [Verb.MODIFY_OFFSETS, Verb.MODIFY_OFFSETS]
-    worker.core.answers[Verb.MODIFY_OFFSETS] = Reply(1, 400, "not stopped")
+    assert worker.core.verbs() == [verbs.ModifyOffsets, verbs.ModifyOffsets]
+    worker.core.answers[verbs.ModifyOffsets] = Reply(1, 400, "not stopped")
     answer = httpx.patch(worker.url + "/connectors/f1/offsets", json={"offsets": entries})
     assert (answer.status_code, answer.json()) == (400, error(400, "not stopped"))
     assert len(worker.services.calls) == 2
@@ -425,13 +421,13 @@ def test_health_tells_starting_healthy_and_unhealthy_apart(serve: Serve) -> None
     starting = httpx.get(worker.url + "/health")
     assert (starting.status_code, starting.json()["status"]) == (503, "starting")
     worker.services.is_ready = True
-    worker.core.answers[Verb.WORKER] = None
+    worker.core.answers[verbs.Worker] = None
     unhealthy = httpx.get(worker.url + "/health")
     assert (unhealthy.status_code, unhealthy.json()["status"]) == (500, "unhealthy")
 
 
 def test_a_request_that_takes_too_long_names_the_stage_of_the_worker(serve: Serve) -> None:
-    worker = serve({Verb.STOP: None}, request_timeout_ms=50)
+    worker = serve({verbs.Stop: None}, request_timeout_ms=50)
     answer = httpx.put(worker.url + "/connectors/f1/stop")
     message = "Request timed out. The worker is currently reading the config topic to its end"
     assert (answer.status_code, answer.json()) == (500, error(500, message))
@@ -445,7 +441,7 @@ def test_a_request_that_takes_too_long_names_the_stage_of_the_worker(serve: Serv
     [{"host": "attacker.example"}, {"origin": "https://attacker.example"}, {"origin": "null"}],
 )
 def test_requests_that_another_site_makes_a_browser_send_are_refused(serve: Serve, headers: dict[str, str]) -> None:
-    worker = serve({Verb.RESTART_CONNECTOR: Reply(1, 204)})
+    worker = serve({verbs.RestartConnector: Reply(1, 204)})
     answer = httpx.post(worker.url + "/connectors/f1/restart", headers=headers)
     assert (answer.status_code, worker.core.asked) == (403, [])
     own = httpx.post(worker.url + "/connectors/f1/restart", headers={"origin": worker.url})
@@ -482,7 +478,7 @@ def test_the_advertised_address_can_be_set(serve: Serve) -> None:
 
 
 def test_abandon_drops_connections_in_the_middle_of_a_request(serve: Serve) -> None:
-    worker = serve({Verb.STOP: None})
+    worker = serve({verbs.Stop: None})
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(httpx.put, worker.url + "/connectors/f1/stop")
         assert worker.core.reached.wait(timeout=10)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from connectx.core import verbs
 from connectx.core.config_writer import Claim
 from connectx.core.context import WorkerPhase
 from connectx.core.messages import (
@@ -69,34 +71,36 @@ INFO = {
     "tasks": [{"connector": "c", "task": 0}, {"connector": "c", "task": 1}],
     "type": "source",
 }
+Kind = Callable[..., Verb]
 SIGNED = {"body": b"[]", "signature": "s", "algorithm": "a"}
-OF_LEADER: list[tuple[Verb, dict[str, Any]]] = [
-    (Verb.CONNECTOR_CONFIG, {"leader": True}),
-    (Verb.CREATE, {"config": SOURCE}),
-    (Verb.PUT_CONFIG, {"config": SOURCE}),
-    (Verb.DELETE, {}),
-    (Verb.STOP, {}),
-    (Verb.MODIFY_OFFSETS, {}),
-    (Verb.RESTART_CONNECTOR, {"include_tasks": True}),
-    (Verb.RESTART_CONNECTOR, {"only_failed": True}),
+OF_LEADER: list[tuple[Kind, dict[str, Any]]] = [
+    (verbs.ConnectorConfig, {"leader": True}),
+    (verbs.Create, {"config": SOURCE}),
+    (verbs.PutConfig, {"config": SOURCE}),
+    (verbs.Delete, {}),
+    (verbs.Stop, {}),
+    (verbs.ModifyOffsets, {}),
+    (verbs.RestartConnector, {"include_tasks": True}),
+    (verbs.RestartConnector, {"only_failed": True}),
 ]
-OF_OWNER: list[tuple[Verb, dict[str, Any]]] = [(Verb.RESTART_CONNECTOR, {}), (Verb.RESTART_TASK, {"task": 0})]
-INTERNAL: list[tuple[Verb, dict[str, Any]]] = [
-    (Verb.FENCE, SIGNED),
-    (Verb.PUT_TASK_CONFIGS, SIGNED | {"task_configs": [task_config(0, "2")]}),
+OF_OWNER: list[tuple[Kind, dict[str, Any]]] = [(verbs.RestartConnector, {}), (verbs.RestartTask, {"task": 0})]
+INTERNAL: list[tuple[Kind, dict[str, Any]]] = [
+    (verbs.Fence, SIGNED),
+    (verbs.PutTaskConfigs, SIGNED | {"task_configs": [task_config(0, "2")]}),
 ]
-ANYWHERE: list[tuple[Verb, dict[str, Any]]] = [
-    (Verb.LIST_CONNECTORS, {}),
-    (Verb.CONNECTOR_INFO, {}),
-    (Verb.CONNECTOR_CONFIG, {}),
-    (Verb.TASKS, {}),
-    (Verb.TOPICS, {}),
-    (Verb.OFFSETS, {}),
+ANYWHERE: list[tuple[Kind, dict[str, Any]]] = [
+    (verbs.ListConnectors, {}),
+    (verbs.ConnectorInfo, {}),
+    (verbs.ConnectorConfig, {}),
+    (verbs.Tasks, {}),
+    (verbs.Topics, {}),
+    (verbs.Offsets, {}),
 ]
 
 
-def ask(core: WorkerCore, verb: Verb, connector: str | None = "c", **args: Any) -> list[Effect]:
-    return core.handle(Request(77, verb, connector, args), 1_000).effects
+def ask(core: WorkerCore, verb: Kind, connector: str | None = "c", **args: Any) -> list[Effect]:
+    named = () if verb in (verbs.Worker, verbs.ListConnectors, verbs.LoggerLevel) else (connector,)
+    return core.handle(Request(77, verb(*named, **args)), 1_000).effects
 
 
 def replied(status: int, body: Any = None) -> list[Effect]:
@@ -132,20 +136,20 @@ def replies(effects: list[Effect]) -> list[Effect]:
 @pytest.mark.parametrize(
     ("verb", "args", "body"),
     [
-        (Verb.LIST_CONNECTORS, {}, ["c"]),
-        (Verb.CONNECTOR_INFO, {}, INFO),
-        (Verb.CONNECTOR_CONFIG, {}, SOURCE),
+        (verbs.ListConnectors, {}, ["c"]),
+        (verbs.ConnectorInfo, {}, INFO),
+        (verbs.ConnectorConfig, {}, SOURCE),
         (
-            Verb.TASKS,
+            verbs.Tasks,
             {},
             [{"id": {"connector": "c", "task": n}, "config": task_config(n)} for n in range(2)],
         ),
-        (Verb.OFFSETS, {}, {"type": "source", "config": SOURCE}),
+        (verbs.Offsets, {}, {"type": "source", "config": SOURCE}),
     ],
 )
 @pytest.mark.parametrize("settled", [True, False])
 def test_any_worker_answers_reads_from_its_snapshot_also_while_rebalancing(
-    verb: Verb, args: dict[str, Any], body: Any, settled: bool
+    verb: Kind, args: dict[str, Any], body: Any, settled: bool
 ) -> None:
     core = a_core(leads=False)
     core.context.group.settled = settled
@@ -167,47 +171,48 @@ def test_a_status_shows_connector_and_tasks_in_order_with_traces_only_where_ther
         "tasks": [{"id": 0, **running}, {"id": 1, **broken}],
         "type": "source",
     }
-    assert ask(core, Verb.CONNECTOR_STATUS) == replied(200, status)
-    assert ask(core, Verb.TASK_STATUS, task=1) == replied(200, {"id": 1, **broken})
+    assert ask(core, verbs.ConnectorStatus) == replied(200, status)
+    assert ask(core, verbs.TaskStatus, task=1) == replied(200, {"id": 1, **broken})
     expanded = {"c": {"status": status, "info": INFO}}
-    assert ask(core, Verb.LIST_CONNECTORS, None, expand=["info", "status"]) == replied(200, expanded)
+    assert ask(core, verbs.ListConnectors, None, expand=["info", "status"]) == replied(200, expanded)
 
 
 def test_what_has_no_status_yet_is_not_found_and_not_listed_with_one() -> None:
     core = a_core()
-    assert ask(core, Verb.CONNECTOR_STATUS) == replied(404, "No status found for connector c")
-    assert ask(core, Verb.TASK_STATUS, task=0) == replied(404, "No status found for task c-0")
-    assert ask(core, Verb.LIST_CONNECTORS, None, expand=["status"]) == replied(200, {})
-    assert ask(core, Verb.LIST_CONNECTORS, None, expand=["info"]) == replied(200, {"c": {"info": INFO}})
+    assert ask(core, verbs.ConnectorStatus) == replied(404, "No status found for connector c")
+    assert ask(core, verbs.TaskStatus, task=0) == replied(404, "No status found for task c-0")
+    assert ask(core, verbs.ListConnectors, None, expand=["status"]) == replied(200, {})
+    assert ask(core, verbs.ListConnectors, None, expand=["info"]) == replied(200, {"c": {"info": INFO}})
 
 
 @pytest.mark.parametrize(
     "verb",
     [
-        *(Verb.CONNECTOR_INFO, Verb.CONNECTOR_CONFIG, Verb.CONNECTOR_STATUS, Verb.TASKS, Verb.TASK_STATUS),
-        *(Verb.PAUSE, Verb.RESUME, Verb.STOP, Verb.DELETE, Verb.OFFSETS),
+        *(verbs.ConnectorInfo, verbs.ConnectorConfig, verbs.ConnectorStatus, verbs.Tasks, verbs.TaskStatus),
+        *(verbs.Pause, verbs.Resume, verbs.Stop, verbs.Delete, verbs.Offsets),
     ],
 )
-def test_an_unknown_connector_is_not_found(verb: Verb) -> None:
-    assert ask(a_core(), verb, "nope", task=0) == replied(404, "Connector nope not found")
+def test_an_unknown_connector_is_not_found(verb: Kind) -> None:
+    task = {"task": 0} if verb is verbs.TaskStatus else {}
+    assert ask(a_core(), verb, "nope", **task) == replied(404, "Connector nope not found")
 
 
 def test_topics_are_shown_and_reset_by_any_worker_if_that_is_allowed() -> None:
     core = a_core(leads=False)
     for topic in ("b", "a"):
         core.context.status.apply(TopicStatusRecord(topic, "c", 0, 1))
-    assert ask(core, Verb.TOPICS) == replied(200, {"c": {"topics": ["a", "b"]}})
+    assert ask(core, verbs.Topics) == replied(200, {"c": {"topics": ["a", "b"]}})
     forgotten = [WriteStatus(TopicStatusRecord(topic, "c", None)) for topic in ("a", "b")]
-    assert ask(core, Verb.TOPICS_RESET) == [*forgotten, *replied(202)]
+    assert ask(core, verbs.ResetTopics) == [*forgotten, *replied(202)]
     locked = a_core(topic_tracking_allow_reset=False)
-    assert ask(locked, Verb.TOPICS_RESET) == replied(403, "Topic tracking reset is disabled.")
+    assert ask(locked, verbs.ResetTopics) == replied(403, "Topic tracking reset is disabled.")
     off = a_core(topic_tracking_enable=False)
-    assert ask(off, Verb.TOPICS) == replied(403, "Topic tracking is disabled.")
-    assert ask(off, Verb.TOPICS_RESET) == replied(403, "Topic tracking is disabled.")
+    assert ask(off, verbs.Topics) == replied(403, "Topic tracking is disabled.")
+    assert ask(off, verbs.ResetTopics) == replied(403, "Topic tracking is disabled.")
 
 
 def test_a_worker_tells_its_place_in_the_group() -> None:
-    assert ask(a_core(leads=False), Verb.WORKER, None) == replied(
+    assert ask(a_core(leads=False), verbs.Worker, None) == replied(
         200,
         {
             "url": f"http://{ME}/",
@@ -222,7 +227,7 @@ def test_a_worker_tells_its_place_in_the_group() -> None:
             "config_offset": 6,
         },
     )
-    assert ask(WorkerCore(a_core().context.settings), Verb.WORKER, None) == replied(
+    assert ask(WorkerCore(a_core().context.settings), verbs.Worker, None) == replied(
         200,
         {
             **{"url": f"http://{ME}/", "state": "starting", "member_id": None, "generation": None, "protocol": None},
@@ -235,12 +240,12 @@ def test_a_worker_tells_its_place_in_the_group() -> None:
 
 
 @pytest.mark.parametrize(("verb", "args"), [*OF_LEADER, *INTERNAL])
-def test_a_follower_forwards_to_the_leader(verb: Verb, args: dict[str, Any]) -> None:
+def test_a_follower_forwards_to_the_leader(verb: Kind, args: dict[str, Any]) -> None:
     assert ask(a_core(leads=False), verb, **args) == [Reply(77, 200, forward_to=LEADER_URL)]
 
 
 @pytest.mark.parametrize(("verb", "args"), [*OF_LEADER, *INTERNAL])
-def test_an_unknown_leader_is_a_conflict(verb: Verb, args: dict[str, Any]) -> None:
+def test_an_unknown_leader_is_a_conflict(verb: Kind, args: dict[str, Any]) -> None:
     core = a_core(leads=False)
     core.context.group.leader_url = ""
     assert ask(core, verb, **args) == replied(409, "The leader of the group is not known at the moment; try again")
@@ -249,7 +254,7 @@ def test_an_unknown_leader_is_a_conflict(verb: Verb, args: dict[str, Any]) -> No
 @pytest.mark.parametrize(("verb", "args"), [*OF_LEADER, *OF_OWNER])
 @pytest.mark.parametrize("leads", [True, False])
 def test_verbs_of_leader_and_owner_are_a_conflict_while_a_rebalance_is_wanted(
-    verb: Verb, args: dict[str, Any], leads: bool
+    verb: Kind, args: dict[str, Any], leads: bool
 ) -> None:
     core = a_core(leads=leads)
     core.context.group.settled = False
@@ -257,7 +262,7 @@ def test_verbs_of_leader_and_owner_are_a_conflict_while_a_rebalance_is_wanted(
 
 
 @pytest.mark.parametrize(("verb", "args"), INTERNAL)
-def test_the_leader_takes_task_configs_and_fences_also_during_a_rebalance(verb: Verb, args: dict[str, Any]) -> None:
+def test_the_leader_takes_task_configs_and_fences_also_during_a_rebalance(verb: Kind, args: dict[str, Any]) -> None:
     core = a_core()
     core.context.group.settled = False
     assert replies(run(core, ask(core, verb, **args))) in (replied(204), replied(200))
@@ -265,7 +270,7 @@ def test_the_leader_takes_task_configs_and_fences_also_during_a_rebalance(verb: 
 
 @pytest.mark.parametrize(("verb", "args"), OF_OWNER)
 def test_work_of_others_is_forwarded_by_the_leader_to_its_owner_and_by_others_to_the_leader(
-    verb: Verb, args: dict[str, Any]
+    verb: Kind, args: dict[str, Any]
 ) -> None:
     core = a_core(leads=False)
     core.context.group.assignment = WorkSet()
@@ -280,7 +285,7 @@ def test_work_of_others_is_forwarded_by_the_leader_to_its_owner_and_by_others_to
 
 
 @pytest.mark.parametrize(("verb", "args"), INTERNAL)
-def test_a_wrong_signature_is_refused_when_the_group_has_sessions(verb: Verb, args: dict[str, Any]) -> None:
+def test_a_wrong_signature_is_refused_when_the_group_has_sessions(verb: Kind, args: dict[str, Any]) -> None:
     seen: list[object] = []
 
     def check(key: SessionKeyRecord | None, *signed: object) -> tuple[int, str] | None:
@@ -299,7 +304,7 @@ def test_a_wrong_signature_is_refused_when_the_group_has_sessions(verb: Verb, ar
 
 def test_a_connector_is_created_with_its_initial_state() -> None:
     core = a_core()
-    effects = ask(core, Verb.CREATE, "n", config=SOURCE, initial_state=TargetState.STOPPED)
+    effects = ask(core, verbs.Create, "n", config=SOURCE, initial_state=TargetState.STOPPED)
     written = (TargetStateRecord("n", TargetState.STOPPED), ConnectorConfigRecord("n", SOURCE))
     assert effects == [WriteConfigRecords(1, written, privileged=True)]
     body = {"name": "n", "config": SOURCE, "tasks": [], "type": "source"}
@@ -309,37 +314,37 @@ def test_a_connector_is_created_with_its_initial_state() -> None:
 @pytest.mark.parametrize(
     ("verb", "connector", "args", "status", "body"),
     [
-        (Verb.CREATE, "c", {"config": SOURCE}, 409, "Connector c already exists"),
-        (Verb.PUT_CONFIG, "c", {"config": SOURCE}, 200, INFO),
-        (Verb.PUT_CONFIG, "c", {"config": SOURCE, "expected": SOURCE}, 200, INFO),
+        (verbs.Create, "c", {"config": SOURCE}, 409, "Connector c already exists"),
+        (verbs.PutConfig, "c", {"config": SOURCE}, 200, INFO),
+        (verbs.PutConfig, "c", {"config": SOURCE, "expected": SOURCE}, 200, INFO),
         (
-            Verb.PUT_CONFIG,
+            verbs.PutConfig,
             "c",
             {"config": SOURCE, "expected": {}},
             409,
             "The configuration of connector c has changed meanwhile",
         ),
-        (Verb.CONNECTOR_CONFIG, "c", {"leader": True}, 200, SOURCE),
-        (Verb.DELETE, "c", {}, 204, None),
-        (Verb.STOP, "c", {}, 204, None),
-        (Verb.PAUSE, "c", {}, 202, None),
-        (Verb.RESUME, "c", {}, 202, None),
-        (Verb.PUT_TASK_CONFIGS, "c", INTERNAL[1][1], 204, None),
-        (Verb.PUT_TASK_CONFIGS, "nope", INTERNAL[1][1], 404, "Connector nope not found"),
-        (Verb.FENCE, "c", SIGNED, 200, None),
-        (Verb.FENCE, "nope", SIGNED, 404, "Connector nope not found"),
+        (verbs.ConnectorConfig, "c", {"leader": True}, 200, SOURCE),
+        (verbs.Delete, "c", {}, 204, None),
+        (verbs.Stop, "c", {}, 204, None),
+        (verbs.Pause, "c", {}, 202, None),
+        (verbs.Resume, "c", {}, 202, None),
+        (verbs.PutTaskConfigs, "c", INTERNAL[1][1], 204, None),
+        (verbs.PutTaskConfigs, "nope", INTERNAL[1][1], 404, "Connector nope not found"),
+        (verbs.Fence, "c", SIGNED, 200, None),
+        (verbs.Fence, "nope", SIGNED, 404, "Connector nope not found"),
     ],
 )
 def test_the_leader_answers_when_its_write_can_be_read_back(
-    verb: Verb, connector: str, args: dict[str, Any], status: int, body: Any
+    verb: Kind, connector: str, args: dict[str, Any], status: int, body: Any
 ) -> None:
     core = a_core()
     answers = replies(run(core, ask(core, verb, connector, **args)))
-    assert answers == replied(204 if verb is Verb.FENCE and status == 200 else status, body)
+    assert answers == replied(204 if verb is verbs.Fence and status == 200 else status, body)
 
 
-@pytest.mark.parametrize(("verb", "state"), [(Verb.PAUSE, TargetState.PAUSED), (Verb.RESUME, TargetState.STARTED)])
-def test_any_worker_writes_pause_and_resume_also_while_rebalancing(verb: Verb, state: TargetState) -> None:
+@pytest.mark.parametrize(("verb", "state"), [(verbs.Pause, TargetState.PAUSED), (verbs.Resume, TargetState.STARTED)])
+def test_any_worker_writes_pause_and_resume_also_while_rebalancing(verb: Kind, state: TargetState) -> None:
     core = a_core(leads=False)
     core.context.group.settled = False
     assert ask(core, verb) == [WriteConfigRecords(1, (TargetStateRecord("c", state),), privileged=False)]
@@ -347,8 +352,8 @@ def test_any_worker_writes_pause_and_resume_also_while_rebalancing(verb: Verb, s
 
 def test_two_patches_of_the_same_configuration_do_not_overwrite_each_other() -> None:
     core = a_core()
-    first = ask(core, Verb.PUT_CONFIG, config=SOURCE | {"x": "1"}, expected=SOURCE)
-    second = core.handle(Request(78, Verb.PUT_CONFIG, "c", {"config": SOURCE | {"y": "1"}, "expected": SOURCE}), 1_000)
+    first = ask(core, verbs.PutConfig, config=SOURCE | {"x": "1"}, expected=SOURCE)
+    second = core.handle(Request(78, verbs.PutConfig("c", SOURCE | {"y": "1"}, SOURCE)), 1_000)
     answers = replies(run(core, [*first, *second.effects]))
     assert [(reply.request_id, reply.status) for reply in answers if isinstance(reply, Reply)] == [(77, 200), (78, 409)]
     assert core.context.config.connector_config("c") == SOURCE | {"x": "1"}
@@ -378,7 +383,7 @@ def stopped(effects: list[Effect]) -> list[str | TaskId]:
 
 def test_a_plain_restart_reads_the_config_topic_and_restarts_only_the_connector() -> None:
     core = with_work(a_core(leads=False))
-    effects = ask(core, Verb.RESTART_CONNECTOR)
+    effects = ask(core, verbs.RestartConnector)
     assert effects == [ReadConfigToEnd(1, 3_000)]
     done = run(core, effects)
     assert (stopped(done), replies(done)) == (["c"], replied(204))
@@ -386,13 +391,13 @@ def test_a_plain_restart_reads_the_config_topic_and_restarts_only_the_connector(
 
 def test_a_task_restarts_alone() -> None:
     core = with_work(a_core(leads=False))
-    done = run(core, ask(core, Verb.RESTART_TASK, task=1))
+    done = run(core, ask(core, verbs.RestartTask, task=1))
     assert (stopped(done), replies(done)) == ([C1], replied(204))
 
 
 def test_a_restart_of_what_is_not_there_but_assigned_starts_it() -> None:
     core = a_core(leads=False)
-    done = run(core, ask(core, Verb.RESTART_CONNECTOR))
+    done = run(core, ask(core, verbs.RestartConnector))
     assert done == [StartConnector("c", 1, SOURCE, TargetState.STARTED), *replied(204)]
 
 
@@ -412,7 +417,7 @@ def test_a_restart_with_flags_is_a_command_in_the_config_topic_and_answers_with_
     core = with_work(a_core(), failed=failed)
     for subject in ("c", C0, C1):
         shown(core.context, subject, State.FAILED if failed and subject != C0 else State.RUNNING)
-    effects = run(core, ask(core, Verb.RESTART_CONNECTOR, include_tasks=include_tasks, only_failed=only_failed))
+    effects = run(core, ask(core, verbs.RestartConnector, include_tasks=include_tasks, only_failed=only_failed))
     (reply,) = replies(effects)
     assert isinstance(reply, Reply)
     assert reply.status == 202
@@ -433,7 +438,7 @@ def test_a_restart_with_flags_is_a_command_in_the_config_topic_and_answers_with_
 def test_a_restart_command_is_written_by_the_leader() -> None:
     core = a_core()
     shown(core.context, "c", State.RUNNING)
-    effects = ask(core, Verb.RESTART_CONNECTOR, include_tasks=True)
+    effects = ask(core, verbs.RestartConnector, include_tasks=True)
     effects = core.handle(ConfigReadToEnd(1), 1_000).effects
     assert effects == [WriteConfigRecords(2, (RestartRecord("c", True, False),), privileged=True)]
 
@@ -441,7 +446,7 @@ def test_a_restart_command_is_written_by_the_leader() -> None:
 @pytest.mark.parametrize("leads", [True, False])
 def test_any_worker_writes_a_loggers_level_and_every_worker_sets_it_when_it_reads_the_record(leads: bool) -> None:
     core = a_core(leads=leads)
-    effects = ask(core, Verb.LOGGER_LEVEL, None, namespace="connectx", level="DEBUG")
+    effects = ask(core, verbs.LoggerLevel, None, namespace="connectx", level="DEBUG")
     assert effects == [WriteConfigRecords(1, (LoggerLevelRecord("connectx", "DEBUG"),), privileged=False)]
     assert run(core, effects) == [SetLoggerLevel("connectx", "DEBUG"), *replied(204)]
 
@@ -454,7 +459,7 @@ def test_logger_levels_of_the_past_are_not_set_again() -> None:
 
 def test_a_connector_without_a_status_cannot_be_restarted_with_flags() -> None:
     core = a_core()
-    assert replies(run(core, ask(core, Verb.RESTART_CONNECTOR, include_tasks=True))) == replied(
+    assert replies(run(core, ask(core, verbs.RestartConnector, include_tasks=True))) == replied(
         404, "Status for connector c not found"
     )
 
@@ -485,9 +490,9 @@ def test_a_restart_command_does_not_start_what_a_rebalance_has_not_started_yet()
 
 @pytest.mark.rule("618.4.1")
 @pytest.mark.parametrize(
-    ("verb", "args"), [(Verb.RESTART_CONNECTOR, {"include_tasks": True}), (Verb.MODIFY_OFFSETS, {}), *OF_OWNER]
+    ("verb", "args"), [(verbs.RestartConnector, {"include_tasks": True}), (verbs.ModifyOffsets, {}), *OF_OWNER]
 )
-def test_a_read_that_fails_is_a_500(verb: Verb, args: dict[str, Any]) -> None:
+def test_a_read_that_fails_is_a_500(verb: Kind, args: dict[str, Any]) -> None:
     core = a_core()
     assert ask(core, verb, **args) == [ReadConfigToEnd(1, 3_000)]
     assert core.handle(ConfigReadToEnd(1, "timed out"), 1_000).effects == replied(
@@ -497,13 +502,13 @@ def test_a_read_that_fails_is_a_500(verb: Verb, args: dict[str, Any]) -> None:
 
 @pytest.mark.rule("618.4.2")
 @pytest.mark.parametrize(
-    ("verb", "args"), [(Verb.RESTART_CONNECTOR, {"include_tasks": True}), (Verb.MODIFY_OFFSETS, {}), *OF_OWNER]
+    ("verb", "args"), [(verbs.RestartConnector, {"include_tasks": True}), (verbs.ModifyOffsets, {}), *OF_OWNER]
 )
-def test_what_changed_while_the_config_topic_was_read_counts(verb: Verb, args: dict[str, Any]) -> None:
+def test_what_changed_while_the_config_topic_was_read_counts(verb: Kind, args: dict[str, Any]) -> None:
     core = a_core()
     ask(core, verb, **args)
     read(core.context, ConnectorConfigRecord("c", None))
-    gone = "Task c-0 not found" if verb is Verb.RESTART_TASK else "Connector c not found"
+    gone = "Task c-0 not found" if verb is verbs.RestartTask else "Connector c not found"
     assert core.handle(ConfigReadToEnd(1), 1_000).effects == replied(404, gone)
     core = a_core()
     ask(core, verb, **args)
@@ -519,14 +524,14 @@ def test_what_changed_while_the_config_topic_was_read_counts(verb: Verb, args: d
 
 
 @pytest.mark.rule("618.4.2")
-@pytest.mark.parametrize("verb", [Verb.RESTART_CONNECTOR, Verb.RESTART_TASK])
-def test_what_is_unknown_here_may_be_in_what_was_not_read_yet(verb: Verb) -> None:
-    core = a_core(leads=False)
-    assert ask(core, verb, "new", task=0) == [ReadConfigToEnd(1, 3_000)]
-    missing = "Task new-0 not found" if verb is Verb.RESTART_TASK else "Connector new not found"
+@pytest.mark.parametrize("verb", [verbs.RestartConnector, verbs.RestartTask])
+def test_what_is_unknown_here_may_be_in_what_was_not_read_yet(verb: Kind) -> None:
+    core, task = a_core(leads=False), {"task": 0} if verb is verbs.RestartTask else {}
+    assert ask(core, verb, "new", **task) == [ReadConfigToEnd(1, 3_000)]
+    missing = "Task new-0 not found" if verb is verbs.RestartTask else "Connector new not found"
     assert core.handle(ConfigReadToEnd(1), 1_000).effects == replied(404, missing)
     core = a_core(leads=False)
-    ask(core, verb, "new", task=0)
+    ask(core, verb, "new", **task)
     configure(core.context, "new")
     core.context.group.settled = False  # as reading a new connector does
     assert core.handle(ConfigReadToEnd(1), 1_000).effects == replied(409, PENDING)
@@ -535,7 +540,7 @@ def test_what_is_unknown_here_may_be_in_what_was_not_read_yet(verb: Verb) -> Non
 @pytest.mark.rule("618.4.2")
 def test_a_task_that_a_smaller_task_count_took_away_is_not_found_although_a_rebalance_is_due() -> None:
     core = a_core()
-    ask(core, Verb.RESTART_TASK, task=1)
+    ask(core, verbs.RestartTask, task=1)
     commit(core.context, tasks=1)
     core.context.group.settled = False
     assert core.handle(ConfigReadToEnd(1), 1_000).effects == replied(404, "Task c-1 not found")
@@ -553,7 +558,7 @@ def stopped_core(**changes: Any) -> WorkerCore:
 
 def test_offsets_of_a_running_connector_cannot_be_modified() -> None:
     core = a_core()
-    ask(core, Verb.MODIFY_OFFSETS)
+    ask(core, verbs.ModifyOffsets)
     assert core.handle(ConfigReadToEnd(1), 1_000).effects == replied(
         400, "Connector c must be in the STOPPED state before its offsets can be modified: use 'PUT /connectors/c/stop'"
     )
@@ -561,7 +566,7 @@ def test_offsets_of_a_running_connector_cannot_be_modified() -> None:
 
 def test_offsets_of_a_stopped_connector_may_be_modified_without_exactly_once_right_away() -> None:
     core = stopped_core(exactly_once_source_support=ExactlyOnceSupport.DISABLED)
-    effects = run(core, ask(core, Verb.MODIFY_OFFSETS))
+    effects = run(core, ask(core, verbs.ModifyOffsets))
     assert effects == replied(200, {"type": "source", "config": SOURCE})
 
 
@@ -569,7 +574,7 @@ def test_offsets_of_a_stopped_connector_may_be_modified_without_exactly_once_rig
 def test_with_exactly_once_older_producers_are_fenced_before_offsets_are_modified() -> None:
     core = stopped_core()
     read(core.context, TaskCountRecord("c", 1), TaskCommitRecord("c", 0))
-    ask(core, Verb.MODIFY_OFFSETS)
+    ask(core, verbs.ModifyOffsets)
     effects = core.handle(ConfigReadToEnd(1), 1_000).effects
     assert effects == [ReadConfigToEnd(2, 3_000)]
     assert core.handle(ConfigReadToEnd(2), 1_000).effects == [FenceProducers(3, "c", SOURCE, ("g-c-0",))]
@@ -579,7 +584,7 @@ def test_with_exactly_once_older_producers_are_fenced_before_offsets_are_modifie
 @pytest.mark.rule("618.6.9")
 def test_the_conditions_are_looked_at_again_behind_the_fencing_round() -> None:
     core = stopped_core()
-    ask(core, Verb.MODIFY_OFFSETS)
+    ask(core, verbs.ModifyOffsets)
     core.handle(ConfigReadToEnd(1), 1_000)
     read(core.context, TaskCountRecord("c", 0))
     target(core.context, TargetState.STARTED)
@@ -590,22 +595,22 @@ def test_the_conditions_are_looked_at_again_behind_the_fencing_round() -> None:
 
 def test_after_the_round_a_connector_that_is_still_stopped_may_be_changed() -> None:
     core = stopped_core()
-    assert replies(run(core, ask(core, Verb.MODIFY_OFFSETS))) == replied(200, {"type": "source", "config": SOURCE})
+    assert replies(run(core, ask(core, verbs.ModifyOffsets))) == replied(200, {"type": "source", "config": SOURCE})
 
 
 # ---------------------------------------------------------------------------------------- before, at and after the end
 
 
-@pytest.mark.parametrize(("verb", "args"), [*OF_LEADER, *OF_OWNER, *INTERNAL, *ANYWHERE, (Verb.PAUSE, {})])
+@pytest.mark.parametrize(("verb", "args"), [*OF_LEADER, *OF_OWNER, *INTERNAL, *ANYWHERE, (verbs.Pause, {})])
 @pytest.mark.parametrize("phase", [WorkerPhase.STARTING, WorkerPhase.STOPPED])
-def test_a_worker_that_is_not_up_sends_away(verb: Verb, args: dict[str, Any], phase: WorkerPhase) -> None:
+def test_a_worker_that_is_not_up_sends_away(verb: Kind, args: dict[str, Any], phase: WorkerPhase) -> None:
     core = a_core()
     core.context.phase = phase
     assert ask(core, verb, **args) == replied(503, f"This worker is {phase}; ask another one, or try again")
 
 
 @pytest.mark.parametrize(("verb", "args"), ANYWHERE)
-def test_a_worker_that_stops_still_shows_what_it_knows(verb: Verb, args: dict[str, Any]) -> None:
+def test_a_worker_that_stops_still_shows_what_it_knows(verb: Kind, args: dict[str, Any]) -> None:
     core = with_work(a_core())
     core.handle(ShutdownRequested(), 1_000)
     (reply,) = replies(ask(core, verb, **args))
@@ -614,9 +619,9 @@ def test_a_worker_that_stops_still_shows_what_it_knows(verb: Verb, args: dict[st
 
 
 @pytest.mark.parametrize(
-    ("verb", "args"), [*OF_OWNER, *INTERNAL, (Verb.PAUSE, {}), (Verb.TOPICS_RESET, {}), OF_LEADER[1]]
+    ("verb", "args"), [*OF_OWNER, *INTERNAL, (verbs.Pause, {}), (verbs.ResetTopics, {}), OF_LEADER[1]]
 )
-def test_a_worker_that_stops_begins_nothing_new(verb: Verb, args: dict[str, Any]) -> None:
+def test_a_worker_that_stops_begins_nothing_new(verb: Kind, args: dict[str, Any]) -> None:
     core = with_work(a_core())
     core.handle(ShutdownRequested(), 1_000)
     assert ask(core, verb, **args) == replied(503, "This worker is stopping; ask another one, or try again")
@@ -625,15 +630,15 @@ def test_a_worker_that_stops_begins_nothing_new(verb: Verb, args: dict[str, Any]
 def test_every_request_that_waits_is_answered_when_the_worker_ends() -> None:
     core = stopped_core()
     read(core.context, TaskCountRecord("c", 1), TaskCommitRecord("c", 0))
-    requests = [
-        (Verb.DELETE, {}),  # is being written
-        (Verb.STOP, {}),  # waits for its turn
-        (Verb.RESTART_CONNECTOR, {}),  # waits for a read
-        (Verb.FENCE, SIGNED),  # waits for a round
-        (Verb.MODIFY_OFFSETS, {}),  # waits for a read
+    requests: list[tuple[Kind, dict[str, Any]]] = [
+        (verbs.Delete, {}),  # is being written
+        (verbs.Stop, {}),  # waits for its turn
+        (verbs.RestartConnector, {}),  # waits for a read
+        (verbs.Fence, SIGNED),  # waits for a round
+        (verbs.ModifyOffsets, {}),  # waits for a read
     ]
     for number, (verb, args) in enumerate(requests, start=101):
-        assert replies(core.handle(Request(number, verb, "c", args), 1_000).effects) == []
+        assert replies(core.handle(Request(number, verb("c", **args)), 1_000).effects) == []
     effects = core.handle(ShutdownRequested(), 1_000).effects
     answers = {reply.request_id: reply.status for reply in replies(effects) if isinstance(reply, Reply)}
     assert answers == {101: 500, 102: 503, 103: 503, 104: 503, 105: 503}
@@ -641,8 +646,8 @@ def test_every_request_that_waits_is_answered_when_the_worker_ends() -> None:
     assert WorkerShutDown() in effects
 
 
-@pytest.mark.parametrize(("verb", "args"), [(Verb.FENCE, SIGNED), (Verb.STOP, {})])
-def test_requests_that_wait_are_a_conflict_when_leadership_moves(verb: Verb, args: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("verb", "args"), [(verbs.Fence, SIGNED), (verbs.Stop, {})])
+def test_requests_that_wait_are_a_conflict_when_leadership_moves(verb: Kind, args: dict[str, Any]) -> None:
     core = a_core()
     read(core.context, TaskConfigRecord(C0, {}), TaskCommitRecord("c", 1))
     core.writer.set_claim(Claim.PENDING)

@@ -6,6 +6,7 @@ import copy
 
 import pytest
 
+from connectx.core import verbs
 from connectx.core.config_writer import Claim
 from connectx.core.context import WorkerPhase
 from connectx.core.messages import (
@@ -47,7 +48,6 @@ from connectx.core.messages import (
     WriteStatus,
 )
 from connectx.core.settings import CoreSettings
-from connectx.core.verbs import Verb
 from connectx.core.worker import WorkerCore
 from connectx.model.config_records import (
     ConfigRecord,
@@ -141,7 +141,7 @@ def test_committed_task_configs_stop_the_tasks_here_and_make_the_worker_join_aga
 
 def test_committed_task_configs_cancel_the_fencing_round_of_their_connector_with_a_conflict() -> None:
     core = a_core()
-    core.handle(Request(7, Verb.FENCE, "c", {"body": b""}), 1_000)
+    core.handle(Request(7, verbs.Fence("c")), 1_000)
     step = see(core, TaskCommitRecord("c", 0))
     assert EventKind.FENCING_FAILED in kinds(step)
     assert [effect.status for effect in step.effects if type(effect).__name__ == "Reply"] == [409]  # type: ignore[union-attr]
@@ -229,7 +229,7 @@ def test_the_leader_removes_a_status_that_comes_after_the_deletion() -> None:
 
 def test_a_lost_claim_is_claimed_again_and_the_request_is_told_that_it_may_try_again() -> None:
     core = a_core()
-    core.handle(Request(7, Verb.DELETE, "c"), 1_000)
+    core.handle(Request(7, verbs.Delete("c")), 1_000)
     step = core.handle(ConfigRecordsWritten(1, "fenced", fenced=True), 1_000)
     assert kinds(step) == [EventKind.LEADERSHIP_FENCED]
     assert [effect.status for effect in step.effects if type(effect).__name__ == "Reply"] == [500]  # type: ignore[union-attr]
@@ -244,7 +244,7 @@ def test_a_lost_claim_is_claimed_again_and_the_request_is_told_that_it_may_try_a
 @pytest.mark.rule("618.1.6")
 def test_a_fenced_leader_that_the_group_has_dropped_joins_again_and_claims_nothing() -> None:
     core = a_core()
-    core.handle(Request(7, Verb.DELETE, "c"), 1_000)
+    core.handle(Request(7, verbs.Delete("c")), 1_000)
     step = core.handle(ConfigRecordsWritten(1, "fenced", fenced=True), 1_000)
     timer = next(e for e in step.effects if isinstance(e, SetTimer) and e.key == "reclaim")
     dropped = core.handle(HeartbeatReplied(-5, "UNKNOWN_MEMBER_ID"), 1_010)
@@ -345,7 +345,7 @@ def test_a_copy_goes_its_own_way() -> None:
     untouched = copy.deepcopy(core)
     other = copy.deepcopy(core)
     see(other, ConnectorConfigRecord("n", SOURCE))
-    other.handle(Request(7, Verb.STOP, "c"), 1_000)
+    other.handle(Request(7, verbs.Stop("c")), 1_000)
     other.handle(ShutdownRequested(), 1_000)
     assert vars(core) == vars(untouched)
     assert vars(core) != vars(other)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from queue import SimpleQueue
 
-from connectx.core.messages import SetTimer, Stimulus, TimerFired, WorkerStarted
+from connectx.core.messages import Posted, SetTimer, TimerFired, WorkerStarted
 from connectx.runtime.mailbox import Mailbox
 
 DUE_MS = 60_000
@@ -12,9 +12,9 @@ DUE_MS = 60_000
 
 def test_a_timer_is_due_when_the_injected_clock_says_so() -> None:
     time_ms = 0
-    handled: SimpleQueue[Stimulus] = SimpleQueue()
+    handled: SimpleQueue[Posted] = SimpleQueue()
 
-    def handle(stimulus: Stimulus) -> None:
+    def handle(stimulus: Posted) -> None:
         if stimulus == TimerFired("first", 1):
             mailbox.set_timer(SetTimer("second", 2, DUE_MS))
         handled.put(stimulus)
