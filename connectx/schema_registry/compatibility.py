@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
-import fastavro
-
 from connectx.schema_registry.refusals import invalid_schema
 
 
@@ -80,6 +78,8 @@ def parse(text: str, references: Iterable[str] = ()) -> Node:
     Raises:
         RefusedError: 42201, not a valid Avro schema.
     """
+    import fastavro
+
     try:
         known: dict[str, Any] = {}
         names: dict[str, Node] = {}
