@@ -1,6 +1,6 @@
 """Avro schemas of Arrow types, as Confluent's AvroData writes those of Connect's schemas.
 
-The text is the same to the byte, so that a schema that a Java worker has registered is found again: the order of keys,
+The text follows AvroData's rules, so that a schema that a Java worker has registered is found again: the order of keys,
 names of records without one (`ConnectDefault`, `ConnectDefault2`), `connect.version`, `connect.parameters` and
 `connect.name` of logical types, and null before the type in unions unless a default comes first.
 """
