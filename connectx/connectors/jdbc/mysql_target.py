@@ -95,10 +95,11 @@ class MySqlTarget(Target):
         return self._session.database
 
     def describe(self, schema: str, name: str) -> TargetTable | None:
-        """As in Target."""
+        """As in Target. Without a default MariaDB shows the text NULL, and MySQL null."""
         where = f"table_schema = {self.literal(schema)} AND table_name = {self.literal(name)}"
         rows = self.query(
-            "SELECT column_name, column_type, column_default IS NOT NULL OR extra LIKE '%auto_increment%', "
+            "SELECT column_name, column_type, "
+            "COALESCE(column_default, 'NULL') <> 'NULL' OR extra LIKE '%auto_increment%', "
             f"column_key = 'PRI' FROM information_schema.columns WHERE {where} AND extra NOT LIKE '%GENERATED%' "
             "ORDER BY ordinal_position"
         )

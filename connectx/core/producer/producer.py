@@ -292,7 +292,8 @@ class ProducerCore:
         elif answer.error is not None and not nothing_open:
             self._may_have_ended = True  # Kafka may carry out what it reports as failed
             doing = "commit the transaction" if request.commit else "abort the transaction"
-            self._on_coordinator_error(answer.error, doing, now_ms)
+            error = "PRODUCER_FENCED" if self._was_aborted_by_another(request, answer.error) else answer.error
+            self._on_coordinator_error(error, doing, now_ms)
         elif request.protocol == 2 and not nothing_open:
             self._adopt(answer.producer_id, answer.epoch)
             self._finish(renew=False)
@@ -302,6 +303,15 @@ class ProducerCore:
     def _was_committed_before(self, request: msg.EndTransaction) -> bool:
         """Whether INVALID_TXN_STATE can only mean that an earlier attempt has committed (see above)."""
         return request.commit and request.protocol == 1 and self._may_have_ended and self._was_acknowledged
+
+    def _was_aborted_by_another(self, request: msg.EndTransaction, error: str) -> bool:
+        """Whether INVALID_TXN_STATE means that a newer producer, or a timeout, has aborted the transaction.
+
+        With protocol 2 Kafka takes the epoch before its own for that of a repeated request, until the newer producer
+        has its epoch. A commit then meets an aborted transaction instead of PRODUCER_FENCED.
+        """
+        is_commit = request.commit and request.protocol == 2
+        return is_commit and error == errors.NOTHING_OPEN and self._was_acknowledged
 
     def _may_follow_markers(self, request: msg.EndTransaction, error: str | None) -> bool:
         """Whether an abort may be refused only because the last transaction's markers are still being written.

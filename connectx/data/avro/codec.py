@@ -123,11 +123,24 @@ class AvroCodec:
         import fastavro
 
         schema, written = self._schema(), []
-        for value in encoded.to_pylist(maps_as_pydicts="strict"):
+        for value in encoded.to_pylist():
             body = io.BytesIO()
-            fastavro.schemaless_writer(body, schema, {_FIELD: value})
+            fastavro.schemaless_writer(body, schema, {_FIELD: _with_dicts(value, encoded.type)})
             written.append(body.getvalue())
         return pa.array(written, pa.binary())
+
+
+def _with_dicts(value: Any, kind: pa.DataType) -> Any:
+    """Turn the pairs of maps into dictionaries, as fastavro takes them. pyarrow 19 cannot do so itself."""
+    if value is None:
+        return None
+    if pa.types.is_map(kind):
+        return {key: _with_dicts(item, kind.item_type) for key, item in value}
+    if pa.types.is_struct(kind):
+        return {field.name: _with_dicts(value[field.name], field.type) for field in kind}
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return [_with_dicts(item, kind.value_type) for item in value]
+    return value
 
 
 def _guarded(call: Callable[[], Any]) -> Any:
