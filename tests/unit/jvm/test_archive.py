@@ -10,6 +10,7 @@ import pytest
 
 from connectx.jvm import archive, jars
 from connectx.jvm.java import JavaHome, find_java
+from tests.support.waiting import until
 
 
 @pytest.fixture(params=["this machine's", "the wheel's"])
@@ -52,7 +53,11 @@ def test_an_archive_that_is_not_whole_is_dropped_with_its_process(java: JavaHome
     started = psutil.Process().children(recursive=True)
     assert not dump.close()
     assert not dump.close()
-    assert not [child for child in started if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
+
+    def running() -> list[psutil.Process]:
+        return [child for child in started if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
+
+    until(lambda: not running(), "the end of its processes")
     assert not recorded.exists()
     assert not list(recorded.parent.glob("*.partial"))
 
