@@ -98,7 +98,8 @@ def test_the_wheel_holds_the_panel_its_pages_and_the_lock_of_jars(wheel: Path) -
     tracked = subprocess.run(["git", "ls-files", "connectx", "widgets/connectx_widgets"], cwd=ROOT, text=True,
                              capture_output=True, check=True).stdout.split()  # fmt: skip
     assert "connectx/jvm/jars.lock.json" in names
-    assert {Path(name).suffix for name in names if name.startswith("connectx_widgets/static/")} == {".css", ".html", ".mjs"}
+    static = [name for name in names if name.startswith("connectx_widgets/static/")]
+    assert {Path(name).suffix for name in static} == {".css", ".html", ".mjs"}
     assert sorted(name.removeprefix("widgets/") for name in tracked) == sorted(n for n in names if "dist-info" not in n)
 
 
