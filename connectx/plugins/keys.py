@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from connectx.model.configdef import ConfigDef, Validator
+from connectx.model.states import ConnectorType
 from connectx.model.validators import at_least, non_empty, one_of, unique_list, valid_regex
 from connectx.model.worker_keys import PARTITIONS, REPLICATION_FACTOR
 
@@ -346,6 +347,46 @@ RESTART_CONFIG: Final = (
     )
 )
 """Keys of all connectors that Kafka Connect does not have."""
+
+LIMITS_CONFIG: Final = (
+    ConfigDef()
+    .define(
+        "max.rows.per.second",
+        float,
+        0,
+        doc="Most rows a second that the connector puts, on average, in equal shares for tasks.max tasks; 0: no limit. "
+        "A put is not divided: lower consumer.override.max.poll.records for smaller ones.",
+        validator=at_least(0),
+    )
+    .define(
+        "max.bytes.per.second",
+        float,
+        0,
+        doc="As max.rows.per.second, for the bytes of rows in memory.",
+        validator=at_least(0),
+    )
+    .define(
+        "lag.alarm.records",
+        "LONG",
+        -1,
+        doc="Lag of a task in records above which an event is recorded, if it lasts for lag.alarm.ms; -1: never.",
+        validator=at_least(-1),
+    )
+    .define(
+        "lag.alarm.ms",
+        "LONG",
+        60_000,
+        doc="How long the lag must stay above lag.alarm.records.",
+        validator=at_least(0),
+    )
+)
+"""Keys of sink connectors that limit the load on a target and report a target that is too slow."""
+
+OWN_CONFIGS: Final = {
+    ConnectorType.SOURCE: (BULK_CONFIG, RESTART_CONFIG),
+    ConnectorType.SINK: (BULK_CONFIG, RESTART_CONFIG, LIMITS_CONFIG),
+}
+"""Keys that Kafka Connect does not have. A validation names them where a configuration does."""
 
 
 def _regexes_problem(value: Any) -> str | None:

@@ -18,7 +18,7 @@ from connectx.model.configdef import ConfigDef, ConfigKey, ConfigValue, invalid_
 from connectx.model.states import ConnectorType
 from connectx.model.worker_config import WorkerConfig, with_prefix
 from connectx.plugins.api import Connector, SourceConnector
-from connectx.plugins.keys import BULK_CONFIG, SINK_CONFIG, SOURCE_CONFIG, topic_creation_config
+from connectx.plugins.keys import OWN_CONFIGS, SINK_CONFIG, SOURCE_CONFIG, topic_creation_config
 from connectx.plugins.registry import Plugins, type_of
 from connectx.plugins.settings import producer_problems, sink_problems
 from connectx.plugins.transform_keys import (
@@ -145,8 +145,9 @@ class _Validation:
             self._check_source()
         else:
             self._check_sink()
-        if any(name.startswith("bulk.") for name in self.config):
-            self._take(BULK_CONFIG)
+        for own in OWN_CONFIGS[ConnectorType.SOURCE if is_source else ConnectorType.SINK]:
+            if own.keys.keys() & self.config.keys():
+                self._take(own)
         for name, value in self.config.items():
             if value is None:
                 self._say(name, "Null value can not be supplied as the configuration value.")

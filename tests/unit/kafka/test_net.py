@@ -84,4 +84,7 @@ def test_a_loop_that_has_ended_runs_nothing() -> None:
         def spawn(self, coroutine: Callable[..., Awaitable[None]], *args: Any) -> None:
             raise ConnectionError
 
-    NetTasks(Ended(), threading.RLock(), lambda: None).wake_at(1)  # type: ignore[arg-type]
+    fired: list[int] = []
+    loop = Ended()
+    NetTasks(loop, threading.RLock(), lambda: fired.append(1)).wake_at(1)  # type: ignore[arg-type]
+    assert (loop.spawned, fired) == ([], [])

@@ -295,6 +295,12 @@ def test_bulk_keys_are_checked_where_they_are_given() -> None:
     assert "bulk.mode" not in [info.value["name"] for info in check(Source).configs]
 
 
+def test_keys_of_restarts_and_limits_are_checked_where_they_are_given() -> None:
+    assert list(errors_of(check(Source, **{"task.restart.max": "often"}))) == ["task.restart.max"]
+    wrong = {"max.rows.per.second": "-1", "lag.alarm.ms": "soon"}
+    assert list(errors_of(check(Sink, topics="t", **wrong))) == ["max.rows.per.second", "lag.alarm.ms"]
+
+
 def test_no_secret_is_in_the_answer() -> None:
     infos = check(Source, token="hunter2", **{"producer.override.sasl.jaas.config": "hunter2"})
     assert value_of(infos, "producer.override.sasl.jaas.config")["value"] == "[hidden]"

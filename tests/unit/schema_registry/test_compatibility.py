@@ -95,7 +95,8 @@ def test_the_library_reads_with_the_new_schema_what_the_old_has_written_where_th
     body = io.BytesIO()
     fastavro.schemaless_writer(body, fastavro.parse_schema(old), sample(old))
     body.seek(0)
-    fastavro.schemaless_reader(body, fastavro.parse_schema(old), fastavro.parse_schema(new))
+    fastavro.schemaless_reader(body, fastavro.parse_schema(old), fastavro.parse_schema(new))  # raises where it cannot
+    assert body.read() == b"", "the whole record was read"
 
 
 def test_a_recursive_schema_is_compared() -> None:

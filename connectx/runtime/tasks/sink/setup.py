@@ -16,7 +16,7 @@ from connectx.model.configdef import ConfigDef
 from connectx.model.ids import TaskId
 from connectx.model.validators import at_least
 from connectx.plugins.api import SinkConnector, SinkTask
-from connectx.plugins.keys import RESTART_CONFIG
+from connectx.plugins.keys import LIMITS_CONFIG, RESTART_CONFIG
 from connectx.plugins.settings import SinkSettings, sink_connector_settings
 from connectx.runtime.tasks.services import TaskServices
 
@@ -46,39 +46,6 @@ BACKLOG_CONFIG = (
     )
 )
 """Keys of sink connectors that Kafka Connect does not have."""
-LIMITS_CONFIG = (
-    ConfigDef()
-    .define(
-        "max.rows.per.second",
-        float,
-        0,
-        doc="Most rows a second that the connector puts, on average, in equal shares for tasks.max tasks; 0: no limit. "
-        "A put is not divided: lower consumer.override.max.poll.records for smaller ones.",
-        validator=at_least(0),
-    )
-    .define(
-        "max.bytes.per.second",
-        float,
-        0,
-        doc="As max.rows.per.second, for the bytes of rows in memory.",
-        validator=at_least(0),
-    )
-    .define(
-        "lag.alarm.records",
-        "LONG",
-        -1,
-        doc="Lag of a task in records above which an event tells of it, when it lasts for lag.alarm.ms; -1: never.",
-        validator=at_least(-1),
-    )
-    .define(
-        "lag.alarm.ms",
-        "LONG",
-        60_000,
-        doc="How long the lag must stay above lag.alarm.records.",
-        validator=at_least(0),
-    )
-)
-"""Keys of sink connectors that spare the target and tell of a target that is too slow."""
 
 _MAX_POLL_RECORDS = 10_000
 _MAX_POLL_KEY = "consumer.override.max.poll.records"
