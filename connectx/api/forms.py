@@ -41,9 +41,9 @@ def html_form(
     from connectx.history.render.timeline import timeline
 
     listed = list(events)
-    told = stories(listed)
-    drawing = timeline_image(timeline(listed, now_ms=now_ms, stories=told, samples=samples))
-    sentences = html_list("what happened", [story.sentence for story in told[-_STORIES:]])
+    found = stories(listed)
+    drawing = timeline_image(timeline(listed, now_ms=now_ms, stories=found, samples=samples))
+    sentences = html_list("what happened", [story.sentence for story in found[-_STORIES:]])
     if facts is None:
         return html_card(f"{title} (closed)", {}, drawing, sentences)
     return html_card(title, facts, drawing, sentences, html_table(workers), html_table(connectors))

@@ -1,10 +1,10 @@
 """DataSourceSource: a PySpark DataSource with a stream reader, run as a source connector.
 
 It decides how the reader's offsets and partitions become slices. A reader's partitions are read by Spark's executors;
-a simple reader reads in the worker. In the bulk lane (`bulk.mode=always`, because readers do not tell how much waits)
+a simple reader reads in the worker. In the bulk lane (`bulk.mode=always`, because readers do not report how much waits)
 executors also convert and send the rows.
 
-Since rows and offsets are committed together, the reader is asked for rows behind the committed offset after any
+Since rows and offsets are committed together, the reader is asked for rows after the committed offset after any
 failure, which is all that Spark asks of a replayable source, too.
 """
 
@@ -110,7 +110,7 @@ class DataSourceSource(SourceConnector):
             return Slice(rows, _to_stored(end), topic=self._values["topic"])
 
         def waiting_bytes(self, offset: SourceOffset | None) -> int | None:
-            """1 if the stream reader has something new: readers do not tell sizes. None for a simple reader."""
+            """1 if the stream reader has something new: readers do not report sizes. None for a simple reader."""
             if self._reader is None:
                 return None
             start, end = self._range(offset)

@@ -102,7 +102,7 @@ class EventLog:
         return Subscription(self, self.last_seq if since is None else since)
 
     def find(self, kind: str, *, since: int = 0, **wanted: Any) -> Listed[Event]:
-        """Events of a kind behind `since` with these values, of fields or in `data`: `find("task_state", task=0)`.
+        """Events of a kind after `since` with these values, of fields or in `data`: `find("task_state", task=0)`.
 
         A set accepts any of its values: `find("task_state", state={"FAILED", "RUNNING"})`.
         """

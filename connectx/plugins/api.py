@@ -252,7 +252,7 @@ class SourceTask(Shown):
         return None
 
     def waiting_bytes(self, offset: SourceOffset | None) -> int | None:
-        """Size of what waits behind `offset`, which decides between `poll` and `poll_bulk`; must be quick.
+        """Size of what waits after `offset`, which decides between `poll` and `poll_bulk`; must be quick.
 
         Default None: not known, so that `poll` reads everything.
         """

@@ -101,7 +101,7 @@ def source_connector_settings(config: Mapping[str, str | None], worker: WorkerCo
     """Settings of a source connector.
 
     Raises:
-        ConfigError: every problem at once.
+        ConfigError: lists every problem.
     """
     values = ConfigDef(SOURCE_CONFIG, _creation_of(config, worker)).parse(config)
     interval_ms = values["transaction.boundary.interval.ms"]
@@ -122,7 +122,7 @@ def sink_connector_settings(config: Mapping[str, str | None]) -> SinkSettings:
     """Settings of a sink connector.
 
     Raises:
-        ConfigError: every problem at once.
+        ConfigError: lists every problem.
     """
     values = SINK_CONFIG.parse(config)
     problems = [message for messages in sink_problems(config).values() for message in messages]
@@ -147,7 +147,7 @@ def lane_settings(config: Mapping[str, str | None]) -> LaneSettings:
     """`bulk.*` of a source or sink.
 
     Raises:
-        ConfigError: every problem at once.
+        ConfigError: lists every problem.
     """
     values = BULK_CONFIG.parse(config)
     return LaneSettings(BulkMode(values["bulk.mode"]), values["bulk.min.bytes"])

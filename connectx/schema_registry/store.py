@@ -2,7 +2,7 @@
 
 Several registries may share the topic. Each change is decided by one that holds the topic's transactional id and has
 read everything that was written before it took it; a registry that lost it is fenced by Kafka, takes it again, reads
-on and decides anew. So two registries never give out the same version or id. Confluent's own registry writes without
+on and decides again. So two registries never give out the same version or id. Confluent's own registry writes without
 transactions: it may take the topic over, but must not run beside this one.
 """
 

@@ -1,4 +1,4 @@
-"""The panel as a page of its own in the browser, served by HTTP: the same front end and messages as in a notebook.
+"""The panel as a separate page in the browser, served by HTTP: the same front end and messages as in a notebook.
 
 Messages for the page go as server-sent events, what the page asks for comes as POST. The path of every URL begins with
 a random token, without which nothing is answered, and requests of other sites' and ports' pages are refused.
@@ -146,7 +146,7 @@ class PanelPage:
         return StreamingResponse(self._stream(), media_type="text/event-stream", headers=_HEADERS)
 
     async def _stream(self) -> AsyncIterator[str]:
-        """The messages from now on. A page asks for what there is already when it is told that it hears the rest."""
+        """The messages from now on. After the event `ready` a page asks for the present state."""
         reader: asyncio.Queue[str] = asyncio.Queue()
         self._readers.add(reader)
         try:

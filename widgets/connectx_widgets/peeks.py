@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 ROWS = 20
 LETTERS = 100
 SEARCHED = 1_000
-"""A filter looks at so many of the newest records or rows."""
+"""How many of the newest records or rows a filter reads."""
 _CHARS = 200
 
 

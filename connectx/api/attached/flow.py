@@ -101,7 +101,7 @@ class Flow:
     def _asked(ask: Callable[[str], list[Any]], connector: str) -> list[Any] | None:
         try:
             return ask(connector)
-        except ConnectxError:  # deleted meanwhile, or a worker that cannot tell
+        except ConnectxError:  # deleted meanwhile, or the worker does not know
             return None
 
 

@@ -119,7 +119,7 @@ class FileSource(SourceConnector):
             return self._slice(spark, start, start + len(block), block)
 
         def waiting_bytes(self, offset: SourceOffset | None) -> int | None:
-            """Bytes of the file behind the offset. Skipped lines can be counted only where the worker has read them."""
+            """Bytes of the file after the offset. Skipped lines can be counted only where the worker has read them."""
             position = int(offset["position"]) if offset else 0
             return None if self._values["on.malformed"] == "skip" else self._file.size_bytes(position) - position
 

@@ -215,7 +215,7 @@ class Target(ABC):
         """CREATE TABLE for these columns.
 
         Raises:
-            TableMismatchError: a column has no type of its own in this database.
+            TableMismatchError: this database has no type for a column.
         """
         lines = [self._definition(field, in_key=field.name in key) for field in rows.schema]
         if key:
@@ -253,7 +253,7 @@ class Target(ABC):
         """Delete rows by key."""
 
     def end_holders(self, offsets_table: str, condition: str) -> list[str]:
-        """End sessions of the same group that lock rows of the table of offsets, where the database can tell them.
+        """End sessions of the same group that lock rows of the table of offsets, where the database can name them.
 
         Returns the names of the sessions that were ended. Commits.
         """

@@ -128,7 +128,7 @@ def last_changes(changes: Sequence[pa.Table], schema: pa.Schema, key: Sequence[s
 
 
 def check_keys(schema: pa.Schema, key: Sequence[str], table: str) -> None:
-    """Raise TableMismatchError for a key column that is not of a type by which rows can be told apart."""
+    """Raise TableMismatchError for a key column whose type cannot identify rows."""
     for name in key:
         kind = schema.field(name).type
         if pa.types.is_nested(kind) or pa.types.is_floating(kind):

@@ -8,7 +8,7 @@ earlier one is refused whenever it arrives. **Protocol 1** has one epoch for man
 raises its epoch itself (InitProducerId with id and epoch) after every abort, and after a commit if any request of the
 transaction stayed unanswered on the connection that it was first sent on: such a request may still arrive.
 
-**Loans** (Lend, Returned, Borrow): other processes send into the open transaction, each to partitions of its own, with
+**Loans** (Lend, Returned, Borrow): other processes send into the open transaction, each to its own partitions, with
 the sequences that follow here. Only the lender ends the transaction. It commits once all borrowers have reported that
 Kafka has every batch of theirs. Otherwise it aborts, and the next epoch refuses whatever they still send.
 

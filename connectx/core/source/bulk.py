@@ -1,6 +1,6 @@
 """Which lane carries a source task's rows, and how many bytes the next job on Spark's executors takes.
 
-A bulk slice is a transaction of its own, so that a job that fails costs no other rows. The rows of a failed one are
+A bulk slice is a separate transaction, so that a job that fails costs no other rows. The rows of a failed one are
 read again: with `bulk.mode=auto` by the worker, which also finds out which of them is to blame; with `always` by two
 more jobs, and then the task fails.
 """

@@ -90,7 +90,7 @@ class Poll:
 
 @dataclass(frozen=True, slots=True)
 class QueryWaiting:
-    """Ask the plugin how many bytes wait behind `offset`, and Spark for its cores if they decide.
+    """Ask the plugin how many bytes wait after `offset`, and Spark for its cores if they decide.
 
     Answered by Waiting.
     """
@@ -319,7 +319,7 @@ class Polled:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Bytes behind a source offset; None if the plugin does not know. `cores` are those of Spark's executors."""
+    """Bytes after a source offset; None if the plugin does not know. `cores` are those of Spark's executors."""
 
     size_bytes: int | None
     cores: int | None = None

@@ -24,7 +24,7 @@ class SourceTaskSettings:
     """What the loop needs to know of the task's configuration; times in milliseconds.
 
     `copies_offsets`: what was committed is copied to the worker's offsets topic, because the connector has one of its
-    own. `tolerate_all`, `retry_timeout_ms` (-1: for ever) and `retry_delay_max_ms` are `errors.*`. `lanes` is None for
+    own. `tolerate_all`, `retry_timeout_ms` (-1: forever) and `retry_delay_max_ms` are `errors.*`. `lanes` is None for
     a connector without a bulk lane, and `bulk_obstacle` is why this task can never use it.
     """
 

@@ -57,7 +57,7 @@ class AvroCodec:
 
     @property
     def is_fast(self) -> bool:
-        """True when whole columns are read and written at once."""
+        """True when whole columns are read and written in one call."""
         return self._fast or self._raw
 
     def read(self, bodies: list[bytes]) -> Decoded:
@@ -199,7 +199,7 @@ def _fits(value: Any, branch: AvroType) -> bool:
 
 
 def _refuse_ambiguous(avro: AvroType) -> None:
-    """Named types are told apart by their names; of other types only the values are known."""
+    """Named types differ by their names; of other types only the values are known."""
     branches = {one.kind for one in avro.branches}
     for alike in _ALIKE:
         if alike <= branches:

@@ -1,4 +1,4 @@
-"""Throughput and lag of the connectors on one time axis, as few lines as can be told apart. Pure."""
+"""Throughput and lag of the connectors on one time axis, as few lines as a reader can distinguish. Pure."""
 
 from __future__ import annotations
 

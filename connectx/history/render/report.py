@@ -78,13 +78,13 @@ def report_page(
     listed = list(events)
     start_ms = listed[0].time_ms if listed else 0
     named = "".join(f"<div><dt>{escape(key)}</dt><dd>{escape(value)}</dd></div>" for key, value in shown.items())
-    told = stories(listed)
+    found = stories(listed)
     items = "".join(
         f'<li data-event="{story.seq}"><time>{(story.time_ms - start_ms) / 1000:.1f} s</time>'
         f"<span>{escape(story.sentence)}.</span></li>"
-        for story in told
+        for story in found
     )
-    drawing = timeline_svg(timeline(listed, stories=told, samples=samples))
+    drawing = timeline_svg(timeline(listed, stories=found, samples=samples))
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'

@@ -262,7 +262,7 @@ class TimelineFold:
         rounds = self._rebalances.rebalances()
         leader = next((round_.leader for round_ in reversed(rounds) if round_.generation is not None), None)
         marks = [event for event in self._marks if window.holds(event.time_ms)]
-        told = {story.seq: story.sentence for story in stories}
+        outcomes = {story.seq: story.sentence for story in stories}
         rows = [
             _row(
                 worker,
@@ -273,7 +273,7 @@ class TimelineFold:
                 window,
                 self._connectors,
                 together_ms,
-                told,
+                outcomes,
             )
             for worker, standing in self._states.standings().items()
         ]
@@ -284,7 +284,7 @@ class TimelineFold:
             tuple(rows),
             tuple(bands),
             tuple(self._connectors),
-            tuple(_told(_mark(event, (), {}), told) for event in marks if event.worker is None),
+            tuple(_with_outcome(_mark(event, (), {}), outcomes) for event in marks if event.worker is None),
         )
 
 
@@ -309,7 +309,7 @@ def _row(
     window: _Window,
     places: Mapping[str, int],
     together_ms: int,
-    told: Mapping[int, str],
+    outcomes: Mapping[int, str],
 ) -> Row:
     seen = [run for run in own if window.meets(run.start_ms, run.end_ms)]
     fences = [event for event in marks if _mark_kind(event) is MarkKind.FENCED]
@@ -323,7 +323,7 @@ def _row(
         connector_lanes=connector_lanes,
         bars=tuple(_bar(run, lane, fences, window, places) for run, lane in lanes.items()),
         connector_bars=tuple(_bar(run, lane, (), window, places) for run, lane in thin_lanes.items()),
-        marks=tuple(_merged((_told(_mark(event, own, lanes), told) for event in marks), together_ms)),
+        marks=tuple(_merged((_with_outcome(_mark(event, own, lanes), outcomes) for event in marks), together_ms)),
     )
 
 
@@ -409,10 +409,10 @@ def _mark(event: Event, own: Sequence[Run], lane_of: dict[Run, int]) -> Mark:
     return Mark(kind, event.time_ms, lane, event.seq, masked_text(_mark_title(event, kind, run)), name)
 
 
-def _told(mark: Mark, told: Mapping[int, str]) -> Mark:
+def _with_outcome(mark: Mark, outcomes: Mapping[int, str]) -> Mark:
     """The mark of a fault with what followed from it."""
-    is_known = mark.kind is MarkKind.FAULT and mark.seq in told
-    return replace(mark, title=f"{mark.title}; {told[mark.seq]}") if is_known else mark
+    is_known = mark.kind is MarkKind.FAULT and mark.seq in outcomes
+    return replace(mark, title=f"{mark.title}; {outcomes[mark.seq]}") if is_known else mark
 
 
 def _merged(marks: Iterable[Mark], together_ms: int) -> Iterator[Mark]:

@@ -22,7 +22,9 @@ COMMITS = (EventKind.TRANSACTION_COMMITTED, EventKind.OFFSETS_COMMITTED)
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """One source partition's part of a commit; `start` is None at the beginning, `known_start` False if not told.
+    """One source partition's part of a commit.
+
+    `start` is None at the beginning. `known_start` is False if the event does not name a start.
 
     `run` is the same for all commits of one instance of a task.
     """

@@ -28,7 +28,7 @@ function letterButtons(name, [partition, offset]) {
     + `<button type="button" data-verb="send_again" data-connector="${escapeText(name)}" ${place} aria-label="send ${said} again" title="Send it as it is to the topic that it came from.">send again</button>`;
 }
 
-/** The value of the letter that is being corrected, in a line of its own. */
+/** The value of the letter that is being corrected, on a separate line. */
 function correctText({ name, letter }, [partition, offset], columns) {
   if (!letter || letter.partition !== partition || letter.offset !== offset) return "";
   const place = `data-partition="${partition}" data-offset="${offset}"`;

@@ -203,7 +203,7 @@ class SourceBulk:
             cores: int | None = executor_cores(self._spark.session())
         except Exception as error:
             self._runner.checkpoint()
-            log.warning("%s: Spark does not tell its cores: %s", self._setup.task, error)
+            log.warning("%s: Spark does not report its cores: %s", self._setup.task, error)
             cores = None
         self._cores = cores, time.monotonic()
 
