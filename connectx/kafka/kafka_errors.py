@@ -30,6 +30,7 @@ _SILENCE: Final = frozenset(
         KafkaError._ALL_BROKERS_DOWN,
         KafkaError._RESOLVE,
         KafkaError._WAIT_COORD,
+        KafkaError._DESTROY_BROKER,  # librdkafka let go of a connection while it learned the brokers' names
         KafkaError._TIMED_OUT_QUEUE,
         KafkaError._MSG_TIMED_OUT,
         KafkaError.REQUEST_TIMED_OUT,
