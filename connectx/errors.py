@@ -239,6 +239,17 @@ class SparkStartError(ConnectxError):
         self.log_tail = log_tail
 
 
+class SparkNotAwaitedError(ConnectxError):
+    """A task was told to stop while it waited for Spark's start."""
+
+    code = "spark_not_awaited"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The task was told to stop before Spark had started.", next_step="It goes on where it was when it starts."
+        )
+
+
 class SparkNotSharedError(ConnectxError):
     """Workers in processes of their own cannot use a classic Spark session, which lives in one process."""
 

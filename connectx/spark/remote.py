@@ -12,7 +12,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from connectx.errors import SparkStartError
+from connectx.errors import SparkNotAwaitedError, SparkStartError
 from connectx.extras import require
 
 if TYPE_CHECKING:
@@ -48,16 +48,17 @@ class RemoteSpark:
         """Spark cannot be had."""
         self._url.set_exception(SparkStartError(reason))
 
-    def task_session(self, cancelled: Future[None] | None = None) -> SparkSession:
-        """A new session; waits for the server's start, or until `cancelled` is done.
+    def task_session(self, stopping: Future[None] | None = None) -> SparkSession:
+        """A new session; waits for the server's start, or until `stopping` is done.
 
         Raises:
             SparkStartError: there is no server, or not in time.
+            SparkNotAwaitedError: `stopping` was done first.
         """
         require("A Spark session", "spark", "pyspark", "pandas")
         from pyspark.sql import SparkSession
 
-        url = awaited(self._url, cancelled)
+        url = awaited(self._url, stopping)
         session_id = str(uuid.uuid4())
         self._on_session(session_id)
         made: SparkSession = SparkSession.builder.remote(with_params(url, session_id=session_id)).create()
@@ -73,17 +74,20 @@ class RemoteSpark:
             self._on_released(cast(Any, session).session_id)
 
 
-def awaited(started: Future[T], cancelled: Future[None] | None = None, timeout_s: float = _WAIT_S) -> T:
-    """What `started` brings, waiting for it at most `timeout_s` seconds, and no longer than until `cancelled` is done.
+def awaited(started: Future[T], stopping: Future[None] | None = None, timeout_s: float = _WAIT_S) -> T:
+    """What `started` brings, waiting for it at most `timeout_s` seconds, and no longer than until `stopping` is done.
 
     Raises:
-        SparkStartError: not in time, or cancelled; or what `started` failed with.
+        SparkNotAwaitedError: `stopping` was done first.
+        SparkStartError: not in time; or what `started` failed with.
     """
-    either: list[Future[Any]] = [started] if cancelled is None else [started, cancelled]
+    either: list[Future[Any]] = [started] if stopping is None else [started, stopping]
     done, _ = wait(either, timeout_s, FIRST_COMPLETED)
     if started in done:
         return started.result()
-    raise SparkStartError("was not awaited, as the task was cancelled" if done else f"was not up in {timeout_s:.0f} s")
+    if done:
+        raise SparkNotAwaitedError()
+    raise SparkStartError(f"was not up in {timeout_s:.0f} s")
 
 
 def close_session(session: Any) -> bool:

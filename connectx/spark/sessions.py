@@ -163,13 +163,13 @@ class SparkProvider:
         self.start()
         return awaited(self._session, timeout_s=timeout_s)
 
-    def task_session(self, cancelled: Future[None] | None = None) -> SparkSession:
+    def task_session(self, stopping: Future[None] | None = None) -> SparkSession:
         """A new session on the same Spark, so that one task can be interrupted without the others.
 
-        Waits for Spark's start until `cancelled` is done; errors as of `get`.
+        Waits for Spark's start until `stopping` is done: then SparkNotAwaitedError; other errors as of `get`.
         """
         self.start()
-        session = awaited(self._session, cancelled)
+        session = awaited(self._session, stopping)
         return _new_connect_session(session) if is_connect(session) else session.newSession()
 
     @staticmethod

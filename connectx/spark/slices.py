@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from concurrent.futures import Future, InvalidStateError
-from contextlib import suppress
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from connectx.errors import SparkJobError
+from connectx.errors import SparkJobError, SparkNotAwaitedError
 from connectx.spark.sessions import is_connect
 
 if TYPE_CHECKING:
@@ -27,9 +26,9 @@ _CAUSE = re.compile(r"(Caused by: )?[\w.$]*(Error|Exception): ")  # a line that 
 class SparkSessions(Protocol):
     """Where tasks get their sessions from: Spark of this process, or a Spark Connect server."""
 
-    def task_session(self, cancelled: Future[None] | None = None) -> SparkSession:
+    def task_session(self, stopping: Future[None] | None = None) -> SparkSession:
         """A new session, so that one task can be interrupted without the others; waits for Spark's start, or until
-        `cancelled` is done: then SparkStartError."""
+        `stopping` is done: then SparkNotAwaitedError."""
 
     def interrupt(self, session: SparkSession) -> None:
         """End everything that runs in `session`, from any thread."""
@@ -44,18 +43,28 @@ class TaskSpark:
     Args:
         provider: starts or borrows Spark.
         settings: Spark settings of the task's session; a setting that the session does not allow is left alone.
+        stopping: done when the task is to stop, or to end: then it waits for Spark's start no longer.
+
+    `gave_up` is True once it has ended its wait for that reason.
     """
 
-    def __init__(self, provider: SparkSessions, settings: Mapping[str, str]) -> None:
+    def __init__(
+        self, provider: SparkSessions, settings: Mapping[str, str], stopping: Future[None] | None = None
+    ) -> None:
+        self.gave_up = False
         self._provider = provider
         self._settings = dict(settings)
         self._session: SparkSession | None = None
-        self._cancelled: Future[None] = Future()
+        self._stopping: Future[None] = Future() if stopping is None else stopping
 
     def session(self) -> SparkSession:
         """The task's session; the first call makes it, and waits for Spark's start if it has to."""
         if self._session is None:
-            session = self._provider.task_session(self._cancelled)
+            try:
+                session = self._provider.task_session(self._stopping)
+            except SparkNotAwaitedError:
+                self.gave_up = True
+                raise
             own = _OF_CONNECT if is_connect(session) else {}
             for name, value in {**self._settings, **own}.items():
                 if session.conf.isModifiable(name):
@@ -73,9 +82,7 @@ class TaskSpark:
         return cast("SparkSession", _LazySession(self))
 
     def interrupt(self) -> None:
-        """From any thread: end what runs in the session, or the wait for Spark's start; the task is cancelled."""
-        with suppress(InvalidStateError):  # interrupted before
-            self._cancelled.set_result(None)
+        """From any thread: end what runs in the session; the task is cancelled."""
         if (session := self._session) is not None:
             self._provider.interrupt(session)
 

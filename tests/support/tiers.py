@@ -212,20 +212,22 @@ _SPARK41: Final = (
 )
 _TUTORIALS: Final = ("02-tasks", "03-rebalances", "05-killing-workers", "07-your-own-connector",
                      "08-databricks-and-your-own-kafka")  # fmt: skip
-# In `make test-all` only: brokers and JVMs of other kinds than users start, and tutorials on what other tests hold.
+# In `make test-all` only: brokers and JVMs of other kinds than users start, what holds the model of a broker to the
+# real one, and tutorials on what other tests hold.
 _DEEP: Final = (
     *(f"tests/notebooks/test_notebooks.py::test_the_notebook_prints_what_it_shows[{name}]" for name in _TUTORIALS),
     "tests/docs",
+    "tests/conformance/test_kafka.py",
     "tests/integration/infra",
     "tests/integration/exactly_once/test_three_brokers.py",
     "tests/integration/exactly_once/test_old_broker.py",
 )
-_FAST: Final = (Part("pure", _PURE, workers=2),)
+_QUICK: Final = (Part("quick", (*_PURE, "--seeds=24"), workers=2),)
 TIERS: Final[Mapping[str, Sequence[Stage]]] = {
-    "quick": [(Part("quick", (*_PURE, "--seeds=24"), workers=2),)],
-    "test": [_FAST, (Part("real", (*_REAL, *(f"--deselect={place}" for place in _DEEP)), workers=3),)],
+    "quick": [_QUICK],
+    "test": [_QUICK, (Part("real", (*_REAL, *(f"--deselect={place}" for place in _DEEP)), workers=3),)],
     "test-all": [
-        _FAST,
+        (Part("pure", _PURE, workers=2),),
         (Part("real", _REAL, workers=3),),
         (Part("peer", ("tests/peer",)), Part("connect", _CONNECT)),
         (

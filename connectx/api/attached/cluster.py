@@ -7,6 +7,7 @@ says what cannot be seen. It starts no worker and writes nothing but what a verb
 from __future__ import annotations
 
 import atexit
+import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
     from connectx.verify.audit.gather import AuditInput
 
+_JOIN_S = 5.0
 _ALWAYS = (
     "What happened before this cluster was attached is not in the history, except where it left a status.",
     "Transactions, fencing, commits and counts of records stay inside the workers.",
@@ -232,7 +234,7 @@ class AttachedCluster(ConnectCluster):
         self._config = worker_config(own_kafka_config({**base, **named, "group.id": group_id}))
         clients = ClientConfigs(self._config, "attached")
         group = GroupClient(clients.kafka_python("connectx-attached-group"), group_id, GROUP_CALL_S)
-        if not group.describe().members:
+        if not _has_members(group):
             raise AttachError(
                 f"The group {group_id} has no member at {bootstrap_servers}.",
                 next_step="Check group_id= (the workers' group.id) and bootstrap_servers=, or leave group_id= out.",
@@ -255,6 +257,16 @@ class AttachedCluster(ConnectCluster):
 
     def _worker_rows(self) -> list[Row]:
         return [worker.row() for worker in self.workers]
+
+
+def _has_members(group: GroupClient) -> bool:
+    """Whether it has members, or gets one soon: workers that start serve REST before they join."""
+    end_s = time.monotonic() + _JOIN_S
+    while not group.describe().members:
+        if time.monotonic() >= end_s:
+            return False
+        time.sleep(0.2)
+    return True
 
 
 def attach(

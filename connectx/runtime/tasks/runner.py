@@ -11,6 +11,8 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from dataclasses import replace
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol
@@ -69,6 +71,10 @@ class LoopCore(Protocol):
 class TaskWorld(Protocol):
     """What carries out a loop's effects. The thread of the task calls all methods but `unblock` and `metrics`."""
 
+    @property
+    def gave_up(self) -> bool:
+        """True once a stop has ended the task's wait for Spark's start, which fails the effect that waited."""
+
     def carry_out(self, effect: Any) -> Any:
         """Do it and return its answer, None where it has none. Failures are answers, not exceptions."""
 
@@ -90,7 +96,8 @@ class Runner:
         services: what the worker offers.
         kind: source or sink.
 
-    `errors` counts what goes wrong with records, `plugins` is known once `set_up` has returned.
+    `errors` counts what goes wrong with records, `plugins` is known once `set_up` has returned, `stopping` is done
+    when the task is to stop.
     """
 
     def __init__(self, order: PrepareTask, services: TaskServices, kind: str) -> None:
@@ -100,6 +107,7 @@ class Runner:
         self._commands: SimpleQueue[TaskEffect | None] = SimpleQueue()
         self._taken: deque[TaskEffect | None] = deque()
         self._killed = False
+        self.stopping: Future[None] = Future()
         self._cancelled = False
         self._ended = False
         self._paused = order.target_state is TargetState.PAUSED
@@ -125,8 +133,10 @@ class Runner:
         self._thread.start()
 
     def execute(self, effect: TaskEffect) -> None:
-        """Queue an effect; a cancellation also ends what the thread is blocked in."""
+        """Queue an effect; a stop also ends a wait for Spark's start, a cancellation all that the thread waits for."""
         self._commands.put(effect)
+        if isinstance(effect, StopTask | CancelTask):
+            self._stop_waiting()
         if isinstance(effect, CancelTask):
             self._cancelled = True
             self._unblock()
@@ -136,6 +146,7 @@ class Runner:
     def kill(self) -> None:
         """End at once: no commit, no goodbye, no word to the worker."""
         self._killed = True
+        self._stop_waiting()
         self._unblock()
         self._commands.put(None)
 
@@ -150,6 +161,10 @@ class Runner:
             return {}
         counted = {"retries": self.errors.retries, "record_failures": self.errors.record_failures}
         return {**self._world.metrics(), **counted, "topics": sorted(self._topics)}
+
+    def _stop_waiting(self) -> None:
+        with suppress(InvalidStateError):  # told before
+            self.stopping.set_result(None)
 
     def _unblock(self) -> None:
         if self._world is not None:
@@ -275,6 +290,8 @@ class Runner:
         match effect:
             case ReportState(paused):
                 self.services.post(TaskStateReached(order.task, order.instance, paused))
+            case ReportFailed() if self._world.gave_up:  # not a failure: it was told to stop
+                self.services.post(TaskStopped(order.task, order.instance))
             case ReportFailed(error, kind, newer_epoch):
                 self.errors.record_errors += kind is FailureKind.RECORD
                 self.post_failure(error, fenced=kind is FailureKind.FENCED, newer_epoch=newer_epoch)

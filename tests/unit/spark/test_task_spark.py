@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from connectx.errors import SparkStartError
+from connectx.errors import SparkNotAwaitedError
 from connectx.spark.remote import RemoteSpark
 from connectx.spark.sessions import SparkProvider
 from connectx.spark.slices import SparkSessions, TaskSpark
@@ -21,18 +21,19 @@ class _NeverUp(SparkProvider):
 
 
 @pytest.mark.parametrize("sessions", [RemoteSpark(lambda session_id: None), _NeverUp()])
-def test_a_cancelled_task_waits_for_spark_no_longer(sessions: SparkSessions) -> None:
-    waits, works = TaskSpark(sessions, {}), threading.Event()
+def test_a_task_that_is_to_stop_waits_for_spark_no_longer(sessions: SparkSessions) -> None:
+    stopping: Future[None] = Future()
+    spark, works = TaskSpark(sessions, {}, stopping), threading.Event()
 
     def poll() -> None:
         works.set()
-        waits.session()
+        spark.session()
 
     with ThreadPoolExecutor(1) as pool:
         polled = pool.submit(poll)
         works.wait()
-        waits.interrupt()
-        waits.interrupt()
-        with pytest.raises(SparkStartError, match="the task was cancelled"):
+        stopping.set_result(None)
+        with pytest.raises(SparkNotAwaitedError):
             polled.result(30)
-    assert not waits.used
+    assert spark.gave_up
+    assert not spark.used

@@ -55,7 +55,7 @@ class SinkWorld:
             setup, str(setup.consumer_config.get("group.id")), self._dead_letters, runner.errors
         )
         self._consumer = SinkConsumer(setup.consumer_config, self, checkpoint=runner.checkpoint)
-        self._spark = TaskSpark(runner.services.spark, RecordsAtHand.SPARK_SETTINGS)
+        self._spark = TaskSpark(runner.services.spark, RecordsAtHand.SPARK_SETTINGS, runner.stopping)
         self._records = RecordsAtHand(setup, self._spark, self._dead_letters, runner.errors)
         self._started = False
         self._in_rebalance = False
@@ -95,6 +95,11 @@ class SinkWorld:
         except Exception as error:
             self._runner.stay_alive()
             return failed(trace_of(error))
+
+    @property
+    def gave_up(self) -> bool:
+        """True once a stop has ended the wait for Spark's start."""
+        return self._spark.gave_up
 
     def unblock(self) -> None:
         """From another thread: end what the task's thread waits for in the target or in Spark."""

@@ -106,7 +106,7 @@ class SourceWorld:
         self._setup = setup
         self._runner = runner
         self._clock = runner.services.clock
-        self._spark = TaskSpark(runner.services.spark, SESSION_SETTINGS)
+        self._spark = TaskSpark(runner.services.spark, SESSION_SETTINGS, runner.stopping)
         self._context = SourceContext(
             setup.task, runner, setup.offsets, defines_transactions=setup.defines_transactions
         )
@@ -177,6 +177,11 @@ class SourceWorld:
     def metrics(self) -> Mapping[str, object]:
         """Records, bytes and slices sent, commits, source offset, how long the last poll took, why the task waits."""
         return {**self._metrics, "waits": self._setup.masked(self._setup.plugin.waits)}
+
+    @property
+    def gave_up(self) -> bool:
+        """True once a stop has ended the wait for Spark's start."""
+        return self._spark.gave_up
 
     def unblock(self) -> None:
         """From another thread: end what the task's thread waits for in Kafka or Spark."""
