@@ -22,7 +22,7 @@ TIERS := $(BIN)/python -m tests.support.tiers
 # Records durations that tests/budget.json limits: `make test-all` fails on a tier or folder that takes 25 % longer.
 BUDGET := $(BIN)/python -m tests.support.budget
 
-.PHONY: help setup archives demo quick test test-all budget browser databricks connect spark41 pythons wheel docs simulate lab check lock types bench bench-peer soak clean
+.PHONY: help setup archives demo quick test test-all budget browser databricks connect spark41 pythons wheel release docs simulate lab check lock types bench bench-peer soak clean
 
 help: ## show the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST)
@@ -70,6 +70,9 @@ wheel: setup ## test the wheel outside the repository: a worker on the base alon
 
 simulate: $(INSTALLED) ## run simulated clusters with faults, SEEDS=200 of them
 	@$(BIN)/python -m tests.simulation --seeds $(or $(SEEDS),200)
+
+release: setup ## build a wheel and an sdist in dist/, test them and sign them off; `make test-all` comes first
+	@$(BIN)/python -m tests.support.release
 
 docs: $(INSTALLED) ## build the documentation into site/, with every warning an error
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

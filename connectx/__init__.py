@@ -90,7 +90,7 @@ __all__ = [
     "doctor",
     "read_topic",
 ]
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # A library stays silent unless its user configures logging: nothing of ours may print from a background thread.
 logging.getLogger("connectx").addHandler(logging.NullHandler())

@@ -15,6 +15,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from connectx import __version__
 from connectx.connectors.files.formats import schema_of
 from connectx.connectors.keyed import keyed_frame, keyed_table
 from connectx.errors import ConfigError
@@ -37,7 +38,7 @@ _AS_JSON = "offset.json"
 class DataSourceSource(SourceConnector):
     """Runs any PySpark streaming DataSource; settings `datasource.options.<name>` are its options."""
 
-    version = "0.1.0"
+    version = __version__
     requires = (("spark", "pyspark"),)
     config = (
         ConfigDef()

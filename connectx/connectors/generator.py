@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from connectx import __version__
 from connectx.connectors.keyed import keyed_table
 from connectx.errors import ConfigError
 from connectx.model.configdef import ConfigDef
@@ -40,7 +41,7 @@ def _known_fields(fields: Any) -> str | None:
 class Generator(SourceConnector):
     """Makes rows. With several tasks, task t of n makes the ids t, t + n, t + 2n, ..."""
 
-    version = "0.1.0"
+    version = __version__
     config = (
         ConfigDef()
         .define("topic", str, importance="HIGH", validator=non_empty(), doc="Topic that the rows go to.")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import signal
 from collections import Counter
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -31,6 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("connectx")
     group.addoption("--spark", choices=[LOCAL, "connect"], default=LOCAL, help="where tests take Spark from")
     group.addoption("--kafka", choices=[EMBEDDED, "own"], default=EMBEDDED, help="where tests take Kafka from")
+    group.addoption("--built", type=Path, help="folder of the wheel and sdist to test; by default they are built")
     group.addoption("--seeds", type=int, default=SEEDS, help="how many clusters with random faults are simulated")
 
 

@@ -69,11 +69,12 @@ class Report:
 
 @dataclass
 class Result:
-    """The outcome of a part or a tier, with the seconds of each test file."""
+    """The outcome of a part or a tier: seconds of each test file, and how many tests passed without being repeated."""
 
     seconds: dict[str, float] = field(default_factory=dict)
     flaky: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
+    passed: int = 0
 
     @property
     def is_good(self) -> bool:
@@ -84,6 +85,7 @@ class Result:
             self.seconds[file] = self.seconds.get(file, 0.0) + seconds
         self.flaky += other.flaky
         self.failed += other.failed
+        self.passed += other.passed
 
 
 def run_part(part: Part, root: Path, *, shows_output: bool = True) -> Result:
@@ -100,7 +102,7 @@ def run_part(part: Part, root: Path, *, shows_output: bool = True) -> Result:
     report = Report.read(first)
     if code != (1 if report.failed else 0):
         crash = f"{part.name}: pytest ended with exit code {code}"
-        return Result(_by_file(report.seconds), [], [*sorted(report.failed), crash])
+        return Result(_by_file(report.seconds), [], [*sorted(report.failed), crash], len(report.passed))
     repeated = Report()
     if report.failed:
         print(f"{part.name}: {len(report.failed)} failed and are repeated", flush=True)
@@ -111,7 +113,8 @@ def run_part(part: Part, root: Path, *, shows_output: bool = True) -> Result:
     failed = (report.failed - repeated.passed) | repeated.failed
     # A flaky test counts with its good run: a test that fails often waits for its timeout first.
     again_seconds = {name: seconds for name, seconds in repeated.seconds.items() if name in report.failed}
-    return Result(_by_file(report.seconds | again_seconds), sorted(report.failed - failed), sorted(failed))
+    flaky = sorted(report.failed - failed)
+    return Result(_by_file(report.seconds | again_seconds), flaky, sorted(failed), len(report.passed - failed))
 
 
 def _by_file(seconds: Mapping[str, float]) -> dict[str, float]:
@@ -148,6 +151,12 @@ def run_tier(stages: Sequence[Stage], root: Path = ROOT) -> Result:
             for one in pool.map(lambda part, alone=alone: run_part(part, root, shows_output=alone), stage):
                 result.add(one)
     return result
+
+
+def commit_of(root: Path = ROOT) -> str:
+    """The hash of the commit that is checked out, with "-dirty" after it if tracked files differ from it."""
+    command = ("git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
+    return subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def calibration_s() -> float:
@@ -260,11 +269,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if unknown := set(given.parts).difference(names):
             parser.error(f"unknown parts {sorted(unknown)}: {given.tier} has {names}")
         stages = [(part,) for stage in stages for part in stage if part.name in given.parts]
-    speed, began = calibration_s(), time.monotonic()
+    commit, speed, began = commit_of(), calibration_s(), time.monotonic()
     result = run_tier(stages)
     wall = time.monotonic() - began
     if not given.parts:
-        record = {"calibration_s": speed, "wall_s": wall, "seconds": dict(sorted(result.seconds.items()))}
+        record = {
+            "commit": commit,
+            "calibration_s": speed,
+            "wall_s": wall,
+            "passed": result.passed,
+            "failed": result.failed,
+            "flaky": result.flaky,
+            "seconds": dict(sorted(result.seconds.items())),
+        }
         (ARTEFACTS / f"{given.tier}.json").write_text(json.dumps(record, indent=1) + "\n")
     print(f"{summary(result)}\n{given.tier}: {wall:.0f} s")
     return 0 if result.is_good else 1

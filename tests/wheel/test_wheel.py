@@ -1,7 +1,7 @@
-"""The wheel, installed outside the repository: what it holds, a worker on the base alone, the README and the demo.
+"""The sdist, and the wheel outside the repository: what they hold, a worker on the base alone, the README and the demo.
 
-`make wheel` runs it. Packages come from the index, at the versions of requirements.lock; pyspark at the newest of its
-range, as a user gets it.
+`make wheel` runs it; `make release` runs it with the files of a release. Packages come from the index, at the versions
+of requirements.lock; pyspark at the newest of its range, as a user gets it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import re
 import signal
 import subprocess
 import sys
-import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +20,7 @@ import httpx
 import pytest
 
 from connectx.kafka.broker.embedded import EmbeddedKafka
+from tests.support.release import build, packed_files
 from tests.support.waiting import until
 
 ROOT = Path(__file__).parents[2]
@@ -58,11 +58,22 @@ def env() -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("dist")
-    run(UV, "build", "--quiet", "--wheel", "--out-dir", folder, ROOT, cwd=folder)
-    (built,) = folder.glob("connectx-*.whl")
+def dist(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with an sdist and the wheel that was built from it."""
+    if given := pytestconfig.getoption("--built"):
+        return Path(given)
+    return build(tmp_path_factory.mktemp("dist"))[0].parent
+
+
+@pytest.fixture(scope="module")
+def wheel(dist: Path) -> Path:
+    (built,) = dist.glob("connectx-*.whl")
     return built
+
+
+def tracked(*folders: str) -> list[str]:
+    listed = subprocess.run(["git", "ls-files", *folders], cwd=ROOT, text=True, capture_output=True, check=True)
+    return sorted(listed.stdout.split())
 
 
 @pytest.fixture(scope="module")
@@ -94,13 +105,17 @@ def everything(tmp_path_factory: pytest.TempPathFactory, wheel: Path, constraint
 
 
 def test_the_wheel_holds_the_panel_its_pages_and_the_lock_of_jars(wheel: Path) -> None:
-    names = zipfile.ZipFile(wheel).namelist()
-    tracked = subprocess.run(["git", "ls-files", "connectx", "widgets/connectx_widgets"], cwd=ROOT, text=True,
-                             capture_output=True, check=True).stdout.split()  # fmt: skip
+    names = packed_files(wheel)
     assert "connectx/jvm/jars.lock.json" in names
     static = [name for name in names if name.startswith("connectx_widgets/static/")]
     assert {Path(name).suffix for name in static} == {".css", ".html", ".mjs"}
-    assert sorted(name.removeprefix("widgets/") for name in tracked) == sorted(n for n in names if "dist-info" not in n)
+    code = sorted(name.removeprefix("widgets/") for name in tracked("connectx", "widgets/connectx_widgets"))
+    assert [name for name in names if "dist-info" not in name] == code
+
+
+def test_the_sdist_holds_the_files_of_the_commit(dist: Path) -> None:
+    (sdist,) = dist.glob("connectx-*.tar.gz")
+    assert packed_files(sdist) == sorted(["PKG-INFO", *tracked()])
 
 
 def test_the_base_brings_nothing_of_the_extras_and_says_what_is_missing(base: Path, tmp_path: Path) -> None:

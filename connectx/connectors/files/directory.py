@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from connectx import __version__
 from connectx.connectors.files.formats import schema_of
 from connectx.connectors.files.readers import EVOLUTION_MODES, FORMATS, FileReader
 from connectx.connectors.keyed import keyed_table
@@ -40,7 +41,7 @@ _SCHEMA, _CLEANUP = "Schema", "Finished files"
 class DirectorySource(SourceConnector):
     """Reads CSV, JSON, Parquet and Avro files of a directory or glob, exactly once, and finds new ones."""
 
-    version = "1"
+    version = __version__
     config = (
         ConfigDef()
         .define(

@@ -14,6 +14,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from connectx import __version__
 from connectx.connectors.files.following import SourceFile
 from connectx.connectors.files.formats import LINE, LineFormat, infer_schema
 from connectx.connectors.files.stream_source import lines_of
@@ -37,7 +38,7 @@ _PART_BYTES = 8 * 1024 * 1024
 class FileSource(SourceConnector):
     """Reads one CSV or JSON-lines file with Spark, exactly once, and goes on with lines that are appended."""
 
-    version = "0.1.0"
+    version = __version__
     requires = (("spark", "pyspark"),)
     config = (
         ConfigDef()

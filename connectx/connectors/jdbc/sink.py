@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Final
 
+from connectx import __version__
 from connectx.connectors.jdbc.database import DatabaseSettings
 from connectx.connectors.jdbc.dialects import open_database, open_target
 from connectx.connectors.jdbc.offsets import OffsetsTable
@@ -42,7 +43,7 @@ _READ_ROWS: Final = 50_000
 class JdbcSink(SinkConnector):
     """Writes topics to tables of a database, exactly once."""
 
-    version = "1"
+    version = __version__
     config = CONFIG
 
     def task_configs(self, max_tasks: int) -> Sequence[Mapping[str, str]]:

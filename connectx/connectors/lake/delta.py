@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
+from connectx import __version__
 from connectx.connectors.lake.changes import DELETED, last_changes
 from connectx.connectors.lake.columns import fitted, widens
 from connectx.connectors.lake.settings import (
@@ -44,7 +45,7 @@ _RETENTION: Final = "delta.setTransactionRetentionDuration"
 class DeltaSink(LakeSink):
     """Writes topics to Delta Lake tables, exactly once."""
 
-    version = "1"
+    version = __version__
     requires = (("lake", "deltalake"),)
     config = ConfigDef(
         PATH_CONFIG, tables_config("${topic}"), UPSERT_CONFIG, PARTITION_CONFIG, FILE_CONFIG, FLUSH_CONFIG

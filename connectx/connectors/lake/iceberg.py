@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from connectx import __version__
 from connectx.connectors.lake.changes import last_changes
 from connectx.connectors.lake.columns import normal_type
 from connectx.connectors.lake.merging import merge_files
@@ -54,7 +55,7 @@ _CREATED: Final = {
 class IcebergSink(LakeSink):
     """Writes topics to Apache Iceberg tables, exactly once."""
 
-    version = "1"
+    version = __version__
     requires = (("lake", "pyiceberg"),)
     config = ConfigDef(
         ConfigDef().define(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from connectx import __version__
 from connectx.connectors.lake.columns import evolved
 from connectx.connectors.lake.settings import FLUSH_CONFIG, PATH_CONFIG, STORAGE, LakeSettings, tables_config
 from connectx.connectors.lake.storage import check_directory, options, storage_errors, url_of
@@ -33,7 +34,7 @@ _TAIL_BYTES: Final = 64 << 10
 class ParquetSink(LakeSink):
     """Writes topics to Parquet files, exactly once."""
 
-    version = "1"
+    version = __version__
     requires = (("lake", "obstore"),)
     config = ConfigDef(
         PATH_CONFIG,

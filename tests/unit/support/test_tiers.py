@@ -46,6 +46,7 @@ def test_a_test_that_passes_when_repeated_is_flaky_and_one_that_fails_twice_has_
     result = run_part(part, tmp_path)
     assert result.flaky == ["tests/test_part.py::test_once"]
     assert result.failed == ["tests/test_part.py::test_never"]
+    assert result.passed == 1
     assert list(result.seconds) == ["tests/test_part.py"]
     again = Report.read(tmp_path / "test-artefacts" / "part-again.xml")
     assert again.passed | again.failed == {"tests/test_part.py::test_once", "tests/test_part.py::test_never"}
