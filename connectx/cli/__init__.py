@@ -1,4 +1,6 @@
-"""The command `connectx`. Errors are one sentence with the next step, on stderr, and exit code 1; 2 for wrong usage."""
+"""The command `connectx`: its subcommands and exit codes.
+
+An error goes to stderr as one sentence with a next step. The exit code is 1, or 2 for wrong usage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the commands share: the cluster that they ask, how results are shown, and how an error ends them.
+"""Shared parts of the commands: attached clusters, output of results, exit codes of errors.
 
 A result is a table on a terminal, plain aligned text elsewhere, or JSON with `--json`. Secrets are masked unless
 `--show-secrets`. Commands on a running cluster go through `connectx.attach`, like any notebook.
@@ -124,7 +124,7 @@ class At:
         group_id: str | None = None,
         config: Mapping[str, str] | None = None,
     ) -> AttachedCluster:
-        """One more cluster, with the same login to REST; let go with the others."""
+        """Attach to one more cluster, with the same login to REST. It is closed with the others."""
         from connectx.api.attached.cluster import attach
 
         if self._connections is None:

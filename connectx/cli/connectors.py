@@ -188,7 +188,7 @@ def alter_offsets(at: At, name: Name, file: File) -> None:
 
 @cluster_command(offsets, "reset")
 def reset_offsets(at: At, name: Name, yes: Yes = False) -> None:
-    """Forget all offsets of a stopped connector: it begins anew."""
+    """Delete all offsets of a stopped connector. It starts again from the beginning."""
     _confirm(yes, f"Forget all offsets of {name}")
     message = at.cluster[name].offsets.reset()
     at.show({"message": message}, message)

@@ -1,4 +1,4 @@
-"""`connectx doctor`: what works here, what is off and why, and what to type next."""
+"""`connectx doctor`: report what works on this machine, what does not, and the next step."""
 
 from __future__ import annotations
 

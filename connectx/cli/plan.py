@@ -1,7 +1,7 @@
-"""What a file of connectors would change: the diff of each, and which work would move, by the real assignor. Pure.
+"""The plan of an import: changed connectors, and tasks that would move, by the real assignor. Pure.
 
-It predicts the incremental cooperative rounds of Kafka Connect from who runs what now. How many tasks a new connector
-makes is known only to it: `tasks.max` is taken, so that less may move than is said, hardly ever more.
+It predicts Kafka Connect's incremental cooperative rounds from the present assignment. Only a connector itself knows
+how many tasks it will create, so `tasks.max` is assumed: fewer tasks may move than predicted, more hardly ever.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A connector or task and who runs it now and then; None: nobody."""
+    """A connector or task, with the worker that runs it before and after the change. None: no worker."""
 
     item: str
     now: str | None

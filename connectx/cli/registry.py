@@ -1,4 +1,4 @@
-"""The command `registry`: a schema registry in the foreground."""
+"""`connectx registry`: run a schema registry in the foreground."""
 
 from __future__ import annotations
 

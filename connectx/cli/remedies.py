@@ -1,4 +1,4 @@
-"""The next steps of errors and findings in the words of a terminal: commands and options instead of Python. Pure."""
+"""Next steps of errors and findings for a terminal: commands and options instead of Python. Pure."""
 
 from __future__ import annotations
 

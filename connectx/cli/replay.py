@@ -1,4 +1,4 @@
-"""`connectx replay HISTORY`: what a saved history tells, and whether something went wrong in it."""
+"""`connectx replay HISTORY`: print the story of a saved history, and a verdict on it."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def replay(
     scenario: Annotated[list[str] | None, typer.Option(help="What the run must have reached; repeatable.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Tell the story of a saved history, with its verdict; exit code 1 when the verdict is invalid.
+    """Print the story of a saved history, with its verdict. The exit code is 1 when the verdict is invalid.
 
-    Without --topic the verdict is about the history alone, and unknown at best: nobody has looked at the data.
+    Without --topic the verdict covers the history alone and is unknown at best, because no data was read.
     """
     with reporting_errors():
         _replay(history, html, topic or [], target, bootstrap_servers, key or [], scenario or [], as_json)
@@ -70,7 +70,7 @@ def _replay(
         for story in stories:
             typer.echo(f"{clock_time(story.time_ms)}  {story}")
         if not stories:
-            typer.echo("It tells of no fault, no failure, no fencing and no change of leader.")
+            typer.echo("The history has no fault, no failure, no fencing and no change of leader.")
         typer.echo(f"\n{verdict!r}")
         if html is not None:
             typer.echo(f"Timeline: {html}")

@@ -1,4 +1,4 @@
-"""The command `connectx ui`: the panel of a running cluster as a page in the browser."""
+"""`connectx ui`: open the panel of a running cluster as a page in the browser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command `connectx watch`: workers, connectors with rates and lag, and what happens to them."""
+"""`connectx watch`: show workers, connectors with rates and lag, and new events until it is interrupted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`connectx worker FILE.properties`: one distributed worker as a process of its own, in the place of Java's.
+"""`connectx worker FILE.properties`: one distributed worker as a separate process, in place of a Java worker.
 
 Decides how a worker's process begins and ends: its settings from Kafka Connect's own file, its log on stderr, signals,
 exit codes. Everything else is `connectx.runtime.worker`. Mirrors Kafka Connect's ConnectDistributed; exit codes are
@@ -129,7 +129,7 @@ class _Process:
         threading.Thread(target=self._start, name="connectx-start", daemon=True).start()
         code = self._wait()
         if not self._worker.stop(_STOP_S):
-            _log.warning("Some work did not end in time and was left behind")
+            _log.warning("Some tasks did not stop in time and were abandoned")
         self._spark.close()
         if history is not None:
             try:

@@ -1,4 +1,4 @@
-"""A worker's log on stderr, in lines like Kafka Connect's, and what of the history stands in it."""
+"""A worker's log on stderr, in Kafka Connect's line format, with selected events of its history."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class _ConnectLine(logging.Formatter):
         super().__init__("[%(asctime)s] %(levelname)s %(message)s (%(name)s:%(lineno)d)")
 
     def format(self, record: logging.LogRecord) -> str:
-        """With log4j's word for a warning, and without passwords that stand in URLs, whoever wrote them."""
+        """Format with log4j's level names. Passwords in URLs are hidden, also in lines of other libraries."""
         record.levelname = {"WARNING": "WARN", "CRITICAL": "FATAL"}.get(record.levelname, record.levelname)
         return masked_text(super().format(record))
 

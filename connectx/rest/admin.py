@@ -1,4 +1,4 @@
-"""Resources of a worker that are about itself: root, health, loggers, metrics, its OpenAPI document.
+"""REST resources about the worker itself: root, health, loggers, metrics, its OpenAPI document.
 
 Mirrors Kafka Connect's RootResource and LoggingResource.
 """

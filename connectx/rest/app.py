@@ -1,6 +1,6 @@
-"""The application of a worker's REST server: routes made from the operations, failures made into answers.
+"""The ASGI application of a worker's REST server: routes from the operations, error responses from exceptions.
 
-Decides which handler a path has and what a failure looks like; what an operation does is in `resources` and `admin`.
+Decides which handler serves a path and how an error is shown. What an operation does is in `resources` and `admin`.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ def create_app(operations: Iterable[Operation], connectors: Resources, admin: Ad
     async def encoded(scope: Scope, receive: Receive, send: Send) -> None:
         # Names are matched while still encoded, so that one with a slash in it stays one segment.
         path = scope["raw_path"].decode("ascii", "replace").rstrip("/") or "/"
-        with contextlib.suppress(asyncio.CancelledError):  # the server ended: nobody reads the answer
+        with contextlib.suppress(asyncio.CancelledError):  # the server ended, so the response has no reader
             await app({**scope, "path": path}, receive, send)
 
     return encoded
 
 
 def _route(path: str, endpoints: Mapping[str, Endpoint]) -> Route:
-    """All methods of one path, so that a refusal and OPTIONS tell of all of them; HEAD is GET without its body."""
+    """All methods of one path: OPTIONS and the response 405 list them. HEAD is GET without its body."""
     methods = sorted({*endpoints, "OPTIONS"} | ({"HEAD"} if "GET" in endpoints else set()))
 
     async def endpoint(request: Request) -> Response:

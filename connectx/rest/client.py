@@ -1,8 +1,8 @@
-"""Client of the REST API, for the public objects and between workers.
+"""Client of Kafka Connect's REST API, used by the public objects and between workers.
 
-Decides which worker to ask, what to try again and which error an answer is. It works on any Kafka Connect cluster: it
-knows nothing but URLs. Never logs a request or a body. Mirrors the paths of Kafka Connect's ConnectorsResource; the
-internal half mirrors its RestClient (KIP-507).
+Decides which worker to ask, which requests to retry and which error a response means. It needs only URLs, so it works
+on any Kafka Connect cluster. It never logs a request or a body. Mirrors the paths of Kafka Connect's
+ConnectorsResource; the internal half mirrors its RestClient (KIP-507).
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class RestClient(Shown):
     """Kafka Connect's verbs over HTTP.
 
     Args:
-        urls: URLs of workers, best first; a function is asked anew for each attempt. Any of them will do: workers
-            forward to each other.
+        urls: URLs of workers, best first; a function is called again for each attempt. Any worker will do, because
+            workers forward requests to each other.
         retry_s: how long an answer that says "rebalancing" or "not ready" is tried again; workers of which none answers
             are tried for 5 s at most.
         http: connections to use.
@@ -305,8 +305,8 @@ class InternalClient:
     def fence(self, leader_url: str, connector: str, key: SessionKeyRecord | None) -> None:
         """Have the older producers of a connector's tasks fenced (KIP-618).
 
-        A leader that tries without end to write the task count record answers 500 when the time of a request is over:
-        WorkerNotReadyError, for the round can be joined again.
+        A leader that still retries to write the task count record when the request's time is over responds with 500:
+        WorkerNotReadyError, because the round can be joined again.
         """
         try:
             self._signed("PUT", leader_url, _path(connector, "fence"), None, key)
@@ -325,7 +325,7 @@ class InternalClient:
         self._http.close()
 
     def _traced(self, event: str, info: Mapping[str, Any]) -> None:
-        """httpcore tells of a connection: remember its socket, for `close` cannot wake up who reads from it."""
+        """Remember the sockets that httpcore opens. Closing them wakes up their readers; `close` does not."""
         if event == "connection.connect_tcp.complete":
             self._sockets.add(info["return_value"].get_extra_info("socket"))
 

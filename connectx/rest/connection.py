@@ -1,4 +1,4 @@
-"""A connection of a client to a REST server: uvicorn's, and let go when its client neither asks nor reads.
+"""A connection to the REST server: uvicorn's, closed when its client neither sends nor reads in time.
 
 Decides how long a client may take to begin and to finish the head of a request, to send what is left of one that is
 answered, and to read an answer; other bodies have their own limit (`RequestHandler.body`). uvicorn waits indefinitely,
@@ -24,7 +24,7 @@ class Connection(H11Protocol):
     def connection_made(self, transport: Any) -> None:
         """Wait for the first request."""
         super().connection_made(transport)
-        transport.set_write_buffer_limits(1)  # whatever cannot be sent at once pauses writing (0 is none for TLS)
+        transport.set_write_buffer_limits(1)  # data that cannot be sent immediately pauses writing (0 is none for TLS)
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:

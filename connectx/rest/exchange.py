@@ -1,6 +1,6 @@
-"""One HTTP request to a worker: the JSON of a success, or the typed error that the answer stands for.
+"""One HTTP request to a worker: the JSON of a successful response, or a typed error.
 
-Decides how a status and a message read; never whether to try again. Never logs a request or a body.
+Decides which error a status and message mean; never whether to retry. Never logs a request or a body.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Passes a request on to the worker that has to answer it. Mirrors Kafka Connect's HerderRequestHandler and RestClient.
+"""Forwards a request to the worker that must handle it. Mirrors Kafka Connect's HerderRequestHandler and RestClient.
 
 A request of a user may take two hops between workers: the first adds `forward=true` to the query, the second
 `forward=false`, and a third is refused with a 409, because ownership must have moved meanwhile.

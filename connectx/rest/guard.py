@@ -1,4 +1,4 @@
-"""Who may ask a worker, and how much at a time: what stands before the application.
+"""Access checks before the REST application: host names, logins and a limit of simultaneous requests.
 
 Decides by the headers of a request alone: a name that a web page of another site could use (403), a missing or wrong
 login (401), too many requests at the same time (503). Never logs a header. Kafka Connect leaves logins to extensions.

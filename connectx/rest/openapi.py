@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document of a worker, made from the description that its routes are made from."""
+"""The OpenAPI 3.1 document of a worker, generated from the same description as its routes."""
 
 from __future__ import annotations
 

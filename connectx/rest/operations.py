@@ -1,7 +1,7 @@
 """The operations of a worker's REST API: one description, from which the routes and the OpenAPI document are made.
 
-Decides which paths there are and what each takes and answers; never what an operation does. Mirrors the resources of
-Kafka Connect 4.3; what is not Kafka Connect's is marked so.
+Decides which paths there are, and the request and response of each; never what an operation does. Mirrors the resources
+of Kafka Connect 4.3; what is not Kafka Connect's is marked so.
 """
 
 from __future__ import annotations

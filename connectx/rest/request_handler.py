@@ -1,4 +1,4 @@
-"""Completes REST requests for the resources: asks the core, calls services, forwards, within limits of time.
+"""Handles REST requests for the resources: calls the core and services, or forwards, within time limits.
 
 Decides how a reply of the core becomes a response; `resources` and `admin` decide which verb a request is. Mirrors
 Kafka Connect's HerderRequestHandler.

@@ -1,4 +1,4 @@
-"""Resources of connectors, their offsets and plugins: how a request becomes a verb of the core.
+"""REST resources of connectors, their offsets and plugins: each request becomes a verb of the core.
 
 It never decides what the worker does. Mirrors Kafka Connect's ConnectorsResource, InternalConnectResource and
 ConnectorPluginsResource.

@@ -1,4 +1,4 @@
-"""JSON schemas of what the REST API takes and gives, by name; the OpenAPI document refers to them."""
+"""JSON schemas of the REST API's requests and responses, by name; the OpenAPI document refers to them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The REST server of one worker: a socket for each listener, a thread with an event loop, uvicorn.
+"""The REST server of one worker: a socket for each listener, and one thread that runs uvicorn.
 
-Decides where to listen, what to advertise, and which operations each listener serves; nothing about requests
-(`connectx.rest.app` does). The thread starts in `start` and ends in `stop` or `abandon`; an idle server wakes nobody
-up. Mirrors Kafka Connect's RestServer.
+Decides where to listen, which URL to advertise, and which operations each listener serves; `connectx.rest.app` handles
+the requests. The thread starts in `start` and ends in `stop` or `abandon`; an idle server uses no CPU time. Mirrors
+Kafka Connect's RestServer.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class RestServer:
             target=self._run, args=(sockets, forwarder), name=f"{self._name}-rest", daemon=True
         )
         self._thread.start()
-        # The sockets listen already: whoever connects now is served as soon as the loop runs.
+        # The sockets listen already: clients that connect now are served as soon as the loop runs.
         return self._url
 
     def stop(self, timeout_s: float = 5.0) -> bool:
@@ -129,7 +129,7 @@ class RestServer:
         return self._end(timeout_s)
 
     def abandon(self) -> None:
-        """Drop every socket at once, as a killed process does."""
+        """Drop every socket without a goodbye, as a killed process does."""
         for server in self._servers:
             server.abandoned = True
         self._end(timeout_s=1.0)
@@ -251,7 +251,7 @@ class QuietServer(uvicorn.Server):
                 loop.call_soon_threadsafe(leaving.set)
 
     async def main_loop(self) -> None:
-        """Wait until told to leave."""
+        """Run until `leave` is called."""
         leaving = asyncio.Event()
         self._leaving = (asyncio.get_running_loop(), leaving)
         if not self._left.is_set():

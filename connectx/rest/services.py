@@ -1,4 +1,4 @@
-"""What the REST server of a worker needs: the core's answers, and services beside the core."""
+"""The interfaces that a worker's REST server needs: the core's replies, and services beside the core."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OffsetEntry = Mapping[str, Any]
 class Services(Protocol):
     """What a worker knows beside its core.
 
-    All but `ready`, `stage` and `logger_level` may block: REST calls them on threads of its own, several at a time. A
+    All but `ready`, `stage` and `logger_level` may block: REST calls them on its own threads, several at a time. A
     failure is a `RestError` with its HTTP status; any other error is a 500 with its message.
     """
 

@@ -37,9 +37,9 @@ def server_context(config: WorkerConfig, prefix: str = _PREFIX) -> ssl.SSLContex
 
 
 def client_context(config: WorkerConfig) -> ssl.SSLContext:
-    """For requests to workers: whom to trust, and the worker's own certificate where it has one.
+    """For requests to workers: the trusted certificates, and the worker's own certificate if it has one.
 
-    Trusts nobody when no truststore is set and no listener is https, so that plain http needs no certificates.
+    Without a truststore and without an https listener it trusts no certificate, so that http needs none.
 
     Raises:
         RestTlsError: a certificate cannot be used.
@@ -104,7 +104,7 @@ def _require_pem(settings: Mapping[str, str], store: str) -> None:
 def _unusable(what: str, error: Exception) -> RestTlsError:
     """Says what failed and not what is in it."""
     reason = error.strerror if isinstance(error, OSError) and error.strerror else type(error).__name__
-    return _error(f"{what} cannot be used: {reason}.", "It must be PEM, the key first or behind its certificate.")
+    return _error(f"{what} cannot be used: {reason}.", "It must be PEM, with the key before or after its certificate.")
 
 
 def _error(reason: str, next_step: str) -> RestTlsError:
