@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 import connectx
-from tests.support.release import ROOT, ReleaseRefusedError, check_tree, packed_files, results_of, sha256, sign_off
+from tests.support.release import ReleaseRefusedError, check_tree, packed_files, results_of, sha256, sign_off
+from tests.support.tiers import ROOT
 
 READY = "# Changelog\n\n## 0.2.0 - 2026-11-23\n\n## 0.1.0\n"
 
