@@ -9,6 +9,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from connectx.errors import ConnectxError
+from connectx.version import VERSION
 
 if TYPE_CHECKING:
     from connectx.api.attached.cluster import AttachedCluster, attach
@@ -90,7 +91,7 @@ __all__ = [
     "doctor",
     "read_topic",
 ]
-__version__ = "0.2.0"
+__version__ = VERSION
 
 # A library stays silent unless its user configures logging: nothing of ours may print from a background thread.
 logging.getLogger("connectx").addHandler(logging.NullHandler())

@@ -15,7 +15,6 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from connectx import __version__
 from connectx.connectors.files.formats import schema_of
 from connectx.connectors.keyed import keyed_frame, keyed_table
 from connectx.errors import ConfigError
@@ -23,6 +22,7 @@ from connectx.model.configdef import ConfigDef
 from connectx.model.source_offsets import SourceOffset
 from connectx.model.validators import at_least, non_empty
 from connectx.plugins.api import Slice, SourceConnector, SourceTask, SourceTaskContext
+from connectx.version import VERSION
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,7 +38,7 @@ _AS_JSON = "offset.json"
 class DataSourceSource(SourceConnector):
     """Runs any PySpark streaming DataSource; settings `datasource.options.<name>` are its options."""
 
-    version = __version__
+    version = VERSION
     requires = (("spark", "pyspark"),)
     config = (
         ConfigDef()

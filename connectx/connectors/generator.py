@@ -10,13 +10,13 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from connectx import __version__
 from connectx.connectors.keyed import keyed_table
 from connectx.errors import ConfigError
 from connectx.model.configdef import ConfigDef
 from connectx.model.source_offsets import SourceOffset
 from connectx.model.validators import at_least, non_empty
 from connectx.plugins.api import Slice, SourceConnector, SourceTask, SourceTaskContext
+from connectx.version import VERSION
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,7 +41,7 @@ def _known_fields(fields: Any) -> str | None:
 class Generator(SourceConnector):
     """Makes rows. With several tasks, task t of n makes the ids t, t + n, t + 2n, ..."""
 
-    version = __version__
+    version = VERSION
     config = (
         ConfigDef()
         .define("topic", str, importance="HIGH", validator=non_empty(), doc="Topic that the rows go to.")

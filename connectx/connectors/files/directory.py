@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from connectx import __version__
 from connectx.connectors.files.formats import schema_of
 from connectx.connectors.files.readers import EVOLUTION_MODES, FORMATS, FileReader
 from connectx.connectors.keyed import keyed_table
@@ -28,6 +27,7 @@ from connectx.model.configdef import ConfigDef
 from connectx.model.source_offsets import SourceOffset, SourcePartition
 from connectx.model.validators import between, non_empty, one_of
 from connectx.plugins.api import Slice, SourceConnector, SourceTask, SourceTaskContext
+from connectx.version import VERSION
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,7 +41,7 @@ _SCHEMA, _CLEANUP = "Schema", "Finished files"
 class DirectorySource(SourceConnector):
     """Reads CSV, JSON, Parquet and Avro files of a directory or glob, exactly once, and finds new ones."""
 
-    version = __version__
+    version = VERSION
     config = (
         ConfigDef()
         .define(

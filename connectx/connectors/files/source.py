@@ -14,7 +14,6 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from connectx import __version__
 from connectx.connectors.files.following import SourceFile
 from connectx.connectors.files.formats import LINE, LineFormat, infer_schema
 from connectx.connectors.files.stream_source import lines_of
@@ -23,6 +22,7 @@ from connectx.model.configdef import ConfigDef
 from connectx.model.source_offsets import SourceOffset
 from connectx.model.validators import between, non_empty, one_of
 from connectx.plugins.api import Slice, SourceConnector, SourceTask, SourceTaskContext
+from connectx.version import VERSION
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,7 +38,7 @@ _PART_BYTES = 8 * 1024 * 1024
 class FileSource(SourceConnector):
     """Reads one CSV or JSON-lines file with Spark, exactly once, and goes on with lines that are appended."""
 
-    version = __version__
+    version = VERSION
     requires = (("spark", "pyspark"),)
     config = (
         ConfigDef()

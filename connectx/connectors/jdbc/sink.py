@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from connectx import __version__
 from connectx.connectors.jdbc.database import DatabaseSettings
 from connectx.connectors.jdbc.dialects import open_database, open_target
 from connectx.connectors.jdbc.offsets import OffsetsTable
@@ -31,6 +30,7 @@ from connectx.model.configdef import ConfigDef
 from connectx.model.ids import TopicPartition
 from connectx.model.validators import non_empty
 from connectx.plugins.api import SinkBatch, SinkConnector, SinkTask, SinkTaskContext, Stored
+from connectx.version import VERSION
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,7 +43,7 @@ _READ_ROWS: Final = 50_000
 class JdbcSink(SinkConnector):
     """Writes topics to tables of a database, exactly once."""
 
-    version = __version__
+    version = VERSION
     config = CONFIG
 
     def task_configs(self, max_tasks: int) -> Sequence[Mapping[str, str]]:

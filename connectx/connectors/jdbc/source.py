@@ -14,7 +14,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from connectx import __version__
 from connectx.connectors.jdbc.criteria import INCREMENTING, TIMESTAMP, Criteria, Position
 from connectx.connectors.jdbc.database import Database, Field
 from connectx.connectors.jdbc.dialects import open_database
@@ -31,6 +30,7 @@ from connectx.plugins.api import (
     SourceTask,
     SourceTaskContext,
 )
+from connectx.version import VERSION
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,7 +48,7 @@ _PAGE_SLICES: Final = 5
 class JdbcSource(SourceConnector):
     """Reads tables of SQLite, PostgreSQL, DuckDB, MySQL or MariaDB, exactly once in all modes but bulk."""
 
-    version = __version__
+    version = VERSION
     config = CONFIG
 
     def start(self, config: Mapping[str, str], context: ConnectorContext) -> None:

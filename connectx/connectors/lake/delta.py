@@ -15,7 +15,6 @@ from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
-from connectx import __version__
 from connectx.connectors.lake.changes import DELETED, last_changes
 from connectx.connectors.lake.columns import fitted, widens
 from connectx.connectors.lake.settings import (
@@ -35,6 +34,7 @@ from connectx.errors import LakeError, LakeUnavailableError
 from connectx.model.configdef import ConfigDef
 from connectx.model.ids import TopicPartition
 from connectx.plugins.api import Compaction, SinkTaskContext, Stored
+from connectx.version import VERSION
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable, Transaction
@@ -45,7 +45,7 @@ _RETENTION: Final = "delta.setTransactionRetentionDuration"
 class DeltaSink(LakeSink):
     """Writes topics to Delta Lake tables, exactly once."""
 
-    version = __version__
+    version = VERSION
     requires = (("lake", "deltalake"),)
     config = ConfigDef(
         PATH_CONFIG, tables_config("${topic}"), UPSERT_CONFIG, PARTITION_CONFIG, FILE_CONFIG, FLUSH_CONFIG

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from connectx import __version__
 from connectx.connectors.lake.changes import last_changes
 from connectx.connectors.lake.columns import normal_type
 from connectx.connectors.lake.merging import merge_files
@@ -34,6 +33,7 @@ from connectx.model.configdef import ConfigDef
 from connectx.model.ids import TopicPartition
 from connectx.model.validators import non_empty
 from connectx.plugins.api import Compaction, SinkTaskContext, Stored
+from connectx.version import VERSION
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -55,7 +55,7 @@ _CREATED: Final = {
 class IcebergSink(LakeSink):
     """Writes topics to Apache Iceberg tables, exactly once."""
 
-    version = __version__
+    version = VERSION
     requires = (("lake", "pyiceberg"),)
     config = ConfigDef(
         ConfigDef().define(

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from connectx import __version__
 from connectx.connectors.lake.columns import evolved
 from connectx.connectors.lake.settings import FLUSH_CONFIG, PATH_CONFIG, STORAGE, LakeSettings, tables_config
 from connectx.connectors.lake.storage import check_directory, options, storage_errors, url_of
@@ -22,6 +21,7 @@ from connectx.model.configdef import ConfigDef
 from connectx.model.ids import TopicPartition
 from connectx.model.validators import one_of
 from connectx.plugins.api import SinkTaskContext, Stored
+from connectx.version import VERSION
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
@@ -34,7 +34,7 @@ _TAIL_BYTES: Final = 64 << 10
 class ParquetSink(LakeSink):
     """Writes topics to Parquet files, exactly once."""
 
-    version = __version__
+    version = VERSION
     requires = (("lake", "obstore"),)
     config = ConfigDef(
         PATH_CONFIG,
