@@ -250,6 +250,31 @@ class SparkNotAwaitedError(ConnectxError):
         )
 
 
+class SparkSettingError(ConnectxError):
+    """Spark settings that cannot be used; has all problems."""
+
+    code = "spark_setting"
+
+    def __init__(
+        self, problems: Sequence[str], next_step: str = "Correct what spark= or the worker's file sets."
+    ) -> None:
+        super().__init__(f"These Spark settings cannot be used: {'; '.join(problems)}.", next_step=next_step)
+        self.problems = tuple(problems)
+
+
+class SparkMasterError(ConnectxError):
+    """A Spark master or a Spark Connect server cannot be reached."""
+
+    code = "spark_master"
+    retriable = True
+
+    def __init__(self, key: str, where: str, cause: str) -> None:
+        super().__init__(
+            f"Spark cannot be reached at {where}: {cause}.",
+            next_step=f"Start it there, or correct {key}.",
+        )
+
+
 class SparkNotSharedError(ConnectxError):
     """Workers in processes of their own cannot use a classic Spark session, which lives in one process."""
 

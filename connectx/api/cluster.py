@@ -24,6 +24,7 @@ from connectx.errors import (
     GroupInUseError,
     KafkaRequestError,
     KafkaUnreachableError,
+    SparkSettingError,
 )
 from connectx.history.clock import system_clock
 from connectx.history.folds.tracks import Samples
@@ -65,7 +66,9 @@ class Cluster(FaultVerbs, ConnectCluster):
         workers: how many workers to start.
         config: worker settings by Kafka Connect's keys; they override the profile.
         bootstrap_servers: your own Kafka; by default one is started for this cluster and stopped with it.
-        spark: your own session; by default a local one is started when a task first needs it.
+        spark: your own session, or settings of one that is made for this cluster and closed with it:
+            `{"spark.master": "spark://host:7077", ...}`, or `{"spark.remote": "sc://host:15002"}` for Spark Connect.
+            By default a local one is started. `config` may have the settings, too, as a worker's file may.
         isolation: "thread": workers are threads of this process; "process": each is a process of its own, killed by
             SIGKILL and paused by SIGSTOP, and all share one Spark Connect server.
         fast_failover: with "process": when a worker's process has ended, tell its groups at once that it left, instead
@@ -85,6 +88,7 @@ class Cluster(FaultVerbs, ConnectCluster):
         GroupInUseError: another cluster uses the same `group.id`.
         MissingExtraError: `registry` needs the extra `avro`.
         SparkNotSharedError: `spark` is a classic session, and isolation is "process".
+        SparkSettingError, SparkMasterError, SparkStartError: Spark settings are wrong, or no session can be made.
     """
 
     has_faults = True
@@ -95,7 +99,7 @@ class Cluster(FaultVerbs, ConnectCluster):
         *,
         config: Mapping[str, Any] | None = None,
         bootstrap_servers: str | None = None,
-        spark: SparkSession | None = None,
+        spark: SparkSession | Mapping[str, Any] | None = None,
         isolation: Isolation = "thread",
         fast_failover: bool = False,
         faults: bool = True,
@@ -124,7 +128,7 @@ class Cluster(FaultVerbs, ConnectCluster):
         if bootstrap_servers is not None:
             profile["bootstrap.servers"] = bootstrap_servers
         self._config = worker_config(profile)  # before anything is started
-        self._spark = SparkProvider(spark, serve=isolation == "process")
+        self._spark = SparkProvider(_chosen(spark, self._config.spark_settings), serve=isolation == "process")
         self._client = RestClient(self._urls, http=http_client(self._config))
         try:
             with shown(progress) as show:
@@ -137,6 +141,9 @@ class Cluster(FaultVerbs, ConnectCluster):
                     with step(show, "Starting Kafka"):
                         self._kafka.start()
                     self._config = self._config.connected_to(self._kafka.bootstrap_servers)
+                if self._spark.settings is not None:
+                    with step(show, f"Connecting to Spark at {self._spark.settings.shown}"):
+                        self._spark.get()
                 self._registry = self._endings.enter_context(SchemaRegistry(self._config)) if registry else None
                 self._endings.callback(self._client.close)
                 self._endings.callback(self._stop_workers)
@@ -332,6 +339,17 @@ class Cluster(FaultVerbs, ConnectCluster):
 
     def _worker_rows(self) -> list[Row]:
         return [worker.row() for worker in self.workers]
+
+
+def _chosen(
+    spark: SparkSession | Mapping[str, Any] | None, settings: Mapping[str, str]
+) -> SparkSession | Mapping[str, Any] | None:
+    """The session of a cluster, or its settings: `spark` is what was passed, `settings` are in the worker's."""
+    if isinstance(spark, Mapping):
+        return {**settings, **spark}
+    if spark is not None and settings:
+        raise SparkSettingError([f"spark= is a session already, and {', '.join(settings)} would be of another one"])
+    return settings or None if spark is None else spark
 
 
 def _described(clients: ClientConfigs, group_id: str, progress: Progress) -> GroupDescription:

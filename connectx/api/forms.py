@@ -57,11 +57,12 @@ def kafka_fact(kafka: EmbeddedKafka | None, bootstrap_servers: str) -> str:
 
 
 def spark_fact(spark: SparkProvider) -> str:
-    """Spark's version, or what keeps it from running; never waits for it."""
+    """Spark's version and the master that was asked for, or what keeps it from running; never waits for it."""
     if not spark.ready:
         return "starting"
+    where = "" if spark.settings is None else f" at {spark.settings.shown}"
     try:
-        return str(spark.get().version)
+        return f"{spark.get().version}{where}"
     except ConnectxError as error:
         return error.message
 

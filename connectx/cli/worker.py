@@ -40,6 +40,7 @@ from connectx.errors import (
     PluginNotFoundError,
     RestAuthError,
     RestTlsError,
+    SparkSettingError,
     TopicMissingError,
 )
 from connectx.model.events import EventKind, Transition
@@ -58,7 +59,7 @@ _KAFKA_ERRORS: Final = (
 )
 _SETTINGS_ERRORS: Final = (
     *(ConfigError, ConfigProviderError, ClientSettingError, ListenerError, PluginNotFoundError),
-    *(RestAuthError, RestTlsError),
+    *(RestAuthError, RestTlsError, SparkSettingError),
 )
 _CODES: Final[tuple[tuple[tuple[type[BaseException], ...], int], ...]] = (
     ((ListenerTakenError,), PORT_TAKEN),
@@ -116,7 +117,7 @@ class _Process:
         clock = system_clock()
         self._events = EventLog(clock=clock)
         self._clients = ClientConfigs(config, name)
-        self._spark = SparkProvider()  # starts with the first task that asks for a session
+        self._spark = SparkProvider(config.spark_settings or None)  # starts with the first task that asks for a session
         self._worker = Worker(
             name, Surroundings(config, config.bootstrap_servers, Plugins(), self._spark, self._record, clock)
         )

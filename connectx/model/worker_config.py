@@ -16,10 +16,14 @@ from connectx.model.states import ExactlyOnceSupport
 from connectx.model.worker_keys import STORAGES, WORKER_CONFIG, WorkerKeys
 from connectx.views import Form, Shown, masked
 
+SPARK: Final = "spark."
+"""Prefix of settings of the Spark that a worker starts for its tasks."""
+
 _PREFIXES: Final = (
     *("producer.", "consumer.", "admin.", "config.storage.", "offset.storage.", "status.storage."),
     *("config.providers.", "key.converter.", "value.converter.", "header.converter."),
     *("listeners.https.", "admin.listeners.https.", "metrics.context.", "ssl.", "sasl.", "auto.include.jmx."),
+    SPARK,
 )
 
 _SESSION_KEY_BITS: Final = 256
@@ -74,7 +78,7 @@ class WorkerConfig(WorkerKeys):
         Raises:
             ConfigError: with every problem at once, in Kafka's words.
         """
-        given = {name: _as_text(value) for name, value in config.items() if value is not None}
+        given = {name: as_text(value) for name, value in config.items() if value is not None}
         originals = dict(resolve(given)) if resolve is not None else given
         values = WORKER_CONFIG.parse(originals)
         problems = _contradictions(values)
@@ -139,6 +143,11 @@ class WorkerConfig(WorkerKeys):
         """Given settings that start with `prefix`, without it: `prefixed("producer.")`."""
         return with_prefix(self.originals, prefix)
 
+    @property
+    def spark_settings(self) -> dict[str, str]:
+        """Given settings of Spark, with their whole keys."""
+        return {name: value for name, value in self.originals.items() if name.startswith(SPARK)}
+
     def __deepcopy__(self, memo: dict[int, Any]) -> WorkerConfig:
         return self  # nothing changes in it
 
@@ -155,7 +164,8 @@ def with_prefix(config: Mapping[str, Any], prefix: str) -> dict[str, Any]:
     return {name[len(prefix) :]: value for name, value in config.items() if name.startswith(prefix) and name != prefix}
 
 
-def _as_text(value: Any) -> str:
+def as_text(value: Any) -> str:
+    """A typed setting as it is written in a properties file."""
     if isinstance(value, bool):
         return str(value).lower()
     return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)

@@ -5,15 +5,33 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
 
 def executor_cores(session: SparkSession) -> int:
-    """Cores of all executors that a session has now; asking a Spark Connect session for them runs a small job."""
+    """Tasks that the executors of a session can run at a time: those that are there, or that may be allocated.
+
+    Asking a Spark Connect session runs a small job, which counts as many as Spark splits a range into. A classic
+    session whose executors have not registered yet has 0.
+    """
     if not type(session).__module__.startswith("pyspark.sql.connect"):
         context: Any = session.sparkContext
-        return int(context.defaultParallelism)
+        executors = context._jsc.sc().statusStore().executorList(True)
+        present = sum(executors.apply(at).maxTasks() for at in range(executors.size()))
+        return max(int(present), _allocatable(context.getConf()))
     from pyspark.sql import functions as F
 
     # A range has as many partitions as there are cores.
     return session.range(1_000_000).select(F.spark_partition_id().alias("core")).distinct().count()
+
+
+def _allocatable(conf: SparkConf) -> int:
+    """Tasks of all executors that dynamic allocation may start; 0 if it has no limit, or is off."""
+    if conf.get("spark.dynamicAllocation.enabled", "false") != "true":
+        return 0
+    most, cores, of_task = (
+        int(conf.get(f"spark.{key}", default) or default)
+        for key, default in (("dynamicAllocation.maxExecutors", "0"), ("executor.cores", "1"), ("task.cpus", "1"))
+    )
+    return most * (cores // of_task)

@@ -20,6 +20,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+import javaproperties
+
 from connectx.errors import DiskFullError, SparkStartError
 from connectx.jvm import archive, jars
 from connectx.jvm.cache import OwnedDir, require_free, says_disk_full
@@ -48,20 +50,26 @@ _JAVA_OPTIONS = [
     "-Djava.awt.headless=true",
 ]
 
-# Small and local: few shuffle partitions, no web page, Python workers that end soon after an interrupt.
+# No web page, Python workers that end soon after an interrupt.
 _SETTINGS = {
     "spark.app.name": "connectx",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.sql.shuffle.partitions": "4",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.catalogImplementation": "in-memory",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.python.worker.reuse": "true",
     "spark.python.task.killTimeout": "100ms",
 }
+
+# Executors on this machine: the driver listens on loopback only, and few shuffle partitions are enough.
+_SETTINGS_IF_LOCAL = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "4",
+}
+
+_SCALA = "2.13"  # of pyspark's jars; Spark's own launcher of executors asks for it
 
 _LOG4J = """\
 rootLogger.level = warn
@@ -79,8 +87,9 @@ class SparkDriver:
 
     Args:
         java: the Java to run on; `find_java()` by default.
-        settings: Spark settings in addition to, or instead of, the local ones.
+        settings: Spark settings in addition to, or instead of, those here.
         master: Spark's master, all cores of this machine by default.
+        is_local: whether executors are on this machine, so that the driver listens on loopback only.
         heap: the JVM's largest heap, in Java's notation.
         use_archive: whether to start from the AppCDS archive when there is one, and to make it when there is none: the
             first driver records its classes, a later one has them laid out beside it while it runs.
@@ -93,6 +102,7 @@ class SparkDriver:
         java: JavaHome | None = None,
         settings: Mapping[str, str] | None = None,
         master: str = "local[*]",
+        is_local: bool = True,
         heap: str = "2g",
         use_archive: bool = True,
         progress: Progress = silent,
@@ -100,6 +110,7 @@ class SparkDriver:
         self._java = java
         self._settings = dict(settings or {})
         self._master = master
+        self._is_local = is_local
         self._heap = heap
         self._use_archive = use_archive
         self._archive: Path | None = None
@@ -179,16 +190,24 @@ class SparkDriver:
             options += archive.use_options(java, self._archive, static=True)
         elif self._archive is not None:
             options += archive.record_options(folder / "classes")
-        settings = {**_SETTINGS, "spark.sql.warehouse.dir": str(folder / "warehouse"),
-                    "spark.local.dir": str(folder / "tmp"), **self._settings}  # fmt: skip
-        conf = [part for key, value in settings.items() for part in ("--conf", f"{key}={value}")]
+        own = {"spark.sql.warehouse.dir": str(folder / "warehouse"), "spark.local.dir": str(folder / "tmp")}
+        settings = {**_SETTINGS, **(_SETTINGS_IF_LOCAL if self._is_local else {}), **own, **self._settings}
+        properties = folder / "spark.properties"  # values may be secret, and other users see command lines
+        properties.write_text(javaproperties.dumps(settings, timestamp=False))
         command = [str(java.java), *options, "-cp", os.pathsep.join(map(str, jar_files)),
-                   "org.apache.spark.deploy.SparkSubmit", "--master", self._master, *conf, "pyspark-shell"]  # fmt: skip
+                   "org.apache.spark.deploy.SparkSubmit", "--master", self._master,
+                   "--properties-file", str(properties), "pyspark-shell"]  # fmt: skip
+        # Workers of local-cluster write into SPARK_HOME/work, which is pyspark's folder.
+        home = folder / "home"
+        home.mkdir()
+        for name in ("jars", "python"):
+            (home / name).symlink_to(jars.spark_jars_dir().parent / name)
         env = {
             **os.environ,
-            "SPARK_HOME": str(jars.spark_jars_dir().parent),
+            "SPARK_HOME": str(home),
             "SPARK_LOCAL_DIRS": str(folder / "tmp"),
-            "SPARK_LOCAL_IP": "127.0.0.1",
+            **({"SPARK_LOCAL_IP": "127.0.0.1"} if self._is_local else {}),
+            "SPARK_SCALA_VERSION": _SCALA,
             "SPARK_CONNECT_MODE": "0",
             "PYSPARK_PYTHON": sys.executable,
             "PYSPARK_DRIVER_PYTHON": sys.executable,

@@ -1,8 +1,9 @@
 """Who owns the Spark session, and a session of its own for every task.
 
-With a session that the user brought nothing is started, set or stopped. Without one, the local driver is started in
-the background, so that Kafka can start beside it; clusters of one process share it. Uses only what classic and Spark
-Connect sessions share, except to make a task's session (`newSession` in classic, `builder.create` in Connect).
+With a session that the user brought nothing is started, set or stopped. Without one, a driver is started in the
+background, so that Kafka can start beside it; clusters of one process share it. Settings name its master, or a Spark
+Connect server, of which a session is made. Uses only what classic and Spark Connect sessions share, except to make a
+task's session (`newSession` in classic, `builder.create` in Connect).
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from connectx.errors import ConnectxError, SparkNotSharedError, SparkStartError
+from connectx.errors import ConnectxError, SparkMasterError, SparkNotSharedError, SparkSettingError, SparkStartError
 from connectx.extras import require
 from connectx.jvm.java import JavaHome, find_java
 from connectx.jvm.progress import Progress, silent
 from connectx.spark.launcher import SparkDriver, archive_dump, class_path
 from connectx.spark.remote import awaited, close_session, with_params
+from connectx.spark.settings import DRIVER_MEMORY, SparkSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,26 +41,37 @@ class _LocalDriver:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._driver: SparkDriver | None = None
+        self._settings: SparkSettings | None = None
         self._users = 0
         self._connect_url: str | None = None
 
-    def acquire(self, make: Callable[[], SparkDriver]) -> tuple[SparkSession, bool]:
-        """The process's session, started with `make` when there is none; and whether it must be released."""
+    def acquire(self, make: Callable[[], SparkDriver], settings: SparkSettings | None) -> tuple[SparkSession, bool]:
+        """The process's session, started with `make` when there is none; and whether it must be released.
+
+        Raises:
+            SparkSettingError: there are settings, and the process has a session with others.
+            SparkStartError: it did not start, or found no master.
+        """
         require("A Spark session", "spark", "pyspark", "pandas")
         with self._lock:
             from pyspark.sql import SparkSession
 
             if self._driver is None and (found := active_session()) is not None:
+                if settings is not None:
+                    raise _has_session(found)
                 return found, False
             if self._driver is None:
                 driver = make()
                 driver.start()
                 try:
-                    session = _connect_to(driver.port, driver.secret)
+                    session = _connect_to(driver, settings)
                 except BaseException:
                     driver.stop(grace_s=0)
+                    _forget_gateway()
                     raise
-                self._driver = driver
+                self._driver, self._settings = driver, settings
+            elif settings is not None and settings != self._settings:
+                raise _has_session(SparkSession.builder.getOrCreate())
             else:
                 session = SparkSession.builder.getOrCreate()
             self._users += 1
@@ -90,47 +103,49 @@ _local_driver = _LocalDriver()
 class SparkProvider:
     """The Spark session of a cluster.
 
-    It is borrowed when `spark` is given or a session is active in this process already, and then left as it is.
-    Otherwise it is the local driver of this process, which ends with the last provider that uses it. With `serve` that
-    driver also runs a Spark Connect server on loopback, and a borrowed session must be a Spark Connect one.
+    It is borrowed when `spark` is a session, or when it is None and a session is active in this process already; then
+    it is left as it is. Otherwise it is made with the driver of this process, which ends with the last provider that
+    uses it, or on the Spark Connect server that `spark.remote` names. With `serve` the driver also runs a Spark Connect
+    server on loopback, and a borrowed session must be a Spark Connect one.
 
     Args:
-        spark: the user's session, classic or Spark Connect.
+        spark: the user's session, classic or Spark Connect; or Spark settings.
         serve: other processes need Spark, too: `connect_url` will be known.
-        java: the Java of the local driver; `find_java()` by default.
-        settings: Spark settings of the local driver; they count for the provider that starts it.
-        master: Spark's master of the local driver.
+        java: the Java of the driver; `find_java()` by default.
         progress: told of the jars when they have to be fetched first.
+
+    Raises:
+        SparkSettingError: settings that cannot be used.
     """
 
     def __init__(
         self,
-        spark: SparkSession | None = None,
+        spark: SparkSession | Mapping[str, Any] | None = None,
         *,
         serve: bool = False,
         java: JavaHome | None = None,
-        settings: Mapping[str, str] | None = None,
-        master: str = "local[*]",
         progress: Progress = silent,
     ) -> None:
         self.connect_url: Future[str] = Future()
+        self.settings = SparkSettings.parse(spark) if isinstance(spark, Mapping) else None
         self._serves = serve
         self._java = java
-        self._make = partial(SparkDriver, java=java, settings=settings, master=master, progress=progress)
+        self._make = partial(SparkDriver, java=java, progress=progress, **_driver_options(self.settings))
         self._session: Future[SparkSession] = Future()
+        self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._starting: SparkDriver | None = None
         self._is_closed = False
-        self._owned = False
-        if spark is not None:
+        self._end: Callable[[], object] | None = None
+        if spark is not None and not isinstance(spark, Mapping):
             if serve:
                 self.connect_url.set_result(url_of(spark))
             self._session.set_result(spark)
 
     @property
     def owned(self) -> bool:
-        """Whether closing this provider may stop the driver; False until it is ready."""
-        return self._owned
+        """Whether closing this provider may end the session; False until it is ready."""
+        return self._end is not None
 
     @property
     def ready(self) -> bool:
@@ -142,22 +157,29 @@ class SparkProvider:
 
         What goes wrong is reported by `get`, like other failures of the start.
         """
-        if self._session.done() or active_session() is not None:
+        if self._session.done() or active_session() is not None or (self.settings and self.settings.remote):
             return
         with contextlib.suppress(ConnectxError):
             class_path(self._java or find_java(), progress)
 
     def start(self) -> None:
-        """Begin to start the driver, in a thread. Does nothing for a borrowed session, or when it was called before."""
-        if self._thread is None and not self._session.done():
-            self._thread = threading.Thread(target=self._acquire, name="connectx-spark-start", daemon=True)
-            self._thread.start()
+        """Begin to make the session, in a thread. Does nothing for a borrowed session, or when it was called before.
+
+        A start that found no master is tried again.
+        """
+        with self._lock:
+            if self._session.done() and isinstance(self._session.exception(), SparkMasterError) and not self._serves:
+                self._session, self._thread = Future(), None
+            if self._thread is None and not self._session.done():
+                self._thread = threading.Thread(target=self._acquire, name="connectx-spark-start", daemon=True)
+                self._thread.start()
 
     def get(self, timeout_s: float = 120.0) -> SparkSession:
         """The session, waiting at most `timeout_s` seconds for it; starts the driver when `start` was not called.
 
         Raises:
             SparkStartError: the driver did not start, or not in time, or was closed.
+            SparkMasterError, SparkSettingError: of settings; the master does not answer, or a key is misspelled.
             NoJavaError, JarDownloadError, DiskFullError: what the driver needs cannot be had.
         """
         self.start()
@@ -191,17 +213,26 @@ class SparkProvider:
         if self._thread is not None:
             self._thread.join()
             self._thread = None
-        if self._owned:
-            self._owned = False
+        if (end := self._end) is not None:
+            self._end = None
             self._session = Future()
             self._session.set_exception(SparkStartError("was stopped"))
-            _local_driver.release()
+            end()
 
     def _acquire(self) -> None:
+        settings = self.settings
         try:
-            session, self._owned = _local_driver.acquire(self._make_driver)
+            if settings is not None:
+                settings.require_reachable()
+            if settings is not None and settings.remote is not None:
+                session = _connect_remotely(settings)
+                self._end = partial(close_session, session)
+            else:
+                session, owned = _local_driver.acquire(self._make_driver, settings)
+                self._end = _local_driver.release if owned else None
             if self._serves:
-                self.connect_url.set_result(_local_driver.serve() if self._owned else url_of(session))
+                own_driver = self.owned and not is_connect(session)
+                self.connect_url.set_result(_local_driver.serve() if own_driver else url_of(session))
         except BaseException as error:
             self._session.set_exception(error)
             if not self.connect_url.done():
@@ -229,7 +260,7 @@ def make_archive(java: JavaHome, use: Callable[[SparkSession], None], timeout_s:
     driver = SparkDriver(java=java)
     driver.start()
     try:
-        use(_connect_to(driver.port, driver.secret))
+        use(_connect_to(driver, None))
     except BaseException:
         driver.stop(grace_s=0)
         raise
@@ -304,36 +335,89 @@ def _new_connect_session(session: SparkSession) -> SparkSession:
     return created
 
 
-def _connect_to(port: int, secret: str) -> SparkSession:
+def _driver_options(settings: SparkSettings | None) -> dict[str, Any]:
+    """Arguments of the driver that settings ask for."""
+    if settings is None:
+        return {}
+    heap = {"heap": settings.others[DRIVER_MEMORY]} if DRIVER_MEMORY in settings.others else {}
+    return {"settings": settings.others, "master": settings.master, "is_local": settings.is_local, **heap}
+
+
+def _has_session(session: SparkSession) -> SparkSettingError:
+    where = "a Spark Connect server" if is_connect(session) else session.conf.get("spark.master")
+    return SparkSettingError(
+        [f"this process has a Spark session on {where} already, and can have one only"],
+        next_step="Stop that session, or close the cluster that made it; or pass the session itself as spark=.",
+    )
+
+
+def _connect_remotely(settings: SparkSettings) -> SparkSession:
+    """A new session on the Spark Connect server of `settings`."""
+    require("A Spark session", "spark", "pyspark", "pandas")
+    from pyspark.sql import SparkSession
+
+    try:
+        session: SparkSession = SparkSession.builder.remote(settings.remote or "").create()
+        session.conf.get("spark.sql.session.timeZone")
+    except Exception as error:  # of gRPC or pyspark, whatever the server is
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        raise SparkMasterError("spark.remote", settings.shown, lines[0].rstrip(".")) from error
+    return session
+
+
+def _connect_to(driver: SparkDriver, settings: SparkSettings | None) -> SparkSession:
     """Make the classic session on a driver that runs; pyspark takes where it is from the environment, once."""
     from pyspark.sql import SparkSession
 
+    executors_python = None if settings is None else settings.others.get("spark.pyspark.python")
     mine = {
-        "PYSPARK_GATEWAY_PORT": str(port),
-        "PYSPARK_GATEWAY_SECRET": secret,
-        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_GATEWAY_PORT": str(driver.port),
+        "PYSPARK_GATEWAY_SECRET": driver.secret,
+        "PYSPARK_PYTHON": executors_python or sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
     }
     before = {key: os.environ.get(key) for key in mine}
     os.environ.update(mine)
     try:
-        return SparkSession.builder.getOrCreate()
+        session = SparkSession.builder.getOrCreate()
+    except Exception as error:  # py4j's, or pyspark's
+        where = "local[*]" if settings is None else settings.shown
+        raise SparkStartError(f"did not get a session on {where}", driver.log_tail()) from error
     finally:
         for key, value in before.items():
             if value is None:
                 del os.environ[key]
             else:
                 os.environ[key] = value
+    try:
+        if settings is not None:
+            settings.require_known(_known_keys(session), session.version)
+    except SparkSettingError:
+        session.stop()
+        raise
+    return session
+
+
+def _known_keys(session: SparkSession) -> frozenset[str]:
+    """Every setting that Spark has declared."""
+    jvm: Any = session.sparkContext._jvm
+    entries = getattr(getattr(jvm.org.apache.spark.internal.config, "ConfigEntry$"), "MODULE$")
+    return frozenset(str(entries.knownConfigs().keySet().toString()).strip("[]").split(", "))
 
 
 def _disconnect() -> None:
     """Stop the session and forget its gateway, so that a later driver of this process can be connected to."""
     from py4j.protocol import Py4JError
-    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     with contextlib.suppress(Py4JError, OSError):  # at the interpreter's end the driver may be gone already
         SparkSession.builder.getOrCreate().stop()
+    _forget_gateway()
+
+
+def _forget_gateway() -> None:
+    from pyspark import SparkContext
+
     gateway = SparkContext._gateway
     SparkContext._gateway = None
     SparkContext._jvm = None

@@ -61,7 +61,7 @@ class AttachedCluster(ConnectCluster):
         bootstrap_servers: str | None = None,
         group_id: str | None = None,
         config: Mapping[str, Any] | None = None,
-        spark: SparkSession | None = None,
+        spark: SparkSession | Mapping[str, Any] | None = None,
         poll_s: float = 2.0,
         http: httpx.Client | None = None,
     ) -> None:
@@ -275,7 +275,7 @@ def attach(
     bootstrap_servers: str | None = None,
     group_id: str | None = None,
     config: Mapping[str, Any] | None = None,
-    spark: SparkSession | None = None,
+    spark: SparkSession | Mapping[str, Any] | None = None,
     poll_s: float = 2.0,
     http: httpx.Client | None = None,
 ) -> AttachedCluster:
@@ -288,7 +288,8 @@ def attach(
         config: settings of the workers' properties file as far as they are needed: `security.protocol`, `sasl.*` and
             `ssl.*` to log in to Kafka, `config.storage.topic` and `status.storage.topic` (by default they are found by
             what is in them). `audit` judges the settings that are given.
-        spark: your own session, for `check` and `compare`; by default a local one is started when first needed.
+        spark: your own session, or settings of one as in `Cluster`, for `check` and `compare`; by default a local one
+            is started when first needed.
         poll_s: pause between two looks, seconds.
         http: connections to use, with your own login, certificates or headers, such as httpx.Client(auth=(user,
             password)); by default those of the system.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from connectx.errors import ConfigError, ConfigProviderError
 from connectx.jvm import jars
+from connectx.model.worker_config import SPARK
 from connectx.verify.doctor import machine, notebook, own_kafka, spark_session
 from connectx.verify.doctor.report import Checkup, Finding, Status
 from connectx.verify.doctor.spark_session import SparkProbe
@@ -20,7 +21,10 @@ if TYPE_CHECKING:
 
 
 def doctor(
-    *, bootstrap_servers: str | None = None, spark: SparkSession | None = None, config: Mapping[str, Any] | None = None
+    *,
+    bootstrap_servers: str | None = None,
+    spark: SparkSession | Mapping[str, Any] | None = None,
+    config: Mapping[str, Any] | None = None,
 ) -> Checkup:
     """What works here, what is off and why, and what to type next.
 
@@ -30,14 +34,15 @@ def doctor(
 
     Args:
         bootstrap_servers: your own Kafka; by default the embedded one is meant.
-        spark: your own session; by default the active one of this process is looked at, if there is one.
-        config: settings of workers, such as `security.protocol`.
+        spark: your own session, or settings of one; by default the active session of this process is inspected.
+        config: settings of workers, such as `security.protocol` or `spark.master`.
     """
     given = dict(config or {})
     servers = bootstrap_servers or given.get("bootstrap.servers")
     with ThreadPoolExecutor(1, thread_name_prefix="connectx-doctor") as pool:
         asked = None if servers is None else pool.submit(_own_kafka, str(servers), given)
-        probe = spark_session.probe_session(spark)
+        settings = {key: value for key, value in given.items() if key.startswith(SPARK)}
+        probe = spark_session.probe_session(spark or settings or None)
         findings = _here(probe, embedded=servers is None)
         kafka = [] if asked is None else asked.result()
     return judged([*findings, *kafka], probe, embedded=servers is None)

@@ -7,15 +7,16 @@ nothing). No session is made, and none is changed.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from connectx.errors import SparkNotSharedError
+from connectx.errors import SparkMasterError, SparkNotSharedError, SparkSettingError
 from connectx.jvm import jars
 from connectx.spark.sessions import active_session, is_connect, url_of
+from connectx.spark.settings import SparkSettings
 from connectx.verify.doctor.machine import version_of
 from connectx.verify.doctor.report import Finding, Status
 
@@ -45,6 +46,7 @@ class SparkProbe:
         python_problem: of one that runs Python on an executor.
         kafka_problem: of Spark's Kafka source.
         share_problem: of handing the session to worker processes.
+        settings_problem: of settings for a session that is still to be made, and its next step.
     """
 
     kind: Kind
@@ -54,10 +56,13 @@ class SparkProbe:
     python_problem: str | None = None
     kafka_problem: str | None = None
     share_problem: str | None = None
+    settings_problem: tuple[str, str] | None = None
 
 
-def probe_session(spark: SparkSession | None, timeout_s: float = ASK_S) -> SparkProbe:
-    """Ask the given session, or the active one; each question has `timeout_s`."""
+def probe_session(spark: SparkSession | Mapping[str, Any] | None, timeout_s: float = ASK_S) -> SparkProbe:
+    """Ask the given session, or the active one; each question has `timeout_s`. Of settings, make no session."""
+    if isinstance(spark, Mapping):
+        return SparkProbe("none", version_of("pyspark"), settings_problem=_settings_problem(spark))
     session = spark if spark is not None else active_session()
     if session is None:
         return SparkProbe("none", version_of("pyspark"))
@@ -86,6 +91,14 @@ def _on_executor(session: Any) -> None:
 def _kafka_schema(session: Any) -> None:
     reader = session.read.format("kafka").option("kafka.bootstrap.servers", "127.0.0.1:1")
     _ = reader.option("subscribe", "any").load().schema  # Spark looks for the source, and connects to nothing
+
+
+def _settings_problem(given: Mapping[str, Any]) -> tuple[str, str] | None:
+    try:
+        SparkSettings.parse(given).require_reachable()
+    except (SparkSettingError, SparkMasterError) as error:
+        return error.message, error.next_step
+    return None
 
 
 def _share_problem(session: SparkSession) -> str | None:
@@ -117,6 +130,8 @@ def judge_session(probe: SparkProbe) -> Finding:
         if probe.version is None and "pyspark" not in sys.modules:
             why = "Tasks that need no Spark, such as FileStreamSource, run all the same."
             return Finding("Spark", Status.OFF, "pyspark is not installed", why, "pip install 'connectx[spark]'")
+        if probe.settings_problem is not None:
+            return Finding("Spark", Status.BROKEN, f"no session; pyspark {probe.version}", *probe.settings_problem)
         return Finding("Spark", Status.OK, f"no session; pyspark {probe.version}", "A cluster starts a local Spark.")
     found = f"{names[probe.kind]}, Spark {probe.version or 'unknown'}"
     if probe.kind == "connect" and not probe.context:
@@ -135,6 +150,8 @@ def judge_tasks(probe: SparkProbe, local: Finding | None) -> Finding:
     name = "Tasks that use Spark"
     if probe.kind == "none" and probe.version is None:
         return Finding(name, Status.OFF, "pyspark is not installed", "", "pip install 'connectx[spark]'")
+    if probe.settings_problem is not None:
+        return Finding(name, Status.OFF, "no session can be made of the settings", *probe.settings_problem)
     if probe.kind == "none":
         if local is not None:
             why = f"{local.name}: {local.found}. Tasks that need no Spark, such as FileStreamSource, run all the same."

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from connectx.errors import SparkStartError
+from connectx.errors import SparkSettingError, SparkStartError
 from connectx.jvm.java import JavaHome, find_java
 from connectx.spark.launcher import SparkDriver
 from connectx.spark.sessions import SparkProvider, is_connect
@@ -110,6 +110,7 @@ import pyarrow as pa
 from connectx.connectors.files.formats import LINE, LineFormat
 from connectx.data.converters import SESSION_SETTINGS
 from connectx.spark.remote import RemoteSpark
+from connectx.spark.sessions import SparkProvider
 from connectx.spark.slices import TaskSpark
 
 remote = RemoteSpark(lambda session_id: None)
@@ -119,6 +120,10 @@ lines = pa.table({LINE: [f"{number},{'x' * 90}" for number in range(20_000)]})
 rows = LineFormat("csv", "id INT, pad STRING").parse(spark.session().createDataFrame(lines), skip_malformed=False)
 print(rows.toArrow().num_rows)
 spark.release()
+
+provider = SparkProvider({"spark.remote": sys.argv[1]})
+print(provider.get().range(3).count(), provider.owned)
+provider.close()
 """
 
 
@@ -129,10 +134,18 @@ def test_executors_evaluate_a_slice_that_a_spark_connect_session_sends(spark: Sp
     provider.start()
     store: Any = spark.sparkContext._jsc.sc().statusStore()
     before = store.jobsList(None).size()
-    assert run_in_own_process(CONNECTED, provider.connect_url.result(120), cwd=tmp_path) == "20000\n"
+    assert run_in_own_process(CONNECTED, provider.connect_url.result(120), cwd=tmp_path) == "20000\n3 True\n"
     jobs = [store.jobsList(None).apply(at) for at in range(store.jobsList(None).size() - before)]
     assert sum(job.numCompletedTasks() for job in jobs) >= 2
     provider.close()
+
+
+def test_settings_cannot_change_the_spark_that_a_process_has(spark: SparkSession) -> None:
+    provider = SparkProvider({"spark.master": "local[1]"})
+    with pytest.raises(SparkSettingError, match=r"this process has a Spark session on .* already"):
+        provider.get()
+    provider.close()
+    assert spark.range(2).count() == 2
 
 
 def test_a_task_session_has_settings_of_its_own(spark_provider: SparkProvider) -> None:

@@ -195,12 +195,12 @@ class SourceBulk:
         return run_job(polled.rows, recipe, tasks)
 
     def _learn_cores(self) -> None:
-        """Ask Spark, if that was long ago: executors come and go."""
-        _, asked_s = self._cores
-        if time.monotonic() - asked_s < _CORES_EVERY_S:
+        """Ask Spark, if that was long ago: executors come and go, and those of a new session come late."""
+        cores, asked_s = self._cores
+        if cores != 0 and time.monotonic() - asked_s < _CORES_EVERY_S:
             return
         try:
-            cores: int | None = executor_cores(self._spark.session())
+            cores = executor_cores(self._spark.session())
         except Exception as error:
             self._runner.checkpoint()
             log.warning("%s: Spark does not report its cores: %s", self._setup.task, error)
