@@ -36,6 +36,7 @@ def main(
         "file_sink": lambda: flows.measure_file_sink(records),
         "jdbc_source": lambda: flows.measure_jdbc_source(records),
         "postgres_sink": lambda: flows.measure_postgres_sink(records // 2),
+        "http_sink": lambda: flows.measure_http_sink(records // 10),
         "lake_sinks": lambda: flows.measure_lake_sinks(records),
         "latency": lambda: flows.measure_latency(200),
         "failover": lambda: cluster.measure_failover(3),

@@ -24,6 +24,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 import connectx as cx
+from bench.http_target import http_target
 from connectx.kafka.fetcher.ranges import read_ranges
 from connectx.model.ids import TopicPartition as Partition
 from connectx.protocol.record_batches import HEADERS
@@ -409,6 +410,27 @@ def measure_lake_sinks(count: int) -> Iterator[dict[str, object]]:
             rate = count / (time.monotonic() - started)
             connector.delete()
             yield {"measure": "lake_sink", "connector": name, "rows": count, "rows_per_s": round(rate)}
+
+
+def measure_http_sink(count: int) -> Iterator[dict[str, object]]:
+    """HttpSink, at-least-once, 1 task, one record and 100 records in a request, to a service in another process."""
+    with http_target() as url, cx.Cluster(workers=1, faults=False) as cluster:
+        for batch in (1, 100):
+            topic, rows = f"rows-{batch}", count if batch > 1 else count // 20
+            create_topic(cluster, topic)
+            fill(cluster, topic, (b'{"id":%d,"name":"name-%d","amount":%d.5}' % (i, i, i) for i in range(rows)))
+            config = {
+                "connector.class": "HttpSink",
+                "http.api.url": url,
+                "topics": topic,
+                "batch.json.as.array": "true",
+            }
+            started = time.monotonic()
+            connector = cluster.create(topic, {**config, "batch.max.size": batch, **JSON})
+            until(lambda topic=topic, rows=rows: group_offset(cluster, f"connect-{topic}", topic, 1) >= rows)
+            rate = rows / (time.monotonic() - started)
+            connector.delete()
+            yield {"measure": "http_sink", "batch": batch, "records": rows, "records_per_s": round(rate)}
 
 
 def _percentiles(samples_ms: list[float]) -> dict[str, object]:

@@ -898,6 +898,29 @@ class SinkFileError(ConnectxError):
     code = "sink_file"
 
 
+class HttpError(ConnectxError):
+    """A web service does not accept the requests of a sink, and will not later."""
+
+    code = "http"
+
+
+class HttpUnavailableError(ConnectxError):
+    """A web service cannot be reached now, or asks for the request to be sent again after `retry_after_ms`."""
+
+    code = "http_unavailable"
+    retriable = True
+
+    def __init__(self, message: str, *, retry_after_ms: int = 0) -> None:
+        super().__init__(message)
+        self.retry_after_ms = retry_after_ms
+
+
+class RequestRefusedError(HttpError):
+    """A web service refuses at least one record of a request. Never leaves a connector."""
+
+    code = "request_refused"
+
+
 class DatabaseError(ConnectxError):
     """A database does not accept what a sink asks for, and will not later."""
 

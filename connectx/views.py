@@ -33,7 +33,9 @@ _SECRET: Final = re.compile(
     r"|(api|account|access)[._-]?key(?![._-]?id)"
 )
 _URL_PASSWORD: Final = re.compile(r"(://[^/@:\s]*:)[^/@\s]+@")
-_URL_QUERY_PASSWORD: Final = re.compile(r"([?&;](?:ssl)?password=)[^&;\s'\"]+", re.IGNORECASE)
+_URL_QUERY_PASSWORD: Final = re.compile(
+    r"([?&;](?:(?:ssl)?password|api[._-]?key|(?:access[._-]?)?token)=)[^&;\s'\"]+", re.IGNORECASE
+)
 HIDDEN: Final = "[hidden]"
 """What is shown in the place of a secret."""
 
@@ -119,7 +121,8 @@ def masked(config: Mapping[str, Any]) -> dict[str, Any]:
     """A configuration fit for logs and text forms: secrets in values, and values of secret keys, are `[hidden]`."""
 
     def shown(name: str, value: Any) -> Any:
-        if value and _SECRET.search(name.lower()):
+        is_headers = name == "headers" and isinstance(value, str)  # HttpSink's; those of records are no text
+        if value and (is_headers or _SECRET.search(name.lower())):
             return HIDDEN
         return masked_text(value) if isinstance(value, str) else value
 

@@ -45,6 +45,7 @@ _PROVIDED: Final[Mapping[str, str]] = {
     "FileStreamSink": "connectx.connectors.files.stream_sink:FileStreamSink",
     "FileStreamSource": "connectx.connectors.files.stream_source:FileStreamSource",
     "Generator": "connectx.connectors.generator:Generator",
+    "HttpSink": "connectx.connectors.http.sink:HttpSink",
     "IcebergSink": "connectx.connectors.lake.iceberg:IcebergSink",
     "JdbcSink": "connectx.connectors.jdbc.sink:JdbcSink",
     "JdbcSource": "connectx.connectors.jdbc.source:JdbcSource",
@@ -54,6 +55,7 @@ _PROVIDED: Final[Mapping[str, str]] = {
 _JAVA_CLASSES: Final[Mapping[str, str]] = {
     "FileStreamSink": f"{_JAVA_FILE}FileStreamSinkConnector",
     "FileStreamSource": f"{_JAVA_FILE}FileStreamSourceConnector",
+    "HttpSink": "io.confluent.connect.http.HttpSinkConnector",
     "JdbcSink": "io.confluent.connect.jdbc.JdbcSinkConnector",
     "JdbcSource": "io.confluent.connect.jdbc.JdbcSourceConnector",
 }

@@ -16,6 +16,7 @@ def test_secrets_are_masked_and_nothing_else() -> None:
         "sasl.jaas.config": "org.x required password=geheim;",
         "connection.url": "postgresql://user:geheim@127.0.0.1:5432/db",
         "api.key": "geheim",
+        "headers": "X-Api-Key:geheim",
         "azure.account.key": "geheim",
         "aws.access.key.id": "AKIA",
         "file": "/data/in.txt",
@@ -27,6 +28,7 @@ def test_secrets_are_masked_and_nothing_else() -> None:
         "sasl.jaas.config": "[hidden]",
         "connection.url": "postgresql://user:[hidden]@127.0.0.1:5432/db",
         "api.key": "[hidden]",
+        "headers": "[hidden]",
         "azure.account.key": "[hidden]",
         "aws.access.key.id": "AKIA",
         "file": "/data/in.txt",
@@ -38,6 +40,10 @@ def test_secrets_are_masked_and_nothing_else() -> None:
 def test_a_password_among_the_parameters_of_a_url_is_masked() -> None:
     url = "jdbc:postgresql://h/db?user=me&password=geheim&sslPassword=geheim&ssl=true"
     assert masked_text(url) == "jdbc:postgresql://h/db?user=me&password=[hidden]&sslPassword=[hidden]&ssl=true"
+    assert (
+        masked_text("https://h/in?api_key=geheim&token=geheim&id=1")
+        == "https://h/in?api_key=[hidden]&token=[hidden]&id=1"
+    )
 
 
 def test_a_trace_hides_passwords_in_urls_also_those_of_causes() -> None:

@@ -34,6 +34,9 @@ def targets_of(config: Config, topics: list[str]) -> list[str]:
     database = _database(config)
     pattern = config.get("table.name.format") or ("${topic}" if database else "")
     places |= {f"table {pattern.replace('${topic}', topic)} of {database}" for topic in topics if database and pattern}
+    if url := config.get("http.api.url"):
+        bare = _LOGIN.sub("//", url).partition("?")[0]
+        places |= {f"web service {bare.replace('${topic}', topic)}" for topic in topics}
     if bucket := config.get("s3.bucket.name"):
         folder = config.get("topics.dir") or "topics"
         places |= {f"bucket {bucket}/{folder}/{topic}" for topic in topics}
