@@ -6,7 +6,9 @@ live driver, a simulation and a replay can run it alike. Mirrors Kafka Connect's
 
 from __future__ import annotations
 
-from typing import assert_never
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, assert_never
 
 from connectx.core.config_events import event_of
 from connectx.core.config_log import (
@@ -33,6 +35,7 @@ from connectx.core.fencing import FencingOutcome, FencingRounds, LocalWaiter
 from connectx.core.group.leadership import Leadership
 from connectx.core.group.membership import Membership
 from connectx.core.group.rebalance import Rebalance
+from connectx.core.invariants import BrokenRule, Marks, broken_rules, marks_of
 from connectx.core.messages import (
     ConfigReadToEnd,
     ConfigRecordRead,
@@ -81,6 +84,11 @@ from connectx.model.status_records import (
     TopicStatusRecord,
 )
 
+_REFERENCES = frozenset(
+    {"settings", "step", "context", "membership", "writer", "fencing", "leadership", "connectors", "tasks", "takeovers"}
+)
+"""Fields of parts that are settings, another part, or the step being built."""
+
 _WorkStimulus = (
     ConnectorStarted
     | ConnectorStateReached
@@ -101,7 +109,10 @@ _WorkStimulus = (
 
 
 class WorkerCore:
-    """One worker's decisions. Copy it with `copy.deepcopy`; nothing in it is shared with the driver."""
+    """One worker's decisions. Copy it with `copy.deepcopy`; nothing in it is shared with the driver.
+
+    Cores with equal settings and equal `state` are equal, and decide alike from then on.
+    """
 
     def __init__(self, settings: CoreSettings) -> None:
         self.context = Context(settings)
@@ -124,6 +135,53 @@ class WorkerCore:
             self._dispatch(stimulus)
             self._settle()
         return self.context.step
+
+    def state(self) -> dict[str, dict[str, Any]]:
+        """Return all that changes in the core, by part and field. The values are the core's own: do not change them."""
+        return {
+            name: {item.name: getattr(part, item.name) for item in fields(part) if item.name not in _REFERENCES}
+            for name, part in self._parts().items()
+        }
+
+    def restore(self, state: Mapping[str, Mapping[str, Any]]) -> None:
+        """Take over the `state` of another core, with its values; KeyError if a part or field is missing."""
+        for name, part in self._parts().items():
+            for item in fields(part):
+                if item.name not in _REFERENCES:
+                    setattr(part, item.name, state[name][item.name])
+
+    def _parts(self) -> dict[str, Any]:
+        return {
+            "context": self.context,
+            "membership": self.membership,
+            "writer": self.writer,
+            "fencing": self.fencing,
+            "leadership": self.leadership,
+            "connectors": self.connectors,
+            "tasks": self.tasks,
+            "takeovers": self.tasks.takeovers,
+            "rebalance": self.rebalance,
+            "requests": self.requests,
+        }
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, WorkerCore):
+            return NotImplemented
+        return self.context.settings == other.context.settings and self.state() == other.state()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def check(self, before: Marks | None = None) -> tuple[BrokenRule, ...]:
+        """Return the rules of `connectx.core.invariants` that do not hold between two steps; none is sound.
+
+        Args:
+            before: `marks` from before the last step, to find values that went back.
+        """
+        return broken_rules(self, before)
+
+    def marks(self) -> Marks:
+        """Return the values that never go back, for `check` after the next step."""
+        return marks_of(self)
 
     # ------------------------------------------------------------------------------------------------- dispatch
 

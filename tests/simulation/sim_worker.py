@@ -81,6 +81,7 @@ class SimWorker:
         self.world = world
         self.name = name
         self.core = WorkerCore(settings)
+        self.marks = self.core.marks()  # from before its last step
         self.alive = True
         self.frozen = False  # the core and the worker's heartbeats stand still; tasks go on
         self.tasks_frozen = False
@@ -124,6 +125,7 @@ class SimWorker:
         match stimulus:
             case ConfigRecordRead(log_offset, TaskCommitRecord(connector)):
                 self.task_sets[connector] = log_offset
+        self.marks = self.core.marks()
         step = self.core.handle(stimulus, self.world.now_ms)
         for transition in step.transitions:
             self.world.note(self, transition)

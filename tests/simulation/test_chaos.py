@@ -28,7 +28,16 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.mark.rule(
-    "always.1", "always.2", "always.3", "always.4", "always.5", "always.6", "always.7", "always.8", "always.9"
+    "always.1",
+    "always.2",
+    "always.3",
+    "always.4",
+    "always.5",
+    "always.6",
+    "always.7",
+    "always.8",
+    "always.9",
+    "always.10",
 )
 def test_a_cluster_survives_faults_and_becomes_what_its_config_topic_says(seeds: range) -> None:
     for seed in seeds:

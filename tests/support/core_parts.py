@@ -9,7 +9,7 @@ from typing import Any
 
 from connectx.core.config_writer import Claim
 from connectx.core.context import Context, WorkerPhase
-from connectx.core.group.membership import MembershipState
+from connectx.core.group.membership import HEARTBEAT, SESSION, MembershipState
 from connectx.core.group.rebalance import RebalancePhase
 from connectx.core.messages import Effect
 from connectx.core.settings import CoreSettings, SignatureCheck
@@ -75,7 +75,23 @@ def a_core(*, leads: bool = True, **changes: Any) -> WorkerCore:
     member = core.membership
     member.state, member.member_id, member.generation = MembershipState.STABLE, "me", 3
     member.leader_id, member.protocol, member.last_request_id = given.group.leader_id, given.group.protocol, -4
+    for key in (HEARTBEAT, SESSION):
+        member.timers.set(key, 1_000)
     return core
+
+
+def starting_core() -> WorkerCore:
+    """A worker that has read connector c and its two tasks, and has not started yet."""
+    core = WorkerCore(settings())
+    configure(core.context)
+    return core
+
+
+def follow(core: WorkerCore) -> None:
+    """Another worker leads now."""
+    group = core.context.group
+    group.leader_id, group.leader_url = "other", LEADER_URL
+    core.leadership.step_down()
 
 
 def task_config(number: int, of: str = "1") -> dict[str, str | None]:

@@ -45,6 +45,7 @@ def rebalances(workers: int, tasks: int, connectors: int) -> int:
     return calls_of(work)
 
 
+@pytest.mark.unchecked  # the check of a step goes through all tasks
 @pytest.mark.parametrize("shape", SHAPES)
 def test_twice_the_tasks_are_about_twice_the_work(shape: str) -> None:
     connectors_of = SHAPES[shape]

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from connectx.core import verbs
-from connectx.core.config_writer import Claim
 from connectx.core.context import WorkerPhase
 from connectx.core.messages import (
     ConfigReadToEnd,
@@ -56,8 +55,10 @@ from tests.support.core_parts import (
     a_core,
     commit,
     configure,
+    follow,
     read,
     shown,
+    starting_core,
     target,
     task_config,
 )
@@ -452,8 +453,7 @@ def test_any_worker_writes_a_loggers_level_and_every_worker_sets_it_when_it_read
 
 
 def test_logger_levels_of_the_past_are_not_set_again() -> None:
-    core = a_core()
-    core.context.phase = WorkerPhase.STARTING
+    core = starting_core()
     assert core.handle(ConfigRecordRead(6, LoggerLevelRecord("connectx", "DEBUG")), 1_000).effects == []
 
 
@@ -466,8 +466,9 @@ def test_a_connector_without_a_status_cannot_be_restarted_with_flags() -> None:
 
 @pytest.mark.rule("618.4.3")
 def test_restart_commands_touch_only_what_is_assigned_here() -> None:
-    core = with_work(a_core(leads=False))
+    core = a_core(leads=False)
     core.context.group.assignment = WorkSet((), (C0,))
+    core.tasks.start(C0, "")
     effects = core.handle(ConfigRecordRead(6, RestartRecord("c", True, False)), 1_000).effects
     assert stopped(effects) == [C0]
 
@@ -516,7 +517,7 @@ def test_what_changed_while_the_config_topic_was_read_counts(verb: Kind, args: d
     assert core.handle(ConfigReadToEnd(1), 1_000).effects == replied(409, PENDING)
     core = a_core()
     ask(core, verb, **args)
-    core.context.group.leader_id, core.context.group.leader_url = "other", LEADER_URL
+    follow(core)
     core.context.group.assignment = WorkSet()
     (reply,) = replies(core.handle(ConfigReadToEnd(1), 1_000).effects)
     assert isinstance(reply, Reply)
@@ -604,8 +605,9 @@ def test_after_the_round_a_connector_that_is_still_stopped_may_be_changed() -> N
 @pytest.mark.parametrize(("verb", "args"), [*OF_LEADER, *OF_OWNER, *INTERNAL, *ANYWHERE, (verbs.Pause, {})])
 @pytest.mark.parametrize("phase", [WorkerPhase.STARTING, WorkerPhase.STOPPED])
 def test_a_worker_that_is_not_up_sends_away(verb: Kind, args: dict[str, Any], phase: WorkerPhase) -> None:
-    core = a_core()
-    core.context.phase = phase
+    core = starting_core()
+    if phase is WorkerPhase.STOPPED:
+        core.handle(ShutdownRequested(), 1_000)
     assert ask(core, verb, **args) == replied(503, f"This worker is {phase}; ask another one, or try again")
 
 
@@ -650,9 +652,9 @@ def test_every_request_that_waits_is_answered_when_the_worker_ends() -> None:
 def test_requests_that_wait_are_a_conflict_when_leadership_moves(verb: Kind, args: dict[str, Any]) -> None:
     core = a_core()
     read(core.context, TaskConfigRecord(C0, {}), TaskCommitRecord("c", 1))
-    core.writer.set_claim(Claim.PENDING)
+    core.leadership.lost_claim("fenced")
     assert replies(ask(core, verb, **args)) == []
-    core.leadership.step_down()
+    follow(core)
     core.fencing.cancel_all("moved")
     (reply,) = replies(core.handle(ConfigReadToEnd(99), 1_000).effects)
     assert isinstance(reply, Reply)

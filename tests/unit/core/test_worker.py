@@ -63,7 +63,7 @@ from connectx.model.events import EventKind
 from connectx.model.group import WorkSet
 from connectx.model.states import State, TargetState
 from connectx.model.status_records import ConnectorStatusRecord, Status, TaskStatusRecord, TopicStatusRecord
-from tests.support.core_parts import C0, C1, ME, SOURCE, a_core, settings, shown, task_config
+from tests.support.core_parts import C0, C1, ME, SOURCE, a_core, settings, shown, starting_core, task_config
 
 WORK = (StopTask, StopConnector, PrepareTask, StartConnector, SetTaskTargetState, SetConnectorTargetState)
 
@@ -181,8 +181,10 @@ def test_task_counts_and_session_keys_are_only_told(record: ConfigRecord, kind: 
 )
 @pytest.mark.parametrize("phase", [WorkerPhase.STARTING, WorkerPhase.STOPPING])
 def test_changes_before_the_start_and_after_the_stop_are_not_acted_on(record: ConfigRecord, phase: WorkerPhase) -> None:
-    core = working()
-    core.context.phase = phase
+    core = starting_core()
+    if phase is WorkerPhase.STOPPING:
+        core = working()
+        core.handle(ShutdownRequested(), 1_000)
     step = see(core, record)
     assert (step.transitions, step.effects) == ([], [])
     assert core.context.config.offset == 7
@@ -208,7 +210,7 @@ def test_a_task_that_is_gone_or_a_worker_without_tracking_records_no_topic() -> 
 
 def test_a_zombies_status_is_written_over() -> None:
     core = working()
-    core.context.group.generation = 4
+    core.context.group.generation = core.membership.generation = 4
     old = Status(State.UNASSIGNED, "other:1", 3)
     assert core.handle(StatusRecordRead(ConnectorStatusRecord("c", old)), 1_000).effects == [
         WriteStatus(ConnectorStatusRecord("c", Status(State.RUNNING, ME, 4)))
@@ -347,8 +349,8 @@ def test_a_copy_goes_its_own_way() -> None:
     see(other, ConnectorConfigRecord("n", SOURCE))
     other.handle(Request(7, verbs.Stop("c")), 1_000)
     other.handle(ShutdownRequested(), 1_000)
-    assert vars(core) == vars(untouched)
-    assert vars(core) != vars(other)
+    assert core == untouched
+    assert core != other
     assert isinstance(other.context.settings, CoreSettings)
     assert other.context.settings is core.context.settings  # which never changes
 
@@ -381,3 +383,25 @@ def test_a_task_configs_outcome_reaches_its_connector() -> None:
     core.handle(ConfigReadToEnd(1), 1_000)
     step = core.handle(ConfigRecordsWritten(2, "timed out"), 1_000)
     assert [effect.key for effect in step.effects if isinstance(effect, SetTimer)] == ["task-configs.1"]
+
+
+def test_a_core_that_takes_over_a_state_is_equal_and_decides_alike() -> None:
+    core = working(leads=True)
+    core.handle(Request(7, verbs.RestartTask("c", 0)), 1_000)
+    other = WorkerCore(core.context.settings)
+    assert other != core
+    other.restore(copy.deepcopy(core.state()))
+    assert other == core
+    assert other.handle(ConfigReadToEnd(1), 2_000) == core.handle(ConfigReadToEnd(1), 2_000)
+    assert other == core
+
+
+def test_cores_differ_in_each_field_of_their_parts() -> None:
+    core = working()
+    for part, fields_of_part in core.state().items():
+        for name in fields_of_part:
+            other = copy.deepcopy(core)
+            state = copy.deepcopy(core.state())
+            state[part][name] = "another value"
+            other.restore(state)
+            assert other != core, f"{part}.{name}"

@@ -444,7 +444,7 @@ def test_after_that_the_worker_joins_again_when_its_work_has_stopped_and_claims_
 
 def test_a_coordinator_found_in_time_changes_nothing() -> None:
     core = without_coordinator()
-    fire(core, "group.retry")
+    fire(core, "group.retry", at_ms=1_200)
     effects = core.handle(CoordinatorFound(core.membership.request_id or 0), 1_500).effects
     assert work_of(effects) == []
     assert core.context.group.settled

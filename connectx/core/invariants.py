@@ -1,0 +1,367 @@
+"""Rules that hold between the parts of a worker's core after every step. Pure.
+
+Tests and the simulation check them after each step, a live worker on request. A broken rule is a bug of the core. The
+invariants of exactly-once delivery, which compare several workers and Kafka, are in `docs/kip-618.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, Protocol
+
+from connectx.core.config_writer import Claim, ConfigWriter, FencingOrigin, RequestOrigin
+from connectx.core.connectors import ConnectorPhase, Connectors
+from connectx.core.context import Context, WorkerPhase
+from connectx.core.fencing import FencingRounds, LocalWaiter, RequestWaiter, RoundPhase
+from connectx.core.group import membership as group
+from connectx.core.group.leadership import Leadership
+from connectx.core.group.membership import Membership, MembershipState
+from connectx.core.group.rebalance import Rebalance, RebalancePhase
+from connectx.core.requests import RequestHandler
+from connectx.core.tasks import TaskPhase, Tasks
+
+
+class Rule(StrEnum):
+    """A rule of the core's state; the value is its sentence."""
+
+    ASSIGNED_ONLY = "only assigned connectors and tasks run here; others are stopping"
+    NEWEST_CONFIGS = "a task that is not stopping has the newest task configs of its connector"
+    OWN_INSTANCE = "every instance has its own number, and none is above the last one that was given"
+    STEP_IS_AWAITED = "a connector, task or fencing round that waits has a pending request, a round or a timer"
+    REQUEST_IN_PHASE = "a task has a pending request only while it is fencing or verifying"
+    UNIQUE_REQUESTS = "a request id is pending once, and none is above the last one that was given"
+    TIMER_HAS_OWNER = "every awaited timer belongs to something that still waits for it"
+    QUEUE_MOVES = "the first write waits for an answer or for the claim, later writes wait for the first"
+    OUTCOMES_TAKEN = "no outcome of a write or fencing round is left after a step"
+    REPLIES_ARE_DUE = "a reply that is prepared belongs to a write or fencing round that goes on"
+    RIGHTS_OF_LEADER = "only the leader claims the config topic or runs fencing rounds"
+    CLAIM_IS_AWAITED = "a pending claim has a pending request or a timer"
+    SETTLED_MEMBER = "a settled worker has an assignment of its present generation and no rebalance under way"
+    MEMBER_GOES_ON = "a member that waits for the coordinator has a pending request or a timer"
+    STOPPED_IS_EMPTY = "a stopped worker has no work, no pending request and no place in the group"
+    NEVER_BACK = "time, the config offset and the numbers that were given never go back"
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenRule:
+    """A rule that does not hold, and what was found instead."""
+
+    rule: Rule
+    found: str
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.found}"
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """Values of a core that never go back, as they were before a step."""
+
+    now_ms: int
+    config_offset: int
+    last_request_id: int
+    last_instance: int
+    last_timer: int
+    group_requests: int
+    last_group_timer: int
+
+
+class Parts(Protocol):
+    """The parts of a core, as `WorkerCore` has them."""
+
+    context: Context
+    membership: Membership
+    writer: ConfigWriter
+    fencing: FencingRounds
+    leadership: Leadership
+    connectors: Connectors
+    tasks: Tasks
+    rebalance: Rebalance
+    requests: RequestHandler
+
+
+def marks_of(core: Parts) -> Marks:
+    """Return what `broken_rules` compares after the next step."""
+    context, member = core.context, core.membership
+    return Marks(
+        now_ms=context.now_ms,
+        config_offset=context.config.offset,
+        last_request_id=context.last_request_id,
+        last_instance=context.last_instance,
+        last_timer=context.timers.last_token,
+        group_requests=-member.last_request_id,
+        last_group_timer=member.timers.last_token,
+    )
+
+
+def broken_rules(core: Parts, before: Marks | None = None) -> tuple[BrokenRule, ...]:
+    """Return the rules that do not hold, none for a sound core.
+
+    Args:
+        core: the parts of a core between two steps.
+        before: marks from before the last step, to find values that went back.
+    """
+    found = [BrokenRule(rule, detail) for rule, check in _CHECKS.items() for detail in check(core)]
+    if before is not None:
+        after = marks_of(core)
+        for name in Marks.__slots__:
+            was, now = getattr(before, name), getattr(after, name)
+            if now < was:
+                found.append(BrokenRule(Rule.NEVER_BACK, f"{name} went from {was} to {now}"))
+    return tuple(found)
+
+
+# ------------------------------------------------------------------------------------------- connectors and tasks
+
+
+def _assigned_only(core: Parts) -> Iterator[str]:
+    work = core.context.group.work
+    for connector, life in core.connectors.lives.items():
+        if life.phase is not ConnectorPhase.STOPPING and connector not in work.connectors:
+            yield f"connector {connector} is {life.phase} and not assigned"
+    for task, task_life in core.tasks.lives.items():
+        if task_life.phase is not TaskPhase.STOPPING and task not in work.tasks:
+            yield f"task {task} is {task_life.phase} and not assigned"
+
+
+def _newest_configs(core: Parts) -> Iterator[str]:
+    if core.context.phase is not WorkerPhase.RUNNING:
+        return
+    for task, life in core.tasks.lives.items():
+        newest = core.context.config.task_config_generation(task.connector)
+        if life.phase is not TaskPhase.STOPPING and life.task_config_generation != newest:
+            yield f"task {task} is {life.phase} with configs {life.task_config_generation}, the newest are {newest}"
+
+
+def _own_instance(core: Parts) -> Iterator[str]:
+    numbers = [life.instance for life in core.connectors.lives.values()]
+    numbers += [life.instance for life in core.tasks.lives.values()]
+    if len(set(numbers)) < len(numbers):
+        yield f"instances {sorted(numbers)}"
+    if numbers and max(numbers) > core.context.last_instance:
+        yield f"instance {max(numbers)} is above {core.context.last_instance}"
+
+
+def _step_is_awaited(core: Parts) -> Iterator[str]:
+    is_set = core.context.timers.is_set
+    for connector, life in core.connectors.lives.items():
+        if life.phase is ConnectorPhase.STOPPING and not is_set(f"connector-stop.{life.instance}"):
+            yield f"connector {connector} stops without a limit"
+    in_rounds = {waiter for a_round in core.fencing.rounds.values() for waiter in a_round.waiters}
+    for task, task_life in core.tasks.lives.items():
+        number = task_life.instance
+        match task_life.phase:
+            case TaskPhase.STOPPING if not is_set(f"task-stop.{number}"):
+                yield f"task {task} stops without a limit"
+            case TaskPhase.VERIFYING if task_life.request_id is None:
+                yield f"task {task} verifies its start and reads nothing"
+            case TaskPhase.FENCING:
+                in_round = LocalWaiter(task, number) in in_rounds
+                if task_life.request_id is None and not in_round and not is_set(f"task-fence.{number}"):
+                    yield f"task {task} waits for a fencing round that no one runs"
+    yield from _rounds_are_awaited(core)
+
+
+def _rounds_are_awaited(core: Parts) -> Iterator[str]:
+    origins = {write.origin for write in core.writer.queue}
+    for connector, a_round in core.fencing.rounds.items():
+        if a_round.phase is not RoundPhase.RECORDING:
+            if a_round.request_id is None:
+                yield f"the round of {connector} is {a_round.phase} and waits for no answer"
+            continue
+        retries = core.context.timers.is_set(f"fencing-record.{a_round.round_id}")
+        if not retries and FencingOrigin(a_round.round_id) not in origins:
+            yield f"the round of {connector} records nothing"
+
+
+def _request_in_phase(core: Parts) -> Iterator[str]:
+    for task, life in core.tasks.lives.items():
+        if life.request_id is not None and life.phase not in (TaskPhase.FENCING, TaskPhase.VERIFYING):
+            yield f"task {task} is {life.phase} and waits for request {life.request_id}"
+    for connector, host in core.connectors.lives.items():
+        if host.request_id is not None and host.phase is ConnectorPhase.STOPPING:
+            yield f"connector {connector} is stopping and waits for request {host.request_id}"
+
+
+# -------------------------------------------------------------------------------------------- requests and timers
+
+
+def pending_requests(core: Parts) -> list[int]:
+    """Return the ids of the herder's effects that are not answered yet, each as often as a part waits for it."""
+    ids = [core.rebalance.read_request, core.leadership.claim_request, core.leadership.key_request]
+    ids += [write.request_id for write in core.writer.queue]
+    ids += [life.request_id for life in core.tasks.lives.values()]
+    ids += [life.request_id for life in core.connectors.lives.values()]
+    ids += [a_round.request_id for a_round in core.fencing.rounds.values()]
+    return [*(number for number in ids if number is not None), *core.requests.reading]
+
+
+def _unique_requests(core: Parts) -> Iterator[str]:
+    numbers = pending_requests(core)
+    if len(set(numbers)) < len(numbers):
+        yield f"pending requests {sorted(numbers)}"
+    if numbers and not 0 < min(numbers) <= max(numbers) <= core.context.last_request_id:
+        yield f"pending requests {sorted(numbers)}, the last is {core.context.last_request_id}"
+    member = core.membership
+    for number in (member.request_id, member.heartbeat_request_id):
+        if number is not None and not member.last_request_id <= number < 0:
+            yield f"pending group request {number}, the last is {member.last_request_id}"
+
+
+def _timer_has_owner(core: Parts) -> Iterator[str]:
+    tasks = {str(life.instance) for life in core.tasks.lives.values()}
+    connectors = {str(life.instance) for life in core.connectors.lives.values()}
+    rounds = {str(a_round.round_id) for a_round in core.fencing.rounds.values()}
+    owners: Mapping[str, set[str]] = {
+        "task-stop": tasks,
+        "task-fence": tasks,
+        "task-restart": tasks,
+        "connector-stop": connectors,
+        "task-configs": connectors,
+        "fencing-record": rounds,
+    }
+    leads = core.writer.claim is not Claim.NONE
+    single = {
+        "rebalance-delay": True,
+        "mismatch": core.rebalance.phase is RebalancePhase.SYNCING,
+        "config-read-retry": core.rebalance.phase is RebalancePhase.UNSYNCED,
+        "reclaim": core.writer.claim is Claim.PENDING,
+        "session-key": leads,
+        "empty-stopped": leads,
+    }
+    for key in core.context.timers.awaited:
+        name, _, number = key.partition(".")
+        if not (single.get(name, False) if not number else number in owners.get(name, ())):
+            yield f"timer {key}"
+    state = core.membership.state
+    for key in core.membership.timers.awaited:
+        if state not in _STATES_OF_TIMER[key]:
+            yield f"timer {key} of a member that is {state}"
+
+
+_HEARTBEATS: Final = (
+    MembershipState.PREPARING,
+    MembershipState.WAITING,
+    MembershipState.ELECTED,
+    MembershipState.SYNCING,
+    MembershipState.STABLE,
+)
+_STATES_OF_TIMER: Final[Mapping[str, tuple[MembershipState, ...]]] = {
+    group.HEARTBEAT: _HEARTBEATS,
+    group.SESSION: (*_HEARTBEATS, MembershipState.FINDING),
+    group.RETRY: (MembershipState.FINDING, MembershipState.WAITING),
+    group.UNKNOWN: (MembershipState.FINDING,),
+}
+
+
+# --------------------------------------------------------------------------------------------------- config topic
+
+
+def _queue_moves(core: Parts) -> Iterator[str]:
+    for number, write in enumerate(core.writer.queue):
+        if number > 0 and write.request_id is not None:
+            yield f"write {number} ({write.kind} of {write.connector!r}) does not wait for the first"
+        if number == 0 and write.request_id is None:
+            waits = write.next_batch < len(write.batches) and write.batches[write.next_batch].privileged
+            if not waits or core.writer.claim is not Claim.PENDING:
+                yield f"the first write ({write.kind} of {write.connector!r}) waits for nothing"
+
+
+def _outcomes_taken(core: Parts) -> Iterator[str]:
+    for outcome in (*core.writer.outcomes, *core.fencing.outcomes):
+        yield f"{outcome}"
+
+
+def _replies_are_due(core: Parts) -> Iterator[str]:
+    written = {write.origin for write in core.writer.queue}
+    for request_id in core.requests.planned:
+        if RequestOrigin(request_id) not in written:
+            yield f"request {request_id} waits for a write that does not exist"
+    waiting = {waiter for a_round in core.fencing.rounds.values() for waiter in a_round.waiters}
+    for request_id in core.requests.fencing_offsets:
+        if RequestWaiter(request_id) not in waiting:
+            yield f"request {request_id} waits for a fencing round that does not exist"
+
+
+def _rights_of_leader(core: Parts) -> Iterator[str]:
+    if core.context.group.is_leader:
+        return
+    if core.writer.claim is not Claim.NONE:
+        yield f"the claim is {core.writer.claim}"
+    for connector in core.fencing.rounds:
+        yield f"a fencing round of {connector}"
+
+
+def _claim_is_awaited(core: Parts) -> Iterator[str]:
+    claim, leadership = core.writer.claim, core.leadership
+    if claim is Claim.PENDING:
+        if leadership.claim_request is None and not core.context.timers.is_set("reclaim"):
+            yield "the claim is pending, and nothing claims it"
+    elif leadership.claim_request is not None:
+        yield f"the claim is {claim}, and request {leadership.claim_request} claims it"
+
+
+# ---------------------------------------------------------------------------------------------------------- group
+
+
+def _settled_member(core: Parts) -> Iterator[str]:
+    view, member = core.context.group, core.membership
+    if not view.settled:
+        return
+    if core.context.phase is not WorkerPhase.RUNNING or core.rebalance.phase is not RebalancePhase.SETTLED:
+        yield f"the worker is {core.context.phase}, its rebalance {core.rebalance.phase}"
+    if view.assignment is None:
+        yield "there is no assignment"
+    if (view.member_id, view.generation) != (member.member_id, member.generation):
+        theirs, ours = (view.member_id, view.generation), (member.member_id, member.generation)
+        yield f"the assignment is of {theirs}, the member is {ours}"
+    if member.state not in (MembershipState.STABLE, MembershipState.FINDING):
+        yield f"the member is {member.state}"
+
+
+def _member_goes_on(core: Parts) -> Iterator[str]:
+    member = core.membership
+    has_request, is_set = member.request_id is not None, member.timers.is_set
+    match member.state:
+        case MembershipState.JOINING | MembershipState.SYNCING:
+            goes_on = has_request
+        case MembershipState.FINDING:
+            goes_on = has_request or is_set(group.RETRY)
+        case MembershipState.WAITING:
+            goes_on = is_set(group.RETRY)
+        case MembershipState.STABLE:
+            goes_on = is_set(group.HEARTBEAT) and is_set(group.SESSION)
+        case _:
+            goes_on = True
+    if not goes_on:
+        yield f"the member is {member.state} and waits for nothing"
+
+
+def _stopped_is_empty(core: Parts) -> Iterator[str]:
+    if core.context.phase is not WorkerPhase.STOPPED:
+        return
+    if core.connectors.lives or core.tasks.lives or core.fencing.rounds or core.writer.queue or core.requests.reading:
+        yield "it has work left"
+    if core.membership.state is not MembershipState.STOPPED:
+        yield f"the member is {core.membership.state}"
+
+
+_CHECKS: Final[Mapping[Rule, Callable[[Parts], Iterator[str]]]] = {
+    Rule.ASSIGNED_ONLY: _assigned_only,
+    Rule.NEWEST_CONFIGS: _newest_configs,
+    Rule.OWN_INSTANCE: _own_instance,
+    Rule.STEP_IS_AWAITED: _step_is_awaited,
+    Rule.REQUEST_IN_PHASE: _request_in_phase,
+    Rule.UNIQUE_REQUESTS: _unique_requests,
+    Rule.TIMER_HAS_OWNER: _timer_has_owner,
+    Rule.QUEUE_MOVES: _queue_moves,
+    Rule.OUTCOMES_TAKEN: _outcomes_taken,
+    Rule.REPLIES_ARE_DUE: _replies_are_due,
+    Rule.RIGHTS_OF_LEADER: _rights_of_leader,
+    Rule.CLAIM_IS_AWAITED: _claim_is_awaited,
+    Rule.SETTLED_MEMBER: _settled_member,
+    Rule.MEMBER_GOES_ON: _member_goes_on,
+    Rule.STOPPED_IS_EMPTY: _stopped_is_empty,
+}
