@@ -29,6 +29,7 @@ def main(
         "idle": lambda: cluster.measure_idle(20),
         "json": conversion.measure_json,
         "avro": conversion.measure_avro,
+        "json_schema": conversion.measure_json_schema,
         "source": lambda: flows.measure_sources(records),
         "bulk": lambda: bulk.measure_bulk(records),
         "transforms": lambda: flows.measure_transforms(records),

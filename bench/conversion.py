@@ -1,4 +1,4 @@
-"""CPU time per record of JSON and Avro in both directions: kinds of JSON beside flat records, Avro beside fastavro."""
+"""CPU time per record of converters in both directions: kinds of JSON beside flat records, Avro beside fastavro."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from decimal import Decimal
+from functools import partial
 
 import fastavro
 import pyarrow as pa
@@ -16,6 +17,7 @@ from connectx.data.avro.converter import AvroConverter
 from connectx.data.avro.schemas import schema_of
 from connectx.data.converters import decode, encode
 from connectx.data.json.converter import JsonConverter
+from connectx.data.json_schema.converter import JsonSchemaConverter
 from connectx.data.simple import StringConverter
 
 RECORDS = 10_000
@@ -107,6 +109,25 @@ def measure_avro() -> Iterator[dict[str, object]]:
             "records_per_cpu_s": round(1e6 / took),
             "fastavro_records_per_cpu_s": round(1e6 / beside),
         }
+
+
+def measure_json_schema() -> Iterator[dict[str, object]]:
+    """A narrow record by JsonSchemaConverter, with and without validation."""
+    flat, _ = columns()
+    rows = pa.table(flat).combine_chunks().to_struct_array()
+    rows = rows.combine_chunks() if isinstance(rows, pa.ChunkedArray) else rows
+    for validated in ("false", "true"):
+        settings = {"schema.registry.url": "mock://bench", "json.fail.invalid.schema": validated}
+        converter = JsonSchemaConverter(settings).for_topic("t")
+        written = converter.to_bytes_arrow(rows)
+        took = cpu_us(partial(converter.to_bytes_arrow, rows), partial(converter.from_bytes_arrow, written))
+        for direction, one in zip(("write", "read"), took, strict=True):
+            yield {
+                "measure": "json_schema",
+                "direction": direction,
+                "json.fail.invalid.schema": validated,
+                "records_per_cpu_s": round(1e6 / one),
+            }
 
 
 def _runs(table: pa.Table, kind: str, converter: JsonConverter) -> Iterator[tuple[str, str, Callable[[], object]]]:

@@ -12,7 +12,9 @@ from typing import Literal
 
 from connectx.errors import MissingExtraError
 
-Extra = Literal["spark", "embedded", "notebook", "postgres", "duckdb", "mysql", "lake", "avro", "demo"]
+Extra = Literal[
+    "spark", "embedded", "notebook", "postgres", "duckdb", "mysql", "lake", "registry", "avro", "jsonschema", "demo"
+]
 """Extras of the package, as in pyproject.toml; `lab` and `all` bring nothing that is imported here."""
 
 

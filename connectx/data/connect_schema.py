@@ -103,7 +103,7 @@ def type_of(schema: Any) -> pa.DataType:
             if not pa.types.is_string(type_of(keys)):
                 raise ConversionError("Maps with keys that are not strings cannot be read.")
             return pa.map_(pa.string(), pa.field("value", type_of(values), is_optional(values or {})))
-    logical = _logical_type(schema)
+    logical = logical_type(schema)
     if logical is not None:
         return logical
     if schema["type"] not in _SIMPLE:
@@ -111,7 +111,12 @@ def type_of(schema: Any) -> pa.DataType:
     return _SIMPLE[schema["type"]]
 
 
-def _logical_type(schema: Mapping[str, Any]) -> pa.DataType | None:
+def logical_type(schema: Mapping[str, Any]) -> pa.DataType | None:
+    """Arrow type of a schema with the name of a logical type; None without one, and for Time.
+
+    Raises:
+        ConversionError: a Decimal without a scale, or with one that no Arrow type has.
+    """
     match schema["type"], str(schema.get("name") or "").removeprefix(_LOGICAL):
         case "bytes", "Decimal":
             parameters = schema.get("parameters") or {}

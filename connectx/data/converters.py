@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from connectx.data.avro.converter import AvroConverter
 from connectx.data.converter import Converter, Decoded
 from connectx.data.json.converter import JsonConverter
+from connectx.data.json_schema.converter import JsonSchemaConverter
 from connectx.data.parts import joined, where
 from connectx.data.simple import (
     BooleanConverter,
@@ -38,6 +39,7 @@ Rows: TypeAlias = "DataFrame | pa.Table"
 
 CONVERTERS: Final[tuple[type[Converter], ...]] = (
     AvroConverter,
+    JsonSchemaConverter,
     JsonConverter,
     StringConverter,
     ByteArrayConverter,

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from connectx.schema_registry import refusals
-from connectx.schema_registry.compatibility import Level, parse, problems
+from connectx.schema_registry import avro_compatibility, json_compatibility, refusals
+from connectx.schema_registry.levels import Level
 from connectx.schema_registry.records import (
     KeyValue,
     Reference,
@@ -31,6 +31,8 @@ _log = logging.getLogger(__name__)
 
 KINDS: Final = ("AVRO", "JSON", "PROTOBUF")
 MODES: Final = ("READWRITE", "READONLY", "READONLY_OVERRIDE", "IMPORT")
+_COMPARISONS: Final[Mapping[str, Any]] = {"AVRO": avro_compatibility, "JSON": json_compatibility}
+"""Modules with `parse` and `problems` of each format."""
 _LARGEST: Final = 2**31 - 1
 
 
@@ -273,14 +275,22 @@ class Catalog:
         except (KeyError, TypeError, ValueError) as error:
             raise refusals.invalid_schema(f"Invalid references: {error!r}") from error
         made = Version(subject, 0, 0, _compact(text, kind), kind, references)
-        texts = self._texts(references)
-        if kind == "AVRO":
-            parse(made.text, texts)
+        self._parsed(made)
         return made
 
-    def _texts(self, references: Iterable[Reference]) -> list[str]:
-        """Texts of the schemas that are referred to, their own references first."""
-        found: dict[tuple[str, int], str] = {}
+    def _parsed(self, version: Version) -> Any:
+        """The schema of a version as its format's comparison takes it; None where the format is not compared."""
+        texts, comparison = self._texts(version.references), _COMPARISONS.get(version.kind)
+        try:
+            return None if comparison is None else comparison.parse(version.text, texts)
+        except ModuleNotFoundError as error:
+            raise refusals.invalid_schema(
+                f"Schemas of type {version.kind} need a package that the registry does not have: {error.name}"
+            ) from error
+
+    def _texts(self, references: Iterable[Reference]) -> list[tuple[str, str]]:
+        """(name, text) of the schemas that are referred to, their own references first."""
+        found: dict[tuple[str, int], tuple[str, str]] = {}
 
         def collect(one: Reference) -> None:
             if (one.subject, one.version) in found:
@@ -294,7 +304,7 @@ class Catalog:
                 ) from error
             for inner in version.references:
                 collect(inner)
-            found[one.subject, one.version] = version.text
+            found[one.subject, one.version] = one.name, version.text
 
         for one in references:
             collect(one)
@@ -306,14 +316,14 @@ class Catalog:
         if level is Level.NONE or not before:
             return []
         others = reversed(before) if level.is_transitive else before[-1:]
-        new = parse(asked.text, self._texts(asked.references)) if asked.kind == "AVRO" else None
+        new, comparison = self._parsed(asked), _COMPARISONS.get(asked.kind)
         for old in others:
             if old.kind != asked.kind:
                 return [f"{{errorType:'TYPE_MISMATCH', description:'Incompatible because of different schema type', "
                         f"additionalInfo:'{old.kind}'}}"]  # fmt: skip
-            if new is None:
+            if comparison is None:
                 continue
-            found = problems(level, new, parse(old.text, self._texts(old.references)))
+            found = comparison.problems(level, new, self._parsed(old))
             if found:
                 tail = (f"{{oldSchemaVersion: {old.version}}}", f"{{oldSchema: '{old.text}'}}",
                         f"{{validateFields: 'false', compatibility: '{level}'}}")  # fmt: skip

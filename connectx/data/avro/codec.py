@@ -60,15 +60,18 @@ class AvroCodec:
         """True when whole columns are read and written in one call."""
         return self._fast or self._raw
 
-    def read(self, bodies: list[bytes]) -> Decoded:
-        """Values of bodies; one that cannot be read has an error."""
+    def read(self, bodies: pa.Array) -> Decoded:
+        """Values of bodies (binary); one that cannot be read has an error."""
+        return self._read_halves(bodies.to_pylist())
+
+    def _read_halves(self, bodies: list[bytes]) -> Decoded:
         try:
             return Decoded.of(values_of(self._decoded(bodies), self._avro))
         except ConversionError as error:
             if len(bodies) == 1:
                 return Decoded(pa.nulls(1, self._kind), pa.array([error.message], pa.string()))
         half = len(bodies) // 2
-        parts = self.read(bodies[:half]), self.read(bodies[half:])
+        parts = self._read_halves(bodies[:half]), self._read_halves(bodies[half:])
         numbers = pa.array(range(half), pa.uint64()), pa.array(range(half, len(bodies)), pa.uint64())
         return joined(list(zip(numbers, parts, strict=True)))
 

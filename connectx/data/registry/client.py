@@ -50,12 +50,12 @@ class RegistryClient:
         converter: for messages, such as `AvroConverter`; `side` is key or value.
 
     Raises:
-        MissingExtraError: the packages of the extra `avro` are not installed.
+        MissingExtraError: the packages of the extra `registry` are not installed.
         ConfigError: a URL, a login or a certificate cannot be used.
     """
 
     def __init__(self, settings: Mapping[str, Any], converter: str, side: str) -> None:
-        require(converter, "avro", "httpx2", "authlib", "attr", "cachetools", "certifi")
+        require(converter, "registry", "httpx2", "authlib", "attr", "cachetools", "certifi")
         from confluent_kafka.schema_registry import SchemaRegistryClient
 
         self._converter = converter

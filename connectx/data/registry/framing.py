@@ -23,11 +23,6 @@ class Framed:
     error: str
     bodies: pa.Array
 
-    def body_list(self) -> list[bytes]:
-        """Bodies, as Python's bytes."""
-        bodies: list[bytes] = self.bodies.to_pylist()
-        return bodies
-
 
 def framed(body: pa.Array, schema_id: int) -> pa.Array:
     """Bodies (binary) with the header of a schema; null stays null."""

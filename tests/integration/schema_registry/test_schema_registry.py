@@ -6,14 +6,16 @@ import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import httpx
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, Producer
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.schema_registry.error import SchemaRegistryError
+from confluent_kafka.schema_registry.json_schema import JSONDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 
 import connectx as cx
@@ -152,3 +154,41 @@ def test_avro_from_a_source_to_a_sink_is_exact_when_a_worker_is_killed_and_a_new
     assert "cannot register a schema of rows-value: it is not compatible with version 1" in trace
     assert "MISSING_UNION_BRANCH" in trace
     assert "Change the rows, or the subject's compatibility, and restart the task." in trace
+
+
+@pytest.mark.parametrize(("converter", "deserializer"), [("JsonSchemaConverter", JSONDeserializer)])
+def test_records_of_a_format_flow_and_those_that_no_schema_fits_are_dead_letters(
+    cluster: cx.Cluster, tmp_path: Path, converter: str, deserializer: Any
+) -> None:
+    registry = {"value.converter": converter, "value.converter.schema.registry.url": cluster.registry_url or ""}
+    cluster.create("made", {**GENERATOR, "rate": "0", "topic": "rows", "max.rows": "200", **registry})
+    sink = {"connector.class": "ParquetSink", "path": str(tmp_path), "flush.interval.ms": "300", "topics": "rows"}
+    queue = {
+        **{"errors.tolerance": "all", "errors.deadletterqueue.topic.name": "dead"},
+        **{"errors.deadletterqueue.context.headers.enable": "true"},
+        **{"errors.deadletterqueue.topic.replication.factor": "1"},
+    }
+    cluster.create("kept", {**sink, **queue, **registry})
+
+    def ids() -> list[int]:
+        files = [str(path) for path in (tmp_path / "rows").glob("*.parquet")]
+        found = duckdb.execute(f"SELECT id FROM read_parquet({files}) ORDER BY id").fetchall() if files else []
+        return [row[0] for row in found]
+
+    until(lambda: len(ids()) == 200, "200 rows")
+    (record,) = cluster.peek("rows", 1)
+    assert set(record.value) == {"id", "name", "amount"}
+    client = SchemaRegistryClient({"url": cluster.registry_url})
+    context = SerializationContext("rows", MessageField.VALUE)
+    assert deserializer(None, schema_registry_client=client)(record.raw_value, context)["id"] == 199
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    schema_id = client.get_latest_version("rows-value").schema_id or 0
+    for bad in (b"no header", b"\0\0\0\x03\xe8{}", b"\0" + schema_id.to_bytes(4, "big") + b"\xff"):
+        producer.produce("rows", bad)
+    producer.flush()
+    del producer  # it would go on asking the broker, which ends before it
+    until(lambda: len(cluster.dead_letters("kept", 10)) == 3, "dead letters")
+    reasons = " ".join(letter.reason for letter in cluster.dead_letters("kept", 10))
+    assert "not with the 0 of Confluent's header" in reasons
+    assert "does not have the schema 1000" in reasons
+    assert ids() == list(range(200))

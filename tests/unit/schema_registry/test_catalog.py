@@ -148,6 +148,20 @@ def test_a_reference_is_resolved_checked_and_kept(registry: Registry) -> None:
     assert refused(lambda: registry.catalog.register("outer", missing)) == (422, 42201)
 
 
+def test_json_schemas_are_compared_and_their_references_resolved(registry: Registry) -> None:
+    def schema(kind: str, *references: dict[str, Any]) -> dict[str, Any]:
+        text = json.dumps({"type": "object", "properties": {"a": {"type": kind}, "b": {"$ref": "b.json"}}})
+        return {"schemaType": "JSON", "schema": text, "references": list(references)}
+
+    reference = {"name": "b.json", "subject": "b", "version": 1}
+    registry.register("b", {"schemaType": "JSON", "schema": '{"type":"string"}'})
+    registry.register("s", schema("integer", reference))
+    assert registry.register("s", schema("number", reference)) == 3
+    assert registry.catalog.check("s", schema("string", reference), "latest")[0].startswith("{errorType:'TYPE_CHANGED'")
+    assert refused(lambda: registry.catalog.register("s", schema("string", reference))) == (409, 409)
+    assert refused(lambda: registry.catalog.register("s", schema("number"))) == (422, 42201)
+
+
 def test_modes_say_who_may_write(registry: Registry) -> None:
     registry.register("s", FIRST)
     registry.do(registry.catalog.set_mode("s", "READONLY"))

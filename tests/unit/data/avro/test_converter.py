@@ -100,7 +100,10 @@ def test_the_strategy_names_the_subject(make: Make, strategy: str, subject: str)
 
 def test_record_names_need_records(make: Make) -> None:
     converter = make(is_key=True, key__subject__name__strategy="RecordNameStrategy")
-    with pytest.raises(ConversionError, match=r"key\.subject\.name\.strategy=RecordNameStrategy needs records.*string"):
+    with pytest.raises(
+        ConversionError,
+        match=r"=RecordNameStrategy needs records with a name, and the key is string",
+    ):
         converter.for_topic("t").to_bytes_arrow(pa.array(["a"]))
 
 

@@ -9,7 +9,8 @@ from typing import Any
 import fastavro
 import pytest
 
-from connectx.schema_registry.compatibility import Level, parse, problems
+from connectx.schema_registry.avro_compatibility import parse, problems
+from connectx.schema_registry.levels import Level
 from connectx.schema_registry.refusals import RefusedError
 
 INT = {"name": "a", "type": "int"}

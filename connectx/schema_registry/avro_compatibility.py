@@ -8,28 +8,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any, Final
 
+from connectx.schema_registry.levels import Level, directions
 from connectx.schema_registry.refusals import invalid_schema
-
-
-class Level(StrEnum):
-    """Confluent's compatibility levels."""
-
-    NONE = "NONE"
-    BACKWARD = "BACKWARD"
-    BACKWARD_TRANSITIVE = "BACKWARD_TRANSITIVE"
-    FORWARD = "FORWARD"
-    FORWARD_TRANSITIVE = "FORWARD_TRANSITIVE"
-    FULL = "FULL"
-    FULL_TRANSITIVE = "FULL_TRANSITIVE"
-
-    @property
-    def is_transitive(self) -> bool:
-        """True when all versions of a subject count, not only the latest."""
-        return self.name.endswith("_TRANSITIVE")
-
 
 _PROMOTED: Final = {
     "int": {"int"},
@@ -72,8 +54,8 @@ class NodeField:
     has_default: bool
 
 
-def parse(text: str, references: Iterable[str] = ()) -> Node:
-    """The graph of a schema; `references` are texts of schemas that it names, their own references first.
+def parse(text: str, references: Iterable[tuple[str, str]] = ()) -> Node:
+    """The graph of a schema; `references` are (name, text) of schemas that it names, their own references first.
 
     Raises:
         RefusedError: 42201, not a valid Avro schema.
@@ -83,7 +65,7 @@ def parse(text: str, references: Iterable[str] = ()) -> Node:
     try:
         known: dict[str, Any] = {}
         names: dict[str, Node] = {}
-        for one in references:
+        for _, one in references:
             fastavro.parse_schema(json.loads(one), known)
             _node(json.loads(one), "", names)
         fastavro.parse_schema(json.loads(text), known)
@@ -134,12 +116,11 @@ def _full(name: str, namespace: str) -> str:
 
 def problems(level: Level, new: Node, old: Node) -> list[str]:
     """Why a new schema is not compatible with an old one at a level, in Confluent's words; empty when it is."""
-    found: list[str] = []
-    if level in (Level.BACKWARD, Level.BACKWARD_TRANSITIVE, Level.FULL, Level.FULL_TRANSITIVE):
-        found += _Check("new", "old").all_problems(new, old)
-    if level in (Level.FORWARD, Level.FORWARD_TRANSITIVE, Level.FULL, Level.FULL_TRANSITIVE):
-        found += _Check("old", "new").all_problems(old, new)
-    return found
+    return [
+        problem
+        for writer, reader, writer_name, reader_name in directions(level, new, old)
+        for problem in _Check(reader_name, writer_name).all_problems(reader, writer)
+    ]
 
 
 @dataclass(slots=True)

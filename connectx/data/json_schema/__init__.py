@@ -1,0 +1,1 @@
+"""JSON Schema to Arrow and back, as Confluent's JsonSchemaConverter maps it to Connect's types."""

@@ -1,0 +1,181 @@
+"""Base of converters whose records name a schema of a registry, in Confluent's wire format.
+
+The schema of what is written is made from the Arrow type, registered under the topic's subject, and kept. Each record
+that is read names its schema. A format adds a codec of one schema, and the schema of an Arrow type.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Protocol, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from connectx.data.arrays import where_valid
+from connectx.data.converter import Converter, Decoded
+from connectx.data.parts import joined
+from connectx.data.registry.client import KnownSchema, RegistryClient
+from connectx.data.registry.framing import Framed, framed, unframed
+from connectx.data.registry.keys import check_supported, strategy_of, subject_of
+from connectx.errors import ConversionError, SchemaNotFoundError
+from connectx.extras import Extra, require
+
+
+class Codec(Protocol):
+    """Reads and writes bodies, without header, of one schema."""
+
+    def read(self, bodies: pa.Array) -> Decoded:
+        """Values of bodies (binary); one that cannot be read has an error."""
+        ...
+
+    def write(self, values: pa.Array) -> pa.Array:
+        """Bodies (binary) of values without null.
+
+        Raises:
+            ConversionError: a type or value that the schema does not take.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class OwnSchema:
+    """The schema of an Arrow type: its text, and the full name of its record, empty where it is not a record."""
+
+    text: str
+    record: str
+
+
+class RegistryConverter(Converter):
+    """Base of converters with a schema registry.
+
+    `kind` is the registry's name of the format, `label` the name in messages, `requires` pairs an extra and a module.
+
+    Raises:
+        MissingExtraError: the packages of the extra are not installed.
+        ConfigError: a setting is wrong.
+    """
+
+    by_topic = True
+    kind: ClassVar[str]
+    label: ClassVar[str]
+    requires: ClassVar[tuple[tuple[Extra, str], ...]]
+
+    def __init__(self, settings: Mapping[str, str] | None = None, *, is_key: bool = False) -> None:
+        super().__init__(settings, is_key=is_key)
+        check_supported(settings or {})
+        for extra, module in self.requires:
+            require(self.name, extra, module)
+        self._registry = RegistryClient(self.settings, self.name, "key" if is_key else "value")
+        self._codecs: dict[int, Codec | str] = {}
+        self._written: dict[tuple[str, str], tuple[int, Codec]] = {}
+        self._topic = ""
+
+    def own_schema(self, kind: pa.DataType) -> OwnSchema:
+        """The schema of values of an Arrow type.
+
+        Raises:
+            ConversionError: the format has no such type.
+        """
+        raise NotImplementedError
+
+    def codec(self, known: KnownSchema) -> Codec:
+        """A codec of a registered schema.
+
+        Raises:
+            ConversionError: no Arrow type can hold its values.
+        """
+        raise NotImplementedError
+
+    def for_topic(self, topic: str) -> Self:
+        """The same converter, for records of a topic."""
+        made = copy.copy(self)
+        made._topic = topic
+        return made
+
+    def to_bytes_arrow(self, values: pa.Array) -> pa.Array:
+        """Header and body of each value.
+
+        Raises:
+            ConversionError: a type or value that the format, or the subject's schema, does not take.
+            SchemaIncompatibleError: the registry refuses the schema.
+            RegistryUnavailableError: the registry cannot be asked now.
+        """
+        if pa.types.is_null(values.type):
+            return values.cast(pa.binary())
+        schema_id, codec = self._writer(values.type)
+        if values.null_count == 0:
+            return framed(codec.write(values), schema_id)
+        present = values.is_valid()
+        bodies = codec.write(values.filter(present))
+        places = pc.subtract(pc.cumulative_sum(present.cast(pa.int64())), 1)
+        return framed(bodies.take(where_valid(values, places)), schema_id)
+
+    def from_bytes_arrow(self, records: pa.Array, target: pa.DataType | None = None) -> Decoded:
+        """Values of the schemas that records name. `target` is not needed.
+
+        Raises:
+            ConversionError: no one type holds the values of all schemas.
+            RegistryUnavailableError: the registry cannot be asked now.
+        """
+        if records.null_count == len(records):
+            return Decoded.of(pa.nulls(len(records)))
+        parts = [(part.rows, self._read(part)) for part in unframed(records)]
+        if records.null_count:
+            nulls = pc.indices_nonzero(records.is_null())
+            parts.append((nulls, Decoded.of(pa.nulls(len(nulls)))))
+        return joined(parts)
+
+    def _read(self, part: Framed) -> Decoded:
+        codec: Codec | str = part.error
+        if part.schema_id is not None:
+            codec = self._codecs.get(part.schema_id) or self._reader(part.schema_id)
+        if isinstance(codec, str):
+            return Decoded(pa.nulls(len(part.rows)), pa.array([codec] * len(part.rows), pa.string()))
+        return codec.read(part.bodies)
+
+    def _reader(self, schema_id: int) -> Codec | str:
+        """A codec, or why records of this schema cannot be read."""
+        try:
+            found: Codec | str = self._checked_codec(self._registry.schema(schema_id))
+        except SchemaNotFoundError as error:
+            return error.message  # asked for again: a deleted schema may come back
+        except ConversionError as error:
+            found = error.message
+        self._codecs[schema_id] = found
+        return found
+
+    def _checked_codec(self, known: KnownSchema) -> Codec:
+        if known.kind != self.kind:
+            raise ConversionError(f"The schema {known.schema_id} is {known.kind}, not {self.label}.")
+        return self.codec(known)
+
+    def _writer(self, kind: pa.DataType) -> tuple[int, Codec]:
+        """Id and codec for values of a type."""
+        if not self._topic:
+            raise ConversionError(f"{self.name} writes keys and values of records only, no headers.")
+        settings = self.settings
+        own = self.own_schema(kind)
+        strategy = strategy_of(settings, is_key=self.is_key)
+        if strategy != "TopicNameStrategy" and not own.record:
+            side = "key" if self.is_key else "value"
+            raise ConversionError(
+                f"{side}.subject.name.strategy={strategy} needs records with a name, and the {side} is {kind}.",
+                next_step=f"Use TopicNameStrategy, or make the {side} a struct and set {side}.converter.record.name.",
+            )
+        subject = subject_of(strategy, self._topic, own.record, is_key=self.is_key)
+        if settings["use.latest.version"] and not settings["auto.register.schemas"]:
+            latest = self._registry.latest(subject)
+            return latest.schema_id, self._kept(subject, latest)
+        if (subject, own.text) not in self._written:
+            find = self._registry.register if settings["auto.register.schemas"] else self._registry.lookup
+            schema_id = find(subject, self.kind, own.text, normalize=settings["normalize.schemas"])
+            self._kept(subject, KnownSchema(schema_id, self.kind, own.text))
+        return self._written[subject, own.text]
+
+    def _kept(self, subject: str, known: KnownSchema) -> Codec:
+        if (subject, known.text) not in self._written:
+            self._written[subject, known.text] = known.schema_id, self._checked_codec(known)
+        return self._written[subject, known.text][1]
