@@ -1,4 +1,4 @@
-"""What an audit is given of a cluster that was started here: its workers' own views and all their settings."""
+"""Input of an audit from a cluster that this process started: its workers' views and settings."""
 
 from __future__ import annotations
 

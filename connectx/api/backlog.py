@@ -1,4 +1,4 @@
-"""The lag of a sink and the size of topics from outside, by offsets in Kafka: also while no task runs."""
+"""Lag of a sink and size of topics, computed from offsets in Kafka, also while no task runs."""
 
 from __future__ import annotations
 

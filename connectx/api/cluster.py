@@ -1,7 +1,7 @@
 """The cluster that a notebook or a test starts: Kafka, Spark, workers, and the verbs on them.
 
-Decides the order of starting and stopping and nothing about the group: that is the workers' own business. There is no
-class like it in Kafka Connect, whose workers are started one by one (its tests have EmbeddedConnectCluster).
+Decides the order of starting and stopping. Membership of the group is decided by the workers. Kafka Connect has no such
+class, because its workers are started one by one (its tests have EmbeddedConnectCluster).
 """
 
 from __future__ import annotations
@@ -69,12 +69,12 @@ class Cluster(FaultVerbs, ConnectCluster):
         spark: your own session, or settings of one that is made for this cluster and closed with it:
             `{"spark.master": "spark://host:7077", ...}`, or `{"spark.remote": "sc://host:15002"}` for Spark Connect.
             By default a local one is started. `config` may have the settings, too, as a worker's file may.
-        isolation: "thread": workers are threads of this process; "process": each is a process of its own, killed by
+        isolation: "thread": workers are threads of this process; "process": each is a separate process, killed by
             SIGKILL and paused by SIGSTOP, and all share one Spark Connect server.
-        fast_failover: with "process": when a worker's process has ended, tell its groups at once that it left, instead
+        fast_failover: with "process": when a worker's process has ended, remove it from its groups immediately instead
             of waiting for its session timeout; sets scheduled.rebalance.max.delay.ms to 0 unless `config` has it. Off
             by default, because Kafka Connect cannot do it: without it, you see what your own cluster would do.
-        faults: put a gate before the embedded Kafka, so that workers can be cut off honestly (costs some throughput).
+        faults: put a gate before the embedded Kafka, so that workers can be cut off from Kafka (costs some throughput).
         join: allow joining a group that already has members (with `bootstrap_servers`).
         registry: start a schema registry on a free port of 127.0.0.1; `registry_url` is where it listens.
         progress: called for long work with (what, done, total). By default bars on a terminal and lines in a notebook.
@@ -83,7 +83,7 @@ class Cluster(FaultVerbs, ConnectCluster):
     `bootstrap_servers` Kafka Connect's defaults are in force. Use it as a context manager, or call `close`.
 
     Raises:
-        ConfigError: settings are wrong, all problems at once.
+        ConfigError: settings are wrong; the message lists all problems.
         NoJavaError, JarDownloadError, PortTakenError, DiskFullError, BrokerError: Kafka could not be started.
         GroupInUseError: another cluster uses the same `group.id`.
         MissingExtraError: `registry` needs the extra `avro`.
@@ -156,7 +156,7 @@ class Cluster(FaultVerbs, ConnectCluster):
         except BaseException:
             self.close()
             raise
-        atexit.register(self.close)  # behind those of Kafka's and Spark's processes, so that it runs before them
+        atexit.register(self.close)  # after those of Kafka's and Spark's processes, so that it runs before them
 
     # ------------------------------------------------------------------------------------------------- connectors
 
@@ -194,7 +194,7 @@ class Cluster(FaultVerbs, ConnectCluster):
 
     @property
     def leader(self) -> Worker | None:
-        """The worker that leads the group, None while nobody is known to."""
+        """The worker that leads the group; None while no leader is known."""
         leaders = [worker for worker in self.workers if worker.state == "running" and worker.is_leader]
         return max(leaders, key=lambda worker: worker.generation or 0, default=None)  # one cut off may think it leads
 
@@ -249,7 +249,7 @@ class Cluster(FaultVerbs, ConnectCluster):
         return throughput_figure(self._recorder.counts(), self.events, self._recorder.sampled_ms)
 
     def lag(self) -> Figure:
-        """How many records each sink connector and task was behind over time, as a plotly figure to explore.
+        """Lag of each sink connector and task over time, in records, as a plotly figure to explore.
 
         Sampled twice a second since this cluster was made. The lag of a task that no worker runs is not known.
         """

@@ -1,7 +1,7 @@
-"""A Kafka Connect cluster as its user sees it, whoever runs it: connectors and verbs through REST, views of a history.
+"""Base class of started and attached clusters: connectors and verbs by REST, views of a history.
 
-Makes no decision about the group and starts no worker: `connectx.api.cluster` starts them, `connectx.api.attached` only
-observes. Works on any Kafka Connect cluster. Kafka Connect has no class like it.
+It makes no decision about the group and starts no worker: `connectx.api.cluster` starts them, `connectx.api.attached`
+only observes. It works on any Kafka Connect cluster. Kafka Connect has no such class.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class WorkersFace(Protocol):
         """Name of the worker that a status calls by its host:port."""
 
     def lost_on(self, worker_id: str) -> str | None:
-        """What became of work that a status places on a worker which is dead; None while it lives."""
+        """Why the work that a status places on a worker is lost; None while the worker lives."""
 
 
 class ConnectCluster(ABC):
@@ -105,7 +105,7 @@ class ConnectCluster(ABC):
         events: its history.
         clock: the clock of that history.
 
-    Whoever extends it sets `_client` (to workers that answer), `_spark` and `workers`, puts what must be ended into
+    A subclass sets `_client` (for workers that answer), `_spark` and `workers`, puts what must be ended into
     `_endings`, and calls `close` when its start fails.
     """
 
@@ -135,8 +135,8 @@ class ConnectCluster(ABC):
         """Create a connector from Kafka Connect's keys; `connector.class` may also be a Python class.
 
         Raises:
-            PluginNotFoundError: there is no such connector class, as this process knows (a `Cluster` of its own).
-            ClassNotImportableError: a class of a notebook, and workers that are processes of their own.
+            PluginNotFoundError: this process knows that there is no such connector class (a `Cluster` that it started).
+            ClassNotImportableError: a class of a notebook, and workers that are separate processes.
             ConfigRejectedError: the configuration is invalid; has all messages.
             ConnectorExistsError: there is one of that name.
         """
@@ -281,14 +281,14 @@ class ConnectCluster(ABC):
     ) -> KeyComparison:
         """Which keys of a topic a target lacks or has too often, counted by Spark: `connectx.verify.check.key_counts`.
 
-        Unlike `check` it needs no history and no connector, looks at keys alone, and gives counts without a verdict.
+        Unlike `check` it needs no history and no connector, compares only keys, and returns counts without a verdict.
 
         Args:
             topic: read up to its last stable offset, as a read_committed reader sees it.
             target: a Spark or pandas data frame, rows, a path (Parquet, CSV, lines), or (uri, table) of PostgreSQL.
             key: fields of the JSON value (or of the record's key) that identify a row; for lines: nothing, or fields.
                 Without fields values and lines are compared as text, out of JsonConverter's envelope; without its
-                schemas (schemas.enable=false) a text stands in quotes, and no line of a file is the same.
+                schemas (schemas.enable=false) a text is in quotes, and equals no line of a file.
             examples: how many keys to show per finding.
             progress: called for each step; by default bars on a terminal and lines in a notebook.
         """
@@ -444,7 +444,7 @@ class ConnectCluster(ABC):
     def _connector_rows(self) -> list[Row]:
         try:
             names = self._client.impatient().connectors()
-        except ConnectxError:  # no worker answers just now; the table of workers tells
+        except ConnectxError:  # no worker answers now; the table of workers shows it
             return []
         return [self[name].row() for name in names]
 

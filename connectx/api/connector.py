@@ -1,7 +1,7 @@
-"""A connector as its owner sees it: Kafka Connect's verbs, its state and its tasks.
+"""A connector of a cluster, for its user: Kafka Connect's verbs, its state and its tasks.
 
-Works through REST alone, so that it serves an embedded cluster and a Kafka Connect cluster alike. Decides nothing; each
-verb is one request.
+Works through REST alone, so that it serves an embedded cluster and a Kafka Connect cluster alike. Each verb is one
+request.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ WorkerName = Callable[[str], str]
 """Name of the worker with an id (host:port), for text forms."""
 
 Lost = Callable[[str], "str | None"]
-"""What became of the work of a dead worker with an id (host:port), None when it is not known to be dead."""
+"""Why the work of a worker with an id (host:port) is lost; None when the worker is not known to be dead."""
 
 NotesOf = Callable[[str], Mapping[str, object]]
 """What the state of a connector does not show: `connectx.api.notes`."""

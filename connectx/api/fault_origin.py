@@ -1,7 +1,7 @@
-"""Who a fault comes from: what the history says of it besides what it is.
+"""The origin of a fault in the history: requested by a user, scheduled, or part of a chaos.
 
-A verb that was called by hand was asked for; one that chaos or a schedule calls says so. The origin belongs to the
-calling thread (a context variable), because several of them may break the same cluster at the same time.
+A verb that a user calls is recorded as asked for. Chaos and schedules set their own cause for the calling thread (a
+context variable), because several threads may break the same cluster at the same time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How a cluster shows itself: text, HTML without a script; and whether a panel or a progress bar can be shown."""
+"""Text and static HTML forms of a cluster, and whether a panel or progress bar can be shown."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from connectx.spark.sessions import SparkProvider
 
 _STORIES = 12
-"""How many sentences the static twin tells, newest last."""
+"""How many stories the static twin shows, newest last."""
 
 
 def text_form(title: str, facts: Mapping[str, object] | None, workers: list[Row], connectors: list[Row]) -> str:

@@ -1,6 +1,6 @@
-"""What the state of a connector does not show: why it waits, how often it tries again, how many records it skipped.
+"""Notes beside a connector's state: why it waits, how often it retries, how many records it skipped.
 
-Kafka Connect has these numbers as metrics of each worker only.
+In Kafka Connect these numbers are only metrics of each worker.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Looks at data: the newest records of a topic, the last rows of a target, and the dead letters of a sink.
+"""Shows data: the newest records of a topic, the last rows of a target, the dead letters of a sink.
 
-It reads by a consumer that belongs to no group and commits nothing. Only `DeadLetters.send_again` writes.
+Its consumer belongs to no group and commits nothing. Only `DeadLetters.send_again` writes.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class DeadLetters(Records):
 
 @dataclass(frozen=True, slots=True)
 class Peeker:
-    """Looks at the data of one cluster."""
+    """Reads the data of one cluster."""
 
     client: RestClient
     plugins: Plugins

@@ -1,7 +1,7 @@
-"""Records, lag and latency of the tasks of a cluster, sampled twice a second and kept over time.
+"""Records, lag and latency of a cluster's tasks, sampled twice a second and kept over time.
 
-Decides nothing: each task knows its own numbers; a history holds what happened, and a number that grows is nothing that
-happens. It has no counterpart in Kafka Connect, whose workers show the numbers as they are now, as metrics.
+Each task counts its own numbers. They are kept apart from the history, which holds events, not growing numbers. Kafka
+Connect has no counterpart: its workers show the present numbers as metrics.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Starts, watches and ends the workers of a cluster; what runs inside them is their own business.
+"""Starts, observes and ends the workers of a cluster.
 
-Decides the order of starting and stopping, and when a group counts as stable. It never speaks for a worker that lives.
-There is no class like it in Kafka Connect, whose workers are started one by one.
+Decides the order of starting and stopping, and when a group counts as stable. It sends nothing on behalf of a worker
+that lives. Kafka Connect has no such class, because its workers are started one by one.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Supervisor:
         self._ending = False
 
     def new_worker(self, config: Mapping[str, Any] | None = None) -> WorkerHandle:
-        """A worker that is known, and not started; `config` are settings of its own, over those of the cluster.
+        """A worker that is known, and not started; `config` are its own settings, over those of the cluster.
 
         Raises:
             ConfigError: settings are wrong, or are such that all workers of a group must share.
@@ -92,7 +92,7 @@ class Supervisor:
         settings = worker_config({**self._config.given, **own}) if own else self._config
         handle = self._make(f"worker-{next(self._numbers)}", settings)
         self._workers.add(Worker(handle, self._gate, self._events.append, self._lost_work, self._clock))
-        if self._ending:  # looked at behind the adding, so that either this or `end_starting` sees the other
+        if self._ending:  # checked after adding, so that either this or `end_starting` sees the other
             handle.request_stop()
             self._check_not_ending()
         return handle

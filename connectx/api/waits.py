@@ -1,4 +1,4 @@
-"""Waiting for commits of a connector, by the events of a history."""
+"""Waits for commits of a connector, by the events of a history."""
 
 from __future__ import annotations
 

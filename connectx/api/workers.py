@@ -1,4 +1,4 @@
-"""Workers of a cluster as its owner sees them: what they run, and the faults that they can be given."""
+"""Workers of a cluster, for its user: what they run, and the faults that can be injected."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 class Worker:
     """One worker: facts, and verbs that break it. Get it by `cluster.workers["worker-1"]`.
 
-    A fault of a worker in threads is honest where it can be: its connections are really dropped or frozen by the gate
-    in front of the embedded Kafka. With `faults=False` or your own Kafka there is no gate, so `pause` leaves the
+    Faults of a worker in threads act on the network: the gate in front of the embedded Kafka drops or freezes its
+    connections. With `faults=False` or your own Kafka there is no gate, so `pause` leaves the
     client libraries' own threads alive (a paused sink consumer goes on sending heartbeats) and `partition` is refused.
     """
 
@@ -65,7 +65,7 @@ class Worker:
     def cut(self) -> Direction | None:
         """The direction in which it is cut off from Kafka by `partition`: both, in or out; None when not, or ended.
 
-        Apart from `state`: a worker that is cut off runs on, and does not know why nobody answers.
+        Apart from `state`: a worker that is cut off runs on, and does not know why its requests have no responses.
         """
         return self._cut if self._handle.alive else None
 
@@ -104,7 +104,7 @@ class Worker:
     def heartbeat_ms(self) -> int | None:
         """When the group last answered one of its heartbeats, milliseconds since 1970; None before the first.
 
-        One that is stalled, cut off or ended has no newer one; while the group rebalances, nobody sends any.
+        A worker that is stalled, cut off or ended gets no newer one. During a rebalance no worker sends heartbeats.
         """
         return self._handle.heartbeat_ms()
 
@@ -129,7 +129,7 @@ class Worker:
 
     @property
     def lost(self) -> LostWork | None:
-        """What it ran when it died, as far as nobody else runs it yet, and until when that waits; None otherwise."""
+        """Work of a dead worker that no other worker runs yet, with the time until it moves; None otherwise."""
         return self._lost_work(self.name) if self.is_dead else None
 
     @property
@@ -140,7 +140,7 @@ class Worker:
     # --------------------------------------------------------------------------------------------------- faults
 
     def kill(self) -> None:
-        """End it at once: connections drop; no goodbye to the group, no commit, no abort. Nothing if it has ended.
+        """End it without a goodbye: connections drop, nothing is committed or aborted. Nothing if it has ended.
 
         It stays cut off for good, so that what its threads still try reaches Kafka no more.
         """
@@ -157,7 +157,7 @@ class Worker:
         self._handle.kill(hit)
 
     def stop(self, timeout_s: float = 30.0) -> bool:
-        """Stop it gracefully: its work stops and commits, then it leaves the group. False if work was left behind."""
+        """Stop it gracefully: its work commits, then it leaves the group. False if work did not stop in time."""
         self.request_stop()
         return self._handle.stop(timeout_s)
 
@@ -358,7 +358,7 @@ class Workers:
         return worker_id if worker is None else worker.name
 
     def lost_on(self, worker_id: str) -> str | None:
-        """What became of work that a status places on a worker (host:port) which has ended; None while it lives.
+        """Why the work that a status places on a worker (host:port) is lost; None while the worker lives.
 
         One that was stopped wrote UNASSIGNED, which is not heard from a task that began under the same generation
         (KAFKA-12525), or that had to be cancelled.

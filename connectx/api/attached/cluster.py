@@ -1,7 +1,7 @@
-"""A Kafka Connect cluster that runs elsewhere: the same face as `Cluster`, without faults of its own.
+"""A Kafka Connect cluster that runs elsewhere: the same interface as `Cluster`, without faults.
 
 Decides where its history comes from (the internal topics and the group where Kafka is given, else polling REST) and
-says what cannot be seen. It starts no worker and writes nothing but what a verb is asked to.
+reports what cannot be observed. It starts no worker, and it writes only what a verb requests.
 """
 
 from __future__ import annotations
@@ -117,8 +117,8 @@ class AttachedCluster(ConnectCluster):
             ]
         else:
             spots += [
-                "Kafka does not tell the generation of a group: it is the highest that a status has named, counted up "
-                "at each change of the group that was seen.",
+                "Kafka does not report the generation of a group. The estimate is the highest one in a status record, "
+                "plus one per observed membership change.",
                 f"The group is described every {self._poll_s:g} s: a rebalance that changed nothing in between is not "
                 "seen.",
             ]
@@ -148,7 +148,7 @@ class AttachedCluster(ConnectCluster):
 
     @property
     def bootstrap_servers(self) -> str:
-        """`host:port` of its Kafka; NotSeenError where that was not told."""
+        """`host:port` of its Kafka; NotSeenError if it was not given."""
         return self.config.bootstrap_servers
 
     @property
@@ -192,7 +192,7 @@ class AttachedCluster(ConnectCluster):
 
         def claims() -> tuple[AuditedWorker, ...]:
             group = self._picture().group
-            members = () if group is None else group.worker_ids  # of these the group tells
+            members = () if group is None else group.worker_ids  # the group reports on these
             seen = [worker for worker in self._picture().workers if worker.worker_id not in members]
             return tuple(AuditedWorker(one.worker_id, connectors=one.connectors, tasks=one.tasks) for one in seen)
 
@@ -283,7 +283,7 @@ def attach(
 
     Args:
         url: REST address of one of its workers, like "http://host:8083".
-        bootstrap_servers: its Kafka: the group and the internal topics are looked at, too, and tell much more.
+        bootstrap_servers: its Kafka. The history then also comes from the group and the internal topics.
         group_id: the workers' `group.id`; by default the group of which the worker at `url` is a member.
         config: settings of the workers' properties file as far as they are needed: `security.protocol`, `sasl.*` and
             `ssl.*` to log in to Kafka, `config.storage.topic` and `status.storage.topic` (by default they are found by

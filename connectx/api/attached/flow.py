@@ -1,7 +1,7 @@
-"""Records a second and lag of connectors that run elsewhere, computed from offsets: it works with any Kafka Connect.
+"""Throughput and lag of connectors that run elsewhere, estimated from offsets in Kafka.
 
-A source moves the ends of its topics, a sink the offsets of its group. So transaction markers count, and so do records
-of other producers of the same topic. The numbers are estimates.
+A source moves the ends of its topics, a sink the offsets of its group. Transaction markers therefore count as records,
+and so do records of other producers of the same topic. It works with any Kafka Connect.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ class Observation:
             ObservedWorker(worker_id, url, *self._held_by(worker_id), leader == url)
             for worker_id, url in sorted(self._urls.items())
         ]
-        if self.group is None:  # by statuses alone, one that runs nothing cannot be told from one that is gone
+        if self.group is None:  # statuses alone do not distinguish an idle worker from a lost one
             workers = [worker for worker in workers if worker.connectors or worker.tasks]
         return Picture(tuple(workers), self.group, self.generation)
 
@@ -189,8 +189,10 @@ class Observation:
         return {worker_id: self._urls[worker_id] for worker_id in sorted(set(self._urls) - set(view.worker_ids))}
 
     def observe_group(self, view: GroupView, answering: Collection[str] = ()) -> Iterator[WorkerTransition]:
-        """A stable group, and which of those who are `departed` still answer: tells of who came and who went, and of
-        a new round when anything differs from before."""
+        """Report workers that joined or left a stable group, and a new round when anything differs from before.
+
+        `answering` are those of the departed workers whose REST still answers.
+        """
         before, self.group = self.group, view
         was_settled, self.is_settled = self.is_settled, True
         for member in view.members:
@@ -268,5 +270,5 @@ class Observation:
 
 
 def _of_rest(shown: Mapping[str, Any]) -> Status:
-    """REST does not tell the generation."""
+    """A status without a generation, which REST does not report."""
     return Status(State(shown["state"]), shown["worker_id"], -1, shown.get("trace"), shown.get("version"))

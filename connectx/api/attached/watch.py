@@ -1,8 +1,8 @@
-"""Looks at a cluster again and again, and writes down what is news.
+"""Polls an attached cluster repeatedly and appends changes to its history.
 
-One thread, the watch, makes every look and takes every record; with Kafka a second one reads the config and status
-topics and hands its records over by a queue. Both start in `start` and end in `close`. It decides when to look, never
-what a sight means (`connectx.api.attached.observation`).
+One thread, the watch, makes every poll and handles every record. With Kafka, a second thread reads the config and
+status topics and hands its records over by a queue. Both start in `start` and end in `close`. The module decides when
+to poll; `connectx.api.attached.observation` decides what an observation means.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _log = logging.getLogger(__name__)
 _READ_S: Final = 60.0
 _JOIN_S: Final = 10.0
 _REST_SHARE: Final = 4
-"""A look that takes long is followed by a pause of as many times its length."""
+"""A poll that takes long is followed by a pause of this many times its duration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +59,13 @@ class KafkaSide:
 
 
 class Watch:
-    """The looks at one cluster.
+    """The polls of one cluster.
 
     Args:
         client: asks its workers.
         kafka: None: everything comes from polling REST.
-        events: takes the news.
-        poll_s: pause between two looks, seconds.
+        events: the history that changes are appended to.
+        poll_s: pause between two polls, seconds.
         clock: the clock of the history.
     """
 
@@ -155,8 +155,8 @@ class Watch:
                 self._poll_group(self._kafka)
         except ConnectxError as error:
             self._lose(origin, error.message)
-        except Exception as error:  # a history that stands still without a word would be worse
-            _log.exception("A look at the attached cluster has failed")
+        except Exception as error:  # otherwise the history would stop without a report
+            _log.exception("A poll of the attached cluster failed")
             self._lose(origin, f"{type(error).__name__}: {error}")
         else:
             self._regain(origin)
@@ -202,7 +202,7 @@ class Watch:
     # -------------------------------------------------------------------------------------------------- topics
 
     def _read_topics(self, kafka: KafkaSide) -> None:
-        """Read both topics to their present end, and go on; news are what comes behind it."""
+        """Read both topics to their present end, and go on. Records after that end are changes."""
         self._admin = Admin(kafka.clients.admin())
         counts = self._admin.partition_counts([kafka.config_topic, kafka.status_topic])
         missing = [topic for topic, count in counts.items() if not count]
@@ -236,7 +236,7 @@ class Watch:
         origin = CONFIG_TOPIC if is_config else STATUS_TOPIC
         try:
             self._take(message)
-        except Exception as error:  # the looks at the group must go on
+        except Exception as error:  # polls of the group must go on
             _log.exception("A record of the attached cluster could not be taken")
             self._lose(origin, f"{type(error).__name__}: {error}")
         else:

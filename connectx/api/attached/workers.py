@@ -1,4 +1,4 @@
-"""Workers of an attached cluster: what can be seen of them. They cannot be broken from here."""
+"""Workers of an attached cluster, as far as they can be observed. They take no faults."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class AttachedWorkers:
         return worker_id
 
     def lost_on(self, worker_id: str) -> str | None:
-        """What became of work that a status places on a worker; None while that is a member of the group."""
+        """Why the work that a status places on a worker is lost; None while the worker is a member of the group."""
         group = self._picture().group
         if group is None or worker_id in group.worker_ids:
             return None

@@ -1,4 +1,4 @@
-"""Faults that come later: `cluster.after(5).kill("worker-1")`. The agenda carries them out."""
+"""Faults with a delay: `cluster.after(5).kill("worker-1")`. The agenda runs them."""
 
 from __future__ import annotations
 

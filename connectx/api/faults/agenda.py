@@ -1,7 +1,7 @@
-"""Scheduled actions of a cluster, such as faults that come later.
+"""Scheduled actions of a cluster, such as faults with a delay.
 
-Each action has its own thread, so it starts on time while a cell is busy and while other actions take long. Nothing
-prints: an error is kept in the handle and recorded in the history.
+Each action has its own thread, so it starts on time while a cell is busy and while other actions take long. An error is
+not printed: the handle keeps it, and the history records it.
 """
 
 from __future__ import annotations

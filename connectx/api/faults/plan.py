@@ -1,7 +1,7 @@
-"""The plan of a chaos: which fault comes when, decided by its seed alone.
+"""The plan of a chaos: kinds and times of its faults, decided by the seed alone. Pure.
 
-Pure: the same arguments give the same faults, on every machine and in every Python. Which worker a fault hits cannot
-be planned, because the plan does not know who will be healthy then; it says how far down the list of those to reach.
+The same arguments give the same faults, on every machine and in every Python. The worker that a fault hits cannot be
+planned, because the plan does not know which workers will be healthy then. It has a position in the list of those.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class PlannedFault:
 
 
 def plan(seed: int, kinds: Sequence[str], *, every_s: float, hold_s: tuple[float, float]) -> Iterator[PlannedFault]:
-    """The faults of a seed, without end, in order of time: one in each span of `every_s` seconds.
+    """The faults of a seed, endless and in order of time: one in each interval of `every_s` seconds.
 
     Kinds are dealt like cards, so that each comes up once before one comes up again; so are directions of partitions.
 

@@ -1,4 +1,4 @@
-"""All faults of a cluster in short forms: immediately, later, or at random.
+"""The faults of a cluster as methods: immediate, delayed, or at random.
 
 Decides which faults a cluster can be given: some need its own broker or a gate.
 """
@@ -22,7 +22,7 @@ class FaultVerbs(DirectFaults):
     def after(self, delay_s: float) -> After:
         """The same verbs, to come in `delay_s` seconds: `cluster.after(5).kill("worker-1")`.
 
-        Each returns at once a handle with `state`, `result()` and `cancel()`; `close` calls off what has not begun.
+        None waits: each returns a handle with `state`, `result()` and `cancel()`. `close` cancels what has not begun.
         """
         return After(self, self._agenda, delay_s)
 
@@ -39,7 +39,7 @@ class FaultVerbs(DirectFaults):
         """Break the cluster at random within a `with` block, the same way for the same seed.
 
         On leaving the block everything is healed, and the group has become stable; an error in the block or Ctrl-C
-        ends the faults at once.
+        ends the faults immediately.
 
         Args:
             seed: decides kinds, times and picks.

@@ -51,7 +51,7 @@ _CONVERTERS: Final = ("key.converter", "value.converter", "header.converter")
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Exported(Shown):
-    """One connector as it stands in the file. Attributes as in the module's text."""
+    """One connector of the file. The module's docstring describes the attributes."""
 
     name: str
     type: str
@@ -184,7 +184,7 @@ def export_to(
 
 
 def target_state(client: RestClient, connector: str) -> tuple[str, list[str]]:
-    """A connector's target state, which REST does not tell, from its status; and what is uncertain about it."""
+    """A connector's target state, derived from its status because REST has none, and notes on what is uncertain."""
     deadline_s = time.monotonic() + _SETTLE_S
     while True:
         try:
@@ -204,7 +204,7 @@ def target_state(client: RestClient, connector: str) -> tuple[str, list[str]]:
 
 
 def put_state(client: RestClient, connector: str, state: str) -> None:
-    """Ask for a target state of the file and wait until the status tells it; nothing for stopped.
+    """Request a target state of the file and wait until the status shows it; nothing for stopped.
 
     Raises:
         WaitTimeoutError: not within a minute.
@@ -258,7 +258,7 @@ def wait_quiet(client: RestClient, connector: str) -> None:
 
 
 def hidden_values(config: Config, secret_keys: frozenset[str]) -> dict[str, str]:
-    """What stands in a file for secret values, by key; values that only name a placeholder are not among them."""
+    """What replaces secret values in a file, by key; values that only name a placeholder are not replaced."""
     by_name = masked(config)
     shown = {key: HIDDEN if key in secret_keys and value else by_name[key] for key, value in config.items()}
     return {
@@ -275,7 +275,7 @@ def secret_keys(client: RestClient, config: Config, known: dict[str, frozenset[s
         if plugin not in known:
             try:
                 definitions = client.plugin_config(plugin)
-            except RestError:  # not on this worker, or too old to tell: names of keys must do
+            except RestError:  # not on this worker, or its version is too old: decide by the names of keys
                 definitions = []
             known[plugin] = frozenset(key["name"] for key in definitions if key.get("type") == "PASSWORD")
         found |= {prefix + name for name in known[plugin]}

@@ -1,8 +1,7 @@
 """Restores an exported file: connectors with their configurations, offsets and target states.
 
-Decides what is refused before anything is changed, and what an import that was cut short still has to do. Each
-connector is STOPPED while its offsets are set, so that no task reads from where it should not. Works through REST
-alone.
+Decides what is refused before anything is changed, and what is left to do for an import that was interrupted. Each
+connector is STOPPED while its offsets are set, so that no task starts from the wrong offset. Works through REST alone.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ _LOOK_S: Final = 0.5
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Imported(Shown):
-    """What became of one connector. `error` is None when it is as the file says."""
+    """The result for one connector. `error` is None when the connector is as in the file."""
 
     name: str
     did: tuple[str, ...]
@@ -237,7 +236,7 @@ def _with_secrets(
                 config[key] = given
             elif kept.get(key) == config[key]:
                 config[key] = there[key]
-            elif HIDDEN in (config[key] or HIDDEN):  # otherwise somebody has written the value into the file
+            elif HIDDEN in (config[key] or HIDDEN):  # otherwise the value was put into the file
                 missing.append(f"{key} of {connector.name}")
         configs[connector.name] = config
     if missing:

@@ -1,4 +1,4 @@
-"""Rules about work: who runs it, who should, and what stands still. Pure functions of one cluster's inventory."""
+"""Rules about tasks and connectors: missing, stalled or misplaced work. Pure."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def failed(cluster: ClusterInventory) -> Iterator[Finding]:
 
 
 def unassigned(cluster: ClusterInventory) -> Iterator[Finding]:
-    """Work that nobody has had for longer than the group waits for a lost worker."""
+    """Work without a worker for longer than the group waits for a lost worker."""
     delay_ms = WorkerKeys.scheduled_rebalance_max_delay_ms.default if cluster.delay_ms is None else cluster.delay_ms
     setting = WorkerKeys.scheduled_rebalance_max_delay_ms.name
     for connector in cluster.connectors:
@@ -91,7 +91,7 @@ def unassigned(cluster: ClusterInventory) -> Iterator[Finding]:
                     Severity.ERROR,
                     f"{connector.name}-{task.number}",
                     f"{task.state} for {duration(waited_ms)}, longer than {setting} ({duration(delay_ms)})",
-                    "Nobody reads or writes its part of the data.",
+                    "Its part of the data is neither read nor written.",
                     "Look at the leader's log: a group that does not settle, or no worker that can run the class.",
                 )
         missing = connector.configured_tasks - len(connector.tasks)
@@ -107,7 +107,7 @@ def unassigned(cluster: ClusterInventory) -> Iterator[Finding]:
 
 
 def lagging(cluster: ClusterInventory) -> Iterator[Finding]:
-    """Workers that have read less of the config topic than others; at a join that is usual: they catch up at once."""
+    """Workers that have read less of the config topic than others. It is usual at a join: they catch up soon."""
     known = [worker for worker in cluster.workers if worker.config_offset is not None]
     newest = max((worker.config_offset or 0 for worker in known), default=0)
     for worker in known:
@@ -150,7 +150,7 @@ def status_against_group(cluster: ClusterInventory) -> Iterator[Finding]:
                 Severity.WARNING,
                 work,
                 seen,
-                "It does not run although its status says so, or it runs where nobody expects it.",
+                "It does not run although its status says so, or it runs on a worker that should not run it.",
                 f"Wait for {duration(cluster.delay_ms or 0)} (the group waits for lost workers); then restart it."
                 if cluster.delay_ms
                 else "Ask again; if it stays, restart it.",

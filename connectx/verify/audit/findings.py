@@ -1,4 +1,4 @@
-"""What an audit answers: findings, each with evidence, consequence and remedy, and their text, HTML and table forms."""
+"""The result of an audit: findings with evidence, consequence and remedy, as text, HTML and tables."""
 
 from __future__ import annotations
 

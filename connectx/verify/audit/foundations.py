@@ -1,4 +1,4 @@
-"""Rules about what a cluster stands on: internal topics, transactions, settings known to bite. Pure."""
+"""Rules about internal topics, transactions and settings that are known to cause problems. Pure."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def internal_topics(cluster: ClusterInventory) -> Iterator[Finding]:
 
 
 def transactions(cluster: ClusterInventory) -> Iterator[Finding]:
-    """Transactions that stay open, and partitions that nobody's transaction holds back any more."""
+    """Transactions that stay open, and partitions blocked without an open transaction."""
     held: set[str] = set()
     for one in cluster.transactions:
         held.update(one.partitions)
@@ -66,7 +66,7 @@ def transactions(cluster: ClusterInventory) -> Iterator[Finding]:
                 one.transactional_id,
                 f"Open for {duration(one.age_ms)} (its timeout is {duration(one.timeout_ms)})"
                 f" on {listing(list(one.partitions[:5]))}",
-                "Readers with read_committed see nothing behind it, sinks among them.",
+                "Readers with read_committed, such as sinks, see no record after it.",
                 "Restart the task that owns it; if it stays, abort it with kafka-transactions.sh.",
             )
     for topic in cluster.topics.values():
@@ -79,7 +79,7 @@ def transactions(cluster: ClusterInventory) -> Iterator[Finding]:
                 topic.name,
                 f"The last stable offset of {listing(stuck[:5])} stands still, and no transaction that may be seen is "
                 "open there",
-                "Readers with read_committed stand still for ever, compaction too; unless it belongs to a "
+                "Readers with read_committed and compaction stop there forever, unless it belongs to a "
                 "transactional id that this login may not describe.",
                 "Find it with kafka-transactions.sh find-hanging, and abort it.",
             )
@@ -102,7 +102,7 @@ def settings(cluster: ClusterInventory) -> Iterator[Finding]:
             Severity.WARNING,
             WorkerKeys.connect_protocol.name,
             f"The group {cluster.group_id} uses the protocol compatible",
-            "Whoever reaches a worker's REST can write task configs: requests between workers are not signed.",
+            "Any client that reaches a worker's REST can write task configs: requests between workers are not signed.",
             "Set connect.protocol=sessioned on every worker.",
         )
     yield from _delay(cluster.delay_ms)
@@ -113,7 +113,7 @@ def settings(cluster: ClusterInventory) -> Iterator[Finding]:
             Severity.NOTE,
             WorkerKeys.connector_client_config_override_policy.name,
             "It is All",
-            "Whoever may create a connector may point its clients at other brokers and use the worker's files.",
+            "Any user who may create a connector may point its clients at other brokers and use the worker's files.",
             "Use Allowlist, Principal or None where not everybody is trusted.",
         )
 
@@ -158,7 +158,7 @@ def _timeouts(known: Mapping[str, str]) -> Iterator[Finding]:
             Severity.WARNING,
             WorkerKeys.session_timeout_ms.name,
             f"It is {duration(session)}",
-            "So long nobody notices that a worker is dead; the delay of the rebalance comes on top.",
+            "A dead worker is not noticed for that long; the delay of the rebalance comes on top.",
             "10 to 45 s suit most networks.",
         )
     flush = _number(known, WorkerKeys.offset_flush_interval_ms.name)

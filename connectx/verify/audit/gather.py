@@ -1,7 +1,7 @@
-"""Gathers the inventory of one cluster: REST, the group, topics, transactions, and what its workers say themselves.
+"""Gathers the inventory of one cluster: REST, group, topics, transactions, and its workers' own views.
 
-Decides what to ask and how to go on when something cannot be seen (it becomes a sentence in `unseen`); judges nothing.
-It only reads. Configurations are masked here, so that no rule ever sees a secret.
+Decides which requests to send, and records what could not be observed as a sentence in `unseen`. The rules judge. It
+only reads. Configurations are masked here, so that no rule ever sees a secret.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class _Gathering:
         return tuple(_connector(name, shown[name], self.history) for name in sorted(shown))
 
     def _lost(self, task: AuditedTask, connector: str, members: Collection[str]) -> AuditedTask:
-        """From outside nobody tells why a worker went; what its last statuses say is so no more."""
+        """Mark a task of a lost worker: its last status is outdated, and the reason of the loss is unknown."""
         known = self.history.get((connector, task.number))
         if known is None or known.state != State.UNASSIGNED or task.worker_id in members:
             return task
@@ -342,7 +342,7 @@ def _is_unknown(client: RestClient, cls: str) -> bool:
 
 
 def _behind(admin: Admin, topics: Iterable[AuditedTopic]) -> dict[TopicPartition, int]:
-    """Partitions whose last stable offset is behind their end, with that offset."""
+    """Partitions whose last stable offset is below their end, with that offset."""
     partitions = [TopicPartition(topic.name, number) for topic in topics for number in range(topic.partitions)]
     if not partitions or len(partitions) > _MOST_PARTITIONS:
         return {}

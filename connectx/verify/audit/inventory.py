@@ -1,4 +1,4 @@
-"""What an audit knows of a cluster at one moment. Plain values, without secrets: rules are functions of them."""
+"""Inventory of a cluster at one moment, the input of all rules. Values only, without secrets."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class AuditedWorker(Shown):
 
     Attributes:
         in_group: None when the group was not looked at.
-        generation: group generation that it says it is in; None when nobody can ask it.
+        generation: group generation that it reports; None when it cannot be asked.
         config_offset: the next config record that it has not read: now (ours), or when it last joined.
         connectors, tasks: what it runs or has to run, "orders-0" for a task.
         plugins: class to version of what it can run; None when it did not answer.
@@ -87,7 +87,7 @@ class AuditedWorker(Shown):
 class AuditedTopic:
     """One topic. `role` is config, offset or status for an internal one.
 
-    `unstable` are partitions whose last stable offset stayed behind the end while the transactions were listed.
+    `unstable` are partitions whose last stable offset stayed below the end while the transactions were listed.
     """
 
     name: str

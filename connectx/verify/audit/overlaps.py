@@ -1,4 +1,4 @@
-"""Rules about connectors that get into each other's way, in one cluster or over several. Pure.
+"""Rules about connectors that conflict with each other, in one cluster or several. Pure.
 
 Topics, groups and transactional ids are compared within one Kafka (`kafka_id`), files, tables and slots everywhere.
 """
@@ -51,7 +51,7 @@ def same_source(clusters: Sequence[ClusterInventory]) -> Iterator[Finding]:
             "Each row is in the topics of each: who reads both of them has it twice."
             if apart
             else "Each row is written as often as there are readers; a replication slot serves only one of them.",
-            "Delete or stop all but one, unless it is meant so." if apart else "Delete or stop all but one.",
+            "Delete or stop all but one, unless it is intended." if apart else "Delete or stop all but one.",
         )
 
 
@@ -69,7 +69,7 @@ def same_target(clusters: Sequence[ClusterInventory]) -> Iterator[Finding]:
             "Each row of these topics arrives once for every sink."
             if shared
             else "Rows of different origin get mixed, and may overwrite each other.",
-            "Stop all but one, or give each a target of its own.",
+            "Stop all but one, or give each a separate target.",
         )
 
 
@@ -81,8 +81,8 @@ def topics_overlap(clusters: Sequence[ClusterInventory]) -> Iterator[Finding]:
             Severity.NOTE,
             writers,
             f"{_names(writers)} write to topic {topic}",
-            "Their records are mixed; readers cannot tell them apart, and one bad writer stops all readers.",
-            "Give each a topic, unless it is meant so.",
+            "Their records are mixed; readers cannot distinguish them, and one bad writer stops all readers.",
+            "Give each a topic, unless it is intended.",
         )
     sinks = _of_type(clusters, "sink")
     for topic, readers in _grouped(sinks, lambda one: one.topics, one_kafka=True):
@@ -108,7 +108,7 @@ def topics_overlap(clusters: Sequence[ClusterInventory]) -> Iterator[Finding]:
                 Severity.WARNING,
                 [sink],
                 f"topics.regex={pattern} takes in the dead letters in {listing(caught)}",
-                "What could not be written is read again, fails again, and may grow without end.",
+                "Records that could not be written are read again, fail again, and may grow indefinitely.",
                 "Make the pattern narrower, or rename the dead letter queue.",
             )
 
@@ -178,7 +178,7 @@ def shared_internal_topics(clusters: Sequence[ClusterInventory]) -> Iterator[Fin
                 "Both run every connector, write over each other's statuses and offsets, and fence each other."
                 if any(mine[name] == "config" for name in shared)
                 else "They write over each other's statuses or offsets wherever two connectors have the same name.",
-                "Give each group topics of its own (export, new topics, import).",
+                "Give each group its own topics (export, new topics, import).",
                 f"{one.name}, {other.name}",
             )
 

@@ -1,7 +1,7 @@
-"""What a connector reads or writes outside Kafka, told from its configuration: names that can be compared. Pure.
+"""Files, tables and slots that a connector reads or writes, derived from its configuration. Pure.
 
-Knows the keys of connectors that are in wide use (FileStream, Debezium, the JDBC connectors, S3, MirrorMaker 2) and of
-ours. A connector that uses none of these keys has no place: about it nothing is said.
+It knows the keys of widely used connectors (FileStream, Debezium, the JDBC connectors, S3, MirrorMaker 2) and of
+connectx's. A connector that uses none of these keys has no place, and no rule about places applies to it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Attributes what a check has found to moments of a history: which task instance wrote it, and after what. Pure.
+"""Attributes findings of a check to moments of a history: the task instance that wrote, and why. Pure.
 
-Says only what events show. A writer that had been replaced (a run in state zombie) comes first, then a take-over.
+It reports only what events show. A writer that had been replaced (a run in state zombie) comes first, then a takeover.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Attribution:
         return Moment(event.seq, event.time_ms, event.worker, sentence)
 
     def of_overlaps(self, pairs: Sequence[tuple[Committed, Committed]]) -> list[tuple[Moment, int]]:
-        """Who covered again what was committed, with how many records: the zombies, or else whoever came later."""
+        """Writers of repeated commits, with the number of records: zombies, or else the later task instance."""
         both = {commit.event.seq: commit for pair in pairs for commit in pair}
         zombies = [mine for mine in _by_writer(both.values()) if self._zombie(mine)]
         later = {commit.event.seq: commit for _, commit in pairs}
@@ -78,7 +78,7 @@ class Attribution:
                 offsets = event.data.get("offsets")
                 reached = offsets.get(partition) if isinstance(offsets, dict) else None
                 if reached is not None and reached > offset:
-                    said = f"{event.worker} committed offset {reached} of {partition}, which is behind it"
+                    said = f"{event.worker} committed offset {reached} of {partition}, which is after it"
                     return Moment(event.seq, event.time_ms, event.worker, said)
         return None
 
@@ -93,7 +93,7 @@ class Attribution:
             earlier = [other for other in self._runs if other.task_id == run.task_id and _began(other) < _began(run)]
             if earlier:
                 lost = self._who(earlier[-1].worker, run.start_ms)
-                sentence = f"{_taken(run)} from {lost} and went on behind the last committed offset"
+                sentence = f"{_taken(run)} from {lost} and continued after the last committed offset"
                 began = next((s for s in run.segments if s.state is RunState.RUNNING), run.segments[0])
                 return Moment(began.seq, began.start_ms, run.worker, sentence)
         return None

@@ -1,7 +1,7 @@
-"""`cx.check`: a saved history, topics and a target, without a cluster.
+"""`cx.check`: checks a saved history, topics and a target, without a cluster.
 
-Decides what is compared with what from what it is given; without a source that can be read again it goes by what the
-history says was committed.
+The arguments decide what is compared with what. Without a source that can be read again, the number of records that the
+history reports as committed is the expectation.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def check(
     max_rows: int = MAX_ROWS,
     progress: Progress | None = None,
 ) -> Verdict:
-    """What a run has lost, duplicated, reordered; who was fenced; or why nobody can tell.
+    """Compare what a run read and wrote: lost, duplicated and reordered rows, fenced writers, or why it is unknown.
 
     Args:
         history: an event log, events, or a file that `EventLog.to_jsonl` wrote.
@@ -135,7 +135,7 @@ def _clients(events: Sequence[Event], bootstrap_servers: str | None, config: Map
     started = (event.data.get("bootstrap_servers") for event in events if event.kind is EventKind.CLUSTER_STARTED)
     servers = bootstrap_servers or (config or {}).get("bootstrap.servers") or next(started, None)
     if not servers:
-        raise CheckError("Nobody knows where the topics are.", next_step="Say it: bootstrap_servers=.")
+        raise CheckError("The address of the Kafka with the topics is unknown.", next_step="Give bootstrap_servers=.")
     worker = worker_config(own_kafka_config({**(config or {}), "bootstrap.servers": servers}))
     return ClientConfigs(worker, "check")
 

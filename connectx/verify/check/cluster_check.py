@@ -1,7 +1,7 @@
-"""The check of a running cluster: its connectors say what is to be compared with what.
+"""`cluster.check`: checks a running cluster, whose connectors name what is compared with what.
 
-Decides which topics, sources and targets belong together, and how long to wait for what is on its way. It reads from
-outside: a consumer of its own, the sources by instances of their tasks that are in no group, the targets by queries.
+Decides which topics, sources and targets belong together, and how long to wait for records in flight. It reads from
+outside: topics with a separate consumer, sources with task instances that are in no group, targets with queries.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Began:
 
     Attributes:
         goals: how many rows each place is to get.
-        written: by topic and partition, the offset behind the last record.
+        written: by topic and partition, the offset after the last record.
     """
 
     goals: dict[str, int] = field(default_factory=dict)
@@ -365,7 +365,7 @@ def _set_goals(goals: dict[str, int], gathering: _Gathering, verdict: Verdict) -
 
 
 def _without_secrets(verdict: Verdict, masked: Callable[[str], str]) -> Verdict:
-    """The verdict, without what stood behind placeholders of the connectors; its examples are records as they are."""
+    """The verdict without values of the connectors' placeholders. Its examples are unchanged records."""
     return replace(
         verdict,
         findings=tuple(replace(f, place=masked(f.place), sentence=masked(f.sentence)) for f in verdict.findings),

@@ -1,8 +1,8 @@
-"""What the tasks of sources have committed, slice by slice: does each begin where another ended? Pure.
+"""Finds gaps and overlaps between the slices that source tasks committed. Pure.
 
-Slices are judged by where they start and end, not by when their events came: a worker that froze may tell of a commit
-long after it was made. Offsets with one number in them are compared by it, others only for equality. When
-a user has altered offsets (OFFSETS_ALTERED), a new chapter begins, in which nothing has to fit to what was before.
+Slices are judged by where they start and end, not by the time of their events: a worker that froze may report a commit
+long after it was made. Offsets with one number in them are compared by it, others only for equality. When a user
+altered offsets (OFFSETS_ALTERED), a new chapter begins that need not continue the previous one.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ class SourceHistory:
     Attributes:
         chapters: (start, end) of each stretch that was committed.
         overlaps: pairs of commits that cover the same, in the order of their events.
-        gaps: (commit before, commit behind) with something between them that nobody committed.
+        gaps: (commit before, commit after) with offsets between them that no commit covers.
         unrecorded: gaps before the first commit of another instance. That instance began where Kafka said, so another
             one committed what is between, and ended before Kafka's answer came.
-        backwards: commits of one instance behind its own last one.
+        backwards: commits of an instance that end before its own previous one.
         unseen: why something may be missed.
     """
 

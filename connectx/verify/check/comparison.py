@@ -1,7 +1,7 @@
-"""What should have arrived in a place compared with what has: lost, duplicated, reordered. Pure.
+"""Compares expected with found rows of a place: lost, duplicated, reordered. Pure.
 
-Rows are counted as multisets, so that data which holds equal rows is no anomaly. Order is compared where a row is
-unique, within one partition on both sides, as Kafka promises it.
+Rows are counted as multisets, so equal rows in the data are no anomaly. Order is compared for unique rows, within one
+partition on both sides, as Kafka guarantees it.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ class Comparison:
     Attributes:
         connectors: who moves them: sources for a topic, one sink for a target.
         found: what is there.
-        wanted: what should be there; None: nobody can tell.
+        wanted: what should be there; None: unknown.
         committed: how many records the history says were committed to the place; None: it does not say.
         identified: rows have an identity that makes them unique (`key=`), so that an equal one is a copy.
         ordered: `found` has an order.
         exact: a row is in `found` as it is in `wanted`. Otherwise a row that is missing may be there in other form.
-        from_topic: `wanted` is read from topics, whose offsets tell when a row was committed.
+        from_topic: `wanted` is read from topics, whose offsets show when a row was committed.
         tolerated: how many records were skipped on purpose (errors.tolerance).
         hidden: why rows may be there that cannot be seen, so that none can be called lost.
         waits: what hides them will pass.
@@ -56,7 +56,7 @@ class Difference:
     """How many rows of each kind, and the fingerprints of the first of them.
 
     `expected` counts those that have to be there and those of the pending that are, `needed` only the former;
-    `repeated` counts equal rows where nobody knows how many there should be; `alien` those that should not be there
+    `repeated` counts equal rows whose expected number is unknown; `alien` those that should not be there
     and are no copies; `pending` those that may still come.
     """
 
@@ -88,7 +88,7 @@ def compare(comparison: Comparison, on_read: OnRead, examples: int = 5, limit: i
 
 
 def _alone(found: Prints, comparison: Comparison, examples: int) -> Difference:
-    """Nobody knows what should be there, only, perhaps, how many."""
+    """The difference when the expected rows are unknown, and at most their number is known."""
     import numpy as np
 
     prints, counts = np.unique(found.prints, return_counts=True)
@@ -145,7 +145,7 @@ def _late(
     found: Prints,
     wanted: Prints,
 ) -> np.ndarray[Any, Any]:
-    """Places in `found` of unique rows that come behind one which should come after them; first copies only."""
+    """Indexes in `found` of unique rows that come after a row which should follow them; first copies only."""
     import numpy as np
 
     rank = np.full(len(allowed), -1, dtype=np.int64)

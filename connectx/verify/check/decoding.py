@@ -1,4 +1,4 @@
-"""Records as a sink connector understands them: through its converters and its transformations.
+"""Decodes records as a sink connector does: through its converters and transformations.
 
 Records that the sink leaves out (a converter cannot read them, a transformation drops or refuses them) are no rows.
 """

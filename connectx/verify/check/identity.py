@@ -1,7 +1,7 @@
-"""What makes a row the same as another, in a topic, a file or a table: bytes that stand for its values. Pure.
+"""The identity of a row in a topic, a file or a table: canonical bytes of its values. Pure.
 
-Numbers, times and booleans have one form whatever type carries them, since a topic, a data frame and a database give
-the same value back in different types. A value that merely looks different is then no loss.
+Numbers, times and booleans have one form for all types, because a topic, a data frame and a database return the same
+value in different types. A value in another representation is then no loss.
 """
 
 from __future__ import annotations

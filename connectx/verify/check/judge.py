@@ -1,8 +1,8 @@
-"""From evidence to a verdict: what was found counts, and what could not be seen counts, too. Pure.
+"""Decides the verdict of a check from its findings and from what could not be observed. Pure.
 
-An anomaly makes a run invalid. Without one, a single reason why not everything could be seen makes it unknown: valid
-is only what was compared whole. Mirrors the checkers of Jepsen and Maelstrom, which read histories and never ask the
-system that they judge.
+An anomaly makes a run invalid. Without one, a single reason why something could not be observed makes it unknown. A run
+is valid only if everything was compared. Mirrors the checkers of Jepsen and Maelstrom, which read histories and never
+query the system that they judge.
 """
 
 from __future__ import annotations
@@ -183,18 +183,16 @@ class _Judging:
             self.reasons += history.unseen
             if history.unrecorded and history.connector not in self._compared:
                 count = plural(len(history.unrecorded), "commit")
-                self.reasons.append(
-                    f"{count} of {history.connector} ended with its worker before anybody could tell of it"
-                )
+                self.reasons.append(f"{count} of {history.connector} ended with its worker before it was reported")
             place, connectors = f"source partition {_partition(history)} of {history.connector}", (history.connector,)
             if history.gaps:
                 count = plural(len(history.gaps), "place")
-                sentence = f"at {count} a commit starts behind where the one before had ended"
+                sentence = f"at {count} a commit starts after the end of the commit before"
                 moments = tuple(self._gaps(connectors)[:_MOMENTS])
                 self._add(Finding(Anomaly.SKIPPED, len(history.gaps), place, connectors, sentence, (), moments))
             if history.backwards:
                 sentence = (
-                    f"{plural(len(history.backwards), 'commit')} went back behind what the same task had committed"
+                    f"{plural(len(history.backwards), 'commit')} went back before what the same task had committed"
                 )
                 moments = tuple(
                     self._attribution.of_commit(c, f"up to {dict(c.end)}") for c in history.backwards[:_MOMENTS]
@@ -264,11 +262,11 @@ def _doubts(comparison: Comparison, found: Difference, limit: int, held_up: Sequ
         why = f"blocked: {listing([one.why for one in held_up])}" if held_up else "still arriving"
         yield f"{why}: {plural(found.pending, 'row')} of {source} {have} not come to {place} yet"
     if comparison.wanted is None and comparison.committed is None:
-        yield f"nothing tells what should be in {place}"
+        yield f"the rows that should be in {place} are unknown"
     if found.repeated:
         yield (
             f"{plural(found.repeated, 'row')} in {place} {'equals' if found.repeated == 1 else 'equal'} another, and "
-            "nothing tells whether they should (name the fields that identify a row with key=)"
+            "it is unknown whether they should (name the fields that identify a row with key=)"
         )
     elif comparison.wanted is None and not found.cut and (more := _uncommitted(comparison, found)) > 0:
         yield f"{place} holds {plural(more, 'record')} more than the history has commits of"
@@ -305,7 +303,7 @@ def _sentence(anomaly: Anomaly, count: int, comparison: Comparison, found: Diffe
             return f"{they} of {source} that {who} has committed are not there"
         case Anomaly.DUPLICATED:
             return f"{they} more than {source} holds of them"
-    return f"{they} behind one that follows in {source}"
+    return f"{they} after one that follows in {source}"
 
 
 def _further_copies(rows: Sequence[Row]) -> list[Row]:

@@ -1,10 +1,10 @@
-"""`cluster.compare`: which keys of a topic are missing in a target, and which are there too often. Counted by Spark.
+"""`cluster.compare`: keys of a topic that are missing or duplicated in a target, counted by Spark.
 
-Decides what counts as the same key: the same text, out of JsonConverter's envelope, numbers without zeros behind the
-last digit that counts. It differs from a check (`cluster.check`, `connectx.check`) in three ways: it looks at keys
-alone, it needs neither a history nor the connector that wrote the target (so that it can be asked about anybody's
-pipeline), and Spark does the counting, so that the size of topic and target does not matter. It gives counts and
-examples, no verdict: a key that is missing may still be on its way. Only Spark SQL is used, no Python on executors.
+Decides what counts as the same key: the same text, out of JsonConverter's envelope, numbers without trailing zeros. It
+differs from a check (`cluster.check`, `connectx.check`) in three ways: it compares only keys, it needs neither a
+history nor the connector that wrote the target (so it works for any pipeline), and Spark counts, so topic and target
+may have any size. It returns counts and examples without a verdict: a missing key may still be in flight. It uses only
+Spark SQL, no Python on executors.
 """
 
 from __future__ import annotations
@@ -296,7 +296,7 @@ def _checked(columns: Sequence[str], keys: tuple[str, ...], place: str) -> list[
     missing = [name for name in keys if name not in columns]
     if missing or not keys:
         raise CheckError(
-            f"{place} has no column {missing[0] if missing else _NO_KEY}, by which rows were to be told apart.",
+            f"{place} has no column {missing[0] if missing else _NO_KEY}, which was to identify rows.",
             next_step=f"Name columns that it has: {listing(list(columns))}.",
         )
     return list(keys)
@@ -315,7 +315,7 @@ def _joined(parts: Sequence[Column]) -> Column:
 
 
 def _readable(table: pa.Table) -> pa.Table:
-    """Without types that only the database has, such as PostgreSQL's numeric: Spark gets the text behind them."""
+    """Without types that only the database has, such as PostgreSQL's numeric: Spark gets them as text."""
     import pyarrow as pa
 
     for number, column in enumerate(table.columns):

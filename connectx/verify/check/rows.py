@@ -1,8 +1,8 @@
-"""Rows of a place (a topic, a file, a table, a source) as a check compares them. Pure.
+"""Fingerprints of the rows of a place (a topic, a file, a table, a source), for a check. Pure.
 
-A row is identified by bytes that two copies of it have in common. Only a fingerprint of 8 bytes is kept of each; two
-different ones are taken for the same with a probability of 1 to 10^6 in ten million. Rows that are shown as examples
-are looked for in a second reading.
+A row is identified by canonical bytes that all its copies share. Only a fingerprint of 8 bytes is kept of each; among
+ten million rows, two different ones have the same with a probability of 1 to 10^6. A second reading finds the rows that
+are shown as examples.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""What a run must have reached for its check to mean anything: scenarios by name, or a predicate over the events. Pure.
+"""Scenarios that a run must have reached for its check to be meaningful. Pure.
 
-A run in which the kill hit an idle worker shows nothing about kills (Antithesis: "sometimes" assertions).
+A scenario is a name or a predicate over the events. A run in which a kill hit an idle worker proves nothing about kills
+(Antithesis: "sometimes" assertions).
 """
 
 from __future__ import annotations

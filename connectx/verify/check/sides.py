@@ -1,4 +1,4 @@
-"""Both sides of a comparison as rows: records of topics, and what a target has made of them. Never writes."""
+"""Both sides of a comparison as rows: the records of topics and the rows of a target. Never writes."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Sides:
     """Topics and the target that they go to.
 
     Args:
-        committed: offset behind what the sink has committed, by partition; None: everything is to be there.
+        committed: committed offset of the sink, by partition; None: all rows are expected.
         key: fields that identify a row; empty: all fields that both sides have.
     """
 
@@ -98,7 +98,7 @@ class Sides:
         if not names:
             return (f"the records and {place} have no field in common",)
         missing = [name for name in names if name not in columns]
-        return (f"the field {missing[0]}, which was to tell rows apart, is not in {place}",) if missing else ()
+        return (f"the field {missing[0]}, which was to identify rows, is not in {place}",) if missing else ()
 
     def wanted(self) -> Rows:
         """What the topics hold, as the target should have it."""
@@ -238,7 +238,7 @@ def _row(record: Record, identity: bytes, text: Any, *, pending: bool = False) -
 
 
 def committed_by(events: Sequence[Event], connector: str | None = None) -> dict[str, int]:
-    """Offset behind what sinks (or one of them) have committed, by partition's name."""
+    """Committed offsets of all sinks (or of one), by name of the partition."""
     reached: dict[str, int] = {}
     for event in events:
         offsets = event.data.get("offsets") if event.kind is EventKind.OFFSETS_COMMITTED else None

@@ -1,7 +1,7 @@
-"""What sources hold, read again by the code of their tasks: exactly the bytes that they were to write. Never writes.
+"""Reads sources again with the code of their tasks, for the bytes that they should have written.
 
-A source whose tasks cannot read again (`SourceTask.reread`) gives None: then only the history tells how much there
-should be.
+A source whose tasks cannot read again (`SourceTask.reread`) gives None. Then only the history shows how many records
+are expected. It never writes.
 """
 
 from __future__ import annotations

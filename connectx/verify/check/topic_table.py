@@ -1,7 +1,7 @@
-"""`cx.read_topic`: the records of a topic as a data frame, to look at what connectors and workers wrote.
+"""`cx.read_topic`: the records of a topic as a data frame.
 
-Decides only how records are shown; what is read, and up to where, is `connectx.kafka.admin.topic_snapshot`'s. It is no
-consumer of anything: it joins no group and commits nothing.
+Decides only how records are shown; `connectx.kafka.admin.topic_snapshot` decides what is read, and up to which offset.
+It joins no group and commits nothing.
 """
 
 from __future__ import annotations

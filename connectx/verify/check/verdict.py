@@ -1,7 +1,7 @@
-"""What a check says: valid, invalid or unknown, with what was found, where, when, and by whom. Pure.
+"""The verdict of a check, valid, invalid or unknown, with its findings, as text, HTML and tables. Pure.
 
-It decides how a verdict is worded and shown; what is found is decided by `judge`. Answers and names of anomalies are
-those of Jepsen's and Maelstrom's checkers: a run is never valid when the check could not see enough of it.
+It decides how a verdict is worded and shown; `judge` decides the findings. Verdicts and names of anomalies are those of
+Jepsen's and Maelstrom's checkers: a run is never valid when the check could not observe enough of it.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class Anomaly(StrEnum):
 
     LOST = "lost"  # it should be there and is not
     DUPLICATED = "duplicated"  # it is there more often than it should be
-    REORDERED = "reordered"  # it comes behind what should come after it
+    REORDERED = "reordered"  # it comes after a row that should follow it
     SKIPPED = "skipped"  # a gap between the committed slices of a source
-    NONMONOTONIC = "nonmonotonic"  # a task committed behind what it had committed before
+    NONMONOTONIC = "nonmonotonic"  # a task committed an offset below its own previous one
     FENCED = "fenced"  # a writer that had been replaced was shut out
 
 

@@ -1,6 +1,6 @@
-"""`cx.doctor()`: looks at this machine, this notebook, Spark and a Kafka, and says what works and what to type next.
+"""`cx.doctor()`: probes machine, notebook, Spark and Kafka, and reports what works and the next step.
 
-It probes and never assumes, starts nothing that stays, and changes nothing.
+It tries instead of assuming, starts nothing that stays, and changes nothing.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def doctor(
 
 
 def judged(findings: list[Finding], probe: SparkProbe, *, embedded: bool) -> Checkup:
-    """What follows from the findings; `embedded`: no Kafka of one's own was asked about."""
+    """The conclusions from the findings; `embedded`: no address of a Kafka was given."""
     by_name = {found.name: found for found in findings}
     exactly_once = by_name.pop("Exactly-once sources", None)
     abilities = [
@@ -114,7 +114,7 @@ def _exactly_once(*, embedded: bool) -> tuple[Status, str, str]:
 def _faults(*, embedded: bool) -> Finding:
     name = "Cutting workers off"
     if embedded:
-        return Finding(name, Status.OK, "partition, kill_broker and an honest pause, behind the gate")
+        return Finding(name, Status.OK, "partition, kill_broker and a pause of all connections, by the gate")
     why = "With your own Kafka there is no gate: partition and kill_broker are off; clients of a paused thread go on."
     next_step = 'stop, kill and stall work; isolation="process" makes pause honest.'
     return Finding(name, Status.LIMITED, "stop, kill, stall", why, next_step)

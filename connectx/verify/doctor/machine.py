@@ -1,6 +1,7 @@
-"""The machine: Python, Java, jars, disk, memory, loopback, PostgreSQL. A probe looks, a `judge_` function decides.
+"""Probes of the machine: Python, Java, jars, disk, memory, loopback, PostgreSQL.
 
-Starts nothing but, when jars are missing, one short Java program that tries to fetch the smallest of them.
+A probe collects values, a `judge_` function makes findings of them. If jars are missing, one short Java program tries
+to fetch the smallest of them; nothing else is started.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The notebook: which front end, whether its kernel shows widgets, and what the versions of the packages mean.
+"""Probes of the notebook: its front end, whether its kernel shows widgets, and package versions.
 
-Looks at the environment, at modules that are loaded and at installed versions; imports nothing and shows nothing.
+It reads the environment, loaded modules and installed versions; it imports nothing and shows nothing.
 """
 
 from __future__ import annotations

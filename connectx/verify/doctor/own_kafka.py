@@ -1,7 +1,7 @@
-"""A Kafka of your own: reachable, logged in, its version, what it allows, and what a cluster needs of it.
+"""Probes of a Kafka that the user named: addresses, login, version, permissions, and what a cluster needs of it.
 
-Reads only: no topic, group or producer is made. Addresses are tried one by one, because a client only says that it
-timed out; then Kafka's own clients ask, with the settings that a worker would use.
+It only reads: no topic, group or producer is created. Addresses are tried one by one, because a client only reports a
+timeout. Then Kafka's own clients connect with the settings that a worker would use.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class KafkaProbe:
         unreachable: addresses given that no connection reached, with the reason.
         error: why Kafka's client got no answer; None when it did.
         view: what Kafka said of itself.
-        version: of the brokers; None when it cannot be told.
+        version: of the brokers; None when it is unknown.
         hidden: brokers, as Kafka announces them, that no connection reached, with the reason.
         group_members: members of the worker group now.
         config: the worker's settings.

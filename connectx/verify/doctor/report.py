@@ -1,7 +1,4 @@
-"""What a check-up says: one finding per check, with why and what to type next, as text, script-free HTML and pandas.
-
-Pure: it looks at nothing itself.
-"""
+"""The report of the doctor: findings with reason and next step, as text, static HTML and pandas. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Spark: which session there is, of which kind, and what it can do, found out by trying.
+"""Probes of Spark: whether there is a session, its kind, and its abilities.
 
-A given or active session is asked small questions (a job of one row, the schema of a Kafka read, which connects to
-nothing). No session is made, and none is changed.
+A given or active session runs small probes (a job of one row, the schema of a Kafka read, which opens no connection).
+No session is created or changed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class SparkProbe:
 
     Attributes:
         kind: classic, Spark Connect, or none: then a local driver would be started.
-        version: of the session's Spark, or of the installed pyspark; None when neither can be told.
+        version: of the session's Spark, or of the installed pyspark; None when both are unknown.
         context: whether the session has a SparkContext.
         job_problem: of a job of one row that comes back as Arrow.
         python_problem: of one that runs Python on an executor.

@@ -114,7 +114,7 @@ def test_a_clean_flow_is_valid_and_what_is_then_taken_away_or_added_is_found(mak
     example = lost.findings[0].examples[0]
     assert (example.text, example.partition, example.offset) == (f"line {7}", 0, 7)
     assert example.moment is not None
-    assert "which is behind it" in example.moment.sentence
+    assert "which is after it" in example.moment.sentence
     with pytest.raises(NotValidError):
         lost.require_valid()
     flow.target.write_text("".join([*lines, lines[3]]))
@@ -243,7 +243,7 @@ def test_topic_and_target_can_be_checked_without_a_history(cluster: cx.Cluster, 
     assert reported(cx.check(**given, target=lambda: [*rows, rows[0]])) == {"duplicated": 1}
     with pytest.raises(TopicMissingError):
         cx.check(topic="nowhere", bootstrap_servers=cluster.bootstrap_servers)
-    with pytest.raises(CheckError, match="Nobody knows where"):
+    with pytest.raises(CheckError, match="The address of the Kafka with the topics is unknown"):
         cx.check(topic="t")
 
 

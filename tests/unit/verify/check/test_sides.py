@@ -48,7 +48,7 @@ def test_rows_without_a_field_of_the_records_are_all_alike_and_compared_with_not
 def test_rows_without_a_field_of_the_key_cannot_be_told_apart() -> None:
     assert sides(RECORDS, key=("id",)).doubts == ()
     assert sides(RECORDS, key=("idd",)).doubts == (
-        "the field idd, which was to tell rows apart, is not in the given rows",
+        "the field idd, which was to identify rows, is not in the given rows",
     )
 
 
