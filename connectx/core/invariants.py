@@ -20,14 +20,14 @@ from connectx.core.group.leadership import Leadership
 from connectx.core.group.membership import Membership, MembershipState
 from connectx.core.group.rebalance import Rebalance, RebalancePhase
 from connectx.core.requests import RequestHandler
-from connectx.core.tasks import TaskPhase, Tasks
+from connectx.core.tasks import BEFORE_ITS_START, TaskPhase, Tasks
 
 
 class Rule(StrEnum):
     """A rule of the core's state; the value is its sentence."""
 
     ASSIGNED_ONLY = "only assigned connectors and tasks run here; others are stopping"
-    NEWEST_CONFIGS = "a task that is not stopping has the newest task configs of its connector"
+    NEWEST_CONFIGS = "a task that has begun and is not stopping has the newest task configs of its connector"
     OWN_INSTANCE = "every instance has its own number, and none is above the last one that was given"
     STEP_IS_AWAITED = "a connector, task or fencing round that waits has a pending request, a round or a timer"
     REQUEST_IN_PHASE = "a task has a pending request only while it is fencing or verifying"
@@ -130,8 +130,10 @@ def _newest_configs(core: Parts) -> Iterator[str]:
     if core.context.phase is not WorkerPhase.RUNNING:
         return
     for task, life in core.tasks.lives.items():
+        if life.phase is TaskPhase.STOPPING or (life.exactly_once and life.phase in BEFORE_ITS_START):
+            continue  # newer configs refuse a task before it begins
         newest = core.context.config.task_config_generation(task.connector)
-        if life.phase is not TaskPhase.STOPPING and life.task_config_generation != newest:
+        if life.task_config_generation != newest:
             yield f"task {task} is {life.phase} with configs {life.task_config_generation}, the newest are {newest}"
 
 

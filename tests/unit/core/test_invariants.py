@@ -99,7 +99,7 @@ REFUSED = (Request(7, verbs.Create("n", SOURCE)), ConfigRecordsWritten(1, "fence
 
 MUTANTS = (
     Mutant(Rule.ASSIGNED_ONLY, Rebalance, "give_up_work", give_up_without_stopping, (ShutdownRequested(),)),
-    Mutant(Rule.NEWEST_CONFIGS, Tasks, "on_new_task_configs", nothing, NEW_CONFIGS),
+    Mutant(Rule.NEWEST_CONFIGS, Tasks, "on_new_task_configs", nothing, (*STARTED, *NEW_CONFIGS)),
     Mutant(
         Rule.OWN_INSTANCE, Context, "new_instance", lambda _: 1,
         (*read(RestartRecord("c", True, False)), TaskStopped(C0, 2)),
