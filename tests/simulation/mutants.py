@@ -520,7 +520,7 @@ MUTANTS = (
     Mutant(
         "config topic read before the producer is initialised",
         looks_before_its_producer,
-        (1, 2, 4),
+        (1, 2, 4, 10),
         scenario=worker_that_lags_before_its_producer,
     ),
     Mutant("old completion of a write applied", old_completion_applied, (5, 7, 9), 120),
