@@ -7,7 +7,7 @@ the same call may succeed later, and names the `next_step` for the person who re
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from connectx.views import Form, masked_text
 
@@ -28,6 +28,10 @@ class ConnectxError(Exception):
         self.message = message
         self.next_step = next_step
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Errors of executors are pickled, whatever arguments their classes take."""
+        return _restored, (type(self), self.args), self.__dict__
+
     def __str__(self) -> str:
         end = "" if self.message.endswith((".", "!", "?", ":")) or not self.next_step else "."
         return f"{self.message}{end} {self.next_step}".rstrip()
@@ -38,6 +42,10 @@ class ConnectxError(Exception):
     def _repr_html_(self) -> str:
         parts = {"what": masked_text(self.message), "next step": masked_text(self.next_step)}
         return Form(type(self).__name__, {name: text for name, text in parts.items() if text}).html
+
+
+def _restored(cls: type[ConnectxError], args: tuple[Any, ...]) -> ConnectxError:
+    return cls.__new__(cls, *args)
 
 
 class MissingExtraError(ConnectxError, ImportError):
@@ -886,10 +894,10 @@ class ModuleNotShippedError(ConnectxError):
         )
 
 
-class BacklogReadError(ConnectxError):
+class TopicReadError(ConnectxError):
     """Spark could not read a range of offsets."""
 
-    code = "backlog_read"
+    code = "topic_read"
 
 
 class SinkFileError(ConnectxError):

@@ -70,6 +70,8 @@ class EventKind(StrEnum):
     PARTITIONS_LOST = "partitions_lost"  # partitions
     RECORDS_SKIPPED = "records_skipped"  # records, reason, dead_letters: how many of them are in the queue
     LANE_CHANGED = "lane_changed"  # lane (tail, bulk), reason
+    BULK_STARTED = "bulk_started"  # token, ranges: {partition: [first, end]}; a job on Spark's executors
+    BULK_STAGED = "bulk_staged"  # token, records, refused
     BULK_FAILED = "bulk_failed"  # error; a sink adds token, and offsets: up to which the worker reads on
     RECORDS_FILTERED = "records_filtered"  # records: dropped on purpose by a transformation
     LAG_ALARM = "lag_alarm"  # lag: above lag.alarm.records for lag.alarm.ms; since_ms

@@ -7,7 +7,7 @@ transactions, fencing or ownership: the runtime does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
@@ -43,6 +43,15 @@ class CommitRefusedError(ConnectxError):
     def __init__(self, message: str, committed: Mapping[TopicPartition, int], *, next_step: str = "") -> None:
         super().__init__(message, next_step=next_step)
         self.committed = dict(committed)
+
+
+class NotStageableError(ConnectxError):
+    """Raised by `plan` and `stage`: these records must go through `put`, for example because they change a table.
+
+    The worker puts them, and executors go on with the next ones.
+    """
+
+    code = "not_stageable"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -348,6 +357,47 @@ class SinkTask(Shown):
         """
         raise TypeError(f"{type(self).__name__} must define put")
 
+    def plan(self, token: str, topic: str) -> Any:
+        """Before a job of Spark's executors: what `stage` needs to know there besides the settings.
+
+        The answer must be one that Python can pickle. Called after `flush`, if anything was put.
+
+        Args:
+            token: names the job, in this cluster and any other.
+            topic: whose records the job reads.
+
+        Raises:
+            NotStageableError: the next records must go through `put`.
+        """
+        return None
+
+    def stage(self, plan: Any, token: str, batches: Iterator[SinkBatch]) -> Iterable[Any]:
+        """On an executor: write batches where no reader finds them, and return messages for `commit`.
+
+        Called on a task object that was made and started there with the same settings; `open` is not called. Batches
+        are of one partition, and their ranges follow each other without gaps. A second attempt may stage the same
+        records again: only the messages of one reach `commit`. Messages must be ones that Python can pickle.
+
+        Raises:
+            NotStageableError: the current batch must go through `put`; nothing of the job is committed.
+        """
+        raise TypeError(f"{type(self).__name__} must define stage")
+
+    def commit(self, token: str, ranges: Mapping[TopicPartition, tuple[int, int]], messages: Sequence[Any]) -> None:
+        """Make what a job staged visible, with the offsets after its ranges: all or nothing, as `put` does.
+
+        `messages` are those of `stage`, in the order of the ranges. Called again after a RetriableError. What is staged
+        under the token and in no message can be removed.
+
+        Raises:
+            RetriableError: the same commit is tried again later.
+            CommitRefusedError: the target's offsets do not match the start of the ranges.
+        """
+        raise TypeError(f"{type(self).__name__} must define commit")
+
+    def discard(self, token: str) -> None:
+        """Remove what a job staged. Not called once a commit of it was begun, unless that was refused."""
+
     def flush(self) -> None:
         """Make everything put so far durable; offsets are committed after this."""
 
@@ -427,6 +477,11 @@ class SinkConnector(Connector):
             RetriableError: others changed the same files meanwhile.
         """
         return None
+
+    @classmethod
+    def bulk_obstacle(cls, config: Mapping[str, str | None]) -> str | None:
+        """Why Spark's executors cannot stage records with this configuration. None: its task defines `stage`."""
+        return f"{cls.__name__} writes in the worker only"
 
     @classmethod
     def flush_interval_ms(cls, config: Mapping[str, str | None]) -> int | None:

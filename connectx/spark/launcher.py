@@ -259,8 +259,8 @@ def _end(process: subprocess.Popen[bytes], artifacts: Path | None, owner_pid: in
 def class_path(java: JavaHome, progress: Progress = silent) -> list[Path]:
     """Spark's own jars, and those of its Kafka source if they fit, in the fixed order that a class archive needs.
 
-    Only `connectx.spark.backlog` uses that source. With another Spark than the locked one the driver has none, and
-    reading a backlog fails with an error of its own.
+    Only `connectx.spark.topic_frame` uses that source. With another Spark than the locked one the driver has none, and
+    reading a topic fails with TopicReadError.
 
     Raises:
         NoNetworkError, JarDownloadError, ChecksumError, DiskFullError: the jars fit and cannot be fetched.

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from connectx.errors import ModuleNotShippedError
 from connectx.jvm.cache import cache_dir
+from connectx.spark.sessions import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,7 +46,7 @@ def ship(session: SparkSession, modules: Iterable[str] = ()) -> None:
         ModuleNotShippedError: there is no source of a module.
     """
     paths = [archive(name) for name in dict.fromkeys((OWN, *modules))]
-    if type(session).__module__.startswith("pyspark.sql.connect"):
+    if is_connect(session):
         session.addArtifacts(*map(str, paths), pyfile=True)
         return
     context: Any = session.sparkContext

@@ -7,8 +7,9 @@ another thread without touching other tasks.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from connectx.errors import SparkJobError, SparkNotAwaitedError
@@ -72,6 +73,30 @@ class TaskSpark:
             self._session = session
         return self._session
 
+    @contextmanager
+    def job(self, name: str) -> Iterator[None]:
+        """Name the jobs of this thread, for `tasks_done` and for people who look at Spark's own pages."""
+        session = self.session()
+        if is_connect(session):
+            yield
+            return
+        context = session.sparkContext
+        context.setJobGroup(name, f"connectx {name}")
+        try:
+            yield
+        finally:
+            context.setLocalProperty("spark.jobGroup.id", cast(str, None))
+
+    def tasks_done(self, name: str) -> int | None:
+        """Tasks of these jobs that are done; None if Spark does not tell (with Spark Connect) or nothing has begun."""
+        session = self._session
+        if session is None or is_connect(session):
+            return None
+        tracker = session.sparkContext.statusTracker()
+        jobs = [info for job in tracker.getJobIdsForGroup(name) if (info := tracker.getJobInfo(job)) is not None]
+        stages = [tracker.getStageInfo(stage) for info in jobs for stage in info.stageIds]
+        return sum(stage.numCompletedTasks for stage in stages if stage is not None) if jobs else None
+
     @property
     def used(self) -> bool:
         """True once a session was made."""
@@ -82,7 +107,7 @@ class TaskSpark:
         return cast("SparkSession", _LazySession(self))
 
     def interrupt(self) -> None:
-        """From any thread: end what runs in the session; the task is cancelled."""
+        """From any thread: end what runs in the session, which can be used again."""
         if (session := self._session) is not None:
             self._provider.interrupt(session)
 

@@ -70,7 +70,7 @@ class Chaos:
         world.failing_puts = one_of((0, 0, 100))
         world.boundary_ms = one_of((0, 1_000, 4_000))
         world.transaction_timeout_ms = one_of((60_000, 60_000, 10_000, world.boundary_ms + 2_000))
-        world.backlog_records = one_of((None, 5))
+        world.bulk_mode = one_of((BulkMode.NEVER, BulkMode.AUTO))
         world.at_least_once_sinks = one_of((False, True))
 
     def run(self, actions: int = ACTIONS) -> None:

@@ -18,6 +18,7 @@ from connectx.core.config_writer import ConfigWrite, ConfigWriter
 from connectx.core.fencing import FencingRound, FencingRounds
 from connectx.core.group.leadership import Leadership
 from connectx.core.group.rebalance import Rebalance
+from connectx.core.lanes import BulkMode
 from connectx.core.messages import (
     BeginTask,
     ConfigReadToEnd,
@@ -31,6 +32,7 @@ from connectx.core.messages import (
 from connectx.core.producer import messages as msg
 from connectx.core.producer.producer import ProducerCore
 from connectx.core.sink import messages as sm
+from connectx.core.sink.loop import SinkTaskCore
 from connectx.core.sink.progress import Progress
 from connectx.core.source.loop import SourceTaskCore
 from connectx.core.tasks import TaskLife, TaskPhase, Tasks
@@ -454,6 +456,69 @@ def sink_does_not_flush(patch: pytest.MonkeyPatch, hits: Hits) -> None:
     patch.setattr(SimSink, "flush", flush)
 
 
+def bulk_sink() -> World:
+    """One worker with a sink whose records are all staged by executors."""
+    world = World(1)
+    world.bulk_mode = BulkMode.ALWAYS
+    world.settle()
+    world.ask(verbs.Create, "s", config={"connector.class": "Sink", "name": "s", "tasks.max": "1"})
+    world.settle()
+    world.produce()
+    return world
+
+
+def lost_job() -> None:
+    """The first job fails."""
+    world = bulk_sink()
+    lost = [True]
+    world.fails_put = lambda: bool(lost and lost.pop())  # type: ignore[method-assign]
+    world.run_until(lambda: world.checks.sinks.lag("s") is None, look_ms=50)
+
+
+def unanswered_commit_and_restart() -> None:
+    """What executors staged is committed, but no answer comes, and the task is restarted."""
+    world = bulk_sink()
+    commit = SimSink.commit_bulk
+    first: list[SimSink] = []
+
+    def lose(self: SimSink, effect: sm.CommitBulk) -> sm.SinkStimulus:
+        answer = commit(self, effect)
+        if not first:
+            first.append(self)
+            world.send(world.leader, verbs.RestartTask("s", 0), lambda reply: None)
+        return sm.PutFailed(effect.epoch, True, "no answer") if self is first[0] else answer
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SimSink, "commit_bulk", lose)
+        world.run_until(lambda: world.checks.sinks.lag("s") is None, look_ms=50)
+
+
+def committed_files_removed(patch: pytest.MonkeyPatch, hits: Hits) -> None:
+    """What a job staged is removed though a commit of it was not answered, and has happened."""
+
+    def discard(self: SimSink, token: int) -> None:
+        rows = self.staged.pop(token, [])
+        if token in self.committed_jobs:
+            hits.append(str(rows))
+            self.target.rows.subtract(rows)
+
+    patch.setattr(SimSink, "discard", discard)
+
+
+def job_counts_as_committed(patch: pytest.MonkeyPatch, hits: Hits) -> None:
+    """A job that was lost counts as one that staged its records."""
+    on_failed = SinkTaskCore._on_bulk_failed
+
+    def move(self: SinkTaskCore, failed: sm.BulkFailed, step: sm.SinkStep) -> None:
+        if self.bulk.job is not None and self.bulk.job.token == failed.token:
+            hits.append(failed.error)
+            self.progress.reached |= {partition: end for partition, (_, end) in self.bulk.job.ranges.items()}
+            self.progress.positions |= {partition: end for partition, (_, end) in self.bulk.job.ranges.items()}
+        on_failed(self, failed, step)
+
+    patch.setattr(SinkTaskCore, "_on_bulk_failed", move)
+
+
 def target_row_not_compared(patch: pytest.MonkeyPatch, hits: Hits) -> None:
     """The target takes what a zombie puts."""
     differs = Target.differs
@@ -537,6 +602,10 @@ MUTANTS = (
     Mutant("sink commits partitions that it lost", sink_commits_what_it_lost, (8,), 15),
     Mutant("sink commits before put", sink_commits_before_put, (8,), 15),
     Mutant("sink commits before flush", sink_does_not_flush, (8,), 3),
+    Mutant(
+        "files of an unanswered commit removed", committed_files_removed, (8,), scenario=unanswered_commit_and_restart
+    ),
+    Mutant("a lost job counts as committed", job_counts_as_committed, (8,), scenario=lost_job),
     Mutant("row of a zombie not compared", target_row_not_compared, (8,), 29),
     Mutant("protocol 1: one epoch for many transactions", as_librdkafka, (2, 3), scenario=late_endtxn_of_protocol_1),
     Mutant("an unanswered batch counts as delivered", unanswered_batch_counts_as_delivered, (2, 3), 8),

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from connectx.core.lanes import LaneSettings
 from connectx.core.messages import PrepareTask, TaskPrepared, TopicUsed
 from connectx.core.sink import messages as m
 from connectx.core.sink.loop import SinkTaskCore
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 FEED = "feed"  # a topic that the world writes
 TOPICS = {FEED: 2, topic_of("a"): TOPIC_PARTITIONS}
 FETCH_RECORDS = 6
+RECORD_BYTES = 100
 Row = tuple[TopicPartition, int]
 
 
@@ -63,6 +65,9 @@ class SimSink(SimTask):
         self.fetches: dict[int, dict[TopicPartition, list[int]]] = {}
         self.fetched = 0
         self.unflushed: list[Row] = []
+        self.staged: dict[int, list[Row]] = {}
+        self.committed_jobs: set[int] = set()
+        self.job_ends: list[m.BulkStaged | m.BulkFailed] = []
         self.late: list[m.SinkStimulus] = []
         self.polling: m.Poll | None = None
         self.rebalancing: str | None = None
@@ -73,8 +78,8 @@ class SimSink(SimTask):
                 offset_flush_interval_ms=2_000,
                 offset_flush_timeout_ms=1_500,
                 poll_timeout_ms=3_000,
-                backlog_records=world.backlog_records,
-                backlog_slice_records=10,
+                lanes=LaneSettings(world.bulk_mode, 5 * RECORD_BYTES),
+                bulk_core_bytes=2 * RECORD_BYTES,
             )
         )
         worker.deliver(TaskPrepared(*self.key, "1"), self.key)
@@ -117,8 +122,14 @@ class SimSink(SimTask):
             case m.QueryEnds(epoch, partitions):
                 ends = {p: self.world.broker.last_stable(p.topic, p.partition) for p in partitions}
                 self.ask_broker(lambda: m.EndsKnown(epoch, ends), m.EndsKnown(epoch, {}))
-            case m.ReadBacklog(epoch, ranges):
-                self.ask_broker(lambda: self.read_backlog(epoch, ranges))
+            case m.QueryCores():
+                self.answer(m.CoresKnown(self.world.spark_cores), self.world.latency_ms())
+            case m.RunBulk():
+                self.world.at(self.world.job_ms(), lambda: self.end_job(effect))
+            case m.CommitBulk():
+                self.ask_target(lambda: self.commit_bulk(effect), m.PutFailed(effect.epoch, True, "no answer"))
+            case m.DiscardBulk(token):
+                self.discard(token)
             case m.LeaveGroup():
                 assert self.consumer is not None, "joined"
                 self.consumer.leave()
@@ -155,6 +166,8 @@ class SimSink(SimTask):
         assert self.consumer is not None, "joined before the first poll"
         if self.consumer.pending:
             self.begin_rebalance(*self.consumer.pending.pop(0))
+        elif self.job_ends:
+            self.answered(self.token, self.job_ends.pop(0))
         elif (answer := self.fetch(self.polling)) is not None:
             self.answered(self.token, answer)
         elif self.commands:
@@ -221,7 +234,8 @@ class SimSink(SimTask):
             return None
         ranges = {p: (offsets[0], offsets[-1] + 1) for p, offsets in found.items()}
         full = any(len(offsets) == FETCH_RECORDS for offsets in found.values())
-        return m.Fetched(poll.epoch, ranges, ends, full, self.keep(found))
+        size_bytes = RECORD_BYTES * sum(end - first for first, end in ranges.values())
+        return m.Fetched(poll.epoch, ranges, ends, full, self.keep(found), size_bytes)
 
     def keep(self, found: dict[TopicPartition, list[int]]) -> int:
         self.fetched += 1
@@ -229,12 +243,37 @@ class SimSink(SimTask):
         self.fetches[self.fetched] = found
         return self.fetched
 
-    def read_backlog(self, epoch: int, ranges: m.Ranges) -> m.SinkStimulus:
-        found = {}
-        for partition, (first, end) in ranges.items():
-            records = self.world.broker.read(partition.topic, partition.partition, first)
-            found[partition] = [offset for offset, _ in records if offset < end]
-        return m.Fetched(epoch, ranges, full=True, number=self.keep(found))
+    # ---------------------------------------------------------------------------------------------------- bulk lane
+
+    def end_job(self, job: m.RunBulk) -> None:
+        """Executors are done, or lost; also after the task discarded the job, or while its worker is dead."""
+        if self.world.fails_put():
+            some = {p: min(first + 1, end) for p, (first, end) in job.ranges.items()}
+            self.job_ends.append(m.BulkFailed(job.token, "executor lost", some if self.world.lands() else {}))
+        else:
+            rows = []
+            for partition, (first, end) in job.ranges.items():
+                records = self.world.broker.read(partition.topic, partition.partition, first)
+                rows += [(partition, offset) for offset, _ in records if offset < end]
+            self.staged[job.token] = rows
+            self.job_ends.append(m.BulkStaged(job.token, len(rows)))
+        self.continue_poll()
+
+    def commit_bulk(self, effect: m.CommitBulk) -> m.SinkStimulus:
+        """The target takes all that was staged, or refuses it."""
+        rows = self.staged[effect.token]
+        answer: m.SinkStimulus = m.PutDone(effect.epoch, len(rows))
+        if self.exactly_once:
+            answer = self.put_at_once(rows, effect)
+        else:
+            self.target.rows.update(rows)
+        if isinstance(answer, m.PutDone):
+            self.committed_jobs.add(effect.token)
+        return answer
+
+    def discard(self, token: int) -> None:
+        """Remove what was staged. What a commit has made visible stays, even if the commit was not answered."""
+        self.staged.pop(token, None)
 
     # ------------------------------------------------------------------------------------------------ target, commits
 
@@ -262,6 +301,10 @@ class SimSink(SimTask):
         if not self.exactly_once:
             self.unflushed += rows
             return m.PutDone(put.epoch, len(rows))
+        return self.put_at_once(rows, put)
+
+    def put_at_once(self, rows: list[Row], put: m.Put | m.CommitBulk) -> m.SinkStimulus:
+        """Rows and offsets in one transaction."""
         held = self.target.put(rows, put.ranges)
         if held is not None:
             return m.PutRefused(put.epoch, held, "the target holds other offsets", len(rows))

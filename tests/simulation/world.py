@@ -73,7 +73,8 @@ class World:
         self.torn_writes = self.failing_puts = 0
         self.boundary_ms = 0  # transaction.boundary=interval when it is not 0
         self.transaction_timeout_ms = 60_000
-        self.backlog_records: int | None = None
+        self.bulk_mode = BulkMode.NEVER
+        self.spark_cores = 8
         self.at_least_once_sinks = False
         self.source_bulk = BulkMode.NEVER
         self.broker = Broker()
@@ -119,6 +120,10 @@ class World:
 
     def put_ms(self) -> int:
         return one_of(self.chooser, (500, 3_000, 9_000)) if self.happens(self.slow_data) else 5
+
+    def job_ms(self) -> int:
+        """How long executors take."""
+        return one_of(self.chooser, (500, 3_000, 20_000)) if self.happens(self.slow_data) else 50
 
     def timer_ms(self, delay_ms: int) -> int:
         """When a timer really fires: clocks differ, and threads are late."""

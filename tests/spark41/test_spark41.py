@@ -8,8 +8,8 @@ import pytest
 
 from connectx.jvm import jars
 from connectx.model.ids import TopicPartition
-from connectx.spark.backlog import backlog_error, backlog_frame
 from connectx.spark.sessions import SparkProvider
+from connectx.spark.topic_frame import topic_frame, topic_read_error
 
 RANGES = {TopicPartition("orders", 0): (0, 10)}
 
@@ -20,9 +20,9 @@ def test_this_environment_has_the_pinned_spark(spark_provider: SparkProvider) ->
     assert not jars.fits_spark()
 
 
-def test_a_backlog_says_that_this_spark_has_no_kafka_source(spark_provider: SparkProvider) -> None:
+def test_a_topic_read_says_that_this_spark_has_no_kafka_source(spark_provider: SparkProvider) -> None:
     with pytest.raises(Exception, match="data source: kafka") as caught:
-        backlog_frame(spark_provider.get(), {"kafka.bootstrap.servers": "127.0.0.1:1"}, RANGES).toArrow()
-    error = backlog_error(caught.value, RANGES)
+        topic_frame(spark_provider.get(), {"kafka.bootstrap.servers": "127.0.0.1:1"}, RANGES).toArrow()
+    error = topic_read_error(caught.value, RANGES)
     assert "this Spark has no Kafka source (spark-sql-kafka-0-10)" in error.message
-    assert "backlog.records=-1" in error.next_step
+    assert "spark-sql-kafka-0-10" in error.next_step

@@ -7,13 +7,17 @@ refuses it when the log has got another transaction of the same id since, and re
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence, Set
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import unquote, urlsplit
+from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from connectx.connectors.lake.changes import DELETED, last_changes
 from connectx.connectors.lake.columns import fitted, widens
@@ -28,12 +32,13 @@ from connectx.connectors.lake.settings import (
     tables_config,
     upsert_problems,
 )
-from connectx.connectors.lake.storage import check_directory, options, storage_errors, url_of
+from connectx.connectors.lake.staging import STAGED, StagedFile, remove_files
+from connectx.connectors.lake.storage import check_directory, options, storage_errors, store_of, url_of
 from connectx.connectors.lake.task import ConflictError, LakeSink, LakeTask, Offsets, Pending, stored_rows
 from connectx.errors import LakeError, LakeUnavailableError
 from connectx.model.configdef import ConfigDef
 from connectx.model.ids import TopicPartition
-from connectx.plugins.api import Compaction, SinkTaskContext, Stored
+from connectx.plugins.api import Compaction, NotStageableError, SinkTaskContext, Stored
 from connectx.version import VERSION
 
 if TYPE_CHECKING:
@@ -55,6 +60,13 @@ class DeltaSink(LakeSink):
     def validate(cls, config: Mapping[str, str | None]) -> Mapping[str, Sequence[str]]:
         """Upsert needs to know the key."""
         return upsert_problems(config)
+
+    @classmethod
+    def bulk_obstacle(cls, config: Mapping[str, str | None]) -> str | None:
+        """Executors write files without partitions."""
+        if cls.config.parse(config)["partition.by"]:
+            return "tables with partition.by are written by the worker"
+        return super().bulk_obstacle(config)
 
     @classmethod
     def stored(cls, config: Mapping[str, str | None], topic: str) -> Stored | None:
@@ -228,6 +240,62 @@ class DeltaLakeTable:
                 ) from error
         return before, before - done["numFilesRemoved"] + done["numFilesAdded"]
 
+    def staging_place(self, token: str) -> str:
+        """A folder in the table's own.
+
+        Raises:
+            NotStageableError: the table is partitioned.
+        """
+        if self._table is not None and self._table.metadata().partition_columns:
+            raise NotStageableError(f"{self.name} is partitioned; the worker writes it.")
+        return STAGED + token
+
+    def stage_file(self, place: str, rows: pa.Table, partition: TopicPartition, end: int) -> StagedFile:
+        """One Parquet file."""
+        import pyarrow.parquet as pq
+        from obstore import put
+
+        sink, path = pa.BufferOutputStream(), f"{place}/{uuid4().hex}.parquet"
+        pq.write_table(rows, sink, compression="zstd")
+        data = sink.getvalue().to_pybytes()
+        with storage_errors(self.name, "path", later=(Exception,)):
+            put(store_of(self._url, self._storage), path, data)
+        return StagedFile((path,), partition, end, (len(data), _statistics(rows)))
+
+    def append_files(self, pending: Pending, schema: pa.Schema) -> None:
+        """One commit with files and offsets on top of the snapshot.
+
+        Raises:
+            ConflictError: the log has another commit that this one cannot follow.
+        """
+        from deltalake import CommitProperties
+        from deltalake.exceptions import CommitFailedError
+        from deltalake.transaction import AddAction, RemoveAction
+
+        assert self._table is not None, "files are staged for a table that exists"
+        now_ms = time.time_ns() // 1_000_000
+        actions: list[AddAction | RemoveAction] = [
+            AddAction(path, size_bytes, {}, now_ms, True, statistics)
+            for file in pending.files
+            for path, (size_bytes, statistics) in ((file.paths[0], file.entry),)
+        ]
+        with self._errors():
+            try:
+                self._table.create_write_transaction(
+                    actions,
+                    "append",
+                    self._table.schema(),
+                    commit_properties=CommitProperties(app_transactions=self._ends(pending)),
+                )
+            except CommitFailedError as error:
+                raise ConflictError from error
+        self.refresh()  # the library leaves the snapshot as it was
+
+    def remove_staged(self, token: str, kept: Set[str]) -> None:
+        """Files in the job's folder."""
+        with storage_errors(self.name, "path", later=(Exception,)):
+            remove_files(store_of(self._url, self._storage), STAGED + token, kept)
+
     def read(self) -> Iterator[pa.Table]:
         """The rows of the snapshot."""
         if self._table is not None:
@@ -340,3 +408,14 @@ def _fitted(batch: pa.RecordBatch, schema: pa.Schema) -> list[pa.RecordBatch]:
 def _quoted(name: str) -> str:
     """A column's name in expressions of the library."""
     return f"`{name}`"
+
+
+def _statistics(rows: pa.Table) -> str:
+    """Row count, null counts and ranges of integers, as the log has them for readers that skip files."""
+    plain = [field.name for field in rows.schema if not pa.types.is_nested(field.type)]
+    found = {"numRecords": rows.num_rows, "nullCount": {name: rows[name].null_count for name in plain}}
+    integers = [name for name in plain if pa.types.is_integer(rows[name].type)]
+    limits = {name: pc.min_max(rows[name]).as_py() for name in integers}
+    for key, side in (("minValues", "min"), ("maxValues", "max")):
+        found[key] = {name: limit[side] for name, limit in limits.items() if limit[side] is not None}
+    return json.dumps(found)

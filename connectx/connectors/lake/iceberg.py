@@ -8,8 +8,9 @@ retries would lay the rows of a zombie over newer snapshots, so they are off: af
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
 
 import pyarrow as pa
 
@@ -26,7 +27,8 @@ from connectx.connectors.lake.settings import (
     tables_config,
     upsert_problems,
 )
-from connectx.connectors.lake.storage import options, storage_errors
+from connectx.connectors.lake.staging import STAGED, StagedFile, remove_files
+from connectx.connectors.lake.storage import options, storage_errors, store_of, url_of
 from connectx.connectors.lake.task import ConflictError, LakeSink, LakeTask, Offsets, Pending, stored_rows
 from connectx.errors import LakeError, LakeUnavailableError
 from connectx.model.configdef import ConfigDef
@@ -50,6 +52,9 @@ _CREATED: Final = {
     "write.metadata.delete-after-commit.enabled": "true",  # each commit writes a metadata file
     "write.metadata.previous-versions-max": "20",
 }
+
+
+_DATA_PATH: Final = "write.data.path"
 
 
 class IcebergSink(LakeSink):
@@ -225,6 +230,50 @@ class IcebergTable:
             f"{self.name} was changed while its files were merged.", next_step="Compact it again."
         )
 
+    def staging_place(self, token: str) -> tuple[str, dict[str, str]]:
+        """The table's metadata with another folder for data, and the options of its storage."""
+        table = self._existing()
+        folder = {_DATA_PATH: self._staging_folder(token)}
+        metadata = table.metadata.model_copy(update={"properties": {**table.metadata.properties, **folder}})
+        return metadata.model_dump_json(), {name: str(value) for name, value in table.io.properties.items()}
+
+    def stage_file(
+        self, place: tuple[str, dict[str, str]], rows: pa.Table, partition: TopicPartition, end: int
+    ) -> StagedFile:
+        """Data files as the library writes them in an append."""
+        from pyiceberg.io import load_file_io
+        from pyiceberg.io.pyarrow import _dataframe_to_data_files
+        from pyiceberg.table.metadata import TableMetadataUtil
+
+        metadata = TableMetadataUtil.parse_raw(place[0])
+        with self._errors():
+            io = load_file_io(place[1], metadata.location)
+            files = list(_dataframe_to_data_files(metadata, rows, io, uuid4()))
+        return StagedFile(tuple(file.file_path for file in files), partition, end, files)
+
+    def append_files(self, pending: Pending, schema: pa.Schema) -> None:
+        """One transaction with files and offsets.
+
+        Raises:
+            ConflictError: the table has another snapshot by now.
+        """
+
+        def add(transaction: Transaction, io: FileIO) -> None:
+            with transaction.update_snapshot().fast_append() as snapshot:
+                for file in pending.files:
+                    for data_file in file.entry:
+                        snapshot.append_data_file(data_file)
+
+        self._commit(pending, schema, add)
+
+    def remove_staged(self, token: str, kept: Set[str]) -> None:
+        """Files in the job's folder on a local disk; elsewhere they stay for the removal of orphan files."""
+        folder = url_of(self._staging_folder(token).removeprefix("file://"))
+        if folder.startswith("file:"):
+            names = {path.partition(f"{STAGED}{token}/")[2] for path in kept}
+            with storage_errors(self.name, CATALOG + "*", later=(Exception,)):
+                remove_files(store_of(folder, {}), "", names)
+
     def read(self) -> Iterator[pa.Table]:
         """The rows of the current snapshot."""
         if self._table is not None:
@@ -285,6 +334,13 @@ class IcebergTable:
                         update.add_identity(name)
             except (TableAlreadyExistsError, CommitFailedException):
                 return
+
+    def _existing(self) -> Table:
+        assert self._table is not None, "files are staged for a table that exists"
+        return self._table
+
+    def _staging_folder(self, token: str) -> str:
+        return f"{self._existing().metadata.location}/data/{STAGED}{token}"
 
     def _key(self, partition: TopicPartition) -> str:
         return f"connectx.offsets.{self._group_id}.{partition.topic}.{partition.partition}"

@@ -7,20 +7,22 @@ file's metadata. The files of a partition are a chain, and `open` takes its end.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
 
 import pyarrow as pa
 
 from connectx.connectors.lake.columns import evolved
 from connectx.connectors.lake.settings import FLUSH_CONFIG, PATH_CONFIG, STORAGE, LakeSettings, tables_config
-from connectx.connectors.lake.storage import check_directory, options, storage_errors, url_of
+from connectx.connectors.lake.staging import STAGED, StagedFile, remove_files
+from connectx.connectors.lake.storage import check_directory, options, storage_errors, store_of, url_of
 from connectx.connectors.lake.task import LakeSink, LakeTask, Offsets, Pending, compare, stored_rows
 from connectx.errors import LakeError
 from connectx.model.configdef import ConfigDef
 from connectx.model.ids import TopicPartition
 from connectx.model.validators import one_of
-from connectx.plugins.api import SinkTaskContext, Stored
+from connectx.plugins.api import CommitRefusedError, SinkTaskContext, Stored
 from connectx.version import VERSION
 
 if TYPE_CHECKING:
@@ -65,7 +67,7 @@ class ParquetSink(LakeSink):
         """The rows of the topic's files."""
         values = cls.config.parse(config)
         settings = LakeSettings.of(values)
-        table = ParquetTable(_store(values["path"], options(config, STORAGE)), settings.table_of(topic), None, "none")
+        table = ParquetTable(store_of(values["path"], options(config, STORAGE)), settings.table_of(topic), None, "none")
         return stored_rows(f"files of {settings.table_of(topic)}", table, settings.upserts)
 
     class Task(LakeTask):
@@ -81,7 +83,7 @@ class ParquetSink(LakeSink):
             super().start(config, context)
             values = ParquetSink.config.parse(config)
             check_directory(url_of(values["path"]), "path")
-            store, codec = _store(values["path"], options(config, STORAGE)), values["parquet.codec"]
+            store, codec = store_of(values["path"], options(config, STORAGE)), values["parquet.codec"]
             self.use(LakeSettings.of(values), lambda name: ParquetTable(store, name, context.group_id, codec))
 
 
@@ -138,7 +140,7 @@ class ParquetTable:
 
         for partition, rows in pending.by_partition(schema):
             first, end = pending.ranges[partition]
-            path = f"{self._folder}/{partition.topic}+{partition.partition}+{first:020d}{_SUFFIX}"
+            path = self._path(partition, first)
             with self._errors():
                 try:
                     put(self._store, path, self._file(rows, end), mode="create", use_multipart=False)
@@ -148,6 +150,59 @@ class ParquetTable:
                     raise
             self._last[partition], self._ends[partition] = path, end
         self._schema = schema
+
+    def staging_place(self, token: str) -> str:
+        """A folder that readers of the table's folder pass over."""
+        return f"{self._folder}/_{STAGED}{token}"
+
+    def stage_file(self, place: str, rows: pa.Table, partition: TopicPartition, end: int) -> StagedFile:
+        """The file as it will be, under another name."""
+        from obstore import put
+
+        path = f"{place}/{uuid4().hex}{_SUFFIX}"
+        with self._errors():
+            put(self._store, path, self._file(rows, end))
+        return StagedFile((path,), partition, end)
+
+    def append_files(self, pending: Pending, schema: pa.Schema) -> None:
+        """Give files their names, in the order of their offsets.
+
+        Raises:
+            CommitRefusedError: there is a file that starts where one of these does; those before it are visible.
+        """
+        from obstore.exceptions import AlreadyExistsError
+
+        firsts = {partition: first for partition, (first, _) in pending.ranges.items()}
+        for file in pending.files:
+            path = self._path(file.partition, firsts[file.partition])
+            with self._errors():
+                try:
+                    self._publish(file.paths[0], path)
+                except (AlreadyExistsError, FileNotFoundError) as error:
+                    self.refresh()
+                    held = self.offsets(list(pending.ranges))
+                    compare(self.name, held, pending.ranges)
+                    raise CommitRefusedError(f"{self.name} lacks the staged file {file.paths[0]}.", held) from error
+            firsts[file.partition] = self._ends[file.partition] = file.end
+            self._last[file.partition] = path
+
+    def remove_staged(self, token: str, kept: Set[str]) -> None:
+        """Whatever is left in the job's folder."""
+        with self._errors():
+            remove_files(self._store, self.staging_place(token), set())
+
+    def _publish(self, staged: str, path: str) -> None:
+        """Rename without replacing; where the storage has no such operation, copy through this process."""
+        from obstore import get, put, rename
+        from obstore.exceptions import NotSupportedError
+
+        try:
+            rename(self._store, staged, path, overwrite=False)
+        except (NotSupportedError, NotImplementedError):
+            put(self._store, path, get(self._store, staged).bytes(), mode="create", use_multipart=False)
+
+    def _path(self, partition: TopicPartition, first: int) -> str:
+        return f"{self._folder}/{partition.topic}+{partition.partition}+{first:020d}{_SUFFIX}"
 
     def read(self) -> Iterator[pa.Table]:
         """The rows of all files."""
@@ -211,14 +266,6 @@ class ParquetTable:
         from obstore.exceptions import BaseError
 
         return storage_errors(self.name, "path", later=(BaseError,))
-
-
-def _store(path: str, given: Mapping[str, str]) -> ObjectStore:
-    from obstore.store import from_url
-
-    with storage_errors(f"The storage {path}", "path", final=(Exception,)):
-        url = url_of(path)
-        return from_url(url) if url.startswith("file:") else from_url(url, config=dict(given))  # type: ignore[call-overload]
 
 
 def _partition_of(path: str) -> TopicPartition | None:

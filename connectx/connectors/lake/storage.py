@@ -8,11 +8,14 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
 from connectx.errors import ConnectxError, LakeError, LakeStorageError, LakeUnavailableError
 from connectx.views import masked_text
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
 
 _FINAL: Final = (
     errno.EACCES,
@@ -50,6 +53,21 @@ def check_directory(url: str, setting: str) -> None:
 def options(config: Mapping[str, str | None], prefix: str) -> dict[str, str]:
     """Settings with this prefix, without it: they go to the library as they are."""
     return {name.removeprefix(prefix): text for name, text in config.items() if name.startswith(prefix) and text}
+
+
+def store_of(path: str, given: Mapping[str, str]) -> ObjectStore:
+    """The files below a path.
+
+    Raises:
+        LakeError: no such kind of storage, or a wrong setting of it.
+    """
+    from obstore.store import LocalStore, from_url
+
+    with storage_errors(f"The storage {path}", "path", final=(Exception,)):
+        url = url_of(path)
+        if url.startswith("file:"):
+            return LocalStore.from_url(url, automatic_cleanup=True, mkdir=True)
+        return from_url(url, config=dict(given))  # type: ignore[call-overload,no-any-return]
 
 
 @contextmanager

@@ -8,8 +8,10 @@ commit is the table's part.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol, cast
 
 import pyarrow as pa
@@ -18,9 +20,12 @@ import pyarrow.compute as pc
 from connectx.connectors.lake.changes import DELETED, UpsertSettings, changes_of, check_keys
 from connectx.connectors.lake.columns import columns_of, evolved, fitted
 from connectx.connectors.lake.settings import LakeSettings
+from connectx.connectors.lake.staging import FileWriter, StagedFile, StagingPlan
 from connectx.errors import ConnectxError, LakeUnavailableError, RecordRejectedError, TableMismatchError
 from connectx.model.ids import TopicPartition
-from connectx.plugins.api import CommitRefusedError, SinkBatch, SinkConnector, SinkTask, Stored
+from connectx.plugins.api import CommitRefusedError, NotStageableError, SinkBatch, SinkConnector, SinkTask, Stored
+
+log = logging.getLogger(__name__)
 
 Offsets = dict[TopicPartition, int]
 Ranges = Mapping[TopicPartition, tuple[int, int]]
@@ -40,11 +45,13 @@ class Pending:
         schema: columns that the table must have; None while there are no rows and no table.
         ranges: per partition the offset that the table must be at, and the offset after the last row.
         rows: tables in the order of their records, each of one partition.
+        files: in place of rows, what executors have staged.
     """
 
     schema: pa.Schema | None
     ranges: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
     rows: list[tuple[TopicPartition, pa.Table]] = field(default_factory=list)
+    files: Sequence[StagedFile] = ()
 
     @property
     def row_count(self) -> int:
@@ -117,6 +124,31 @@ class KeyedTable(LakeTable, Protocol):
         """
 
 
+class StagingTable(LakeTable, Protocol):
+    """A table whose files executors can write. They use `stage_file` alone, of a table that was never refreshed."""
+
+    def staging_place(self, token: str) -> Any:
+        """Where the files of a job go, and what else `stage_file` needs; can be pickled."""
+
+    def stage_file(self, place: Any, rows: pa.Table, partition: TopicPartition, end: int) -> StagedFile:
+        """Write a file that the table does not have yet.
+
+        Args:
+            rows: with the columns of the table.
+            end: the offset after the last row.
+        """
+
+    def append_files(self, pending: Pending, schema: pa.Schema) -> None:
+        """Commit files and offsets together, on top of the state that was read last.
+
+        Raises:
+            ConflictError: another commit came first.
+        """
+
+    def remove_staged(self, token: str, kept: Set[str]) -> None:
+        """Remove the files of a job, except those with these paths."""
+
+
 class ReadableTable(LakeTable, Protocol):
     """A table whose rows can be read."""
 
@@ -148,6 +180,12 @@ class LakeSink(SinkConnector):
         return [self.settings] * max_tasks
 
     @classmethod
+    def bulk_obstacle(cls, config: Mapping[str, str | None]) -> str | None:
+        """Changes of rows need the keys of all partitions in one place: the worker."""
+        values = cls.config.parse(config)
+        return "upserts are written by the worker" if LakeSettings.of(values).upserts is not None else None
+
+    @classmethod
     def flush_interval_ms(cls, config: Mapping[str, str | None]) -> int | None:
         """flush.interval.ms."""
         return int(cls.config.parse(config)["flush.interval.ms"])
@@ -167,6 +205,7 @@ class LakeTask(SinkTask):
         self._tables: dict[str, LakeTable] = {}
         self._pending: dict[str, Pending] = {}
         self._next: Offsets = {}
+        self._jobs: dict[str, str] = {}
         self._failure: ConnectxError | None = None
         self._cancelled = False
 
@@ -235,6 +274,86 @@ class LakeTask(SinkTask):
     def cancel(self) -> None:
         """Begin no commit any more."""
         self._cancelled = True
+
+    # ------------------------------------------------------------------------------------------------ bulk lane
+
+    def plan(self, token: str, topic: str) -> StagingPlan:
+        """The table's columns, and where its files go.
+
+        Raises:
+            NotStageableError: there is no table yet.
+        """
+        table = cast(StagingTable, self._table_of(topic))
+        schema = table.schema
+        if schema is None:
+            raise NotStageableError(f"{table.name} does not exist yet; the worker creates it.")
+        self._jobs[token] = self._lake.table_of(topic)
+        return StagingPlan(schema, table.staging_place(token))
+
+    def stage(self, plan: StagingPlan, token: str, batches: Iterator[SinkBatch]) -> Iterator[StagedFile]:
+        """On an executor: write files of about `flush.bytes` (in memory) with the table's columns.
+
+        Raises:
+            NotStageableError: a batch has columns that the table lacks.
+        """
+        writer: FileWriter | None = None
+        for batch in batches:
+            (partition,) = batch.ranges
+            table = cast(StagingTable, self._connect(self._lake.table_of(partition.topic)))
+            writer = writer or FileWriter(partition, partial(table.stage_file, plan.place), self._lake.flush_bytes)
+            yield from writer.add(self._columns_to_stage(batch, plan.schema, table), batch.ranges[partition][1])
+        if writer is not None:
+            yield from writer.close()
+
+    def commit(self, token: str, ranges: Ranges, messages: Sequence[StagedFile]) -> None:
+        """One commit of files and offsets. Without rows the offsets go with the next ones.
+
+        Raises:
+            CommitRefusedError: the table holds other offsets.
+            LakeUnavailableError: try again later.
+            LakeError
+        """
+        name = self._jobs[token]
+        table = cast(StagingTable, self._tables[name])
+        pending = self._pending.setdefault(name, Pending(table.schema))
+        starts = {p: pending.ranges.get(p, cut)[0] for p, cut in ranges.items()}
+        if messages:
+            both = {p: (starts[p], end) for p, (_, end) in ranges.items()}
+            try:
+                self._commit_table(table, Pending(table.schema, both, files=messages))
+            except CommitRefusedError as refused:
+                self._next |= self._drop() | refused.committed
+                raise
+            pending.drop(list(ranges))
+        else:
+            pending.add(ranges, ())
+        self._next |= {partition: end for partition, (_, end) in ranges.items()}
+        self._remove(token, {path for file in messages for path in file.paths})
+
+    def discard(self, token: str) -> None:
+        """Remove the files of a job."""
+        if token in self._jobs:
+            self._remove(token, set())
+
+    def _columns_to_stage(self, batch: SinkBatch, schema: pa.Schema, table: LakeTable) -> pa.Table:
+        (partition,) = batch.ranges
+        self._check_topic(batch.rows, partition.topic)
+        columns, places = self._columns(batch.rows, partition.topic, table.name)
+        if not columns.num_rows:
+            return schema.empty_table()
+        needed, _ = self._schemas(schema, columns.schema, table)
+        if not needed.equals(schema):
+            raise NotStageableError(f"The records change the columns of {table.name}; the worker does that.")
+        columns, _ = self._fitting(columns, places, schema, partition.topic, table.name)
+        return columns
+
+    def _remove(self, token: str, kept: Set[str]) -> None:
+        """Files of failed attempts, or of all. Without them the table is the same, so this never fails a commit."""
+        table = cast(StagingTable, self._tables[self._jobs.pop(token)])
+        try:
+            table.remove_staged(token, kept)
+        except ConnectxError as error:
+            log.warning("Files of job %s stay behind: %s", token, error)
 
     # ---------------------------------------------------------------------------------------------- inner parts
 
@@ -375,7 +494,9 @@ class LakeTask(SinkTask):
         )
 
     def _write(self, table: LakeTable, pending: Pending, schema: pa.Schema) -> None:
-        if self._lake.upserts is None:
+        if pending.files:
+            cast(StagingTable, table).append_files(pending, schema)
+        elif self._lake.upserts is None:
             table.append(pending, schema)
         else:
             cast(KeyedTable, table).upsert(pending, schema, self._lake.upserts.key)

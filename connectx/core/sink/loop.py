@@ -2,7 +2,8 @@
 
 It decides which offsets may be committed: those of partitions that the task owns, and only behind records that were
 put. It never sees records, Kafka, Spark or the target. Mirrors Kafka Connect's WorkerSinkTask, with three additions:
-ranges of offsets in place of records, an exactly-once target whose own offsets rule, and a backlog read by Spark.
+ranges of offsets in place of records, an exactly-once target whose own offsets rule, and a bulk lane: executors stage
+records beside the loop, which polls on with its partitions paused and then commits or discards what they staged.
 
 Positions move after a successful put. At-least-once: what was put is flushed, then committed to the consumer group.
 Exactly-once: the target holds rows and offsets; the group's offsets follow later, for tools that show lag.
@@ -16,10 +17,10 @@ from enum import StrEnum
 from typing import Any
 
 from connectx.core.sink import messages as m
+from connectx.core.sink.bulk import BulkLane
 from connectx.core.sink.messages import Partitions, SinkStep
 from connectx.core.sink.progress import Batch, Progress, SinkTaskSettings, named
 from connectx.model.events import EventKind, Transition
-from connectx.model.ids import TopicPartition
 
 
 class Phase(StrEnum):
@@ -38,8 +39,7 @@ class SinkTaskCore:
     """State of the loop; `handle` is the only method that changes it.
 
     `batches` wait to be put, one topic each, the first is the next. A limit of the target delays it to `put_at_ms`.
-    `held` says that partitions are paused at the consumer, `giving_up` names partitions that a last commit is made for,
-    `ends` are the stable ends of a backlog.
+    `held` says that partitions are paused at the consumer, `giving_up` names partitions that a last commit is made for.
     """
 
     settings: SinkTaskSettings
@@ -50,18 +50,19 @@ class SinkTaskCore:
     commit_at_ms: int = 0
     giving_up: Partitions | None = None
     held: bool = False
-    backlog: bool = False
-    ends: dict[TopicPartition, int] = field(default_factory=dict)
-    query_at_ms: int = 0
-    was_full: bool = False
     put_at_ms: float = 0
     lag_since_ms: int | None = None
     lag_alarm: bool = False
+    bulk: BulkLane = field(init=False)
     paused: bool = False
     pause_requested: bool = False
     stop_requested: bool = False
     cancelled: bool = False
     failure: str | None = None
+
+    def __post_init__(self) -> None:
+        """The lane follows from the settings."""
+        self.bulk = BulkLane(self.settings)
 
     @property
     def ended(self) -> bool:
@@ -136,6 +137,12 @@ class SinkTaskCore:
                 self._on_fetched(stimulus, step)
             case m.PutFailed(_, False, error):
                 self.failure = self.failure or error
+            case m.CoresKnown(cores):
+                self.bulk.cores_known(cores, now_ms)
+            case m.BulkStaged():
+                self._on_staged(stimulus, step)
+            case m.BulkFailed():
+                self._on_bulk_failed(stimulus, step)
             case m.EndsKnown() | m.PutDone() | m.PutFailed() | m.PutRefused():
                 if stimulus.epoch == self.epoch:
                     self._on_answer(stimulus, step, now_ms)
@@ -154,17 +161,18 @@ class SinkTaskCore:
 
     def _on_fetched(self, fetched: m.Fetched, step: SinkStep) -> None:
         """Take records behind the positions; anything else is thrown away and fetched again."""
-        taken = self.progress.take(fetched) if fetched.epoch == self.epoch and not self.batches else None
+        free = fetched.epoch == self.epoch and not self.batches and not self.bulk.is_bulk
+        taken = self.progress.take(fetched) if free else None
         if taken is None:
             self._seek(tuple(sorted({*fetched.ranges, *fetched.ends})), step)
         else:
-            self.was_full = fetched.full
+            self.bulk.fetched(fetched)
             self.batches = taken
 
     def _on_answer(self, answer: m.SinkStimulus, step: SinkStep, now_ms: int) -> None:
         match answer:
             case m.EndsKnown(_, ends):
-                self.ends = {p: ends[p] for p in self.progress.owned if p in ends}
+                self.bulk.ends = {p: ends[p] for p in self.progress.owned if p in ends}
             case m.PutDone():
                 if answer.filtered:
                     self._record(step, EventKind.RECORDS_FILTERED, records=answer.filtered)
@@ -230,6 +238,7 @@ class SinkTaskCore:
             self._put_done(refused.records, step)
         else:
             self.batches.pop(0)
+            self._discard(batch.token, step)
             self._record_refusal(step, refused.error, tuple(sorted(batch.ranges)), offsets=named(refused.committed))
         moved = self.progress.move(refused.committed)  # also of other partitions, whose buffered rows were dropped
         self._seek(tuple(sorted(moved if arrived else {*batch.ranges, *moved})), step)
@@ -239,7 +248,7 @@ class SinkTaskCore:
         refused = tuple(self.progress.uncommitted(self.progress.owned))
         self._record_refusal(step, f"flush failed: {error}", refused)
         self.progress.rewind()
-        self.batches = []
+        self._drop_records(step)
 
     def _seek(self, partitions: Partitions, step: SinkStep) -> None:
         if offsets := {p: self.progress.reached[p] for p in partitions if p in self.progress.reached}:
@@ -248,14 +257,14 @@ class SinkTaskCore:
     # ---------------------------------------------------------------------------------------- what comes next
 
     def _go_on(self, step: SinkStep, now_ms: int) -> None:
-        """What comes after a completed effect: the end, a pause, a due commit, a put, the backlog, or the next poll."""
+        """What comes after a completed effect: the end, a pause, a due commit, a put, a job, or the next poll."""
         if self.cancelled or self.stop_requested or self.failure is not None:
             self.phase = Phase.CLOSING
-            self.batches = []
+            self._drop_records(step)
             self._give_up(self.progress.owned, step, now_ms)
             return
         self._follow_target_state(step, now_ms)
-        ranges = {} if self.batches else self._backlog_ranges(step)
+        self._choose_lane(step, now_ms)
         self._hold(step, now_ms)
         if self._commit_is_due(now_ms):
             if not self.settings.exactly_once:
@@ -264,14 +273,32 @@ class SinkTaskCore:
             self._send_commit(step, now_ms)
         wait_ms = min(self.settings.poll_timeout_ms, self.commit_at_ms - now_ms)
         put_at_ms = max(self.batches[0].retry_at_ms, math.ceil(self.put_at_ms)) if self.batches else 0
-        if self.batches and now_ms >= put_at_ms:
-            step.effects.append(m.Put(self.epoch, dict(self.batches[0].ranges), self.batches[0].number))
-        elif self.batches:
+        if not self.batches:
+            self._read_on(step, wait_ms, now_ms)
+        elif now_ms < put_at_ms:
             step.effects.append(m.Poll(self.epoch, min(wait_ms, put_at_ms - now_ms)))
+        elif (token := self.batches[0].token) is not None:
+            step.effects.append(m.CommitBulk(self.epoch, token, dict(self.batches[0].ranges)))
+        else:
+            step.effects.append(m.Put(self.epoch, dict(self.batches[0].ranges), self.batches[0].number))
+
+    def _read_on(self, step: SinkStep, wait_ms: int, now_ms: int) -> None:
+        """Ask for what decides the lane, let executors read, or poll. A job begins after a flush of what was put."""
+        is_free = not self.paused and self.bulk.job is None
+        if is_free and self.bulk.needs_cores(self.progress, now_ms):
+            step.effects.append(m.QueryCores())
+            return
+        ranges = self.bulk.next_ranges(self.progress) if is_free else {}
+        is_put = self.progress.put_records and self.progress.uncommitted(self.progress.owned)
+        if ranges and is_put and not self.settings.exactly_once:
+            is_committing = self.progress.commit is not None
+            step.effects.append(m.Poll(self.epoch, wait_ms) if is_committing else m.Flush())
         elif ranges:
-            step.effects.append(m.ReadBacklog(self.epoch, ranges))
-        elif self._should_query(now_ms):
-            self.query_at_ms = now_ms + self.settings.backlog_query_interval_ms
+            job = self.bulk.begin(ranges)
+            self._record(step, EventKind.BULK_STARTED, token=job.token, ranges=_named_ranges(ranges))
+            step.effects += [m.RunBulk(job.token, ranges), m.Poll(self.epoch, wait_ms)]
+        elif is_free and self.bulk.should_query(self.progress, now_ms):
+            self.bulk.queried(now_ms)
             step.effects.append(m.QueryEnds(self.epoch, self.progress.owned))
         else:
             step.effects.append(m.Poll(self.epoch, wait_ms))
@@ -280,35 +307,65 @@ class SinkTaskCore:
         if self.pause_requested != self.paused:
             self.paused = self.pause_requested
             self.commit_at_ms = now_ms
+            if self.paused:
+                self._end_job(step)
             self._hold(step, now_ms)
             step.effects.append(m.ReportState(paused=self.paused))
 
     def _hold(self, step: SinkStep, now_ms: int) -> None:
-        """Pause all partitions while the task is paused, a batch waits for its next try or a limit, or Spark reads."""
+        """Pause all partitions while the task is paused, a batch waits for a try or a limit, or executors read."""
         waits = any(batch.attempts for batch in self.batches) or (bool(self.batches) and self.put_at_ms > now_ms)
-        hold = self.paused or self.backlog or waits
+        hold = self.paused or self.bulk.is_bulk or waits
         owned = self.progress.owned
         if hold != self.held and owned:
             step.effects.append(m.PausePartitions(owned) if hold else m.ResumePartitions(owned))
         self.held = hold
 
-    def _backlog_ranges(self, step: SinkStep) -> dict[TopicPartition, tuple[int, int]]:
-        """What Spark reads next. A backlog begins with a large lag, and ends with a small one or a pause."""
-        reached = self.progress.reached
-        behind = {p: end - reached[p] for p, end in sorted(self.ends.items()) if end > reached[p]}
-        if self.paused or sum(behind.values()) <= (self.settings.backlog_records or 0):
-            self.ends = {}
-            if self.backlog:
-                self.backlog = False
-                self._seek(self.progress.owned, step)
-            return {}
-        self.backlog = True
-        share = max(1, self.settings.backlog_slice_records // len(behind))
-        return {p: (reached[p], reached[p] + min(share, lag)) for p, lag in behind.items()}
+    # ------------------------------------------------------------------------------------------------ bulk lane
 
-    def _should_query(self, now_ms: int) -> bool:
-        wanted = self.settings.backlog_records is not None and self.was_full and not self.paused
-        return wanted and now_ms >= self.query_at_ms and self.progress.owned != ()
+    def _choose_lane(self, step: SinkStep, now_ms: int) -> None:
+        if self.bulk.ends and not self.bulk.needs_cores(self.progress, now_ms) and self.bulk.choose(self.progress):
+            self._lane_changed(step)
+
+    def _lane_changed(self, step: SinkStep) -> None:
+        """The consumer goes on behind what executors read."""
+        choice = self.bulk.choice
+        self._record(step, EventKind.LANE_CHANGED, lane=choice.lane.value, reason=choice.reason)
+        if not self.bulk.is_bulk:
+            self._seek(self.progress.owned, step)
+
+    def _on_staged(self, staged: m.BulkStaged, step: SinkStep) -> None:
+        """Commit it next. A job that was discarded meanwhile changes nothing."""
+        if (job := self.bulk.end(staged.token)) is not None:
+            self.batches = [Batch(dict(job.ranges), token=job.token)]
+            data = {"records": staged.records, "refused": staged.refused}
+            self._record(step, EventKind.BULK_STAGED, token=job.token, **data)
+
+    def _on_bulk_failed(self, failed: m.BulkFailed, step: SinkStep) -> None:
+        """The worker reads on past what executors cannot take."""
+        if (job := self.bulk.end(failed.token)) is None:
+            return
+        ends = failed.ends or {partition: end for partition, (_, end) in job.ranges.items()}
+        self._record(step, EventKind.BULK_FAILED, token=failed.token, error=failed.error, offsets=named(ends))
+        self.bulk.fail(failed.error, ends)
+        if self.bulk.choose(self.progress):
+            self._lane_changed(step)
+
+    def _drop_records(self, step: SinkStep) -> None:
+        """Forget what was read or staged and is not put."""
+        for batch in self.batches:
+            self._discard(batch.token, step)
+        self.batches = []
+        self._end_job(step)
+
+    def _end_job(self, step: SinkStep) -> None:
+        if (job := self.bulk.job) is not None:
+            self.bulk.end(job.token)
+            self._discard(job.token, step)
+
+    def _discard(self, token: int | None, step: SinkStep) -> None:
+        if token is not None:
+            step.effects.append(m.DiscardBulk(token))
 
     # ------------------------------------------------------------------------------------------------ commits
 
@@ -408,12 +465,22 @@ class SinkTaskCore:
             return
         self.epoch += 1
         self.progress.disown(partitions)
-        self.ends = {p: end for p, end in self.ends.items() if p not in partitions}
-        for batch in self.batches:
-            batch.ranges = {p: ends for p, ends in batch.ranges.items() if p not in partitions}
-        self.batches = [batch for batch in self.batches if batch.ranges]
+        self.bulk.disown(partitions)
+        if self.bulk.job is not None and not self.bulk.job.ranges.keys().isdisjoint(partitions):
+            self._end_job(step)
+        self._drop_batches(partitions, step)
         self._record(step, kind, partitions=[str(p) for p in partitions])
         step.effects.append(m.ClosePartitions(partitions))
+
+    def _drop_batches(self, partitions: Partitions, step: SinkStep) -> None:
+        """Of what was staged all goes, because it is committed as a whole."""
+        for batch in self.batches:
+            kept = {p: ends for p, ends in batch.ranges.items() if p not in partitions}
+            if batch.token is not None and len(kept) < len(batch.ranges):
+                self._discard(batch.token, step)
+                kept = {}
+            batch.ranges = kept
+        self.batches = [batch for batch in self.batches if batch.ranges]
 
     # -------------------------------------------------------------------------------------------------- the end
 
@@ -433,3 +500,8 @@ class SinkTaskCore:
     def _record(self, step: SinkStep, kind: EventKind, **data: Any) -> None:
         task = self.settings.task
         step.transitions.append(Transition(kind, task.connector, task.task, data=data))
+
+
+def _named_ranges(ranges: m.Ranges) -> dict[str, list[int]]:
+    """First offset and end by the partition's name, as events carry them."""
+    return {str(partition): list(ranges[partition]) for partition in sorted(ranges)}

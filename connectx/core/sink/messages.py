@@ -3,7 +3,8 @@
 The driver runs the effects of a step in order; the last one that has an answer is answered by a stimulus, and until
 then nothing else is asked for. Two kinds of stimuli come in between, while a Poll is outstanding: rebalances of the
 consumer group (their effects must be carried out before the group goes on), and outcomes of CommitOffsets that does
-not wait. What both loops share (begin, pause, resume, stop, cancel, reports) is in `source_messages`.
+not wait. A job of RunBulk runs beside the loop; its end answers a Poll. What both loops share (begin, pause, resume,
+stop, cancel, reports) is in `source_messages`.
 
 Every effect that depends on the assignment carries `epoch`, which grows with each change of it; the answer brings it
 back, and an answer from an older epoch changes nothing. `ranges` are per partition the first offset and the offset
@@ -35,11 +36,16 @@ from connectx.model.ids import TopicPartition
 __all__ = [
     "AwaitCommand",
     "Begin",
+    "BulkFailed",
+    "BulkStaged",
     "CancelRequested",
     "ClosePartitions",
+    "CommitBulk",
     "CommitFailed",
     "CommitOffsets",
     "CommitOutcome",
+    "CoresKnown",
+    "DiscardBulk",
     "EffectFailed",
     "EndsKnown",
     "Fetched",
@@ -66,15 +72,16 @@ __all__ = [
     "PutDone",
     "PutFailed",
     "PutRefused",
+    "QueryCores",
     "QueryEnds",
     "Ranges",
-    "ReadBacklog",
     "Rebalance",
     "ReportFailed",
     "ReportState",
     "ReportStopped",
     "ResumePartitions",
     "ResumeRequested",
+    "RunBulk",
     "Seek",
     "SinkEffect",
     "SinkRequest",
@@ -180,11 +187,36 @@ class QueryEnds:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadBacklog:
-    """Let Spark read and convert these ranges while the consumer is paused; answered by Fetched."""
+class QueryCores:
+    """Ask for the cores of Spark's executors; answered by CoresKnown."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunBulk:
+    """Let executors read, convert and stage these ranges of one topic, invisibly.
+
+    A later Poll is answered by BulkStaged or BulkFailed, unless DiscardBulk comes before. `token` is the number of the
+    job in this task instance.
+    """
+
+    token: int
+    ranges: Ranges
+
+
+@dataclass(frozen=True, slots=True)
+class CommitBulk:
+    """Make visible what a job has staged, with its offsets; answered as Put is."""
 
     epoch: int
+    token: int
     ranges: Ranges
+
+
+@dataclass(frozen=True, slots=True)
+class DiscardBulk:
+    """End a job if it still runs, and remove what it staged. No answer."""
+
+    token: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +238,10 @@ SinkEffect = (
     | PausePartitions
     | ResumePartitions
     | QueryEnds
-    | ReadBacklog
+    | QueryCores
+    | RunBulk
+    | CommitBulk
+    | DiscardBulk
     | StopPlugin
     | LeaveGroup
     | ReportState
@@ -263,7 +298,8 @@ class Fetched:
     """Records came, or it is known that none lie below some offset.
 
     `ranges` holds partitions with records, `ends` those where only the position moved (transaction markers); `full`
-    tells that the batch reached its limit, so there may be a backlog. `number` is the driver's, for Put.
+    tells that the batch reached its limit, so there may be a lag. `number` is the driver's, for Put. `size_bytes` is
+    that of the records in memory.
     """
 
     epoch: int
@@ -271,6 +307,7 @@ class Fetched:
     ends: Offsets = field(default_factory=dict)
     full: bool = False
     number: int = 0
+    size_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,6 +322,32 @@ class EndsKnown:
     """Answer to QueryEnds: the last stable offsets; empty when they could not be found out in time."""
 
     epoch: int
+    ends: Offsets
+
+
+@dataclass(frozen=True, slots=True)
+class CoresKnown:
+    """Answer to QueryCores; None when Spark could not be asked."""
+
+    cores: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class BulkStaged:
+    """A job is done: `records` were read, `refused` of them cannot be read, transformed or written."""
+
+    token: int
+    records: int
+    refused: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BulkFailed:
+    """A job failed, or found records that only the worker can put: `ends` are offsets after those, empty: the ends of
+    its ranges."""
+
+    token: int
+    error: str
     ends: Offsets
 
 
@@ -374,6 +437,9 @@ SinkStimulus = (
     | Fetched
     | FetchedNothing
     | EndsKnown
+    | CoresKnown
+    | BulkStaged
+    | BulkFailed
     | PutDone
     | PutFailed
     | PutRefused

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from connectx.core.lanes import BulkMode, LaneSettings
 from connectx.core.sink.messages import Fetched, Offsets, Partitions
 from connectx.model.ids import TaskId, TopicPartition
 
@@ -20,12 +21,12 @@ class SinkTaskSettings:
     `exactly_once` says that a put commits rows and offsets to the target. A target that takes them in a flush is not
     that: its offsets rule all the same, where a partition is opened and when it refuses a put.
 
-    `backlog_records` is the lag in records from which on Spark reads (None: never), `backlog_slice_records` the most
-    records that it reads at a time.
-
     `retry_timeout_ms` is how long a put is tried again (0 and -1: until it succeeds). `max_rows_per_s` and
     `max_bytes_per_s` limit puts on average (None: no limit). `lag_alarm_records` is the lag that is an alarm when it
     lasts `lag_alarm_ms` (None: never).
+
+    `lanes` says when executors work in place of the worker, `bulk_obstacle` why they never can (None: they can).
+    `bulk_core_bytes` is the size of a job's records for each core.
     """
 
     task: TaskId
@@ -35,25 +36,29 @@ class SinkTaskSettings:
     poll_timeout_ms: int = 100
     retry_backoff_ms: int = 100
     retry_backoff_max_ms: int = 5_000
-    backlog_records: int | None = None
-    backlog_slice_records: int = 200_000
-    backlog_query_interval_ms: int = 1_000
     retry_timeout_ms: int = 0
     max_rows_per_s: float | None = None
     max_bytes_per_s: float | None = None
     lag_alarm_records: int | None = None
     lag_alarm_ms: int = 60_000
+    lanes: LaneSettings = field(default_factory=lambda: LaneSettings(BulkMode.NEVER))
+    bulk_obstacle: str | None = None
+    bulk_core_bytes: int = 128 << 20
+    query_interval_ms: int = 1_000
+    cores_interval_ms: int = 60_000
 
 
 @dataclass(slots=True)
 class Batch:
     """Records of one topic at hand. `ranges` start at the position, so they lie without gaps behind what was put.
 
-    `number` is that of the Fetched which brought them, `since_ms` when the first put of them failed.
+    `number` is that of the Fetched which brought them, `since_ms` when the first put of them failed. `token` is that of
+    the job that staged them, None when the worker has them.
     """
 
     ranges: dict[TopicPartition, tuple[int, int]]
     number: int = 0
+    token: int | None = None
     attempts: int = 0
     since_ms: int | None = None
     retry_at_ms: int = 0

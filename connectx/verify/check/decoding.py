@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from connectx.data.converters import decode
 from connectx.data.transforms.chain import ROW
 from connectx.data.transforms.columns import HEADERS
-from connectx.runtime.tasks.sink.setup import keeps_values
+from connectx.runtime.tasks.sink.conversion import keeps_values
 from connectx.verify.check.sides import UNREADABLE, Values
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from connectx.history.wording import listing
 from connectx.jvm.progress import Progress, silent, step
 from connectx.kafka.admin.topic_snapshot import TopicSnapshot, take_snapshot
 from connectx.model.ids import TaskId, TopicPartition
-from connectx.spark.backlog import backlog_error, backlog_frame
 from connectx.spark.sessions import is_connect
+from connectx.spark.topic_frame import topic_frame, topic_read_error
 from connectx.verify.check.check import as_tuple
 from connectx.verify.check.targets import target_of
 from connectx.views import html_card, html_table, text_facts, text_table
@@ -136,7 +136,7 @@ def compare(
 
     Raises:
         CheckError: no key was named, or the target cannot be read or has not these columns.
-        TopicMissingError, BacklogReadError: the topic cannot be read.
+        TopicMissingError, TopicReadError: the topic cannot be read.
         TableMissingError, DatabaseError: the table cannot be read.
     """
     with interruptible(spark) as session:
@@ -163,7 +163,7 @@ def _compare(
     except ConnectxError:
         raise
     except Exception as error:
-        raise backlog_error(error, ranges) from error
+        raise topic_read_error(error, ranges) from error
 
 
 @contextmanager
@@ -236,7 +236,7 @@ def _topic_keys(
 
     ranges = {TopicPartition(snapshot.topic, n): (s, snapshot.ends[n]) for n, s in snapshot.starts.items()}
     options = clients.spark_kafka_options(TaskId("connectx-compare", 0), {})
-    frame = backlog_frame(spark, {**options, "kafka.isolation.level": "read_committed"}, ranges)
+    frame = topic_frame(spark, {**options, "kafka.isolation.level": "read_committed"}, ranges)
     value, record_key = f.col("value").cast("string"), f.col("key").cast("string")
     if not keys:
         return frame.select(_opened(value).alias("key"))

@@ -56,7 +56,7 @@ def judged(findings: list[Finding], probe: SparkProbe, *, embedded: bool) -> Che
         _cluster(by_name, embedded=embedded),
         exactly_once or Finding("Exactly-once sources", *_exactly_once(embedded=embedded)),
         spark_session.judge_tasks(probe, _missing(by_name, "Java", "Spark's Kafka jars")),
-        spark_session.judge_backlog(probe),
+        spark_session.judge_topics(probe),
         spark_session.judge_processes(probe),
         _faults(embedded=embedded),
         by_name.pop("Live panel", None) or notebook.panel(),

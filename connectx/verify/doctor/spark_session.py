@@ -25,10 +25,7 @@ if TYPE_CHECKING:
 
 ASK_S = 60.0
 _SUPPORTED = ("4.0", "4.1")
-_NO_SOURCE = (
-    'Leave "backlog.records" at -1, its default: tasks read with consumers of their own. Or have the administrator add '
-    "the library spark-sql-kafka-0-10 to Spark."
-)
+_NO_SOURCE = "Have the administrator add the library spark-sql-kafka-0-10 to Spark. Connectors do without it."
 LOCAL_KAFKA_SOURCE = next(jar.revision for jar in jars.locked(jars.SPARK_KAFKA) if jar.module.startswith("spark-"))
 """The Spark whose Kafka source is in the lock file of jars."""
 Kind = Literal["classic", "connect", "none"]
@@ -165,16 +162,16 @@ def judge_tasks(probe: SparkProbe, local: Finding | None) -> Finding:
     return Finding(name, Status.OK, "on this session")
 
 
-def judge_backlog(probe: SparkProbe) -> Finding:
-    """Whether Spark can read a sink's backlog."""
-    name = "Backlog read by Spark"
+def judge_topics(probe: SparkProbe) -> Finding:
+    """Whether Spark can read topics, which `cluster.compare` needs."""
+    name = "Topics read by Spark"
     if probe.kind == "none" and (probe.version or "").startswith(LOCAL_KAFKA_SOURCE):
-        return Finding(name, Status.OK, 'with "backlog.records" in a sink, on the local Spark')
+        return Finding(name, Status.OK, 'for "cluster.compare", on the local Spark')
     if probe.kind == "none":
         why = f"Only Spark {LOCAL_KAFKA_SOURCE} gets a Kafka source when it is started here."
         return Finding(name, Status.OFF, "Spark cannot read Kafka", why, _NO_SOURCE)
     if probe.kafka_problem is None and probe.job_problem is None:
-        return Finding(name, Status.OK, 'with "backlog.records" in a sink')
+        return Finding(name, Status.OK, 'for "cluster.compare"')
     why = f"This session has no Kafka source: {probe.kafka_problem or probe.job_problem}"
     return Finding(name, Status.OFF, "Spark cannot read Kafka", why, _NO_SOURCE)
 

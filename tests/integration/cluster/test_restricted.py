@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -48,10 +48,10 @@ def test_the_checkup_says_what_is_off_and_that_a_cluster_can_run(bare: SparkSess
     found = cx.doctor(spark=bare, bootstrap_servers=kafka.bootstrap_servers, config=config)
     assert found.ok, found
     assert found["Spark"].found.startswith("Spark Connect session, Spark 4.0.0, without a SparkContext")
-    backlog = found["Backlog read by Spark"]
-    assert backlog.status is Status.OFF
-    assert "kafka" in backlog.why.lower()
-    assert '"backlog.records" at -1' in backlog.next_step
+    topics = found["Topics read by Spark"]
+    assert topics.status is Status.OFF
+    assert "kafka" in topics.why.lower()
+    assert "spark-sql-kafka-0-10" in topics.next_step
     states = {name: found[name].status for name in ("Tasks that use Spark", "Your Kafka", "Internal topics")}
     assert set(states.values()) == {Status.OK}, states
     assert found["Your Kafka"].found.startswith("Kafka 4.")
@@ -77,20 +77,3 @@ def test_rows_go_through_spark_and_kafka_into_a_file_with_the_defaults(
     until(lambda: out.exists() and len(out.read_text().splitlines()) >= 200, "200 rows")
     assert sorted(out.read_text().splitlines()) == sorted(f'{{"id":{n},"name":"n{n}"}}' for n in range(200))
     bare_cluster.check(timeout=60).require_valid()
-
-
-def test_a_backlog_that_spark_cannot_read_fails_its_task_with_the_setting_to_give(
-    bare_cluster: cx.Cluster, topic: Callable[..., str], tmp_path: Path
-) -> None:
-    from confluent_kafka import Producer
-
-    name = topic("backlog")
-    producer = Producer({"bootstrap.servers": bare_cluster.bootstrap_servers})
-    for number in range(100):
-        producer.produce(name, str(number))
-    producer.flush(30)
-    sink: dict[str, Any] = {"connector.class": "FileStreamSink", "file": str(tmp_path / "out.txt"), "topics": name}
-    sink |= {"backlog.records": "10", "consumer.override.max.poll.records": "10"}
-    connector = bare_cluster.create("backlog-out", sink)
-    failed = until(lambda: [task for task in connector.tasks if task.state == "FAILED"], "its failure")
-    assert "backlog.records=-1 lets the task's consumer read everything" in (failed[0].trace or "")

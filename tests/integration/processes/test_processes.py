@@ -300,8 +300,7 @@ spark = SparkSession.builder.remote(url).create()
 with cx.Cluster(workers=2, spark=spark) as cluster:
     cluster.create("in", {"connector.class": "FileSource", "file": str(source), "topic": "t", "format": "csv",
                           "header": "true", "schema": "id BIGINT, name STRING", **json})
-    cluster.create("out", {"connector.class": "FileStreamSink", "file": str(out), "topics": "t", **text,
-                           "backlog.records": "100"})
+    cluster.create("out", {"connector.class": "FileStreamSink", "file": str(out), "topics": "t", **text})
     cluster.wait("in", timeout=90)
     while not out.exists() or len(out.read_text().splitlines()) < 500:
         assert all(task.state != "FAILED" for name in ("in", "out") for task in cluster[name].tasks), cluster["in"]

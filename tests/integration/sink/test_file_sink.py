@@ -12,7 +12,6 @@ from connectx.core.messages import BeginTask, CancelTask, TaskFailed, TaskStateR
 from connectx.model.events import EventKind
 from connectx.model.ids import TaskId
 from connectx.model.states import TargetState
-from tests.support.options import KAFKA_SOURCE
 from tests.support.profiles import dotted
 from tests.support.task_harness import Task
 from tests.support.waiting import until
@@ -215,23 +214,3 @@ def test_topics_can_be_a_regular_expression_of_whole_names(
     sink_task(f"regex-{name}", settings).begin()
     until(lambda: "right" in lines_of(out))
     assert "wrong" not in lines_of(out)
-
-
-# --------------------------------------------------------------------------------------------------------- backlog
-
-
-@KAFKA_SOURCE
-def test_a_backlog_is_read_by_spark_in_slices_and_nothing_is_lost_or_repeated(
-    sink_task: Make, topic: Make, produce: Make, committed: Make, tmp_path: Path
-) -> None:
-    name, out = topic("backlog", partitions=2), tmp_path / "out.txt"
-    for partition in range(2):
-        rows = [f"{partition}-{row}".encode() for row in range(5000)]
-        produce(name, rows, partition=partition, transactional=partition == 1)
-    more = {"backlog.records": "1000", "backlog.slice.records": "2000", "consumer.override.max.poll.records": "100"}
-    task: Task = sink_task("backlog-1", config(name, out) | more).begin()
-    until(lambda: len(lines_of(out)) >= 10_000)
-    until(lambda: committed("connect-backlog-1", name, 2) == {f"{name}-0": 5000, f"{name}-1": 5001})
-    expected = [f"{partition}-{row}" for partition in range(2) for row in range(5000)]
-    assert sorted(lines_of(out)) == sorted(expected)
-    assert task.runner.metrics()["records"] == 10_000

@@ -1,4 +1,4 @@
-"""Carries out the effects of a sink task's loop: the consumer, conversion, plugin calls, the backlog.
+"""Carries out the effects of a sink task's loop: the consumer, conversion, plugin calls, jobs of executors.
 
 It decides only what a failure is (retriable, refused, final); what follows from it is the core's decision.
 """
@@ -9,6 +9,8 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+import pyarrow as pa
 
 from connectx.core.sink import messages as m
 from connectx.core.sink.loop import SinkTaskCore
@@ -21,11 +23,14 @@ from connectx.model.summary import Summary
 from connectx.plugins.api import CommitRefusedError, SinkBatch
 from connectx.runtime.tasks.connector_host import trace_of
 from connectx.runtime.tasks.runner import Runner, TaskCancelled
+from connectx.runtime.tasks.sink.bulk import BulkJobs
 from connectx.runtime.tasks.sink.context import SinkContext
-from connectx.runtime.tasks.sink.dead_letters import DeadLetterQueue
+from connectx.runtime.tasks.sink.dead_letters import DeadLetter, DeadLetterQueue
 from connectx.runtime.tasks.sink.latency import CommitLatency
-from connectx.runtime.tasks.sink.records import RecordsAtHand
+from connectx.runtime.tasks.sink.records import RecordsAtHand, report_bad
 from connectx.runtime.tasks.sink.setup import SinkSetup
+from connectx.runtime.tasks.sink.staging import PartResult, StagedRecordError
+from connectx.spark.cores import executor_cores
 from connectx.spark.slices import TaskSpark
 
 log = logging.getLogger(__name__)
@@ -55,13 +60,15 @@ class SinkWorld:
             setup, str(setup.consumer_config.get("group.id")), self._dead_letters, runner.errors
         )
         self._consumer = SinkConsumer(setup.consumer_config, self, checkpoint=runner.checkpoint)
-        self._spark = TaskSpark(runner.services.spark, RecordsAtHand.SPARK_SETTINGS, runner.stopping)
-        self._records = RecordsAtHand(setup, self._spark, self._dead_letters, runner.errors)
+        self._spark = TaskSpark(runner.services.spark, {}, runner.stopping)
+        self._records = RecordsAtHand(setup, self._dead_letters, runner.errors)
+        self._jobs = BulkJobs(setup, self._spark, self._context.group_id)
         self._started = False
         self._in_rebalance = False
         self._lag_at_s = 0.0
         self._dead_lettered = 0
         self._metrics: dict[str, object] = {"records": 0, "skipped": 0, "lag": None, "positions": {}, "retrying": None}
+        self._metrics |= {"lane": core.bulk.choice.lane.value, "lane_reason": core.bulk.choice.reason, "job": None}
         self._metrics |= dict.fromkeys(("read", "commits", "failed_commits", "active"), 0)
         self._latency = CommitLatency(at_once=core.settings.exactly_once)
         self._batches, self._puts, self._commits, self._active = Summary(), Summary(), Summary(), Summary()
@@ -78,7 +85,10 @@ class SinkWorld:
             m.PausePartitions: lambda effect: self._consumer.pause(effect.partitions),
             m.ResumePartitions: lambda effect: self._consumer.resume(effect.partitions),
             m.QueryEnds: self._query_ends,
-            m.ReadBacklog: self._read_backlog,
+            m.QueryCores: self._query_cores,
+            m.RunBulk: self._jobs.run,
+            m.CommitBulk: self._commit_bulk,
+            m.DiscardBulk: lambda effect: self._jobs.discard(effect.token),
             m.StopPlugin: self._stop_plugin,
             m.LeaveGroup: self._leave,
         }
@@ -124,7 +134,8 @@ class SinkWorld:
 
     def metrics(self) -> Mapping[str, object]:
         """records and skipped since the start, lag (records, None: not known), positions, retrying (why, or None),
-        latency (records by bucket of `connectx.model.latencies`)."""
+        latency (records of the tail by bucket of `connectx.model.latencies`), lane and lane_reason, and of a job that
+        runs its number, parts and parts_done."""
         return self._metrics
 
     # -------------------------------------------------------------------------------------- told by the consumer
@@ -162,12 +173,12 @@ class SinkWorld:
         fetched = self._consumer.poll(timeout_s, limit)
         self._update_lag()
         if fetched is None:
-            return m.FetchedNothing(effect.epoch)
+            return self._jobs.ended() or m.FetchedNothing(effect.epoch)
         number = self._records.fetched(fetched.rows)
         for topic in sorted({partition.topic for partition in fetched.ranges}):
             self._runner.topic_used(topic)
         full = fetched.rows.num_rows * 2 >= limit
-        return m.Fetched(effect.epoch, fetched.ranges, fetched.ends, full, number)
+        return m.Fetched(effect.epoch, fetched.ranges, fetched.ends, full, number, fetched.rows.nbytes)
 
     def _commit(self, effect: m.CommitOffsets) -> m.SinkStimulus | None:
         self._latency.commit_sent(effect.sequence)
@@ -191,9 +202,14 @@ class SinkWorld:
     def _query_ends(self, effect: m.QueryEnds) -> m.SinkStimulus:
         return m.EndsKnown(effect.epoch, self._consumer.stable_ends(effect.partitions))
 
-    def _read_backlog(self, effect: m.ReadBacklog) -> m.SinkStimulus:
-        number = self._records.read_backlog(effect.ranges)
-        return m.Fetched(effect.epoch, effect.ranges, full=True, number=number)
+    def _query_cores(self, effect: m.QueryCores) -> m.SinkStimulus:
+        """Spark that does not start or answer is no reason to fail: the worker can do it all."""
+        try:
+            return m.CoresKnown(executor_cores(self._spark.session()))
+        except Exception as error:
+            self._runner.checkpoint()
+            log.warning("%s: Spark's cores are not known: %s", self._setup.task, self._setup.masked(str(error)))
+            return m.CoresKnown(None)
 
     # ------------------------------------------------------------------------------------------------ the plugin
 
@@ -233,7 +249,7 @@ class SinkWorld:
         self._update_progress()
         began_ms = self._clock()
         try:
-            rows, unreadable = records.readable(self._plugin.value_type)
+            rows, unreadable = records.readable(self._plugin)
             self._context.skipped, self._context.retry_in_ms = 0, None
             self._context.records = records
             if rows.num_rows or self._plugin.exactly_once:
@@ -247,25 +263,78 @@ class SinkWorld:
         except Exception as error:
             return self._put_failed(effect, error)
         skipped = unreadable + self._context.skipped
-        self._puts.add(self._clock() - began_ms)
+        reason = records.reason or self._context.reason if skipped else ""
+        put = rows.num_rows - self._context.skipped
         self._latency.put(rows, self._clock())
-        self._batches.add(records.count)
+        return self._put_done(
+            effect.epoch, began_ms, records.count, put, skipped, reason, records.filtered, rows.nbytes
+        )
+
+    def _commit_bulk(self, effect: m.CommitBulk) -> m.SinkStimulus:
+        """Bad records are reported before the commit, and once."""
+        job = self._jobs.staged(effect.token)
+        results = job.results
+        records = sum(result.records for result in results)
+        bad = [each for result in results for each in result.bad]
+        began_ms = self._clock()
+        self._context.retry_in_ms = None
+        try:
+            if bad and not job.reported:
+                self._report_staged(bad, results)
+                job.reported = True
+            uncertain, job.uncertain = job.uncertain, True
+            messages = [message for result in results for message in result.messages]
+            self._plugin.commit(job.token, effect.ranges, messages)
+        except CommitRefusedError as refused:
+            job.uncertain = uncertain
+            return m.PutRefused(effect.epoch, refused.committed, str(refused), records)
+        except TaskCancelled:
+            return m.PutFailed(effect.epoch, False, "the task was cancelled")
+        except Exception as error:
+            return self._put_failed(effect, error)
+        self._jobs.committed()
+        self._runner.topic_used(next(iter(effect.ranges)).topic)
+        rows, filtered = (sum(each) for each in zip(*((r.rows, r.filtered) for r in results), strict=True))
+        reason = str(getattr(bad[0].error, "message", bad[0].error)) if bad else ""
+        return self._put_done(effect.epoch, began_ms, records, rows, len(bad), reason, filtered)
+
+    def _report_staged(self, bad: Sequence[StagedRecordError], results: Sequence[PartResult]) -> None:
+        """Raises the first one's error, with errors.tolerance=none."""
+        raws = [result.raw for result in results if result.raw is not None]
+        letters = [DeadLetter(row, each.stage, each.class_name, each.error) for row, each in enumerate(bad)]
+        wanted = letters if self._setup.settings.errors.tolerate_all else letters[:1]
+        report_bad(
+            self._setup, self._dead_letters, self._runner.errors, pa.concat_tables(raws) if raws else None, wanted
+        )
+
+    def _put_done(
+        self,
+        epoch: int,
+        began_ms: int,
+        read: int,
+        put: int,
+        skipped: int,
+        reason: str,
+        filtered: int,
+        size_bytes: int = 0,
+    ) -> m.SinkStimulus:
+        """Count what the target took."""
+        self._puts.add(self._clock() - began_ms)
+        self._batches.add(read)
         self._update(
             **self._puts.metrics("put_ms"),
             **self._batches.metrics("batch"),
             latency=self._latency.buckets,
-            read=_number(self._metrics["read"]) + records.count,
-            records=_number(self._metrics["records"]) + rows.num_rows - self._context.skipped,
+            read=_number(self._metrics["read"]) + read,
+            records=_number(self._metrics["records"]) + put,
             skipped=_number(self._metrics["skipped"]) + skipped,
             retrying=None,
         )
-        reason = records.reason or self._context.reason if skipped else ""
         dead_letters = self._runner.errors.dead_letters - self._dead_lettered
         self._dead_lettered += dead_letters
-        put = rows.num_rows - self._context.skipped
-        return m.PutDone(effect.epoch, put, skipped, reason, records.filtered, dead_letters, rows.nbytes)
+        return m.PutDone(epoch, put, skipped, reason, filtered, dead_letters, size_bytes)
 
-    def _put_failed(self, effect: m.Put, error: Exception) -> m.SinkStimulus:
+    def _put_failed(self, effect: m.Put | m.CommitBulk, error: Exception) -> m.SinkStimulus:
         self._runner.stay_alive()
         retriable = _is_retriable(error)
         if retriable:
@@ -288,6 +357,7 @@ class SinkWorld:
 
     def _stop_plugin(self, effect: m.StopPlugin) -> None:
         self._started = False
+        self._jobs.close()
         if self._dead_letters is not None:
             self._dead_letters.close()
         try:
@@ -306,8 +376,14 @@ class SinkWorld:
         reached = dict(self._core.progress.reached)
         ends = self._consumer.known_ends(tuple(sorted(reached)))
         behind = [max(0, ends[partition] - offset) for partition, offset in reached.items() if partition in ends]
-        lag = sum(behind) if len(behind) == len(reached) else None
-        self._update(lag=lag, positions=named(reached))
+        choice, lag = self._core.bulk.choice, sum(behind) if len(behind) == len(reached) else None
+        self._update(
+            lag=lag,
+            positions=named(reached),
+            lane=choice.lane.value,
+            lane_reason=choice.reason,
+            job=self._jobs.progress(),
+        )
         if lag is not None:
             self._runner.feed(m.LagKnown(lag))
 

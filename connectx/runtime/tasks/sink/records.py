@@ -6,25 +6,22 @@ It decides nothing but which records cannot be read. Mirrors the message batch o
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connectx.data.converters import SESSION_SETTINGS, decode
-from connectx.data.headers import HEADERS
-from connectx.data.transforms.chain import in_order
 from connectx.errors import ConnectxError, RecordConversionError
 from connectx.model.ids import TopicPartition
-from connectx.runtime.tasks.plugin_names import name_of
+from connectx.plugins.api import SinkTask
 from connectx.runtime.tasks.record_errors import RecordErrors
+from connectx.runtime.tasks.sink.conversion import BadRecord
 from connectx.runtime.tasks.sink.dead_letters import DeadLetter, DeadLetterQueue
-from connectx.runtime.tasks.sink.setup import SinkSetup, keeps_values
-from connectx.spark.backlog import backlog_error, backlog_frame
-from connectx.spark.slices import TaskSpark, is_spark_error
+from connectx.runtime.tasks.sink.setup import SinkSetup
 
 log = logging.getLogger(__name__)
+
+_PLACE = ["topic", "partition", "offset"]
 
 Ranges = Mapping[TopicPartition, tuple[int, int]]
 
@@ -36,13 +33,8 @@ class RecordsAtHand:
     of the two counts.
     """
 
-    SPARK_SETTINGS: Final = SESSION_SETTINGS
-
-    def __init__(
-        self, setup: SinkSetup, spark: TaskSpark, dead_letters: DeadLetterQueue | None, counted: RecordErrors
-    ) -> None:
+    def __init__(self, setup: SinkSetup, dead_letters: DeadLetterQueue | None, counted: RecordErrors) -> None:
         self._setup = setup
-        self._spark = spark
         self._dead_letters = dead_letters
         self._counted = counted
         self._number = 0
@@ -56,20 +48,6 @@ class RecordsAtHand:
         kept = {number: rows for number, rows in self._fetches.items() if number == self._put_number}
         self._fetches = {**kept, self._number: rows}
         return self._number
-
-    def read_backlog(self, ranges: Ranges) -> int:
-        """Let Spark fetch these ranges; returns the number of the fetch.
-
-        Raises:
-            BacklogReadError: Spark could not, or the log does not have them any more.
-        """
-        try:
-            rows = backlog_frame(self._spark.session(), self._setup.backlog_options, ranges).toArrow()
-        except Exception as error:
-            if not is_spark_error(error):
-                raise
-            raise backlog_error(error, ranges) from error
-        return self.fetched(rows)
 
     def of(self, number: int, ranges: Ranges) -> TopicRecords:
         """Records of one topic's partitions, out of the fetch of that number."""
@@ -115,7 +93,7 @@ class TopicRecords:
         self.filtered = 0
         self.reason = ""
 
-    def readable(self, value_type: Callable[[str], pa.DataType | None]) -> tuple[pa.Table, int]:
+    def readable(self, plugin: SinkTask) -> tuple[pa.Table, int]:
         """Converted and transformed rows, and how many were left out because they cannot be read or transformed.
 
         Those are safe in the dead letter queue, if there is one.
@@ -125,7 +103,7 @@ class TopicRecords:
             ConversionError, TransformError: one type cannot hold all values.
         """
         if self._readable is None:
-            self._readable = self._convert(value_type)
+            self._readable = self._convert(plugin)
             if self._dead_letters is None:
                 self.raw = None
         return self._readable, self.count - self.filtered - self._readable.num_rows
@@ -138,84 +116,60 @@ class TopicRecords:
         rows = pc.indices_nonzero(found)
         return rows[0].as_py() if len(rows) else None
 
-    def _convert(self, value_type: Callable[[str], pa.DataType | None]) -> pa.Table:
+    def _convert(self, plugin: SinkTask) -> pa.Table:
         assert self.raw is not None, "converted once"
-        setup, topic = self._setup, self.partitions[0].topic
-        kind = value_type(topic) if keeps_values(setup.chain) else None
-        types = {} if kind is None else {topic: kind}
-        table = self._with_headers(decode(self.raw, setup.key_converter, setup.value_converter, types))
-        good = table.drop_columns("error")
-        kept = None
-        if table["error"].null_count < table.num_rows:
-            bad = pc.indices_nonzero(pc.is_valid(table["error"])).to_pylist()
-            causes = table["error"].take(bad).to_pylist()
-            self._judge([(row, *self._stage(cause), cause) for row, cause in zip(bad, causes, strict=True)])
-            kept = pc.indices_nonzero(pc.is_null(table["error"])).to_pylist()
-            good = good.take(pa.array(kept, pa.int64()))
-        return self._transformed(good, kept) if setup.chain else good
+        topic, conversion = self.partitions[0].topic, self._setup.conversion
+        rows, self.filtered = conversion.read(self.raw, topic, conversion.value_type(plugin, topic), self._judge)
+        return rows
 
-    def _with_headers(self, table: pa.Table) -> pa.Table:
-        if self._setup.header_converter.as_is:
-            return table
-        headers, errors = self._setup.header_converter.read(table["headers"].cast(HEADERS))
-        both = pc.coalesce(table["error"], errors)
-        return table.drop_columns(["headers", "error"]).append_column("headers", headers).append_column("error", both)
-
-    def _transformed(self, rows: pa.Table, numbers: Sequence[int] | None) -> pa.Table:
-        """Rows through the chain; `numbers` are those of rows in `raw`, None: the same."""
-        made = self._setup.chain.apply(rows)
-        self.filtered = made.filtered
-        if made.failures:
-            self._judge(
-                [
-                    (
-                        failure.row if numbers is None else numbers[failure.row],
-                        "TRANSFORMATION",
-                        name_of(failure.transform),
-                        failure.message,
-                    )
-                    for failure in made.failures
-                ]
-            )
-        return in_order(made.parts) if made.parts else rows.slice(0, 0)
-
-    def _stage(self, cause: str) -> tuple[str, str]:
-        """Kafka Connect's stage of a converter's error, and the class at work."""
-        if cause.startswith("Converting the key"):
-            return "KEY_CONVERTER", name_of(type(self._setup.key_converter))
-        if cause.startswith("Converting the value"):
-            return "VALUE_CONVERTER", name_of(type(self._setup.value_converter))
-        return "HEADER_CONVERTER", self._setup.header_converter.name
-
-    def _judge(self, bad: Sequence[tuple[int, str, str, str]]) -> None:
-        """Report bad records (row, stage, class, cause); fail at the first one, or note why they are skipped."""
+    def _judge(self, bad: Sequence[BadRecord]) -> None:
+        """Report bad records; fail at the first one, or note why they are skipped."""
         assert self.raw is not None, "there while records are read"
-        errors = self._setup.settings.errors
-        wanted = bad if errors.tolerate_all else bad[:1]
-        places = self.raw.select(["topic", "partition", "offset"]).take([row for row, *_ in wanted]).to_pylist()
+        wanted = bad if self._setup.settings.errors.tolerate_all else bad[:1]
+        places = self.raw.select(_PLACE).take([row for row, *_ in wanted]).to_pylist()
         letters = [
             DeadLetter(row, stage, name, RecordConversionError(f"{at['topic']}-{at['partition']}", at["offset"], cause))
             for (row, stage, name, cause), at in zip(wanted, places, strict=True)
         ]
-        first = letters[0].error
-        self._counted.failed(len(letters))
-        if errors.log_enable:
-            for letter, at in zip(letters, places, strict=True):
-                shown = self._setup.masked(str(letter.error))
-                record = f", where consumed record is {at}" if errors.log_include_messages else ""
-                log.error("Error encountered in task %s: %s%s", self._setup.task, shown, record)
-            self._counted.errors_logged += len(letters)
-        if not errors.tolerate_all:
-            self._counted.record_errors += 1
-        try:
-            if self._dead_letters is not None:
-                self._dead_letters.report(self.raw, letters)
-                self._dead_letters.flush()
-        except ConnectxError as refused:
-            raise (refused if errors.tolerate_all else first) from refused
-        if not errors.tolerate_all:
-            raise first
-        self.reason = self.reason or str(getattr(first, "message", first))
+        report_bad(self._setup, self._dead_letters, self._counted, self.raw, letters)
+        self.reason = self.reason or str(getattr(letters[0].error, "message", letters[0].error))
+
+
+def report_bad(
+    setup: SinkSetup,
+    dead_letters: DeadLetterQueue | None,
+    counted: RecordErrors,
+    raw: pa.Table | None,
+    letters: Sequence[DeadLetter],
+) -> None:
+    """Count and log bad records and send them to the dead letter queue, where they are safe when this returns.
+
+    Args:
+        raw: records as they were fetched, in which the letters name rows; None: there is no queue.
+
+    Raises:
+        The error of the first one, with errors.tolerance=none.
+        ConnectxError: the queue does not take them.
+    """
+    errors = setup.settings.errors
+    first = letters[0].error
+    counted.failed(len(letters))
+    if errors.log_enable:
+        for letter in letters:
+            place = raw.select(_PLACE).slice(letter.row, 1).to_pylist()[0] if raw is not None else None
+            record = f", where consumed record is {place}" if errors.log_include_messages and place else ""
+            log.error("Error encountered in task %s: %s%s", setup.task, setup.masked(str(letter.error)), record)
+        counted.errors_logged += len(letters)
+    if not errors.tolerate_all:
+        counted.record_errors += 1
+    try:
+        if dead_letters is not None and raw is not None:
+            dead_letters.report(raw, letters)
+            dead_letters.flush()
+    except ConnectxError as refused:
+        raise (refused if errors.tolerate_all else first) from refused
+    if not errors.tolerate_all:
+        raise first
 
 
 def _of_partitions(rows: pa.Table, topic: str, partitions: list[int]) -> pa.Table:

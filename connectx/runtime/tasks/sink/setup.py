@@ -12,40 +12,19 @@ from typing import TYPE_CHECKING
 from connectx.core.messages import PrepareTask
 from connectx.core.sink.progress import SinkTaskSettings
 from connectx.kafka.settings.client_config import ClientConfig
-from connectx.model.configdef import ConfigDef
 from connectx.model.ids import TaskId
-from connectx.model.validators import at_least
+from connectx.model.worker_config import WorkerConfig
 from connectx.plugins.api import SinkConnector, SinkTask
-from connectx.plugins.keys import LIMITS_CONFIG, RESTART_CONFIG
-from connectx.plugins.settings import SinkSettings, sink_connector_settings
+from connectx.plugins.keys import BULK_CONFIG, LIMITS_CONFIG, RESTART_CONFIG
+from connectx.plugins.settings import SinkSettings, lane_settings, sink_connector_settings
 from connectx.runtime.tasks.services import TaskServices
+from connectx.runtime.tasks.sink.conversion import Conversion
 
 if TYPE_CHECKING:
     from connectx.data.converter import Converter
     from connectx.data.headers import HeaderConverter
     from connectx.data.transforms.chain import Chain
     from connectx.plugins.registry import Plugins
-
-BACKLOG_CONFIG = (
-    ConfigDef()
-    .define(
-        "backlog.records",
-        "LONG",
-        -1,
-        doc="Lag in records from which on Spark reads ranges of offsets in place of the task's consumer; -1 is never. "
-        "It pays with many executors and partitions; on one machine of two cores the consumer is 2 to 3 times as fast.",
-        importance="LOW",
-    )
-    .define(
-        "backlog.slice.records",
-        int,
-        200_000,
-        doc="The most records that Spark reads at a time; they are held in the worker's memory.",
-        importance="LOW",
-        validator=at_least(1),
-    )
-)
-"""Keys of sink connectors that Kafka Connect does not have."""
 
 _MAX_POLL_RECORDS = 10_000
 _MAX_POLL_KEY = "consumer.override.max.poll.records"
@@ -59,9 +38,12 @@ class SinkSetup:
 
     Attributes:
         task_config: what the plugin's start gets.
+        connector: the connector's class.
+        connector_config: its configuration, `worker_config` that of the worker.
+        conversion: converters and transformations.
         settings: what the connector configures, `loop` what of it the core needs.
         subscription: topics, or one regular expression that starts with ^.
-        backlog_options: `kafka.` options of Spark's reader.
+        bulk_modules: Python modules that executors need besides those of the classes.
         max_poll_records: most records of one batch.
         dead_letter_config: settings of the dead letter queue's producer; None: there is no such queue.
         masked: hides in a text what stood behind placeholders.
@@ -70,20 +52,40 @@ class SinkSetup:
     task: TaskId
     plugin: SinkTask
     version: str | None
+    connector: type[SinkConnector]
+    connector_config: Mapping[str, str | None]
+    worker_config: WorkerConfig
     task_config: Mapping[str, str]
-    key_converter: Converter
-    value_converter: Converter
-    header_converter: HeaderConverter
-    chain: Chain
+    conversion: Conversion
     settings: SinkSettings
     loop: SinkTaskSettings
     consumer_config: ClientConfig
     subscription: tuple[str, ...]
-    backlog_options: Mapping[str, str]
+    bulk_modules: tuple[str, ...]
     max_poll_records: int
     dead_letter_config: ClientConfig | None
     admin_config: ClientConfig
     masked: Callable[[str], str]
+
+    @property
+    def key_converter(self) -> Converter:
+        """Converter of keys."""
+        return self.conversion.key_converter
+
+    @property
+    def value_converter(self) -> Converter:
+        """Converter of values."""
+        return self.conversion.value_converter
+
+    @property
+    def header_converter(self) -> HeaderConverter:
+        """Converter of headers."""
+        return self.conversion.header_converter
+
+    @property
+    def chain(self) -> Chain:
+        """Transformations with their predicates."""
+        return self.conversion.chain
 
 
 def set_up(order: PrepareTask, services: TaskServices, plugins: Plugins) -> SinkSetup:
@@ -96,9 +98,9 @@ def set_up(order: PrepareTask, services: TaskServices, plugins: Plugins) -> Sink
     task, config, worker = order.task, order.connector_config, services.config
     settings = sink_connector_settings(config)
     RESTART_CONFIG.parse(config)  # the core reads them, too, and takes what it cannot read for no restarts
-    backlog, limits = BACKLOG_CONFIG.parse(config), LIMITS_CONFIG.parse(config)
+    lanes, limits = lane_settings(config), LIMITS_CONFIG.parse(config)
     delay = {"retry_backoff_max_ms": settings.errors.retry_delay_max_ms} if _DELAY_KEY in config else {}
-    chain = plugins.chain(config)
+    is_limited = bool(limits["max.rows.per.second"] or limits["max.bytes.per.second"])
     plugin = services.created(plugins.create_task, config)
     assert isinstance(plugin, SinkTask), "only sink connectors are given to a sink runner"
     connector = plugins.connector_class(config.get("connector.class") or "")
@@ -109,38 +111,32 @@ def set_up(order: PrepareTask, services: TaskServices, plugins: Plugins) -> Sink
         exactly_once=plugin.exactly_once and not plugin.buffers,
         offset_flush_interval_ms=(worker.offset_flush_interval_ms if flush_interval_ms is None else flush_interval_ms),
         offset_flush_timeout_ms=worker.offset_flush_timeout_ms,
-        backlog_records=None if backlog["backlog.records"] < 0 else backlog["backlog.records"],
-        backlog_slice_records=backlog["backlog.slice.records"],
         retry_timeout_ms=settings.errors.retry_timeout_ms,
         max_rows_per_s=limits["max.rows.per.second"] / settings.tasks_max or None,
         max_bytes_per_s=limits["max.bytes.per.second"] / settings.tasks_max or None,
         lag_alarm_records=None if limits["lag.alarm.records"] < 0 else limits["lag.alarm.records"],
         lag_alarm_ms=limits["lag.alarm.ms"],
+        lanes=lanes,
+        bulk_obstacle="the target has a limit a second" if is_limited else connector.bulk_obstacle(config),
         **delay,
     )
     for_client = {key: value for key, value in config.items() if key != _MAX_POLL_KEY}  # librdkafka does not have it
     consumer_config = services.clients.sink_consumer(task, for_client)
-    isolation = str(consumer_config.get("isolation.level", "read_committed"))
     max_records = config.get(_MAX_POLL_KEY) or worker.originals.get("consumer.max.poll.records")
     return SinkSetup(
         task=task,
         plugin=plugin,
         version=connector.version,
+        connector=connector,
+        connector_config=config,
+        worker_config=worker,
         task_config={key: value for key, value in order.task_config.items() if value is not None},
-        key_converter=_reading(plugins.converter("key", config, worker), fields=chain.reads("key")),
-        value_converter=_reading(
-            plugins.converter("value", config, worker), fields=plugin.reads_fields or not keeps_values(chain)
-        ),
-        header_converter=plugins.header_converter(config, worker),
-        chain=chain,
+        conversion=Conversion.of(plugins, config, worker, plugin),
         settings=settings,
         loop=loop,
         consumer_config=consumer_config,
         subscription=settings.topics or (_whole_name(settings.topics_regex or ""),),
-        backlog_options={
-            **services.clients.spark_kafka_options(task, config),
-            "kafka.isolation.level": isolation,
-        },
+        bulk_modules=tuple(BULK_CONFIG.parse(config)["bulk.modules"]),
         max_poll_records=int(max_records or _MAX_POLL_RECORDS),
         dead_letter_config=(
             services.clients.dead_letter_producer(task, config) if settings.dead_letter_topic is not None else None
@@ -148,17 +144,6 @@ def set_up(order: PrepareTask, services: TaskServices, plugins: Plugins) -> Sink
         admin_config=services.clients.admin(task.connector, config, f"connector-adminclient-{task}"),
         masked=services.providers.masked,
     )
-
-
-def keeps_values(chain: Chain) -> bool:
-    """True when values have the types that the sink wants of their topic: no transformation changes either."""
-    return not (chain.reads("value") or chain.reads("topic"))
-
-
-def _reading(converter: Converter, *, fields: bool) -> Converter:
-    """With `fields` JSON without schemas is read as structs of what is in it: transformations need fields."""
-    converter.infers_fields = fields
-    return converter
 
 
 def _whole_name(regex: str) -> str:

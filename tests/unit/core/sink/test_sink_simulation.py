@@ -1,7 +1,8 @@
 """Random histories of two sink loops, a consumer group and a target, all simulated from one seed.
 
 The world does to the loops what real ones do: partitions move, members are dropped, puts fail before or after they
-took effect, commits and flushes fail, tasks pause, stop, are killed and start anew. After each step nothing may be
+took effect, commits and flushes fail, jobs of executors end early, late or never, tasks pause, stop, are killed and
+start anew. After each step nothing may be
 acknowledged that is not in the target, and in the end everything is there, with an exactly-once target once.
 """
 
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from connectx.core.lanes import BulkMode, LaneSettings
 from connectx.core.sink import messages as m
 from connectx.core.sink.loop import SinkTaskCore
 from connectx.core.sink.progress import SinkTaskSettings
@@ -65,10 +67,24 @@ class Task:
     def __init__(self, world: World, number: int) -> None:
         self.world = world
         self.number = number
-        backlog = 20 if world.chance.random() < 0.3 else None
+        mode = world.chance.choice((BulkMode.NEVER, BulkMode.NEVER, BulkMode.AUTO, BulkMode.ALWAYS))
         self.core = SinkTaskCore(
-            SinkTaskSettings(TaskId("s", number), world.exactly_once, 50, 30, 10, 5, 20, backlog, 15, 10)
+            SinkTaskSettings(
+                TaskId("s", number),
+                world.exactly_once,
+                50,
+                30,
+                10,
+                5,
+                20,
+                lanes=LaneSettings(mode, 20),
+                bulk_core_bytes=4,
+                query_interval_ms=10,
+                cores_interval_ms=100,
+            )
         )
+        self.jobs: dict[int, m.Ranges] = {}  # that run, discarded or not
+        self.staged: dict[int, list[tuple[TopicPartition, int]]] = {}
         self.reads: dict[TopicPartition, int] = {}
         self.unflushed: list[tuple[TopicPartition, int]] = []
         self.fetches: list[dict[TopicPartition, tuple[int, int]]] = [{}]
@@ -90,7 +106,7 @@ class Task:
     def carry_out(self, effect: m.SinkEffect) -> m.SinkStimulus | None:
         world = self.world
         match effect:
-            case m.Poll() | m.Put() | m.ReadBacklog():
+            case m.Poll() | m.Put() | m.CommitBulk():
                 self.outstanding = effect
             case m.StartPlugin():
                 return m.SinkStarted()
@@ -114,6 +130,12 @@ class Task:
                 return self.commit(effect)
             case m.QueryEnds(epoch, partitions):
                 return m.EndsKnown(epoch, {p: world.end(p) for p in partitions})
+            case m.QueryCores():
+                return m.CoresKnown(world.chance.choice((None, 2, 4, 8)))
+            case m.RunBulk(token, ranges):
+                self.jobs[token] = ranges
+            case m.DiscardBulk(token):
+                self.staged.pop(token, None)
         return None
 
     def commit(self, effect: m.CommitOffsets) -> m.SinkStimulus | None:
@@ -148,12 +170,28 @@ class Task:
             case m.Poll(epoch):
                 while self.late:
                     self.feed(self.late.pop(0), now_ms)
-                self.feed(self.poll(epoch), now_ms)
-            case m.ReadBacklog(epoch, ranges):
-                self.fetches.append(dict(ranges))
-                self.feed(m.Fetched(epoch, ranges, full=True, number=len(self.fetches) - 1), now_ms)
+                self.feed(self.end_of_a_job() or self.poll(epoch), now_ms)
             case m.Put():
-                self.feed(self.put(effect), now_ms)
+                fetched = self.fetches[effect.number]
+                for partition, (start, end) in effect.ranges.items():
+                    read = self.world.between(partition, *fetched[partition])
+                    assert self.world.between(partition, start, end) == read, "a gap"
+                rows = [(p, o) for p in effect.ranges for o in self.world.between(p, *fetched[p])]
+                self.feed(self.put(effect, rows, durable=self.world.exactly_once), now_ms)
+            case m.CommitBulk(_, token):
+                self.feed(self.put(effect, self.staged[token], durable=True), now_ms)
+
+    def end_of_a_job(self) -> m.SinkStimulus | None:
+        """One of the jobs ends, also one that was discarded."""
+        if not self.jobs or self.world.chance.random() < 0.6:
+            return None
+        token = self.world.chance.choice(sorted(self.jobs))
+        ranges = self.jobs.pop(token)
+        if self.world.fails(0.2):
+            some = {p: min(start + 3, end) for p, (start, end) in ranges.items()}
+            return m.BulkFailed(token, "executor lost", self.world.chance.choice(({}, some)))
+        self.staged[token] = [(p, o) for p, cut in ranges.items() for o in self.world.between(p, *cut)]
+        return m.BulkStaged(token, len(self.staged[token]))
 
     def poll(self, epoch: int) -> m.SinkStimulus:
         world, ranges, ends = self.world, {}, {}
@@ -170,19 +208,18 @@ class Task:
         if not (ranges or ends):
             return m.FetchedNothing(epoch)
         self.fetches.append(ranges)
-        return m.Fetched(epoch, ranges, ends, full=bool(ranges), number=len(self.fetches) - 1)
+        return m.Fetched(epoch, ranges, ends, full=bool(ranges), number=len(self.fetches) - 1, size_bytes=100)
 
-    def put(self, effect: m.Put) -> m.SinkStimulus:
-        world, fetched = self.world, self.fetches[effect.number]
-        new = [(p, o) for p in effect.ranges for o in world.between(p, *fetched[p])]
-        for partition, (start, end) in effect.ranges.items():
-            assert world.between(partition, start, end) == world.between(partition, *fetched[partition]), "a gap"
+    def put(
+        self, effect: m.Put | m.CommitBulk, new: list[tuple[TopicPartition, int]], *, durable: bool
+    ) -> m.SinkStimulus:
+        world = self.world
         if world.fails(0.1):
             return m.PutFailed(effect.epoch, True, "down")
-        if not world.exactly_once:
+        if not durable:
             self.unflushed += new
             return m.PutDone(effect.epoch, len(new))
-        if any(world.held.get(p, start) != start for p, (start, _) in effect.ranges.items()):
+        if world.exactly_once and any(world.held.get(p, start) != start for p, (start, _) in effect.ranges.items()):
             held = {p: world.held.get(p, start) for p, (start, _) in effect.ranges.items()}
             return m.PutRefused(effect.epoch, held, "elsewhere", len(new))
         world.held |= {p: end for p, (_, end) in effect.ranges.items()}

@@ -8,14 +8,20 @@ from typing import Any
 
 import pytest
 
+from connectx.core.lanes import BulkMode, Lane, LaneSettings
 from connectx.core.sink.loop import Phase, SinkTaskCore
 from connectx.core.sink.messages import (
     AwaitCommand,
     Begin,
+    BulkFailed,
+    BulkStaged,
     CancelRequested,
     ClosePartitions,
+    CommitBulk,
     CommitFailed,
     CommitOffsets,
+    CoresKnown,
+    DiscardBulk,
     EffectFailed,
     EndsKnown,
     Fetched,
@@ -40,13 +46,14 @@ from connectx.core.sink.messages import (
     PutDone,
     PutFailed,
     PutRefused,
+    QueryCores,
     QueryEnds,
-    ReadBacklog,
     ReportFailed,
     ReportState,
     ReportStopped,
     ResumePartitions,
     ResumeRequested,
+    RunBulk,
     Seek,
     SinkEffect,
     SinkStarted,
@@ -546,53 +553,168 @@ def test_a_last_flush_that_a_cancellation_cuts_off_gives_the_partitions_up_all_t
     assert run(core, CancelRequested(), FetchedNothing(1)).effects == [*END, ReportStopped()]
 
 
-# --------------------------------------------------------------------------------------------------------- backlog
+# ------------------------------------------------------------------------------------------------------- bulk lane
 
-BACKLOG = dataclasses.replace(EXACTLY_ONCE, backlog_records=100, backlog_slice_records=60)
+AUTO = dataclasses.replace(EXACTLY_ONCE, lanes=LaneSettings(BulkMode.AUTO, 1000), bulk_core_bytes=75)
+ALWAYS = dataclasses.replace(AUTO, lanes=LaneSettings(BulkMode.ALWAYS))
+
+
+def lagging(settings: SinkTaskSettings = AUTO) -> SinkTaskCore:
+    """A loop that has put 10 records of a-0 (10 bytes each) and asks how many wait; epoch 1."""
+    core = polling(settings, {A0: 0, A1: 0})
+    step = run(core, Fetched(1, {A0: (0, 10)}, full=True, size_bytes=100), PutDone(1, 10))
+    assert step.effects == [QueryEnds(1, (A0, A1))]
+    return core
+
+
+def in_bulk(settings: SinkTaskSettings = AUTO) -> SinkTaskCore:
+    """As `lagging`, with job 1 running over 30 records of each partition."""
+    core = lagging(settings)
+    step = run(core, EndsKnown(1, {A0: 30, A1: 100}), CoresKnown(8))
+    assert RunBulk(1, {A0: (10, 30), A1: (0, 30)}) in step.effects
+    return core
 
 
 def test_a_full_batch_asks_for_the_lag_but_not_too_often() -> None:
-    core = polling(BACKLOG, {A0: 0})
-    run(core, Fetched(1, {A0: (0, 10)}, full=True))
+    core = polling(AUTO, {A0: 0})
+    run(core, Fetched(1, {A0: (0, 10)}, full=True, size_bytes=100))
     assert run(core, PutDone(1, 10), now_ms=5).effects == [QueryEnds(1, (A0,))]
-    assert run(core, EndsKnown(1, {A0: 110}), now_ms=6).effects == [Poll(1, 100)]
-    run(core, Fetched(1, {A0: (10, 20)}, full=True), now_ms=7)
+    assert run(core, EndsKnown(1, {A0: 109}), now_ms=6).effects == [Poll(1, 100)]
+    run(core, Fetched(1, {A0: (10, 20)}, full=True, size_bytes=100), now_ms=7)
     assert run(core, PutDone(1, 10), now_ms=8).effects == [Poll(1, 100)]
 
 
-def test_a_backlog_is_read_in_bounded_ranges_while_the_consumer_is_paused_which_then_seeks_behind() -> None:
-    core = polling(BACKLOG, {A0: 0, A1: 0})
-    run(core, Fetched(1, {A0: (0, 10)}, full=True), PutDone(1, 10))
-    assert run(core, EndsKnown(1, {A0: 30, A1: 100})).effects == [
-        PausePartitions((A0, A1)),
-        ReadBacklog(1, {A0: (10, 30), A1: (0, 30)}),
-    ]
-    assert run(core, Fetched(1, {A0: (10, 30), A1: (0, 30)})).effects == [Put(1, {A0: (10, 30), A1: (0, 30)})]
-    assert run(core, PutDone(1, 50)).effects == [
+def test_a_large_lag_is_given_to_executors_beside_a_loop_that_polls_on_with_its_partitions_paused() -> None:
+    core = lagging()
+    assert run(core, EndsKnown(1, {A0: 30, A1: 100})).effects == [QueryCores()]
+    ranges = {A0: (10, 30), A1: (0, 30)}
+    reason = "0.0 MB wait, and Spark has 8 cores"
+    assert run(core, CoresKnown(8)) == SinkStep(
+        [
+            transition(EventKind.LANE_CHANGED, lane="bulk", reason=reason),
+            transition(EventKind.BULK_STARTED, token=1, ranges={"a-0": [10, 30], "a-1": [0, 30]}),
+        ],
+        [PausePartitions((A0, A1)), RunBulk(1, ranges), Poll(1, 100)],
+    )
+    assert run(core, FetchedNothing(1)).effects == [Poll(1, 100)]
+
+
+def test_what_executors_staged_is_committed_and_the_lag_asked_for_again() -> None:
+    core = in_bulk()
+    ranges = {A0: (10, 30), A1: (0, 30)}
+    staged = run(core, BulkStaged(1, 50, 2))
+    assert staged == SinkStep(
+        [transition(EventKind.BULK_STAGED, token=1, records=50, refused=2)], [CommitBulk(1, 1, ranges)]
+    )
+    assert run(core, PutDone(1, 48, 2, "bad")).effects == [QueryEnds(1, (A0, A1))]
+    assert core.progress.positions == {A0: 30, A1: 30}
+    step = run(core, EndsKnown(1, {A0: 30, A1: 100}))
+    assert step.effects == [RunBulk(2, {A1: (30, 90)}), Poll(1, 100)]
+
+
+def test_the_worker_goes_on_behind_the_last_job_when_little_waits() -> None:
+    core = in_bulk()
+    run(core, BulkStaged(1, 50), PutDone(1, 50))
+    assert run(core, EndsKnown(1, {A0: 30, A1: 40})).effects == [
         Seek({A0: 30, A1: 30}),
         ResumePartitions((A0, A1)),
         Poll(1, 100),
     ]
+    assert core.bulk.choice.lane is Lane.TAIL
 
 
-def test_a_pause_ends_a_backlog() -> None:
-    core = polling(BACKLOG, {A0: 0})
-    run(core, Fetched(1, {A0: (0, 10)}, full=True), PutDone(1, 10), EndsKnown(1, {A0: 1000}), PauseRequested())
-    assert run(core, Fetched(1, {A0: (10, 70)})).effects == [
+@pytest.mark.parametrize("cores", [None, 3])
+def test_too_few_cores_leave_a_large_lag_to_the_worker(cores: int | None) -> None:
+    core = lagging()
+    run(core, EndsKnown(1, {A0: 30, A1: 100}))
+    assert run(core, CoresKnown(cores)).effects == [Poll(1, 100)]
+    assert "cores" in core.bulk.choice.reason
+
+
+def test_a_connector_that_cannot_stage_is_never_asked_to() -> None:
+    core = polling(dataclasses.replace(ALWAYS, bulk_obstacle="it writes one file"), {A0: 0})
+    assert run(core, FetchedNothing(1), now_ms=5000).effects[-1] == Poll(1, 100)
+    assert core.bulk.choice.reason == "it writes one file"
+
+
+def test_always_leaves_no_record_to_the_worker() -> None:
+    core = SinkTaskCore(ALWAYS)
+    run(core, Begin(), SinkStarted())
+    assert PausePartitions((A0,)) in run(core, PartitionsAssigned({A0: 0})).effects
+    run(core, Opened(1, {}))
+    assert run(core, FetchedNothing(0)).effects == [QueryEnds(1, (A0,))]
+    assert run(core, EndsKnown(1, {A0: 0})).effects == [Poll(1, 100)]
+    assert run(core, FetchedNothing(1), now_ms=1000).effects == [QueryEnds(1, (A0,))]
+    assert run(core, EndsKnown(1, {A0: 1})).effects == [RunBulk(1, {A0: (0, 1)}), Poll(1, 100)]
+
+
+def test_a_job_takes_one_topic_the_one_that_is_most_behind() -> None:
+    core = polling(ALWAYS, {A0: 0, A1: 0, B0: 0})
+    run(core, FetchedNothing(1))
+    step = run(core, EndsKnown(1, {A0: 3, A1: 3, B0: 5}))
+    assert RunBulk(1, {A0: (0, 3), A1: (0, 3)}) in step.effects
+
+
+def test_what_the_worker_put_is_flushed_and_committed_before_a_job_begins() -> None:
+    core = lagging(dataclasses.replace(AUTO, exactly_once=False))
+    run(core, EndsKnown(1, {A0: 30, A1: 100}))
+    assert run(core, CoresKnown(8)).effects == [PausePartitions((A0, A1)), Flush()]
+    started = run(core, Flushed()).effects
+    assert started[0] == CommitOffsets(1, {A0: 10}, wait=False)
+    assert isinstance(started[1], RunBulk)
+
+
+def test_a_commit_that_fails_is_tried_again_and_nothing_else_is_asked_of_executors() -> None:
+    core = in_bulk()
+    run(core, BulkStaged(1, 50))
+    assert run(core, PutFailed(1, True, "down"), now_ms=1).effects == [Poll(1, 100)]
+    again = run(core, FetchedNothing(1), now_ms=101).effects
+    assert again == [CommitBulk(1, 1, {A0: (10, 30), A1: (0, 30)})]
+
+
+def test_a_refused_commit_discards_what_was_staged_and_goes_on_where_the_target_is() -> None:
+    core = in_bulk()
+    run(core, BulkStaged(1, 50))
+    step = run(core, PutRefused(1, {A0: 20, A1: 0}, "elsewhere", 50))
+    assert step.effects[:2] == [DiscardBulk(1), Seek({A0: 20, A1: 0})]
+    assert core.progress.positions == {A0: 20, A1: 0}
+
+
+@pytest.mark.parametrize("is_staged", [False, True])
+def test_a_job_of_a_revoked_partition_is_discarded_and_its_late_end_changes_nothing(is_staged: bool) -> None:
+    core = in_bulk()
+    if is_staged:
+        run(core, BulkStaged(1, 50), PutFailed(1, True, "down"))
+    run(core, PartitionsRevoked((A0,)))
+    step = run(core, OffsetsCommitted(1))
+    assert step.effects == [DiscardBulk(1), ClosePartitions((A0,))]
+    assert run(core, BulkStaged(1, 50)).effects == [QueryEnds(2, (A1,))]
+    assert core.progress.positions == {A1: 0}
+
+
+def test_a_job_of_a_lost_partition_is_discarded() -> None:
+    core = in_bulk()
+    assert run(core, PartitionsLost((A1,))).effects == [DiscardBulk(1), ClosePartitions((A1,))]
+
+
+def test_a_job_goes_on_while_other_partitions_come_and_go() -> None:
+    core = in_bulk()
+    assert PausePartitions((B0,)) in run(core, PartitionsAssigned({B0: 0})).effects
+    run(core, Opened(2, {}), PartitionsRevoked((B0,)))
+    assert run(core, BulkStaged(1, 50)).effects == [CommitBulk(3, 1, {A0: (10, 30), A1: (0, 30)})]
+
+
+def test_a_pause_discards_a_job_and_commits() -> None:
+    core = in_bulk()
+    run(core, PauseRequested())
+    assert run(core, FetchedNothing(1)).effects == [
+        DiscardBulk(1),
         ReportState(paused=True),
         CommitOffsets(1, {A0: 10}, wait=False),
-        Put(1, {A0: (10, 70)}),
+        Poll(1, 100),
     ]
-    assert run(core, PutDone(1, 60)).effects == [Seek({A0: 70}), Poll(1, 100)]
-    assert core.held
-
-
-def test_a_backlog_that_was_read_under_an_older_assignment_is_thrown_away() -> None:
-    core = polling(BACKLOG, {A0: 0, A1: 0})
-    run(core, Fetched(1, {A0: (0, 10)}, full=True), PutDone(1, 10), EndsKnown(1, {A0: 1000}))
-    run(core, PartitionsRevoked((A0,)), OffsetsCommitted(1))
-    step = run(core, Fetched(1, {A0: (10, 70)}))
-    assert step.effects == [Seek({A1: 0}), ResumePartitions((A1,)), Poll(2, 100)]
+    run(core, ResumeRequested())
+    assert run(core, FetchedNothing(1)).effects == [ReportState(paused=False), QueryEnds(1, (A0, A1))]
 
 
 # -------------------------------------------------------------------------------- limits of retries and of the target
@@ -646,3 +768,46 @@ def test_a_lag_is_an_alarm_once_when_it_lasts_and_an_event_when_it_is_over() -> 
     over = transition(EventKind.LAG_ALARM_OVER, lag=3, lasted_ms=340)
     assert run(core, LagKnown(3), now_ms=400).transitions == [over]
     assert run(core, LagKnown(3), now_ms=401) == SinkStep()
+
+
+@pytest.mark.parametrize("request_", [StopRequested(), CancelRequested()])
+def test_a_stop_discards_a_job(request_: StopRequested | CancelRequested) -> None:
+    core = in_bulk()
+    run(core, request_)
+    step = run(core, FetchedNothing(1))
+    assert step.effects[0] == DiscardBulk(1)
+
+
+def test_a_job_that_failed_leaves_its_records_to_the_worker() -> None:
+    core = in_bulk()
+    step = run(core, BulkFailed(1, "executor lost", {}))
+    assert step == SinkStep(
+        [
+            transition(EventKind.BULK_FAILED, token=1, error="executor lost", offsets={"a-0": 30, "a-1": 30}),
+            transition(EventKind.LANE_CHANGED, lane="tail", reason="executor lost"),
+        ],
+        [Seek({A0: 10, A1: 0}), ResumePartitions((A0, A1)), Poll(1, 100)],
+    )
+    run(core, Fetched(1, {A0: (10, 30)}, full=True, size_bytes=200))
+    assert run(core, PutDone(1, 20), now_ms=500).effects == [Poll(1, 100)]  # a-1 is not past it
+    run(core, Fetched(1, {A1: (0, 30)}, full=True, size_bytes=300), now_ms=500)
+    assert run(core, PutDone(1, 30), now_ms=501).effects == [QueryEnds(1, (A0, A1))]
+
+
+def test_records_that_only_the_worker_can_put_do_not_keep_a_job_from_the_others() -> None:
+    core = in_bulk()
+    run(core, BulkFailed(1, "a new column", {A0: 12}))
+    run(core, Fetched(1, {A0: (10, 15)}, full=True, size_bytes=50))
+    assert run(core, PutDone(1, 5)).effects == [QueryEnds(1, (A0, A1))]
+
+
+def test_records_that_come_while_executors_read_are_fetched_again() -> None:
+    core = in_bulk()
+    assert run(core, Fetched(1, {A0: (10, 15)})).effects == [Seek({A0: 10}), Poll(1, 100)]
+
+
+def test_a_failed_flush_discards_a_job() -> None:
+    core = lagging(dataclasses.replace(AUTO, exactly_once=False))
+    run(core, EndsKnown(1, {A0: 30, A1: 100}), CoresKnown(8), Flushed(), CommitFailed(1, "down"))
+    assert run(core, FetchedNothing(1), now_ms=1000).effects == [Flush()]
+    assert DiscardBulk(1) in run(core, FlushFailed("disk"), now_ms=1001).effects

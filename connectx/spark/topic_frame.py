@@ -1,4 +1,4 @@
-"""Reads exact ranges of offsets with Spark: the backlog of a sink task.
+"""Reads exact ranges of offsets with Spark's Kafka source, for `cluster.compare`.
 
 It decides how a range is asked for, never which one. Ranges must not pass the last stable offset: Spark waits there
 for records that do not come. A range that the log no longer has entirely is an error, not a shorter result.
@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from connectx.errors import BacklogReadError
+from connectx.errors import TopicReadError
 from connectx.model.ids import TopicPartition
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ Ranges = Mapping[TopicPartition, tuple[int, int]]
 _FETCH_MAX_WAIT_MS = "10"
 
 
-def backlog_frame(spark: SparkSession, options: Mapping[str, str], ranges: Ranges) -> DataFrame:
+def topic_frame(spark: SparkSession, options: Mapping[str, str], ranges: Ranges) -> DataFrame:
     """Records of these ranges: topic, partition, offset, timestamp (int64, ms), key, value (binary), headers.
 
     Args:
@@ -49,7 +49,7 @@ def backlog_frame(spark: SparkSession, options: Mapping[str, str], ranges: Range
     )
 
 
-def backlog_error(error: Exception, ranges: Ranges) -> BacklogReadError:
+def topic_read_error(error: Exception, ranges: Ranges) -> TopicReadError:
     """A failed read as the user should see it."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     named = [line for line in lines if "offset" in line.lower() or "Exception" in line]
@@ -57,8 +57,7 @@ def backlog_error(error: Exception, ranges: Ranges) -> BacklogReadError:
     shown = ", ".join(f"{partition} {start} to {end}" for partition, (start, end) in sorted(ranges.items()))
     if "data source: kafka" in str(error):  # the words before it differ between versions of Spark
         cause = "this Spark has no Kafka source (spark-sql-kafka-0-10), which the local one has only with Spark 4.0.0."
-    return BacklogReadError(
-        f"Spark could not read the backlog ({shown}): {cause}",
-        next_step="Correct the cause and restart the task; backlog.records=-1 lets the task's consumer read everything "
-        "instead.",
+    return TopicReadError(
+        f"Spark could not read {shown}: {cause}",
+        next_step="Correct the cause, or give a Spark with the library spark-sql-kafka-0-10.",
     )

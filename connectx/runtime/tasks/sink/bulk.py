@@ -1,0 +1,243 @@
+"""Jobs of a sink task on Spark's executors, and what they staged.
+
+A job runs on a thread of its own, because Spark answers only when it is done, and the task's thread has to poll. It
+decides nothing: the loop says what to read, commit and discard.
+"""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+from uuid import uuid4
+
+from connectx.core.sink import messages as m
+from connectx.model.ids import TopicPartition
+from connectx.plugins.api import NotStageableError
+from connectx.runtime.tasks.sink.setup import SinkSetup
+from connectx.runtime.tasks.sink.staging import RESULT_SCHEMA, PartResult, StagingOrder
+from connectx.spark.cores import executor_cores
+from connectx.spark.shipping import modules_of, ship
+from connectx.spark.slices import TaskSpark, is_spark_error, spark_job_error
+
+log = logging.getLogger(__name__)
+
+Parts = Sequence[tuple[TopicPartition, tuple[int, int]]]
+
+_END_S: Final = 5.0
+_STEP_S: Final = 0.05
+_UNSAFE: Final = r"[^\w.-]"  # in names of files
+
+
+class BulkJob:
+    """One job, from `start` until `ended`.
+
+    Attributes:
+        token: name of the job, in the names of what it stages.
+        number: of the job in the loop.
+        parts: ranges, each the work of one Spark task.
+        results: of the parts, once it has ended.
+        reported: bad records were reported.
+        uncertain: a commit was begun, and it is not known that it failed.
+    """
+
+    def __init__(self, token: str, number: int, spark: TaskSpark, modules: Sequence[str], job_ranges: m.Ranges) -> None:
+        self.token = token
+        self.number = number
+        self.parts: Parts = []
+        self.results: list[PartResult] = []
+        self.reported = False
+        self.uncertain = False
+        self._ranges = job_ranges
+        self._spark = spark
+        self._modules = modules
+        self._error: Exception | None = None
+        self._cancelled = False
+        self._thread: threading.Thread | None = None
+
+    def start(self, order: Callable[[Parts], StagingOrder]) -> None:
+        """Run it in the background; `order` makes the order of its parts."""
+        self._thread = threading.Thread(target=self._run, args=(order,), name=f"bulk-{self.token}", daemon=True)
+        self._thread.start()
+
+    def fail(self, error: Exception) -> None:
+        """It cannot even be started."""
+        self._error = error
+
+    @property
+    def ended(self) -> bool:
+        """Whether its thread has ended."""
+        return self._thread is None or not self._thread.is_alive()
+
+    def cancel(self) -> None:
+        """End it soon; call it again until it has ended."""
+        self._cancelled = True
+        self._spark.interrupt()
+
+    def outcome(self) -> m.BulkStaged | m.BulkFailed:
+        """What the loop is told."""
+        if isinstance(error := self._error, NotStageableError):
+            return m.BulkFailed(self.number, error.message, {p: first + 1 for p, (first, _) in self._ranges.items()})
+        if error is not None:
+            shown = spark_job_error(error, "executors staged records") if is_spark_error(error) else error
+            return m.BulkFailed(self.number, getattr(shown, "message", f"{type(shown).__name__}: {shown}"), {})
+        failed = [(place, result) for place, result in zip(self.parts, self.results, strict=True) if result.failure]
+        if failed:
+            known: dict[TopicPartition, int] = {}
+            for (partition, _), result in failed:
+                if result.tail_until is not None:
+                    known.setdefault(partition, result.tail_until)  # the first part of a partition
+            is_known = all(result.tail_until is not None for _, result in failed)
+            return m.BulkFailed(self.number, failed[0][1].failure or "", known if is_known else {})
+        records, refused = (sum(each) for each in zip(*((r.records, len(r.bad)) for r in self.results), strict=True))
+        return m.BulkStaged(self.number, records, refused)
+
+    def progress(self) -> Mapping[str, object]:
+        """Parts, and how many of them are done, as far as Spark tells."""
+        return {"job": self.number, "parts": len(self.parts), "parts_done": self._spark.tasks_done(self.token)}
+
+    def _run(self, order: Callable[[Parts], StagingOrder]) -> None:
+        try:
+            session = self._spark.session()
+            ship(session, self._modules)
+            self.parts = split(self._ranges, executor_cores(session))
+            if self._cancelled or not self.parts:
+                return
+            frame = session.range(0, len(self.parts), 1, len(self.parts))
+            with self._spark.job(self.token):
+                answers: Any = frame.mapInArrow(order(self.parts), RESULT_SCHEMA).toArrow()
+            rows = sorted(answers.to_pylist(), key=lambda row: row["part"])
+            self.results = [pickle.loads(row["result"]) for row in rows]
+        except Exception as error:
+            self._error = error
+
+
+class BulkJobs:
+    """The job of a task that runs or has staged records, and cancelled ones that are still to be cleared away.
+
+    Args:
+        setup: plugin and settings.
+        spark: session of the task.
+        group_id: the consumer group.
+    """
+
+    def __init__(self, setup: SinkSetup, spark: TaskSpark, group_id: str) -> None:
+        self._setup = setup
+        self._spark = spark
+        self._group_id = group_id
+        self._instance = uuid4().hex[:12]
+        self._running: BulkJob | None = None
+        self._staged: BulkJob | None = None
+        self._cancelled: list[BulkJob] = []
+
+    def run(self, effect: m.RunBulk) -> None:
+        """Start a job. A plugin that is not ready for it makes the job fail, and the worker reads its first record."""
+        setup, topic = self._setup, next(iter(effect.ranges)).topic
+        token = f"{re.sub(_UNSAFE, '_', str(setup.task))}-{self._instance}-{effect.token}"
+        classes = (setup.connector, *setup.conversion.classes)
+        job = self._running = BulkJob(
+            token, effect.token, self._spark, (*modules_of(classes), *setup.bulk_modules), effect.ranges
+        )
+        try:
+            plan = setup.plugin.plan(token, topic)
+        except Exception as error:
+            job.fail(error)
+            return
+        value_type = setup.conversion.value_type(setup.plugin, topic)
+
+        def order(parts: Parts) -> StagingOrder:
+            return StagingOrder(
+                task=setup.task,
+                group_id=self._group_id,
+                connector=setup.connector,
+                config=setup.connector_config,
+                task_config=setup.task_config,
+                worker=setup.worker_config,
+                consumer=dict(setup.consumer_config),
+                parts=parts,
+                value_type=value_type,
+                plan=plan,
+                token=token,
+                tolerate_all=setup.settings.errors.tolerate_all,
+                keep_raw=setup.dead_letter_config is not None,
+            )
+
+        job.start(order)
+
+    def ended(self) -> m.BulkStaged | m.BulkFailed | None:
+        """How the running job ended, once; also clears away what cancelled jobs staged."""
+        self._clear()
+        job = self._running
+        if job is None or not job.ended:
+            return None
+        self._running = None
+        outcome = job.outcome()
+        if isinstance(outcome, m.BulkStaged):
+            self._staged = job
+        else:
+            log.info("%s: job %s failed: %s", self._setup.task, job.token, self._setup.masked(outcome.error))
+            self._discard(job)
+        return outcome
+
+    def staged(self, number: int) -> BulkJob:
+        """The job whose records wait for their commit."""
+        assert self._staged is not None, "the loop commits what was staged"
+        assert self._staged.number == number, "one at a time"
+        return self._staged
+
+    def committed(self) -> None:
+        """What was staged is in the target."""
+        self._staged = None
+
+    def discard(self, number: int) -> None:
+        """End a job, or remove what it staged. After a commit whose outcome is not known, all files stay."""
+        if (job := self._running) is not None and job.number == number:
+            self._running = None
+            job.cancel()
+            self._cancelled.append(job)
+            self._clear()
+        elif (job := self._staged) is not None and job.number == number:
+            self._staged = None
+            if not job.uncertain:
+                self._discard(job)
+
+    def progress(self) -> Mapping[str, object] | None:
+        """Of the job that runs."""
+        return None if self._running is None else self._running.progress()
+
+    def close(self) -> None:
+        """Wait some seconds for cancelled jobs, and remove what they staged."""
+        end_s = time.monotonic() + _END_S
+        while self._cancelled and time.monotonic() < end_s:
+            self._clear()
+            time.sleep(_STEP_S)
+        for job in self._cancelled:
+            log.warning("%s: what job %s stages may stay behind in the target", self._setup.task, job.token)
+
+    def _clear(self) -> None:
+        for job in self._cancelled:
+            if job.ended:
+                self._discard(job)
+            else:
+                job.cancel()
+        self._cancelled = [job for job in self._cancelled if not job.ended]
+
+    def _discard(self, job: BulkJob) -> None:
+        try:
+            self._setup.plugin.discard(job.token)
+        except Exception:
+            log.warning("%s: discard(%s) failed", self._setup.task, job.token, exc_info=True)
+
+
+def split(ranges: m.Ranges, cores: int) -> Parts:
+    """Ranges cut into parts of about the same length, so that there are at least as many as cores."""
+    pieces = max(1, -(-cores // len(ranges)))
+    parts: list[tuple[TopicPartition, tuple[int, int]]] = []
+    for partition, (first, end) in sorted(ranges.items()):
+        step = max(1, -(-(end - first) // pieces))
+        parts += [(partition, (start, min(start + step, end))) for start in range(first, end, step)]
+    return parts

@@ -1,0 +1,139 @@
+"""Converters and transformations of one sink task, for the worker and for Spark's executors.
+
+Imports neither clients of Kafka nor Spark. It decides nothing about bad records: it tells which ones cannot be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from connectx.data.converters import decode
+from connectx.data.headers import HEADERS
+from connectx.data.transforms.chain import in_order
+from connectx.runtime.tasks.plugin_names import name_of
+
+if TYPE_CHECKING:
+    from connectx.data.converter import Converter
+    from connectx.data.headers import HeaderConverter
+    from connectx.data.transforms.chain import Chain
+    from connectx.model.worker_config import WorkerConfig
+    from connectx.plugins.api import SinkTask
+    from connectx.plugins.registry import Plugins
+
+
+class BadRecord(NamedTuple):
+    """A record that cannot be read or transformed, by its row; `stage` is Kafka Connect's, `class_name` was at work."""
+
+    row: int
+    stage: str
+    class_name: str
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """What makes rows of fetched records."""
+
+    key_converter: Converter
+    value_converter: Converter
+    header_converter: HeaderConverter
+    chain: Chain
+
+    @classmethod
+    def of(
+        cls, plugins: Plugins, config: Mapping[str, str | None], worker: WorkerConfig, plugin: SinkTask
+    ) -> Conversion:
+        """From the settings of a connector and its worker.
+
+        Raises:
+            ConfigError: a setting is wrong.
+            PluginNotFoundError: a class cannot be found.
+        """
+        chain = plugins.chain(config)
+        key, value = plugins.converter("key", config, worker), plugins.converter("value", config, worker)
+        # JSON without schemas is then read as structs of what is in it: transformations need fields.
+        key.infers_fields = chain.reads("key")
+        value.infers_fields = plugin.reads_fields or not keeps_values(chain)
+        return cls(key, value, plugins.header_converter(config, worker), chain)
+
+    @property
+    def classes(self) -> tuple[type, ...]:
+        """Classes of converters, transformations and predicates."""
+        steps = [part for step in self.chain.steps for part in (step.transform, step.predicate) if part is not None]
+        return tuple(type(part) for part in (self.key_converter, self.value_converter, *steps))
+
+    def value_type(self, plugin: SinkTask, topic: str) -> pa.DataType | None:
+        """The type that the plugin wants of a topic's values, unless a transformation changes those."""
+        return plugin.value_type(topic) if keeps_values(self.chain) else None
+
+    def read(
+        self,
+        raw: pa.Table,
+        topic: str,
+        value_type: pa.DataType | None,
+        judge: Callable[[Sequence[BadRecord]], object],
+    ) -> tuple[pa.Table, int]:
+        """Rows of one topic's records, without the bad ones, and how many a transformation dropped.
+
+        Args:
+            judge: told of records that a converter cannot read, then of those that a transformation cannot take; what
+                it raises ends the call.
+
+        Raises:
+            ConversionError, TransformError: one type cannot hold all values.
+        """
+        types = {} if value_type is None else {topic: value_type}
+        table = self._with_headers(decode(raw, self.key_converter, self.value_converter, types))
+        good = table.drop_columns("error")
+        numbers = None
+        if table["error"].null_count < table.num_rows:
+            bad = pc.indices_nonzero(pc.is_valid(table["error"])).to_pylist()
+            causes = table["error"].take(bad).to_pylist()
+            judge([BadRecord(row, *self._stage(cause), cause) for row, cause in zip(bad, causes, strict=True)])
+            numbers = pc.indices_nonzero(pc.is_null(table["error"])).to_pylist()
+            good = good.take(pa.array(numbers, pa.int64()))
+        return self._transformed(good, numbers, judge) if self.chain else (good, 0)
+
+    def _with_headers(self, table: pa.Table) -> pa.Table:
+        if self.header_converter.as_is:
+            return table
+        headers, errors = self.header_converter.read(table["headers"].cast(HEADERS))
+        both = pc.coalesce(table["error"], errors)
+        return table.drop_columns(["headers", "error"]).append_column("headers", headers).append_column("error", both)
+
+    def _transformed(
+        self, rows: pa.Table, numbers: Sequence[int] | None, judge: Callable[[Sequence[BadRecord]], object]
+    ) -> tuple[pa.Table, int]:
+        """Rows through the chain; `numbers` are those of rows among the fetched ones, None: the same."""
+        made = self.chain.apply(rows)
+        if made.failures:
+            judge(
+                [
+                    BadRecord(
+                        failure.row if numbers is None else numbers[failure.row],
+                        "TRANSFORMATION",
+                        name_of(failure.transform),
+                        failure.message,
+                    )
+                    for failure in made.failures
+                ]
+            )
+        return (in_order(made.parts) if made.parts else rows.slice(0, 0)), made.filtered
+
+    def _stage(self, cause: str) -> tuple[str, str]:
+        """Kafka Connect's stage of a converter's error, and the class at work."""
+        if cause.startswith("Converting the key"):
+            return "KEY_CONVERTER", name_of(type(self.key_converter))
+        if cause.startswith("Converting the value"):
+            return "VALUE_CONVERTER", name_of(type(self.value_converter))
+        return "HEADER_CONVERTER", self.header_converter.name
+
+
+def keeps_values(chain: Chain) -> bool:
+    """True when values have the types that the sink wants of their topic: no transformation changes either."""
+    return not (chain.reads("value") or chain.reads("topic"))

@@ -1,0 +1,225 @@
+"""The bulk lane: Spark's executors read, convert and stage records, and the worker commits them with their offsets."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from deltalake import DeltaTable
+
+from connectx.core.messages import TaskFailed, TaskStateReached
+from connectx.kafka.broker.embedded import EmbeddedKafka
+from connectx.model.events import EventKind
+from connectx.model.states import TargetState
+from tests.support.held_jobs import held, holding
+from tests.support.records import read_all
+from tests.support.task_harness import Task
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.rule("always.8")
+
+Make = Callable[..., Any]
+JSON = "org.apache.kafka.connect.json.JsonConverter"
+TRANSFORMS = {
+    "transforms": "mask,part",
+    "transforms.mask.type": "org.apache.kafka.connect.transforms.MaskField$Value",
+    "transforms.mask.fields": "secret",
+    "transforms.part.type": "org.apache.kafka.connect.transforms.InsertField$Value",
+    "transforms.part.partition.field": "part",
+}
+
+
+def lake(folder: Path, topic: str, mode: str, **more: str) -> dict[str, str]:
+    config = {
+        "connector.class": "DeltaSink",
+        "path": str(folder),
+        "topics": topic,
+        "value.converter": JSON,
+        "value.converter.schemas.enable": "false",
+        "flush.interval.ms": "200",
+        "bulk.mode": mode,
+    }
+    return config | {name.replace("_", "."): text for name, text in more.items()}
+
+
+def value(number: int) -> bytes:
+    return json.dumps({"id": number, "amount": number / 4, "secret": "x", "at": {"city": f"c{number}"}}).encode()
+
+
+def table(folder: Path, topic: str) -> list[dict[str, Any]]:
+    path = folder / topic
+    if not (path / "_delta_log").exists():
+        return []
+    rows = DeltaTable(str(path)).to_pyarrow_table().to_pylist()
+    return sorted(rows, key=lambda row: row["id"])
+
+
+def ids(folder: Path, topic: str) -> list[int]:
+    return [row["id"] for row in table(folder, topic)]
+
+
+def begun(sink_task: Make, produce: Make, folder: Path, config: dict[str, str], name: str) -> Task:
+    """A task whose table exists, with record 0 of partition 0."""
+    folder.mkdir(exist_ok=True)
+    topic = config["topics"]
+    produce(topic, [value(0)])
+    task: Task = sink_task(name, config).begin()
+    until(lambda: ids(folder, topic) == [0], "the first row")
+    return task
+
+
+def staged(task: Task) -> int:
+    return sum(event.data["records"] for event in task.recorded(EventKind.BULK_STAGED))
+
+
+def fill(kafka: EmbeddedKafka, topic: str) -> None:
+    """Records of two partitions: good, broken, without value, and in transactions of which one is aborted."""
+    plain = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    for number in range(1, 200):
+        sent = {50: b'{"id":', 51: None, 120: b"{]", 121: None}.get(number, value(number))
+        plain.produce(topic, sent, key=str(number), partition=0, headers=[("h", str(number).encode())])
+    plain.flush(30)
+    other = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": f"fill-{topic}"})
+    other.init_transactions(30)
+    for round_, end in enumerate((other.commit_transaction, other.abort_transaction, other.commit_transaction)):
+        other.begin_transaction()
+        for number in range(1000 + 100 * round_, 1100 + 100 * round_):
+            other.produce(topic, value(number), partition=1)
+        other.flush(30)  # an abort drops what is not sent yet
+        end(30)
+
+
+def letters(kafka: EmbeddedKafka, topic: str) -> list[tuple[Any, ...]]:
+    """Dead letters without the names of their connector and the lines of code."""
+    left_out = ("connector.name", "exception.stacktrace", "exception.message", "topic")
+    found = []
+    for message in read_all(kafka.bootstrap_servers, topic):
+        headers = {
+            key: text for key, text in message.headers() if key.rpartition("__connect.errors.")[2] not in left_out
+        }
+        found.append((message.key(), message.value(), message.timestamp(), tuple(sorted(headers.items()))))
+    return sorted(found, key=lambda each: int(each[0]))
+
+
+def wait_committed(task: Task, committed: Make, group: str, wanted: dict[str, int]) -> None:
+    def reached() -> bool:
+        assert not any(isinstance(stimulus, TaskFailed) for stimulus in task.stimuli), task.stimuli
+        return bool(committed(group, next(iter(wanted)).rpartition("-")[0], len(wanted)) == wanted)
+
+    until(reached, f"{group} at {wanted}")
+
+
+def test_both_lanes_give_the_same_rows_offsets_and_dead_letters(
+    kafka: EmbeddedKafka, sink_task: Make, produce: Make, committed: Make, topic: Make, tmp_path: Path
+) -> None:
+    results: dict[str, tuple[Any, ...]] = {}
+    name = topic("lanes", partitions=2)
+    for mode in ("never", "always"):
+        folder, dead = tmp_path / mode, f"{topic('dead')}-{mode}"
+        queue = {
+            "errors.tolerance": "all",
+            "errors.deadletterqueue.topic.name": dead,
+            "errors.deadletterqueue.topic.replication.factor": "1",
+            "errors.deadletterqueue.context.headers.enable": "true",
+        }
+        config = lake(folder, name, mode) | queue | TRANSFORMS
+        if not results:
+            task = begun(sink_task, produce, folder, config, f"lane-{mode}")
+            fill(kafka, name)
+        else:
+            folder.mkdir()
+            task = sink_task(f"lane-{mode}", config).begin()
+        wait_committed(task, committed, f"connect-lane-{mode}", {f"{name}-0": 200, f"{name}-1": 303})
+        offsets = DeltaTable(str(folder / name))
+        held = [offsets.transaction_version(f"connectx/connect-lane-{mode}/{name}/{number}") for number in range(2)]
+        results[mode] = table(folder, name), held, letters(kafka, dead), task.runner.metrics()["records"]
+    assert results["never"] == results["always"]
+    rows, held, dead_letters, _ = results["always"]
+    assert (len(rows), held) == (396, [200, 303])
+    assert [int(key) for key, *_ in dead_letters] == [50, 51, 120, 121]
+    assert rows[1]["secret"] == ""
+
+
+def test_executors_take_what_waits_and_the_worker_what_changes_the_table(
+    sink_task: Make, produce: Make, topic: Make, tmp_path: Path
+) -> None:
+    name, folder = topic("bulk", partitions=2), tmp_path / "lake"
+    task = begun(sink_task, produce, folder, lake(folder, name, "always"), "bulk-1")
+    for partition in range(2):
+        first = 1 + 5000 * partition
+        produce(name, [value(number) for number in range(first, first + 5000)], partition=partition)
+    until(lambda: len(table(folder, name)) >= 10_001)
+    assert ids(folder, name) == [*range(10_001)]
+    assert staged(task) == 10_000
+    metrics = task.runner.metrics()
+    assert (metrics["lane"], metrics["lane_reason"], metrics["records"]) == ("bulk", "bulk.mode is always", 10_001)
+    produce(name, [b'{"id":10001,"more":"column"}', value(10_002)])
+    until(lambda: ids(folder, name)[-2:] == [10_001, 10_002])
+    (failed,) = [each for each in task.recorded(EventKind.BULK_FAILED) if "columns" in each.data["error"]]
+    assert failed.data["offsets"]
+    produce(name, [value(10_003)])
+    until(lambda: 10_003 in ids(folder, name))
+    assert ids(folder, name) == [*range(10_004)]
+
+
+def test_a_killed_python_worker_of_spark_leaves_the_records_to_the_task(
+    sink_task: Make, produce: Make, topic: Make, tmp_path: Path
+) -> None:
+    name, folder = topic("kill"), tmp_path / "lake"
+    task = begun(sink_task, produce, folder, lake(folder, name, "always") | held(tmp_path), "kill-1")
+    produce(name, [value(number) for number in range(1, 2001)])
+    victim = until(lambda: holding(tmp_path), "a Python worker that reads")[0]
+    os.kill(victim, signal.SIGKILL)
+    (failed,) = until(lambda: [each for each in task.recorded(EventKind.BULK_FAILED) if each.data["token"] > 1])
+    (tmp_path / "go").touch()
+    until(lambda: len(table(folder, name)) >= 2001)
+    assert ids(folder, name) == [*range(2001)]
+    assert "Spark" in failed.data["error"]
+
+
+def test_a_revoked_tasks_job_is_discarded_and_the_successor_writes_its_records_once(
+    sink_task: Make, produce: Make, topic: Make, tmp_path: Path
+) -> None:
+    name, folder = topic("revoked", partitions=2), tmp_path / "lake"
+    config = lake(folder, name, "always") | held(tmp_path)
+    first = begun(sink_task, produce, folder, config, "revoked-1")
+    for partition in range(2):
+        produce(name, [value(number) for number in range(1 + 1000 * partition, 1001 + 1000 * partition)], partition)
+    until(lambda: holding(tmp_path), "a job of the first task")
+    second = sink_task("revoked-1", config | {"bulk.mode": "never"}, task=1).begin()
+    until(lambda: second.recorded(EventKind.PARTITIONS_ASSIGNED), "a rebalance while the job runs")
+    first.stop()
+    (tmp_path / "go").touch()
+    until(lambda: len(table(folder, name)) >= 2001)
+    assert ids(folder, name) == [*range(2001)]
+    assert first.recorded(EventKind.BULK_STAGED) == []
+
+
+def test_a_bad_record_fails_the_task_at_the_lowest_offset_with_tolerance_none(
+    sink_task: Make, produce: Make, topic: Make, tmp_path: Path
+) -> None:
+    name, folder = topic("strict"), tmp_path / "lake"
+    task = begun(sink_task, produce, folder, lake(folder, name, "always"), "strict-1")
+    produce(name, [value(1), b"{", value(3), b"[", value(5)])
+    assert f"The record at offset 2 of {name}-0 cannot be read" in task.failure()
+    assert ids(folder, name) == [0]
+
+
+def test_a_pause_and_a_stop_are_served_while_a_job_runs(
+    sink_task: Make, produce: Make, topic: Make, tmp_path: Path
+) -> None:
+    name, folder = topic("pause"), tmp_path / "lake"
+    task = begun(sink_task, produce, folder, lake(folder, name, "always") | held(tmp_path), "pause-1")
+    produce(name, [value(1)])
+    until(lambda: holding(tmp_path), "a job")
+    task.set_state(TargetState.PAUSED)
+    task.said(TaskStateReached, 2)
+    task.stop()
+    assert ids(folder, name) == [0]
+    assert list((folder / name).glob("connectx-*")) == []
