@@ -59,9 +59,12 @@ class BulkJob:
         self._cancelled = False
         self._thread: threading.Thread | None = None
 
-    def start(self, order: Callable[[Parts], StagingOrder]) -> None:
-        """Run it in the background; `order` makes the order of its parts."""
-        self._thread = threading.Thread(target=self._run, args=(order,), name=f"bulk-{self.token}", daemon=True)
+    def start(self, order: Callable[[Parts], StagingOrder], after: Sequence[BulkJob] = ()) -> None:
+        """Run it in the background; `order` makes the order of its parts.
+
+        It waits for the jobs in `after`, which were cancelled: an interrupt ends all jobs of a session.
+        """
+        self._thread = threading.Thread(target=self._run, args=(order, after), name=f"bulk-{self.token}", daemon=True)
         self._thread.start()
 
     def fail(self, error: Exception) -> None:
@@ -72,6 +75,11 @@ class BulkJob:
     def ended(self) -> bool:
         """Whether its thread has ended."""
         return self._thread is None or not self._thread.is_alive()
+
+    def wait(self) -> None:
+        """Until its thread has ended."""
+        if self._thread is not None:
+            self._thread.join()
 
     def cancel(self) -> None:
         """End it soon; call it again until it has ended."""
@@ -100,8 +108,10 @@ class BulkJob:
         """Parts, and how many of them are done, as far as Spark tells."""
         return {"job": self.number, "parts": len(self.parts), "parts_done": self._spark.tasks_done(self.token)}
 
-    def _run(self, order: Callable[[Parts], StagingOrder]) -> None:
+    def _run(self, order: Callable[[Parts], StagingOrder], after: Sequence[BulkJob]) -> None:
         try:
+            for job in after:
+                job.wait()
             session = self._spark.session()
             ship(session, self._modules)
             self.parts = split(self._ranges, executor_cores(session))
@@ -166,7 +176,7 @@ class BulkJobs:
                 keep_raw=setup.dead_letter_config is not None,
             )
 
-        job.start(order)
+        job.start(order, tuple(self._cancelled))
 
     def ended(self) -> m.BulkStaged | m.BulkFailed | None:
         """How the running job ended, once; also clears away what cancelled jobs staged."""
