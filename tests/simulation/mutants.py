@@ -32,6 +32,7 @@ from connectx.core.messages import (
 from connectx.core.producer import messages as msg
 from connectx.core.producer.producer import ProducerCore
 from connectx.core.sink import messages as sm
+from connectx.core.sink.bulk import BulkLane, Job
 from connectx.core.sink.loop import SinkTaskCore
 from connectx.core.sink.progress import Progress
 from connectx.core.source.loop import SourceTaskCore
@@ -456,9 +457,9 @@ def sink_does_not_flush(patch: pytest.MonkeyPatch, hits: Hits) -> None:
     patch.setattr(SimSink, "flush", flush)
 
 
-def bulk_sink() -> World:
-    """One worker with a sink whose records are all staged by executors."""
-    world = World(1)
+def bulk_sink(workers: int = 1) -> World:
+    """A cluster with a sink whose records are all staged by executors."""
+    world = World(workers, scheduled_rebalance_max_delay_ms=0)
     world.bulk_mode = BulkMode.ALWAYS
     world.settle()
     world.ask(verbs.Create, "s", config={"connector.class": "Sink", "name": "s", "tasks.max": "1"})
@@ -493,6 +494,55 @@ def unanswered_commit_and_restart() -> None:
         world.run_until(lambda: world.checks.sinks.lag("s") is None, look_ms=50)
 
 
+def unanswered_commits() -> None:
+    """Executors stage records, and for ten seconds the target takes no commit."""
+    world = bulk_sink()
+    end_ms = world.now_ms + 10_000
+
+    def fails() -> bool:
+        tasks = [task for task in world.all_tasks() if isinstance(task, SimSink)]
+        return world.now_ms < end_ms and any(task.staged for task in tasks)
+
+    world.fails_put = fails  # type: ignore[method-assign]
+    world.run_until(lambda: world.checks.sinks.lag("s") is None, look_ms=50)
+
+
+def answer_of_a_discarded_job() -> None:
+    """A pause discards a job, whose answer comes while the next job runs."""
+    world = bulk_sink()
+    jobs_ms = [5_000, 20_000]
+    world.job_ms = lambda: jobs_ms.pop(0) if jobs_ms else 50  # type: ignore[method-assign]
+    world.run_until(lambda: len(jobs_ms) == 1, look_ms=50)
+    world.ask(verbs.Pause, "s")
+    world.run_for(1_000)
+    world.ask(verbs.Resume, "s")
+    world.run_until(lambda: not jobs_ms, look_ms=50)
+    world.run_until(lambda: world.checks.sinks.lag("s") is None, look_ms=50)
+
+
+def late_commit_of_a_job() -> None:
+    """A worker freezes while the commit of its job is on its way, which arrives after another worker's records."""
+    world = bulk_sink(workers=2)
+    world.run_until(lambda: world.checks.sinks.lag("s") is None, look_ms=50)
+    zombie = next(worker for worker in world.living if worker.running)
+    begun: list[bool] = []
+
+    def commit_ms() -> int:
+        begun.append(True)
+        return 5 if len(begun) > 1 else 30_000
+
+    world.put_ms = commit_ms  # type: ignore[method-assign]
+    world.produce()
+    world.run_until(lambda: bool(begun), look_ms=5)
+    zombie.freeze()
+    world.run_until(lambda: world.checks.sinks.lag("s") is None, look_ms=50)
+    world.run_for(30_000)
+    zombie.wake()
+    world.produce()
+    world.settle()
+    world.run_until(lambda: world.checks.sinks.lag("s") is None, look_ms=50)
+
+
 def committed_files_removed(patch: pytest.MonkeyPatch, hits: Hits) -> None:
     """What a job staged is removed though a commit of it was not answered, and has happened."""
 
@@ -517,6 +567,47 @@ def job_counts_as_committed(patch: pytest.MonkeyPatch, hits: Hits) -> None:
         on_failed(self, failed, step)
 
     patch.setattr(SinkTaskCore, "_on_bulk_failed", move)
+
+
+def staged_counts_as_committed(patch: pytest.MonkeyPatch, hits: Hits) -> None:
+    """Offsets move when executors have staged the records."""
+    on_staged = SinkTaskCore._on_staged
+
+    def move(self: SinkTaskCore, staged: sm.BulkStaged, step: sm.SinkStep) -> None:
+        on_staged(self, staged, step)
+        if self.batches:
+            hits.append(str(self.batches[0].ends))
+            self.progress.put(self.batches[0], staged.records)
+
+    patch.setattr(SinkTaskCore, "_on_staged", move)
+
+
+def any_job_counts_as_the_current_one(patch: pytest.MonkeyPatch, hits: Hits) -> None:
+    """The answer of a job that was discarded is taken for that of the job that runs."""
+    end = BulkLane.end
+
+    def take(self: BulkLane, token: int) -> Job | None:
+        if self.job is not None and self.job.token != token:
+            hits.append(str(token))
+            token = self.job.token
+        return end(self, token)
+
+    patch.setattr(BulkLane, "end", take)
+
+
+def offsets_of_a_job_not_compared(patch: pytest.MonkeyPatch, hits: Hits) -> None:
+    """The target takes what a zombie's job staged."""
+
+    def take(self: SimSink, effect: sm.CommitBulk) -> sm.SinkStimulus:
+        rows = self.staged.get(effect.token, [])
+        if any(self.target.held.get(p, first) != first for p, (first, _) in effect.ranges.items()):
+            hits.append(str(effect.ranges))
+        self.target.rows.update(rows)
+        self.target.held |= {p: end for p, (_, end) in effect.ranges.items()}
+        self.world.checks.sinks.on_rows(self, rows)
+        return sm.PutDone(effect.epoch, len(rows))
+
+    patch.setattr(SimSink, "commit_bulk", take)
 
 
 def target_row_not_compared(patch: pytest.MonkeyPatch, hits: Hits) -> None:
@@ -606,6 +697,11 @@ MUTANTS = (
         "files of an unanswered commit removed", committed_files_removed, (8,), scenario=unanswered_commit_and_restart
     ),
     Mutant("a lost job counts as committed", job_counts_as_committed, (8,), scenario=lost_job),
+    Mutant("a staged job counts as committed", staged_counts_as_committed, (8,), scenario=unanswered_commits),
+    Mutant(
+        "answer of a discarded job taken", any_job_counts_as_the_current_one, (8, 9), scenario=answer_of_a_discarded_job
+    ),
+    Mutant("job of a zombie not compared", offsets_of_a_job_not_compared, (8,), scenario=late_commit_of_a_job),
     Mutant("row of a zombie not compared", target_row_not_compared, (8,), 29),
     Mutant("protocol 1: one epoch for many transactions", as_librdkafka, (2, 3), scenario=late_endtxn_of_protocol_1),
     Mutant("an unanswered batch counts as delivered", unanswered_batch_counts_as_delivered, (2, 3), 8),

@@ -261,7 +261,7 @@ class SimSink(SimTask):
 
     def commit_bulk(self, effect: m.CommitBulk) -> m.SinkStimulus:
         """The target takes all that was staged, or refuses it."""
-        rows = self.staged[effect.token]
+        rows = self.staged.get(effect.token, [])
         answer: m.SinkStimulus = m.PutDone(effect.epoch, len(rows))
         if self.exactly_once:
             answer = self.put_at_once(rows, effect)

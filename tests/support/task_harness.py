@@ -47,7 +47,10 @@ T = TypeVar("T")
 
 
 class Task:
-    """One runner, not started, and what it reports to its worker. `unfrozen` and `kill` act as a worker's faults do."""
+    """One runner, not started, and what it reports to its worker. `unfrozen` and `kill` act as a worker's faults do.
+
+    It freezes itself when it records an event of the kind `freezes_at`.
+    """
 
     def __init__(
         self,
@@ -63,6 +66,7 @@ class Task:
         self.order = order
         self.stimuli: list[Stimulus] = []
         self.transitions: list[Transition] = []
+        self.freezes_at: EventKind | None = None
         self.unfrozen = threading.Event()
         self.unfrozen.set()
         self._is_killed = False
@@ -73,7 +77,7 @@ class Task:
             spark=spark,
             offsets=offsets,
             post=self.stimuli.append,
-            record=self.transitions.append,
+            record=self._record,
             clock=system_clock(),
             pulse=self._pulse,
             place=lambda: {"url": "http://127.0.0.1:1/", "leader_url": None},
@@ -145,6 +149,11 @@ class Task:
     def wait_ended(self) -> None:
         """Fail if its thread, once started, does not end."""
         assert self.runner._thread.ident is None or self.runner.join(WAIT_S), "a task thread is left"
+
+    def _record(self, transition: Transition) -> None:
+        self.transitions.append(transition)
+        if transition.kind is self.freezes_at:
+            self.unfrozen.clear()
 
     def _pulse(self) -> None:
         self.unfrozen.wait()

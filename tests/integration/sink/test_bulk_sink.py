@@ -201,6 +201,33 @@ def test_a_revoked_tasks_job_is_discarded_and_the_successor_writes_its_records_o
     assert first.recorded(EventKind.BULK_STAGED) == []
 
 
+def test_the_table_refuses_the_staged_records_of_a_zombie_whose_successor_was_faster(
+    sink_task: Make, produce: Make, topic: Make, tmp_path: Path
+) -> None:
+    name, folder = topic("zombie"), tmp_path / "lake"
+    config = lake(folder, name, "always") | {
+        "consumer.override.session.timeout.ms": "1500",
+        "consumer.override.max.poll.interval.ms": "6000",
+    }
+    zombie = begun(sink_task, produce, folder, config, "zombie-1")
+    zombie.freezes_at = EventKind.BULK_STAGED  # before it commits what executors have staged
+    produce(name, [value(number) for number in range(1, 1001)])
+    until(lambda: not zombie.unfrozen.is_set(), "a staged job")
+    produce(name, [value(1001)])
+    sink_task("zombie-1", config | {"bulk.mode": "never"}, worker="worker-2").begin()
+    until(lambda: len(table(folder, name)) >= 1002, "the successor's rows")
+    zombie.freezes_at = None
+    zombie.unfrozen.set()
+
+    def is_refused() -> bool:
+        refused = zombie.recorded(EventKind.COMMIT_REFUSED)
+        return any(f"{name}-0 is at 1002" in event.data["reason"] for event in refused)
+
+    until(is_refused, "a refusal of the table")
+    assert ids(folder, name) == [*range(1002)]
+    until(lambda: list((folder / name).glob("connectx-*")) == [], "removal of what it staged")
+
+
 def test_a_bad_record_fails_the_task_at_the_lowest_offset_with_tolerance_none(
     sink_task: Make, produce: Make, topic: Make, tmp_path: Path
 ) -> None:
