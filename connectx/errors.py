@@ -1,6 +1,6 @@
 """Every error that connectx raises on purpose.
 
-Each error says in one sentence what happened, carries a stable `code` for programs, tells with `retriable` whether
+Each error says in one sentence what happened, carries a stable `code` for programs, shows with `retriable` whether
 the same call may succeed later, and names the `next_step` for the person who reads it.
 """
 
@@ -130,7 +130,7 @@ class TransactionBoundaryError(ConnectxError):
         super().__init__(
             f"The connector asked for a transaction boundary that cannot be: {problem}.",
             next_step="Correct the connector: rows of the slice that poll returns are counted from 0, and each but the "
-            "last needs the source offset behind it.",
+            "last needs the source offset after it.",
         )
 
 
@@ -202,12 +202,12 @@ class FolderNotOwnedError(ConnectxError):
     def __init__(self, path: object) -> None:
         super().__init__(
             f"The temporary folder {path} does not belong to the user who runs this program.",
-            next_step="Remove it, or point TMPDIR at a folder of your own.",
+            next_step="Remove it, or point TMPDIR at another folder.",
         )
 
 
 class PortTakenError(ConnectxError):
-    """The port that the embedded broker was told to use belongs to another program."""
+    """The port that the embedded broker should use belongs to another program."""
 
     code = "port_taken"
     retriable = True
@@ -248,13 +248,13 @@ class SparkStartError(ConnectxError):
 
 
 class SparkNotAwaitedError(ConnectxError):
-    """A task was told to stop while it waited for Spark's start."""
+    """A task was stopped while it waited for Spark's start."""
 
     code = "spark_not_awaited"
 
     def __init__(self) -> None:
         super().__init__(
-            "The task was told to stop before Spark had started.", next_step="It goes on where it was when it starts."
+            "The task was stopped before Spark had started.", next_step="It goes on where it was when it starts."
         )
 
 
@@ -400,7 +400,7 @@ class EventLogError(ConnectxError):
 
 
 class EventTimeoutError(ConnectxError):
-    """An event that somebody waited for did not come in time."""
+    """An expected event did not come in time."""
 
     code = "event_timeout"
     retriable = True
@@ -505,14 +505,14 @@ class WorkersUnreachableError(ConnectxError):
 
 
 class WaitTimeoutError(ConnectxError, TimeoutError):
-    """What somebody waited for was not reached in time."""
+    """An expected state was not reached in time."""
 
     code = "wait_timeout"
     retriable = True
 
 
 class ConnectorFailedError(ConnectxError):
-    """A connector or one of its tasks is FAILED while somebody waits for another state. `trace` says why."""
+    """A connector or one of its tasks is FAILED while a call waits for another state. `trace` has the reason."""
 
     code = "connector_failed"
 
@@ -798,7 +798,7 @@ class ClassNotImportableError(ConnectxError):
 
 
 class WorkerFailedError(ConnectxError):
-    """A worker has failed while somebody waits for it."""
+    """A worker has failed while a call waits for it."""
 
     code = "worker_failed"
 
@@ -851,7 +851,7 @@ class OffsetOutOfRangeError(ConnectxError):
     def __init__(self, partition: str, offset: int, cause: str) -> None:
         super().__init__(
             f"The log of {partition} has no offset {offset}, where the task is to go on ({cause}): retention removed "
-            "records that were not read yet, or the topic was made anew.",
+            "records that were not read yet, or the topic was created again.",
             next_step="Restart the task to go on where auto.offset.reset says; for an exactly-once sink first correct "
             "or delete the row of that partition in the target's table of offsets.",
         )
@@ -1031,7 +1031,7 @@ class TopicUnreadableError(CheckError):
 
 
 class NotValidError(ConnectxError):
-    """A run was to be valid and is not, or nobody can tell. `verdict` has all that was found."""
+    """A run that should be valid is invalid or unknown. `verdict` has all findings."""
 
     code = "not_valid"
 

@@ -43,7 +43,7 @@ _CELL = "text-align:left;vertical-align:top;padding:2px 10px 2px 0"
 
 
 def shown_state(state: str) -> str:
-    """A state as a sign and its word, so that it can be told without colour."""
+    """A state as a sign and its word, so that it is recognised without colour."""
     sign = _SIGNS.get(state)
     return f"{sign} {state}" if sign else state
 
@@ -87,13 +87,13 @@ def html_facts(facts: Mapping[str, object]) -> str:
 
 
 def html_details(summary: str, text: str) -> str:
-    """Long text, such as a trace, behind a line that opens it without a script."""
+    """Long text, such as a trace, folded below a line that opens it without a script."""
     preformatted = f'<pre style="white-space:pre-wrap">{escape(masked_text(text))}</pre>'
     return f"<details><summary>{escape(summary)}</summary>{preformatted}</details>"
 
 
 def html_list(summary: str, lines: Sequence[str]) -> str:
-    """Sentences behind a line that opens them without a script. Empty without sentences."""
+    """Sentences folded below a line that opens them without a script. Empty without sentences."""
     items = "".join(f"<li>{escape(line)}</li>" for line in lines)
     return f"<details><summary>{escape(summary)}</summary><ul>{items}</ul></details>" if lines else ""
 
@@ -139,7 +139,7 @@ def masked_text(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What an object shows: a title, facts, tables, and long texts behind a summary."""
+    """What an object shows: a title, facts, tables, and long texts folded below a summary."""
 
     title: str
     facts: Mapping[str, object] = field(default_factory=dict)
@@ -198,13 +198,13 @@ class Listed(list[T]):
 
 
 def fields_of(value: Any) -> dict[str, object]:
-    """Fields of a dataclass as facts: secrets hidden, data told by its size instead of its content."""
+    """Fields of a dataclass as facts: secrets hidden, data shown by its size instead of its content."""
     named = {one.name: getattr(value, one.name) for one in dataclasses.fields(value) if one.repr}
     return {name: brief(field) for name, field in masked(named).items() if not name.startswith("_")}
 
 
 def brief(value: object) -> object:
-    """A value as a fact. A table of records is told by its size, a DataFrame by its name: to look would evaluate it."""
+    """A value as a fact. A table is shown by its size, a DataFrame by its name, because reading would evaluate it."""
     rows = getattr(value, "num_rows", None)
     if isinstance(rows, int):
         return f"{rows:,} rows of {', '.join(getattr(value, 'column_names', ()))}"

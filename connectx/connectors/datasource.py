@@ -64,7 +64,7 @@ class DataSourceSource(SourceConnector):
 
     @classmethod
     def validate(cls, config: Mapping[str, str | None]) -> Mapping[str, Sequence[str]]:
-        """The class has to be there."""
+        """Report a class that cannot be imported."""
         try:
             load_data_source(config.get("datasource.class") or "")
         except ConfigError as error:
@@ -126,7 +126,7 @@ class DataSourceSource(SourceConnector):
             self.context.wait(self._values["poll.interval.ms"])
 
         def committed(self, offset: SourceOffset) -> None:
-            """Tell the reader."""
+            """Pass the committed offset to the reader."""
             reader = self._reader or self._simple
             if reader is not None:
                 reader.commit(_from_stored(offset))

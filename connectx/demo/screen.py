@@ -55,7 +55,7 @@ class Screen(Protocol):
 
     @property
     def progress(self) -> Progress | None:
-        """Told of long work before the flow starts; None for connectx's own bars on the terminal."""
+        """Shows long work before the flow starts; None for connectx's own bars on the terminal."""
 
     def live(self) -> AbstractContextManager[object]:
         """Show looks within this block."""

@@ -4,8 +4,8 @@ An archive belongs to one Java, one class path and one set of flags; its name ha
 or other jars simply do not find it. Java checks the same again and ignores an archive that does not fit: a missing
 archive costs time, never correctness.
 
-A program that ends soon after its start lays its own archive out at its end (JEP 350, dynamic archives). One that users
-wait for records the classes that it loads, and a later `Dump` lays them out in a process of its own (JEP 310).
+A program that ends soon after its start writes its own archive at its end (JEP 350, dynamic archives). One that users
+wait for records the classes that it loads, and a later `Dump` writes them in a separate process (JEP 310).
 """
 
 from __future__ import annotations

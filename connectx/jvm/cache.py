@@ -56,7 +56,7 @@ class OwnedDir:
         parent: where to make it, `connectx-<user id>` in the system's temporary folder (`TMPDIR`) by default.
 
     Raises:
-        FolderNotOwnedError: the parent belongs to somebody else.
+        FolderNotOwnedError: the parent belongs to another user.
     """
 
     def __init__(self, kind: str, parent: Path | None = None) -> None:
@@ -65,7 +65,7 @@ class OwnedDir:
         # Its name can be guessed: another user may have made it first, and could then put other files under ours.
         if base.is_symlink() or base.stat().st_uid != os.getuid():
             raise FolderNotOwnedError(base)
-        # One lock around "remove what is dead" and "make and own", so that nobody sees a folder not owned yet.
+        # One lock around "remove what is dead" and "make and own", so that no process sees a folder not owned yet.
         with FileLock(base / ".lock"):
             _remove_dead(base)
             self.path = Path(tempfile.mkdtemp(prefix=f"{kind}-", dir=base))

@@ -1,7 +1,7 @@
 """Fetches the jars of Apache Kafka, of Kafka Connect and of Spark's Kafka reader once per user, through pyspark's Ivy.
 
 `jars.lock.json` names every jar with its size and SHA-256; nothing that differs is ever used. A set of jars is
-fetched into a folder of its own, verified, then moved into place as a whole, so that what has its final name is
+fetched into a separate folder, verified, then moved into place as a whole, so that what has its final name is
 complete. Processes that want the same set at the same time wait for one of them. Never
 resolves versions: the lock does.
 
@@ -106,7 +106,7 @@ def fetch(name: str, java: JavaHome, progress: Progress = silent) -> list[Path]:
     Args:
         name: KAFKA, KAFKA_CONNECT or SPARK_KAFKA.
         java: what Ivy runs on.
-        progress: told of each jar that arrives.
+        progress: shows each jar that arrives.
 
     Raises:
         MissingExtraError: pyspark, whose Ivy fetches them, is not installed.

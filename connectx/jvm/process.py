@@ -1,6 +1,6 @@
 """A child process that cannot outlive its owner.
 
-Ctrl-C in the owner's terminal does not reach it (it has a session of its own), and when the owner dies, even by
+Ctrl-C in the owner's terminal does not reach it (it has a separate session), and when the owner dies, even by
 SIGKILL, it dies too: it is started by a small shell whose standard input is a pipe from the owner, and the end of
 that pipe ends the child. `PR_SET_PDEATHSIG` is not used: it fires when the *thread* that started the child ends.
 """
@@ -81,7 +81,7 @@ class ChildProcess:
                 os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """End it at once with SIGKILL and wait until it is gone; also happens when the interpreter ends."""
+        """End it with SIGKILL and wait until it is gone; also happens when the interpreter ends."""
         self._end()
 
     def stop(self, grace_s: float) -> None:

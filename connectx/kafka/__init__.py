@@ -1,1 +1,1 @@
-"""Everything that talks to Kafka."""
+"""Clients of Kafka: admin, internal topics, producer, fetcher, consumer, embedded broker."""

@@ -140,7 +140,7 @@ class GroupConnection:
             await work(effect)
         except kafka_errors.KafkaError as error:
             self._failed(effect, f"{type(effect).__name__}: {error}")
-        except Exception as error:  # whatever it is, the core must not wait for ever
+        except Exception as error:  # whatever it is, the core must not wait forever
             _log.exception("a group request failed in an unexpected way")
             self._failed(effect, f"{type(effect).__name__}: {error!r}")
         finally:
@@ -169,7 +169,7 @@ class GroupConnection:
 
     async def _join(self, effect: SendJoinGroup) -> None:
         assert self._net is not None
-        if self._join_in_flight is not None:  # given up by the core: the new one must not wait behind it
+        if self._join_in_flight is not None:  # abandoned by the core: the new one must not wait for it
             self._net.disconnect(self._join_node, "a newer JoinGroup takes its place")
         self._join_in_flight = effect.request_id
         protocols = [(metadata.version.wire_name, encode_metadata(metadata)) for metadata in effect.protocols]

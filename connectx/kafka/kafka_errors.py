@@ -1,4 +1,4 @@
-"""What an error of librdkafka means for the person who reads it."""
+"""Wording of librdkafka's errors, and which of them are transient."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SILENCE: Final = frozenset(
         KafkaError._ALL_BROKERS_DOWN,
         KafkaError._RESOLVE,
         KafkaError._WAIT_COORD,
-        KafkaError._DESTROY_BROKER,  # librdkafka let go of a connection while it learned the brokers' names
+        KafkaError._DESTROY_BROKER,  # librdkafka replaced a connection while it learned the brokers' names
         KafkaError._TIMED_OUT_QUEUE,
         KafkaError._MSG_TIMED_OUT,
         KafkaError.REQUEST_TIMED_OUT,
@@ -44,7 +44,7 @@ def is_permission_error(error: KafkaError) -> bool:
 
 
 def is_silence(error: KafkaError) -> bool:
-    """True when nobody answered in time."""
+    """True when no response came in time."""
     return error.code() in _SILENCE
 
 

@@ -52,7 +52,7 @@ class KafkaNet:
 
     @property
     def broker_version(self) -> tuple[int, ...] | None:
-        """Version of the broker that answered first, as its requests tell; None before `bootstrap`."""
+        """Version of the broker that responded first; None before `bootstrap`."""
         version: tuple[int, ...] | None = self._client._manager.broker_version
         return version
 
@@ -130,7 +130,7 @@ class KafkaNet:
         return await self._client._manager.send(request, node_id=node_id, request_timeout_ms=timeout_ms)
 
     async def any_node(self, deadline_s: float) -> int | str:
-        """A broker to ask what any broker knows; looks for brokers anew when none of the known ones can be reached.
+        """A broker for requests that any broker can answer. Discovers brokers again when no known one can be reached.
 
         Raises:
             KafkaError: there is none.
@@ -168,7 +168,7 @@ class KafkaNet:
         self._client.cluster.update_metadata(metadata)
 
     def add_node(self, node_id: str, coordinator: Any) -> None:
-        """Name a further connection to a broker, for requests that must not wait behind others."""
+        """Name a further connection to a broker, for requests that must not queue after others."""
 
         class Named:
             host, port, error_code = coordinator.host, coordinator.port, 0
@@ -201,7 +201,7 @@ class KafkaNet:
         except (RuntimeError, kafka_errors.KafkaError) as error:
             _log.debug("the network loop had ended before: %s", error)
         if thread is not None and thread.is_alive():
-            _log.warning("the network loop %s did not end; its thread is left behind", thread.name)
+            _log.warning("the network loop %s did not end; its thread is abandoned", thread.name)
         else:
             net.close()
 
@@ -265,8 +265,10 @@ def error_name(code: int) -> str | None:
 
 
 def quiet_kafka_python() -> None:
-    """kafka-python logs every lost connection as an error; whoever waits for the answer reports it. Unless the
-    application has set a level for it, only its own breakdowns are logged."""
+    """Limit kafka-python's logging to its critical errors, unless the application has set a level for it.
+
+    It logs every lost connection as an error, and the caller of a request reports that already.
+    """
     logger = logging.getLogger("kafka")
     if logger.level == logging.NOTSET:
         logger.setLevel(logging.CRITICAL)

@@ -57,7 +57,7 @@ T = TypeVar("T")
 
 
 class SinkGroupListener(Protocol):
-    """Told of what happens to the membership, always from inside `poll` or `close`."""
+    """Callbacks for changes of the membership, always called from inside `poll` or `close`."""
 
     def assigned(self, positions: Mapping[TopicPartition, int]) -> None:
         """Partitions came; `seek` and `pause` may be called for them."""
@@ -85,8 +85,8 @@ class SinkConsumer:
 
     Args:
         config: librdkafka settings.
-        listener: told of rebalances and commits.
-        checkpoint: called at least every two seconds while a look-up waits; what it raises ends the call.
+        listener: called with rebalances and commits.
+        checkpoint: called at least every two seconds while a lookup waits; what it raises ends the call.
     """
 
     def __init__(
@@ -172,7 +172,7 @@ class SinkConsumer:
         return found
 
     def known_ends(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        """High watermarks of the latest fetches; asks nobody."""
+        """High watermarks of the latest fetches; sends no request."""
         return self._fetcher.high_watermarks(partitions)
 
     # --------------------------------------------------------------------------------------------------- commit
@@ -206,7 +206,7 @@ class SinkConsumer:
             self._consumer = None
 
     def abandon(self) -> None:
-        """Let go as a killed process would: sockets drop, nothing is committed, the group is not left."""
+        """Close as a killed process would: sockets drop, nothing is committed, the group is not left."""
         self._fetcher.abandon()
         self._consumer = None
 

@@ -78,9 +78,9 @@ _JAVA_BLANKS: Final = "".join(map(chr, range(33)))
 
 @dataclass(frozen=True, slots=True)
 class Validator(Shown):
-    """A check of one parsed value: `check` returns what is wrong, or None. `text` tells what is allowed.
+    """A check of one parsed value: `check` returns what is wrong, or None. `text` describes what is allowed.
 
-    What is wrong is put behind Kafka's "Invalid value ... for configuration ...", unless `whole_message` is set.
+    The error is appended to Kafka's "Invalid value ... for configuration ...", unless `whole_message` is set.
     """
 
     check: Callable[[Any], str | None]
@@ -143,7 +143,7 @@ class ConfigKey(Shown):
 
 @dataclass(slots=True)
 class ConfigValue(Shown):
-    """What became of one key: the parsed value, and what is wrong with it."""
+    """The result for one key: the parsed value, and its errors."""
 
     name: str
     value: Any = None
@@ -250,7 +250,7 @@ class ConfigDef:
         """Typed values of all defined keys; unknown keys are left out.
 
         Raises:
-            ConfigError: with every problem at once, one per key.
+            ConfigError: with all problems, one per key.
         """
         values = self.validate(config)
         problems = [value.errors[0] for value in values if value.errors]

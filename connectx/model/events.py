@@ -1,4 +1,4 @@
-"""What happened: the vocabulary of the history that panels, checks and DataFrames are views of."""
+"""Events of a cluster: the vocabulary of the history that panels, checks and DataFrames show."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from connectx.views import Form, Shown, brief, masked, masked_text
 
 
 class EventKind(StrEnum):
-    """Kinds of events, grouped by what they tell of. `data` keys are named behind each kind.
+    """Kinds of events, grouped by subject. A comment names the keys of `data`.
 
     Events of an attached cluster also have `origin`: what they were seen by, and not before when (`after_ms`), or when
     they were written (`written_ms`).
@@ -20,8 +20,8 @@ class EventKind(StrEnum):
     # cluster and workers
     CLUSTER_STARTED = "cluster_started"  # bootstrap_servers, group_id
     CLUSTER_STOPPED = "cluster_stopped"
-    ATTACHED = "attached"  # url, group_id, blind_spots: from here on a running cluster was looked at from outside
-    SIGHT_LOST = "sight_lost"  # origin, error: what told of the cluster does not answer
+    ATTACHED = "attached"  # url, group_id, blind_spots: from here on a running cluster was observed from outside
+    SIGHT_LOST = "sight_lost"  # origin, error: a source of observations does not answer
     SIGHT_REGAINED = "sight_regained"  # origin
     DETACHED = "detached"
     WORKER_STARTED = "worker_started"  # url

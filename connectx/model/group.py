@@ -1,4 +1,4 @@
-"""What members of the worker group tell each other (Kafka Connect: IncrementalCooperativeConnectProtocol)."""
+"""Metadata and assignments of the worker group (Kafka Connect: IncrementalCooperativeConnectProtocol)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a source connector is in its system: source partitions and their offsets (Kafka Connect: SourceRecord)."""
+"""Positions of a source connector: source partitions and their offsets (Kafka Connect: SourceRecord)."""
 
 from __future__ import annotations
 

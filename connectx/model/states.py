@@ -19,7 +19,7 @@ class State(StrEnum):
 
 
 LOST: Final = "LOST"
-"""What the Python face shows for work of a dead worker that nobody has taken over; Kafka Connect shows RUNNING."""
+"""What connectx shows for work of a dead worker until another takes it over; Kafka Connect shows RUNNING."""
 
 
 class TargetState(StrEnum):

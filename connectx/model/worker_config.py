@@ -76,7 +76,7 @@ class WorkerConfig(WorkerKeys):
             resolve: puts values in the place of placeholders; without it they stay.
 
         Raises:
-            ConfigError: with every problem at once, in Kafka's words.
+            ConfigError: with all problems, in Kafka's words.
         """
         given = {name: as_text(value) for name, value in config.items() if value is not None}
         originals = dict(resolve(given)) if resolve is not None else given

@@ -1,4 +1,4 @@
-"""What a connector is: the classes that connector authors extend.
+"""Base classes of connectors and tasks, for connector authors.
 
 Mirrors Kafka Connect's SourceConnector, SourceTask, SinkConnector and SinkTask, with one change: data moves in bounded
 slices, each a Spark DataFrame or an Arrow table, never record by record. A connector decides nothing about
@@ -63,7 +63,7 @@ class Slice(Shown):
     UTF-8, which `header.converter` makes bytes of). Rows without a column `value` are the value themselves, as a
     struct. An Arrow table stands for rows that the task read in the worker; a DataFrame is evaluated by Spark.
 
-    `offset` is the source offset behind the last row, `partition` the source partition it belongs to (None: the
+    `offset` is the source offset after the last row, `partition` the source partition it belongs to (None: the
     task's own), `topic` where rows go that have no column `topic`. `rows_read` is how many rows the source had there,
     if `rows` leaves some out on purpose: the difference is reported as skipped.
     """
@@ -82,7 +82,7 @@ class SinkBatch(Shown):
     `rows` is an Arrow table with the columns `topic`, `partition`, `offset`, `timestamp` (ms since 1970, int64, may be
     null), `key` and `value` as converters and transformations made them (a struct, string, binary, ...), and `headers`.
     All come from one topic, but a transformation may have put other names into `topic`. `ranges` gives per partition
-    the first offset of the batch and the offset behind its last one; offsets of skipped and filtered records and of
+    the first offset of the batch and the offset after its last one; offsets of skipped and filtered records and of
     transaction markers lie within.
     """
 
@@ -109,11 +109,11 @@ class TransactionContext(Protocol):
     """
 
     def commit_transaction(self, row: int | None = None, offset: SourceOffset | None = None) -> None:
-        """End the transaction behind the slice that poll returns next or now, or behind one row of it.
+        """End the transaction after the slice that poll returns next or now, or after one row of it.
 
         `row` is the number of that row, from 0, in the order of `Slice.rows` (as Spark returns them, for a DataFrame).
         It counts also when the row is dropped afterwards, by a transformation or by errors.tolerance. `offset` is the
-        source offset behind that row, where the task goes on if its worker dies then; only the last row needs none.
+        source offset after that row, where the task goes on if its worker dies then; only the last row needs none.
         Without a slice, everything that was sent before is committed.
         """
 
@@ -207,7 +207,7 @@ class Connector(Shown):
 
     @classmethod
     def validate(cls, config: Mapping[str, str | None]) -> Mapping[str, Sequence[str]]:
-        """Errors beyond what `config` can tell: key to messages. Must not change anything."""
+        """Errors beyond the checks of `config`: key to messages. Must not change anything."""
         return {}
 
 
@@ -226,7 +226,7 @@ class SourceTask(Shown):
         self.context = context
 
     def poll(self, spark: SparkSession, offset: SourceOffset | None) -> Slice | None:
-        """Rows behind `offset` (None: from the start), or None when there is nothing now.
+        """Rows after `offset` (None: from the start), or None when there is nothing now.
 
         Must be repeatable: the same offset gives the same rows first. A RetriableError counts as None.
         """
@@ -238,8 +238,8 @@ class SourceTask(Shown):
         """The rows between two offsets that were committed, once more, for `cluster.check` to compare with the topic.
 
         `start` None: from the beginning. `end` None: up to what the source has by now, nothing if it has no end.
-        Exactly the rows that `poll` gave. Called on a started task of its own, without `poll`. Default None: this
-        source cannot tell.
+        Exactly the rows that `poll` gave. Called on a separate started task, without `poll`. Default None: this
+        source cannot be read again.
         """
         return None
 
@@ -466,7 +466,7 @@ class SinkConnector(Connector):
 
     @classmethod
     def stored(cls, config: Mapping[str, str | None], topic: str) -> Stored | None:
-        """What the target of a topic holds. Default None: this sink cannot tell."""
+        """What the target of a topic holds. Default None: unknown."""
         return None
 
     @classmethod
@@ -491,7 +491,7 @@ class SinkConnector(Connector):
 
 @dataclass(frozen=True, slots=True)
 class PluginDescription:
-    """One plugin as `GET /connector-plugins` tells it. `type` is source, sink, converter, transformation, ..."""
+    """One plugin as `GET /connector-plugins` shows it. `type` is source, sink, converter, transformation, ..."""
 
     cls: type
     java_class: str | None

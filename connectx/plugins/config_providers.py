@@ -1,4 +1,4 @@
-"""Config providers: placeholders in connector configurations, and the values that stand behind them.
+"""Config providers: resolve placeholders in connector configurations, for secrets and files.
 
 `${provider:key}` and `${provider:path:key}` are resolved on the worker that uses the configuration; the config topic
 keeps the placeholder. What was resolved is remembered only so that it can be hidden from traces and messages. Mirrors
@@ -128,7 +128,7 @@ class ConfigProviders:
                 self._providers[name] = cls({key: text for key, text in given.items() if text is not None})
 
     def resolve(self, config: Mapping[str, str | None]) -> dict[str, str | None]:
-        """A configuration with values in the place of placeholders; those that nobody knows stay.
+        """A configuration with values in the place of placeholders. Unknown placeholders stay.
 
         Raises:
             ConfigProviderError: a provider cannot read what a placeholder names.

@@ -364,7 +364,7 @@ def type_of(cls: type[Connector]) -> ConnectorType:
 
 
 def class_name(plugin: PluginDescription) -> str:
-    """Name of a plugin in REST: the Java class that it stands in for, otherwise its dotted path."""
+    """Name of a plugin in REST: the Java class that it replaces, otherwise its dotted path."""
     return plugin.java_class or _path_of(plugin.cls)
 
 
@@ -416,7 +416,7 @@ def worker_config(config: Mapping[str, Any]) -> WorkerConfig:
     """A worker's settings with values in the place of placeholders, by the providers that they name themselves.
 
     Raises:
-        ConfigError: with every problem at once, in Kafka's words.
+        ConfigError: with all problems, in Kafka's words.
         ConfigProviderError: a provider cannot read what a placeholder names.
     """
 

@@ -1,6 +1,6 @@
 """Typed settings of one connector, for the runners of its tasks.
 
-Decides nothing but what the keys mean; `connectx.plugins.validation` tells users what is wrong with them. Mirrors
+Decides only what the keys mean; `connectx.plugins.validation` reports errors in them. Mirrors
 Kafka Connect's SourceConnectorConfig, SinkConnectorConfig and NewTopicCreationGroup.
 """
 
@@ -24,7 +24,7 @@ _GROUP_KEYS: Final = ("include", "exclude", "partitions", "replication.factor")
 
 @dataclass(frozen=True, slots=True)
 class ErrorSettings:
-    """`errors.*` of a connector; times in ms, `retry_timeout_ms` -1 is for ever."""
+    """`errors.*` of a connector; times in ms, `retry_timeout_ms` -1 is forever."""
 
     tolerate_all: bool
     retry_timeout_ms: int

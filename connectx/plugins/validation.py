@@ -1,7 +1,7 @@
 """Whether a connector's configuration is good, before anything is written.
 
 Decides on one configuration at a time and changes nothing: the common keys, the connector's own, its converters, its
-client overrides, and what depends on the worker. All problems are told at once. Mirrors Kafka Connect's
+client overrides, and what depends on the worker. All problems are reported together. Mirrors Kafka Connect's
 AbstractHerder.validateConnectorConfig and DistributedHerder's preflight checks (KIP-618).
 """
 
@@ -54,7 +54,7 @@ _NO_ANSWER: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ConfigInfo:
-    """One key: its definition (None for a key that nobody defined) and what became of its value, in REST's shape."""
+    """One key: its definition (None for an undefined key) and its parsed value with errors, in REST's form."""
 
     definition: Mapping[str, Any] | None
     value: Mapping[str, Any]
@@ -106,7 +106,7 @@ def validate_connector(
         plugins: connector and converter classes.
         config: with values in the place of placeholders.
         worker: its worker's settings.
-        hide: takes what stood behind placeholders out of a text, before that is logged.
+        hide: removes values of placeholders from a text, before that is logged.
 
     Raises:
         ConfigError: the configuration names no connector class.
@@ -209,7 +209,7 @@ class _Validation:
         try:
             supported = self.cls.exactly_once_support(self.config)
         except Exception as error:
-            return [self._failed("tell whether it delivers exactly once", error)]
+            return [self._failed("report whether it delivers exactly once", error)]
         if supported:
             return []
         if supported is None:
@@ -221,7 +221,7 @@ class _Validation:
         try:
             supported = self.cls.can_define_transaction_boundaries(self.config)
         except Exception as error:
-            return [self._failed("tell whether it defines transactions", error)]
+            return [self._failed("report whether it defines transactions", error)]
         if supported:
             return []
         return [_NO_ANSWER if supported is None else _NO_BOUNDARIES]

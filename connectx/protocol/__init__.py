@@ -1,1 +1,1 @@
-"""Bytes and JSON of Kafka Connect, pure."""
+"""Bytes and JSON of Kafka Connect's topics, group protocol and record batches. Pure."""

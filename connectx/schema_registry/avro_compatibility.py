@@ -1,4 +1,4 @@
-"""Whether readers of one Avro schema read what another has written: Avro's schema resolution.
+"""Compatibility of two Avro schemas, by Avro's schema resolution.
 
 Mirrors Avro's SchemaCompatibility and the messages of Confluent's AvroSchema, so that clients see the same words.
 """

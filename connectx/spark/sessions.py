@@ -1,4 +1,4 @@
-"""Who owns the Spark session, and a session of its own for every task.
+"""Ownership of the Spark session of a cluster, and a separate session for every task.
 
 With a session that the user brought nothing is started, set or stopped. Without one, a driver is started in the
 background, so that Kafka can start beside it; clusters of one process share it. Settings name its master, or a Spark
@@ -112,7 +112,7 @@ class SparkProvider:
         spark: the user's session, classic or Spark Connect; or Spark settings.
         serve: other processes need Spark, too: `connect_url` will be known.
         java: the Java of the driver; `find_java()` by default.
-        progress: told of the jars when they have to be fetched first.
+        progress: shows the download of missing jars.
 
     Raises:
         SparkSettingError: settings that cannot be used.
@@ -149,7 +149,7 @@ class SparkProvider:
 
     @property
     def ready(self) -> bool:
-        """Whether `get` would answer at once, with a session or an error."""
+        """Whether `get` would return or raise without waiting."""
         return self._session.done()
 
     def fetch(self, progress: Progress) -> None:
@@ -206,7 +206,7 @@ class SparkProvider:
             close_session(session)
 
     def close(self) -> None:
-        """Let go of what this provider owns. A borrowed session goes on. A second call does nothing."""
+        """Close what this provider owns. A borrowed session goes on. A second call does nothing."""
         self._is_closed = True
         if (starting := self._starting) is not None:
             starting.cancel()
@@ -310,7 +310,7 @@ def url_of(session: SparkSession) -> str:
 
 
 def _serve(session: SparkSession) -> str:
-    """Start the Spark Connect server inside the driver of a classic session: on loopback, behind a secret.
+    """Start the Spark Connect server inside the driver of a classic session: on loopback, protected by a secret.
 
     Its settings go into the driver that runs, so that the secret stands on no command line.
     """
@@ -327,7 +327,7 @@ def _serve(session: SparkSession) -> str:
 
 
 def _new_connect_session(session: SparkSession) -> SparkSession:
-    """A session of its own on the same Connect server: the same channel settings without a fixed session id."""
+    """A separate session on the same Connect server: the same channel settings without a fixed session id."""
     connect: Any = session  # the client and its channel settings are not in the common session type
     channel = copy.copy(connect.client._builder)
     channel._params = {key: value for key, value in channel._params.items() if key != "session_id"}

@@ -1,4 +1,4 @@
-"""The Spark of one task: a session of its own, made when it is first needed, and what its failures mean.
+"""The Spark session of one task, made when it is first needed, and the meaning of its failures.
 
 An idle task and one that needs no Spark never start it. Everything that runs in the session can be interrupted from
 another thread without touching other tasks.

@@ -27,7 +27,7 @@ def topic_frame(spark: SparkSession, options: Mapping[str, str], ranges: Ranges)
 
     Args:
         options: `kafka.` options of Spark's reader: addresses, security, isolation level.
-        ranges: per partition the first offset, and the offset behind the last one.
+        ranges: per partition the first offset, and the offset after the last one.
     """
     starts: dict[str, dict[str, int]] = {}
     ends: dict[str, dict[str, int]] = {}

@@ -65,7 +65,7 @@ class LineFormat:
         return replace(self, schema=schema)
 
     def _parsed(self, lines: DataFrame, *extra: str) -> DataFrame:
-        """What became of every line, malformed ones included."""
+        """The parsed form of every line, malformed ones included."""
         from pyspark.sql import functions as F
 
         return _without_blanks(lines).select(*extra, LINE, self._expression(F.col(LINE), "PERMISSIVE").alias(_PARSED))

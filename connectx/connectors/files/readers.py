@@ -1,6 +1,6 @@
 """Whole files as tables: CSV, JSON lines, Parquet and Avro, compressed or not.
 
-It decides which columns a file has and what becomes of values that do not fit them. Columns are those of a schema, or
+It decides which columns a file has and where values go that do not fit them. Columns are those of a schema, or
 those of the file itself: of text formats, as its first rows suggest. What does not fit is kept in one column of text
 (Auto Loader's rescued data column). Reading a file again gives the same tables.
 """

@@ -227,8 +227,8 @@ def read_by_executors(spark: SparkSession, path: str, start: int, end: int) -> D
             for part in batch.column(0).to_pylist():
                 yield read_part(start + part * length, min(start + (part + 1) * length, end))
 
-    def read_part(first: int, behind: int) -> pa.RecordBatch:
-        """Lines that begin in [first, behind)."""
+    def read_part(first: int, stop: int) -> pa.RecordBatch:
+        """Lines that begin in [first, stop)."""
         import pyarrow as pa
 
         with open(path, "rb") as file:
@@ -239,7 +239,7 @@ def read_by_executors(spark: SparkSession, path: str, start: int, end: int) -> D
                 file.readline()
                 first = file.tell()
             file.seek(first)
-            block = file.read(max(0, behind - first))
+            block = file.read(max(0, stop - first))
             if block and not block.endswith(b"\n"):
                 block += file.readline(end - first - len(block))
         return pa.RecordBatch.from_arrays([lines_in(block)], [LINE])

@@ -99,7 +99,7 @@ class FileStreamSource(SourceConnector):
             self._slice_bytes = SLICE_BYTES
 
         def poll(self, spark: SparkSession, offset: SourceOffset | None) -> Slice | None:
-            """Complete lines behind the position, as strings; no Spark job."""
+            """Complete lines after the position, as strings; no Spark job."""
             position = int(offset["position"]) if offset else 0
             try:
                 block = self._file.read_lines(position, self._slice_bytes)

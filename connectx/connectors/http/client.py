@@ -1,4 +1,4 @@
-"""Sends requests to a web service, and tells by the response what to do next."""
+"""Sends requests to a web service, and decides by the response what to do next."""
 
 from __future__ import annotations
 

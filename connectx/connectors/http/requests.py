@@ -1,4 +1,4 @@
-"""Which requests a batch of records becomes. Pure: sends nothing."""
+"""Builds the requests for a batch of records. Pure: it sends nothing."""
 
 from __future__ import annotations
 

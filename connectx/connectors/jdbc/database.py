@@ -1,4 +1,4 @@
-"""What a source needs of a database, whichever it is."""
+"""The interface of a database that a source reads."""
 
 from __future__ import annotations
 

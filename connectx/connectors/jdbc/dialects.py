@@ -1,4 +1,4 @@
-"""Which database a connection.url means."""
+"""Chooses the database for a connection.url."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ class OffsetsTable:
     # ---------------------------------------------------------------------------------------------- inner parts
 
     def _create(self) -> None:
-        """CREATE ... IF NOT EXISTS alone needs the privilege to create, and two at once collide."""
+        """CREATE ... IF NOT EXISTS alone needs the privilege to create, and two simultaneous ones collide."""
         target = self._target
         if self._exists():
             return

@@ -177,7 +177,7 @@ class PostgresTarget(Target):
         """Rows with new keys can be copied straight into the table, twice as fast; try, and learn from failures.
 
         False when a row has a key that exists, or is refused for another reason. After each failure in a row twice
-        as many batches go by before the next try, since what was copied until then is left behind as dead rows.
+        as many batches go by before the next try, because the rows that were copied until then remain as dead rows.
         """
         known = self._tries.setdefault(table.quoted, _Tries())
         if known.batches_to_skip:

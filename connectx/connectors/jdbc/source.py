@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 
 _TABLES: Final = "tables"
 _PAGE_SLICES: Final = 5
-"""Slices of one query: enough that sorting without an index is rare, few enough to hold at once."""
+"""Slices of one query: enough that sorting without an index is rare, few enough to hold in memory."""
 
 
 class JdbcSource(SourceConnector):

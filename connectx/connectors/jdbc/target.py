@@ -1,4 +1,4 @@
-"""What a sink needs of a database, whichever it is: a transaction, tables, and rows written into them."""
+"""The interface of a database that a sink writes: transactions, tables, and rows written into them."""
 
 from __future__ import annotations
 

@@ -164,7 +164,7 @@ def shown_place(uri: str) -> str:
 
 
 def connect_error(message: str, uri: str) -> ConnectxError:
-    """What a failed attempt to connect means; libpq tells it in text only."""
+    """The typed error of a failed attempt to connect; libpq reports the cause only as text."""
     place = shown_place(uri)
     fatal = message.partition("FATAL:")[2].strip().split("\n")[0]
     if "does not exist" in fatal and fatal.startswith("database"):

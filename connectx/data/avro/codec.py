@@ -207,7 +207,7 @@ def _refuse_ambiguous(avro: AvroType) -> None:
     for alike in _ALIKE:
         if alike <= branches:
             raise ConversionError(
-                f"A union of {' and '.join(sorted(alike))} cannot be read: their values cannot be told apart.",
+                f"A union of {' and '.join(sorted(alike))} cannot be read: their values cannot be distinguished.",
                 next_step="Read the topic with ByteArrayConverter, or change the schema.",
             )
     for part in (*avro.parts, *(one.type for one in avro.fields)):

@@ -1,9 +1,9 @@
 """JSON with and without schemas. Mirrors Kafka Connect's JsonConverter.
 
 Without schemas a record is read as the type that the sink wants, or, where it wants none, as text: a JSON string is its
-content, everything else its JSON. With schemas each record carries its type. Stricter than Java: anything behind the
+content, everything else its JSON. With schemas each record carries its type. Stricter than Java: anything after the
 document, numbers that do not fit, and values of another type than the schema's are errors and never cut. Only digits
-behind a decimal's scale are rounded.
+beyond a decimal's scale are rounded.
 """
 
 from __future__ import annotations

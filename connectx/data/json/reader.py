@@ -1,6 +1,6 @@
 """JSON as Connect's JsonConverter reads it, on whole columns: strict, with an error per record.
 
-Arrow's parser reads a batch at once, and refuses it as a whole. Then each document is checked alone, and those that the
+Arrow's parser reads a batch, and refuses it as a whole. Then each document is checked alone, and those that the
 check refuses, or whose values do not fit, are respelled for the parser or refused by `connectx.data.json.strict`.
 Each document is put into an envelope: what is not exactly one document breaks it, or shows beside the value.
 """

@@ -1,4 +1,4 @@
-"""What a transformation and a predicate are: the classes that their authors extend.
+"""Base classes of transformations and predicates, for their authors.
 
 Mirrors Kafka Connect's Transformation and Predicate, on whole tables of records in place of one record at a time. They
 run in the worker, for small and large slices alike, and never see converters, Kafka or Spark.
@@ -40,7 +40,7 @@ class Transform(Shown):
         self.configure()
 
     def configure(self) -> None:
-        """Check and prepare what `settings` holds; raise ConfigError for what the keys alone cannot tell."""
+        """Check and prepare what `settings` holds; raise ConfigError for errors that the keys alone do not show."""
 
     def apply(self, table: pa.Table) -> pa.Table:
         """The records changed; rows left out are dropped records. Columns that it does not know have to stay.

@@ -2,7 +2,7 @@
 
 Mirrors Kafka Connect's TransformationChain and PredicatedTransformation. A table may part where a predicate holds for
 some records only, or where records end up with different fields; parts are put together again where their columns are
-alike. Rows are numbered, so that their order and what became of each stays known. It decides nothing about errors: it
+alike. Rows are numbered, so that the order and result of each stays known. It decides nothing about errors: it
 finds the rows at fault and leaves them out.
 """
 
@@ -51,7 +51,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Transformed:
-    """What became of a table: parts with different columns, how many rows were dropped on purpose, and failures."""
+    """The result for a table: parts with different columns, the number of dropped rows, and failures."""
 
     parts: tuple[pa.Table, ...]
     filtered: int

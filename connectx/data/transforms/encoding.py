@@ -1,4 +1,4 @@
-"""Rows of a source's slice through its transformations and converters.
+"""Encodes rows of a source's slice as records, by its transformations and converters.
 
 Small and large slices take the same way: a DataFrame is evaluated once, its rows come to the worker, and the chain runs
 there. Mirrors the transform and convert part of Kafka Connect's AbstractWorkerSourceTask.
@@ -47,11 +47,11 @@ def transform_and_encode(
     *,
     skip_unwritable: bool = False,
 ) -> Encoded:
-    """Records of a slice's rows; rows that a transformation cannot take are left out and told.
+    """Records of a slice's rows; rows that a transformation refuses are left out and reported.
 
     Args:
         topic: where rows go that name no topic.
-        skip_unwritable: leave out rows that a converter does not take, and tell them.
+        skip_unwritable: leave out rows that a converter refuses, and report them.
 
     Raises:
         ConversionError: a converter does not take a column's type, or some of its values.

@@ -123,7 +123,7 @@ class TopicNameMatches(Predicate):
     config = ConfigDef().define("pattern", str, doc="What the topic has to match.", validator=valid_regex())
 
     def test(self, table: pa.Table) -> pa.Array:
-        """Each topic is looked at once."""
+        """Test each distinct topic once."""
         distinct = one(table["topic"]).dictionary_encode()
         matches = [bool(re.fullmatch(self.settings["pattern"], topic)) for topic in distinct.dictionary.to_pylist()]
         return pc.fill_null(pc.take(pa.array(matches, pa.bool_()), distinct.indices), False)

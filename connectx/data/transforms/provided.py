@@ -1,4 +1,4 @@
-"""The transformations and predicates that connectx provides, by the names of the Java classes they stand in for."""
+"""The transformations and predicates that connectx provides, by the names of the Java classes that they replace."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class RegexRouter(Transform):
         self._replacement = _template(self.settings["replacement"], self._regex)
 
     def apply(self, table: pa.Table) -> pa.Table:
-        """Each topic is looked at once."""
+        """Route each distinct topic once."""
         return replaced(table, "topic", mapped(one(table["topic"]), self._route))
 
     def _route(self, topic: str) -> str:

@@ -253,7 +253,7 @@ class Admin:
         return bool(self._stale_topics)
 
     def refresh_leaders(self, timeout_s: float = 1.0) -> None:
-        """Look up anew who leads partitions that were asked for in vain. Blocks; nothing if there are none.
+        """Look up again the leaders of partitions whose requests failed. Blocks; nothing if there are none.
 
         librdkafka's admin client goes on using the leaders that it once learned, also after the death of a broker. It
         then answers with any of several errors, a timeout among them.

@@ -1,7 +1,8 @@
-"""Which group and which internal topics belong to a cluster of which only a REST address is known.
+"""Finds the group and the internal topics of a cluster from the REST address of a worker.
 
-REST tells neither. The group is the one whose members have the worker's address; an internal topic is known by the keys
-of its records, and among several the one that names this cluster's connectors. It never guesses: AttachError otherwise.
+REST reports neither. The group is the one whose members have the worker's address. An internal topic is recognised by
+the keys of its records; among several, the one that names this cluster's connectors is taken. It never guesses: if
+several remain, it raises AttachError.
 """
 
 from __future__ import annotations

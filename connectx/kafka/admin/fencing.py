@@ -1,6 +1,6 @@
-"""Fences producers: takes their transactional ids over, so that whoever used them can write no more (KIP-618).
+"""Fences producers by their transactional ids, so that the former owners cannot write (KIP-618).
 
-Initialising an id bumps its epoch and aborts its open transaction. It never decides which ids: the core does. Mirrors
+Initialising an id bumps its epoch and aborts its open transaction. The core decides which ids are fenced. Mirrors
 Kafka's Admin.fenceProducers (FenceProducersHandler).
 """
 
@@ -19,7 +19,7 @@ from connectx.kafka.net import KafkaNet, error_name
 from connectx.kafka.settings.clients import ClientConfigs, ConnectorConfig
 
 TIMEOUT_S: Final = 90.0
-# The broker also uses this as the time-out of its own write, so the 1 ms that Kafka's first implementation asked for
+# The broker also uses this as the timeout of its write, so the 1 ms that Kafka's first implementation asked for
 # can fail on a replicated log (KAFKA-16570); it must stay below the broker's transaction.max.timeout.ms (15 min).
 _TRANSACTION_TIMEOUT_MS: Final = 10_000
 _FIRST_BACKOFF_S: Final = 0.01

@@ -1,6 +1,6 @@
-"""What the coordinator tells of a worker group: its members, what each of them runs, who leads. Pure.
+"""Members, assignments and leader of a worker group, from its coordinator's description. Pure.
 
-DescribeGroups has what each member said when it last joined and what the leader answered. With cooperative protocols
+DescribeGroups has what each member sent when it last joined and what the leader assigned. With cooperative protocols
 the answer is an increment, so a member's work is what it claimed, without what was revoked, with what was assigned.
 """
 
@@ -69,7 +69,7 @@ class GroupView:
 
 
 def group_view(group_id: str, protocol: str, described: Sequence[GroupMember]) -> GroupView | None:
-    """What a stable group's members were told; None when one of them says what cannot be read."""
+    """A stable group's assignments; None when the metadata of a member cannot be decoded."""
     try:
         members = tuple(sorted((_member(one) for one in described), key=lambda member: member.worker_id))
     except MalformedDataError:

@@ -1,8 +1,8 @@
-"""Groups from outside: members, committed offsets, deletion. Through kafka-python's connections.
+"""Inspects and changes groups from outside: members, committed offsets, deletion.
 
 librdkafka's admin client does not see groups of type `connect`, cannot delete single offsets, and its way to read
 offsets ends the process when the coordinator is moving (seen with 2.16: a null pointer for clients that are no
-consumers). It decides nothing and is a member of nothing.
+consumers). This module therefore uses kafka-python's connections. It decides nothing and joins no group.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """A group as its coordinator sees it. `members` are member ids; a group that nobody knows is Dead.
+    """A group as its coordinator sees it. `members` are member ids; an unknown group is Dead.
 
     `client_ids` are those of the members, in the same order. `protocol` is the name of the one in force, empty while
     the group is not Stable; `details` has each member's metadata and assignment as of its last join, in the same order.
@@ -113,12 +113,12 @@ class GroupClient:
     def remove(self, members: Sequence[str], reason: str) -> None:
         """Say for members that are dead for certain that they leave (LeaveGroup); one that is gone already is fine.
 
-        The coordinator begins a rebalance at once. A member that lives would find itself fenced, and rejoin.
+        The coordinator begins a rebalance. A member that still lives would be fenced, and rejoin.
         """
         request = LeaveGroupRequest(
             group_id=self._group_id,
             members=[LeaveGroupRequest.MemberIdentity(member, None, reason) for member in members],
-            min_version=3,  # several members in one request, sent by somebody else
+            min_version=3,  # several members in one request, sent by another client
         )
 
         def read(reply: Any) -> None:

@@ -1,6 +1,6 @@
-"""Groups and transactions of a whole Kafka cluster, from outside. Through kafka-python's admin client.
+"""Lists groups and transactions of a whole Kafka cluster, by kafka-python's admin client.
 
-librdkafka's admin client lists no groups of type `connect` and no transactions. It decides nothing and changes nothing.
+librdkafka's admin client lists no groups of type `connect` and no transactions. This module only reads.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class OpenTransaction:
 
 
 class Inspection:
-    """A look at a Kafka cluster; a context manager.
+    """An inspection of a Kafka cluster; a context manager.
 
     Every call may raise KafkaUnreachableError, KafkaPermissionError or KafkaRequestError.
 

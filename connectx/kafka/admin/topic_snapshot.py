@@ -1,7 +1,7 @@
-"""A topic as a read_committed reader that belongs to nobody sees it at one moment, to be read as often as needed.
+"""A topic as a read_committed reader without a group sees it at one moment; it can be read repeatedly.
 
-It decides where the reading ends (the last stable offsets when the snapshot was taken) and what hides records from
-it: an open transaction, retention, compaction. It never joins a group and commits nothing.
+It decides where reading ends (the last stable offsets when the snapshot was taken) and reports what hides records: an
+open transaction, retention, compaction. It never joins a group and commits nothing.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class TopicSnapshot:
     """What can be read of a topic.
 
     Attributes:
-        starts, ends: the first offset of each partition, and the one behind the last that is stable.
-        written: the offsets behind the last record, in an open transaction or not.
+        starts, ends: the first offset of each partition, and its last stable offset.
+        written: the offsets after the last record, in an open transaction or not.
         hidden: why a reader does not see all records that were ever written, as parts of sentences.
         waits: `hidden` is an open transaction, which ends some time.
     """
@@ -46,7 +46,7 @@ class TopicSnapshot:
     written: Mapping[int, int] = field(default_factory=dict)
 
     def without_later(self, written: Mapping[int, int]) -> TopicSnapshot:
-        """Itself, not waiting for transactions that hide only records behind these offsets."""
+        """This snapshot, without waiting for transactions that hide only records after these offsets."""
         if not self.waits or any(end > self.ends.get(partition, 0) for partition, end in written.items()):
             return self
         open_ = _open_transaction(self.topic)
@@ -112,7 +112,7 @@ def take_snapshot(clients: ClientConfigs, topic: str) -> TopicSnapshot:
 
 
 def _open_transaction(topic: str) -> str:
-    return f"records behind an open transaction in topic {topic} cannot be read yet"
+    return f"records after an open transaction in topic {topic} cannot be read yet"
 
 
 def _starts(config: Mapping[str, Any], clients: ClientConfigs, partitions: list[TopicPartition]) -> dict[int, int]:

@@ -1,4 +1,4 @@
-"""Rules for the internal topics, and a look at the worker group from outside.
+"""Creates and validates the internal topics, and inspects the worker group from outside.
 
 Decides when an internal topic is created, waited for or refused. Mirrors Kafka Connect's TopicAdmin and
 KafkaTopicBasedBackingStore. It never reads or writes records.
@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 START_S: Final = 60.0
 _TOO_FEW_BROKERS_S: Final = 15.0  # brokers that are still coming up
-_NOT_ALLOWED_S: Final = 10.0  # somebody else may be creating it
+_NOT_ALLOWED_S: Final = 10.0  # another client may be creating it
 _GROUP_CALL_S: Final = 10.0
 _SOON: Final = frozenset({KafkaError.TOPIC_ALREADY_EXISTS, KafkaError.NOT_CONTROLLER, KafkaError.LEADER_NOT_AVAILABLE})
 
@@ -112,12 +112,12 @@ def _spec(topic: StorageTopic) -> TopicSpec:
 
 
 def _is_forbidden(error: KafkaError | None) -> bool:
-    """Not to be tried again: assume that it exists or that somebody else creates it."""
+    """Whether not to retry: assume that it exists or that another client creates it."""
     return error is not None and (is_permission_error(error) or error.code() == KafkaError.UNSUPPORTED_VERSION)
 
 
 def _patience_s(error: KafkaError | None, admin: Admin, storage: str, topic: StorageTopic) -> float:
-    """How long to wait for a missing topic after this answer to its creation; raises for what waiting cannot mend."""
+    """How long to wait for a missing topic after this response; raises the errors that waiting cannot fix."""
     if error is None or error.code() in _SOON or is_silence(error):
         return START_S
     if _is_forbidden(error):
@@ -208,7 +208,7 @@ def delete_group_offsets(
 def remove_members(
     clients: ClientConfigs, group_id: str, members: Sequence[str], reason: str, timeout_s: float = _GROUP_CALL_S
 ) -> None:
-    """Tell a group that members are gone which are dead for certain. Errors: see `GroupClient`."""
+    """Remove members from a group that are certainly dead. Errors: see `GroupClient`."""
     _group(clients, group_id, timeout_s).remove(members, reason)
 
 

@@ -1,7 +1,7 @@
 """The embedded broker: Apache Kafka itself, one KRaft node, as a child process of this one.
 
-It decides when that node starts, ends and counts as ready, and tells why it died. It never outlives its owner, listens
-on 127.0.0.1 only, and leaves nothing behind.
+It decides when that node starts, ends and counts as ready, and reports why it died. It never outlives its owner,
+listens on 127.0.0.1 only, and removes its files.
 
 It listens twice: `bootstrap_servers` is for any client; `worker_bootstrap_servers` leads through the gate, because
 the broker advertises the gate's port on the second listener.
@@ -46,7 +46,7 @@ class EmbeddedKafka(Shown):
         java: the Java to run on; `find_java()` by default.
         use_archive: whether to start from the AppCDS archive when there is one.
         archive_to: make an AppCDS archive here, written by `finish`.
-        progress: told of the jars when they have to be fetched first.
+        progress: shows the download of missing jars.
     """
 
     def __init__(

@@ -1,12 +1,12 @@
-"""A small TCP gate between the workers and the embedded broker: what makes `partition` and `pause` real.
+"""A TCP gate between the workers and the embedded broker, for the faults `partition` and `pause`.
 
 Every worker's clients connect through it. It learns whose connection one is from the client id in the first request:
 the worker's name is the client id up to the first `/`. It then passes bytes on unchanged, unless asked to cut, hold or
-delay that worker. Of later requests it reads only size and kind. It never answers one, and knows nothing of groups or
+delay that worker. Of later requests it reads only size and kind. It never answers one, and does not interpret groups or
 topics.
 
 One thread moves all bytes. A direction that is held is simply not read any more: the bytes wait in the system's
-socket buffers and the sender is slowed down by TCP, as on a link that lost its way. So memory stays bounded.
+socket buffers and the sender is slowed down by TCP, as on a network that lost its route. So memory stays bounded.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""How one KRaft node is set up: its settings, its command line, its formatted data folder, its ports.
+"""Set-up of one KRaft node: its settings, command line, formatted data folder and ports.
 
-Pure of state: the embedded broker decides when. Mirrors `bin/kafka-storage.sh format` and `bin/kafka-server-start.sh`.
+It keeps no state: the embedded broker decides when. Mirrors `bin/kafka-storage.sh format` and
+`bin/kafka-server-start.sh`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ HOST = "127.0.0.1"
 _FIRST_PORT = 15_000
 _PORT_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
-# What differs from Kafka's defaults, and why: one node; a group settles at once; short sessions can be watched; a
+# What differs from Kafka's defaults, and why: one node; groups settle fast; short sessions can be observed; a
 # timed out transaction is aborted within a second; a broker that was killed may register again after 5 s; small
 # buffers and few threads for a laptop.
 _SETTINGS = {
@@ -155,7 +156,7 @@ def kafka_uuid() -> str:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that are free now, and that the system gives nobody who asks for any port.
+    """Ports that are free now, and outside the range that the system assigns to port 0.
 
     A broker that was killed must find its ports free when it comes back. From the system's own range any program may
     get them meanwhile, and a client that tries to reach the broker may be given the very port that it tries: then it

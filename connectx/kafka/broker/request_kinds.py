@@ -1,4 +1,4 @@
-"""Which requests a client sends, read from the bytes of its connection. Pure."""
+"""Recognises the kinds of requests in the bytes of a client's connection. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Record batches of one partition out of one answer, and how the records of many become rows.
+"""Chunks of record batches from fetch responses, and their conversion to rows.
 
 Rows are made of several chunks at a time, so that many partitions with few records are as cheap as one with many.
 """

@@ -1,4 +1,4 @@
-"""Exact ranges of offsets as Arrow tables, for any process: it needs neither a worker, a consumer group nor Spark."""
+"""Reads exact ranges of offsets as Arrow tables, without a worker, consumer group or Spark."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Requests of the fetcher's core as messages of kafka-python, and their replies as answers.
+"""Sends the requests of the fetcher's core through kafka-python, and decodes the responses.
 
-One coroutine for each request. It decides nothing: what failed is reported as Unanswered.
+One coroutine for each request. It decides nothing: a failure is reported as Unanswered.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Ordinary writes to the config topic: target states, logger levels, and everything while exactly-once is disabled.
+"""Writes to the config topic that need no leadership, and all writes while exactly-once is disabled.
 
-It decides nothing. It has no thread: `write` hands records over, `serve` takes in what became of them.
+It decides nothing and has no thread: `write` hands records over, `serve` handles their results.
 """
 
 from __future__ import annotations
@@ -62,14 +62,14 @@ class ConfigProducer:
             outcome(str(error))
 
     def after_writes(self, action: Callable[[], object]) -> None:
-        """Do this when the writes so far are over: at once if there are none."""
+        """Run this when all previous writes have ended: immediately if there are none."""
         if self._steps:
             self._steps.append(_Step(0, lambda error: action()))
         else:
             action()
 
     def serve(self) -> None:
-        """Tell the outcome of writes that are over. From one thread, again and again; never blocks."""
+        """Report the outcome of writes that have ended. Called repeatedly from one thread; never blocks."""
         producer = self._producer
         if producer is not None:
             producer.poll(0)

@@ -1,4 +1,4 @@
-"""The leader's transactional producer for the config topic, on one thread of its own (KIP-618).
+"""The leader's transactional producer for the config topic, on its own thread (KIP-618).
 
 Claiming creates the producer and initialises it, which fences the former leader; each write is one transaction. After
 any failure the producer is dropped, and a write before the next claim is refused. It decides nothing about leadership.
@@ -26,7 +26,7 @@ _CLOSE_S: Final = 5.0
 
 KeyValue = tuple[str, bytes | None]
 Outcome = Callable[[str | None], object]
-"""Told how it ended: None, or why not."""
+"""Called with the result of a write: None, or why it failed."""
 
 
 class LeaderProducer:

@@ -1,7 +1,7 @@
 """Committed source offsets: the worker's view of the offsets topic, in memory.
 
-Fed with every record of the topic; a read first waits for the topic's present end, so that it sees whatever was
-committed before it began. It never writes. Mirrors Kafka Connect's KafkaOffsetBackingStore and
+It receives every record of the topic. A read first waits for the topic's present end, so that it sees everything that
+was committed before it began. It never writes. Mirrors Kafka Connect's KafkaOffsetBackingStore and
 OffsetStorageReaderImpl.
 """
 

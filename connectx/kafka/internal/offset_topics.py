@@ -1,4 +1,4 @@
-"""Where a connector's source offsets are kept when it has a topic of its own (`offsets.storage.topic`, KIP-618).
+"""Source offsets of a connector with a separate offsets topic (`offsets.storage.topic`, KIP-618).
 
 Decides which topic is the primary one, that its offsets go before those of the worker's topic, and what is copied to
 the worker's topic in which order. Mirrors Kafka Connect's ConnectorOffsetBackingStore. It never commits: the task's
@@ -42,10 +42,10 @@ class Reader(Protocol):
 
 
 class OwnOffsets:
-    """Offsets of a connector with a topic of its own, beside the worker's topic that has copies of them.
+    """Offsets of a connector with a separate topic, beside the worker's topic that has copies of them.
 
-    The topic is read once, from its beginning to its end, when somebody first asks; what a task commits later it knows
-    itself. Blocks.
+    The topic is read once, from its beginning to its end, at the first request. A task knows itself what it commits
+    later. Blocks.
 
     Args:
         clients: builds the connector's clients.
@@ -163,14 +163,14 @@ class OffsetCopier:
     def cancel(self) -> None:
         """From any thread: drop what is queued.
 
-        No fence stops a copy, so one that leaves late could come behind what a user has set or deleted meanwhile.
+        No fence stops a copy, so a late one could overwrite what a user has set or deleted meanwhile.
         """
         self._cancelled = True
         if (producer := self._producer) is not None:
             producer.purge(blocking=False)
 
     def abandon(self) -> None:
-        """Drop what is queued, and let go at once."""
+        """Drop what is queued, and close without waiting."""
         self.cancel()
         self._producer = None
 
@@ -185,7 +185,7 @@ class OffsetCopier:
 def offsets_topic(clients: ClientConfigs, worker: WorkerConfig, connector_config: ConnectorConfig) -> tuple[str, bool]:
     """The primary topic, and whether it is the connector's own: another one than the worker's, or on another Kafka.
 
-    As in Kafka Connect, Kafkas are told apart by the bootstrap servers of the connector's producer.
+    As in Kafka Connect, the bootstrap servers of the connector's producer identify a Kafka cluster.
     """
     topic = connector_config.get("offsets.storage.topic") or worker.offset_topic.name
     given = connector_config.get("producer.override.bootstrap.servers")

@@ -1,8 +1,8 @@
 """Writes source offsets on a user's behalf (KIP-875): set or reset while the connector is stopped.
 
 Decides only how to write: with exactly-once in one transaction of task 0's producer, which the core has had fenced
-before, otherwise with a plain producer. Offsets of a connector with a topic of its own are copied to the worker's
-topic: deletions before, since a copy that is left there would be taken for the offset again (KAFKA-15018), the rest
+before, otherwise with a plain producer. Offsets of a connector with a separate topic are copied to the worker's
+topic: deletions before, because a copy that is left there would be used as the offset again (KAFKA-15018), the rest
 afterwards.
 """
 
@@ -51,7 +51,7 @@ def write_source_offsets(
 
     Raises:
         RestError: Kafka did not take them (500). Nothing of an exactly-once write is visible then, unless the error
-            says that nobody can tell; deletions from the worker's topic may be visible, too.
+            says that it is unknown; deletions from the worker's topic may be visible, too.
         MalformedDataError: a partition or an offset is not a flat map of primitive values; nothing was written.
         InternalTopicError, TopicMissingError: the connector's own topic cannot be used.
     """

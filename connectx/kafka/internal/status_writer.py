@@ -1,4 +1,4 @@
-"""Writes to the status topic, on one thread of its own, for as long as what they say is still true.
+"""Writes to the status topic, on its own thread, retried for as long as a status is still valid.
 
 Decides when a status that Kafka did not take is sent again: while no newer one of the same connector or task was
 written here, and, for the states UNASSIGNED and FAILED, while no other worker has reported under a higher group

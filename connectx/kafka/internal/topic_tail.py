@@ -1,4 +1,4 @@
-"""Reads topics from their beginning and goes on for ever, on one thread that owns one consumer.
+"""Reads topics from their beginning and follows them, on one thread that owns one consumer.
 
 Decides when the end of a topic has been reached. It never interprets records. Mirrors Kafka Connect's KafkaBasedLog,
 whose read to end it does the same way: ask for the ends (read_uncommitted), then wait until the consumer's position
@@ -26,7 +26,7 @@ from connectx.model.ids import TopicPartition
 
 _log = logging.getLogger(__name__)
 
-# A poll returns at once when a record is there. It does not return for a transaction marker alone, so while somebody
+# A poll returns immediately when a record is there. It does not return for a transaction marker alone, so while a read
 # waits, or shortly after a record, it is called more often.
 _BUSY_POLL_S: Final = 0.005
 _IDLE_POLL_S: Final = 0.05
@@ -41,7 +41,7 @@ Done = Callable[[ConnectxError | None], object]
 
 @dataclass(slots=True)
 class _Read:
-    """One read to the end that somebody waits for."""
+    """One pending read to the end."""
 
     partitions: tuple[TopicPartition, ...]
     timeout_s: float
@@ -103,8 +103,8 @@ class TopicTail:
     def read_to_end(self, partitions: Iterable[TopicPartition], timeout_s: float | None, done: Done) -> int:
         """Ask for the present ends; call `done` when every record below them was handed over.
 
-        From any thread; `done` is called once, with None or with a ReadToEndError, from a thread of its own choice,
-        also before this returns. The number returned can be given to `cancel`.
+        From any thread; `done` is called once, with None or with a ReadToEndError, from any thread, also before this
+        returns. The number returned can be given to `cancel`.
         """
         read_id = self.expect_read(partitions, timeout_s, done)
         self.begin_read(read_id)
@@ -257,7 +257,7 @@ class TopicTail:
         return f"partition {where} is read up to {self._positions.get(where, 0)} of {end}{said}"
 
     def _finish(self, read_id: int, error: ConnectxError | None) -> None:
-        read = self._reads.pop(read_id, None)  # whoever takes it out, and nobody else, calls
+        read = self._reads.pop(read_id, None)  # only the thread that takes it out calls
         if read is not None:
             read.done(error)
 

@@ -1,4 +1,4 @@
-"""Rows of an Arrow table to encoded batches: partition of each row, order, size limits."""
+"""Encodes rows of an Arrow table as record batches: partition of each row, order, size limits."""
 
 from __future__ import annotations
 

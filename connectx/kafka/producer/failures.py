@@ -1,7 +1,7 @@
-"""Typed errors for what the producer's core reports.
+"""Typed errors for the failures that the producer's core reports.
 
-A transaction that the broker aborted because it was open too long looks exactly like a fenced producer: the time that
-it was open tells the two apart.
+A transaction that the broker aborted because it was open too long looks exactly like a fenced producer. The duration of
+the transaction distinguishes the two.
 """
 
 from __future__ import annotations

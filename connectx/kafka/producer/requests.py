@@ -1,7 +1,7 @@
-"""Requests of the producer's core as messages of kafka-python, and their replies as answers.
+"""Sends the requests of the producer's core through kafka-python, and decodes the responses.
 
-One coroutine for each request. It decides nothing: what failed is reported as Unanswered, with whether it may have
-left.
+One coroutine for each request. It decides nothing: a failure is reported as Unanswered, with whether the request may
+have been sent.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Settings of one Kafka client, and what they are for kafka-python."""
+"""Settings of one Kafka client, for librdkafka and kafka-python."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Settings of Kafka clients, given in Java's spelling or in librdkafka's, brought to librdkafka's.
+"""Translates settings of Kafka clients from Java's spelling to librdkafka's.
 
-Decides what a key means for librdkafka, and says which keys have no meaning there. It never decides which settings a
+Decides what a key means for librdkafka, and reports keys that have no meaning there. It never decides which settings a
 client gets (`connectx.kafka.settings.clients`) and never reads a file. Java's keys are those of Kafka's ProducerConfig,
 ConsumerConfig, AdminClientConfig, SslConfigs and SaslConfigs; whether librdkafka knows a key is asked of the
 installed librdkafka itself.

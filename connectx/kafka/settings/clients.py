@@ -4,9 +4,9 @@ Decides the layers of settings, which ones are forced, and the client ids. It ne
 configuration parts of Kafka Connect's Worker, KafkaBasedLog users and ConnectUtils; the order of layers is that of
 `Worker.baseProducerConfigs`, `baseConsumerConfigs` and `adminConfigs`.
 
-Two things differ from Kafka Connect, both of use to people: the worker's own security settings are the lowest layer of
+Two things differ from Kafka Connect, both for convenience: the worker's own security settings are the lowest layer of
 its producers and consumers too (there they have to be repeated under `producer.` and `consumer.`), and sink consumers
-read committed records unless told otherwise (librdkafka's default; Java's is read_uncommitted).
+read committed records unless configured otherwise (librdkafka's default; Java's is read_uncommitted).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _SPARK_WRITER_KEYS: Final = (
 )
 
 
-# Readers of whole topics, assigned by hand and never members of a group.
+# Readers of whole topics, assigned manually and never members of a group.
 _READER: Final[Mapping[str, str]] = {
     "enable.auto.commit": "false",
     "enable.auto.offset.store": "false",
@@ -60,11 +60,11 @@ class ClientConfigs:
 
     Args:
         worker: the worker's settings.
-        client_prefix: the worker's name, without a slash. Client ids begin with it and a slash: the fault gate tells
-            workers apart by that.
+        client_prefix: the worker's name, without a slash. Client ids begin with it and a slash, by which the fault gate
+            recognises a worker.
         bootstrap_override: bootstrap servers instead of the worker's own (the gate's address).
-        process_token: stands in the client ids of sink consumers, behind the first slash, so that members of their
-            groups can be told from those of any other process.
+        process_token: part of the client ids of sink consumers, after the first slash, to distinguish members of their
+            groups from those of any other process.
 
     Every method raises ClientSettingError for a setting that no client takes.
     """
@@ -152,7 +152,7 @@ class ClientConfigs:
     # ----------------------------------------------------------------------------------------- the worker's own
 
     def internal_consumer(self) -> ClientConfig:
-        """Consumer of the config, status and offsets topics; assigned by hand, never a member of a group."""
+        """Consumer of the config, status and offsets topics; assigned manually, never a member of a group."""
         built_in = {
             **_READER,
             "group.id": self.worker.group_id,
@@ -172,7 +172,7 @@ class ClientConfigs:
         return self._internal_producer(f"{self._base}configs", 30_000)
 
     def status_producer(self) -> ClientConfig:
-        """Producer for the status topic: gives up soon, since the writer decides whether a retry is still true."""
+        """Producer for the status topic. Its timeout is short, because the writer decides whether to retry."""
         return self._internal_producer(f"{self._base}statuses", 5_000)
 
     def offsets_producer(self) -> ClientConfig:

@@ -1,7 +1,7 @@
 """Settings of connectx's own fetcher, read from those of a librdkafka client.
 
-`ClientConfigs` merges and checks layers in librdkafka's spelling; this page reads what a fetcher needs from them. Keys
-without a value have librdkafka's defaults, but for `check.crcs`, which is Java's.
+`ClientConfigs` merges and checks layers in librdkafka's spelling; this module reads what a fetcher needs from them.
+Keys without a value have librdkafka's defaults, but for `check.crcs`, which is Java's.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Where the log lines of librdkafka go: to Python's logging, never to the screen.
+"""Forwards the log lines of librdkafka to Python's logging.
 
-librdkafka tells of every lost connection and every fenced producer as an error. Here both are ordinary events: whoever
-waits for an answer gets a typed error, so those lines are for debugging only.
+librdkafka logs every lost connection and every fenced producer as an error. Here both are ordinary events: the caller
+of a request gets a typed error, so those lines are for debugging only.
 """
 
 from __future__ import annotations

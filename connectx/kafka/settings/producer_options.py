@@ -1,8 +1,9 @@
 """Settings of connectx's own producer, read from those of a librdkafka client.
 
-`ClientConfigs` merges and checks layers in librdkafka's spelling; this page reads what a producer needs from them. Keys
-without a value have Kafka Connect's producer defaults, with two exceptions: a batch may fill a request (`batch.size`),
-and a topic may be missing for 60 s (`max.block.ms`; Kafka Connect waits forever). `linger.ms` has no effect, because
+`ClientConfigs` merges and checks layers in librdkafka's spelling; this module reads what a producer needs from them.
+Keys without a value have Kafka Connect's producer defaults, with two exceptions: a batch may fill a request
+(`batch.size`), and a topic may be missing for 60 s (`max.block.ms`; Kafka Connect waits forever). `linger.ms` has no
+effect, because
 records come in slices: there is nothing to wait for.
 """
 

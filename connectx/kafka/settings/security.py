@@ -1,6 +1,6 @@
-"""The security settings of a librdkafka client, in the words of the other two clients: kafka-python and Java.
+"""Translates the security settings of a librdkafka client for kafka-python and Java.
 
-Decides how a login and a certificate are said to each. Java's are for Spark's `kafka.` options. It never chooses
+Decides how each of them is given a login and a certificate. Java's are for Spark's `kafka.` options. It never chooses
 settings; secrets pass through it and are never logged.
 """
 
