@@ -51,7 +51,7 @@ _MOUNT = """async ({esm, css, state}) => {
     on: (name, hear) => listeners[name].add(hear),
     off: (name, hear) => listeners[name].delete(hear),
   };
-  window.tell = (message) => listeners["msg:custom"].forEach((hear) => hear(message));
+  window.deliver = (message) => listeners["msg:custom"].forEach((hear) => hear(message));
   const module = await import(URL.createObjectURL(new Blob([esm], { type: "text/javascript" })));
   const widget = module.default();
   widget.initialize({ model });
@@ -240,7 +240,7 @@ class Stage:
         while not condition():
             assert time.monotonic() < deadline, f"not reached; the page says: {self.page.inner_text('body')}"
             while self._given < len(self.panel.recorded):
-                self.page.evaluate("message => window.tell(message)", self.panel.recorded[self._given])
+                self.page.evaluate("message => window.deliver(message)", self.panel.recorded[self._given])
                 self._given += 1
             self.page.wait_for_timeout(30)
 
