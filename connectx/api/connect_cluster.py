@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
     from pyspark.sql import SparkSession
 
+    from connectx.api.movement import MovementReader
     from connectx.api.peek import DeadLetters, Peeker
     from connectx.api.transfer.exporter import Backup
     from connectx.api.transfer.importer import ImportReport
@@ -346,6 +347,10 @@ class ConnectCluster(ABC):
             ConfigError: the connector is no sink.
         """
         return backlog(self._client, self.config, connector)
+
+    def movement_reader(self) -> MovementReader | None:
+        """What computes from offsets how records move; None: the workers' tasks tell it."""
+        return None
 
     def topic_sizes(self, topics: Sequence[str]) -> dict[str, int]:
         """About how many records these topics hold, by topic; markers of transactions count, missing topics do not.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from connectx.api.attached.flow import Flow, Moving
+from connectx.api.movement import Movement
 from connectx.cli.clusters import status
 from connectx.cli.common import At, rich_table, wrapped
 from connectx.errors import ConnectxError
@@ -61,12 +61,12 @@ class Watch:
 
     def __init__(self, cluster: AttachedCluster) -> None:
         self._cluster = cluster
-        self._flow = Flow(cluster._client.impatient(), cluster._config)
+        self._movements = cluster.movement_reader()
         self._seen: dict[str, tuple[float, Row]] = {}
 
     def close(self) -> None:
         """Close the connection to Kafka."""
-        self._flow.close()
+        self._movements.close()
 
     def rich(self) -> Any:
         """Everything for a terminal."""
@@ -114,19 +114,19 @@ class Watch:
         except ConnectxError as error:
             return [{"connector": error.message}]
         statuses = {name: one["status"] for name, one in shown.items() if one.get("status")}
-        moving = self._flow.read({name: str(one.get("type", "")) for name, one in statuses.items()})
+        moving = self._movements.read({name: str(one.get("type", "")) for name, one in statuses.items()})
         rows = [self._connector(name, statuses[name], moving[name]) for name in sorted(statuses)]
         return rows or [{"connector": "none"}]
 
-    def _connector(self, name: str, status: dict[str, Any], moving: Moving) -> Row:
+    def _connector(self, name: str, status: dict[str, Any], movement: Movement) -> Row:
         own, *states = (self._state(part) for part in (status["connector"], *status["tasks"]))
         counts = ", ".join(f"{states.count(state)} {state}" for state in sorted(set(states)))
         return {
             "connector": name,
             "state": State.FAILED.value if State.FAILED in states else own,
             "tasks": counts or "none",
-            "records/s": None if moving.rate is None else f"{moving.rate:,.0f}",
-            "lag": None if moving.lag is None else f"{moving.lag:,}",
+            "records/s": None if movement.rate is None else f"{movement.rate:,.0f}",
+            "lag": None if movement.lag is None else f"{movement.lag:,}",
         }
 
     def _state(self, part: dict[str, Any]) -> str:

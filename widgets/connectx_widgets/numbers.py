@@ -21,6 +21,7 @@ from connectx.views import masked_text
 
 if TYPE_CHECKING:
     from connectx.api.connect_cluster import ConnectCluster
+    from connectx.api.movement import Movement
 
 _OFFSET_CHARS = 80
 _WHY_CHARS = 120
@@ -33,6 +34,8 @@ WINDOW_S = 8.0
 """Rates are over this time. Commits and bursts come seconds apart, so a shorter one would show 0 in between."""
 LATENCY_S = 60.0
 """Latencies are those of records that were committed in this time."""
+MOVEMENTS_MS = 2_000
+"""Offsets of a cluster that runs elsewhere are read so often."""
 _LAG_STEP_MS = 100
 
 
@@ -54,11 +57,13 @@ class Numbers:
         self._writes: dict[str, tuple[str, ...]] = {}
         self._reads: dict[str, tuple[str, ...]] = {}
         self._count(self._read_metrics())
+        self._movements: Mapping[str, Movement] = {}
         self.by_connector: dict[str, dict[str, Any]] = {}
         """Connector to `rate` and `zombie` (records a second, of all instances and of zombies), `moved`, `by_zombies`
-        (records), `retries`, `errors` (records that failed, each try counts), `lag`, `behind_since` (when the end of
-        the topic was where the sink is, milliseconds since 1970), `p50_ms` and `p99_ms` (from the time of a record to
-        its commit), `offset`, `waits` (why it does not go on)."""
+        (records), `committed` (where no history has it), `every` (milliseconds between counts; 1000 if not there),
+        `retries`, `errors` (records that failed, each try counts), `lag`, `behind_since` (when the end of the topic was
+        where the sink is, milliseconds since 1970), `p50_ms` and `p99_ms` (from the time of a record to its commit),
+        `offset`, `waits` (why it does not go on)."""
         self.by_task: dict[str, dict[str, Any]] = {}
         """The same by task, like "orders-0"."""
         self.late: dict[str, int] = {}
@@ -78,9 +83,17 @@ class Numbers:
             _add(self.by_connector.setdefault(_connector_of(task), {}), numbers)
         for connector, numbers in self._quantiles.items():
             self.by_connector[connector] |= numbers
+        for connector, movement in self._movements.items():
+            self.by_connector[connector] = self._moving(connector, movement, now_ms)
         limit_ms = self._limit_ms()
         self.late = {name: at for name, at in self.heartbeats().items() if limit_ms and now_ms - at > limit_ms}
         return before != (self.by_connector, self.by_task, self.late)
+
+    def take(self, movements: Mapping[str, Movement]) -> None:
+        """Take what was computed from offsets, for connectors whose tasks are out of sight."""
+        self._movements = movements
+        for name, movement in movements.items():
+            (self._reads if movement.is_sink else self._writes)[name] = movement.topics
 
     def flows(self, connectors: Iterable[str]) -> list[Flow]:
         """Topics with those of the connectors that have written and read them, as far as their tasks were seen."""
@@ -120,12 +133,21 @@ class Numbers:
                 shares = {name: quantile(newest, share) or 0 for name, share in (("p50_ms", 0.5), ("p99_ms", 0.99))}
                 self._quantiles[connector] = {name: round(share) for name, share in shares.items()}
 
-    def _behind_since(self, task: str, metrics: Mapping[str, Any], now_ms: int) -> int | None:
+    def _moving(self, connector: str, movement: Movement, now_ms: int) -> dict[str, Any]:
+        return {
+            "rate": None if movement.rate is None else round(movement.rate),
+            "moved": movement.moved,
+            "committed": movement.moved,
+            "every": MOVEMENTS_MS,
+            "lag": movement.lag,
+            "behind_since": self._behind_since(connector, movement.lag, movement.committed, now_ms),
+        }
+
+    def _behind_since(self, who: str, lag: object, positions: Mapping[str, Any] | None, now_ms: int) -> int | None:
         """The moment stays while nothing moves, so that a lag that only gets older is no news."""
-        lag, positions = metrics.get("lag"), metrics.get("positions")
         if not isinstance(lag, int) or not positions:
             return None
-        behind_ms = self._lag_clocks.setdefault(task, LagClock()).take(now_ms, positions, lag)
+        behind_ms = self._lag_clocks.setdefault(who, LagClock()).take(now_ms, positions, lag)
         return None if behind_ms == 0 else round((now_ms - behind_ms) / _LAG_STEP_MS) * _LAG_STEP_MS
 
     def _numbers(self, task: str, metrics: Mapping[str, Any], now_ms: int) -> dict[str, Any]:
@@ -142,7 +164,7 @@ class Numbers:
             "by_zombies": last[1].get(task, 0),
             **{shown: self._counters[name].moved.get(task, 0) for name, shown in _COUNTED.items()},
             "lag": lag if isinstance(lag, int) else None,
-            "behind_since": self._behind_since(task, metrics, now_ms),
+            "behind_since": self._behind_since(task, lag, metrics.get("positions"), now_ms),
             "offset": None if offset is None else json.dumps(offset, default=str)[:_OFFSET_CHARS],
             "waits": masked_text(str(waits))[:_WHY_CHARS] if waits else None,
         }

@@ -43,11 +43,12 @@ from connectx_widgets.elements import (
     timeline_elements,
 )
 from connectx_widgets.last_actions import LastActions
-from connectx_widgets.numbers import Numbers
+from connectx_widgets.numbers import MOVEMENTS_MS, Numbers
 from connectx_widgets.questions import answer
 
 if TYPE_CHECKING:
     from connectx.api.connect_cluster import ConnectCluster
+    from connectx.api.movement import MovementReader
 
 BEAT_S = 5.0
 TICK_S = 0.1
@@ -96,6 +97,9 @@ class Panel:
         self._timeline = TimelineFold(KEPT)
         self._snapshot_fold = SnapshotFold(KEPT)
         self._numbers = Numbers(cluster)
+        self._movements = cluster.movement_reader()
+        self._movements_s = -math.inf
+        self._reads_movements = threading.Lock()
         self._totals = TotalsFold()
         self._totals_read: dict[tuple[str, int | None], Totals] = {}
         self._actions = LastActions()
@@ -139,6 +143,8 @@ class Panel:
             self._thread.join(_JOIN_S)
         self._news.close()
         self._calls.shutdown(wait=False, cancel_futures=True)
+        if self._movements is not None:
+            self._movements.close()
 
     def receive(self, message: Mapping[str, Any]) -> None:
         """Take a message of a page, on any thread; the pump answers it."""
@@ -176,6 +182,7 @@ class Panel:
             happened |= self._tell(now_s)
             if happened and self._update():
                 behind = True
+            self._ask_movements(now_s)
             self._ask_backlogs(now_s)
             self._ask_sizes(now_s)
             if behind and now_s >= snapshot_s:
@@ -216,6 +223,22 @@ class Panel:
         before, self._totals_read = self._totals_read, {work: replace(one) for work, one in self._totals.of.items()}
         return before != self._totals_read
 
+    def _ask_movements(self, now_s: float) -> None:
+        """Of a cluster that runs elsewhere, only offsets tell how its records move."""
+        if self._movements is not None and now_s - self._movements_s >= MOVEMENTS_MS / 1000:
+            self._movements_s = now_s
+            self._calls.submit(self._read_movements, self._movements)
+
+    def _read_movements(self, reader: MovementReader) -> None:
+        if not self._reads_movements.acquire(blocking=False):
+            return  # the last reading takes long
+        try:
+            self._numbers.take(reader.read_all())
+        except ConnectxError as error:
+            log.debug("How records move is not known: %s", error)
+        finally:
+            self._reads_movements.release()
+
     def _ask_backlogs(self, now_s: float) -> None:
         """The lag of what has failed is known by no task."""
         for connector in self._failures:
@@ -235,7 +258,7 @@ class Panel:
 
     def _ask_sizes(self, now_s: float) -> None:
         """Topics grow only while records move, so that a quiet cluster is not asked."""
-        moved = {name: numbers["moved"] for name, numbers in self._numbers.by_connector.items()}
+        moved = {name: numbers.get("moved") for name, numbers in self._numbers.by_connector.items()}
         topics = [element["topic"] for element in self._elements.values() if element["kind"] == "flow"]
         if topics and moved != self._sized and now_s - self._sized_s >= BACKLOG_S:
             self._sized_s, self._sized = now_s, moved

@@ -19,6 +19,7 @@ from connectx.api.attached.observation import GROUP, POLLING, Picture
 from connectx.api.attached.watch import KafkaSide, Watch
 from connectx.api.attached.workers import AttachedWorker, AttachedWorkers
 from connectx.api.connect_cluster import ConnectCluster
+from connectx.api.movement import MovementReader
 from connectx.errors import AttachError, NotSeenError
 from connectx.history.clock import system_clock
 from connectx.history.log import EventLog
@@ -182,6 +183,10 @@ class AttachedCluster(ConnectCluster):
             "leader": leader.name if leader else None,
             "origin": ", ".join(seen) + (f"; does not answer: {', '.join(lost)}" if lost else ""),
         }
+
+    def movement_reader(self) -> MovementReader:
+        """A new reader of how records move, computed from offsets; close it when you are done."""
+        return MovementReader(self._client.impatient(), self._config)
 
     def audit_input(self) -> AuditInput:
         """What an audit is given of this cluster: its statuses, its group, and the settings that `config` has."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 
 import pytest
 
@@ -29,6 +30,11 @@ def test_a_cluster_of_ours_is_seen_from_outside_and_a_dead_workers_work_is_lost(
             assert cluster.group_id == ours.config.group_id
             assert {worker.name for worker in cluster.workers} == {w.url.split("/")[2] for w in ours.workers}
             assert lines.task in cluster.workers[owner_id].tasks
+            with closing(cluster.movement_reader()) as movements:
+                lines.append(7)
+                until(lambda: movements.read_all()[lines.name].topics, "a topic that was used", WAIT_S)
+                lines.append(7)
+                until(lambda: movements.read_all()[lines.name].moved, "records to be seen moving", WAIT_S)
             ours.kill(owner.name)
             until(lambda: owner_id not in cluster.workers, "the death to be seen", WAIT_S)
             stopped = [event for event in cluster.events if event.kind is EventKind.WORKER_STOPPED]

@@ -254,6 +254,15 @@ test("records that come after a silence were moved within one second, so that an
   assert.match(rates.lines[0].path, /^M0 /);
 });
 
+test("records that are counted every two seconds have a steady rate", () => {
+  const known = store({ "connector:a": { kind: "connector", name: "a", colour: "#e69f00", rate: 0, moved: 0, every: 2_000 } });
+  for (const [seq, moved] of [[2, 100], [3, 200]]) {
+    const now = 9_000 + 2_000 * (seq - 1);
+    take(known, { kind: "change", base: seq - 1, seq, set: {}, patch: { "connector:a": { moved } }, drop: [], now }, now);
+  }
+  assert.deepEqual(known.tracks.get("a").rate, [{ at: 11_000, value: 100 }, { at: 13_000, value: 50 }]);
+});
+
 test("what was sampled before the page was opened goes before what it has heard", () => {
   const known = store({ "connector:a": { kind: "connector", name: "a", rate: 0, moved: 100, lag: 3 } });
   take(known, { kind: "answer", id: "series", value: { a: { rate: [[1_000, 7]], lag: [[1_000, 9], [99_000, 1]] } } }, 0);

@@ -9,6 +9,7 @@ import pytest
 from connectx_widgets.last_actions import LastActions
 from connectx_widgets.numbers import Numbers
 
+from connectx.api.movement import Movement
 from connectx.history.folds.flow import Flow
 from connectx.model.events import EventKind
 from tests.support.histories import START_MS, History
@@ -127,6 +128,25 @@ def test_a_heartbeat_that_comes_in_time_is_no_news_and_one_that_does_not_is() ->
     quiet.heartbeat_ms = 5_100
     assert read.read(5_200)
     assert read.late == {}
+
+
+def test_of_a_cluster_that_runs_elsewhere_offsets_tell_what_moves() -> None:
+    read = numbers()
+    read.take(
+        {
+            "in": Movement(rate=50.4, moved=100, topics=("lines",)),
+            "out": Movement(50.0, 90, 10, is_sink=True, topics=("lines",), committed={"lines-0": 90}),
+        }
+    )
+    assert read.read(1_000)
+    assert read.by_connector["in"] == {
+        "rate": 50, "moved": 100, "committed": 100, "every": 2_000, "lag": None, "behind_since": None
+    }  # fmt: skip
+    assert (read.by_connector["out"]["lag"], read.by_connector["out"]["behind_since"]) == (10, None)
+    read.take({"out": Movement(0.0, 90, 10, is_sink=True, topics=("lines",), committed={"lines-0": 90})})
+    read.read(3_000)
+    assert read.by_connector["out"]["behind_since"] == 1_000
+    assert read.flows(["in", "out"]) == [Flow("lines", ("in",), ("out",))]
 
 
 def last_action(history: History, *own: tuple[str, int]) -> dict[str, Any] | None:

@@ -29,6 +29,9 @@ class Shown:
     def overview(self) -> dict[str, object]:
         return {"generation": 3}
 
+    def movement_reader(self) -> None:
+        return None
+
     def __getitem__(self, name: str) -> Any:
         return SimpleNamespace(restart=lambda **named: self.calls.append("restart"))
 

@@ -62,18 +62,19 @@ function takeSeries(store, series) {
 }
 
 function trackOf(store, name) {
-  if (!store.tracks.has(name)) store.tracks.set(name, { rate: [], lag: [], moved: null, at: 0 });
+  if (!store.tracks.has(name)) store.tracks.set(name, { rate: [], lag: [], moved: null, at: 0, every: READ_MS });
   return store.tracks.get(name);
 }
 
-/** Counts are read once a second and sent when they have changed: a longer silence was a second with records after one without. */
-function follow(store, { name, moved, lag }, now) {
+/** Counts are read once a second, or every so many milliseconds, and sent when they have changed: a longer silence was one reading with records after others without. */
+function follow(store, { name, moved, lag, every = READ_MS }, now) {
   const track = trackOf(store, name);
+  track.every = every;
   if (moved !== track.moved) {
     if (track.moved !== null && moved > track.moved) {
-      const quiet = now - track.at > 1.6 * READ_MS;
-      if (quiet) track.rate.push({ at: now - READ_MS, value: 0 });
-      track.rate.push({ at: now, value: (1000 * (moved - track.moved)) / (quiet ? READ_MS : Math.max(now - track.at, READ_MS / 2)) });
+      const quiet = now - track.at > 1.6 * every;
+      if (quiet) track.rate.push({ at: now - every, value: 0 });
+      track.rate.push({ at: now, value: (1000 * (moved - track.moved)) / (quiet ? every : Math.max(now - track.at, every / 2)) });
     }
     [track.moved, track.at] = [moved, now];
   }
@@ -330,7 +331,7 @@ function tracks(store, window, now, x, width, look, y, only) {
   const kinds = /** @type {[string, string, boolean][]} */ ([["records/s", "rate", false], ["lag", "lag", true]]);
   return kinds.flatMap(([name, kind, holds]) => {
     const known = [...store.tracks].filter(([connector]) => store.elements.has(`connector:${connector}`) && (only === null || only.has(connector))).sort(([a], [b]) => (a < b ? -1 : 1))
-      .map(([connector, track]) => ({ connector, grid: gridOf(segments(around(track[kind], window), holds, now), holds, start, step, count) }))
+      .map(([connector, track]) => ({ connector, grid: gridOf(segments(around(track[kind], window), holds, track.every, now), holds, start, step, count) }))
       .filter(({ grid }) => grid.some((value) => !Number.isNaN(value)))
       .map((line) => ({ ...line, peak: line.grid.reduce((most, value) => Math.max(most, value || 0), 0) }));
     if (!known.length) return [];
@@ -358,10 +359,10 @@ function around(points, { from, to }) {
 }
 
 /** [from, to, number] of each point: a lag lasts until the next one, a rate since the one before. */
-function segments(points, holds, now) {
+function segments(points, holds, every, now) {
   if (holds) return points.map(({ at, value }, n) => [at, points[n + 1]?.at ?? now, value]);
-  const found = points.map(({ at, value }, n) => [points[n - 1]?.at ?? at - READ_MS, at, value]), last = points.at(-1)?.at;
-  return last !== undefined && now - last > 2.5 * READ_MS ? [...found, [last, now, 0]] : found;
+  const found = points.map(({ at, value }, n) => [points[n - 1]?.at ?? at - every, at, value]), last = points.at(-1)?.at;
+  return last !== undefined && now - last > 2.5 * every ? [...found, [last, now, 0]] : found;
 }
 
 /** In each bin the highest lag, or the mean rate; NaN where nothing is known. Bins begin at multiples of `step`, so that they rest. */

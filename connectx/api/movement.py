@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from connectx.errors import ConnectxError
@@ -25,20 +25,28 @@ WINDOW_S = 8.0
 
 
 @dataclass(frozen=True, slots=True)
-class Moving:
-    """How a connector moves; None for what cannot be seen.
+class Movement:
+    """How the records of a connector move; None for what cannot be seen.
 
     Attributes:
         rate: records a second over the last `WINDOW_S`, or since the first reading.
+        moved: records since the first reading.
         lag: records that a sink has not committed.
+        is_sink: it reads its topics, and does not write them.
+        topics: that it has used.
+        committed: offsets of a sink, by partition, like "orders-0".
     """
 
     rate: float | None = None
+    moved: int | None = None
     lag: int | None = None
+    is_sink: bool = False
+    topics: tuple[str, ...] = ()
+    committed: Mapping[str, int] = field(default_factory=dict)
 
 
-class Flow:
-    """Reads offsets again and again.
+class MovementReader:
+    """Reads offsets again and again. Not for several threads at a time.
 
     Args:
         client: asks the workers.
@@ -53,17 +61,20 @@ class Flow:
         self._admin = None if config is None else Admin(ClientConfigs(config, "flow").admin())
         self._clock_s = clock_s
         self._positions: deque[tuple[float, dict[str, int]]] = deque()
+        self._first: dict[str, int] = {}
 
-    def read(self, connectors: Mapping[str, str]) -> dict[str, Moving]:
+    def read(self, connectors: Mapping[str, str]) -> dict[str, Movement]:
         """Read the offsets of connectors, name to type (source or sink)."""
         topics = {name: self._asked(self._client.topics, name) or [] for name in connectors}
         ends = self._ends({topic for used in topics.values() for topic in used})
         positions: dict[str, int] = {}
         lags: dict[str, int] = {}
+        read: dict[str, dict[str, int]] = {}
         for name, kind in connectors.items():
             if kind == "sink":
                 committed = {_partition(one): int(one["offset"]["kafka_offset"])
                              for one in self._asked(self._client.offsets, name) or ()}  # fmt: skip
+                read[name] = {str(partition): offset for partition, offset in committed.items()}
                 if committed:
                     positions[name] = sum(committed.values())
                 if committed and all(partition in ends for partition in committed):
@@ -71,7 +82,25 @@ class Flow:
             elif written := [end for partition, end in ends.items() if partition.topic in topics[name]]:
                 positions[name] = sum(written)
         rates = self._rates(positions)
-        return {name: Moving(rates.get(name), lags.get(name)) for name in connectors}
+        self._first = {name: self._first.get(name, position) for name, position in positions.items()}
+        moved = {name: max(0, position - self._first[name]) for name, position in positions.items()}
+        return {
+            name: Movement(
+                rates.get(name),
+                moved.get(name),
+                lags.get(name),
+                is_sink=kind == "sink",
+                topics=tuple(topics[name]),
+                committed=read.get(name, {}),
+            )
+            for name, kind in connectors.items()
+        }
+
+    def read_all(self) -> dict[str, Movement]:
+        """Read the offsets of all connectors, as `read`; RestError where the workers do not answer."""
+        shown = self._client.expanded()
+        statuses = {name: one["status"] for name, one in shown.items() if one.get("status")}
+        return self.read({name: str(status.get("type", "")) for name, status in statuses.items()})
 
     def close(self) -> None:
         """Close the connection to Kafka."""
