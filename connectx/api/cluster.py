@@ -35,7 +35,8 @@ from connectx.kafka.admin.groups import GroupDescription
 from connectx.kafka.admin.topics import START_S, describe_group, ensure_internal_topics, require_reachable
 from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.kafka.settings.clients import ClientConfigs
-from connectx.model.events import EventKind, Transition
+from connectx.model.events import Transition
+from connectx.model.payloads import ClusterStarted
 from connectx.model.worker_config import NO_DELAY, WorkerConfig, embedded_config, own_kafka_config
 from connectx.plugins.registry import is_importable, worker_config
 from connectx.rest.client import RestClient
@@ -294,8 +295,7 @@ class Cluster(FaultVerbs, ConnectCluster):
             if group.members:
                 raise GroupInUseError(self._config.group_id, len(group.members), group.protocol_type)
         ensure_internal_topics(clients, self._config)
-        data = {"bootstrap_servers": self._config.bootstrap_servers, "group_id": self._config.group_id}
-        self.events.append(Transition(EventKind.CLUSTER_STARTED, data=data))
+        self.events.append(Transition(ClusterStarted(self._config.bootstrap_servers, self._config.group_id)))
         self._supervisor = self._supervise()
         self._supervisor.start(workers)
 

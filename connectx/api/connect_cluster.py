@@ -23,7 +23,8 @@ from connectx.extras import require
 from connectx.history.log import EventLog
 from connectx.jvm.progress import Progress, in_kernel, shown, step
 from connectx.model.clock import Clock
-from connectx.model.events import Event, EventKind, Transition
+from connectx.model.events import Event, Transition
+from connectx.model.payloads import ClusterStopped, Detached
 from connectx.plugins.registry import Plugins
 from connectx.rest.client import RestClient
 from connectx.views import Listed, Row
@@ -117,7 +118,7 @@ class ConnectCluster(ABC):
     _new_one: ClassVar[str] = "Make a new one with cx.Cluster()."
     has_faults: ClassVar[bool] = False
     """Whether its workers can be broken on purpose."""
-    _last_event: ClassVar[EventKind] = EventKind.CLUSTER_STOPPED
+    _last_event: ClassVar[ClusterStopped | Detached] = ClusterStopped()
 
     def __init__(self, events: EventLog, clock: Clock) -> None:
         self.events = events

@@ -6,37 +6,50 @@ context variable), because several threads may break the same cluster at the sam
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Any
 
-from connectx.model.events import EventKind, Transition
+from connectx.model.causes import FaultAsked, FaultOfChaos, FaultScheduled
+from connectx.model.events import Transition
+from connectx.model.payloads import FaultFailed, FaultInjected
 
-_ORIGIN: ContextVar[Mapping[str, object]] = ContextVar("connectx_fault_origin")
-_CAUSE = "cause"
+_Origin = FaultScheduled | FaultOfChaos
+_ORIGINS: ContextVar[tuple[_Origin, ...]] = ContextVar("connectx_fault_origins", default=())
 
 
 @contextmanager
-def caused_by(cause: str, **data: object) -> Iterator[None]:
-    """Within the block, faults of this thread have this cause, and `data` beside their own."""
-    before = _ORIGIN.set({**_ORIGIN.get({}), **data, _CAUSE: cause})
+def caused_by(origin: _Origin) -> Iterator[None]:
+    """Within the block, faults of this thread have this origin, besides those of blocks around it."""
+    before = _ORIGINS.set((*_ORIGINS.get(), origin))
     try:
         yield
     finally:
-        _ORIGIN.reset(before)
+        _ORIGINS.reset(before)
 
 
-def injected(fault: str, **data: object) -> Transition:
-    """A fault as an event of the history."""
-    return _event(EventKind.FAULT_INJECTED, f"{fault} was asked for", fault, data)
+def injected(fault: str, **details: Any) -> Transition:
+    """A fault as an event of the history; `details` are fields of `FaultInjected`."""
+    return Transition(FaultInjected(fault, **details, **_origin()), why=_last() or FaultAsked(fault))
 
 
-def failed(fault: str, error: str, **data: object) -> Transition:
-    """A fault that was to come and could not be injected."""
-    return _event(EventKind.FAULT_FAILED, error, fault, {**data, "error": error})
+def failed(fault: str, error: str) -> Transition:
+    """A planned or scheduled fault that could not be injected."""
+    return Transition(FaultFailed(fault, error, **_origin()), why=_last())
 
 
-def _event(kind: EventKind, cause: str, fault: str, data: Mapping[str, object]) -> Transition:
-    origin = dict(_ORIGIN.get({}))
-    said = str(origin.pop(_CAUSE, cause))
-    return Transition(kind, cause=said, data={"fault": fault, **data, **origin})
+def _last() -> _Origin | None:
+    return next(iter(reversed(_ORIGINS.get())), None)
+
+
+def _origin() -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for origin in _ORIGINS.get():
+        if isinstance(origin, FaultScheduled):
+            found["after_s"] = origin.after_s
+        else:
+            found["chaos_seed"] = origin.seed
+            if origin.number is not None:
+                found["chaos_fault"] = origin.number
+    return found

@@ -9,9 +9,10 @@ from typing import Any
 from connectx.errors import WaitTimeoutError
 from connectx.history.log import EventLog
 from connectx.history.wording import plural
-from connectx.model.events import Event, EventKind
+from connectx.model.events import Event
+from connectx.model.payloads import OffsetsCommitted, TransactionCommitted
 
-_COMMITS = (EventKind.TRANSACTION_COMMITTED, EventKind.OFFSETS_COMMITTED)
+_Committed = TransactionCommitted | OffsetsCommitted
 
 
 def wait_committed(
@@ -28,10 +29,13 @@ def wait_committed(
     with events.subscribe(since) as news:
         while True:
             for event in news.get(max(0.0, deadline - time.monotonic())):
-                if event.kind not in _COMMITS or event.connector != connector or worker not in (None, event.worker):
+                committed = event.payload
+                if not isinstance(committed, _Committed) or event.connector != connector:
                     continue
-                seen += int(event.data.get("records", 0))
-                reached = reached or _has_offset(event, offset)
+                if worker not in (None, event.worker):
+                    continue
+                seen += committed.records
+                reached = reached or _has_offset(committed, offset)
                 if reached and seen >= records:
                     return event
             if time.monotonic() >= deadline:
@@ -43,7 +47,7 @@ def wait_committed(
                 )
 
 
-def _has_offset(event: Event, offset: Mapping[str, Any] | None) -> bool:
+def _has_offset(committed: _Committed, offset: Mapping[str, Any] | None) -> bool:
     """Whether a source has committed this offset in some source partition."""
-    committed = event.data.get("offsets")
-    return isinstance(committed, list | tuple) and any(one.get("offset") == offset for one in committed)
+    offsets = committed.offsets
+    return isinstance(offsets, tuple) and any(covered.offset == offset for covered in offsets)

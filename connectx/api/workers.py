@@ -262,11 +262,11 @@ class Worker:
         delivered = threading.Event()
 
         def arrived(requests: Mapping[str, int]) -> None:
-            context.run(self._injected, "deliver", requests=requests, for_s=for_s)
+            context.run(self._injected, "deliver", requests=dict(requests), for_s=for_s)
             delivered.set()
 
         self._delays = [delay for delay in self._delays if not delay.is_set()] + [delivered]
-        self._injected("delay", requests=None if requests is None else sorted(requests), for_s=for_s)
+        self._injected("delay", requests=None if requests is None else tuple(sorted(requests)), for_s=for_s)
         self._gate.delay(self.name, kinds, for_s, arrived)
 
     def deliver(self) -> None:
@@ -288,9 +288,9 @@ class Worker:
         context = copy_context()
         return lambda: context.run(self._injected, fault)
 
-    def _injected(self, fault: str, **data: object) -> None:
-        tasks = [str(task) for task in self._handle.task_metrics()]
-        self._record(injected(fault, **data, tasks=tasks), self.name)
+    def _injected(self, fault: str, **details: Any) -> None:
+        tasks = tuple(str(task) for task in self._handle.task_metrics())
+        self._record(injected(fault, **details, tasks=tasks), self.name)
 
     # --------------------------------------------------------------------------------------------------- forms
 

@@ -8,6 +8,8 @@ from enum import StrEnum
 from typing import Final
 
 from connectx.model.events import EventKind, Transition
+from connectx.model.json_values import record_to_json
+from connectx.model.payloads import ConnectorState, TaskState
 from connectx.model.states import State
 from connectx.views import masked_text
 
@@ -57,14 +59,17 @@ def to_stderr(level: Level) -> None:
 
 def log_transition(transition: Transition) -> None:
     """Log what a worker did or what happened to it; data flow only from DEBUG on."""
-    failed = transition.data.get("state") == State.FAILED
+    payload = transition.payload
+    failed = isinstance(payload, TaskState | ConnectorState) and payload.state is State.FAILED
     level = logging.ERROR if failed else logging.WARNING if transition.kind in _LOUD else logging.INFO
     _log.log(logging.DEBUG if transition.kind in _QUIET else level, "%s", line_of(transition))
 
 
 def line_of(transition: Transition) -> str:
     """One transition as a line: context, what, data, cause; a failure's trace below it."""
-    shown = {key: value for key, value in transition.data.items() if key != "trace" and value not in (None, "", [], ())}
+    recorded = record_to_json(transition.payload)
+    trace = recorded.pop("trace", None)
+    shown = {key: value for key, value in recorded.items() if value not in (None, "", [], {})}
     if transition.generation is not None:
         shown["generation"] = transition.generation
     if transition.producer_epoch is not None:
@@ -76,7 +81,6 @@ def line_of(transition: Transition) -> str:
     what = transition.kind.value.replace("_", " ").capitalize()
     data = ", ".join(f"{key}={_short(value)}" for key, value in shown.items())
     cause = f" ({transition.cause})" if transition.cause else ""
-    trace = transition.data.get("trace")
     return f"{context}{what}{f': {data}' if data else ''}{cause}" + (f"\n{trace}" if trace else "")
 
 

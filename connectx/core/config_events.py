@@ -6,8 +6,7 @@ never decides what follows from a change (`WorkerCore`). There is no class like 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import assert_never
 
 from connectx.core.config_log import (
     ConfigChange,
@@ -21,35 +20,33 @@ from connectx.core.config_log import (
     TaskConfigsCommitted,
     TaskCountRecorded,
 )
-from connectx.model.events import EventKind
+from connectx.model import payloads
+from connectx.model.payloads import Payload
 
-ConfigEvent = tuple[EventKind, str | None, Mapping[str, Any]]
-"""Kind, connector and data of an event, with `config_offset`: one behind the record, as the group counts."""
+ConfigEvent = tuple[Payload, str | None]
+"""What an event records, and its connector. `config_offset` is one past the record's offset, as the group counts."""
 
 
 def event_of(change: ConfigChange, log: ConfigLog, log_offset: int) -> ConfigEvent | None:
-    """What a change made by the record at `log_offset` is told as, with `log` as it is now; None is not told."""
-    event = _event(change, log)
-    return None if event is None else (event[0], event[1], {**event[2], "config_offset": log_offset + 1})
-
-
-def _event(change: ConfigChange, log: ConfigLog) -> ConfigEvent | None:
+    """The event of a change that the record at `log_offset` made, with `log` as it is now; None: there is no event."""
+    offset = log_offset + 1
     match change:
         case ConnectorConfigChanged(connector, is_new):
-            return EventKind.CONNECTOR_CONFIGURED, connector, {"is_new": is_new}
+            return payloads.ConnectorConfigured(is_new, offset), connector
         case ConnectorRemoved(connector):
-            return EventKind.CONNECTOR_DELETED, connector, {}
+            return payloads.ConnectorDeleted(offset), connector
         case TaskConfigsCommitted(connector, _, complete):
-            kind = EventKind.TASKS_CONFIGURED if complete else EventKind.TASKS_INCONSISTENT
-            generation = log.task_config_generation(connector)
-            return kind, connector, {"tasks": log.task_count(connector), "task_config_generation": generation}
+            payload = payloads.TasksConfigured if complete else payloads.TasksInconsistent
+            return payload(log.task_count(connector), log.task_config_generation(connector), offset), connector
         case TargetStateChanged(connector, target_state):
-            return EventKind.TARGET_STATE_CHANGED, connector, {"target_state": target_state.value}
+            return payloads.TargetStateChanged(target_state, offset), connector
         case TaskCountRecorded(connector, task_count):
-            return EventKind.TASK_COUNT_RECORDED, connector, {"task_count": task_count}
+            return payloads.TaskCountRecorded(task_count, offset), connector
         case SessionKeyChanged():
-            return EventKind.SESSION_KEY_ROTATED, None, {}
+            return payloads.SessionKeyRotated(offset), None
         case RestartSeen(connector, include_tasks, only_failed):
-            return EventKind.RESTART_REQUESTED, connector, {"include_tasks": include_tasks, "only_failed": only_failed}
+            return payloads.RestartRequested(include_tasks, only_failed, offset), connector
         case LoggerLevelSeen():
             return None
+        case _:
+            assert_never(change)

@@ -27,6 +27,7 @@ from connectx.core.messages import (
     TaskConfigsSent,
     TaskReconfigurationRequested,
 )
+from connectx.model.causes import Cause, ConfigurationChanged, TargetStateAsked
 from connectx.model.states import State, TargetState
 from connectx.model.status_records import Status
 
@@ -54,7 +55,7 @@ class ConnectorLife:
     phase: ConnectorPhase
     asked: TargetState
     """What it was last asked to be; `state` follows."""
-    cause: str
+    cause: Cause
     """Why it was started, moved or stopped last."""
     state: TargetState | None = None
     version: str | None = None
@@ -86,7 +87,7 @@ class Connectors:
 
     # ------------------------------------------------------------------------------------------------- orders
 
-    def start(self, connector: str, cause: str) -> None:
+    def start(self, connector: str, cause: Cause) -> None:
         """Start an assigned connector that is not there yet; one that is stopping starts when it has stopped."""
         context, life = self.context, self.lives.get(connector)
         if life is not None:
@@ -102,17 +103,17 @@ class Connectors:
         self.lives[connector] = life
         context.emit(StartConnector(connector, life.instance, config, life.asked))
 
-    def stop(self, connector: str, cause: str) -> None:
+    def stop(self, connector: str, cause: Cause) -> None:
         """Stop an instance for good, whatever was to come after it."""
         self._stop(connector, cause, None)
 
-    def restart(self, connector: str, cause: str) -> None:
+    def restart(self, connector: str, cause: Cause) -> None:
         """Stop an instance and start it again because a user asked for it."""
         self._stop(connector, cause, StartAgain(cause, is_restart=True))
 
     def reconfigure(self, connector: str) -> None:
         """Stop an instance and start it again with its new configuration."""
-        cause = "its configuration has changed"
+        cause = ConfigurationChanged()
         self._stop(connector, cause, StartAgain(cause))
 
     def set_target_state(self, connector: str) -> None:
@@ -228,7 +229,7 @@ class Connectors:
 
     # ---------------------------------------------------------------------------------------------- inner moves
 
-    def _stop(self, connector: str, cause: str, again: StartAgain | None) -> None:
+    def _stop(self, connector: str, cause: Cause, again: StartAgain | None) -> None:
         life = self.lives.get(connector)
         if life is None:
             return
@@ -243,24 +244,24 @@ class Connectors:
     def _forget(self, life: ConnectorLife) -> None:
         del self.lives[life.connector]
         self.context.timers.cancel(_stop_timer(life), _retry_timer(life))
-        self.context.report_connector(life.connector, State.UNASSIGNED, version=life.version, cause=life.cause)
+        self.context.report_connector(life.connector, State.UNASSIGNED, version=life.version, why=life.cause)
         again = life.again
         if again is None or life.connector not in self.context.group.work.connectors:
             return
         if again.is_restart:
-            self.context.report_connector(life.connector, State.RESTARTING, cause=again.cause)
+            self.context.report_connector(life.connector, State.RESTARTING, why=again.cause)
         self.start(life.connector, again.cause)
 
     def _ask(self, life: ConnectorLife, target_state: TargetState) -> None:
         if life.asked is not target_state or life.phase is ConnectorPhase.FAILED:
             life.asked = target_state
-            life.cause = f"its target state became {target_state}"
+            life.cause = TargetStateAsked(target_state)
             self.context.emit(SetConnectorTargetState(life.connector, life.instance, target_state))
 
     def _reached(self, life: ConnectorLife, state: TargetState) -> None:
         life.state = state
         life.reported = self.context.report_connector(
-            life.connector, _REPORTED[state], version=life.version, cause=life.cause
+            life.connector, _REPORTED[state], version=life.version, why=life.cause
         )
         self._ask(life, self.context.target_state(life.connector))
         if life.asked is TargetState.STARTED:

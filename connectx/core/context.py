@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
 
 from connectx.core.config_log import ConfigLog
 from connectx.core.messages import Effect, Step, WriteStatus
 from connectx.core.settings import CoreSettings
 from connectx.core.status_log import StatusLog
 from connectx.core.timers import Timers
+from connectx.model import payloads
+from connectx.model.causes import Cause
 from connectx.model.config_records import SessionKeyRecord
-from connectx.model.events import EventKind, Transition
+from connectx.model.events import Transition
 from connectx.model.group import ProtocolVersion, WorkSet
 from connectx.model.ids import TaskId
+from connectx.model.payloads import Payload
 from connectx.model.states import ConnectorType, State, TargetState
 from connectx.model.status_records import ConnectorStatusRecord, Status, TaskStatusRecord
 
@@ -32,7 +34,7 @@ class WorkerPhase(StrEnum):
 class StartAgain:
     """What comes after an instance that stops: the same work once more. RESTARTING is shown if a user asked for it."""
 
-    cause: str
+    cause: Cause
     is_restart: bool = False
 
 
@@ -85,18 +87,18 @@ class Context:
 
     def record(
         self,
-        kind: EventKind,
+        payload: Payload,
         connector: str | None = None,
         task: int | None = None,
-        cause: str = "",
+        why: Cause | None = None,
+        *,
         producer_epoch: int | None = None,
         generation: int | None = None,
-        **data: Any,
     ) -> None:
         """Report a transition, under the present generation unless another is given."""
         if generation is None and self.group.generation >= 0:
             generation = self.group.generation
-        self.step.transitions.append(Transition(kind, connector, task, generation, producer_epoch, cause, data))
+        self.step.transitions.append(Transition(payload, connector, task, generation, producer_epoch, why))
 
     def new_request_id(self) -> int:
         """Id of the next request of the herder (positive; the membership's are negative)."""
@@ -138,10 +140,16 @@ class Context:
         return bool(self.group.leader_url) and has_key
 
     def report_connector(
-        self, connector: str, state: State, *, trace: str | None = None, version: str | None = None, cause: str = ""
+        self,
+        connector: str,
+        state: State,
+        *,
+        trace: str | None = None,
+        version: str | None = None,
+        why: Cause | None = None,
     ) -> Status:
         """A connector reached a state: history and status topic (Kafka Connect: ConnectorStatus.Listener)."""
-        self.record(EventKind.CONNECTOR_STATE, connector, cause=cause, state=state.value, trace=trace)
+        self.record(payloads.ConnectorState(state, trace), connector, why=why)
         status = Status(state, self.settings.worker_id, self.group.generation, trace, version)
         self._write_status(connector, status)
         return status
@@ -154,16 +162,14 @@ class Context:
         *,
         trace: str | None = None,
         version: str | None = None,
-        cause: str = "",
+        why: Cause | None = None,
         generation: int | None = None,
     ) -> Status:
         """A task reached a state: history and status topic (Kafka Connect: TaskStatus.Listener).
 
         `generation` is the present one unless given: a zombie speaks for the generation that it was started under.
         """
-        self.record(
-            EventKind.TASK_STATE, task.connector, task.task, cause, state=state.value, trace=trace, instance=instance
-        )
+        self.record(payloads.TaskState(state, trace, instance), task.connector, task.task, why)
         written_under = self.group.generation if generation is None else generation
         status = Status(state, self.settings.worker_id, written_under, trace, version)
         self._write_status(task, status)

@@ -12,7 +12,8 @@ from enum import StrEnum
 from connectx.core.config_writer import ConfigWriter, FencingOrigin, WriteOutcome
 from connectx.core.context import Context
 from connectx.core.messages import ConfigReadToEnd, FenceProducers, ProducersFenced, ReadConfigToEnd
-from connectx.model.events import EventKind
+from connectx.model import payloads
+from connectx.model.causes import TaskCountOutdated
 from connectx.model.ids import TaskId
 from connectx.model.states import ConnectorType
 
@@ -164,13 +165,7 @@ class FencingRounds:
         ids = tuple(f"{group_id}-{fencing.connector}-{number}" for number in range(recorded))
         fencing.phase = RoundPhase.FENCING
         fencing.request_id = self.context.new_request_id()
-        self.context.record(
-            EventKind.FENCING_STARTED,
-            fencing.connector,
-            cause="new task configs follow the last task count record",
-            task_count=recorded,
-            transactional_ids=list(ids),
-        )
+        self.context.record(payloads.FencingStarted(recorded, ids), fencing.connector, why=TaskCountOutdated())
         config = self.context.config.connector_config(fencing.connector) or {}
         self.context.emit(FenceProducers(fencing.request_id, fencing.connector, dict(config), ids))
 
@@ -188,9 +183,9 @@ class FencingRounds:
         del self.rounds[fencing.connector]
         self.context.timers.cancel(_retry_timer(fencing))
         if error is not None:
-            self.context.record(EventKind.FENCING_FAILED, fencing.connector, cause=error, error=error)
+            self.context.record(payloads.FencingFailed(error), fencing.connector)
         elif fencing.phase is not RoundPhase.READING:
-            self.context.record(EventKind.FENCING_COMPLETED, fencing.connector, task_count=fencing.task_count)
+            self.context.record(payloads.FencingCompleted(fencing.task_count), fencing.connector)
         self.outcomes.extend(FencingOutcome(waiter, status, error) for waiter in fencing.waiters)
 
     def _waiting(self, request_id: int, phase: RoundPhase) -> FencingRound | None:

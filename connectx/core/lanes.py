@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from connectx.model.causes import BulkModeSet, FewCores, LaneObstacle, LaneReason, LittleWaits, MuchWaits
+
 MIN_CORES: Final = 4
 """Cores from which on a job is faster than the worker."""
 
@@ -45,7 +47,7 @@ class LaneChoice:
     """A lane, and why."""
 
     lane: Lane
-    reason: str
+    reason: LaneReason
 
 
 def choose_lane(
@@ -64,24 +66,19 @@ def choose_lane(
         obstacle: why the connector cannot use Spark; None if it can.
     """
     if settings.mode is BulkMode.NEVER:
-        return LaneChoice(Lane.TAIL, "bulk.mode is never")
+        return LaneChoice(Lane.TAIL, BulkModeSet(settings.mode))
     if obstacle is not None:
-        return LaneChoice(Lane.TAIL, obstacle)
+        return LaneChoice(Lane.TAIL, LaneObstacle(obstacle))
     if settings.mode is BulkMode.ALWAYS:
-        return LaneChoice(Lane.BULK, "bulk.mode is always")
+        return LaneChoice(Lane.BULK, BulkModeSet(settings.mode))
     limit = settings.min_bytes if current is Lane.TAIL else settings.min_bytes // _LEAVE
     if waiting_bytes < limit:
-        return LaneChoice(Lane.TAIL, f"{_mb(waiting_bytes)} wait, less than {_mb(limit)}")
+        return LaneChoice(Lane.TAIL, LittleWaits(waiting_bytes, limit))
     if cores is None or cores < MIN_CORES:
-        known = "not known" if cores is None else str(cores)
-        return LaneChoice(Lane.TAIL, f"{_mb(waiting_bytes)} wait, and Spark's cores are {known}, less than {MIN_CORES}")
-    return LaneChoice(Lane.BULK, f"{_mb(waiting_bytes)} wait, and Spark has {cores} cores")
+        return LaneChoice(Lane.TAIL, FewCores(waiting_bytes, cores, MIN_CORES))
+    return LaneChoice(Lane.BULK, MuchWaits(waiting_bytes, cores))
 
 
 def needs_cores(settings: LaneSettings, waiting_bytes: int, obstacle: str | None = None) -> bool:
     """Whether the number of cores decides, so that Spark should be asked for it."""
     return settings.mode is BulkMode.AUTO and obstacle is None and waiting_bytes >= settings.min_bytes
-
-
-def _mb(size_bytes: int) -> str:
-    return f"{size_bytes / 1e6:,.1f} MB"

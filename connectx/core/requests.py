@@ -20,6 +20,7 @@ from connectx.core.group.leadership import Leadership
 from connectx.core.messages import ConfigReadToEnd, ReadConfigToEnd, Reply, Request, WriteStatus
 from connectx.core.tasks import Tasks
 from connectx.core.verbs import Verb
+from connectx.model.causes import RestartAsked
 from connectx.model.config_records import LoggerLevelRecord, RestartRecord
 from connectx.model.group import ProtocolVersion
 from connectx.model.ids import TaskId
@@ -330,7 +331,7 @@ class RequestHandler:
 
     def _restart(self, work: str | TaskId) -> None:
         """Restart what is assigned here. A pending rebalance starts the rest from scratch anyway."""
-        cause = "its restart was requested"
+        cause = RestartAsked()
         if isinstance(work, TaskId):
             if work in self.tasks.lives:
                 self.tasks.restart(work, cause)

@@ -31,8 +31,11 @@ from connectx.core.messages import (
     TaskStopped,
 )
 from connectx.core.takeovers import Fenced, Takeovers
-from connectx.model.events import EventKind
+from connectx.model import causes
+from connectx.model.cause_text import takeover_text
+from connectx.model.causes import Cause, Refusal
 from connectx.model.ids import TaskId
+from connectx.model.payloads import StepName, TaskRefused, TaskStep
 from connectx.model.states import State, TargetState
 from connectx.model.status_records import Status
 
@@ -78,7 +81,7 @@ class TaskLife:
     again: StartAgain | None = None
     """Set while stopping when the task shall start again."""
     active_since_ms: int | None = None
-    restart_cause: str = ""
+    restart_cause: Cause | None = None
     """Set while it has failed and waits for its restart."""
 
 
@@ -88,8 +91,6 @@ _FENCE_RETRY_MS = 250
 _FENCE_RETRY_MAX_MS = 5_000
 _KEY_ROTATION_MS = 60_000
 """How long a leader may refuse signatures: Kafka Connect takes that for a session key on its way for a minute, too."""
-_NEWER_CONFIGS = "newer task configs are in the config topic"
-_NO_RECORD = "no task count record follows the latest task configs; the next rebalance tries again"
 
 
 @dataclass(slots=True)
@@ -107,7 +108,7 @@ class Tasks:
 
     # ------------------------------------------------------------------------------------------------- orders
 
-    def start(self, task: TaskId, cause: str) -> None:
+    def start(self, task: TaskId, cause: Cause) -> None:
         """Start an assigned task that is not there yet; one that is stopping starts when it has stopped."""
         life = self.lives.get(task)
         if life is not None:
@@ -121,11 +122,11 @@ class Tasks:
         if connector_config is not None and task_config is not None:  # missing is not empty (KAFKA-17719)
             self._prepare(task, cause, connector_config, task_config)
 
-    def stop(self, task: TaskId, cause: str) -> None:
+    def stop(self, task: TaskId, cause: Cause) -> None:
         """Stop a task for good, whatever was to come after it."""
         self._stop(task, cause, None)
 
-    def restart(self, task: TaskId, cause: str) -> None:
+    def restart(self, task: TaskId, cause: Cause) -> None:
         """Stop a task and start it again because a user asked for it."""
         self.restarts.pop(task, None)
         self._stop(task, cause, StartAgain(cause, is_restart=True))
@@ -136,9 +137,9 @@ class Tasks:
         self.restarts = {task: count for task, count in self.restarts.items() if task.connector != connector}
         for life in self._of(connector):
             if life.exactly_once and life.phase in BEFORE_ITS_START:
-                self._refuse(life, _NEWER_CONFIGS)
+                self._refuse(life, causes.NewerTaskConfigs())
             else:
-                self.stop(life.task, "its connector has new task configs")
+                self.stop(life.task, causes.NewTaskConfigs())
 
     def set_target_state(self, connector: str) -> None:
         """Pause or resume the connector's tasks here; STOPPED comes as an empty set of task configs."""
@@ -194,10 +195,10 @@ class Tasks:
         life.request_id = None
         if error is None:
             life.phase = TaskPhase.INITIALIZING
-            self._step(life, "init_producer", "older producers are fenced")
+            self._step(life, StepName.INIT_PRODUCER, causes.ProducersFenced())
             self.context.emit(InitTaskProducer(life.task, life.instance))
         elif retriable:
-            self._retry_fencing(life, error)
+            self._retry_fencing(life, causes.FencingNotDone(error))
         else:
             self._fail(life, f"Fencing of older producers of {life.task.connector} failed: {error}")
 
@@ -215,7 +216,7 @@ class Tasks:
             return
         life.phase = TaskPhase.VERIFYING
         life.request_id = self.context.new_request_id()
-        self._step(life, "read_config_to_end", "producer is initialised", stimulus.producer_epoch)
+        self._step(life, StepName.READ_CONFIG_TO_END, causes.ProducerInitialized(), stimulus.producer_epoch)
         self.context.emit(ReadConfigToEnd(life.request_id, timeout_ms=None))
 
     def on_config_read(self, stimulus: ConfigReadToEnd) -> None:
@@ -254,8 +255,8 @@ class Tasks:
             return
         trace = stimulus.trace
         if stimulus.fenced:
-            sentence = self.takeovers.record(self._fenced(stimulus, life))
-            trace = f"{trace.rstrip()}\n{life.task} was fenced: {sentence}"
+            takeover = self.takeovers.record(self._fenced(stimulus, life))
+            trace = f"{trace.rstrip()}\n{life.task} was fenced: {takeover_text(takeover)}"
         if life.phase is TaskPhase.STOPPING:
             self._report_failure(life, trace, fenced=stimulus.fenced)
             self._forget(life)
@@ -273,14 +274,14 @@ class Tasks:
         """The graceful time is over: cancel. A cancelled instance reports nothing any more (it may be a zombie)."""
         for life in list(self.lives.values()):
             if str(life.instance) == instance_text and life.phase is TaskPhase.STOPPING:
-                self._step(life, "cancel", "it did not stop within task.shutdown.graceful.timeout.ms")
+                self._step(life, StepName.CANCEL, causes.GracefulTimeOver())
                 self.context.emit(CancelTask(life.task, life.instance))
                 self._forget(life)
 
     def on_restart_timer(self, instance_text: str) -> None:
         """The pause of a failed task is over."""
         for life in list(self.lives.values()):
-            if str(life.instance) == instance_text and life.phase is TaskPhase.FAILED:
+            if str(life.instance) == instance_text and life.phase is TaskPhase.FAILED and life.restart_cause:
                 self._stop(life.task, life.restart_cause, StartAgain(life.restart_cause, is_restart=True))
 
     # ---------------------------------------------------------------------------------------------- inner moves
@@ -288,7 +289,7 @@ class Tasks:
     def _prepare(
         self,
         task: TaskId,
-        cause: str,
+        cause: Cause,
         connector_config: Mapping[str, str | None],
         task_config: Mapping[str, str | None],
     ) -> None:
@@ -303,7 +304,7 @@ class Tasks:
             target_state=context.target_state(task.connector),
         )
         self.lives[task] = life
-        self._step(life, "prepare", cause)
+        self._step(life, StepName.PREPARE, cause)
         context.emit(
             PrepareTask(
                 task=task,
@@ -316,7 +317,7 @@ class Tasks:
             )
         )
 
-    def _stop(self, task: TaskId, cause: str, again: StartAgain | None) -> None:
+    def _stop(self, task: TaskId, cause: Cause, again: StartAgain | None) -> None:
         life = self.lives.get(task)
         if life is None:
             return
@@ -328,35 +329,35 @@ class Tasks:
             return
         life.phase = TaskPhase.STOPPING
         life.request_id = None
-        self._step(life, "stop", cause)
+        self._step(life, StepName.STOP, cause)
         self.context.emit(StopTask(task, life.instance))
         self.context.set_timer(_stop_timer(life), self.context.settings.worker.task_shutdown_graceful_timeout_ms)
 
     def _ask_for_fencing(self, life: TaskLife) -> None:
         group = self.context.group
-        self._step(life, "request_fencing", "")
+        self._step(life, StepName.REQUEST_FENCING)
         if group.is_leader:
             self.fencing.request(life.task.connector, LocalWaiter(life.task, life.instance))
         elif self.context.may_ask_leader:
             life.request_id = self.context.new_request_id()
             self.context.emit(SendFenceRequest(life.request_id, group.leader_url, life.task.connector))
         else:
-            self._retry_fencing(life, "the leader or its session key is not known yet")
+            self._retry_fencing(life, causes.LeaderUnknown())
 
-    def _retry_fencing(self, life: TaskLife, error: str) -> None:
-        self._step(life, "retry_fencing", error)
+    def _retry_fencing(self, life: TaskLife, cause: Cause) -> None:
+        self._step(life, StepName.RETRY_FENCING, cause)
         delay_ms = min(_FENCE_RETRY_MAX_MS, _FENCE_RETRY_MS * 2 ** min(life.attempts, 5))
         life.attempts += 1
         self.context.set_timer(_fence_timer(life), delay_ms)
 
-    def _reason_to_refuse(self, life: TaskLife) -> str | None:
+    def _reason_to_refuse(self, life: TaskLife) -> Refusal | None:
         config = self.context.config
         if config.task_config_generation(life.task.connector) != life.task_config_generation:
-            return _NEWER_CONFIGS
+            return causes.NewerTaskConfigs()
         if life.task not in self.context.group.work.tasks:
-            return "the task is no longer assigned to this worker"
+            return causes.TaskReassigned()
         if config.pending_fencing(life.task.connector):
-            return _NO_RECORD
+            return causes.TaskCountMissing()
         return None
 
     def _is_refused_for_good(self, life: TaskLife, stimulus: FenceRequestAnswered) -> bool:
@@ -368,16 +369,14 @@ class Tasks:
         life.refused_since_ms = now_ms if life.refused_since_ms is None else life.refused_since_ms
         return now_ms - life.refused_since_ms >= _KEY_ROTATION_MS
 
-    def _refuse(self, life: TaskLife, reason: str) -> None:
+    def _refuse(self, life: TaskLife, reason: Refusal) -> None:
         """Abort the start (KIP-618): the next rebalance starts the task where it belongs."""
-        self.context.record(
-            EventKind.TASK_REFUSED, life.task.connector, life.task.task, reason, reason=reason, instance=life.instance
-        )
+        self.context.record(TaskRefused(life.instance), life.task.connector, life.task.task, reason)
         self.stop(life.task, reason)
 
     def _begin(self, life: TaskLife) -> None:
         life.phase = TaskPhase.STARTING
-        self._step(life, "begin", "")
+        self._step(life, StepName.BEGIN)
         self.context.emit(BeginTask(life.task, life.instance))
 
     def _fail(self, life: TaskLife, trace: str, *, runner_ended: bool = False, fenced: bool = False) -> None:
@@ -399,9 +398,8 @@ class Tasks:
             return
         self.restarts[life.task] = count + 1
         pause_ms = min(backoff_ms * 2 ** min(count, 30), _LONGEST_PAUSE_MS)
-        limit = f" of {most}" if most >= 0 else ""
-        reason = trace.strip().splitlines()[0] if trace.strip() else "no reason is known"
-        life.restart_cause = f"restart {count + 1}{limit} after a pause of {pause_ms} ms, since it failed: {reason}"
+        error = trace.strip().splitlines()[0] if trace.strip() else "no reason is known"
+        life.restart_cause = causes.AutomaticRestart(count + 1, most if most >= 0 else None, pause_ms, error)
         self.context.set_timer(_restart_timer(life), pause_ms)
 
     def _report_failure(self, life: TaskLife, trace: str, *, fenced: bool = False) -> None:
@@ -426,14 +424,14 @@ class Tasks:
         if again is None or life.task not in self.context.group.work.tasks:
             return
         if again.is_restart:
-            self.context.report_task(life.task, life.instance, State.RESTARTING, cause=again.cause)
+            self.context.report_task(life.task, life.instance, State.RESTARTING, why=again.cause)
         self.start(life.task, again.cause)
 
-    def _step(self, life: TaskLife, step: str, cause: str, producer_epoch: int | None = None) -> None:
-        task = life.task
-        self.context.record(
-            EventKind.TASK_STEP, task.connector, task.task, cause, producer_epoch, step=step, instance=life.instance
-        )
+    def _step(
+        self, life: TaskLife, step: StepName, why: Cause | None = None, producer_epoch: int | None = None
+    ) -> None:
+        task, payload = life.task, TaskStep(step, life.instance)
+        self.context.record(payload, task.connector, task.task, why, producer_epoch=producer_epoch)
 
     def _in_phase(self, task: TaskId, instance: int, phase: TaskPhase) -> TaskLife | None:
         life = self.lives.get(task)

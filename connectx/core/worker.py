@@ -76,7 +76,9 @@ from connectx.core.messages import (
 from connectx.core.requests import RequestHandler
 from connectx.core.settings import CoreSettings
 from connectx.core.tasks import Tasks
-from connectx.model.events import EventKind
+from connectx.model import causes, payloads
+from connectx.model.cause_text import cause_text
+from connectx.model.causes import Cause
 from connectx.model.status_records import (
     ConnectorStatusRecord,
     Status,
@@ -204,7 +206,7 @@ class WorkerCore:
             case WorkerStarted():
                 self._on_worker_started()
             case ShutdownRequested():
-                self._begin_shutdown("the worker shuts down")
+                self._begin_shutdown(causes.WorkerShutsDown())
             case ConfigRecordsWritten():
                 self.writer.on_written(stimulus)
             case ConfigWritesClaimed():
@@ -271,10 +273,10 @@ class WorkerCore:
     def _on_worker_started(self) -> None:
         if self.context.phase is WorkerPhase.STARTING:
             self.context.phase = WorkerPhase.RUNNING
-            self.context.record(EventKind.WORKER_STARTED, url=self.context.settings.url)
+            self.context.record(payloads.WorkerStarted(self.context.settings.url))
             self.rebalance.take(self.membership.start(self.context.now_ms))
 
-    def _begin_shutdown(self, reason: str) -> None:
+    def _begin_shutdown(self, reason: Cause) -> None:
         if self.context.phase in (WorkerPhase.STARTING, WorkerPhase.RUNNING):
             self.context.phase = WorkerPhase.STOPPING
             self.rebalance.give_up_work(reason)
@@ -288,8 +290,9 @@ class WorkerCore:
         self._hand_on()
         self.context.phase = WorkerPhase.STOPPED
         self.rebalance.take(self.membership.leave())
-        self.context.record(EventKind.WORKER_STOPPED)
-        self.context.emit(WorkerShutDown(self.rebalance.fatal_error))
+        self.context.record(payloads.WorkerStopped())
+        fatal = self.rebalance.fatal_error
+        self.context.emit(WorkerShutDown(None if fatal is None else cause_text(fatal)))
 
     def _on_timer(self, stimulus: TimerFired) -> None:
         if stimulus.key.startswith("group."):
@@ -340,15 +343,14 @@ class WorkerCore:
 
     def _on_change(self, change: ConfigChange, log_offset: int) -> None:
         if event := event_of(change, self.context.config, log_offset):
-            kind, about, data = event
-            self.context.record(kind, about, **data)
+            self.context.record(*event)
         match change:
             case ConnectorConfigChanged(connector, is_new):
                 self.connectors.reconfigure(connector)  # also one that was deleted a moment ago and is still here
                 if is_new:
-                    self.rebalance.request_rejoin(f"connector {connector} was created")
+                    self.rebalance.request_rejoin(causes.ConnectorCreated(connector))
             case ConnectorRemoved(connector):
-                self.rebalance.request_rejoin(f"connector {connector} was deleted")
+                self.rebalance.request_rejoin(causes.ConnectorRemoved(connector))
             case TaskConfigsCommitted(connector):
                 self._on_tasks_committed(connector)
             case TargetStateChanged(connector):
@@ -365,7 +367,7 @@ class WorkerCore:
         self.tasks.on_new_task_configs(connector)
         self.connectors.on_tasks_committed(connector)
         self.leadership.empty_stopped(connector)
-        self.rebalance.request_rejoin(f"connector {connector} has new task configs")
+        self.rebalance.request_rejoin(causes.TaskConfigsChanged(connector))
 
     # ------------------------------------------------------------------------------------------------- outcomes
 

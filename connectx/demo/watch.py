@@ -10,7 +10,15 @@ from dataclasses import dataclass, field
 
 from connectx.history.folds.rebalances import rebalances
 from connectx.history.folds.snapshot import Snapshot, snapshot
-from connectx.model.events import Event, EventKind
+from connectx.model.events import Event
+from connectx.model.payloads import (
+    ConnectorState,
+    FaultInjected,
+    OffsetsCommitted,
+    TaskState,
+    TransactionCommitted,
+    WorkerFailed,
+)
 from connectx.model.states import State
 
 SOURCE = "flights-in"
@@ -45,22 +53,22 @@ class Watch:
             self._count(event)
 
     def _count(self, event: Event) -> None:
-        match event.kind:
-            case EventKind.TRANSACTION_COMMITTED if event.connector == SOURCE:
+        match event.payload:
+            case TransactionCommitted(records, offsets) if event.connector == SOURCE:
                 self.slices += 1
-                self.records += int(event.data.get("records", 0))
-                for entry in event.data.get("offsets", ()):
-                    self.position = max(self.position, int(entry["offset"].get("position", 0)))
-            case EventKind.OFFSETS_COMMITTED if event.connector == SINK:
-                self.stored += int(event.data.get("records", 0))
-            case EventKind.FAULT_INJECTED if event.data.get("fault") == "kill":
+                self.records += records
+                for covered in offsets or ():
+                    self.position = max(self.position, int(covered.offset.get("position", 0)))
+            case OffsetsCommitted(records) if event.connector == SINK:
+                self.stored += records
+            case FaultInjected("kill"):
                 self.killed.add(event.worker or "")
-            case EventKind.TASK_STATE | EventKind.CONNECTOR_STATE if event.data.get("state") == State.FAILED:
+            case TaskState(State.FAILED, trace) | ConnectorState(State.FAILED, trace):
                 if event.worker not in self.killed and self.failure is None:
                     what = event.connector if event.task is None else f"{event.connector}-{event.task}"
-                    self.failure = f"{what} failed on {event.worker}: {event.data.get('trace') or event.cause}"
-            case EventKind.WORKER_FAILED if self.failure is None:
-                self.failure = f"{event.worker} failed: {event.data.get('error') or event.cause}"
+                    self.failure = f"{what} failed on {event.worker}: {trace or event.cause}"
+            case WorkerFailed(error) if self.failure is None:
+                self.failure = f"{event.worker} failed: {error or event.cause}"
 
     def snapshot(self) -> Snapshot:
         """How things stand."""

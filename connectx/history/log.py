@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from connectx.errors import EventLogError, EventTimeoutError
 from connectx.history.clock import system_clock
-from connectx.history.codec import event_from_json, event_to_json, json_value
+from connectx.history.codec import event_from_json, event_to_json, plain
 from connectx.model.clock import Clock
 from connectx.model.events import Event, EventKind, Transition
 from connectx.views import Form, Listed, Shown
@@ -54,19 +54,19 @@ class EventLog:
 
     def append(self, transition: Transition, worker: str | None = None) -> Event:
         """Number and date `transition` and keep it as an event of `worker`. Never blocks on readers."""
-        data = json_value(transition.data)
+        payload = plain(transition.payload)
         with self._changed:
             event = Event(
                 seq=self._last_seq + 1,
                 time_ms=self._clock(),
                 worker=worker,
-                kind=transition.kind,
+                payload=payload,
                 connector=transition.connector,
                 task=transition.task,
                 generation=transition.generation,
                 producer_epoch=transition.producer_epoch,
-                cause=transition.cause,
-                data=data,
+                why=transition.why,
+                seen=transition.seen,
             )
             self._keep(event)
             self._changed.notify_all()

@@ -26,6 +26,14 @@ from connectx.kafka.group import GroupRequests
 from connectx.model.clock import Clock
 from connectx.model.events import EventKind, Transition
 from connectx.model.ids import TaskId
+from connectx.model.payloads import (
+    AssignmentComputed,
+    ConnectorState,
+    RebalanceCompleted,
+    TaskEnded,
+    TaskState,
+    TransactionCommitted,
+)
 from connectx.model.states import State
 from connectx.model.summary import Summary
 from connectx.runtime.metric_names import (
@@ -109,24 +117,30 @@ class WorkerMetrics(Collector):
 
     def observe(self, transition: Transition) -> None:
         """Count one transition of this worker; from any thread. Waits only for a count or a page."""
-        kind = transition.kind
         with self._lock:
-            if kind in COUNTED:
-                key = kind, transition.connector or "", "" if transition.task is None else str(transition.task)
+            if transition.kind in COUNTED:
+                key = (
+                    transition.kind,
+                    transition.connector or "",
+                    "" if transition.task is None else str(transition.task),
+                )
                 self._counts[key] += 1
-                self._records[key] += int(transition.data.get("records") or 0)
-            if kind in (EventKind.TASK_STATE, EventKind.CONNECTOR_STATE):
-                self._on_state(transition)
-            elif kind is EventKind.TASK_ENDED:
-                self._on_ended((transition.connector or "", transition.task), transition.data.get("instance"))
-            elif kind is EventKind.TRANSACTION_COMMITTED:
-                task = TaskId(transition.connector or "", transition.task or 0)
-                self._transactions.setdefault(task, Summary()).add(transition.data.get("records") or 0)
-            elif kind is EventKind.REBALANCE_COMPLETED:
-                self._rebalanced_ms = self._clock()
-                self._rebalances.add(transition.data.get("took_ms") or 0)
-            elif kind is EventKind.ASSIGNMENT_COMPUTED:
-                self._on_assignment(transition.data)
+                self._records[key] += getattr(transition.payload, "records", None) or 0
+            match transition.payload:
+                case TaskState(state, _, instance):
+                    self._on_state(transition, state, instance)
+                case ConnectorState(state):
+                    self._on_state(transition, state, None)
+                case TaskEnded(instance):
+                    self._on_ended((transition.connector or "", transition.task), instance)
+                case TransactionCommitted(records):
+                    task = TaskId(transition.connector or "", transition.task or 0)
+                    self._transactions.setdefault(task, Summary()).add(records)
+                case RebalanceCompleted(took_ms=took_ms):
+                    self._rebalanced_ms = self._clock()
+                    self._rebalances.add(took_ms or 0)
+                case AssignmentComputed() as computed:
+                    self._on_assignment(computed)
 
     def exposition(self, connectors: Mapping[str, Any]) -> bytes:
         """All metrics as text; `connectors` is what `GET /connectors?expand=info&expand=status` shows."""
@@ -145,10 +159,9 @@ class WorkerMetrics(Collector):
 
     # ------------------------------------------------------------------------------------------------- counting
 
-    def _on_state(self, transition: Transition) -> None:
+    def _on_state(self, transition: Transition, state: State, instance: int | None) -> None:
         subject = transition.connector or "", transition.task
-        state = State(transition.data["state"])
-        begun = subject, transition.data.get("instance")
+        begun = subject, instance
         kind = "connector" if transition.task is None else "task"
         if state in _BEGUN and begun not in self._begun:
             self._begun.add(begun)
@@ -173,11 +186,11 @@ class WorkerMetrics(Collector):
             self._states.pop(subject, None)
         self._spans.pop(subject, None)
 
-    def _on_assignment(self, data: Mapping[str, Any]) -> None:
+    def _on_assignment(self, computed: AssignmentComputed) -> None:
         """The leader takes what two members claimed from both, so it is in the revoked work of both."""
-        revoked = Counter(name for member in data.get("members", {}).values() for name in member.get("revoked", ()))
+        revoked = Counter(name for member in computed.members.values() for name in member.revoked)
         self._duplicated += sum(1 for holders in revoked.values() if holders > 1)
-        self._lost = len(data.get("lost") or ())
+        self._lost = len(computed.lost)
 
     # -------------------------------------------------------------------------------------------------- showing
 

@@ -19,8 +19,9 @@ from connectx.kafka.internal.offset_topics import OwnOffsets, offsets_topic
 from connectx.kafka.internal.offset_writer import write_source_offsets
 from connectx.kafka.internal.topics import InternalTopics
 from connectx.kafka.settings.clients import ClientConfigs
-from connectx.model.events import EventKind, Transition
+from connectx.model.events import Transition
 from connectx.model.ids import TaskId, TopicPartition
+from connectx.model.payloads import OffsetsAltered
 from connectx.model.source_offsets import SourceOffset, SourcePartition
 from connectx.model.states import ConnectorType
 from connectx.model.worker_config import WorkerConfig
@@ -213,8 +214,8 @@ class RestServices:
             dropped = [where for where in wanted if where not in kept]
             if dropped:
                 delete_group_offsets(self._clients, group, dropped)
-        altered = [dict(entry) for entry in offsets]
-        self._record(Transition(EventKind.OFFSETS_ALTERED, connector, data={"offsets": altered}))
+        altered = tuple(dict(entry) for entry in offsets)
+        self._record(Transition(OffsetsAltered(altered), connector))
         return "The offsets for this connector have been altered successfully"
 
     @_masking
@@ -226,7 +227,7 @@ class RestServices:
             write_source_offsets(self._clients, self._config, connector, config, pairs)
         else:
             self._admin.delete_group(self._group_without_members(connector, config))
-        self._record(Transition(EventKind.OFFSETS_ALTERED, connector, data={"offsets": None}))
+        self._record(Transition(OffsetsAltered(None), connector))
         return "The offsets for this connector have been reset successfully"
 
     def _check_offsets(

@@ -63,6 +63,7 @@ from connectx.model.clock import Clock
 from connectx.model.config_records import SessionKeyRecord
 from connectx.model.events import EventKind, Transition
 from connectx.model.ids import TaskId
+from connectx.model.payloads import WorkerFailed
 from connectx.model.worker_config import WorkerConfig
 from connectx.plugins.registry import Plugins
 from connectx.protocol.signing import signature_error
@@ -259,7 +260,7 @@ class Worker:
         cause = str(error) or type(error).__name__
         self.error = self.error or cause
         if self._end_at_once(WorkerState.FAILED, cause):
-            self._given.record(Transition(EventKind.WORKER_FAILED, cause=cause, data={"error": cause}), self.name)
+            self._given.record(Transition(WorkerFailed(cause)), self.name)
 
     def _end_at_once(self, state: WorkerState, reason: str) -> bool:
         if not self._move(state, *ALIVE):

@@ -38,6 +38,7 @@ from connectx.core.sink.progress import Progress
 from connectx.core.source.loop import SourceTaskCore
 from connectx.core.tasks import TaskLife, TaskPhase, Tasks
 from connectx.core.timers import Timers
+from connectx.model.causes import FencingNotDone, NewTaskConfigs, Refusal, TaskCountMissing
 from connectx.model.config_records import TaskCommitRecord, TaskConfigRecord
 from connectx.model.group import Assignment, WorkSet
 from connectx.model.ids import TaskId
@@ -200,9 +201,9 @@ def record_not_read_back(patch: pytest.MonkeyPatch, hits: Hits) -> None:
         if self.rounds.get(fencing.connector) is fencing:
             self._end(fencing, 200, None)
 
-    def without_record(self: Tasks, life: TaskLife) -> str | None:
+    def without_record(self: Tasks, life: TaskLife) -> Refusal | None:
         found = reason(self, life)
-        return None if found is not None and "task count record" in found else found
+        return None if isinstance(found, TaskCountMissing) else found
 
     patch.setattr(FencingRounds, "_write_record", write_and_end)
     patch.setattr(Tasks, "_reason_to_refuse", without_record)
@@ -225,7 +226,7 @@ def generation_not_compared(patch: pytest.MonkeyPatch, hits: Hits) -> None:
     """The generation of the task configs that a task was made from is not compared with the newest one."""
     reason = Tasks._reason_to_refuse
 
-    def with_any_generation(self: Tasks, life: TaskLife) -> str | None:
+    def with_any_generation(self: Tasks, life: TaskLife) -> Refusal | None:
         newest = self.context.config.task_config_generation(life.task.connector)
         if newest != life.task_config_generation:
             hits.append(str(life.task))
@@ -242,7 +243,7 @@ def ignore_news_before_the_start(patch: pytest.MonkeyPatch) -> None:
     def stop_what_runs(self: Tasks, connector: str) -> None:
         for life in self._of(connector):
             if life.phase not in (TaskPhase.FENCING, TaskPhase.INITIALIZING, TaskPhase.VERIFYING):
-                self.stop(life.task, "its connector has new task configs")
+                self.stop(life.task, NewTaskConfigs())
 
     patch.setattr(Tasks, "on_new_task_configs", stop_what_runs)
 
@@ -255,7 +256,7 @@ def looks_before_its_producer(patch: pytest.MonkeyPatch, hits: Hits) -> None:
         if life is None:
             return
         if error is not None:
-            self._retry_fencing(life, error)
+            self._retry_fencing(life, FencingNotDone(error))
             return
         life.phase = TaskPhase.VERIFYING
         life.request_id = self.context.new_request_id()

@@ -8,6 +8,7 @@ from dataclasses import replace
 from connectx.history.folds.stories import stories
 from connectx.history.wording import duration, plural
 from connectx.model.events import Event, EventKind
+from connectx.model.payloads import FaultInjected
 from tests.simulation.chooser import written
 from tests.simulation.invariants import SENTENCES
 from tests.simulation.runs import Run
@@ -54,12 +55,10 @@ def events(world: World) -> list[Event]:
     """The simulated transitions as a history, as a live cluster keeps it."""
     found = []
     for seq, (time_ms, worker, t) in enumerate(world.history, 1):
-        data = t.data
-        if t.kind is EventKind.FAULT_INJECTED:
-            fault = str(data["fault"])
-            data = {**data, "fault": AS_IN_HISTORIES.get(fault, fault)}
-        fields = t.connector, t.task, t.generation, t.producer_epoch, t.cause
-        found.append(Event(seq, time_ms, worker, t.kind, *fields, data))
+        payload = t.payload
+        if isinstance(payload, FaultInjected):
+            payload = replace(payload, fault=AS_IN_HISTORIES.get(payload.fault, payload.fault))
+        found.append(Event(seq, time_ms, worker, payload, t.connector, t.task, t.generation, t.producer_epoch, t.why))
     return found
 
 
@@ -112,8 +111,7 @@ def story(world: World) -> Iterator[str]:
     """Sentences in the order of time: what each worker saw, and what followed from the faults."""
     happened = events(world)
     sentences = [(event.time_ms, event.seq, text) for event in happened if (text := sentence(event)) is not None]
-    known = [replace(event, data=dict(event.data)) for event in happened]
-    sentences += [(report.time_ms, report.seq, f"so: {report.sentence}") for report in stories(known)]
+    sentences += [(report.time_ms, report.seq, f"so: {report.sentence}") for report in stories(happened)]
     for time_ms, _, text in sorted(sentences):
         yield f"{duration(time_ms - START_MS)}: {text}"
 

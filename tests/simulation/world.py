@@ -43,6 +43,7 @@ from tests.simulation.sim_source import OFFSETS_TOPIC, PARTITIONS, TOPIC_PARTITI
 from tests.simulation.sim_task import SimTask
 from tests.simulation.sim_worker import SimWorker
 from tests.support.core_parts import worker_of
+from tests.support.histories import transition
 
 LATENCY_MS = 2
 MOST_EVENTS = 40_000  # a run has about 3,000
@@ -197,7 +198,7 @@ class World:
         self.history.append((self.now_ms, worker.name if worker else None, transition))
 
     def note_fault(self, fault: str, worker: SimWorker | None = None, **data: Any) -> None:
-        self.note(worker, Transition(EventKind.FAULT_INJECTED, data={"fault": fault, **data}))
+        self.note(worker, transition(EventKind.FAULT_INJECTED, data={"fault": fault, **data}))
 
     # --------------------------------------------------------------------------------------------------- workers
 

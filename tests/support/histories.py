@@ -2,11 +2,86 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
 
-from connectx.model.events import Event, EventKind
+from connectx.history import version_1
+from connectx.history.codec import sighting_of
+from connectx.model.cause_text import cause_text
+from connectx.model.causes import Cause, RecordedText
+from connectx.model.events import Event, EventKind, Transition
+from connectx.model.ids import TaskId
+from connectx.model.json_values import json_value
+from connectx.model.payloads import PAYLOADS
 
 START_MS = 1_700_000_000_000
+_LEAST: Mapping[str, Any] = {
+    **{"bootstrap_servers": "", "group_id": "", "url": "", "origin": "", "error": "", "fault": "", "group": ""},
+    **{"members": {}, "lost": (), "delay_ms": 0, "transactional_id": "", "transactional_ids": (), "tasks": 0},
+    **{"target_state": "STARTED", "task_count": 0, "include_tasks": False, "only_failed": False, "state": "RUNNING"},
+    **{"step": "begin", "known": False, "offsets": None, "partitions": (), "lane": "tail", "lag": 0, "since_ms": 0},
+    **{"lasted_ms": 0, "leader_url": "", "protocol": "", "is_new": False, "records": 0},
+}
+"""What a test need not say."""
+
+
+def transition(
+    kind: EventKind,
+    connector: str | None = None,
+    task: int | None = None,
+    generation: int | None = None,
+    producer_epoch: int | None = None,
+    cause: str = "",
+    data: Mapping[str, Any] | None = None,
+) -> Transition:
+    """Return a transition as its reader sees it: with a sentence as its cause, and data by name."""
+    about = None if connector is None or task is None else TaskId(connector, task)
+    required = [item.name for item in fields(PAYLOADS[kind]) if item.default is MISSING]
+    given = {**{name: _LEAST[name] for name in required}, **(data or {})}
+    payload, why = version_1.read(kind, given, cause, about)
+    return Transition(payload, connector, task, generation, producer_epoch, why, sighting_of(kind, given))
+
+
+class Because(RecordedText):
+    """A cause in words: equal to each cause that has this sentence."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Cause) and cause_text(other) == self.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What a recorded transition must show; equal to one that does. Data that is None or empty need not be there."""
+
+    kind: EventKind
+    connector: str | None = None
+    task: int | None = None
+    generation: int | None = None
+    producer_epoch: int | None = None
+    cause: str = ""
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Transition):
+            return NotImplemented
+        fields = ("kind", "connector", "task", "generation", "producer_epoch")
+        same = all(getattr(self, name) == getattr(other, name) for name in fields)
+        cause = self.cause or str(self.data.get("reason", ""))
+        return same and cause == other.cause and _plain(self.data) == _plain(other.data)
+
+    def __hash__(self) -> int:
+        return hash((self.kind, self.connector, self.task))
+
+
+def _plain(data: Mapping[str, Any]) -> dict[str, Any]:
+    shown = json_value(data)
+    return {key: value for key, value in shown.items() if value not in (None, "", [], {}, 0, False)}
 
 
 class History:
@@ -28,8 +103,9 @@ class History:
             connector, task = name, int(number)
         known = {key: fields.pop(key) for key in ("generation", "producer_epoch", "cause") if key in fields}
         known.setdefault("generation", self.generation)
-        event = Event(len(self.events) + 1, self.time_ms, worker, kind, connector, task, data=fields, **known)
-        self.events.append(event)
+        t = transition(kind, connector, task, data=fields, **known)
+        rest = (t.connector, t.task, t.generation, t.producer_epoch, t.why, t.seen)
+        self.events.append(Event(len(self.events) + 1, self.time_ms, worker, t.payload, *rest))
         return self
 
     def started(self, *workers: str) -> History:

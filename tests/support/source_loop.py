@@ -22,9 +22,10 @@ from connectx.core.source.messages import (
     TransactionBegun,
 )
 from connectx.core.source.progress import SourceTaskSettings
-from connectx.model.events import EventKind, Transition
+from connectx.model.events import EventKind
 from connectx.model.ids import TaskId
 from connectx.model.states import TransactionBoundary
+from tests.support.histories import Recorded
 
 TASK = TaskId("lines", 0)
 FILE = {"filename": "/in.txt"}
@@ -62,5 +63,5 @@ def at_commit(core: SourceTaskCore, *, now_ms: int = 0) -> SourceTaskCore:
     return core
 
 
-def transition(kind: EventKind, **data: Any) -> Transition:
-    return Transition(kind, "lines", 0, producer_epoch=3, data=data)
+def transition(kind: EventKind, **data: Any) -> Recorded:
+    return Recorded(kind, "lines", 0, producer_epoch=3, data=data)

@@ -27,7 +27,7 @@ from connectx.model.worker_config import WorkerConfig
 from connectx.plugins.registry import Plugins, class_name
 from connectx.plugins.validation import validate_connector
 from connectx.views import Listed
-from tests.support.histories import START_MS
+from tests.support.histories import START_MS, transition
 from tests.support.lab import SHOTS
 
 THEMES = Path(sys.prefix) / "share/jupyter/lab/themes/@jupyterlab"
@@ -87,13 +87,7 @@ class StagedCluster:
         for event in events:
             self.events.append(
                 Transition(
-                    event.kind,
-                    event.connector,
-                    event.task,
-                    event.generation,
-                    event.producer_epoch,
-                    cause=event.cause,
-                    data=dict(event.data),
+                    event.payload, event.connector, event.task, event.generation, event.producer_epoch, event.why
                 ),
                 event.worker,
             )
@@ -107,7 +101,7 @@ class StagedCluster:
     def delete(self, name: str) -> None:
         """A connector is deleted, not by the panel."""
         del self._connectors[name]
-        self.events.append(Transition(EventKind.CONNECTOR_DELETED, name), "worker-1")
+        self.events.append(transition(EventKind.CONNECTOR_DELETED, name), "worker-1")
 
     def overview(self) -> dict[str, object]:
         return {
@@ -130,7 +124,7 @@ class StagedCluster:
         before = snapshot(self.events)
         task = next(task for task in before.tasks if f"{task.connector}-{task.task}" == name)
         data = {"state": state} if trace is None else {"state": state, "trace": trace}
-        self.events.append(Transition(EventKind.TASK_STATE, task.connector, task.task, data=data), task.worker)
+        self.events.append(transition(EventKind.TASK_STATE, task.connector, task.task, data=data), task.worker)
 
     def peek(self, name: str, rows: int) -> Listed[Record]:
         """The newest records of any topic."""
@@ -165,13 +159,13 @@ class StagedCluster:
     def commit(self, name: str, records: int) -> None:
         """A task commits records."""
         connector, _, task = name.rpartition("-")
-        self.events.append(Transition(EventKind.OFFSETS_COMMITTED, connector, int(task), data={"records": records}))
+        self.events.append(transition(EventKind.OFFSETS_COMMITTED, connector, int(task), data={"records": records}))
 
     def skip(self, name: str, records: int, dead_letters: int = 0) -> None:
         """A task skips records because of errors."""
         connector, _, task = name.rpartition("-")
         data = {"records": records, "dead_letters": dead_letters}
-        self.events.append(Transition(EventKind.RECORDS_SKIPPED, connector, int(task), data=data))
+        self.events.append(transition(EventKind.RECORDS_SKIPPED, connector, int(task), data=data))
 
     def runs(self, worker: str, metrics: dict[str, Any], generation: int = 2) -> None:
         """A worker runs these tasks, with these numbers."""
@@ -188,7 +182,7 @@ class StagedCluster:
     def configure(self, name: str, config: dict[str, str]) -> None:
         """A connector gets another configuration, and a worker reads it."""
         self._connectors[name].config = config
-        self.events.append(Transition(EventKind.CONNECTOR_CONFIGURED, name), "worker-1")
+        self.events.append(transition(EventKind.CONNECTOR_CONFIGURED, name), "worker-1")
 
     def __getitem__(self, name: str) -> StagedConnector:
         if name not in self._connectors:
@@ -196,7 +190,7 @@ class StagedCluster:
         return self._connectors[name]
 
     def kill(self, worker: str) -> None:
-        self.events.append(Transition(EventKind.FAULT_INJECTED, data={"fault": "kill"}), worker)
+        self.events.append(transition(EventKind.FAULT_INJECTED, data={"fault": "kill"}), worker)
 
     def stop(self, worker: str) -> None:
         raise ValueError(f"{worker} does not answer")

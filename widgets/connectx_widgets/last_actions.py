@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from connectx.model.events import Event, EventKind
+from connectx.model.payloads import ConnectorConfigured, RestartRequested, TargetStateChanged
 
 _SOON_MS = 5_000
 _VERBS = {"PAUSED": "pause", "STARTED": "resume", "STOPPED": "stop"}
@@ -20,7 +21,8 @@ class LastActions:
     def take(self, event: Event) -> None:
         """Add the next event. Each worker tells what it reads in the config topic; the first to tell counts."""
         what, connector = _what(event), event.connector
-        config_offset = event.data.get("config_offset", event.seq)
+        config_offset = getattr(event.payload, "config_offset", None)
+        config_offset = event.seq if config_offset is None else config_offset
         if connector is None or config_offset <= self._offsets.get(connector, -1):
             return
         if event.kind is EventKind.CONNECTOR_DELETED:
@@ -52,11 +54,11 @@ class LastActions:
 
 
 def _what(event: Event) -> str | None:
-    match event.kind:
-        case EventKind.CONNECTOR_CONFIGURED:
-            return "created" if event.data.get("is_new") else "configured"
-        case EventKind.TARGET_STATE_CHANGED:
-            return _VERBS.get(str(event.data.get("target_state")))
-        case EventKind.RESTART_REQUESTED:
-            return "restart failed" if event.data.get("only_failed") else "restart"
+    match event.payload:
+        case ConnectorConfigured(is_new):
+            return "created" if is_new else "configured"
+        case TargetStateChanged(target_state):
+            return _VERBS.get(target_state)
+        case RestartRequested(only_failed=only_failed):
+            return "restart failed" if only_failed else "restart"
     return None

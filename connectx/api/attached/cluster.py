@@ -27,7 +27,8 @@ from connectx.kafka.admin.discovery import CONFIG, GROUP_CALL_S, STATUS, find_gr
 from connectx.kafka.admin.group_view import worker_id_of
 from connectx.kafka.admin.groups import GroupClient
 from connectx.kafka.settings.clients import ClientConfigs
-from connectx.model.events import Event, EventKind, Transition
+from connectx.model.events import Event, Transition
+from connectx.model.payloads import Attached, Detached
 from connectx.model.worker_config import WorkerConfig, own_kafka_config
 from connectx.plugins.registry import worker_config
 from connectx.rest.client import RestClient
@@ -53,7 +54,7 @@ class AttachedCluster(ConnectCluster):
 
     _title = "Attached cluster"
     _new_one = "Attach again with cx.attach()."
-    _last_event = EventKind.DETACHED
+    _last_event = Detached()
 
     def __init__(
         self,
@@ -95,8 +96,8 @@ class AttachedCluster(ConnectCluster):
             watch = Watch(self._client, kafka, self.events, poll_s, clock, self._scheme)
             self._endings.callback(watch.close)
             self._watch = watch
-            data = {"url": masked_text(self.url), "group_id": self.group_id, "blind_spots": list(self.blind_spots)}
-            self.events.append(Transition(EventKind.ATTACHED, data=data))
+            attached = Attached(masked_text(self.url), self.group_id, tuple(self.blind_spots))
+            self.events.append(Transition(attached))
             watch.start()
         except BaseException:
             self.close()

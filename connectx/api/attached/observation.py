@@ -15,9 +15,12 @@ from connectx.core.config_events import event_of
 from connectx.core.config_log import ConfigLog
 from connectx.core.status_log import StatusLog
 from connectx.kafka.admin.group_view import GroupView
+from connectx.model import payloads
+from connectx.model.causes import Cause, GroupNotStable, OutsideGroup, TakenSilently
 from connectx.model.config_records import ConfigRecord
-from connectx.model.events import EventKind, Transition
+from connectx.model.events import Sighting, Transition
 from connectx.model.ids import TaskId
+from connectx.model.payloads import Payload
 from connectx.model.states import State
 from connectx.model.status_records import ConnectorStatusRecord, Status, StatusRecord, TaskStatusRecord
 
@@ -102,77 +105,69 @@ class Observation:
 
     def observe_rest(self, shown: Mapping[str, Any], after_ms: int | None) -> Iterator[WorkerTransition]:
         """What `GET /connectors?expand=status&expand=info` shows; `after_ms`: when it was asked last."""
-        data: dict[str, Any] = {"origin": POLLING, **({} if after_ms is None else {"after_ms": after_ms})}
+        seen = Sighting(POLLING, after_ms)
         for connector in sorted(shown):
             info = shown[connector].get("info") or {}
-            yield from self._observe_info(connector, info, data)
+            yield from self._observe_info(connector, info, seen)
             status = shown[connector].get("status")
             if status is None:
                 continue
-            yield from self._observe(connector, _ITSELF, _of_rest(status["connector"]), data)
+            yield from self._observe(connector, _ITSELF, _of_rest(status["connector"]), seen)
             statuses = {int(task["id"]): task for task in status["tasks"]}
             for number in sorted(statuses):
-                yield from self._observe(connector, number, _of_rest(statuses[number]), data)
+                yield from self._observe(connector, number, _of_rest(statuses[number]), seen)
             for number in sorted(set(self._work.get(connector, ())) - set(statuses) - {_ITSELF}):
-                yield from self._observe(connector, number, None, data)
+                yield from self._observe(connector, number, None, seen)
         for connector in sorted(set(self._configs) - set(shown)):
             del self._configs[connector]
-            yield from self._destroyed(connector, data)
-            yield Transition(EventKind.CONNECTOR_DELETED, connector, data=data), None
+            yield from self._destroyed(connector, seen)
+            yield Transition(payloads.ConnectorDeleted(), connector, seen=seen), None
 
-    def _observe_info(
-        self, connector: str, info: Mapping[str, Any], data: Mapping[str, Any]
-    ) -> Iterator[WorkerTransition]:
+    def _observe_info(self, connector: str, info: Mapping[str, Any], seen: Sighting) -> Iterator[WorkerTransition]:
         before = self._configs.get(connector)
-        now = {"config": info.get("config"), "tasks": len(info.get("tasks", ()))}
+        tasks = len(info.get("tasks", ()))
+        now = {"config": info.get("config"), "tasks": tasks}
         self._configs[connector] = now
         if before is None or before["config"] != now["config"]:
-            yield (
-                Transition(EventKind.CONNECTOR_CONFIGURED, connector, data={**data, "is_new": before is None}),
-                None,
-            )
+            yield Transition(payloads.ConnectorConfigured(before is None), connector, seen=seen), None
         if before is None or before["tasks"] != now["tasks"]:
-            yield Transition(EventKind.TASKS_CONFIGURED, connector, data={**data, "tasks": now["tasks"]}), None
+            yield Transition(payloads.TasksConfigured(tasks), connector, seen=seen), None
 
     # ---------------------------------------------------------------------------------------------------- topics
 
     def begin(self) -> Iterator[WorkerTransition]:
         """How things stand once both topics were read to their present end."""
         for connector in self.config.connectors():
-            data: dict[str, Any] = {"origin": CONFIG_TOPIC}
-            yield Transition(EventKind.CONNECTOR_CONFIGURED, connector, data={**data, "is_new": False}), None
-            tasks = self.config.task_count(connector)
-            yield Transition(EventKind.TASKS_CONFIGURED, connector, data={**data, "tasks": tasks}), None
+            seen = Sighting(CONFIG_TOPIC)
+            yield Transition(payloads.ConnectorConfigured(is_new=False), connector, seen=seen), None
+            tasks = payloads.TasksConfigured(self.config.task_count(connector))
+            yield Transition(tasks, connector, seen=seen), None
         for connector in self.status.connectors():
             status = self.status.connector_status(connector)
-            data = {"origin": STATUS_TOPIC}
             if status is not None:
-                yield from self._observe(connector, _ITSELF, status, data)
+                yield from self._observe(connector, _ITSELF, status, Sighting(STATUS_TOPIC))
             for task, status in self.status.task_statuses(connector).items():
-                since_ms = self.status.task_since_ms(task)
-                more = {} if since_ms is None else {"written_ms": since_ms}
-                yield from self._observe(connector, task.task, status, {**data, **more})
+                seen = Sighting(STATUS_TOPIC, written_ms=self.status.task_since_ms(task))
+                yield from self._observe(connector, task.task, status, seen)
 
     def observe_config(self, log_offset: int, record: ConfigRecord, written_ms: int) -> Iterator[WorkerTransition]:
         """A further record of the config topic."""
         for change in self.config.apply(log_offset, record):
             if event := event_of(change, self.config, log_offset):
-                kind, connector, data = event
-                data = {"origin": CONFIG_TOPIC, "written_ms": written_ms, **data}
-                yield Transition(kind, connector, data=data), None
+                yield Transition(*event, seen=Sighting(CONFIG_TOPIC, written_ms=written_ms)), None
 
     def observe_status(self, record: StatusRecord, written_ms: int) -> Iterator[WorkerTransition]:
         """A further record of the status topic."""
         if not self.status.apply(record, written_ms):
             return
-        data = {"origin": STATUS_TOPIC, "written_ms": written_ms}
+        seen = Sighting(STATUS_TOPIC, written_ms=written_ms)
         match record:
             case ConnectorStatusRecord(connector, None):
-                yield from self._destroyed(connector, data)
+                yield from self._destroyed(connector, seen)
             case ConnectorStatusRecord(connector, status):
-                yield from self._observe(connector, _ITSELF, status, data)
+                yield from self._observe(connector, _ITSELF, status, seen)
             case TaskStatusRecord(task, status):
-                yield from self._observe(task.connector, task.task, status, data)
+                yield from self._observe(task.connector, task.task, status, seen)
 
     # ----------------------------------------------------------------------------------------------------- group
 
@@ -180,8 +175,8 @@ class Observation:
         """The group is not Stable: its members are joining."""
         if self.is_settled and self.group is not None:
             for member in self.group.members:
-                data = {"origin": GROUP, "reason": "the group is not stable"}
-                yield Transition(EventKind.REBALANCE_STARTED, generation=self.generation, data=data), member.worker_id
+                payload, why = payloads.RebalanceStarted(), GroupNotStable()
+                yield self._of_group(payload, why), member.worker_id
         self.is_settled = False
 
     def departed(self, view: GroupView) -> Mapping[str, str]:
@@ -197,16 +192,16 @@ class Observation:
         was_settled, self.is_settled = self.is_settled, True
         for member in view.members:
             if self._urls.get(member.worker_id) is None:
-                yield self._started(member.worker_id, {"origin": GROUP})
+                yield self._started(member.worker_id, GROUP)
             self._urls[member.worker_id] = member.url
         for worker_id in self.departed(view):
             if worker_id in answering and worker_id not in self._out:
-                cause = "it answers and is no member of the group: the group has given its work to others"
-                yield Transition(EventKind.MEMBER_LOST, cause=cause, data={"origin": GROUP}), worker_id
+                why = OutsideGroup(answers=True)
+                yield Transition(payloads.MemberLost(), why=why, seen=Sighting(GROUP)), worker_id
             elif worker_id not in answering:
                 del self._urls[worker_id]
-                cause = "it is no member of the group and does not answer: it was stopped, killed or cut off"
-                yield Transition(EventKind.WORKER_STOPPED, cause=cause, data={"origin": GROUP}), worker_id
+                why = OutsideGroup(answers=False)
+                yield Transition(payloads.WorkerStopped(), why=why, seen=Sighting(GROUP)), worker_id
         self._out = frozenset(self.departed(view))
         if before == view and was_settled:
             return
@@ -214,41 +209,44 @@ class Observation:
             self.generation += 1  # no status has named that of the new round yet
         self._reported_generation = self.generation
         for member in view.members:
-            data = {
-                "origin": GROUP,
-                "leader_url": view.leader_url,
-                "protocol": view.protocol,
-                "connectors": list(member.work.connectors),
-                "tasks": [str(task) for task in member.work.tasks],
-                "delay_ms": member.delay_ms,
-            }
-            yield Transition(EventKind.REBALANCE_COMPLETED, generation=self.generation, data=data), member.worker_id
+            completed = payloads.RebalanceCompleted(
+                leader_url=view.leader_url,
+                protocol=view.protocol,
+                connectors=tuple(member.work.connectors),
+                tasks=tuple(str(task) for task in member.work.tasks),
+                delay_ms=member.delay_ms,
+            )
+            yield self._of_group(completed), member.worker_id
         if view.delay_ms:
             held = {task for member in view.members for task in member.work.tasks}
-            lost = [str(task) for c in self.config.connectors() for task in self.config.tasks(c) if task not in held]
-            data = {"origin": GROUP, "delay_ms": view.delay_ms, "lost": lost}
-            yield Transition(EventKind.REBALANCE_DELAYED, generation=self.generation, data=data), None
+            lost = tuple(
+                str(task) for c in self.config.connectors() for task in self.config.tasks(c) if task not in held
+            )
+            yield self._of_group(payloads.RebalanceDelayed(lost, view.delay_ms)), None
+
+    def _of_group(self, payload: Payload, why: Cause | None = None) -> Transition:
+        return Transition(payload, generation=self.generation, why=why, seen=Sighting(GROUP))
 
     # ------------------------------------------------------------------------------------------------- one piece
 
-    def _destroyed(self, connector: str, data: Mapping[str, Any]) -> Iterator[WorkerTransition]:
+    def _destroyed(self, connector: str, seen: Sighting) -> Iterator[WorkerTransition]:
         for number in sorted(self._work.get(connector, ()), reverse=True):
-            yield from self._observe(connector, number, None, data)
+            yield from self._observe(connector, number, None, seen)
 
     def _observe(
-        self, connector: str, number: int, status: Status | None, data: Mapping[str, Any]
+        self, connector: str, number: int, status: Status | None, seen: Sighting
     ) -> Iterator[WorkerTransition]:
         """The status of a task, or of a connector itself; None: it is gone."""
         statuses = self._work.setdefault(connector, {})
         before = statuses.get(number)
         if before == status:
             return
-        kind = EventKind.CONNECTOR_STATE if number == _ITSELF else EventKind.TASK_STATE
+        payload = payloads.ConnectorState if number == _ITSELF else payloads.TaskState
         task = None if number == _ITSELF else number
         if status is None:
             del statuses[number]
             worker = before.worker_id if before is not None else None
-            yield Transition(kind, connector, task, data={**data, "state": State.DESTROYED.value}), worker
+            yield Transition(payload(State.DESTROYED), connector, task, seen=seen), worker
             return
         statuses[number] = status
         generation = status.generation if status.generation >= 0 else None
@@ -256,17 +254,17 @@ class Observation:
             self.generation = max(self.generation or 0, generation)
         if status.state in _HELD:
             if status.worker_id not in self._urls:
-                yield self._started(status.worker_id, data)
+                yield self._started(status.worker_id, seen.origin)
             if before is not None and before.state in _HELD and before.worker_id != status.worker_id:
-                cause = f"{status.worker_id} has it now; {before.worker_id} did not say that it gave it up"
-                ended = {"origin": data["origin"], "state": State.UNASSIGNED.value}
-                yield Transition(kind, connector, task, cause=cause, data=ended), before.worker_id
-        shown = {**data, "state": status.state.value, "trace": status.trace}
-        yield Transition(kind, connector, task, generation, data=shown), status.worker_id
+                why, origin = TakenSilently(status.worker_id, before.worker_id), Sighting(seen.origin)
+                released = Transition(payload(State.UNASSIGNED), connector, task, why=why, seen=origin)
+                yield released, before.worker_id
+        shown = payload(status.state, status.trace)
+        yield Transition(shown, connector, task, generation, seen=seen), status.worker_id
 
-    def _started(self, worker_id: str, data: Mapping[str, Any]) -> WorkerTransition:
+    def _started(self, worker_id: str, origin: str) -> WorkerTransition:
         url = self._urls.setdefault(worker_id, f"{self.scheme}://{worker_id}/")
-        return Transition(EventKind.WORKER_STARTED, data={"origin": data["origin"], "url": url}), worker_id
+        return Transition(payloads.WorkerStarted(url), seen=Sighting(origin)), worker_id
 
 
 def _of_rest(shown: Mapping[str, Any]) -> Status:

@@ -34,8 +34,9 @@ from connectx.kafka.admin.groups import GroupClient
 from connectx.kafka.internal.topic_tail import TopicTail
 from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.clock import Clock
-from connectx.model.events import EventKind, Transition
+from connectx.model.events import Transition
 from connectx.model.ids import TopicPartition
+from connectx.model.payloads import SightLost, SightRegained
 from connectx.protocol.config_topic import decode_config_record
 from connectx.protocol.status_topic import decode_status_record
 from connectx.rest.client import RestClient
@@ -163,13 +164,13 @@ class Watch:
 
     def _regain(self, origin: str) -> None:
         if self.lost.pop(origin, None) is not None:
-            self._events.append(Transition(EventKind.SIGHT_REGAINED, data={"origin": origin}))
+            self._events.append(Transition(SightRegained(origin)))
 
     def _lose(self, origin: str, why: str) -> None:
         if origin not in self.lost and not self._ended:
             error = masked_text(why)
             self.lost[origin] = (self._clock(), error)
-            self._events.append(Transition(EventKind.SIGHT_LOST, data={"origin": origin, "error": error}))
+            self._events.append(Transition(SightLost(origin, error)))
 
     def _poll_rest(self) -> None:
         now_ms = self._clock()

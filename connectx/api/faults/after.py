@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from connectx.api.fault_origin import caused_by
 from connectx.api.faults.agenda import Agenda, Scheduled
 from connectx.api.faults.direct import DirectFaults
+from connectx.model.causes import FaultScheduled
 from connectx.views import Form
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class After:
         def act() -> object:
             if self._delay_s <= 0:
                 return verb()
-            with caused_by(f"it was scheduled {self._delay_s:g} s before", after_s=self._delay_s):
+            with caused_by(FaultScheduled(self._delay_s)):
                 return verb()
 
         return self._agenda.add(fault, worker, self._delay_s, act)

@@ -21,6 +21,7 @@ from connectx.api.faults.after import After
 from connectx.api.faults.agenda import Agenda, Scheduled
 from connectx.api.faults.plan import KINDS, PlannedFault
 from connectx.errors import ConnectxError, NoGateError
+from connectx.model.causes import FaultOfChaos
 from connectx.views import Listed, Shown, html_card, html_table, text_table
 
 if TYPE_CHECKING:
@@ -162,7 +163,7 @@ class Chaos:
             self._cluster.wait_stable(_STABLE_S)
 
     def _refill(self) -> None:
-        with caused_by(f"the end of the chaos with seed {self.seed}", chaos_seed=self.seed):
+        with caused_by(FaultOfChaos(self.seed)):
             if not self._broker_answers():
                 self._cluster.restart_broker()
             while self._count_alive() < self._size:
@@ -324,8 +325,7 @@ class Chaos:
         return len([worker for worker in self._cluster.workers if worker.state in _ALIVE])
 
     def _origin(self, fault: ChaosFault) -> AbstractContextManager[None]:
-        cause = f"fault {fault.number} of the chaos with seed {self.seed}"
-        return caused_by(cause, chaos_seed=self.seed, chaos_fault=fault.number)
+        return caused_by(FaultOfChaos(self.seed, fault.number))
 
     # --------------------------------------------------------------------------------------------------- forms
 

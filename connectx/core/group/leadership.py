@@ -29,8 +29,9 @@ from connectx.core.messages import (
     SessionKeyCreated,
     WriteStatus,
 )
+from connectx.model import payloads
+from connectx.model.causes import FormerLeaderFenced, LostWorkWaits, RevocationsFollow
 from connectx.model.config_records import SessionKeyRecord
-from connectx.model.events import EventKind
 from connectx.model.group import Assignment, MemberMetadata, ProtocolVersion, WorkSet
 from connectx.model.ids import TaskId
 from connectx.model.states import TargetState
@@ -93,27 +94,17 @@ class Leadership:
     def _record_assignment(self, signal: Elected, result: ClusterAssignment) -> None:
         lost = _names(result.lost)
         members = {
-            self.urls[member]: {
-                "assigned": _names(result.assigned[member]),
-                "revoked": _names(result.revoked[member]),
-                "owns": _names(result.owners[member]),
-            }
+            self.urls[member]: payloads.MemberWork(
+                _names(result.assigned[member]), _names(result.revoked[member]), _names(result.owners[member])
+            )
             for member in sorted(signal.members)
         }
-        self.context.record(
-            EventKind.ASSIGNMENT_COMPUTED,
-            generation=signal.generation,
-            members=members,
-            lost=lost,
-            delay_ms=result.delay_ms,
-        )
+        self.context.record(payloads.AssignmentComputed(members, lost, result.delay_ms), generation=signal.generation)
         if result.delay_ms > 0:
             self.context.record(
-                EventKind.REBALANCE_DELAYED,
-                cause="waiting for a lost worker to come back" if lost else "revocations follow each other",
+                payloads.RebalanceDelayed(lost, result.delay_ms),
+                why=LostWorkWaits() if lost else RevocationsFollow(),
                 generation=signal.generation,
-                lost=lost,
-                delay_ms=result.delay_ms,
             )
 
     def forget_owners(self) -> None:
@@ -163,9 +154,7 @@ class Leadership:
             self.context.set_timer("reclaim", _RECLAIM_MS)
             return
         self.context.record(
-            EventKind.LEADERSHIP_CLAIMED,
-            cause="the former leader's producer is fenced",
-            transactional_id=self.context.settings.worker.config_transactional_id,
+            payloads.LeadershipClaimed(self.context.settings.worker.config_transactional_id), why=FormerLeaderFenced()
         )
         self._may_write()
 
@@ -173,7 +162,7 @@ class Leadership:
         """A privileged write failed, whatever the reason: claim again if this worker still leads, but never spin."""
         if self.writer.claim is not Claim.HELD:
             return
-        self.context.record(EventKind.LEADERSHIP_FENCED, cause=error, error=error)
+        self.context.record(payloads.LeadershipFenced(error))
         self.writer.set_claim(Claim.PENDING)
         self.context.set_timer("reclaim", _RECLAIM_MS)
 
@@ -302,5 +291,5 @@ def _claims(metadata: MemberMetadata) -> WorkSet:
     return WorkSet() if metadata.allocation is None else metadata.allocation.assigned
 
 
-def _names(work: WorkSet) -> list[str]:
-    return [*work.connectors, *(str(task) for task in work.tasks)]
+def _names(work: WorkSet) -> tuple[str, ...]:
+    return (*work.connectors, *(str(task) for task in work.tasks))

@@ -32,6 +32,8 @@ from connectx.core.messages import (
     TimerFired,
 )
 from connectx.core.timers import Timers
+from connectx.model import causes
+from connectx.model.causes import Cause
 from connectx.model.group import Assignment, MemberMetadata, ProtocolVersion
 from connectx.model.worker_config import WorkerConfig
 
@@ -74,7 +76,7 @@ class MembershipState(StrEnum):
 class JoinPreparing:
     """A join is due: stop work if eager, then call `prepared` with the metadata. Once per attempt to join."""
 
-    reason: str
+    reason: Cause
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,7 @@ class MembershipLost:
     `error` is Kafka's name, None when the session ran out by the member's own clock.
     """
 
-    reason: str
+    reason: Cause
     error: str | None
 
 
@@ -142,7 +144,7 @@ class Membership:
     leader_id: str = ""
     protocol: ProtocolVersion | None = None
     protocols: tuple[MemberMetadata, ...] = ()  # of the join under way
-    rejoin_reason: str | None = None  # why a join is wanted that has not been sent yet
+    rejoin_reason: Cause | None = None  # why a join is wanted that has not been sent yet
     request_id: int | None = None  # the FindCoordinator, JoinGroup or SyncGroup in flight
     heartbeat_request_id: int | None = None
     heartbeat_sent_ms: int = 0
@@ -163,13 +165,13 @@ class Membership:
         if self.state not in (MembershipState.STOPPED, MembershipState.FAILED):
             return []
         self.failures = 0
-        self.rejoin_reason = "the worker starts"
+        self.rejoin_reason = causes.WorkerStarts()
         self.state = MembershipState.FINDING
         self.unknown_since_ms = now_ms
         deadline = self.timers.set(UNKNOWN, now_ms + self.settings.heartbeat_interval_ms)
         return [deadline, FindCoordinator(self._new_request())]
 
-    def request_rejoin(self, reason: str, now_ms: int) -> list[Output]:
+    def request_rejoin(self, reason: Cause, now_ms: int) -> list[Output]:
         """Rejoin: at once when stable, else as soon as possible; nothing when a join is being prepared already."""
         if self.state is MembershipState.STABLE:
             return self._prepare_join(reason)
@@ -212,7 +214,7 @@ class Membership:
             if isinstance(stimulus, HeartbeatReplied):
                 return self._heartbeat_replied(stimulus.error, now_ms)
             if isinstance(stimulus, GroupRequestFailed):
-                return self._lose_coordinator(stimulus.reason, now_ms)
+                return self._lose_coordinator(causes.CoordinatorLost(stimulus.reason), now_ms)
         if stimulus.request_id != self.request_id:
             return []
         self.request_id = None
@@ -225,7 +227,11 @@ class Membership:
                 return self._sync_replied(stimulus, now_ms)
             case GroupRequestFailed(_, reason):
                 is_finding = self.state is MembershipState.FINDING
-                return [self._back_off(now_ms)] if is_finding else self._lose_coordinator(reason, now_ms)
+                return (
+                    [self._back_off(now_ms)]
+                    if is_finding
+                    else self._lose_coordinator(causes.CoordinatorLost(reason), now_ms)
+                )
         return []
 
     def _timer_fired(self, key: str, now_ms: int) -> list[Output]:
@@ -234,14 +240,14 @@ class Membership:
         if key == UNKNOWN:
             return [CoordinatorUnknown(self.unknown_since_ms)]
         if key == SESSION:
-            reason = f"no heartbeat was answered for {self.settings.session_timeout_ms} ms"
+            reason = causes.SessionExpired(self.settings.session_timeout_ms)
             lost = self._forget_generation(reason, None)
             self.rejoin_reason = self.rejoin_reason or reason
             is_finding = self.state is MembershipState.FINDING
             return lost if is_finding else [*lost, *self._lose_coordinator(reason, now_ms)]
         if self.state is MembershipState.FINDING:
             return [FindCoordinator(self._new_request())]
-        return self._prepare_join(self.rejoin_reason or "")
+        return self._prepare_join(self.rejoin_reason or causes.GroupRebalances())
 
     def _coordinator_found(self, now_ms: int) -> list[Output]:
         self.timers.cancel(UNKNOWN)
@@ -268,11 +274,11 @@ class Membership:
 
     def _sync_replied(self, reply: SyncGroupReplied, now_ms: int) -> list[Output]:
         if reply.error == "REBALANCE_IN_PROGRESS":
-            return self._prepare_join(self.rejoin_reason or "another rebalance began before this one was complete")
+            return self._prepare_join(self.rejoin_reason or causes.RebalanceSuperseded())
         if reply.error is not None:
             return self._request_refused("SyncGroup", reply.error, now_ms)
         if reply.assignment is None or self.protocol is None:
-            return self._wait("the leader sent no assignment", now_ms)
+            return self._wait(causes.AssignmentMissing(), now_ms)
         self.state = MembershipState.STABLE
         received = AssignmentReceived(self.generation, self.member_id, self.leader_id, self.protocol, reply.assignment)
         return [received, *(self._prepare_join(self.rejoin_reason) if self.rejoin_reason is not None else ())]
@@ -283,14 +289,14 @@ class Membership:
             if self.state is not MembershipState.STABLE:  # a join is on its way, and tells by its own answers
                 return [session]
             self.failures = 0
-            return [session, *(self._prepare_join("the group is rebalancing") if error else ())]
+            return [session, *(self._prepare_join(causes.GroupRebalances()) if error else ())]
         if error in RETRIABLE:
             return []
         return self._request_refused("Heartbeat", error, now_ms)
 
     def _request_refused(self, request: str, error: str, now_ms: int) -> list[Output]:
         """What an error means that is the same for all requests."""
-        reason = f"{request} was refused: {error}"
+        reason = causes.GroupRequestRefused(request, error)
         if error in MEMBERSHIP_LOST:
             lost = self._forget_generation(reason, error)
             join_is_due = self.state in (MembershipState.PREPARING, MembershipState.WAITING)
@@ -304,7 +310,7 @@ class Membership:
 
     # --------------------------------------------------------------------------------------------------- moves
 
-    def _prepare_join(self, reason: str) -> list[Output]:
+    def _prepare_join(self, reason: Cause) -> list[Output]:
         self.state = MembershipState.PREPARING
         self.rejoin_reason = reason
         self.request_id = None
@@ -335,7 +341,7 @@ class Membership:
         session = self._session_timer(now_ms)
         return [session, self.timers.set(HEARTBEAT, now_ms + self.settings.heartbeat_interval_ms)]
 
-    def _wait(self, reason: str, now_ms: int) -> list[Output]:
+    def _wait(self, reason: Cause, now_ms: int) -> list[Output]:
         """Join again after the back-off; a member that was joining goes back to heartbeats of its old generation."""
         was_joining = self.state is MembershipState.JOINING
         self.state = MembershipState.WAITING
@@ -343,7 +349,7 @@ class Membership:
         heartbeats = self._begin_heartbeats(now_ms) if was_joining and self.generation != NO_GENERATION else []
         return [*heartbeats, self._back_off(now_ms)]
 
-    def _lose_coordinator(self, reason: str, now_ms: int) -> list[Output]:
+    def _lose_coordinator(self, reason: Cause, now_ms: int) -> list[Output]:
         was_joining = self.state is MembershipState.JOINING
         if self.state is not MembershipState.STABLE:
             self.rejoin_reason = self.rejoin_reason or reason
@@ -355,7 +361,7 @@ class Membership:
         session = [self._session_timer(now_ms)] if was_joining and self.generation != NO_GENERATION else []
         return [deadline, *session, self._back_off(now_ms)]
 
-    def _forget_generation(self, reason: str, error: str | None) -> list[Output]:
+    def _forget_generation(self, reason: Cause, error: str | None) -> list[Output]:
         """Not a member any more. The id goes only when the coordinator does not know it, as in Kafka's client."""
         lost: list[Output] = [] if self.generation == NO_GENERATION else [MembershipLost(reason, error)]
         self.generation = NO_GENERATION

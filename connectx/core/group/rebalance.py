@@ -24,7 +24,8 @@ from connectx.core.group.membership import (
 )
 from connectx.core.messages import ConfigReadToEnd, GroupEffect, ReadConfigToEnd, SetTimer
 from connectx.core.tasks import Tasks
-from connectx.model.events import EventKind
+from connectx.model import causes, payloads
+from connectx.model.causes import Cause
 from connectx.model.group import Assignment, MemberMetadata, ProtocolVersion, WorkSet
 
 _READ_RETRIES = 5
@@ -60,7 +61,7 @@ class Rebalance:
     read_request: int | None = None
     read_retries_left: int = _READ_RETRIES
     started_ms: int | None = None
-    fatal_error: str | None = None
+    fatal_error: causes.GroupRefusesWorker | None = None
 
     # ------------------------------------------------------------------------------------------- what comes in
 
@@ -82,19 +83,19 @@ class Rebalance:
                 case CoordinatorUnknown():
                     self._on_coordinator_unknown()
                 case FatalGroupError():
-                    self.fatal_error = f"the group refuses this worker: {output.error}"
+                    self.fatal_error = causes.GroupRefusesWorker(output.error)
                     self._on_lost(self.fatal_error, output.error)
                 case _:
                     self.context.emit(output)
 
-    def request_rejoin(self, reason: str) -> None:
+    def request_rejoin(self, reason: Cause) -> None:
         """Join the group again as soon as possible; what was assigned but not started yet is claimed all the same."""
         self.context.group.settled = False
         self.take(self.membership.request_rejoin(reason, self.context.now_ms))
 
     def on_delay_over(self) -> None:
         """The leader's delay for lost work has passed."""
-        self.request_rejoin("the scheduled rebalance delay has passed")
+        self.request_rejoin(causes.DelayOver())
 
     def on_config_read(self, stimulus: ConfigReadToEnd) -> None:
         """The config topic was read for an assignment that was ahead of this worker, or before joining again."""
@@ -134,13 +135,13 @@ class Rebalance:
             return []  # it leaves the group soon, and wants nothing
         if self.started_ms is None:
             self.started_ms = self.context.now_ms
-            self.context.record(EventKind.REBALANCE_STARTED, cause=signal.reason, reason=signal.reason)
+            self.context.record(payloads.RebalanceStarted(), why=signal.reason)
         group = self.context.group
         if group.protocol is ProtocolVersion.EAGER:
-            self._stop_everything("eager rebalancing stops everything first")
+            self._stop_everything(causes.EagerRebalance())
             group.assignment = WorkSet()
         elif group.assignment is None:  # nothing is claimed, so nothing may run any more
-            self._stop_everything("it is not assigned to this worker any more")
+            self._stop_everything(causes.NotAssigned())
         if self._stops():
             self.phase = RebalancePhase.STOPPING
             self._forget_read()
@@ -199,23 +200,24 @@ class Rebalance:
         else:
             self.outgoing = self._running().minus(assignment.assigned)
             group.assignment = assignment.assigned
-        self._stop(self.outgoing, "the leader revoked it")
+        self._stop(self.outgoing, causes.Revoked())
 
     def _record_assignment(self, assignment: Assignment) -> None:
         group = self.context.group
         took_ms = None if self.started_ms is None else self.context.now_ms - self.started_ms
         self.started_ms = None
         self.context.record(
-            EventKind.REBALANCE_COMPLETED,
-            leader=group.leader_id,
-            leader_url=group.leader_url,
-            protocol=group.protocol.wire_name,
-            connectors=list(group.work.connectors),
-            tasks=[str(task) for task in group.work.tasks],
-            revoked=[*assignment.revoked.connectors, *(str(task) for task in assignment.revoked.tasks)],
-            delay_ms=assignment.delay_ms,
-            error=assignment.error,
-            took_ms=took_ms,
+            payloads.RebalanceCompleted(
+                leader=group.leader_id,
+                leader_url=group.leader_url,
+                protocol=group.protocol.wire_name,
+                connectors=group.work.connectors,
+                tasks=tuple(str(task) for task in group.work.tasks),
+                revoked=(*assignment.revoked.connectors, *(str(task) for task in assignment.revoked.tasks)),
+                delay_ms=assignment.delay_ms,
+                error=assignment.error,
+                took_ms=took_ms,
+            )
         )
 
     def _catch_up(self) -> None:
@@ -243,7 +245,7 @@ class Rebalance:
         What runs goes on, for it comes back with the claim; but not for ever on an old config (KAFKA-9849).
         """
         group, settings = self.context.group, self.context.settings
-        reason = f"the config topic cannot be read: {error}"
+        reason = causes.ConfigUnreadable(error)
         if self.phase is not RebalancePhase.UNSYNCED:
             self._on_lost(reason, None)
             self.take(self.membership.leave())
@@ -267,16 +269,16 @@ class Rebalance:
             self.context.set_timer("mismatch", _MISMATCH_MS)
         elif self.assignment.error != 0 or config.offset != self.assignment.config_offset:
             self.phase = RebalancePhase.JOINING
-            self.request_rejoin("the config topic has moved on since the assignment")
+            self.request_rejoin(causes.ConfigMovedOn())
         else:
             self._start_work()
             if self.assignment.revoked:
-                self.request_rejoin("revoked work has stopped and can be assigned anew")
+                self.request_rejoin(causes.RevokedWorkStopped())
 
     def on_mismatch_timer(self) -> None:
         """Ask the leader for another assignment, unless there is one."""
         if self.phase is RebalancePhase.SYNCING:
-            self.request_rejoin("the leader was behind the config topic")
+            self.request_rejoin(causes.LeaderBehind())
 
     def _start_work(self) -> None:
         group = self.context.group
@@ -284,10 +286,10 @@ class Rebalance:
         group.settled = True
         self._drop_ghosts()
         for connector in group.work.connectors:
-            self.connectors.start(connector, "it was assigned to this worker")
+            self.connectors.start(connector, causes.Assigned())
             self.connectors.remind(connector)
         for task in group.work.tasks:
-            self.tasks.start(task, "it was assigned to this worker")
+            self.tasks.start(task, causes.Assigned())
             self.tasks.remind(task)
 
     def _drop_ghosts(self) -> None:
@@ -297,27 +299,27 @@ class Rebalance:
             tuple(connector for connector in group.work.connectors if not config.contains(connector)),
             tuple(task for task in group.work.tasks if not config.has_task(task)),
         )
-        self._stop(ghosts, "it was deleted")
+        self._stop(ghosts, causes.WorkDeleted())
         group.assignment = group.work.minus(ghosts)
 
     # -------------------------------------------------------------------------------------------------- stopping
 
-    def give_up_work(self, reason: str) -> None:
+    def give_up_work(self, reason: Cause) -> None:
         """Stop everything and forget the assignment, so that the next join claims nothing."""
         self._stop_everything(reason)
         self.context.group.assignment = None
         self.context.group.settled = False
 
-    def _on_lost(self, reason: str, error: str | None) -> None:
+    def _on_lost(self, reason: Cause, error: str | None) -> None:
         """Not a member any more. Work goes on: it is claimed when joining again (KIP-415)."""
-        self.context.record(EventKind.MEMBER_LOST, cause=reason, error=error or reason)
+        self.context.record(payloads.MemberLost(error), why=reason)
         self.context.group.settled = False
         self.leadership.suspend()
         self.tasks.fencing.cancel_all("this worker has lost its place in the group")
 
     def _on_coordinator_unknown(self) -> None:
         """The group may think that this worker is gone: nothing of it may go on (KAFKA-9184)."""
-        reason = "the group coordinator cannot be reached"
+        reason = causes.CoordinatorUnreachable()
         if self.context.group.assignment is not None:
             self._on_lost(reason, None)
             self.give_up_work(reason)
@@ -325,11 +327,11 @@ class Rebalance:
         self._forget_read()
         self.request_rejoin(reason)
 
-    def _stop_everything(self, cause: str) -> None:
+    def _stop_everything(self, cause: Cause) -> None:
         self.outgoing = self._running()
         self._stop(self.outgoing, cause)
 
-    def _stop(self, work: WorkSet, cause: str) -> None:
+    def _stop(self, work: WorkSet, cause: Cause) -> None:
         for task in work.tasks:
             self.tasks.stop(task, cause)
         for connector in work.connectors:

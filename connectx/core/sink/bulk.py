@@ -12,6 +12,7 @@ from typing import Final
 from connectx.core.lanes import BulkMode, Lane, LaneChoice, choose_lane, needs_cores
 from connectx.core.sink.messages import Fetched, Offsets, Ranges
 from connectx.core.sink.progress import Progress, SinkTaskSettings
+from connectx.model.causes import LagUnknown
 from connectx.model.ids import TopicPartition
 
 _CORES: Final = 4  # where they are not known
@@ -31,7 +32,7 @@ class BulkLane:
     that the worker has to reach before another job, because of `failure`."""
 
     settings: SinkTaskSettings
-    choice: LaneChoice = field(default_factory=lambda: LaneChoice(Lane.TAIL, "no lag is known yet"))
+    choice: LaneChoice = field(default_factory=lambda: LaneChoice(Lane.TAIL, LagUnknown()))
     job: Job | None = None
     tokens: int = 0
     ends: dict[TopicPartition, int] = field(default_factory=dict)

@@ -12,15 +12,18 @@ Exactly-once: the target holds rows and offsets; the group's offsets follow late
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
 
 from connectx.core.sink import messages as m
 from connectx.core.sink.bulk import BulkLane
 from connectx.core.sink.messages import Partitions, SinkStep
 from connectx.core.sink.progress import Batch, Progress, SinkTaskSettings, named
-from connectx.model.events import EventKind, Transition
+from connectx.model import payloads
+from connectx.model.causes import Cause, CommitRejected, FlushFailed, RecordsFailed
+from connectx.model.events import Transition
+from connectx.model.payloads import Payload
 
 
 class Phase(StrEnum):
@@ -175,11 +178,10 @@ class SinkTaskCore:
                 self.bulk.ends = {p: ends[p] for p in self.progress.owned if p in ends}
             case m.PutDone():
                 if answer.filtered:
-                    self._record(step, EventKind.RECORDS_FILTERED, records=answer.filtered)
+                    self._record(step, payloads.RecordsFiltered(answer.filtered))
                 if answer.skipped:
-                    data = {"dead_letters": answer.dead_letters} if answer.dead_letters else {}
-                    reason = answer.skip_reason
-                    self._record(step, EventKind.RECORDS_SKIPPED, records=answer.skipped, reason=reason, **data)
+                    skipped = payloads.RecordsSkipped(answer.skipped, answer.dead_letters)
+                    self._record(step, skipped, RecordsFailed(answer.skip_reason))
                 self._limit(answer, now_ms)
                 self._put_done(answer.records, step)
             case m.PutFailed():
@@ -216,19 +218,19 @@ class SinkTaskCore:
             return
         if records <= limit:
             if self.lag_alarm and self.lag_since_ms is not None:
-                self._record(step, EventKind.LAG_ALARM_OVER, lag=records, lasted_ms=now_ms - self.lag_since_ms)
+                self._record(step, payloads.LagAlarmOver(records, now_ms - self.lag_since_ms))
             self.lag_since_ms, self.lag_alarm = None, False
             return
         self.lag_since_ms = now_ms if self.lag_since_ms is None else self.lag_since_ms
         if not self.lag_alarm and now_ms - self.lag_since_ms >= self.settings.lag_alarm_ms:
             self.lag_alarm = True
-            self._record(step, EventKind.LAG_ALARM, lag=records, since_ms=self.lag_since_ms)
+            self._record(step, payloads.LagAlarm(records, self.lag_since_ms))
 
     def _put_done(self, records: int, step: SinkStep) -> None:
         batch = self.batches.pop(0)
         self.progress.put(batch, records)
         if self.settings.exactly_once:
-            self._record(step, EventKind.OFFSETS_COMMITTED, records=records, offsets=named(batch.ends))
+            self._record(step, payloads.OffsetsCommitted(records, named(batch.ends)))
 
     def _on_refused(self, refused: m.PutRefused, step: SinkStep) -> None:
         """The target rules: go on where it is. A refusal after a lost answer may tell that the batch did arrive."""
@@ -239,14 +241,15 @@ class SinkTaskCore:
         else:
             self.batches.pop(0)
             self._discard(batch.token, step)
-            self._record_refusal(step, refused.error, tuple(sorted(batch.ranges)), offsets=named(refused.committed))
+            partitions = tuple(sorted(batch.ranges))
+            self._record_refusal(step, CommitRejected(refused.error), partitions, named(refused.committed))
         moved = self.progress.move(refused.committed)  # also of other partitions, whose buffered rows were dropped
         self._seek(tuple(sorted(moved if arrived else {*batch.ranges, *moved})), step)
 
     def _on_flush_failed(self, error: str, step: SinkStep) -> None:
         """What was put since the last commit may be lost, of all partitions: nothing of it may be committed."""
         refused = tuple(self.progress.uncommitted(self.progress.owned))
-        self._record_refusal(step, f"flush failed: {error}", refused)
+        self._record_refusal(step, FlushFailed(error), refused)
         self.progress.rewind()
         self._drop_records(step)
 
@@ -295,7 +298,7 @@ class SinkTaskCore:
             step.effects.append(m.Poll(self.epoch, wait_ms) if is_committing else m.Flush())
         elif ranges:
             job = self.bulk.begin(ranges)
-            self._record(step, EventKind.BULK_STARTED, token=job.token, ranges=_named_ranges(ranges))
+            self._record(step, payloads.BulkStarted(job.token, _named_ranges(ranges)))
             step.effects += [m.RunBulk(job.token, ranges), m.Poll(self.epoch, wait_ms)]
         elif is_free and self.bulk.should_query(self.progress, now_ms):
             self.bulk.queried(now_ms)
@@ -330,7 +333,7 @@ class SinkTaskCore:
     def _lane_changed(self, step: SinkStep) -> None:
         """The consumer goes on behind what executors read."""
         choice = self.bulk.choice
-        self._record(step, EventKind.LANE_CHANGED, lane=choice.lane.value, reason=choice.reason)
+        self._record(step, payloads.LaneChanged(choice.lane), choice.reason)
         if not self.bulk.is_bulk:
             self._seek(self.progress.owned, step)
 
@@ -338,15 +341,14 @@ class SinkTaskCore:
         """Commit it next. A job that was discarded meanwhile changes nothing."""
         if (job := self.bulk.end(staged.token)) is not None:
             self.batches = [Batch(dict(job.ranges), token=job.token)]
-            data = {"records": staged.records, "refused": staged.refused}
-            self._record(step, EventKind.BULK_STAGED, token=job.token, **data)
+            self._record(step, payloads.BulkStaged(job.token, staged.records, staged.refused))
 
     def _on_bulk_failed(self, failed: m.BulkFailed, step: SinkStep) -> None:
         """The worker reads on past what executors cannot take."""
         if (job := self.bulk.end(failed.token)) is None:
             return
         ends = failed.ends or {partition: end for partition, (_, end) in job.ranges.items()}
-        self._record(step, EventKind.BULK_FAILED, token=failed.token, error=failed.error, offsets=named(ends))
+        self._record(step, payloads.BulkFailed(failed.error, failed.token, named(ends)))
         self.bulk.fail(failed.error, ends)
         if self.bulk.choose(self.progress):
             self._lane_changed(step)
@@ -390,9 +392,9 @@ class SinkTaskCore:
             return
         if committed and not self.settings.exactly_once:
             offsets = named(commit.offsets)
-            self._record(step, EventKind.OFFSETS_COMMITTED, records=commit.records, offsets=offsets)
+            self._record(step, payloads.OffsetsCommitted(commit.records, offsets))
         elif isinstance(outcome, m.CommitFailed) and outcome.not_owner:
-            self._record_refusal(step, outcome.error, tuple(sorted(commit.offsets)))
+            self._record_refusal(step, CommitRejected(outcome.error), tuple(sorted(commit.offsets)))
         if self.giving_up is not None:
             self._given_up(step)
 
@@ -413,14 +415,14 @@ class SinkTaskCore:
                 self._give_up(self._mine(partitions), step, now_ms)
             case m.PartitionsLost(partitions):
                 self.progress.forget_commit()
-                self._drop(self._mine(partitions), EventKind.PARTITIONS_LOST, step)
+                self._drop(self._mine(partitions), payloads.PartitionsLost, step)
 
     def _on_assigned(self, positions: m.Offsets, step: SinkStep) -> None:
         if not (added := tuple(sorted(positions))):
             return
         self.epoch += 1
         self.progress.own(positions)
-        self._record(step, EventKind.PARTITIONS_ASSIGNED, partitions=[str(p) for p in added])
+        self._record(step, payloads.PartitionsAssigned(tuple(str(p) for p in added)))
         if self.held:
             step.effects.append(m.PausePartitions(added))
         step.effects.append(m.OpenPartitions(self.epoch, added))
@@ -456,11 +458,16 @@ class SinkTaskCore:
 
     def _given_up(self, step: SinkStep) -> None:
         partitions, self.giving_up = self.giving_up or (), None
-        self._drop(partitions, EventKind.PARTITIONS_REVOKED, step)
+        self._drop(partitions, payloads.PartitionsRevoked, step)
         if self.phase is Phase.CLOSING:
             self._end(step)
 
-    def _drop(self, partitions: Partitions, kind: EventKind, step: SinkStep) -> None:
+    def _drop(
+        self,
+        partitions: Partitions,
+        payload: type[payloads.PartitionsRevoked | payloads.PartitionsLost],
+        step: SinkStep,
+    ) -> None:
         if not partitions:
             return
         self.epoch += 1
@@ -469,7 +476,7 @@ class SinkTaskCore:
         if self.bulk.job is not None and not self.bulk.job.ranges.keys().isdisjoint(partitions):
             self._end_job(step)
         self._drop_batches(partitions, step)
-        self._record(step, kind, partitions=[str(p) for p in partitions])
+        self._record(step, payload(tuple(str(p) for p in partitions)))
         step.effects.append(m.ClosePartitions(partitions))
 
     def _drop_batches(self, partitions: Partitions, step: SinkStep) -> None:
@@ -493,15 +500,21 @@ class SinkTaskCore:
         else:
             step.effects.append(m.ReportStopped())
 
-    def _record_refusal(self, step: SinkStep, reason: str, partitions: Partitions, **data: Any) -> None:
-        names = [str(partition) for partition in partitions]
-        self._record(step, EventKind.COMMIT_REFUSED, reason=reason, partitions=names, **data)
+    def _record_refusal(
+        self,
+        step: SinkStep,
+        reason: CommitRejected | FlushFailed,
+        partitions: Partitions,
+        offsets: Mapping[str, int] | None = None,
+    ) -> None:
+        names = tuple(str(partition) for partition in partitions)
+        self._record(step, payloads.CommitRefused(names, offsets), reason)
 
-    def _record(self, step: SinkStep, kind: EventKind, **data: Any) -> None:
+    def _record(self, step: SinkStep, payload: Payload, why: Cause | None = None) -> None:
         task = self.settings.task
-        step.transitions.append(Transition(kind, task.connector, task.task, data=data))
+        step.transitions.append(Transition(payload, task.connector, task.task, why=why))
 
 
-def _named_ranges(ranges: m.Ranges) -> dict[str, list[int]]:
+def _named_ranges(ranges: m.Ranges) -> dict[str, tuple[int, int]]:
     """First offset and end by the partition's name, as events carry them."""
-    return {str(partition): list(ranges[partition]) for partition in sorted(ranges)}
+    return {str(partition): ranges[partition] for partition in sorted(ranges)}

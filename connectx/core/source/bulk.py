@@ -12,6 +12,7 @@ from typing import Final
 
 from connectx.core.lanes import BulkMode, Lane, LaneChoice, LaneSettings, choose_lane
 from connectx.core.source.messages import BulkPolled
+from connectx.model.causes import NothingPolled
 
 _ATTEMPTS: Final = 3
 _PAUSE_MS: Final = 30_000
@@ -20,7 +21,7 @@ _WANTED_MS: Final = 10_000  # an open transaction holds back all readers of comm
 _FIRST_BYTES: Final = 64 << 20
 _LEAST_BYTES: Final = 16 << 20
 _MOST_BYTES: Final = 1 << 30
-_NO_CHOICE: Final = LaneChoice(Lane.TAIL, "nothing was polled yet")
+_NO_CHOICE: Final = LaneChoice(Lane.TAIL, NothingPolled())
 
 
 @dataclass(slots=True)

@@ -14,14 +14,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
 
 from connectx.core.lanes import Lane
 from connectx.core.source import messages as msg
 from connectx.core.source.bulk import BulkLane
 from connectx.core.source.messages import BOTH_ASKED, NO_BOUNDARY, Boundary, SlicePart
 from connectx.core.source.progress import Retry, SourceProgress, SourceTaskSettings, next_retry
-from connectx.model.events import EventKind, Transition
+from connectx.model import causes, payloads
+from connectx.model.causes import Cause, DataCause, RecordsFailed
+from connectx.model.events import Transition
+from connectx.model.payloads import Payload, StepName
 from connectx.model.states import TransactionBoundary
 
 
@@ -95,7 +97,7 @@ class SourceTaskCore:
                 self._start_or_wait(step)
             case msg.PluginStarted(partition):
                 self.progress.partition = partition
-                self._record(step, EventKind.TASK_STEP, step="read_offsets", instance=self.settings.instance)
+                self._record(step, payloads.TaskStep(StepName.READ_OFFSETS, self.settings.instance))
                 step.effects.append(msg.ReadOffsets(partition))
             case msg.OffsetsRead(offset):
                 self.progress.begin(offset)
@@ -103,7 +105,7 @@ class SourceTaskCore:
                 self.phase = Phase.WORKING
                 self.committed_ms = now_ms
                 if not self._must_rest():
-                    self._record(step, EventKind.TASK_STEP, step="poll", instance=self.settings.instance)
+                    self._record(step, payloads.TaskStep(StepName.POLL, self.settings.instance))
                     step.effects.append(msg.ReportState(paused=False))
                 self._go_on(step, now_ms)
             case msg.EffectFailed():
@@ -177,12 +179,12 @@ class SourceTaskCore:
                 step.effects.append(msg.CommitTransaction())
             case msg.TransactionCommitted():
                 self.transaction_open = False
-                self._on_committed(EventKind.TRANSACTION_COMMITTED, step, now_ms)
+                self._on_committed(payloads.TransactionCommitted, step, now_ms)
             case msg.TransactionAborted():
                 self._on_aborted(stimulus, step, now_ms)
             case msg.OffsetsFlushed(refused):
                 self._report_refused(refused, step)
-                self._on_committed(EventKind.OFFSETS_COMMITTED, step, now_ms)
+                self._on_committed(payloads.OffsetsCommitted, step, now_ms)
             case msg.OffsetsFlushFailed():
                 self._on_flush_failed(step, now_ms)
             case _:
@@ -191,9 +193,9 @@ class SourceTaskCore:
     def _on_polled(self, polled: msg.Polled, step: msg.SourceStep, now_ms: int) -> None:
         self.retry = None
         if polled.filtered:
-            self._record(step, EventKind.RECORDS_FILTERED, records=polled.filtered)
+            self._record(step, payloads.RecordsFiltered(polled.filtered))
         if polled.skipped:
-            self._record(step, EventKind.RECORDS_SKIPPED, records=polled.skipped, reason=polled.skip_reason)
+            self._record(step, payloads.RecordsSkipped(polled.skipped), RecordsFailed(polled.skip_reason))
         self.progress.starts(polled.partition, polled.start)
         self.slice_at_hand, self.part, self.asked = polled, 0, polled.boundary
         self._proceed(step, now_ms)
@@ -289,7 +291,7 @@ class SourceTaskCore:
         """Poll in the lane that the waiting bytes decide for; what was sent before a bulk slice is committed first."""
         if size_bytes is not None and self.bulk.choose(size_bytes, cores, now_ms):
             choice = self.bulk.choice
-            self._record(step, EventKind.LANE_CHANGED, lane=choice.lane.value, reason=choice.reason)
+            self._record(step, payloads.LaneChanged(choice.lane), choice.reason)
         if not size_bytes or self.bulk.choice.lane is Lane.TAIL:
             step.effects.append(msg.Poll(self.progress.position))
         elif self.progress.pending:
@@ -299,9 +301,9 @@ class SourceTaskCore:
 
     def _on_bulk_sent(self, sent: msg.BulkSent, step: msg.SourceStep, now_ms: int) -> None:
         if sent.filtered:
-            self._record(step, EventKind.RECORDS_FILTERED, records=sent.filtered)
+            self._record(step, payloads.RecordsFiltered(sent.filtered))
         if sent.skipped:
-            self._record(step, EventKind.RECORDS_SKIPPED, records=sent.skipped, reason=sent.skip_reason)
+            self._record(step, payloads.RecordsSkipped(sent.skipped), RecordsFailed(sent.skip_reason))
         job = self.bulk.succeed(now_ms)
         if sent.records:
             self.progress.sent(job.partition, job.offset, sent.records)
@@ -312,7 +314,7 @@ class SourceTaskCore:
 
     def _on_bulk_failed(self, error: str, step: msg.SourceStep, now_ms: int) -> None:
         """The slice is read again, after the transaction that the job may have written to is aborted."""
-        self._record(step, EventKind.BULK_FAILED, error=error)
+        self._record(step, payloads.BulkFailed(error))
         if self.bulk.fail(error, now_ms):
             self._on_failure(msg.EffectFailed(error), step, now_ms)
         elif self.transaction_open:
@@ -392,12 +394,17 @@ class SourceTaskCore:
         else:
             step.effects.append(msg.FlushAndCommitOffsets(offsets, self.settings.offset_flush_timeout_ms))
 
-    def _on_committed(self, kind: EventKind, step: msg.SourceStep, now_ms: int) -> None:
+    def _on_committed(
+        self,
+        payload: type[payloads.TransactionCommitted | payloads.OffsetsCommitted],
+        step: msg.SourceStep,
+        now_ms: int,
+    ) -> None:
         if self.settings.copies_offsets:
             step.effects.append(msg.CopyOffsets(self.progress.offsets()))
         records = self.progress.records
         covered, moved = self.progress.commit()
-        self._record(step, kind, instance=self.settings.instance, records=records, offsets=covered)
+        self._record(step, payload(records, covered, self.settings.instance))
         self.committed_ms = now_ms
         step.effects += [msg.NotifyCommitted(offset) for offset in moved]
         if self.phase is Phase.FAILING:
@@ -428,15 +435,16 @@ class SourceTaskCore:
             if failed.kind is msg.FailureKind.FENCED:
                 self._record(
                     step,
-                    EventKind.PRODUCER_FENCED,
-                    instance=self.settings.instance,
-                    transactional_id=self.settings.transactional_id,
-                    error=failed.error,
-                    open_ms=now_ms - self.transaction_began_ms if self.transaction_open else 0,
-                    newer_epoch=failed.newer_epoch,
+                    payloads.ProducerFenced(
+                        instance=self.settings.instance,
+                        transactional_id=self.settings.transactional_id,
+                        error=failed.error,
+                        open_ms=now_ms - self.transaction_began_ms if self.transaction_open else 0,
+                        newer_epoch=failed.newer_epoch,
+                    ),
                 )
             if self.transaction_open:
-                self._record_abort(failed.kind.value, None, step)
+                self._record_abort(causes.TaskFailing(failed.kind), step)
             self._end(step)
         elif self.transaction_open:
             step.effects.append(msg.AbortTransaction())
@@ -448,29 +456,28 @@ class SourceTaskCore:
     def _on_aborted(self, aborted: msg.TransactionAborted, step: msg.SourceStep, now_ms: int) -> None:
         """A failing task ends, and so does one that was stopped; one that asked for it commits its offsets."""
         if self.failure is not None:
-            self._record_abort(self.failure.kind.value, aborted.error, step)
+            self._record_abort(causes.TaskFailing(self.failure.kind, aborted.error), step)
             self._end(step)
         elif self.dropping:
             self.dropping = False
-            self._record_abort("a bulk job failed", aborted.error, step)
+            self._record_abort(causes.BulkJobFailed(aborted.error), step)
             if aborted.error is None:
                 self._go_on(step, now_ms)
             else:
                 self._end(step)
         elif not self.aborting:
-            self._record_abort("stopped before the task asked for a commit", aborted.error, step)
+            self._record_abort(causes.StoppedBeforeCommit(aborted.error), step)
             self._end(step)
         else:
-            self._record_abort("asked for by the task", None, step)
+            self._record_abort(causes.AbortAsked(), step)
             step.effects.append(msg.BeginTransaction())
 
-    def _record_abort(self, reason: str, unconfirmed: str | None, step: msg.SourceStep) -> None:
+    def _record_abort(self, reason: DataCause, step: msg.SourceStep) -> None:
         """The transaction is over; what was about to be sent into it counts, unless the task goes on with it."""
         records, self.progress.records = self.progress.records, 0
         if not self.aborting:
             records += sum(part.records for part in self._parts_left())
-        reason = reason if unconfirmed is None else f"{reason}, unconfirmed: {unconfirmed}"
-        self._record(step, EventKind.TRANSACTION_ABORTED, records=records, reason=reason)
+        self._record(step, payloads.TransactionAborted(records), reason)
         self.transaction_open = False
 
     def _end(self, step: msg.SourceStep) -> None:
@@ -489,10 +496,10 @@ class SourceTaskCore:
 
     def _report_refused(self, refused: int, step: msg.SourceStep) -> None:
         if refused:
-            self._record(step, EventKind.RECORDS_SKIPPED, records=refused, reason="refused by Kafka")
+            self._record(step, payloads.RecordsSkipped(refused), causes.RefusedByKafka())
 
-    def _record(self, step: msg.SourceStep, kind: EventKind, /, **data: Any) -> None:
+    def _record(self, step: msg.SourceStep, payload: Payload, why: Cause | None = None) -> None:
         task = self.settings.task
         step.transitions.append(
-            Transition(kind, task.connector, task.task, producer_epoch=self.producer_epoch, data=data)
+            Transition(payload, task.connector, task.task, producer_epoch=self.producer_epoch, why=why)
         )

@@ -14,6 +14,7 @@ from typing import Any, Final
 from connectx.core.lanes import LaneSettings
 from connectx.core.source.messages import PartitionOffset
 from connectx.model.ids import TaskId
+from connectx.model.payloads import UNKNOWN, SourceRange
 from connectx.model.states import TransactionBoundary
 
 _FIRST_DELAY_MS: Final = 300
@@ -87,19 +88,16 @@ class SourceProgress:
         """What a commit carries."""
         return tuple((self.pending | self.passed).values())
 
-    def commit(self) -> tuple[list[dict[str, Any]], list[Mapping[str, Any]]]:
-        """All offsets are durable: what the commit covers, and the offsets that moved, those of dropped records last.
-
-        Each entry names partition, offset and, where it is known, the offset that it starts at as `from`.
-        """
+    def commit(self) -> tuple[tuple[SourceRange, ...], list[Mapping[str, Any]]]:
+        """All offsets are durable: what the commit covers, and the offsets that moved (of dropped records last)."""
         moved = self.pending | self.passed
         covered = []
         for key, reached in moved.items():
-            start = {"from": self.committed[key]} if key in self.committed else {}
-            covered.append({"partition": dict(reached.partition), **start, "offset": dict(reached.offset)})
+            start = self.committed.get(key, UNKNOWN)
+            covered.append(SourceRange(dict(reached.partition), dict(reached.offset), start))
         self.committed |= {key: reached.offset for key, reached in moved.items()}
         self.pending, self.passed, self.records = {}, {}, 0
-        return covered, [reached.offset for reached in moved.values()]
+        return tuple(covered), [reached.offset for reached in moved.values()]
 
     def _reach(self, partition: Mapping[str, Any] | None, offset: Mapping[str, Any]) -> PartitionOffset:
         if partition is None or partition == self.partition:

@@ -1,7 +1,7 @@
-"""Why the group divided its work anew, in words: who came, who went and how, what members gave as reasons. Pure.
+"""Why the group divided its work again, in words: who came, who went and how, what members gave as reasons. Pure.
 
-A member that only follows gives no reason of its own ("the group is rebalancing"); such words are told when there is
-nothing better. Mirrors no Kafka class: a Kafka Connect worker logs only its own reason.
+A member that only follows the group has no reason of its own; its cause is shown when there is nothing better. Mirrors
+no Kafka class: a Kafka Connect worker logs only its own reason.
 """
 
 from __future__ import annotations
@@ -10,16 +10,22 @@ from collections.abc import Mapping, Sequence
 
 from connectx.history.folds.worker_states import Standing, WorkerState
 from connectx.history.wording import listing
-
-Reason = tuple[str, str]
-"""Worker, and what it gave as its reason to join."""
-
-_FOLLOWING = ("the group is rebalancing", "another rebalance began before this one was complete")
-_STARTING = "the worker starts"
-_OWN_LOSS = (
-    *("Heartbeat was refused", "JoinGroup was refused", "SyncGroup was refused", "no heartbeat was answered"),
-    "the group coordinator cannot be reached",
+from connectx.model.cause_text import cause_text
+from connectx.model.causes import (
+    Cause,
+    CoordinatorUnreachable,
+    GroupRebalances,
+    GroupRequestRefused,
+    RebalanceSuperseded,
+    SessionExpired,
+    WorkerStarts,
 )
+
+Reason = tuple[str, Cause | None]
+"""Worker, and the cause of its join."""
+
+_FOLLOWING = GroupRebalances | RebalanceSuperseded
+_OWN_LOSS = GroupRequestRefused | SessionExpired | CoordinatorUnreachable
 
 
 def why(
@@ -37,8 +43,8 @@ def why(
         before: who was in it in the round before.
         ever: who was in it in any round before.
         standings: how each worker stood when the round ended.
-        reasons: what members gave as reasons, first to last.
-        removed: workers for which somebody else said goodbye to the group.
+        reasons: causes of the joins, first to last.
+        removed: workers that were removed from the group after their process had ended.
     """
     come = [name for name in members if name not in before]
     parts = _joined([name for name in come if name not in ever], "joined")
@@ -47,20 +53,25 @@ def why(
     for way in dict.fromkeys(way for _, way in gone):
         parts += _joined([name for name, its in gone if its == way], way)
     parts += [text for text in reason_texts(reasons, come) if text not in parts]
-    return "; ".join(parts) or next((text for _, text in reasons if text), "")
+    return "; ".join(parts) or next((cause_text(cause) for _, cause in reasons if cause is not None), "")
 
 
 def reason_texts(reasons: Sequence[Reason], come: Sequence[str] = ()) -> list[str]:
-    """Reasons that say something, each once; those of workers that came are left out where they say just that."""
-    said = [(worker, text) for worker, text in reasons if text and text not in _FOLLOWING]
-    own = [worker not in come or not text.startswith((_STARTING, *_OWN_LOSS)) for worker, text in said]
-    return list(dict.fromkeys(_said(*reason) for reason, is_new in zip(said, own, strict=True) if is_new))
+    """Causes that members do not merely follow, each once; without those of workers that came, which explain that."""
+    own = [(worker, cause) for worker, cause in reasons if cause is not None and not isinstance(cause, _FOLLOWING)]
+    shown = [(worker, cause) for worker, cause in own if worker not in come or not _explains_coming(cause)]
+    return list(dict.fromkeys(_reason_text(worker, cause) for worker, cause in shown))
 
 
-def _said(worker: str, text: str) -> str:
-    if text == _STARTING:
+def _explains_coming(cause: Cause) -> bool:
+    return isinstance(cause, WorkerStarts | _OWN_LOSS)
+
+
+def _reason_text(worker: str, cause: Cause) -> str:
+    if isinstance(cause, WorkerStarts):
         return f"{worker} starts"
-    return f"{worker}: {text}" if text.startswith(_OWN_LOSS) else text
+    text = cause_text(cause)
+    return f"{worker}: {text}" if isinstance(cause, _OWN_LOSS) else text
 
 
 def _joined(names: Sequence[str], what: str) -> list[str]:

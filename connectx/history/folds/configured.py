@@ -6,8 +6,10 @@ Every worker tells what it reads, some later than others; what the newest record
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import assert_never
 
-from connectx.model.events import Event, EventKind
+from connectx.model.events import Event
+from connectx.model.payloads import ConnectorConfigured, ConnectorDeleted, TasksConfigured
 
 
 @dataclass(slots=True)
@@ -28,22 +30,26 @@ class ConfiguredFold:
 
     def take(self, event: Event) -> None:
         """Add the next event."""
-        if event.connector is None or event.kind not in _KINDS:
+        change = event.payload
+        if event.connector is None or not isinstance(change, ConnectorConfigured | ConnectorDeleted | TasksConfigured):
             return
         connector = self._connectors.setdefault(event.connector, _Connector())
-        offset = event.data.get("config_offset")
-        if isinstance(offset, int):
-            if offset <= connector.config_offset:
+        if change.config_offset is not None:
+            if change.config_offset <= connector.config_offset:
                 return  # a late worker repeats what others recorded before
-            connector.config_offset = offset
-        if event.kind is EventKind.CONNECTOR_DELETED:
-            connector.exists, connector.tasks = False, None
-        elif event.kind is EventKind.CONNECTOR_CONFIGURED:
-            if not connector.exists:  # made anew: what ran under its name before was another one
-                connector.since_seq, connector.since_ms = event.seq, 0
-            connector.exists, connector.since_ms = True, connector.since_ms or event.time_ms
-        elif (tasks := event.data.get("tasks")) != connector.tasks and isinstance(tasks, int):
-            connector.tasks, connector.tasks_since_ms = tasks, event.time_ms
+            connector.config_offset = change.config_offset
+        match change:
+            case ConnectorDeleted():
+                connector.exists, connector.tasks = False, None
+            case ConnectorConfigured():
+                if not connector.exists:  # created again: what ran under its name before was another one
+                    connector.since_seq, connector.since_ms = event.seq, 0
+                connector.exists, connector.since_ms = True, connector.since_ms or event.time_ms
+            case TasksConfigured(tasks):
+                if tasks != connector.tasks:
+                    connector.tasks, connector.tasks_since_ms = tasks, event.time_ms
+            case _:
+                assert_never(change)
 
     def has(self, connector: str, task: int | None, seq: int) -> bool:
         """Whether a run that began with the event `seq` is of something that is configured; yes when nobody said."""
@@ -62,6 +68,3 @@ class ConfiguredFold:
             if connector.exists:
                 found |= {(name, task): connector.tasks_since_ms for task in range(connector.tasks or 0)}
         return found
-
-
-_KINDS = (EventKind.CONNECTOR_CONFIGURED, EventKind.CONNECTOR_DELETED, EventKind.TASKS_CONFIGURED)

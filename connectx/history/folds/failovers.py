@@ -14,6 +14,7 @@ from connectx.history.folds.partitions import Handover, handovers
 from connectx.history.folds.rebalances import Rebalance, rebalances
 from connectx.history.folds.runs import Run, RunState, runs
 from connectx.model.events import Event, EventKind
+from connectx.model.payloads import FaultInjected
 
 FAULTS = ("kill", "stop", "pause", "stall", "partition")
 REJECTIONS = (EventKind.PRODUCER_FENCED, EventKind.COMMIT_REFUSED)
@@ -94,7 +95,7 @@ def failovers(events: Iterable[Event]) -> list[Failover]:
     return [
         _failover(event, listed, all_runs, rounds)
         for event in listed
-        if event.kind is EventKind.FAULT_INJECTED and event.data.get("fault") in FAULTS and event.worker is not None
+        if fault_of(event) in FAULTS and event.worker is not None
     ]
 
 
@@ -116,7 +117,7 @@ def _failover(fault: Event, events: Sequence[Event], all_runs: Sequence[Run], ro
     shut_out = {move.task for move in moves if move.shut_out} | {_task(event) for event in rejections}
     return Failover(
         worker=worker,
-        fault=str(fault.data["fault"]),
+        fault=fault_of(fault) or "",
         time_ms=fault.time_ms,
         seq=fault.seq,
         held=tuple(run.name for run in held),
@@ -128,7 +129,7 @@ def _failover(fault: Event, events: Sequence[Event], all_runs: Sequence[Run], ro
         moved_ms=max(move.time_ms for move in moves) - fault.time_ms if held and len(moves) == len(held) else None,
         kept=kept,
         zombie_ms=max((_zombie_ms(run) for run in held), default=0),
-        ended_ms=next((event.time_ms for event in after if _fault_of(event) in _ENDS_FAULT), None),
+        ended_ms=next((event.time_ms for event in after if fault_of(event) in _ENDS_FAULT), None),
         fenced=len(shut_out),
         rejections=rejections,
         fenced_by=fenced_by(events),
@@ -197,8 +198,9 @@ def _zombie_ms(run: Run) -> int:
     )
 
 
-def _fault_of(event: Event) -> str | None:
-    return str(event.data.get("fault")) if event.kind is EventKind.FAULT_INJECTED else None
+def fault_of(event: Event) -> str | None:
+    """The fault that an event injects; None for any other event."""
+    return event.payload.fault if isinstance(event.payload, FaultInjected) else None
 
 
 def _task(event: Event) -> str:

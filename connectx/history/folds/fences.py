@@ -5,21 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterable
 from urllib.parse import urlsplit
 
-from connectx.model.events import Event, EventKind
+from connectx.model.cause_text import takeover_text
+from connectx.model.causes import TakenOver
+from connectx.model.events import Event
+from connectx.model.payloads import FencedBy, ProducerFenced, WorkerStarted
 
 
 def fenced_by(events: Iterable[Event]) -> dict[int, str]:
-    """By the number of each PRODUCER_FENCED event: who it was, in a sentence part; missing while nobody knows."""
+    """By the number of each PRODUCER_FENCED event: who it was, as a sentence part; missing while that is not known."""
     names: dict[str, str] = {}
     waiting: dict[tuple[str | None, str | None, int | None], int] = {}
     found: dict[int, str] = {}
     for event in events:
         where = (event.worker, event.connector, event.task)
-        if event.kind is EventKind.WORKER_STARTED and event.worker is not None and event.data.get("url"):
-            names[urlsplit(str(event.data["url"])).netloc] = event.worker
-        elif event.kind is EventKind.PRODUCER_FENCED:
-            waiting[where] = event.seq
-        elif event.kind is EventKind.FENCED_BY and event.data.get("known") and where in waiting:
-            by = str(event.data.get("by"))
-            found[waiting.pop(where)] = event.cause.replace(f"worker {by}", names.get(by, f"worker {by}"))
+        match event.payload:
+            case WorkerStarted(url) if event.worker is not None and url:
+                names[urlsplit(url).netloc] = event.worker
+            case ProducerFenced():
+                waiting[where] = event.seq
+            case FencedBy(known=True) if where in waiting:
+                found[waiting.pop(where)] = _text(event, names)
     return found
+
+
+def _text(event: Event, names: dict[str, str]) -> str:
+    takeover = event.why
+    return takeover_text(takeover, names.get(takeover.by)) if isinstance(takeover, TakenOver) else event.cause

@@ -13,7 +13,21 @@ from dataclasses import dataclass
 from connectx.history.wording import duration, task_of
 from connectx.model.events import Event, EventKind
 from connectx.model.ids import TaskId
-from connectx.model.states import State
+from connectx.model.payloads import (
+    AssignmentComputed,
+    ConnectorDeleted,
+    ConnectorState,
+    FaultInjected,
+    MemberRemoved,
+    MemberWork,
+    RebalanceCompleted,
+    RebalanceDelayed,
+    TargetStateChanged,
+    TasksConfigured,
+    TaskState,
+    WorkerFailed,
+)
+from connectx.model.states import State, TargetState
 from connectx.model.worker_keys import WorkerKeys
 from connectx.views import Shown
 
@@ -128,7 +142,7 @@ class Remains:
                 has_ended = True
             elif event.worker == self.worker and event.kind is EventKind.REBALANCE_COMPLETED:
                 kept = [*kept, event] if has_ended else [event]
-            elif has_ended and (event.kind in _AFTER_END or "target_state" in event.data):
+            elif has_ended and (event.kind in _AFTER_END or isinstance(event.payload, TargetStateChanged)):
                 kept.append(event)
         work = lost_work(kept, self.worker, self.grace)
         is_over = has_ended and work is None
@@ -138,16 +152,18 @@ class Remains:
 def _is_end(event: Event, worker: str) -> bool:
     if event.worker != worker:
         return False
-    killed = event.kind is EventKind.FAULT_INJECTED and event.data.get("fault") == "kill"
-    return killed or event.kind is EventKind.WORKER_FAILED
+    match event.payload:
+        case FaultInjected("kill") | WorkerFailed():
+            return True
+    return False
 
 
 def _held(before: Sequence[Event], worker: str) -> tuple[list[str], list[TaskId]]:
     """Its work by the last assignment that it got."""
     for event in reversed(before):
-        if event.worker == worker and event.kind is EventKind.REBALANCE_COMPLETED:
-            found = [task_of(task) for task in event.data.get("tasks", ())]
-            return [str(name) for name in event.data.get("connectors", ())], [task for task in found if task]
+        if event.worker == worker and isinstance(event.payload, RebalanceCompleted):
+            found = [task_of(task) for task in event.payload.tasks or ()]
+            return list(event.payload.connectors or ()), [task for task in found if task]
     return [], []
 
 
@@ -160,17 +176,23 @@ def _is_settled(connector: str, task: TaskId | None, after: Sequence[Event], wor
 
 
 def _is_taken(event: Event, task: TaskId | None) -> bool:
-    kind = EventKind.CONNECTOR_STATE if task is None else EventKind.TASK_STATE
-    number = None if task is None else task.task
-    return event.kind is kind and event.task == number and event.data.get("state") in _TAKEN
+    match event.payload:
+        case ConnectorState(state) if task is None:
+            return state in _TAKEN
+        case TaskState(state) if task is not None:
+            return event.task == task.task and state in _TAKEN
+    return False
 
 
 def _is_gone(event: Event, task: TaskId | None) -> bool:
-    if event.kind is EventKind.CONNECTOR_DELETED:
-        return True
-    if task is not None and event.kind is EventKind.TASKS_CONFIGURED:
-        return task.task >= int(event.data.get("tasks", 0))
-    return task is not None and event.data.get("target_state") == State.STOPPED
+    match event.payload:
+        case ConnectorDeleted():
+            return True
+        case TasksConfigured(tasks):
+            return task is not None and task.task >= tasks
+        case TargetStateChanged(target_state):
+            return task is not None and target_state is TargetState.STOPPED
+    return False
 
 
 def _due(end: Event, after: Sequence[Event], lost: set[str], grace: Grace) -> tuple[int, tuple[str, ...]]:
@@ -179,16 +201,16 @@ def _due(end: Event, after: Sequence[Event], lost: set[str], grace: Grace) -> tu
     waits_for: tuple[str, ...] = (SESSION, DELAY) if delay_ms else (SESSION,)
     due_ms = end.time_ms + grace.session_timeout_ms + grace.heartbeat_interval_ms + delay_ms
     for event in after:
-        if event.kind is EventKind.MEMBER_REMOVED and event.worker == end.worker:
-            due_ms, waits_for = event.time_ms + grace.heartbeat_interval_ms + delay_ms, (DELAY,) if delay_ms else ()
-        elif event.kind is EventKind.REBALANCE_DELAYED and lost & set(map(str, event.data.get("lost", ()))):
-            due_ms, waits_for = event.time_ms + int(event.data.get("delay_ms", 0)), (DELAY,)
-        elif event.kind is EventKind.ASSIGNMENT_COMPUTED and lost & _assigned(event):
-            due_ms, waits_for = event.time_ms, ()
+        match event.payload:
+            case MemberRemoved() if event.worker == end.worker:
+                due_ms, waits_for = event.time_ms + grace.heartbeat_interval_ms + delay_ms, (DELAY,) if delay_ms else ()
+            case RebalanceDelayed(waiting, wait_ms) if lost.intersection(waiting):
+                due_ms, waits_for = event.time_ms + wait_ms, (DELAY,)
+            case AssignmentComputed(members) if lost & _assigned(members.values()):
+                due_ms, waits_for = event.time_ms, ()
     return due_ms, waits_for
 
 
-def _assigned(event: Event) -> set[str]:
-    """Work that a leader has given to somebody."""
-    members = event.data.get("members", {})
-    return {str(name) for work in members.values() for name in work.get("assigned", ())}
+def _assigned(members: Iterable[MemberWork]) -> set[str]:
+    """Work that a leader has assigned."""
+    return {name for work in members for name in work.assigned}

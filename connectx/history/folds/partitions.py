@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from connectx.model.events import Event, EventKind
+from connectx.model.events import Event
+from connectx.model.payloads import PartitionsAssigned, PartitionsLost, PartitionsRevoked
 
 Holder = tuple[str, str]
 """Task name and worker name."""
@@ -30,14 +31,15 @@ def handovers(events: Iterable[Event], worker: str, after_seq: int) -> tuple[Han
     held: dict[str, str] = {}
     taken: dict[tuple[str, str, str, int], list[str]] = {}
     for event in events:
-        if event.kind not in _KINDS or event.worker is None:
+        moved = event.payload
+        if not isinstance(moved, _Moved) or event.worker is None:
             continue
         holder = (f"{event.connector}-{event.task}", event.worker)
-        partitions = sorted(str(partition) for partition in event.data.get("partitions", ()))
+        partitions = sorted(moved.partitions)
         if event.seq <= after_seq:
             if event.worker == worker:
-                _follow(held, event.kind, holder, partitions)
-        elif event.kind is EventKind.PARTITIONS_ASSIGNED:
+                _follow(held, moved, holder)
+        elif isinstance(moved, PartitionsAssigned):
             for partition in partitions:
                 if (from_task := held.pop(partition, None)) is not None:
                     taken.setdefault((from_task, *holder, event.time_ms), []).append(partition)
@@ -47,12 +49,12 @@ def handovers(events: Iterable[Event], worker: str, after_seq: int) -> tuple[Han
     )
 
 
-_KINDS = (EventKind.PARTITIONS_ASSIGNED, EventKind.PARTITIONS_REVOKED, EventKind.PARTITIONS_LOST)
+_Moved = PartitionsAssigned | PartitionsRevoked | PartitionsLost
 
 
-def _follow(held: dict[str, str], kind: EventKind, holder: Holder, partitions: list[str]) -> None:
-    for partition in partitions:
-        if kind is EventKind.PARTITIONS_ASSIGNED:
+def _follow(held: dict[str, str], moved: _Moved, holder: Holder) -> None:
+    for partition in moved.partitions:
+        if isinstance(moved, PartitionsAssigned):
             held[partition] = holder[0]
         elif held.get(partition) == holder[0]:
             del held[partition]

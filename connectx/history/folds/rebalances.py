@@ -10,7 +10,17 @@ from dataclasses import dataclass, field
 
 from connectx.history.folds.causes import Reason, reason_texts, why
 from connectx.history.folds.worker_states import Standing, WorkerStateFold
-from connectx.model.events import Event, EventKind
+from connectx.model.events import Event
+from connectx.model.payloads import (
+    AssignmentComputed,
+    FaultInjected,
+    MemberRemoved,
+    RebalanceCompleted,
+    RebalanceStarted,
+    WorkerFailed,
+    WorkerStarted,
+    WorkerStopped,
+)
 from connectx.views import Shown
 
 
@@ -89,25 +99,25 @@ class RebalanceFold:
         """Add the next event."""
         worker = event.worker or ""
         self._states.take(event)
-        if event.kind is EventKind.WORKER_STARTED and event.data.get("url"):
-            self._names[str(event.data["url"])] = worker
-            self._removed.pop(worker, None)
-        elif event.kind is EventKind.MEMBER_REMOVED:
-            self._removed.setdefault(worker)
-        elif event.kind is EventKind.REBALANCE_STARTED:
-            self._joining.setdefault(worker, event)
-        elif event.kind in (EventKind.WORKER_STOPPED, EventKind.WORKER_FAILED) or _is_kill(event):
-            self._joining.pop(worker, None)
-        elif event.kind is EventKind.ASSIGNMENT_COMPUTED and (generation := generation_of(event)) is not None:
-            self._lost[generation] = _names(event.data.get("lost"))
-            members = event.data.get("members")
-            self._assigned[generation] = tuple(self._names.get(str(url), str(url)) for url in members or ())
-        elif event.kind is EventKind.REBALANCE_COMPLETED and event.generation is not None:
-            draft = _complete(self._drafts, event, self._joining.pop(worker, None))
-            draft.standings = draft.standings or self._states.standings()
-            draft.removed = draft.removed or tuple(self._removed)
-            if self._kept is not None and len(self._drafts) > 2 * self._kept:
-                self._forget(self._kept)
+        match event.payload:
+            case WorkerStarted(url) if url:
+                self._names[url] = worker
+                self._removed.pop(worker, None)
+            case MemberRemoved():
+                self._removed.setdefault(worker)
+            case RebalanceStarted():
+                self._joining.setdefault(worker, event)
+            case WorkerStopped() | WorkerFailed() | FaultInjected("kill"):
+                self._joining.pop(worker, None)
+            case AssignmentComputed(members, lost) if event.generation is not None:
+                self._lost[event.generation] = lost
+                self._assigned[event.generation] = tuple(self._names.get(url, url) for url in members)
+            case RebalanceCompleted() as completed if event.generation is not None:
+                draft = _complete(self._drafts, event, completed, self._joining.pop(worker, None))
+                draft.standings = draft.standings or self._states.standings()
+                draft.removed = draft.removed or tuple(self._removed)
+                if self._kept is not None and len(self._drafts) > 2 * self._kept:
+                    self._forget(self._kept)
 
     def rebalances(self) -> tuple[Rebalance, ...]:
         """All rounds up to now."""
@@ -145,7 +155,7 @@ class RebalanceFold:
         known = [name for name in before if name not in ended]
         text = "; ".join(reason_texts(reasons)) or why(known, before, before, standings, reasons, tuple(self._removed))
         first = started[0]
-        yield Rebalance(None, first.time_ms, None, first.seq, _reason(first)[1], None, members, (), 0, text)
+        yield Rebalance(None, first.time_ms, None, first.seq, first.cause, None, members, (), 0, text)
 
     def _freeze(self, generation: int, members: list[str], before: list[str], ever: list[str]) -> Rebalance:
         draft = self._drafts[generation]
@@ -164,16 +174,10 @@ class RebalanceFold:
         )
 
 
-def generation_of(event: Event) -> int | None:
-    """Generation that an event is about: the leader divides work before it has itself entered the generation."""
-    generation = event.data.get("generation", event.generation)
-    return generation if isinstance(generation, int) else None
-
-
-def _complete(drafts: dict[int, _Draft], event: Event, started: Event | None) -> _Draft:
+def _complete(drafts: dict[int, _Draft], event: Event, completed: RebalanceCompleted, started: Event | None) -> _Draft:
     assert event.generation is not None
     began = started or event
-    cause = _reason(began)[1]
+    cause = began.cause
     draft = drafts.get(event.generation)
     if draft is None:
         draft = drafts[event.generation] = _Draft(began.time_ms, event.time_ms, event.seq, cause)
@@ -183,21 +187,10 @@ def _complete(drafts: dict[int, _Draft], event: Event, started: Event | None) ->
     draft.members.add(event.worker or "")
     if started is not None:
         draft.reasons.append((started.seq, _reason(started)))
-    if event.data.get("leader_url"):
-        draft.leader_url = str(event.data["leader_url"])
-    delay_ms = event.data.get("delay_ms")
-    if isinstance(delay_ms, int):
-        draft.delay_ms = max(draft.delay_ms, delay_ms)
+    draft.leader_url = completed.leader_url or draft.leader_url
+    draft.delay_ms = max(draft.delay_ms, completed.delay_ms)
     return draft
 
 
 def _reason(event: Event) -> Reason:
-    return event.worker or "", event.cause or str(event.data.get("reason", ""))
-
-
-def _is_kill(event: Event) -> bool:
-    return event.kind is EventKind.FAULT_INJECTED and event.data.get("fault") == "kill"
-
-
-def _names(value: object) -> tuple[str, ...]:
-    return tuple(str(item) for item in value) if isinstance(value, (list, tuple)) else ()
+    return event.worker or "", event.why

@@ -9,14 +9,31 @@ takes the task back; without any of these it stays open, because nothing shows t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
 
 from connectx.history.wording import task_of
-from connectx.model.events import Event, EventKind
+from connectx.model.events import Event
 from connectx.model.ids import TaskId
+from connectx.model.payloads import (
+    AssignmentComputed,
+    ClusterStopped,
+    ConnectorDeleted,
+    ConnectorState,
+    FaultInjected,
+    MemberLost,
+    ProducerFenced,
+    RebalanceCompleted,
+    StepName,
+    TaskEnded,
+    TaskState,
+    TaskStep,
+    TransactionCommitted,
+    WorkerFailed,
+    WorkerStarted,
+    WorkerStopped,
+)
 from connectx.model.states import State
 
 
@@ -197,9 +214,35 @@ class RunFold:
 
     def take(self, event: Event) -> None:
         """Add the next event."""
-        handler = _HANDLERS.get(event.kind)
-        if handler is not None:
-            handler(self, event)
+        match event.payload:
+            case TaskStep(step):
+                self._step(event, step)
+            case TaskState(state) | ConnectorState(state):
+                self._state(event, state)
+            case TaskEnded():
+                self._ended(event)
+            case ProducerFenced():
+                self._fenced(event)
+            case TransactionCommitted():
+                self._committed(event)
+            case WorkerStarted(url):
+                self._worker_started(event, url)
+            case WorkerStopped():
+                self._worker_stopped(event)
+            case WorkerFailed():
+                self._worker_failed(event)
+            case ClusterStopped():
+                self._cluster_stopped(event)
+            case FaultInjected("kill"):
+                self._killed(event)
+            case MemberLost():
+                self._member_lost(event)
+            case AssignmentComputed(members):
+                self._assigned(event, members)
+            case RebalanceCompleted() as payload:
+                self._rebalanced(event, payload)
+            case ConnectorDeleted():
+                self._deleted(event)
 
     def runs(self) -> tuple[Run, ...]:
         """All runs up to now, in the order of their first event."""
@@ -217,7 +260,7 @@ class RunFold:
 
     def _find(self, event: Event) -> _Draft | None:
         """The run that an event is about: by instance where the event names one, else the newest that is open."""
-        instance = event.data.get("instance")
+        instance = _instance(event)
         candidates = self._current.get(event.worker or "", {}).get((event.connector, event.task), [])[::-1]
         if instance is not None:
             return next((draft for draft in candidates if draft.instance == instance), None)
@@ -228,7 +271,7 @@ class RunFold:
 
     def _create(self, event: Event, state: RunState) -> _Draft:
         assert event.connector is not None
-        draft = _Draft(event.worker or "", event.connector, event.task, event.data.get("instance"), event.generation)
+        draft = _Draft(event.worker or "", event.connector, event.task, _instance(event), event.generation)
         draft.enter(state, event)
         self._drafts.append(draft)
         before = self._current.setdefault(draft.worker, {}).get(draft.work, [])
@@ -252,22 +295,21 @@ class RunFold:
 
     # ----------------------------------------------------------------------------------------------- handlers
 
-    def _step(self, event: Event) -> None:
+    def _step(self, event: Event, step: StepName) -> None:
         if event.connector is None or event.task is None:
             return
         draft = self._find(event)
-        if event.data.get("step") in ("stop", "cancel"):
-            if draft is not None and draft.open and event.data["step"] == "cancel":
+        if step in (StepName.STOP, StepName.CANCEL):
+            if draft is not None and draft.open and step is StepName.CANCEL:
                 draft.enter(RunState.ZOMBIE, event)
             return
         draft = draft or self._create(event, RunState.STARTING)
         if draft.open:
             draft.learn_epoch(event)
 
-    def _state(self, event: Event) -> None:
+    def _state(self, event: Event, state: State) -> None:
         if event.connector is None:
             return
-        state = State(str(event.data.get("state")))
         draft = self._find(event)
         if state in _GONE_STATES:
             if draft is not None and draft.open:
@@ -307,11 +349,11 @@ class RunFold:
         if draft is not None:
             draft.learn_epoch(event)
 
-    def _worker_started(self, event: Event) -> None:
+    def _worker_started(self, event: Event, url: str) -> None:
         self._end_all(event, zombies=True)
         self._current.pop(event.worker or "", None)
-        if event.worker is not None and event.data.get("url"):
-            self._urls[event.worker] = str(event.data["url"])
+        if event.worker is not None and url:
+            self._urls[event.worker] = url
 
     def _worker_stopped(self, event: Event) -> None:
         self._end_all(event, zombies=False)
@@ -330,13 +372,12 @@ class RunFold:
             if zombies or draft.state is not RunState.ZOMBIE:
                 draft.end(event.time_ms)
 
-    def _fault(self, event: Event) -> None:
-        if event.data.get("fault") == "kill":
-            for draft in self._open(event.worker):
-                if draft.task is None:
-                    draft.lost = True
-                    draft.end(event.time_ms)
-            self._bereave(event.worker, event, "its worker was killed")
+    def _killed(self, event: Event) -> None:
+        for draft in self._open(event.worker):
+            if draft.task is None:
+                draft.lost = True
+                draft.end(event.time_ms)
+        self._bereave(event.worker, event, "its worker was killed")
 
     def _member_lost(self, event: Event) -> None:
         self._bereave(event.worker, event, event.cause or "its worker lost its membership")
@@ -350,21 +391,17 @@ class RunFold:
             else:
                 draft.enter(RunState.ZOMBIE, event, cause)
 
-    def _assigned(self, event: Event) -> None:
-        """A leader divided work among members: whoever is not one of them has lost his."""
-        members = event.data.get("members")
-        if not isinstance(members, Mapping):
-            return
+    def _assigned(self, event: Event, members: Collection[str]) -> None:
+        """A leader divided work among members (by URL): other workers have lost theirs."""
         for worker in sorted(self._urls):
             if self._urls[worker] not in members and worker != event.worker:
                 self._bereave(worker, event, "the group went on without its worker")
 
-    def _rebalanced(self, event: Event) -> None:
+    def _rebalanced(self, event: Event, payload: RebalanceCompleted) -> None:
         """A worker knows its work: what is not on the list and failed is gone, a zombie on the list is back."""
-        tasks, connectors = event.data.get("tasks"), event.data.get("connectors")
-        if not isinstance(tasks, (list, tuple)) or not isinstance(connectors, (list, tuple)):
+        if payload.tasks is None or payload.connectors is None:
             return
-        mine = {task_of(task) for task in tasks} | {str(connector) for connector in connectors}
+        mine = {task_of(task) for task in payload.tasks} | set(payload.connectors)
         for draft in self._open(event.worker):
             work = draft.connector if draft.task is None else TaskId(draft.connector, draft.task)
             if work not in mine and draft.state is RunState.FAILED:
@@ -380,20 +417,14 @@ class RunFold:
                     draft.end(event.time_ms)
 
 
-_HANDLERS: Mapping[EventKind, Any] = {
-    EventKind.TASK_STEP: RunFold._step,
-    EventKind.TASK_STATE: RunFold._state,
-    EventKind.CONNECTOR_STATE: RunFold._state,
-    EventKind.TASK_ENDED: RunFold._ended,
-    EventKind.PRODUCER_FENCED: RunFold._fenced,
-    EventKind.TRANSACTION_COMMITTED: RunFold._committed,
-    EventKind.WORKER_STARTED: RunFold._worker_started,
-    EventKind.WORKER_STOPPED: RunFold._worker_stopped,
-    EventKind.WORKER_FAILED: RunFold._worker_failed,
-    EventKind.CLUSTER_STOPPED: RunFold._cluster_stopped,
-    EventKind.FAULT_INJECTED: RunFold._fault,
-    EventKind.MEMBER_LOST: RunFold._member_lost,
-    EventKind.ASSIGNMENT_COMPUTED: RunFold._assigned,
-    EventKind.REBALANCE_COMPLETED: RunFold._rebalanced,
-    EventKind.CONNECTOR_DELETED: RunFold._deleted,
-}
+def _instance(event: Event) -> int | None:
+    match event.payload:
+        case (
+            TaskStep(instance=instance)
+            | TaskState(instance=instance)
+            | TaskEnded(instance=instance)
+            | ProducerFenced(instance=instance)
+            | TransactionCommitted(instance=instance)
+        ):
+            return instance
+    return None

@@ -13,6 +13,7 @@ from connectx.history.folds.rebalances import RebalanceFold
 from connectx.history.folds.runs import Run, RunFold, RunState
 from connectx.history.folds.worker_states import Standing, WorkerState, WorkerStateFold
 from connectx.model.events import Event, EventKind
+from connectx.model.payloads import ConnectorState, TaskState
 from connectx.model.states import LOST, State
 
 
@@ -103,15 +104,16 @@ class SnapshotFold:
         """Add the next event."""
         for fold in (self._runs, self._rebalances, self._states, self._configured):
             fold.take(event)
-        if event.kind in (EventKind.CONNECTOR_STATE, EventKind.TASK_STATE) and event.connector is not None:
-            state, work = State(str(event.data.get("state"))), (event.connector, event.task)
+        reported = event.payload
+        if isinstance(reported, ConnectorState | TaskState) and event.connector is not None:
+            state, work = reported.state, (event.connector, event.task)
             if state in _WITHOUT_RUN:
                 self._idle[work] = (state, event.worker, event.time_ms)
             else:
                 self._idle.pop(work, None)
             self._traces.pop((work, event.worker), None)
             if state is State.FAILED:
-                self._traces[work, event.worker] = str(event.data.get("trace") or "")
+                self._traces[work, event.worker] = reported.trace or ""
         if event.kind is EventKind.CONNECTOR_CONFIGURED and event.connector is not None:
             self._read_seqs[event.connector] = event.seq
         self._faults += event.kind is EventKind.FAULT_INJECTED

@@ -9,13 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 
-from connectx.history.folds.failovers import REJECTIONS, Failover, Move, failovers
+from connectx.history.folds.failovers import REJECTIONS, Failover, Move, failovers, fault_of
 from connectx.history.folds.fences import fenced_by
 from connectx.history.folds.rebalances import Rebalance, rebalances
 from connectx.history.folds.runs import Run, RunState, epoch_of, runs
 from connectx.history.wording import duration, gist, listing, plural
+from connectx.model.causes import OutsideGroup, TakenSilently
 from connectx.model.events import Event, EventKind
-from connectx.model.states import State
+from connectx.model.payloads import FaultInjected, MemberRemoved, TaskState, TransactionAborted, WorkerFailed
 from connectx.views import Shown, masked_text
 
 
@@ -131,8 +132,8 @@ def _after_fault(failover: Failover) -> Iterator[str]:
     elif failover.zombie_ms >= 100:
         yield f"{failover.worker} went on as a zombie for {duration(failover.zombie_ms)}"
     for event in failover.aborted:
-        records = event.data.get("records")
-        what = f" of {plural(records, 'record')}" if isinstance(records, int) and records else ""
+        records = event.payload.records if isinstance(event.payload, TransactionAborted) else None
+        what = f" of {plural(records, 'record')}" if records else ""
         yield f"an open transaction{what} of {failover.worker} was aborted"
     fences = failover.fenced_by
     yield from dict.fromkeys(_rejection(e, failover.epochs.get(_task(e)), fences) for e in failover.rejections)
@@ -146,7 +147,7 @@ def _rejection(event: Event, epoch: int | None, fences: Mapping[int, str]) -> st
     """A write that was refused, by the broker (producer epoch) or by the sink's group or target."""
     owner = f"{event.worker}'s"
     if event.kind is EventKind.COMMIT_REFUSED:
-        reason = gist(str(event.data.get("reason") or event.cause))
+        reason = gist(event.cause)
         return f"{owner} commit for {_task(event)} was refused" + (f" ({reason})" if reason else "")
     at = "" if epoch is None else f" at epoch {epoch}"
     by = f": {fences[event.seq]}" if event.seq in fences else ""
@@ -159,7 +160,7 @@ def _rejection(event: Event, epoch: int | None, fences: Mapping[int, str]) -> st
 def _newcomers(events: Sequence[Event], all_runs: Sequence[Run], rounds: Sequence[Rebalance]) -> Iterator[Story]:
     faults = [event for event in events if event.kind is EventKind.FAULT_INJECTED]
     for event in faults:
-        if event.data.get("fault") == "add_worker" and event.worker is not None:
+        if fault_of(event) == "add_worker" and event.worker is not None:
             until_seq = next((later.seq for later in faults if later.seq > event.seq), len(events) + events[0].seq)
             sentence = _newcomer(event, until_seq, all_runs, rounds)
             yield Story(event.time_ms, event.seq, "add_worker", event.worker, sentence)
@@ -189,18 +190,19 @@ def _newcomer(event: Event, until_seq: int, all_runs: Sequence[Run], rounds: Seq
 
 
 def _delays(events: Sequence[Event]) -> Iterator[Story]:
-    delays = [event for event in events if _fault(event) == "delay"]
-    deliveries = [event for event in events if _fault(event) == "deliver"]
-    for event in delays:
-        after = (later for later in deliveries if later.seq > event.seq and later.worker == event.worker)
-        delivered = next((later for later in after if later.data.get("for_s") == event.data.get("for_s")), None)
-        wanted = event.data.get("requests")
-        what = f"the next {' or '.join(wanted)}" if isinstance(wanted, Sequence) else "the next request"
+    faults = [(event, event.payload) for event in events if isinstance(event.payload, FaultInjected)]
+    delays = [(event, fault) for event, fault in faults if fault.fault == "delay"]
+    deliveries = [(event, fault) for event, fault in faults if fault.fault == "deliver"]
+    for event, delay in delays:
+        after = (pair for pair in deliveries if pair[0].seq > event.seq and pair[0].worker == event.worker)
+        delivered, delivery = next((pair for pair in after if pair[1].for_s == delay.for_s), (None, None))
+        wanted = delay.requests
+        what = f"the next {' or '.join(wanted)}" if wanted is not None else "the next request"
         sentence = f"{what} on each connection of {event.worker} to Kafka was held, and the connection cut; "
-        if delivered is None:
+        if delivered is None or delivery is None:
             sentence += "what was held has not arrived so far"
         else:
-            counts = delivered.data.get("requests")
+            counts = delivery.requests
             arrived = [f"{count} {kind}" for kind, count in counts.items()] if isinstance(counts, Mapping) else []
             took = duration(delivered.time_ms - event.time_ms)
             sentence += f"{listing(arrived)} arrived after {took}"
@@ -210,8 +212,8 @@ def _delays(events: Sequence[Event]) -> Iterator[Story]:
 def _broker_deaths(events: Sequence[Event]) -> Iterator[Story]:
     faults = [event for event in events if event.kind is EventKind.FAULT_INJECTED and event.worker is None]
     for event in faults:
-        if event.data.get("fault") == "broker_kill":
-            after = (later for later in faults if later.seq > event.seq and later.data.get("fault") == "broker_restart")
+        if fault_of(event) == "broker_kill":
+            after = (later for later in faults if later.seq > event.seq and fault_of(later) == "broker_restart")
             back = next(after, None)
             sentence = "the broker was killed; "
             if back is None:
@@ -227,14 +229,14 @@ def _removals(events: Sequence[Event]) -> Iterator[Story]:
     goodbyes: dict[int, list[Event]] = {}
     for event in events:
         worker = event.worker or ""
-        if event.kind is EventKind.WORKER_FAILED or (_fault(event) == "kill"):
+        if event.kind is EventKind.WORKER_FAILED or fault_of(event) == "kill":
             ends[worker] = event
         elif event.kind is EventKind.MEMBER_REMOVED:
             goodbyes.setdefault(ends.get(worker, event).seq, []).append(event)
     for removals in goodbyes.values():
         first = removals[0]
         end = ends.get(first.worker or "", first)
-        groups = listing([f"group {event.data.get('group')}" for event in removals])
+        groups = listing([f"group {e.payload.group}" for e in removals if isinstance(e.payload, MemberRemoved)])
         after = f" {duration(max(removals[-1].time_ms - end.time_ms, 0))} after its end" if end is not first else ""
         sentence = f"{groups} {'was' if len(removals) == 1 else 'were'} told{after} that {first.worker} had left"
         sentence += f", because {first.cause}" if first.cause else ""
@@ -249,9 +251,9 @@ def _departures(events: Sequence[Event], all_runs: Sequence[Run]) -> Iterator[St
     """Workers of an attached cluster that are gone, or whose work others have although they did not release it."""
     departed: dict[str, int] = {}
     for event in events:
-        is_gone = event.kind is EventKind.WORKER_STOPPED
-        is_taken = event.kind is EventKind.TASK_STATE and event.data.get("state") == State.UNASSIGNED
-        if event.worker is None or "origin" not in event.data or not event.cause or not (is_gone or is_taken):
+        is_gone = isinstance(event.why, OutsideGroup) and not event.why.answers
+        is_taken = event.kind is EventKind.TASK_STATE and isinstance(event.why, TakenSilently)
+        if event.worker is None or not (is_gone or is_taken):
             continue
         if event.time_ms - departed.get(event.worker, -_TOGETHER_MS) >= _TOGETHER_MS:
             departed[event.worker] = event.time_ms
@@ -284,7 +286,7 @@ def _leader_changes(rounds: Sequence[Rebalance]) -> Iterator[Story]:
 
 def _failures(events: Sequence[Event], all_runs: Sequence[Run]) -> Iterator[Story]:
     """Failures of tasks, except of zombies and fenced ones, which their failover tells; and failures of workers."""
-    traces = {event.seq: str(event.data.get("trace") or "") for event in events if event.kind is EventKind.TASK_STATE}
+    traces = {event.seq: event.payload.trace or "" for event in events if isinstance(event.payload, TaskState)}
     for run in all_runs:
         for segment in run.segments:
             if segment.state is RunState.FAILED and run.fenced_ms is None and run.task is not None:
@@ -292,18 +294,14 @@ def _failures(events: Sequence[Event], all_runs: Sequence[Run]) -> Iterator[Stor
                 sentence = f"{run.name} failed on {run.worker}: {why}"
                 yield Story(segment.start_ms, segment.seq, "task_failed", run.worker, sentence)
     for event in events:
-        if event.kind is EventKind.WORKER_FAILED:
-            why = gist(str(event.data.get("error") or event.cause)) or "no reason was given"
+        if isinstance(event.payload, WorkerFailed):
+            why = gist(event.payload.error or event.cause) or "no reason was given"
             yield Story(event.time_ms, event.seq, "worker_failed", event.worker, f"{event.worker} failed: {why}")
 
 
 def _epoch(event: Event, all_runs: Sequence[Run]) -> int | None:
     about = (run for run in all_runs if run.worker == event.worker and run.name == _task(event))
     return epoch_of(event, next((run for run in about if run.covers(event.time_ms)), None))
-
-
-def _fault(event: Event) -> str | None:
-    return str(event.data.get("fault")) if event.kind is EventKind.FAULT_INJECTED else None
 
 
 def _task(event: Event) -> str:

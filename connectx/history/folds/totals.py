@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from connectx.model.events import Event, EventKind
+from connectx.model.payloads import OffsetsCommitted, RecordsSkipped, TransactionCommitted
 
 COMMITS = (EventKind.TRANSACTION_COMMITTED, EventKind.OFFSETS_COMMITTED)
 
@@ -25,14 +26,12 @@ class Totals:
 
     def add(self, event: Event) -> None:
         """Count an event of this connector or task."""
-        records = event.data.get("records")
-        if not isinstance(records, int):
-            return
-        if event.kind in COMMITS:
-            self.committed += records
-        elif event.kind is EventKind.RECORDS_SKIPPED:
-            self.skipped += records
-            self.dead_letters += int(event.data.get("dead_letters", 0))
+        match event.payload:
+            case TransactionCommitted(records) | OffsetsCommitted(records):
+                self.committed += records
+            case RecordsSkipped(records, dead_letters):
+                self.skipped += records
+                self.dead_letters += dead_letters
 
 
 class TotalsFold:

@@ -7,11 +7,21 @@ and one that runs may have been left out by its group. Decides nothing about wor
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from connectx.model.events import Event, EventKind
+from connectx.model.events import Event
+from connectx.model.payloads import (
+    AssignmentComputed,
+    FaultInjected,
+    MemberLost,
+    RebalanceCompleted,
+    RebalanceStarted,
+    WorkerFailed,
+    WorkerStarted,
+    WorkerStopped,
+)
 
 
 class WorkerState(StrEnum):
@@ -103,25 +113,22 @@ class WorkerStateFold:
         """Add the next event."""
         if event.worker is None:
             return
-        if event.kind is EventKind.WORKER_STARTED and event.data.get("url"):
-            self._urls[event.worker] = str(event.data["url"])
+        if isinstance(event.payload, WorkerStarted) and event.payload.url:
+            self._urls[event.worker] = event.payload.url
         before = self._standings.get(event.worker, Standing())
         self._standings[event.worker] = _next(before, event)
-        if event.kind is EventKind.ASSIGNMENT_COMPUTED:
-            self._leave_out(event)
+        if isinstance(event.payload, AssignmentComputed):
+            self._leave_out(event.worker, event.payload.members)
 
     def standings(self) -> dict[str, Standing]:
         """Worker name to how it stands up to now, worker-2 before worker-10."""
         return {name: self._standings[name] for name in sorted(self._standings, key=natural)}
 
-    def _leave_out(self, event: Event) -> None:
-        """A leader divided work among members: who was one and is not named is none any more."""
-        members = event.data.get("members")
-        if not isinstance(members, Mapping):
-            return
+    def _leave_out(self, leader: str, members: Collection[str]) -> None:
+        """A leader divided work among members (by URL): a worker that is not named is no member any more."""
         for worker, url in self._urls.items():
             standing = self._standings[worker]
-            if url not in members and worker != event.worker and standing.place is Place.MEMBER:
+            if url not in members and worker != leader and standing.place is Place.MEMBER:
                 self._standings[worker] = replace(standing, place=Place.OUT)
 
 
@@ -130,37 +137,38 @@ def natural(name: str) -> tuple[tuple[int, str], ...]:
     return tuple((int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name))
 
 
-_ENDS = {EventKind.WORKER_STOPPED: WorkerState.STOPPED, EventKind.WORKER_FAILED: WorkerState.FAILED}
 _FROZEN = {"pause": WorkerState.PAUSED, "stall": WorkerState.STALLED, "resume": None}
 _LIVES = {"kill": WorkerState.KILLED, "stop": WorkerState.STOPPING}
 
 
 def _next(before: Standing, event: Event) -> Standing:
-    if event.kind is EventKind.WORKER_STARTED:
-        seen = "origin" in event.data  # from outside: it runs already
-        return Standing(life=WorkerState.UP) if seen else Standing()
+    if isinstance(event.payload, WorkerStarted):  # one that is seen from outside runs already
+        return Standing() if event.seen is None else Standing(life=WorkerState.UP)
     if before.life.is_gone:
         return before
-    match event.kind:
-        case EventKind.WORKER_STOPPED | EventKind.WORKER_FAILED:
-            return replace(before, life=_ENDS[event.kind])
-        case EventKind.FAULT_INJECTED:
-            return _after_fault(before, str(event.data.get("fault")), event)
-        case EventKind.REBALANCE_STARTED:
+    match event.payload:
+        case WorkerStopped():
+            return replace(before, life=WorkerState.STOPPED)
+        case WorkerFailed():
+            return replace(before, life=WorkerState.FAILED)
+        case FaultInjected() as injected:
+            return _after_fault(before, injected)
+        case RebalanceStarted():
             return replace(before, place=Place.JOINING)
-        case EventKind.MEMBER_LOST:
+        case MemberLost():
             return replace(before, place=Place.OUT)
-        case EventKind.REBALANCE_COMPLETED:
+        case RebalanceCompleted():
             life = WorkerState.UP if before.life is WorkerState.STARTING else before.life
             return replace(before, life=life, place=Place.MEMBER, generation=event.generation)
     return before
 
 
-def _after_fault(before: Standing, fault: str, event: Event) -> Standing:
+def _after_fault(before: Standing, injected: FaultInjected) -> Standing:
+    fault = injected.fault
     if fault in _FROZEN:
         return replace(before, frozen=_FROZEN[fault])
     if fault in _LIVES:
         return replace(before, life=_LIVES[fault])
     if fault == "partition":
-        return replace(before, cut=str(event.data.get("direction", "both")))
+        return replace(before, cut=injected.direction or "both")
     return replace(before, cut=None) if fault == "heal" else before

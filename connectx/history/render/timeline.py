@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import inf
 
+from connectx.history.folds.failovers import fault_of
 from connectx.history.folds.rebalances import Rebalance, RebalanceFold
 from connectx.history.folds.runs import Run, RunFold, RunState, Segment, epoch_of
 from connectx.history.folds.stories import Story
@@ -21,6 +22,7 @@ from connectx.history.render.palette import colour, text_on
 from connectx.history.render.shapes import BAR, LANE, ROW_LEAST, ROW_PAD, THIN, THIN_LANE
 from connectx.history.wording import duration, listing
 from connectx.model.events import Event, EventKind
+from connectx.model.payloads import FaultInjected
 from connectx.views import masked_text
 
 
@@ -438,25 +440,23 @@ def _mark_title(event: Event, kind: MarkKind, run: Run | None) -> str:
     about = f"{event.connector}-{event.task} on {event.worker}"
     match kind:
         case MarkKind.FAULT:
-            fault = event.data.get("fault", "unknown")
+            fault = fault_of(event) or "unknown"
             if fault in _BROKER_FAULTS:
                 return _BROKER_FAULTS[fault]
             if fault == "add_worker":
                 return f"{event.worker} was added"
-            direction = event.data.get("direction")
+            direction = event.payload.direction if isinstance(event.payload, FaultInjected) else None
             return f"fault: {fault} {event.worker}" + (f" ({direction})" if direction not in (None, "both") else "")
         case MarkKind.FENCED:
             return f"{about}: {_rejection(event, run)}"
         case MarkKind.ABORTED:
-            reason = event.data.get("reason") or event.cause
-            return f"{about}: a transaction was aborted" + (f" ({reason})" if reason else "")
+            return f"{about}: a transaction was aborted" + (f" ({event.cause})" if event.cause else "")
 
 
 def _rejection(event: Event, run: Run | None) -> str:
     """What was refused: a producer by the broker, or a sink's commit by its group or target."""
     if event.kind is EventKind.COMMIT_REFUSED:
-        reason = event.data.get("reason") or event.cause
-        return "its commit was refused" + (f": {reason}" if reason else "")
+        return "its commit was refused" + (f": {event.cause}" if event.cause else "")
     epoch = epoch_of(event, run)
     return "its write was rejected" if epoch is None else f"its write at epoch {epoch} was rejected"
 

@@ -25,8 +25,10 @@ from typing import Any, Final
 from connectx.errors import ConnectxError, WorkerFailedError, WorkerStoppedError
 from connectx.jvm.cache import OwnedDir
 from connectx.jvm.process import ChildProcess, log_tail
-from connectx.model.events import EventKind, Transition
+from connectx.model.causes import ThreadEnded
+from connectx.model.events import Transition
 from connectx.model.ids import TaskId
+from connectx.model.payloads import StepName, TaskEnded, TaskState, TaskStep, WorkerFailed
 from connectx.model.states import State
 from connectx.model.worker_config import WorkerConfig
 from connectx.runtime.process.wire import Line, Lines, News, Order, encode, metrics_of, transition_of
@@ -314,13 +316,13 @@ class ProcessWorker:
 
     def _on_event(self, transition: Transition) -> None:
         task = None if transition.task is None else TaskId(transition.connector or "", transition.task)
-        instance = transition.data.get("instance")
-        if transition.kind is EventKind.WORKER_FAILED:
-            self._fail(str(transition.data.get("error", transition.cause)))
-        elif task is not None and transition.kind is EventKind.TASK_ENDED and self._instances.get(task) == instance:
-            del self._instances[task]
-        elif task is not None and isinstance(instance, int) and _begins(transition):
-            self._instances[task] = max(instance, self._instances.get(task, instance))
+        match transition.payload:
+            case WorkerFailed(error):
+                self._fail(error)
+            case TaskEnded(instance) if task is not None and self._instances.get(task) == instance:
+                del self._instances[task]
+            case (TaskStep(_, int(instance)) | TaskState(_, _, int(instance))) as payload if task and _begins(payload):
+                self._instances[task] = max(instance, self._instances.get(task, instance))
         self._given.record(transition, self.name)
 
     def _fail(self, cause: str) -> bool:
@@ -353,11 +355,11 @@ class ProcessWorker:
         cause = self._garbled or f"its process ended with exit code {code}"
         if self.alive and self._fail(cause):
             _log.warning("%s: %s\n%s", self.name, cause, log_tail(self._child.log, _LOG_SHOWN_BYTES))
-            failed = Transition(EventKind.WORKER_FAILED, cause=cause, data={"error": cause})
-            self._given.record(failed, self.name)
+            self._given.record(Transition(WorkerFailed(cause)), self.name)
         for task in sorted(self._instances):
-            data = {"instance": self._instances[task], "reason": "its worker's process has ended"}
-            self._given.record(Transition(EventKind.TASK_ENDED, task.connector, task.task, data=data), self.name)
+            why = ThreadEnded("its worker's process has ended")
+            ended = Transition(TaskEnded(self._instances[task]), task.connector, task.task, why=why)
+            self._given.record(ended, self.name)
 
     def _fail_answers(self) -> None:
         for number in list(self._answers):
@@ -367,8 +369,8 @@ class ProcessWorker:
                 answer.set_exception(WorkerStoppedError(self.name, reason))
 
 
-def _begins(transition: Transition) -> bool:
-    """True for what only a task says that has a thread."""
-    if transition.kind is EventKind.TASK_STEP:
-        return transition.data.get("step") not in ("stop", "cancel")
-    return transition.kind is EventKind.TASK_STATE and transition.data.get("state") in (State.RUNNING, State.PAUSED)
+def _begins(payload: TaskStep | TaskState) -> bool:
+    """True for what only a task with a thread reports."""
+    if isinstance(payload, TaskStep):
+        return payload.step not in (StepName.STOP, StepName.CANCEL)
+    return payload.state in (State.RUNNING, State.PAUSED)

@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING
 from connectx.errors import ConnectxError
 from connectx.kafka.admin.topics import describe_group, remove_members
 from connectx.kafka.settings.clients import ClientConfigs, member_prefix
-from connectx.model.events import EventKind, Transition
+from connectx.model.causes import ProcessEnded
+from connectx.model.events import Transition
 from connectx.model.ids import TaskId
+from connectx.model.payloads import MemberRemoved
 from connectx.model.states import ConnectorType
 from connectx.runtime.worker_handle import WorkerState
 from connectx.spark.remote import release_sessions
@@ -100,6 +102,4 @@ class WorkerRecovery:
 
     def _remove(self, worker: str, group_id: str, members: list[str]) -> None:
         remove_members(self._kafka, group_id, members, "its process has ended", _CALL_S)
-        cause = "its process has ended for certain"
-        data = {"group": group_id, "members": members}
-        self._record(Transition(EventKind.MEMBER_REMOVED, cause=cause, data=data), worker)
+        self._record(Transition(MemberRemoved(group_id, tuple(members)), why=ProcessEnded()), worker)

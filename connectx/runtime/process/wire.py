@@ -11,9 +11,11 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
-from connectx.history.codec import json_value
+from connectx.model.causes import cause_from_json, cause_to_json
 from connectx.model.events import EventKind, Transition
 from connectx.model.ids import TaskId
+from connectx.model.json_values import json_value, record_to_json
+from connectx.model.payloads import payload_of
 
 Line = Mapping[str, Any]
 
@@ -67,14 +69,16 @@ def transition_content(transition: Transition) -> dict[str, Any]:
         "task": transition.task,
         "generation": transition.generation,
         "producer_epoch": transition.producer_epoch,
-        "cause": transition.cause,
-        "data": json_value(transition.data),
+        "why": cause_to_json(transition.why),
+        "data": record_to_json(transition.payload),
     }
 
 
 def transition_of(content: Mapping[str, Any]) -> Transition:
-    """Inverse of `transition_content`, up to what `json_value` makes of data."""
-    return Transition(**{**content, "kind": EventKind(content["kind"])})
+    """Inverse of `transition_content`."""
+    rest = {name: value for name, value in content.items() if name not in ("kind", "data", "why")}
+    payload = payload_of(EventKind(content["kind"]), content["data"])
+    return Transition(payload, why=cause_from_json(content["why"]), **rest)
 
 
 def metrics_content(metrics: Mapping[TaskId, Mapping[str, object]]) -> list[list[Any]]:

@@ -18,8 +18,10 @@ from connectx.core.messages import (
     TaskFailed,
     TaskStopped,
 )
-from connectx.model.events import EventKind, Transition
+from connectx.model.causes import ThreadEnded
+from connectx.model.events import Transition
 from connectx.model.ids import TaskId
+from connectx.model.payloads import TaskEnded
 from connectx.model.states import ConnectorType
 from connectx.runtime.tasks.connector_host import ConnectorHost
 from connectx.runtime.tasks.services import TaskEffect, TaskRunner, TaskServices
@@ -136,5 +138,5 @@ class TaskHost:
         if (runner := self._runners.pop(key, None)) is not None:
             if reason == "failed":
                 self._failed[key.task] = {**runner.errors.metrics(), "ended": True}
-            data = {"instance": key.instance, "reason": reason}
-            self._record(Transition(EventKind.TASK_ENDED, key.task.connector, key.task.task, data=data))
+            ended = TaskEnded(key.instance)
+            self._record(Transition(ended, key.task.connector, key.task.task, why=ThreadEnded(reason)))

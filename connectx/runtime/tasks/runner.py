@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import fields, replace
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
@@ -344,8 +344,14 @@ def _without_secrets(transition: Transition, masked: Callable[[str], str]) -> Tr
 
     They are cut, because an error may quote a whole record, and the history keeps many.
     """
-    cut = {name: _cut(masked(text)) for name, text in transition.data.items() if isinstance(text, str)}
-    return replace(transition, data={**transition.data, **cut}) if cut else transition
+
+    def without(record: Any) -> Any:
+        texts = {field.name: getattr(record, field.name) for field in fields(record)}
+        cut = {name: _cut(masked(text)) for name, text in texts.items() if type(text) is str}
+        return replace(record, **cut)
+
+    why = None if transition.why is None else without(transition.why)
+    return replace(transition, payload=without(transition.payload), why=why)
 
 
 def _cut(text: str) -> str:

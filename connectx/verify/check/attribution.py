@@ -5,13 +5,14 @@ It reports only what events show. A writer that had been replaced (a run in stat
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from connectx.history.folds.failovers import REJECTIONS, failovers
+from connectx.history.folds.failovers import REJECTIONS, failovers, fault_of
 from connectx.history.folds.runs import Run, RunState, Segment, runs
 from connectx.history.render.frame import clock_time
 from connectx.history.wording import plural
 from connectx.model.events import Event, EventKind
+from connectx.model.payloads import OffsetsCommitted, TransactionCommitted
 from connectx.verify.check.commits import Committed
 from connectx.verify.check.verdict import Anomaly, Finding, Moment
 
@@ -74,9 +75,9 @@ class Attribution:
     def of_offset(self, connector: str, partition: str, offset: int) -> Moment | None:
         """The commit of a sink that first went past an offset."""
         for event in self._events:
-            if event.kind is EventKind.OFFSETS_COMMITTED and event.connector == connector:
-                offsets = event.data.get("offsets")
-                reached = offsets.get(partition) if isinstance(offsets, dict) else None
+            if isinstance(event.payload, OffsetsCommitted) and event.connector == connector:
+                offsets = event.payload.offsets
+                reached = offsets.get(partition) if isinstance(offsets, Mapping) else None
                 if reached is not None and reached > offset:
                     said = f"{event.worker} committed offset {reached} of {partition}, which is after it"
                     return Moment(event.seq, event.time_ms, event.worker, said)
@@ -104,14 +105,14 @@ class Attribution:
 
     def _who(self, worker: str | None, time_ms: int) -> str:
         """`worker-1, stalled since 12:00:00.000,` if a fault of it lasts at that time."""
-        fault: Event | None = None
+        since = ""
         for event in self._events:
-            if event.kind is EventKind.FAULT_INJECTED and event.worker == worker and event.time_ms <= time_ms:
-                if event.data.get("fault") in _BACK:
-                    fault = None
-                elif event.data.get("fault") in _SINCE:
-                    fault = event
-        since = "" if fault is None else f", {_SINCE[str(fault.data['fault'])]} since {clock_time(fault.time_ms)},"
+            fault = fault_of(event)
+            if fault is not None and event.worker == worker and event.time_ms <= time_ms:
+                if fault in _BACK:
+                    since = ""
+                elif fault in _SINCE:
+                    since = f", {_SINCE[fault]} since {clock_time(event.time_ms)},"
         return f"{worker}{since}"
 
 
@@ -125,8 +126,7 @@ def _by_writer(commits: Iterable[Committed]) -> list[list[Committed]]:
 
 def records_of(event: Event) -> int:
     """How many records a commit was of."""
-    records = event.data.get("records")
-    return records if isinstance(records, int) else 0
+    return event.payload.records if isinstance(event.payload, TransactionCommitted | OffsetsCommitted) else 0
 
 
 def fenced(events: Sequence[Event]) -> list[Finding]:

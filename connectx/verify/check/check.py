@@ -18,15 +18,16 @@ from connectx.jvm.progress import Progress, shown
 from connectx.kafka.admin.topic_snapshot import take_snapshot
 from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.events import Event, EventKind
+from connectx.model.payloads import ClusterStarted
 from connectx.model.worker_config import own_kafka_config
 from connectx.plugins.registry import worker_config
+from connectx.verify.check.attribution import records_of
 from connectx.verify.check.commits import commits
 from connectx.verify.check.comparison import Comparison
 from connectx.verify.check.judge import judge
 from connectx.verify.check.rows import MAX_ROWS, OnRead
 from connectx.verify.check.scenarios import Scenario
 from connectx.verify.check.sides import (
-    REFUSED_BY_KAFKA,
     Sides,
     Topic,
     committed_by,
@@ -93,14 +94,14 @@ def _of_topic(topic: Topic, events: Sequence[Event], key: tuple[str, ...], *, al
     by_seq = {commit.event.seq: commit.event for commit in commits(events)}
     sources = tuple(dict.fromkeys(event.connector or "" for event in by_seq.values()))
     sources = sources if alone and len(sources) == 1 else ()  # who else wrote what is not in the history
-    records = sum(int(event.data.get("records", 0)) for event in by_seq.values())
+    records = sum(records_of(event) for event in by_seq.values())
     snapshot = topic.snapshot
     return Comparison(
         sources,
         topic_rows(topic, key),
         committed=records if sources else None,
         identified=bool(key),
-        tolerated=skipped_by(events, sources, REFUSED_BY_KAFKA),
+        tolerated=skipped_by(events, sources, by_kafka=True),
         hidden=snapshot.hidden,
         waits=snapshot.waits,
     )
@@ -132,7 +133,7 @@ def _events(history: EventLog | Iterable[Event] | str | Path | None) -> list[Eve
 
 
 def _clients(events: Sequence[Event], bootstrap_servers: str | None, config: Mapping[str, Any] | None) -> ClientConfigs:
-    started = (event.data.get("bootstrap_servers") for event in events if event.kind is EventKind.CLUSTER_STARTED)
+    started = (event.payload.bootstrap_servers for event in events if isinstance(event.payload, ClusterStarted))
     servers = bootstrap_servers or (config or {}).get("bootstrap.servers") or next(started, None)
     if not servers:
         raise CheckError("The address of the Kafka with the topics is unknown.", next_step="Give bootstrap_servers=.")

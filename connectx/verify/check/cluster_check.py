@@ -20,9 +20,11 @@ from connectx.kafka.admin.client import Admin
 from connectx.kafka.admin.topic_snapshot import TopicSnapshot, take_snapshot
 from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.events import Event, EventKind
+from connectx.model.payloads import ConnectorConfigured
 from connectx.plugins.api import SinkConnector, Stored
 from connectx.plugins.settings import sink_connector_settings
 from connectx.spark.slices import TaskSpark
+from connectx.verify.check.attribution import records_of
 from connectx.verify.check.check import as_scenarios, as_tuple, reading_progress
 from connectx.verify.check.commits import COMMITS, SourceHistory, commits, source_histories
 from connectx.verify.check.comparison import Comparison
@@ -31,7 +33,6 @@ from connectx.verify.check.judge import blocked, judge
 from connectx.verify.check.rows import MAX_ROWS, OnRead, Row, Rows
 from connectx.verify.check.scenarios import Scenario
 from connectx.verify.check.sides import (
-    REFUSED_BY_KAFKA,
     Sides,
     Topic,
     committed_by,
@@ -294,7 +295,7 @@ class _Gathering:
             committed=counted if set(names) <= alone else None,
             identified=bool(key),
             exact=not _reconfigured(self._events, names),
-            tolerated=skipped_by(self._events, names, REFUSED_BY_KAFKA),
+            tolerated=skipped_by(self._events, names, by_kafka=True),
             hidden=(*snapshot.hidden, *(problem for problem in problems if "cannot read its source" not in problem)),
             waits=snapshot.waits,
             goal=self._began.goals.get(found.place),
@@ -381,15 +382,15 @@ def _chain(readers: Sequence[SourceReader], topic: str) -> Iterator[Row]:
 
 def _committed(events: Sequence[Event], connector: str) -> int:
     seqs = {commit.event.seq: commit.event for commit in commits(events) if commit.event.connector == connector}
-    return sum(int(event.data.get("records", 0)) for event in seqs.values())
+    return sum(records_of(event) for event in seqs.values())
 
 
 def _reconfigured(events: Sequence[Event], connectors: Sequence[str]) -> bool:
     """Whether one of them had another configuration before: what it wrote then may look different."""
     configured = [event.connector for event in events if event.kind is EventKind.CONNECTOR_CONFIGURED]
     offsets = {
-        (event.connector, event.data.get("config_offset"))
+        (event.connector, event.payload.config_offset)
         for event in events
-        if event.kind is EventKind.CONNECTOR_CONFIGURED and event.connector in connectors
+        if isinstance(event.payload, ConnectorConfigured) and event.connector in connectors
     }
     return bool(configured) and len(offsets) > len({connector for connector, _ in offsets})

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from typing import Any
 
 from connectx.history.wording import plural
 from connectx.model.events import Event, EventKind
+from connectx.model.payloads import OffsetsCommitted, TransactionCommitted, Unknown
 
 COMMITS = (EventKind.TRANSACTION_COMMITTED, EventKind.OFFSETS_COMMITTED)
 
@@ -83,18 +84,22 @@ def commits(events: Iterable[Event]) -> Iterator[Committed]:
         starts[event.worker] += event.kind is EventKind.WORKER_STARTED
         if event.kind is EventKind.OFFSETS_ALTERED:
             chapters[event.connector] = chapters.get(event.connector, 0) + 1
-        offsets = event.data.get("offsets") if event.kind in COMMITS else None
-        if not isinstance(offsets, Sequence):  # a sink's are a mapping
+        committed = event.payload
+        if not isinstance(committed, TransactionCommitted | OffsetsCommitted):
             continue
-        for entry in offsets:
+        if not isinstance(committed.offsets, tuple):  # a sink's are a mapping
+            continue
+        writer = (event.worker, starts[event.worker], f"{event.connector}-{event.task}", committed.instance)
+        for covered in committed.offsets:
+            known = not isinstance(covered.from_, Unknown)
             yield Committed(
                 event,
-                json.dumps(entry["partition"]),
-                entry.get("from"),
-                entry["offset"],
-                "from" in entry,
+                json.dumps(covered.partition),
+                None if isinstance(covered.from_, Unknown) else covered.from_,
+                covered.offset,
+                known,
                 chapters.get(event.connector, 0),
-                (event.worker, starts[event.worker], f"{event.connector}-{event.task}", event.data.get("instance")),
+                writer,
             )
 
 

@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from connectx.model.events import Event, EventKind
+from connectx.model.causes import RefusedByKafka
+from connectx.model.events import Event
 from connectx.model.ids import TopicPartition
+from connectx.model.payloads import OffsetsCommitted, RecordsSkipped
 from connectx.plugins.api import Stored
 from connectx.verify.check.identity import of_fields, of_record, parsed, shown
 from connectx.verify.check.rows import Row, Rows, fingerprint
@@ -241,23 +243,22 @@ def committed_by(events: Sequence[Event], connector: str | None = None) -> dict[
     """Committed offsets of all sinks (or of one), by name of the partition."""
     reached: dict[str, int] = {}
     for event in events:
-        offsets = event.data.get("offsets") if event.kind is EventKind.OFFSETS_COMMITTED else None
+        offsets = event.payload.offsets if isinstance(event.payload, OffsetsCommitted) else None
         if isinstance(offsets, Mapping) and connector in (None, event.connector):
             for partition, offset in offsets.items():
-                reached[partition] = max(reached.get(partition, 0), int(offset))
+                reached[partition] = max(reached.get(partition, 0), offset)
     return reached
 
 
-REFUSED_BY_KAFKA = "refused by Kafka"
-"""Why a source skips what it had made a record of; what it skips for other reasons never becomes one."""
+def skipped_by(events: Sequence[Event], connectors: Sequence[str], *, by_kafka: bool = False) -> int:
+    """Records that these connectors have skipped as errors.tolerance allows.
 
-
-def skipped_by(events: Sequence[Event], connectors: Sequence[str], reason: str | None = None) -> int:
-    """Records that these connectors have skipped (for this reason) as errors.tolerance allows."""
+    With `by_kafka` those that Kafka refused: a source had made records of them. Others never become one.
+    """
     return sum(
-        int(event.data.get("records", 0))
+        event.payload.records
         for event in events
-        if event.kind is EventKind.RECORDS_SKIPPED
+        if isinstance(event.payload, RecordsSkipped)
         and event.connector in connectors
-        and reason in (None, event.data.get("reason"))
+        and (not by_kafka or isinstance(event.why, RefusedByKafka))
     )

@@ -12,8 +12,10 @@ import importlib
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, fields
+from functools import partial
 from types import SimpleNamespace
-from typing import Any, get_args, get_origin
+from typing import Any, get_args, get_origin, get_type_hints
 
 import pyarrow as pa
 import pytest
@@ -38,9 +40,11 @@ from connectx.history.folds.tracks import Samples
 from connectx.history.log import Subscription
 from connectx.history.sequences import Rebalances, Stories
 from connectx.kafka.broker.embedded import EmbeddedKafka
+from connectx.model.causes import Cause
 from connectx.model.configdef import ConfigKey, ConfigValue, Secret, Validator
-from connectx.model.events import Event, EventKind, Transition
+from connectx.model.events import Event, EventKind, Sighting
 from connectx.model.ids import TaskId, TopicPartition
+from connectx.model.payloads import PAYLOADS, MemberWork, SourceRange
 from connectx.model.worker_config import StorageTopic, WorkerConfig, embedded_config
 from connectx.plugins.api import Compaction
 from connectx.rest.client import RestClient
@@ -53,6 +57,7 @@ from connectx.verify.check.verdict import Anomaly, Checked, Example, Finding, Mo
 from connectx.verify.doctor.report import Checkup, Status
 from connectx.verify.doctor.report import Finding as CheckupFinding
 from connectx.views import Listed
+from tests.support.histories import transition
 
 CARD = '<div style="border-left:3px solid currentColor'
 NOTHING: Any = None
@@ -204,9 +209,9 @@ def now() -> int:
 def log() -> cx.EventLog:
     """A worker that started, was told to join, and is dead."""
     made = cx.EventLog(clock=now)
-    made.append(Transition(EventKind.WORKER_STARTED, cause=f"{URL} {BAD}", data={"url": BAD}), BAD)
-    made.append(Transition(EventKind.REBALANCE_STARTED, cause=f"{URL} {BAD}"), BAD)
-    made.append(Transition(EventKind.WORKER_FAILED, data={"error": f"{URL} {BAD}"}), f"{BAD}2")
+    made.append(transition(EventKind.WORKER_STARTED, cause=f"{URL} {BAD}", data={"url": BAD}), BAD)
+    made.append(transition(EventKind.REBALANCE_STARTED, cause=f"{URL} {BAD}"), BAD)
+    made.append(transition(EventKind.WORKER_FAILED, data={"error": f"{URL} {BAD}"}), f"{BAD}2")
     return made
 
 
@@ -326,6 +331,18 @@ MADE: dict[type, Callable[[], Any]] = {
     ),
     Workers: workers,
 }
+
+
+def filled(cls: type) -> Any:
+    """A value with BAD in each field that takes a text."""
+    hints = get_type_hints(cls)
+    texts = {item.name: BAD for item in fields(cls) if hints[item.name] in (str, str | None)}
+    rest = {item.name: None for item in fields(cls) if item.name not in texts and item.default is MISSING}
+    return cls(**texts, **rest)
+
+
+OF_EVENTS = (*PAYLOADS.values(), *get_args(Cause), MemberWork, SourceRange, Sighting)
+MADE |= {cls: partial(filled, cls) for cls in OF_EVENTS}
 
 
 def test_every_object_that_a_user_can_get_hold_of_is_here() -> None:

@@ -8,7 +8,8 @@ from typing import Any
 from connectx.api.connector import Connector
 from connectx.api.notes import Notes
 from connectx.history.log import EventLog
-from connectx.model.events import EventKind, Transition
+from connectx.model.events import EventKind
+from tests.support.histories import transition
 
 
 def test_notes_are_why_it_waits_what_it_tried_again_and_what_it_skipped_so_far() -> None:
@@ -22,7 +23,7 @@ def test_notes_are_why_it_waits_what_it_tried_again_and_what_it_skipped_so_far()
     assert notes.of("in", [{"in-1": {"retries": 1}}, waiting]) == said
     for records, letters in ((5, 5), (2, 0)):
         data = {"records": records, "dead_letters": letters}
-        events.append(Transition(EventKind.RECORDS_SKIPPED, "out", 0, data=data), "worker-1")
+        events.append(transition(EventKind.RECORDS_SKIPPED, "out", 0, data=data), "worker-1")
     assert notes.of("out", [waiting]) == {"skipped": 7, "dead_letters": 5}
     assert notes.of("other", [waiting]) == {}
 

@@ -10,7 +10,8 @@ import pytest
 from connectx.api.waits import wait_committed
 from connectx.errors import WaitTimeoutError
 from connectx.history.log import EventLog
-from connectx.model.events import EventKind, Transition
+from connectx.model.events import EventKind
+from tests.support.histories import transition
 
 FOREVER_S = 30.0
 
@@ -19,7 +20,7 @@ def commit(
     events: EventLog, records: int, position: int = 0, connector: str = "lines", worker: str = "worker-1"
 ) -> None:
     data = {"records": records, "offsets": [{"partition": {}, "offset": {"position": position}}]}
-    events.append(Transition(EventKind.TRANSACTION_COMMITTED, connector, 0, data=data), worker)
+    events.append(transition(EventKind.TRANSACTION_COMMITTED, connector, 0, data=data), worker)
 
 
 def wait(events: EventLog, records: int = 0, timeout_s: float = FOREVER_S, **options: Any) -> int:
@@ -34,7 +35,7 @@ def events() -> EventLog:
     commit(made, 30, 300)
     commit(made, 70, 1000, worker="worker-2")
     made.append(
-        Transition(EventKind.OFFSETS_COMMITTED, "lines", 0, data={"records": 1, "offsets": {"lines-0": 100}}),
+        transition(EventKind.OFFSETS_COMMITTED, "lines", 0, data={"records": 1, "offsets": {"lines-0": 100}}),
         "worker-1",
     )
     return made

@@ -13,6 +13,7 @@ from connectx.api.workers import Worker
 from connectx.errors import NoGateError
 from connectx.history.log import EventLog
 from connectx.kafka.broker.gate import Direction, Gate
+from connectx.model.causes import FaultOfChaos
 from connectx.model.ids import TaskId
 from connectx.runtime.worker_handle import Isolation, WorkerState, no_op
 from tests.support.waiting import until
@@ -75,7 +76,7 @@ def nothing_lost(worker: str) -> None:
 def test_a_fault_that_another_thread_tells_of_keeps_its_origin() -> None:
     log = EventLog()
     worker = Worker(Elsewhere(), None, log.append, nothing_lost, lambda: 0)
-    with caused_by("fault 1 of the chaos with seed 7", chaos_seed=7, chaos_fault=1):
+    with caused_by(FaultOfChaos(7, 1)):
         worker.pause()
         worker.resume()
         worker.stall()
@@ -129,13 +130,14 @@ def test_a_delay_is_recorded_with_its_end_and_the_origin_that_it_had() -> None:
         worker.delay(["Flood"])
     with pytest.raises(ValueError, match="at least 0, not -1"):
         worker.delay(for_s=-1)
-    with caused_by("fault 1 of the chaos with seed 7", chaos_fault=1):
+    with caused_by(FaultOfChaos(7, 1)):
         worker.delay(["EndTxn"], for_s=0)
     until(lambda: len(log) == 2, "both events")
     gate.close()
+    of_chaos = {"chaos_seed": 7, "chaos_fault": 1}
     assert [event.data for event in log] == [
-        {"fault": "delay", "requests": ["EndTxn"], "for_s": 0, "tasks": ["lines-in-0"], "chaos_fault": 1},
-        {"fault": "deliver", "requests": {}, "for_s": 0, "tasks": ["lines-in-0"], "chaos_fault": 1},
+        {"fault": "delay", "requests": ["EndTxn"], "for_s": 0, "tasks": ["lines-in-0"], **of_chaos},
+        {"fault": "deliver", "requests": {}, "for_s": 0, "tasks": ["lines-in-0"], **of_chaos},
     ]
     assert {(event.worker, event.cause) for event in log} == {("worker-1", "fault 1 of the chaos with seed 7")}
 

@@ -15,7 +15,8 @@ from connectx.cli import app
 from connectx.cli.common import At, cluster_command, read_connector
 from connectx.errors import CommandError
 from connectx.history.log import EventLog
-from connectx.model.events import EventKind, Transition
+from connectx.model.events import EventKind
+from tests.support.histories import transition
 
 RUNNER = CliRunner()
 NOBODY = ["--url", "http://127.0.0.1:1"]
@@ -129,9 +130,9 @@ def test_a_login_comes_from_a_file_or_the_environment(tmp_path: Path, monkeypatc
 def test_a_history_is_told_again_and_one_that_went_wrong_has_an_exit_code(tmp_path: Path) -> None:
     path, page = tmp_path / "run.jsonl", tmp_path / "run.html"
     log = EventLog(clock=lambda: 1_000)
-    log.append(Transition(EventKind.CLUSTER_STARTED, data={"bootstrap_servers": "127.0.0.1:1", "group_id": "g"}))
-    log.append(Transition(EventKind.WORKER_STARTED, data={"url": "http://127.0.0.1:1/"}), "worker-1")
-    log.append(Transition(EventKind.WORKER_FAILED, cause="no room", data={"error": "no room"}), "worker-1")
+    log.append(transition(EventKind.CLUSTER_STARTED, data={"bootstrap_servers": "127.0.0.1:1", "group_id": "g"}))
+    log.append(transition(EventKind.WORKER_STARTED, data={"url": "http://127.0.0.1:1/"}), "worker-1")
+    log.append(transition(EventKind.WORKER_FAILED, cause="no room", data={"error": "no room"}), "worker-1")
     log.to_jsonl(path)
     done = RUNNER.invoke(app, ["replay", str(path), "--html", str(page)])
     assert done.exit_code == 0, done.stderr
@@ -141,7 +142,7 @@ def test_a_history_is_told_again_and_one_that_went_wrong_has_an_exit_code(tmp_pa
     for position in (200, 100):
         covered = {"partition": {"f": "a"}, "from": {"position": position - 10}, "offset": {"position": position}}
         moved = {"records": 1, "offsets": [covered]}
-        log.append(Transition(EventKind.TRANSACTION_COMMITTED, "lines", 0, data=moved), "worker-1")
+        log.append(transition(EventKind.TRANSACTION_COMMITTED, "lines", 0, data=moved), "worker-1")
     log.to_jsonl(path)
     done = RUNNER.invoke(app, ["replay", str(path), "--json"])
     message = json.loads(done.stdout)

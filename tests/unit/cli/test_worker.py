@@ -11,8 +11,9 @@ from typer.testing import CliRunner
 from connectx.cli import app
 from connectx.cli.common import read_properties
 from connectx.cli.worker_log import Level, line_of, to_stderr
-from connectx.model.events import EventKind, Transition
+from connectx.model.events import EventKind
 from connectx.model.worker_config import embedded_config
+from tests.support.histories import transition
 
 PROPERTIES = rb"""
 # comment
@@ -79,11 +80,11 @@ def test_files_and_providers_that_settings_name_and_that_cannot_be_used_are_usag
 
 
 def test_a_line_tells_who_what_why_and_a_failures_trace() -> None:
-    failed = Transition(
+    failed = transition(
         EventKind.TASK_STATE, "lines", 0, generation=3, data={"state": "FAILED", "trace": "Trace\nback"}
     )
     assert line_of(failed) == "[lines|task-0] Task state: state=FAILED, generation=3\nTrace\nback"
-    started = Transition(EventKind.REBALANCE_STARTED, cause="worker-2 joined", data={"reason": None, "tasks": ()})
+    started = transition(EventKind.REBALANCE_STARTED, cause="worker-2 joined", data={"reason": None, "tasks": ()})
     assert line_of(started) == "Rebalance started (worker-2 joined)"
 
 

@@ -27,7 +27,7 @@ from connectx.core.messages import (
     WriteStatus,
 )
 from connectx.model.config_records import ConnectorConfigRecord, TaskCommitRecord, TaskConfigRecord
-from connectx.model.events import EventKind, Transition
+from connectx.model.events import EventKind
 from connectx.model.group import WorkSet
 from connectx.model.states import State, TargetState
 from connectx.model.status_records import ConnectorStatusRecord, Status
@@ -46,13 +46,14 @@ from tests.support.core_parts import (
     task_config,
     transitions,
 )
+from tests.support.histories import Because, Recorded
 
 OLD, NEW = (task_config(0), task_config(1)), (task_config(0, "2"),)
 STOP_TIMER = SetTimer("connector-stop.1", 1, 6_000)
 
 
-def state(value: State, cause: str = "", trace: str | None = None) -> Transition:
-    return Transition(EventKind.CONNECTOR_STATE, "c", None, 3, None, cause, {"state": value.value, "trace": trace})
+def state(value: State, cause: str = "", trace: str | None = None) -> Recorded:
+    return Recorded(EventKind.CONNECTOR_STATE, "c", None, 3, None, cause, {"state": value.value, "trace": trace})
 
 
 def status(value: State, trace: str | None = None, version: str | None = "1", generation: int = 3) -> WriteStatus:
@@ -68,13 +69,13 @@ def at(phase: ConnectorPhase, resting: TargetState = TargetState.STARTED, **chan
     context = a_context(**changes)
     target(context, resting)
     connectors = the_connectors(context)
-    connectors.start("c", "a reason")
+    connectors.start("c", Because("a reason"))
     if phase is ConnectorPhase.FAILED:
         connectors.on_failed(ConnectorFailed("c", 1, "oops"))
     elif phase is not ConnectorPhase.STARTING:
         connectors.on_started(ConnectorStarted("c", 1, resting, "1"))
         if phase is ConnectorPhase.STOPPING:
-            connectors.stop("c", "a reason")
+            connectors.stop("c", Because("a reason"))
     assert connectors.lives["c"].phase is phase
     both(context)
     return context, connectors
@@ -87,7 +88,7 @@ def at(phase: ConnectorPhase, resting: TargetState = TargetState.STARTED, **chan
 def test_a_connector_starts_in_its_target_state(resting: TargetState) -> None:
     context = a_context()
     target(context, resting)
-    the_connectors(context).start("c", "")
+    the_connectors(context).start("c", Because(""))
     assert both(context) == ([], [StartConnector("c", 1, SOURCE, resting)])
 
 
@@ -112,14 +113,14 @@ def test_a_connector_that_rests_is_not_asked_for_task_configs(resting: TargetSta
 def test_a_connector_without_a_configuration_does_not_start() -> None:
     context = a_context()
     read(context, ConnectorConfigRecord("c", None))
-    the_connectors(context).start("c", "")
+    the_connectors(context).start("c", Because(""))
     assert both(context) == ([], [])
 
 
 def test_a_worker_that_shuts_down_starts_nothing() -> None:
     context = a_context()
     context.phase = WorkerPhase.STOPPING
-    the_connectors(context).start("c", "")
+    the_connectors(context).start("c", Because(""))
     assert both(context) == ([], [])
 
 
@@ -130,7 +131,7 @@ def test_a_start_that_fails_shows_the_trace_and_is_not_tried_again() -> None:
         [state(State.FAILED, trace="no such class")],
         [status(State.FAILED, "no such class", version=None)],
     )
-    connectors.start("c", "")
+    connectors.start("c", Because(""))
     assert both(context) == ([], [])
 
 
@@ -295,7 +296,7 @@ def test_a_plugin_may_ask_for_new_task_configs_while_it_runs() -> None:
 @pytest.mark.parametrize("phase", [ConnectorPhase.STARTING, ConnectorPhase.ACTIVE, ConnectorPhase.FAILED])
 def test_a_connector_stops_from_every_phase_and_is_unassigned(phase: ConnectorPhase) -> None:
     context, connectors = at(phase)
-    connectors.stop("c", "the leader revoked it")
+    connectors.stop("c", Because("the leader revoked it"))
     assert both(context) == ([], [StopConnector("c", 1), STOP_TIMER])
     connectors.on_stopped(ConnectorStopped("c", 1))
     assert transitions(context) == [state(State.UNASSIGNED, "the leader revoked it")]
@@ -312,7 +313,7 @@ def test_a_connector_that_does_not_stop_is_left_alone_after_five_seconds() -> No
 
 def test_a_restart_is_shown_as_such_and_makes_a_new_instance() -> None:
     context, connectors = at(ConnectorPhase.ACTIVE)
-    connectors.restart("c", "asked")
+    connectors.restart("c", Because("asked"))
     connectors.on_stopped(ConnectorStopped("c", 1))
     assert effects(context) == [
         StopConnector("c", 1),
@@ -335,7 +336,7 @@ def test_a_new_configuration_makes_a_new_instance_in_every_phase(phase: Connecto
 
 def test_a_connector_assigned_while_it_stops_starts_when_it_has_stopped() -> None:
     context, connectors = at(ConnectorPhase.STOPPING)
-    connectors.start("c", "it was assigned to this worker")
+    connectors.start("c", Because("it was assigned to this worker"))
     assert both(context) == ([], [])
     connectors.on_stopped(ConnectorStopped("c", 1))
     assert effects(context) == [status(State.UNASSIGNED), StartConnector("c", 2, SOURCE, TargetState.STARTED)]
@@ -350,7 +351,7 @@ def test_a_restart_is_off_when_the_work_is_no_longer_ours(what: str) -> None:
     elif what == "deleted":
         read(context, ConnectorConfigRecord("c", None))
     else:
-        connectors.stop("c", "")
+        connectors.stop("c", Because(""))
     both(context)
     connectors.on_stopped(ConnectorStopped("c", 1))
     assert effects(context) == [status(State.UNASSIGNED)]

@@ -18,8 +18,9 @@ from connectx.core.messages import (
     WriteConfigRecords,
 )
 from connectx.model.config_records import ConnectorConfigRecord, TaskCountRecord
-from connectx.model.events import EventKind, Transition
+from connectx.model.events import EventKind
 from tests.support.core_parts import C0, SOURCE, a_context, both, commit, configure, effects, read, transitions
+from tests.support.histories import Recorded
 
 LOCAL, REMOTE = LocalWaiter(C0, 1), RequestWaiter(8)
 
@@ -96,7 +97,7 @@ def test_the_record_is_written_without_fencing(before: int | None, now: int) -> 
 def test_all_producers_of_the_recorded_tasks_are_fenced_before_the_record_is_written(before: int, now: int) -> None:
     context, rounds = begun(before, now)
     ids = tuple(f"g-c-{number}" for number in range(before))
-    started = Transition(
+    started = Recorded(
         EventKind.FENCING_STARTED,
         "c",
         None,
@@ -109,7 +110,7 @@ def test_all_producers_of_the_recorded_tasks_are_fenced_before_the_record_is_wri
     rounds.on_producers_fenced(ProducersFenced(2))
     done = recorded(context, rounds)
     assert done[1] == WriteConfigRecords(4, (TaskCountRecord("c", now),), privileged=True)
-    completed = Transition(EventKind.FENCING_COMPLETED, "c", None, 3, None, "", {"task_count": now})
+    completed = Recorded(EventKind.FENCING_COMPLETED, "c", None, 3, None, "", {"task_count": now})
     assert transitions(context) == [completed]
     assert rounds.outcomes == [FencingOutcome(LOCAL, 204, None)]
 
@@ -161,7 +162,7 @@ def test_a_config_topic_that_cannot_be_read_ends_the_round_so_that_it_is_asked_f
     rounds.on_read(ConfigReadToEnd(1, "timed out"))
     error = "Failed to read the config topic to its end: timed out"
     assert rounds.outcomes == [FencingOutcome(REMOTE, 503, error)]
-    failed = Transition(EventKind.FENCING_FAILED, "c", None, 3, None, error, {"error": error})
+    failed = Recorded(EventKind.FENCING_FAILED, "c", None, 3, None, "", {"error": error})
     assert transitions(context) == [failed]
 
 

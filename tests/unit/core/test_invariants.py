@@ -43,6 +43,7 @@ from connectx.model.config_records import ConfigRecord, RestartRecord, TaskCommi
 from connectx.model.states import State
 from connectx.model.status_records import ConnectorStatusRecord, Status
 from tests.support.core_parts import C0, C1, ME, SOURCE, a_core, task_config
+from tests.support.histories import Because
 
 pytestmark = [pytest.mark.rule("always.10"), pytest.mark.unchecked]  # this file checks its own steps
 
@@ -136,9 +137,9 @@ MUTANTS = (
 def working(mutant: Mutant) -> WorkerCore:
     """A settled member that runs connector c (instance 1) and tasks c-0 and c-1 (instances 2 and 3)."""
     core = a_core(leads=mutant.leads)
-    core.connectors.start("c", "")
-    core.tasks.start(C0, "")
-    core.tasks.start(C1, "")
+    core.connectors.start("c", Because(""))
+    core.tasks.start(C0, Because(""))
+    core.tasks.start(C1, Because(""))
     return core
 
 

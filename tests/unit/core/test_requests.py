@@ -62,6 +62,7 @@ from tests.support.core_parts import (
     target,
     task_config,
 )
+from tests.support.histories import Because
 
 PENDING = (
     "Cannot complete request momentarily due to stale configuration (typically caused by a concurrent config change)"
@@ -365,9 +366,9 @@ def test_two_patches_of_the_same_configuration_do_not_overwrite_each_other() -> 
 
 def with_work(core: WorkerCore, *, failed: bool = False) -> WorkerCore:
     """The connector and both of its tasks run on this worker, or have failed."""
-    core.connectors.start("c", "")
+    core.connectors.start("c", Because(""))
     for task in (C0, C1):
-        core.tasks.start(task, "")
+        core.tasks.start(task, Because(""))
     if failed:
         core.handle(ConnectorFailed("c", 1, "oops"), 1_000)
         core.handle(TaskFailed(C1, 3, "oops"), 1_000)
@@ -468,7 +469,7 @@ def test_a_connector_without_a_status_cannot_be_restarted_with_flags() -> None:
 def test_restart_commands_touch_only_what_is_assigned_here() -> None:
     core = a_core(leads=False)
     core.context.group.assignment = WorkSet((), (C0,))
-    core.tasks.start(C0, "")
+    core.tasks.start(C0, Because(""))
     effects = core.handle(ConfigRecordRead(6, RestartRecord("c", True, False)), 1_000).effects
     assert stopped(effects) == [C0]
 

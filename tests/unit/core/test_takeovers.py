@@ -12,11 +12,14 @@ from connectx.core.fencing import FencingRounds, LocalWaiter
 from connectx.core.messages import ConfigReadToEnd, TaskFailed, TaskPrepared, TaskProducerReady, TaskStateReached
 from connectx.core.takeovers import Fenced, find_takeover
 from connectx.core.tasks import TaskPhase, Tasks
+from connectx.model.cause_text import takeover_text
+from connectx.model.causes import TakenOver, TakeoverUnknown
 from connectx.model.config_records import ConnectorConfigRecord
 from connectx.model.events import EventKind
 from connectx.model.states import State
 from connectx.model.status_records import Status, TaskStatusRecord
 from tests.support.core_parts import C0, C1, ME, a_context, both, commit, read, transitions
+from tests.support.histories import Because
 
 pytestmark = pytest.mark.rule("618.7.4")
 
@@ -38,7 +41,7 @@ def running() -> tuple[Context, Tasks]:
     """Task c-0, instance 1 of generation 3, runs here."""
     context = a_context()
     tasks = Tasks(context, FencingRounds(context, ConfigWriter(context, Claim.HELD)))
-    tasks.start(C0, "")
+    tasks.start(C0, Because(""))
     tasks.on_prepared(TaskPrepared(C0, 1, "1"))
     tasks.on_fenced(LocalWaiter(C0, 1), None)
     tasks.on_producer_ready(TaskProducerReady(C0, 1, 3))
@@ -54,19 +57,21 @@ def test_the_worker_that_reports_the_task_under_a_later_generation_took_it_over(
     context = a_context()
     reports(context, State.RUNNING)
     takeover = find_takeover(context, fenced())
-    assert takeover.sentence == KNOWN
-    assert (takeover.known, takeover.by, takeover.generation, takeover.since_ms) == (True, OTHER, 7, NOON_MS)
+    assert takeover == TakenOver(OTHER, C0, 7, 4, State.RUNNING, NOON_MS)
+    assert takeover_text(takeover) == KNOWN
 
 
 def test_since_is_when_the_state_began_and_not_when_it_was_written_again() -> None:
     context = a_context()
     reports(context, State.RUNNING)
     reports(context, State.RUNNING, generation=8, at_ms=NOON_MS + 60_000)
-    assert "in generation 8 (epoch 4), RUNNING there since 12:00:01 UTC" in find_takeover(context, fenced()).sentence
+    assert "in generation 8 (epoch 4), RUNNING there since 12:00:01 UTC" in takeover_text(
+        find_takeover(context, fenced())
+    )
     reports(context, State.PAUSED, generation=8, at_ms=NOON_MS + 61_000)
-    assert "PAUSED there since 12:01:02 UTC" in find_takeover(context, fenced()).sentence
+    assert "PAUSED there since 12:01:02 UTC" in takeover_text(find_takeover(context, fenced()))
     context.status.apply(TaskStatusRecord(C0, Status(State.RUNNING, OTHER, 9)))
-    assert find_takeover(context, fenced(newer_epoch=None)).sentence == (
+    assert takeover_text(find_takeover(context, fenced(newer_epoch=None))) == (
         f"worker {OTHER} took over c-0 in generation 9, RUNNING there"
     ), "what was not told is left out"
 
@@ -74,15 +79,15 @@ def test_since_is_when_the_state_began_and_not_when_it_was_written_again() -> No
 def test_a_successor_that_has_given_the_task_up_is_named_all_the_same() -> None:
     context = a_context()
     reports(context, State.UNASSIGNED)
-    assert find_takeover(context, fenced()).sentence.endswith("(epoch 4), UNASSIGNED again since 12:00:01 UTC")
+    assert takeover_text(find_takeover(context, fenced())).endswith("(epoch 4), UNASSIGNED again since 12:00:01 UTC")
 
 
 def test_a_status_from_before_the_start_names_nobody() -> None:
     context = a_context()
     reports(context, State.RUNNING, generation=2)
     takeover = find_takeover(context, fenced())
-    assert (takeover.known, takeover.by) == (False, None)
-    assert takeover.sentence == (
+    assert isinstance(takeover, TakeoverUnknown)
+    assert takeover_text(takeover) == (
         "who took over c-0 (epoch 4) is not known yet: no other worker reports it in the status topic"
     )
 
@@ -91,15 +96,14 @@ def test_a_task_that_is_gone_was_fenced_by_the_round_for_the_newer_task_configs(
     context = a_context()
     commit(context, tasks=1)
     takeover = find_takeover(context, Fenced(C1, 1, 3, 0))
-    assert takeover.known
-    assert takeover.sentence == "the leader fenced it: c has newer task configs, for 1 task"
-    assert not find_takeover(context, Fenced(C1, 1, 3, 1)).known
+    assert takeover_text(takeover) == "the leader fenced it: c has newer task configs, for 1 task"
+    assert isinstance(find_takeover(context, Fenced(C1, 1, 3, 1)), TakeoverUnknown)
 
 
 def test_an_instance_that_this_worker_started_again_says_so() -> None:
     context = a_context()
     takeover = find_takeover(context, fenced(), restarted_as=5)
-    assert (takeover.by, takeover.sentence) == (ME, "this worker started it again, as instance 5 (epoch 4)")
+    assert takeover_text(takeover) == "this worker started it again, as instance 5 (epoch 4)"
 
 
 def test_a_fenced_task_fails_with_who_did_it_and_does_not_hide_the_successors_status() -> None:
@@ -141,7 +145,7 @@ def test_who_fenced_a_task_is_told_as_soon_as_it_is_known_and_once() -> None:
 
 def test_a_task_that_ended_fenced_is_explained_later_but_not_by_the_moves_of_another_day() -> None:
     context, tasks = running()
-    tasks.stop(C0, "")
+    tasks.stop(C0, Because(""))
     tasks.on_failed(TaskFailed(C0, 1, "fenced", fenced=True, newer_epoch=4))
     assert tasks.running() == ()
     both(context)
@@ -166,7 +170,7 @@ def test_newer_task_configs_explain_a_fencing_too() -> None:
 
 def test_a_zombie_that_was_cancelled_is_explained_in_the_history_only() -> None:
     context, tasks = running()
-    tasks.restart(C0, "")
+    tasks.restart(C0, Because(""))
     tasks.on_stop_timer("1")
     both(context)
     tasks.on_failed(TaskFailed(C0, 1, "fenced", fenced=True, newer_epoch=4))
@@ -178,4 +182,4 @@ def test_a_zombie_that_was_cancelled_is_explained_in_the_history_only() -> None:
 def test_a_deleted_connector_explains_nothing() -> None:
     context = a_context()
     read(context, ConnectorConfigRecord("c", None))
-    assert not find_takeover(context, fenced()).known
+    assert isinstance(find_takeover(context, fenced()), TakeoverUnknown)

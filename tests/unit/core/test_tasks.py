@@ -31,7 +31,7 @@ from connectx.core.messages import (
 )
 from connectx.core.tasks import TaskPhase, Tasks
 from connectx.model.config_records import ConnectorConfigRecord, TaskCommitRecord, TaskConfigRecord
-from connectx.model.events import EventKind, Transition
+from connectx.model.events import EventKind
 from connectx.model.group import WorkSet
 from connectx.model.ids import TaskId
 from connectx.model.states import State, TargetState
@@ -53,6 +53,7 @@ from tests.support.core_parts import (
     task_config,
     transitions,
 )
+from tests.support.histories import Because, Recorded
 
 GRACE_MS = 5_000
 
@@ -61,18 +62,18 @@ def the_tasks(context: Context) -> Tasks:
     return Tasks(context, FencingRounds(context, ConfigWriter(context, Claim.HELD)))
 
 
-def step(name: str, cause: str = "", instance: int = 1, producer_epoch: int | None = None) -> Transition:
+def step(name: str, cause: str = "", instance: int = 1, producer_epoch: int | None = None) -> Recorded:
     data = {"step": name, "instance": instance}
-    return Transition(EventKind.TASK_STEP, "c", 0, 3, producer_epoch, cause, data)
+    return Recorded(EventKind.TASK_STEP, "c", 0, 3, producer_epoch, cause, data)
 
 
-def refused(reason: str) -> Transition:
-    return Transition(EventKind.TASK_REFUSED, "c", 0, 3, None, reason, {"reason": reason, "instance": 1})
+def refused(reason: str) -> Recorded:
+    return Recorded(EventKind.TASK_REFUSED, "c", 0, 3, None, reason, {"reason": reason, "instance": 1})
 
 
-def state(value: State, instance: int = 1, cause: str = "", trace: str | None = None) -> Transition:
+def state(value: State, instance: int = 1, cause: str = "", trace: str | None = None) -> Recorded:
     data = {"state": value.value, "trace": trace, "instance": instance}
-    return Transition(EventKind.TASK_STATE, "c", 0, 3, None, cause, data)
+    return Recorded(EventKind.TASK_STATE, "c", 0, 3, None, cause, data)
 
 
 def status(value: State, trace: str | None = None, version: str | None = "1", generation: int = 3) -> WriteStatus:
@@ -89,7 +90,7 @@ def at(phase: TaskPhase, **changes: Any) -> tuple[Context, Tasks]:
     """Task c-0, instance 1, in that phase; what came out on the way is forgotten."""
     context = a_context(**changes)
     tasks = the_tasks(context)
-    tasks.start(C0, "a reason")
+    tasks.start(C0, Because("a reason"))
     moves: list[Callable[[], None]] = [
         lambda: tasks.on_prepared(TaskPrepared(C0, 1, "1")),
         lambda: tasks.on_fenced(LocalWaiter(C0, 1), None),
@@ -100,7 +101,7 @@ def at(phase: TaskPhase, **changes: Any) -> tuple[Context, Tasks]:
     if phase in (TaskPhase.FAILED, TaskPhase.STOPPING):
         moves.append(lambda: tasks.on_failed(TaskFailed(C0, 1, "oops")))
         if phase is TaskPhase.STOPPING:
-            moves[-1] = lambda: tasks.stop(C0, "a reason")
+            moves[-1] = lambda: tasks.stop(C0, Because("a reason"))
     for move in moves:
         if tasks.lives[C0].phase is phase:
             break
@@ -115,34 +116,34 @@ def at(phase: TaskPhase, **changes: Any) -> tuple[Context, Tasks]:
 
 def test_a_task_is_prepared_with_the_configs_of_the_snapshot() -> None:
     context = a_context()
-    the_tasks(context).start(C0, "it was assigned to this worker")
+    the_tasks(context).start(C0, Because("it was assigned to this worker"))
     assert both(context) == ([step("prepare", "it was assigned to this worker")], [prepare()])
 
 
 def test_a_partly_written_set_of_task_configs_starts_no_task() -> None:
     context = a_context()
     read(context, TaskConfigRecord(C0, task_config(0, "2")), TaskCommitRecord("c", 2))
-    the_tasks(context).start(C0, "")
+    the_tasks(context).start(C0, Because(""))
     assert both(context) == ([], [])
 
 
 def test_a_task_beyond_the_number_of_the_last_commit_does_not_start() -> None:
     context = a_context()
     commit(context, tasks=1)
-    the_tasks(context).start(C1, "")
+    the_tasks(context).start(C1, Because(""))
     assert both(context) == ([], [])
 
 
 def test_a_worker_that_shuts_down_starts_nothing() -> None:
     context = a_context()
     context.phase = WorkerPhase.STOPPING
-    the_tasks(context).start(C0, "")
+    the_tasks(context).start(C0, Because(""))
     assert both(context) == ([], [])
 
 
 def test_a_task_that_is_there_is_not_started_again() -> None:
     context, tasks = at(TaskPhase.FAILED)
-    tasks.start(C0, "")
+    tasks.start(C0, Because(""))
     assert both(context) == ([], [])
 
 
@@ -150,7 +151,7 @@ def test_without_exactly_once_a_task_begins_as_soon_as_it_is_prepared() -> None:
     context = a_context()
     read(context, ConnectorConfigRecord("c", {"connector.class": "Sink"}))
     tasks = the_tasks(context)
-    tasks.start(C0, "")
+    tasks.start(C0, Because(""))
     both(context)
     tasks.on_prepared(TaskPrepared(C0, 1, "1"))
     assert both(context) == ([step("begin")], [BeginTask(C0, 1)])
@@ -160,7 +161,7 @@ def test_without_exactly_once_a_task_begins_as_soon_as_it_is_prepared() -> None:
 def test_an_exactly_once_source_task_starts_in_the_order_of_kip_618() -> None:
     context = a_context()
     tasks = the_tasks(context)
-    tasks.start(C0, "")
+    tasks.start(C0, Because(""))
     both(context)
     tasks.on_prepared(TaskPrepared(C0, 1, "1"))
     assert both(context) == ([step("request_fencing")], [ReadConfigToEnd(1, 3_000)])
@@ -251,7 +252,7 @@ def test_a_real_fencing_error_fails_the_task() -> None:
 
 def test_a_task_that_was_told_to_stop_never_touches_its_producer() -> None:
     context, tasks = at(TaskPhase.FENCING)
-    tasks.stop(C0, "the leader revoked it")
+    tasks.stop(C0, Because("the leader revoked it"))
     both(context)
     tasks.on_fenced(LocalWaiter(C0, 1), None)
     assert both(context) == ([], [])
@@ -293,7 +294,7 @@ def test_without_a_task_count_record_behind_the_latest_task_configs_a_task_is_re
     tasks.on_stopped(TaskStopped(C0, 1))
     assert tasks.running() == (), "it has not failed, and waits for nothing of this worker"
     commit(context)
-    tasks.start(C0, "it was assigned to this worker")  # what the next rebalance does
+    tasks.start(C0, Because("it was assigned to this worker"))  # what the next rebalance does
     assert tasks.lives[C0].phase is TaskPhase.PREPARING
 
 
@@ -337,7 +338,7 @@ def test_a_pause_reaches_a_task_in_every_phase(phase: TaskPhase) -> None:
 def test_a_task_of_a_paused_connector_is_prepared_as_such() -> None:
     context = a_context()
     target(context, TargetState.PAUSED)
-    the_tasks(context).start(C0, "")
+    the_tasks(context).start(C0, Because(""))
     assert effects(context) == [prepare(target_state=TargetState.PAUSED)]
 
 
@@ -360,7 +361,7 @@ def test_a_task_that_rests_is_paused_and_one_that_goes_on_runs() -> None:
 
 def test_a_task_that_stops_in_time_is_unassigned() -> None:
     context, tasks = at(TaskPhase.ACTIVE)
-    tasks.stop(C0, "the leader revoked it")
+    tasks.stop(C0, Because("the leader revoked it"))
     timer = SetTimer("task-stop.1", 1, 1_000 + GRACE_MS)
     assert both(context) == ([step("stop", "the leader revoked it")], [StopTask(C0, 1), timer])
     tasks.on_stopped(TaskStopped(C0, 1))
@@ -383,7 +384,7 @@ def test_a_failed_task_stays_until_it_is_stopped_and_then_goes_without_a_word() 
     context, tasks = at(TaskPhase.ACTIVE)
     tasks.on_failed(TaskFailed(C0, 1, "oops"))
     assert both(context) == ([state(State.FAILED, trace="oops")], [status(State.FAILED, "oops")])
-    tasks.stop(C0, "")
+    tasks.stop(C0, Because(""))
     assert both(context) == ([], [])
     assert tasks.running() == ()
 
@@ -418,7 +419,7 @@ def test_a_status_from_an_earlier_generation_is_written_over() -> None:
 
 def test_a_restarted_task_stops_is_shown_as_restarting_and_starts_as_a_new_instance() -> None:
     context, tasks = at(TaskPhase.ACTIVE)
-    tasks.restart(C0, "its restart was requested")
+    tasks.restart(C0, Because("its restart was requested"))
     assert [type(effect) for effect in effects(context)] == [StopTask, SetTimer]
     transitions(context)
     tasks.on_stopped(TaskStopped(C0, 1))
@@ -431,7 +432,7 @@ def test_a_restarted_task_stops_is_shown_as_restarting_and_starts_as_a_new_insta
 
 def test_a_failed_task_restarts_at_once() -> None:
     context, tasks = at(TaskPhase.FAILED)
-    tasks.restart(C0, "asked")
+    tasks.restart(C0, Because("asked"))
     assert effects(context) == [status(State.RESTARTING, version=None), prepare(2)]
 
 
@@ -478,7 +479,7 @@ def test_a_failed_task_is_restarted_after_growing_pauses_up_to_the_limit_and_the
 def test_restarts_count_from_zero_when_a_user_restarts_or_the_task_has_run_for_long() -> None:
     context, tasks = restartable(task_restart_max="1")
     assert failed_again(context, tasks) == [10_000]
-    tasks.restart(C0, "asked")
+    tasks.restart(C0, Because("asked"))
     both(context)
     assert failed_again(context, tasks) == [10_000]
     context, tasks = restartable(task_restart_max="1")
@@ -496,7 +497,7 @@ def test_a_fenced_task_is_not_restarted_since_it_has_a_successor() -> None:
 def test_a_task_that_was_revoked_before_its_restart_stays_away() -> None:
     context, tasks = restartable(task_restart_max="5")
     tasks.on_failed(TaskFailed(C0, 1, "oops"))
-    tasks.stop(C0, "")
+    tasks.stop(C0, Because(""))
     assert not context.timers.is_set("task-restart.1")
     both(context)
     tasks.on_restart_timer("1")
@@ -505,7 +506,7 @@ def test_a_task_that_was_revoked_before_its_restart_stays_away() -> None:
 
 def test_a_cancelled_task_restarts_beside_its_zombie() -> None:
     context, tasks = at(TaskPhase.ACTIVE)
-    tasks.restart(C0, "asked")
+    tasks.restart(C0, Because("asked"))
     both(context)
     tasks.on_stop_timer("1")
     assert effects(context) == [CancelTask(C0, 1), status(State.RESTARTING, version=None), prepare(2)]
@@ -518,7 +519,7 @@ def test_a_cancelled_task_restarts_beside_its_zombie() -> None:
 def test_a_task_assigned_while_it_stops_starts_with_its_new_config_when_it_has_stopped() -> None:
     context, tasks = at(TaskPhase.STOPPING)
     commit(context)
-    tasks.start(C0, "it was assigned to this worker")
+    tasks.start(C0, Because("it was assigned to this worker"))
     assert both(context) == ([], [])
     tasks.on_stopped(TaskStopped(C0, 1))
     assert effects(context) == [status(State.UNASSIGNED), prepare(2, of="2")]
@@ -526,8 +527,8 @@ def test_a_task_assigned_while_it_stops_starts_with_its_new_config_when_it_has_s
 
 def test_a_stop_takes_a_restart_back() -> None:
     context, tasks = at(TaskPhase.ACTIVE)
-    tasks.restart(C0, "asked")
-    tasks.stop(C0, "the leader revoked it")
+    tasks.restart(C0, Because("asked"))
+    tasks.stop(C0, Because("the leader revoked it"))
     both(context)
     tasks.on_stopped(TaskStopped(C0, 1))
     assert effects(context) == [status(State.UNASSIGNED)]
@@ -535,7 +536,7 @@ def test_a_stop_takes_a_restart_back() -> None:
 
 def test_work_that_was_revoked_meanwhile_is_not_started_again() -> None:
     context, tasks = at(TaskPhase.ACTIVE)
-    tasks.restart(C0, "asked")
+    tasks.restart(C0, Because("asked"))
     context.group.assignment = None
     both(context)
     tasks.on_stopped(TaskStopped(C0, 1))
@@ -576,5 +577,5 @@ def test_tasks_are_listed_in_order() -> None:
     configure(context, tasks=12)
     tasks = the_tasks(context)
     for number in (10, 2, 0):
-        tasks.start(TaskId("c", number), "")
+        tasks.start(TaskId("c", number), Because(""))
     assert tasks.running() == (C0, TaskId("c", 2), TaskId("c", 10))

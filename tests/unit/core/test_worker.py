@@ -64,6 +64,7 @@ from connectx.model.group import WorkSet
 from connectx.model.states import State, TargetState
 from connectx.model.status_records import ConnectorStatusRecord, Status, TaskStatusRecord, TopicStatusRecord
 from tests.support.core_parts import C0, C1, ME, SOURCE, a_core, settings, shown, starting_core, task_config
+from tests.support.histories import Because
 
 WORK = (StopTask, StopConnector, PrepareTask, StartConnector, SetTaskTargetState, SetConnectorTargetState)
 
@@ -71,9 +72,9 @@ WORK = (StopTask, StopConnector, PrepareTask, StartConnector, SetTaskTargetState
 def working(*, leads: bool = False) -> WorkerCore:
     """A settled member that runs connector c (instance 1) and tasks c-0 and c-1 (instances 2 and 3)."""
     core = a_core(leads=leads)
-    core.connectors.start("c", "")
-    core.tasks.start(C0, "")
-    core.tasks.start(C1, "")
+    core.connectors.start("c", Because(""))
+    core.tasks.start(C0, Because(""))
+    core.tasks.start(C1, Because(""))
     core.handle(ConnectorStarted("c", 1, TargetState.STARTED), 1_000)
     return core
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -12,10 +13,12 @@ import pytest
 from connectx.errors import EventLogError, EventTimeoutError
 from connectx.history.clock import system_clock
 from connectx.history.log import EventLog
+from connectx.model.causes import RecordedText
 from connectx.model.events import Event, EventKind, Transition
-from connectx.model.group import WorkSet
-from connectx.model.ids import TaskId, TopicPartition
+from connectx.model.ids import TaskId
+from connectx.model.payloads import SourceRange, TaskState, TransactionCommitted
 from connectx.model.states import State
+from tests.support.histories import transition
 
 
 def ticking(start_ms: int = 1_000) -> EventLog:
@@ -24,39 +27,27 @@ def ticking(start_ms: int = 1_000) -> EventLog:
 
 
 def step(number: int) -> Transition:
-    return Transition(EventKind.TASK_STEP, "orders", number, data={"step": "begin", "instance": number})
+    return transition(EventKind.TASK_STEP, "orders", number, data={"step": "begin", "instance": number})
 
 
 def test_an_event_has_the_transition_and_a_number_a_time_and_a_worker() -> None:
     log = ticking(5_000)
-    transition = Transition(EventKind.TASK_STATE, "orders", 1, 3, 7, "because", {"state": State.RUNNING})
-    event = log.append(transition, "worker-1")
-    expected = Event(1, 5_000, "worker-1", EventKind.TASK_STATE, "orders", 1, 3, 7, "because", {"state": "RUNNING"})
+    recorded = transition(EventKind.TASK_STATE, "orders", 1, 3, 7, "because", {"state": State.RUNNING})
+    event = log.append(recorded, "worker-1")
+    why = RecordedText("because")
+    expected = Event(1, 5_000, "worker-1", TaskState(State.RUNNING), "orders", 1, 3, 7, why)
     assert event == expected
     assert list(log) == [expected]
 
 
 def test_data_is_copied_and_made_plain() -> None:
     log = ticking()
-    offsets = {TopicPartition("flights", 0): 10}
-    data = {
-        "offsets": offsets,
-        "lost": WorkSet(("orders",), (TaskId("orders", 0),)),
-        "ids": {"b", "a"},
-        "position": (1, 2),
-        "raw": b"\x01\xff",
-        "error": ValueError("no"),
-    }
-    event = log.append(Transition(EventKind.OFFSETS_COMMITTED, data=data))
-    offsets[TopicPartition("flights", 0)] = 99
-    assert event.data == {
-        "offsets": {"flights-0": 10},
-        "lost": {"connectors": ["orders"], "tasks": ["orders-0"]},
-        "ids": ["a", "b"],
-        "position": [1, 2],
-        "raw": "01ff",
-        "error": "no",
-    }
+    offset: dict[str, Any] = {"position": (1, 2), "raw": b"\x01\xff", "ids": {"b", "a"}, "of": TaskId("orders", 0)}
+    event = log.append(Transition(TransactionCommitted(1, (SourceRange({"file": "in"}, offset),))))
+    offset["position"] = 99
+    plain = {"position": [1, 2], "raw": "01ff", "ids": ["a", "b"], "of": "orders-0"}
+    assert event.data == {"records": 1, "offsets": [{"partition": {"file": "in"}, "offset": plain}]}
+    assert event.payload == TransactionCommitted(1, (SourceRange({"file": "in"}, plain),))
 
 
 def test_a_full_log_drops_the_oldest_and_says_how_many() -> None:
@@ -190,8 +181,8 @@ def test_closing_a_subscription_ends_an_iteration_that_waits() -> None:
 
 def test_to_pandas_has_one_typed_row_per_event() -> None:
     log = ticking(1_700_000_000_123)
-    log.append(Transition(EventKind.TASK_STATE, "orders", 0, 3, 7, "why", {"state": "RUNNING"}), "worker-1")
-    log.append(Transition(EventKind.CLUSTER_STOPPED))
+    log.append(transition(EventKind.TASK_STATE, "orders", 0, 3, 7, "why", {"state": "RUNNING"}), "worker-1")
+    log.append(transition(EventKind.CLUSTER_STOPPED))
     frame = log.to_pandas()
     columns = ["seq", "time", "worker", "kind", "connector", "task", "generation", "producer_epoch", "cause", "data"]
     assert list(frame.columns) == columns
@@ -217,7 +208,7 @@ def test_json_lines_give_the_same_log_back(tmp_path: Path) -> None:
     for number in range(5):
         cause = 'ß "quoted"\nline'
         data = {"n": number, "f": 0.1, "none": None, "deep": [{"a": True}]}
-        log.append(Transition(EventKind.TASK_STEP, "orders", number, 1, 2, cause, data), "w")
+        log.append(transition(EventKind.TASK_STEP, "orders", number, 1, 2, cause, data), "w")
     read = EventLog.from_jsonl(log.to_jsonl(tmp_path / "history.jsonl"))
     assert list(read) == list(log)
     assert (read.dropped, read.last_seq) == (2, 5)
@@ -240,7 +231,7 @@ def line(**changes: object) -> str:
         "generation": None,
         "producer_epoch": None,
         "cause": "",
-        "data": {},
+        "data": {"step": "begin"},
     }
     return json.dumps({key: value for key, value in {**event, **changes}.items() if value != "absent"})
 
@@ -257,6 +248,11 @@ def line(**changes: object) -> str:
         (line(seq=True), "seq is True"),
         (line(seq=2, extra=1), "unknown key 'extra'"),
         (line(seq=3), "has sequence number 3 where 2 must be"),
+        (line(seq=2, data={}), "the key 'step' is missing"),
+        (line(seq=2, data={"step": "jump"}), "'jump' is not a valid StepName"),
+        (line(seq=2, data={"step": "begin", "instance": "1"}), "instance: it is '1'"),
+        (line(seq=2, version=3, why=None), "version is 3, not 1 or 2"),
+        (line(seq=2, version=2, why={"type": "Fate"}), "is no cause"),
     ],
 )
 def test_a_broken_line_is_named(tmp_path: Path, second: str, what: str) -> None:
@@ -281,7 +277,7 @@ def test_html_is_escaped_has_no_script_and_shows_the_newest() -> None:
     log = ticking()
     for number in range(12):
         log.append(step(number), "worker-1")
-    log.append(Transition(EventKind.WORKER_FAILED, cause="<script>alert(1)</script>"), "worker-1")
+    log.append(transition(EventKind.WORKER_FAILED, cause="<script>alert(1)</script>"), "worker-1")
     html = log._repr_html_()
     assert "<script" not in html
     assert "&lt;script&gt;" in html
@@ -299,7 +295,7 @@ def test_the_system_clock_never_goes_back() -> None:
 def test_the_log_tells_its_stories_and_those_behind_an_event() -> None:
     log = ticking()
     for worker in ("worker-1", "worker-2"):
-        log.append(Transition(EventKind.FAULT_INJECTED, data={"fault": "kill"}), worker)
+        log.append(transition(EventKind.FAULT_INJECTED, data={"fault": "kill"}), worker)
     assert [(story.kind, story.worker) for story in log.stories()] == [("kill", "worker-1"), ("kill", "worker-2")]
     assert [str(story) for story in log.stories(since=1)] == ["worker-2 was killed while it ran no task"]
 

@@ -9,12 +9,13 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from connectx.kafka.group import GroupRequests
-from connectx.model.events import EventKind, Transition
+from connectx.model.events import EventKind
 from connectx.model.ids import TaskId
 from connectx.runtime.metric_names import PLUGIN_TEXTS
 from connectx.runtime.metrics import WorkerMetrics
 from connectx.runtime.tasks.plugin_names import TaskPlugins
 from connectx.runtime.tasks.record_errors import RecordErrors
+from tests.support.histories import transition
 
 VIEW = {
     "state": "stable",
@@ -88,7 +89,7 @@ class World:
         )
 
     def record(self, kind: EventKind, connector: str | None = "f", task: int | None = 0, **data: Any) -> None:
-        self.metrics.observe(Transition(kind, connector, task, data=data))
+        self.metrics.observe(transition(kind, connector, task, data=data))
 
     def samples(self, connectors: Mapping[str, Any] | None = None) -> dict[tuple[str, tuple[str, ...]], float]:
         """Value by name and label values."""

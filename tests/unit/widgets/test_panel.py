@@ -12,8 +12,8 @@ from connectx_widgets.widget import ClusterPanel
 
 from connectx.api.forms import with_panel
 from connectx.history.log import EventLog
-from connectx.model.events import EventKind, Transition
-from tests.support.histories import small_cluster
+from connectx.model.events import EventKind
+from tests.support.histories import small_cluster, transition
 
 
 class Shown:
@@ -69,8 +69,8 @@ def cluster() -> Shown:
     made = Shown()
     for event in small_cluster().events:
         data = dict(event.data)
-        transition = Transition(event.kind, event.connector, event.task, event.generation, data=data)
-        made.events.append(transition, event.worker)
+        recorded = transition(event.kind, event.connector, event.task, event.generation, data=data)
+        made.events.append(recorded, event.worker)
     return made
 
 
@@ -90,7 +90,7 @@ def test_a_page_finds_everything_in_the_snapshot(panel: Listening) -> None:
 
 def test_what_happens_is_sent_as_a_change_and_nothing_else_is(panel: Listening, cluster: Shown) -> None:
     before = len(panel.recorded)
-    cluster.events.append(Transition(EventKind.FAULT_INJECTED, data={"fault": "kill"}), "worker-2")
+    cluster.events.append(transition(EventKind.FAULT_INJECTED, data={"fault": "kill"}), "worker-2")
     change = panel.wait("change", before)
     assert "row:worker-1" not in change["set"]
     assert change["set"]["row:worker-2"]["state"] == "killed"
@@ -146,7 +146,7 @@ def test_an_unknown_call_is_refused_in_the_panel(panel: Listening) -> None:
 def test_the_last_picture_holds_the_end_and_a_failing_panel_says_so(cluster: Shown) -> None:
     shown = Listening(cluster)
     shown.start()
-    cluster.events.append(Transition(EventKind.CLUSTER_STOPPED))
+    cluster.events.append(transition(EventKind.CLUSTER_STOPPED))
     shown.stop()
     assert shown.recorded[-1]["kind"] == "ended"
     assert shown.snapshot["ended"]
@@ -157,7 +157,7 @@ def test_the_last_picture_holds_the_end_and_a_failing_panel_says_so(cluster: Sho
     broken = Listening(cluster)
     broken.start()
     cluster.overview = lambda: 1 / 0  # type: ignore[method-assign, assignment, return-value]
-    cluster.events.append(Transition(EventKind.FAULT_INJECTED, data={"fault": "kill"}), "worker-2")
+    cluster.events.append(transition(EventKind.FAULT_INJECTED, data={"fault": "kill"}), "worker-2")
     assert "ZeroDivisionError" in broken.wait("result")["error"]
     broken.close()
 
@@ -187,7 +187,7 @@ def test_a_commit_alone_sends_nothing_before_numbers_are_read_again(cluster: Sho
     made._panel._follow(0.0)
     made._panel._update()
     data = {"records": 10}
-    cluster.events.append(Transition(EventKind.TRANSACTION_COMMITTED, "flights-in", 0, data=data), "worker-2")
+    cluster.events.append(transition(EventKind.TRANSACTION_COMMITTED, "flights-in", 0, data=data), "worker-2")
     assert not made._panel._follow(0.0)
     assert not made._panel._update()
     assert made._panel._read_totals()

@@ -18,6 +18,7 @@ from connectx.core.sink.progress import named
 from connectx.errors import ConnectxError
 from connectx.kafka.admin.client import Admin
 from connectx.kafka.sink_consumer import CommitError, SinkConsumer
+from connectx.model.cause_text import cause_text
 from connectx.model.ids import TopicPartition
 from connectx.model.summary import Summary
 from connectx.plugins.api import CommitRefusedError, SinkBatch
@@ -68,7 +69,11 @@ class SinkWorld:
         self._lag_at_s = 0.0
         self._dead_lettered = 0
         self._metrics: dict[str, object] = {"records": 0, "skipped": 0, "lag": None, "positions": {}, "retrying": None}
-        self._metrics |= {"lane": core.bulk.choice.lane.value, "lane_reason": core.bulk.choice.reason, "job": None}
+        self._metrics |= {
+            "lane": core.bulk.choice.lane.value,
+            "lane_reason": cause_text(core.bulk.choice.reason),
+            "job": None,
+        }
         self._metrics |= dict.fromkeys(("read", "commits", "failed_commits", "active"), 0)
         self._latency = CommitLatency(at_once=core.settings.exactly_once)
         self._batches, self._puts, self._commits, self._active = Summary(), Summary(), Summary(), Summary()
@@ -381,7 +386,7 @@ class SinkWorld:
             lag=lag,
             positions=named(reached),
             lane=choice.lane.value,
-            lane_reason=choice.reason,
+            lane_reason=cause_text(choice.reason),
             job=self._jobs.progress(),
         )
         if lag is not None:

@@ -34,7 +34,7 @@ def kinds(recorded: list[WorkerTransition]) -> list[tuple[str, str | None]]:
 def history(*looks: list[WorkerTransition]) -> list[Event]:
     recorded = [one for look in looks for one in look]
     return [
-        Event(number + 1, 1000 * number, worker, t.kind, t.connector, t.task, t.generation, None, t.cause, t.data)
+        Event(number + 1, 1000 * number, worker, t.payload, t.connector, t.task, t.generation, None, t.why, t.seen)
         for number, (t, worker) in enumerate(recorded)
     ]
 

@@ -11,6 +11,7 @@ from connectx.api.fault_origin import caused_by, injected
 from connectx.api.faults.agenda import Agenda
 from connectx.errors import ClusterClosedError, UnknownWorkerError
 from connectx.history.log import EventLog
+from connectx.model.causes import FaultOfChaos
 from connectx.model.events import EventKind
 
 LONG_S = 3600.0
@@ -97,8 +98,8 @@ def test_what_lasts_is_told_by_its_event_when_it_is_called_off(log: EventLog) ->
 def test_a_fault_tells_whom_it_comes_from_also_from_another_thread(log: EventLog) -> None:
     agenda = Agenda(log)
     log.append(injected("kill"), "worker-1")
-    with caused_by("fault 3 of the chaos with seed 7", chaos_seed=7, chaos_fault=3):
-        agenda.add("kill", "worker-2", 0, lambda: log.append(injected("kill", tasks=[]), "worker-2")).join()
+    with caused_by(FaultOfChaos(7, 3)):
+        agenda.add("kill", "worker-2", 0, lambda: log.append(injected("kill", tasks=()), "worker-2")).join()
     log.append(injected("kill"), "worker-3")
     by_hand, by_chaos, after = log
     assert by_chaos.data == {"fault": "kill", "tasks": [], "chaos_seed": 7, "chaos_fault": 3}

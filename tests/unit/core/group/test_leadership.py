@@ -24,15 +24,16 @@ from connectx.core.messages import (
     WriteStatus,
 )
 from connectx.model.config_records import ConnectorConfigRecord, SessionKeyRecord, TaskCommitRecord
-from connectx.model.events import EventKind, Transition
+from connectx.model.events import EventKind
 from connectx.model.group import Assignment, MemberMetadata, ProtocolVersion, WorkSet
 from connectx.model.ids import TaskId
 from connectx.model.states import ExactlyOnceSupport, State, TargetState
 from connectx.model.status_records import ConnectorStatusRecord, Status, TaskStatusRecord, TopicStatusRecord
 from tests.support.core_parts import C0, C1, KEY, ME, a_context, both, commit, effects, read, shown, target, transitions
+from tests.support.histories import Recorded
 
 HOUR_MS = 3_600_000
-CLAIMED = Transition(
+CLAIMED = Recorded(
     EventKind.LEADERSHIP_CLAIMED,
     generation=3,
     cause="the former leader's producer is fenced",
@@ -93,7 +94,7 @@ def test_a_claim_that_fails_is_tried_again_after_250_ms() -> None:
 def test_a_fenced_leader_claims_again_and_its_writes_wait() -> None:
     context, leadership = a_leader(Claim.HELD)
     leadership.lost_claim("fenced")
-    fenced = Transition(EventKind.LEADERSHIP_FENCED, generation=3, cause="fenced", data={"error": "fenced"})
+    fenced = Recorded(EventKind.LEADERSHIP_FENCED, generation=3, data={"error": "fenced"})
     assert both(context) == ([fenced], [SetTimer("reclaim", 1, 1_250)])
     assert leadership.writer.claim is Claim.PENDING
     leadership.on_reclaim_timer(is_member=True)

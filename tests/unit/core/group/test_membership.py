@@ -33,6 +33,7 @@ from connectx.core.messages import (
 )
 from connectx.model.group import Assignment, MemberMetadata, ProtocolVersion
 from tests.support.core_parts import worker_of
+from tests.support.histories import Because
 
 pytestmark = pytest.mark.rule("always.7")
 
@@ -102,7 +103,7 @@ def test_a_member_looks_for_the_coordinator_first() -> None:
 def test_a_found_coordinator_is_joined_with_the_metadata_of_the_herder() -> None:
     member = Membership(SETTINGS)
     member.start(0)
-    assert member.handle(CoordinatorFound(-1), 5) == [JoinPreparing("the worker starts")]
+    assert member.handle(CoordinatorFound(-1), 5) == [JoinPreparing(Because("the worker starts"))]
     assert member.prepared(PROTOCOLS, 6) == [SendJoinGroup(-2, "", 10_000, 60_000, PROTOCOLS)]
     assert member.state is MembershipState.JOINING
     assert member.timers.awaited == {}
@@ -177,7 +178,7 @@ def test_a_heartbeat_waits_for_the_answer_to_the_one_before() -> None:
 
 def test_heartbeats_go_on_while_the_herder_prepares_the_leader_computes_and_the_sync_is_in_flight() -> None:
     preparing_again = stable()
-    preparing_again.request_rejoin("because", 1)
+    preparing_again.request_rejoin(Because("because"), 1)
     for member in (preparing_again, elected(), syncing()):
         sent = member.handle(fire(member, HEARTBEAT), 3_000)
         assert isinstance(sent[0], SendHeartbeat)
@@ -195,7 +196,7 @@ def test_no_heartbeats_before_the_first_join_and_while_joining() -> None:
     member = stable()
     member.handle(fire(member, HEARTBEAT), 3_000)
     late_timer = fire(member, HEARTBEAT)
-    member.request_rejoin("because", 3_001)
+    member.request_rejoin(Because("because"), 3_001)
     member.prepared(PROTOCOLS, 3_002)
     before = copy.deepcopy(member)
     assert member.handle(HeartbeatReplied(-4, "UNKNOWN_MEMBER_ID"), 3_003) == []
@@ -209,7 +210,7 @@ def test_a_rebalance_told_by_a_heartbeat_keeps_the_id_and_rejoins() -> None:
     member.handle(fire(member, HEARTBEAT), 3_000)
     assert member.handle(HeartbeatReplied(-4, "REBALANCE_IN_PROGRESS"), 3_005) == [
         SetTimer(SESSION, 5, 13_000),
-        JoinPreparing("the group is rebalancing"),
+        JoinPreparing(Because("the group is rebalancing")),
     ]
     assert member.prepared(PROTOCOLS, 3_006) == [SendJoinGroup(-5, "m1", 10_000, 60_000, PROTOCOLS)]
 
@@ -219,7 +220,10 @@ def test_a_member_that_was_dropped_says_so_and_joins_anew(error: str, member_id:
     member = stable()
     member.handle(fire(member, HEARTBEAT), 3_000)
     reason = f"Heartbeat was refused: {error}"
-    assert member.handle(HeartbeatReplied(-4, error), 3_005) == [MembershipLost(reason, error), JoinPreparing(reason)]
+    assert member.handle(HeartbeatReplied(-4, error), 3_005) == [
+        MembershipLost(Because(reason), error),
+        JoinPreparing(Because(reason)),
+    ]
     assert (member.generation, member.member_id) == (-1, member_id)
     assert member.timers.awaited == {}
     assert member.prepared(PROTOCOLS, 3_006) == [SendJoinGroup(-5, member_id, 10_000, 60_000, PROTOCOLS)]
@@ -227,11 +231,11 @@ def test_a_member_that_was_dropped_says_so_and_joins_anew(error: str, member_id:
 
 def test_a_member_dropped_while_it_prepares_is_not_asked_to_prepare_again() -> None:
     member = stable()
-    member.request_rejoin("because", 1)
+    member.request_rejoin(Because("because"), 1)
     member.handle(fire(member, HEARTBEAT), 3_000)
     error = "UNKNOWN_MEMBER_ID"
     assert member.handle(HeartbeatReplied(-4, error), 3_005) == [
-        MembershipLost(f"Heartbeat was refused: {error}", error)
+        MembershipLost(Because(f"Heartbeat was refused: {error}"), error)
     ]
     assert member.prepared(PROTOCOLS, 3_006) == [SendJoinGroup(-5, "", 10_000, 60_000, PROTOCOLS)]
 
@@ -241,7 +245,10 @@ def test_a_leader_dropped_while_it_computes_starts_over() -> None:
     member.handle(fire(member, HEARTBEAT), 3_000)
     error = "ILLEGAL_GENERATION"
     reason = f"Heartbeat was refused: {error}"
-    assert member.handle(HeartbeatReplied(-3, error), 3_005) == [MembershipLost(reason, error), JoinPreparing(reason)]
+    assert member.handle(HeartbeatReplied(-3, error), 3_005) == [
+        MembershipLost(Because(reason), error),
+        JoinPreparing(Because(reason)),
+    ]
     assert member.assignments(3, {}, 3_006) == []
 
 
@@ -249,13 +256,13 @@ def test_a_session_that_ran_out_by_the_own_clock_is_lost() -> None:
     member = stable()
     reason = "no heartbeat was answered for 10000 ms"
     assert member.handle(fire(member, SESSION), 10_000) == [
-        MembershipLost(reason, None),
+        MembershipLost(Because(reason), None),
         SetTimer(UNKNOWN, 4, 13_000),
         SetTimer(RETRY, 5, 10_100),
     ]
     assert (member.state, member.generation, member.member_id) == (MembershipState.FINDING, -1, "m1")
     assert member.handle(fire(member, RETRY), 10_100) == [FindCoordinator(-4)]
-    assert member.handle(CoordinatorFound(-4), 10_101) == [JoinPreparing(reason)]
+    assert member.handle(CoordinatorFound(-4), 10_101) == [JoinPreparing(Because(reason))]
 
 
 def test_the_session_counts_from_when_the_answered_heartbeat_was_sent() -> None:
@@ -308,9 +315,9 @@ def test_the_session_ends_while_the_coordinator_is_unknown() -> None:
     member.handle(fire(member, HEARTBEAT), 3_000)
     member.handle(GroupRequestFailed(-4, "cut"), 3_000)
     reason = "no heartbeat was answered for 10000 ms"
-    assert member.handle(fire(member, SESSION), 10_000) == [MembershipLost(reason, None)]
+    assert member.handle(fire(member, SESSION), 10_000) == [MembershipLost(Because(reason), None)]
     member.handle(fire(member, RETRY), 10_001)
-    assert member.handle(CoordinatorFound(-5), 10_002) == [JoinPreparing(reason)]
+    assert member.handle(CoordinatorFound(-5), 10_002) == [JoinPreparing(Because(reason))]
 
 
 def test_a_coordinator_found_at_start_late_is_told_too() -> None:
@@ -331,7 +338,7 @@ def test_a_join_that_meets_no_coordinator_is_prepared_again_after_it_is_found(st
 
 def test_a_rejoin_that_fails_keeps_the_generation_and_its_session() -> None:
     member = stable()
-    member.request_rejoin("because", 1)
+    member.request_rejoin(Because("because"), 1)
     member.prepared(PROTOCOLS, 2)
     assert member.handle(GroupRequestFailed(-4, "cut"), 5_000) == [
         SetTimer(UNKNOWN, 4, 8_000),
@@ -342,7 +349,7 @@ def test_a_rejoin_that_fails_keeps_the_generation_and_its_session() -> None:
     assert member.handle(CoordinatorFound(-5), 5_101) == [
         SendHeartbeat(-6, 3, "m1"),
         SetTimer(HEARTBEAT, 7, 8_101),
-        JoinPreparing("cut"),
+        JoinPreparing(Because("cut")),
     ]
 
 
@@ -353,7 +360,9 @@ def test_a_heartbeat_that_meets_no_coordinator_ends_a_sync_too() -> None:
     assert member.state is MembershipState.FINDING
     assert member.handle(SyncGroupReplied(-3, None, ASSIGNMENT), 3_002) == []
     member.handle(fire(member, RETRY), 3_101)
-    assert JoinPreparing("Heartbeat was refused: NOT_COORDINATOR") in member.handle(CoordinatorFound(-5), 3_102)
+    assert JoinPreparing(Because("Heartbeat was refused: NOT_COORDINATOR")) in member.handle(
+        CoordinatorFound(-5), 3_102
+    )
 
 
 # ------------------------------------------------------------------------------------------------ refused requests
@@ -364,14 +373,14 @@ def test_a_loading_coordinator_is_asked_again_after_a_growing_pause() -> None:
     assert member.handle(refused_join(-2, "COORDINATOR_LOAD_IN_PROGRESS"), 10) == [SetTimer(RETRY, 2, 110)]
     assert member.state is MembershipState.WAITING
     reason = "JoinGroup was refused: COORDINATOR_LOAD_IN_PROGRESS"
-    assert member.handle(fire(member, RETRY), 110) == [JoinPreparing(reason)]
+    assert member.handle(fire(member, RETRY), 110) == [JoinPreparing(Because(reason))]
     member.prepared(PROTOCOLS, 111)
     assert member.handle(refused_join(-3, "COORDINATOR_LOAD_IN_PROGRESS"), 120) == [SetTimer(RETRY, 3, 320)]
 
 
 def test_a_member_that_waits_to_rejoin_sends_heartbeats_of_its_old_generation() -> None:
     member = stable()
-    member.request_rejoin("because", 1)
+    member.request_rejoin(Because("because"), 1)
     member.prepared(PROTOCOLS, 2)
     assert member.handle(refused_join(-4, "COORDINATOR_LOAD_IN_PROGRESS"), 10) == [
         SetTimer(SESSION, 4, 10_010),
@@ -382,11 +391,14 @@ def test_a_member_that_waits_to_rejoin_sends_heartbeats_of_its_old_generation() 
 
 def test_a_rejoin_under_an_id_that_is_gone_is_a_loss_and_retried_at_once() -> None:
     member = stable()
-    member.request_rejoin("because", 1)
+    member.request_rejoin(Because("because"), 1)
     member.prepared(PROTOCOLS, 2)
     error = "UNKNOWN_MEMBER_ID"
     reason = f"JoinGroup was refused: {error}"
-    assert member.handle(refused_join(-4, error), 3) == [MembershipLost(reason, error), JoinPreparing(reason)]
+    assert member.handle(refused_join(-4, error), 3) == [
+        MembershipLost(Because(reason), error),
+        JoinPreparing(Because(reason)),
+    ]
     assert member.member_id == ""
 
 
@@ -397,7 +409,7 @@ def test_a_loss_is_told_once() -> None:
     member.handle(CoordinatorFound(-4), 10_101)
     member.prepared(PROTOCOLS, 10_102)
     assert member.handle(refused_join(-5, "UNKNOWN_MEMBER_ID"), 10_103) == [
-        JoinPreparing("JoinGroup was refused: UNKNOWN_MEMBER_ID")
+        JoinPreparing(Because("JoinGroup was refused: UNKNOWN_MEMBER_ID"))
     ]
 
 
@@ -412,14 +424,17 @@ def test_a_sync_overtaken_by_another_rebalance_rejoins_with_its_generation() -> 
 def test_a_sync_without_an_assignment_is_tried_again() -> None:
     member = syncing()
     assert member.handle(SyncGroupReplied(-3, None, None), 5) == [SetTimer(RETRY, 4, 105)]
-    assert member.handle(fire(member, RETRY), 105) == [JoinPreparing("the leader sent no assignment")]
+    assert member.handle(fire(member, RETRY), 105) == [JoinPreparing(Because("the leader sent no assignment"))]
 
 
 def test_a_sync_of_a_dropped_member_is_a_loss() -> None:
     member = syncing()
     error = "UNKNOWN_MEMBER_ID"
     reason = f"SyncGroup was refused: {error}"
-    assert member.handle(SyncGroupReplied(-3, error, None), 5) == [MembershipLost(reason, error), JoinPreparing(reason)]
+    assert member.handle(SyncGroupReplied(-3, error, None), 5) == [
+        MembershipLost(Because(reason), error),
+        JoinPreparing(Because(reason)),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -452,34 +467,34 @@ def test_an_error_that_no_retry_heals_ends_membership(error: str) -> None:
 
 def test_a_stable_member_rejoins_at_once_when_asked() -> None:
     member = stable()
-    assert member.request_rejoin("the delay is over", 7) == [JoinPreparing("the delay is over")]
-    assert member.request_rejoin("again", 8) == []
-    assert member.rejoin_reason == "the delay is over"
+    assert member.request_rejoin(Because("the delay is over"), 7) == [JoinPreparing(Because("the delay is over"))]
+    assert member.request_rejoin(Because("again"), 8) == []
+    assert member.rejoin_reason == Because("the delay is over")
 
 
 @pytest.mark.parametrize("make", [joining, syncing, elected])
 def test_a_rejoin_asked_for_during_a_rebalance_follows_it(make: object) -> None:
     member: Membership = make()  # type: ignore[operator]
-    assert member.request_rejoin("new tasks", 1) == []
+    assert member.request_rejoin(Because("new tasks"), 1) == []
     if make is joining:
         member.handle(joined(-2), 2)
     if make is elected:
         member.assignments(3, {}, 2)
-    assert member.handle(SyncGroupReplied(-3, None, ASSIGNMENT), 3)[1:] == [JoinPreparing("new tasks")]
+    assert member.handle(SyncGroupReplied(-3, None, ASSIGNMENT), 3)[1:] == [JoinPreparing(Because("new tasks"))]
 
 
 def test_a_rejoin_asked_for_while_the_coordinator_is_unknown_follows_its_discovery() -> None:
     member = stable()
     member.handle(fire(member, HEARTBEAT), 3_000)
     member.handle(GroupRequestFailed(-4, "cut"), 3_000)
-    assert member.request_rejoin("new tasks", 3_001) == []
+    assert member.request_rejoin(Because("new tasks"), 3_001) == []
     member.handle(fire(member, RETRY), 3_100)
-    assert member.handle(CoordinatorFound(-5), 3_101)[-1] == JoinPreparing("new tasks")
+    assert member.handle(CoordinatorFound(-5), 3_101)[-1] == JoinPreparing(Because("new tasks"))
 
 
 def test_who_is_not_in_the_group_does_not_rejoin() -> None:
     member = Membership(SETTINGS)
-    assert member.request_rejoin("because", 1) == []
+    assert member.request_rejoin(Because("because"), 1) == []
     assert member == Membership(SETTINGS)
 
 

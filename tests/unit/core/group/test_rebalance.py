@@ -34,11 +34,12 @@ from connectx.core.messages import (
 )
 from connectx.core.worker import WorkerCore
 from connectx.model.config_records import ConnectorConfigRecord, TargetStateRecord
-from connectx.model.events import EventKind, Transition
+from connectx.model.events import EventKind
 from connectx.model.group import Assignment, MemberMetadata, ProtocolVersion, WorkSet
 from connectx.model.ids import TaskId
 from connectx.model.states import TargetState
 from tests.support.core_parts import C0, C1, LEADER_URL, ME, a_core, configure, read
+from tests.support.histories import Because, Recorded
 
 ALL, NOTHING = WorkSet(("c",), (C0, C1)), WorkSet()
 OFFSET = 6
@@ -49,9 +50,9 @@ HEARTBEATS = ("group.heartbeat", "group.session")
 def working(**changes: Any) -> WorkerCore:
     """A settled follower that runs connector c (instance 1) and tasks c-0 and c-1 (instances 2 and 3)."""
     core = a_core(**({"leads": False} | changes))
-    core.connectors.start("c", "")
-    core.tasks.start(C0, "")
-    core.tasks.start(C1, "")
+    core.connectors.start("c", Because(""))
+    core.tasks.start(C0, Because(""))
+    core.tasks.start(C1, Because(""))
     return core
 
 
@@ -131,7 +132,7 @@ def test_a_join_offers_all_protocols_and_claims_what_is_assigned() -> None:
     assert step.effects == [SendJoinGroup(-5, "me", 10_000, 60_000, protocols)]
     reason = "the scheduled rebalance delay has passed"
     assert step.transitions == [
-        Transition(EventKind.REBALANCE_STARTED, generation=3, cause=reason, data={"reason": reason})
+        Recorded(EventKind.REBALANCE_STARTED, generation=3, cause=reason, data={"reason": reason})
     ]
     assert not core.context.group.settled
 
@@ -176,7 +177,7 @@ def test_a_completed_rebalance_tells_what_runs_here_now() -> None:
         for t in assigned(core, revoked=WorkSet((), (C1,)), delay_ms=5).transitions
         if t.kind is EventKind.REBALANCE_COMPLETED
     ]
-    assert completed == Transition(
+    assert completed == Recorded(
         EventKind.REBALANCE_COMPLETED,
         generation=4,
         data={
@@ -383,7 +384,7 @@ def test_nothing_restarts_while_eager_rebalancing_stops_everything() -> None:
     core.context.group.protocol = EAGER
     rejoin(core)
     core.connectors.reconfigure("c")
-    core.tasks.restart(C0, "asked")
+    core.tasks.restart(C0, Because("asked"))
     for stimulus in (TaskStopped(C0, 2), TaskStopped(C1, 3), ConnectorStopped("c", 1)):
         effects = core.handle(stimulus, 2_000).effects
     assert [type(effect) for effect in work_of(effects)] == [SendJoinGroup]

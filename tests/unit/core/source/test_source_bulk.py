@@ -43,6 +43,7 @@ from connectx.core.source.messages import (
 from connectx.core.source.progress import SourceTaskSettings
 from connectx.model.events import EventKind
 from connectx.model.states import TransactionBoundary
+from tests.support.histories import Because
 from tests.support.source_loop import AT_5, AT_9, AT_LEAST_ONCE, END, exactly_once, run, transition, working
 
 MB = 1 << 20
@@ -131,7 +132,7 @@ def test_after_a_failed_job_the_transaction_is_aborted_and_the_worker_reads_the_
     assert step.transitions == [transition(EventKind.BULK_FAILED, error="an executor died\ntrace")]
     assert run(core, TransactionAborted()) == [ASK]
     assert run(core, Waiting(100 * MB, 8)) == [Poll(None)]
-    assert core.bulk.choice.reason == "a job failed: an executor died"
+    assert core.bulk.choice.reason == Because("a job failed: an executor died")
     assert core.progress.offsets() == ()
 
 

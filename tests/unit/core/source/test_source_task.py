@@ -51,6 +51,7 @@ from connectx.core.source.messages import (
 )
 from connectx.core.source.progress import SourceProgress
 from connectx.model.events import EventKind
+from connectx.model.payloads import UNKNOWN
 from connectx.model.states import TransactionBoundary
 from tests.support.source_loop import (
     AT_5,
@@ -355,7 +356,7 @@ def test_the_first_commit_of_another_source_partition_names_where_it_started_if_
         progress.sent({"table": table}, {"n": 9}, 1)
     covered, moved = progress.commit()
     assert moved == [{"n": 9}] * 3
-    assert [one.get("from", "unknown") for one in covered] == [{"n": 3}, None, "unknown"]
+    assert [one.from_ for one in covered] == [{"n": 3}, None, UNKNOWN]
     progress.starts({"table": "b"}, {"n": 5})
     progress.sent({"table": "b"}, {"n": 12}, 1)
-    assert progress.commit()[0][0]["from"] == {"n": 9}, "later commits start where the last one ended"
+    assert progress.commit()[0][0].from_ == {"n": 9}, "later commits start where the last one ended"

@@ -8,8 +8,9 @@ import pytest
 
 from connectx.history.folds.lost import DELAY, SESSION, Grace, LostWork, Remains, lost_work
 from connectx.history.log import EventLog
-from connectx.model.events import EventKind, Transition
+from connectx.model.events import EventKind
 from connectx.model.ids import TaskId
+from tests.support.histories import transition
 
 GRACE = Grace(session_timeout_ms=3000, heartbeat_interval_ms=500, max_delay_ms=2000)
 
@@ -33,7 +34,7 @@ class History:
         **data: Any,
     ) -> None:
         self.now_ms = at_ms
-        self.log.append(Transition(kind, connector, task, data=data), worker)
+        self.log.append(transition(kind, connector, task, data=data), worker)
 
     def kill(self, at_ms: int = 1000) -> None:
         self.say(EventKind.FAULT_INJECTED, at_ms, fault="kill")

@@ -20,13 +20,9 @@ def test_lost_work_and_its_delay_belong_to_the_round() -> None:
     assert third.members == ("worker-1", "worker-3")
 
 
-def test_the_generation_in_the_leaders_data_counts_more_than_the_one_it_was_in() -> None:
-    history = (
-        small_cluster()
-        .at(9)
-        .add(EventKind.ASSIGNMENT_COMPUTED, "worker-1", generation=2, members={}, lost=["x-0"], delay_ms=5)
-    )
-    history.events[-1].data["generation"] = 3  # type: ignore[index]
+def test_the_leader_divides_work_under_the_generation_that_it_enters_next() -> None:
+    history = small_cluster().at(9)
+    history.add(EventKind.ASSIGNMENT_COMPUTED, "worker-1", generation=3, members={}, lost=["x-0"], delay_ms=5)
     history.generation = 3
     history.add(EventKind.REBALANCE_COMPLETED, "worker-1", leader_url="http://worker-1/", delay_ms=5)
     assert rebalances(history.events)[-1].lost == ("x-0",)

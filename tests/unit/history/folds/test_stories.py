@@ -9,6 +9,7 @@ import pytest
 from connectx.history.folds.failovers import failovers
 from connectx.history.folds.stories import stories
 from connectx.model.events import EventKind
+from connectx.model.payloads import WorkerStarted
 from tests.support.histories import START_MS, History, kill_of_source, pause_with_fence, small_cluster
 
 PYTHON_TRACE = """Traceback (most recent call last):
@@ -276,17 +277,13 @@ def test_a_task_that_failed_because_it_was_fenced_is_told_once() -> None:
 
 @pytest.mark.rule("618.7.4")
 def test_a_rejected_write_names_who_took_over_and_since_when_once_that_is_known() -> None:
-    def fenced_by(history: History, known: bool, sentence: str) -> History:
-        url = next(str(e.data["url"]) for e in history.events if e.worker == "worker-3" and e.data.get("url"))
-        by = {"known": known, "by": urlsplit(url).netloc if known else None, "instance": 1}
-        sentence = sentence.replace("worker-3", f"worker {by['by']}")
-        return history.add(EventKind.FENCED_BY, "worker-2", "flights-in-0", cause=sentence, **by)
-
     history = small_cluster().at(5).fenced("worker-2", "flights-in-0", epoch=0)
-    fenced_by(history, False, "who took over flights-in-0 is not known yet")
+    history.add(EventKind.FENCED_BY, "worker-2", "flights-in-0", known=False)
     assert reported(history) == ["worker-2's write for flights-in-0 at epoch 0 was rejected"]
     took_over = "worker-3 took over flights-in-0 in generation 3 (epoch 1), RUNNING there since 12:00:01 UTC"
-    fenced_by(history, True, took_over)
+    url = next(e.payload.url for e in history.events if e.worker == "worker-3" and isinstance(e.payload, WorkerStarted))
+    by = {"by": urlsplit(url).netloc, "by_generation": 3, "newer_epoch": 1, "state": "RUNNING", "since_ms": 43_201_000}
+    history.add(EventKind.FENCED_BY, "worker-2", "flights-in-0", known=True, **by)
     assert reported(history) == [f"worker-2's write for flights-in-0 at epoch 0 was rejected: {took_over}"]
 
 

@@ -21,9 +21,10 @@ from connectx.model.worker_config import WorkerConfig, embedded_config
 from connectx.runtime.process.owner import ProcessSurroundings, ProcessWorker
 from connectx.runtime.process.wire import News, Order, encode, transition_content
 from connectx.runtime.worker_handle import WorkerState
+from tests.support.histories import transition
 from tests.support.waiting import until
 
-FAILED = Transition(EventKind.WORKER_FAILED, cause="it broke", data={"error": "it broke"})
+FAILED = transition(EventKind.WORKER_FAILED, cause="it broke", data={"error": "it broke"})
 
 
 def state_of(pid: int) -> str:
@@ -85,7 +86,10 @@ def refuse(transition: Transition, worker: str | None) -> None:
         (b'{"kind":"song"}\n', "ValueError: 'song' is not a valid News"),
         (b"no json\n", "JSONDecodeError: "),
         (
-            encode(News.EVENT, transition=transition_content(Transition(EventKind.TASK_STEP, "c", 0))),
+            encode(
+                News.EVENT,
+                transition=transition_content(transition(EventKind.TASK_STEP, "c", 0, data={"step": "prepare"})),
+            ),
             "RuntimeError: the history is broken",
         ),
     ],

@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
+from connectx.model.causes import TakenOver
 from connectx.model.events import EventKind, Transition
 from connectx.model.ids import TaskId
+from connectx.model.payloads import FencedBy
+from connectx.model.states import State
 from connectx.runtime.process.wire import (
     Lines,
     News,
@@ -18,6 +21,7 @@ from connectx.runtime.process.wire import (
     transition_of,
 )
 from connectx.spark.remote import with_params
+from tests.support.histories import transition
 
 
 @pytest.mark.parametrize("size", [1, 7, 10_000])
@@ -35,21 +39,22 @@ def test_lines_are_put_together_from_any_pieces_and_a_torn_one_is_dropped(size: 
 
 
 def test_a_transition_survives_the_way() -> None:
-    recorded = Transition(EventKind.TASK_STATE, "orders", 0, 3, 7, "it began", {"state": "RUNNING", "instance": 2})
+    recorded = transition(EventKind.TASK_STATE, "orders", 0, 3, 7, "it began", {"state": "RUNNING", "instance": 2})
     (line,) = Lines().feed(encode(News.EVENT, transition=transition_content(recorded)))
     assert transition_of(line["transition"]) == recorded
 
 
 def test_a_file_name_that_is_no_utf8_survives_the_way() -> None:
-    recorded = Transition(EventKind.TASK_STATE, cause=b"/data/caf\xe9.txt".decode(errors="surrogateescape"))
+    recorded = transition(EventKind.TASK_STATE, cause=b"/data/caf\xe9.txt".decode(errors="surrogateescape"))
     (line,) = Lines().feed(encode(News.EVENT, transition=transition_content(recorded)))
     assert transition_of(line["transition"]) == recorded
 
 
-def test_ids_in_data_arrive_as_the_text_that_the_history_keeps() -> None:
-    recorded = Transition(EventKind.TASK_STATE, data={"task": TaskId("a", 1), "owned": {TaskId("b", 0)}})
+def test_a_cause_arrives_with_its_type() -> None:
+    why = TakenOver("127.0.0.1:8083", TaskId("a", 1), 3, 4, State.RUNNING, None)
+    recorded = Transition(FencedBy(known=True, by="127.0.0.1:8083"), "a", 1, why=why)
     (line,) = Lines().feed(encode(News.EVENT, transition=transition_content(recorded)))
-    assert transition_of(line["transition"]).data == {"task": "a-1", "owned": ["b-0"]}
+    assert transition_of(line["transition"]) == recorded
 
 
 def test_live_numbers_survive_the_way() -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any, cast
 
 from connectx.history.log import EventLog
-from connectx.model.events import EventKind, Transition
+from connectx.model.events import EventKind
 from connectx.verify.check.cluster_check import Began, ClusterChecker, Wanted
 from connectx.verify.check.verdict import Verdict
+from tests.support.histories import transition
 
 
 class Endless(ClusterChecker):
@@ -37,7 +38,7 @@ def checker(cls: type[Endless], events: EventLog) -> Endless:
 def test_reading_ends_with_the_time_limit_and_the_verdict_says_how_far_it_came_and_what_has_failed() -> None:
     events = EventLog()
     for state in ({"state": "RUNNING"}, {"state": "FAILED", "trace": "OSError: disk full"}):
-        events.append(Transition(EventKind.TASK_STATE, "out", 0, data={**state, "instance": 1}), "worker-1")
+        events.append(transition(EventKind.TASK_STATE, "out", 0, data={**state, "instance": 1}), "worker-1")
     verdict = checker(Endless, events).check(Wanted(), 0.05)
     assert verdict.answer == "unknown"
     first, second = verdict.reasons
