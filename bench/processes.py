@@ -91,7 +91,7 @@ def measure_process_failover(kills: int) -> Iterator[dict[str, object]]:
 
 
 def _kill_owner(cluster: cx.Cluster, connector: str) -> float:
-    """SIGKILL from outside, as nobody announces it; seconds until the task runs elsewhere."""
+    """SIGKILL from outside, without announcement; seconds until the task runs elsewhere."""
     cluster.wait(connector, "RUNNING")
     cluster.wait_stable()
     owner = next(w for w in cluster.workers if w.state == "running" and f"{connector}-0" in w.tasks)

@@ -216,7 +216,7 @@ class Group:
         self.others[member] = claims
 
     def settle(self, *, traced: bool = False) -> dict[str, object]:
-        """Rebalance until nobody has to give anything back; figures of the longest round, and how many there were."""
+        """Rebalance until no member has to revoke work; figures of the longest round, and the number of rounds."""
         rounds = [self.rebalance(traced=traced)]
         while rounds[-1]["revoked"]:
             rounds.append(self.rebalance(traced=traced))
@@ -311,7 +311,7 @@ class Group:
         return found
 
     def _adopt(self, sync: SendSyncGroup) -> int:
-        """Every member does as it is told; returns how much was revoked."""
+        """Every member adopts its assignment; returns the number of revocations."""
         self.deliver(SyncGroupReplied(sync.request_id, None, sync.assignments[self.leader_id]))
         for member, claims in self.others.items():
             assignment = sync.assignments[member]

@@ -200,7 +200,7 @@ class WorkerKeys:
         int,
         3_000,
         importance="MEDIUM",
-        doc="How long a worker that is behind reads the config topic before it leaves the group.",
+        doc="How long a worker with an outdated configuration reads the config topic before it leaves the group.",
     )
     worker_unsync_backoff_ms = WorkerKey[int](
         "worker.unsync.backoff.ms",

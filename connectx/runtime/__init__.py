@@ -1,1 +1,1 @@
-"""The live driver: workers, mailboxes, timers, task threads, faults."""
+"""Runs workers: the threads, processes, timers and faults around the pure core."""

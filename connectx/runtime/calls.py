@@ -1,6 +1,6 @@
-"""Calls of a worker that block: to its leader over REST, and to Kafka to fence producers. Each answers by a stimulus.
+"""Blocking calls of a worker: to its leader over REST, and to Kafka to fence producers.
 
-Decides nothing: what is tried again, and when, is the core's business.
+Each call ends in a stimulus. The core decides what is retried, and when.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Calls:
         clients: builds client settings.
         config: the worker's settings.
         post: the worker's mailbox.
-        providers: resolve placeholders in configurations, and hide in what failed what stood behind them.
+        providers: resolve placeholders in configurations, and hide their values in errors.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Calls:
                 call()
             except ConnectxError as error:
                 failure = error
-            except Exception as error:  # whatever it is, the core must not wait for ever
+            except Exception as error:  # whatever it is, the core must not wait forever
                 _log.error("a call of a worker failed unexpectedly\n%s", self._providers.masked(trace_of(error)))
                 failure = error
             self._post(answer(failure))

@@ -1,4 +1,4 @@
-"""Python's loggers behind `/admin/loggers`, with the names and levels that Kafka Connect's REST API uses.
+"""Python's loggers for `/admin/loggers`, with the names and levels of Kafka Connect's REST API.
 
 Decides how names and levels of log4j translate: `root` is the root logger, the packages of Kafka Connect's runtime are
 the packages here that do the same. Levels are the process's, as a JVM's are: workers that are threads of one process
@@ -98,7 +98,7 @@ def _own_name(name: str) -> str:
 
 
 def _existing() -> Iterator[tuple[str, logging.Logger]]:
-    """Loggers that somebody has asked for; the manager also holds mere places of names between them."""
+    """Loggers in use; the manager also holds placeholders for names between them."""
     for name, logger in sorted(logging.root.manager.loggerDict.items()):
         if isinstance(logger, logging.Logger):
             yield name, logger

@@ -1,7 +1,7 @@
-"""The one thread that runs a worker's core: stimuli and timers go in, one after the other.
+"""The one thread that runs a worker's core, with a queue of stimuli and timers.
 
-Decides nothing. A frozen mailbox keeps what arrives and handles it after the thaw, as a process does that the
-operating system has stopped.
+Decides nothing. A frozen mailbox keeps stimuli and handles them after the thaw, like a process that the operating
+system has stopped.
 """
 
 from __future__ import annotations
@@ -74,13 +74,13 @@ class Mailbox:
         self._running.set()
 
     def kill(self) -> None:
-        """End the loop at once; what is queued is never handled."""
+        """End the loop immediately; what is queued is never handled."""
         self._dead = True
         self._queue.put(_Stop())
         self._running.set()
 
     def close(self) -> None:
-        """End the loop behind what is queued now."""
+        """End the loop after what is queued now."""
         self._queue.put(_Stop())
         self._running.set()
 

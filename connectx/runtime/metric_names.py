@@ -1,4 +1,4 @@
-"""Names of metrics, and the fact behind each: tables that `connectx.runtime.metrics` reads."""
+"""Names of metrics, and the source of each value: tables that `connectx.runtime.metrics` reads."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ SOURCE_SPECS: Final[tuple[MetricSpec, ...]] = (
 SINK_SPECS: Final[tuple[MetricSpec, ...]] = (
     ("sink-task_sink-record-read-total", "Records fetched.", _of("read")),
     ("sink-task_sink-record-send-total", "Records put.", _of("records")),
-    ("sink-task_sink-record-lag-max", "Records that the task is behind, over all its partitions.", _of("lag")),
+    ("sink-task_sink-record-lag-max", "Lag of the task in records, over all its partitions.", _of("lag")),
     ("sink-task_partition-count", "Partitions.", lambda metrics: len(metrics["positions"])),
     ("sink-task_offset-commit-seq-no", "Number of the last commit.", _of("commit_sequence")),
     ("sink-task_offset-commit-completion-total", "Commits that succeeded.", _of("commits")),

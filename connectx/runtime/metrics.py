@@ -174,7 +174,7 @@ class WorkerMetrics(Collector):
             self._states.pop(subject, None)
         else:
             self._states[subject] = state
-        if state not in _BEGUN:  # its last word comes behind its end
+        if state not in _BEGUN:  # its last report comes after its end
             self._spans.pop(subject, None)
         elif transition.task is not None:
             self._spans.setdefault(subject, _Spans(self._clock())).turn(state, self._clock())
@@ -264,7 +264,7 @@ class WorkerMetrics(Collector):
         yield _gauge("coordinator_assigned-tasks", "Assigned tasks.", len(view.get("tasks", ())))
 
     def _of_coordinator(self) -> Iterator[Metric]:
-        """What Kafka's clients tell of any group."""
+        """Metrics that Kafka's clients report for any group."""
         group, now_ms = "coordinator_", self._clock()
         heartbeat_ms, rebalanced_ms = self._heartbeat_ms(), self._rebalanced_ms
         if heartbeat_ms is not None:

@@ -1,7 +1,8 @@
-"""What the other workers of the group know, for the message of a task whose connector class is not known here.
+"""Searches the other workers for a connector class that this worker lacks, for the error message.
 
-In a group of Java and Python workers a connector may come to a worker that lacks its class. Decides nothing: the task
-has failed already; this says where it could run. Asks over REST on the thread of what failed, and gives up quickly.
+In a group of Java and Python workers a connector may be assigned to a worker that lacks its class. The task has failed
+already; the message names the workers where it could run. Requests go over REST on the failed task's thread, with a
+short timeout.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def unknown_here(
 
 
 def _others(http: httpx.Client, leader: str, own: str) -> list[str]:
-    """The leader and whoever the status topic names as a worker of something, without this one."""
+    """The leader and the workers that the status topic names, without this one."""
     scheme = urlsplit(leader).scheme
     ids: set[str] = set()
     for status in _ask(http, leader, lambda client: list(client.statuses().values())):

@@ -1,6 +1,6 @@
-"""What REST needs of a worker beside its core: plugins, validation, and offsets in Kafka.
+"""Services of a worker for REST beside its core: plugins, validation, and offsets in Kafka.
 
-Decides nothing about when offsets may be changed: the core gives its permission first (ModifyOffsets). Mirrors
+The core decides when offsets may be changed (ModifyOffsets). Mirrors
 the parts of Kafka Connect's Worker and AbstractHerder that serve GET, PATCH and DELETE of offsets (KIP-875).
 """
 
@@ -49,7 +49,7 @@ _log = logging.getLogger(__name__)
 def _masking(
     method: Callable[Concatenate[RestServices, P], T],
 ) -> Callable[Concatenate[RestServices, P], T]:
-    """A method that uses a resolved configuration, whose failures do not tell what stood behind placeholders."""
+    """A method that uses a resolved configuration, whose failures do not show values of placeholders."""
 
     @functools.wraps(method)
     def call(self: RestServices, /, *args: P.args, **kwargs: P.kwargs) -> T:

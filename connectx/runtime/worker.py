@@ -1,6 +1,6 @@
-"""One live worker: its core on a mailbox thread, and everything that carries out the core's effects.
+"""One running worker: its core on a mailbox thread, and the parts that carry out the core's effects.
 
-Decides nothing about the group, connectors or tasks: it gives facts to the core and does what the core orders. Faults
+The core decides about group, connectors and tasks: the worker gives it stimuli and carries out its effects. Faults
 (kill, pause, stall) act here, from outside the core, as they do on a real process.
 """
 
@@ -96,8 +96,8 @@ class Surroundings:
         spark: starts or borrows Spark.
         record: puts a transition of a worker into the history.
         clock: the time of its core, its tasks and its metrics.
-        viewed: told what a worker's core says of its place in the group, after every step; never blocks.
-        process_token: of a worker that has a process of its own; see `ClientConfigs`.
+        viewed: called with the core's view of the group after every step; never blocks.
+        process_token: of a worker in a separate process; see `ClientConfigs`.
     """
 
     config: WorkerConfig
@@ -130,7 +130,7 @@ class Worker:
         self._unfrozen = threading.Event()
         self._unfrozen.set()
         self._gone = threading.Event()  # nothing that happens in it is heard any more
-        self._over = threading.Event()  # its core has shut down, or it was ended at once
+        self._over = threading.Event()  # its core has shut down, or it was killed
         config = surroundings.config
         self._mailbox = Mailbox(f"{name}-core", self._handle, self._fail, self._clock)
         self._clients = ClientConfigs(config, name, surroundings.bootstrap_servers, surroundings.process_token)
@@ -190,7 +190,7 @@ class Worker:
             self.post(ShutdownRequested())
 
     def stop(self, timeout_s: float = 30.0) -> bool:
-        """Stop all work, leave the group, close. Returns False when work had to be left behind."""
+        """Stop all work, leave the group, close. Returns False when some work did not stop in time."""
         self.request_stop()
         if not self.alive:
             return True
@@ -211,7 +211,7 @@ class Worker:
         return in_time
 
     def kill(self, on_fault: OnFault = no_op) -> None:
-        """A fault: everything of this worker ends at once, nothing is committed, aborted, closed or left politely."""
+        """A fault: end everything of this worker immediately, without commit, abort or goodbye."""
         if self.alive:
             on_fault()
         self._end_at_once(WorkerState.KILLED, "the worker was killed")
@@ -242,7 +242,7 @@ class Worker:
         return self.state in ALIVE
 
     def _move(self, to: WorkerState, *sources: WorkerState, then: Callable[[], None] | None = None) -> bool:
-        """Change the state; False when another thread was faster. Whoever ends the worker cleans up after it."""
+        """Change the state; False when another thread was faster. The thread that ends the worker cleans up."""
         with self._moving:
             if self.state not in sources:
                 return False
@@ -323,7 +323,7 @@ class Worker:
 
     def _fail_replies(self, reason: str) -> None:
         for request_id in list(self._replies):
-            future = self._replies.pop(request_id, None)  # whoever pops it answers it
+            future = self._replies.pop(request_id, None)  # the thread that pops it answers it
             if future is not None and future.set_running_or_notify_cancel():
                 future.set_exception(WorkerStoppedError(self.name, reason))
 

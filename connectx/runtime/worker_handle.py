@@ -1,6 +1,6 @@
-"""What a cluster expects of a worker that runs, whether in threads of this process or in a process of its own.
+"""The interface of a running worker, in threads of this process or in a separate process.
 
-Decides nothing. `connectx.runtime.worker.Worker` and `connectx.runtime.process.owner.ProcessWorker` have this face.
+`connectx.runtime.worker.Worker` and `connectx.runtime.process.owner.ProcessWorker` implement it.
 """
 
 from __future__ import annotations
@@ -81,10 +81,10 @@ class WorkerHandle(Protocol):
         """Begin to stop gracefully, without waiting."""
 
     def stop(self, timeout_s: float = 30.0) -> bool:
-        """Stop gracefully; False when work had to be left behind."""
+        """Stop gracefully; False when some work did not stop in time."""
 
     def kill(self, on_fault: OnFault = no_op) -> None:
-        """A fault: end at once. Nothing, and `on_fault` is not called, if it has ended."""
+        """A fault: end immediately. Nothing happens, and `on_fault` is not called, if it has ended."""
 
     def freeze(self, *, tasks: bool, on_fault: OnFault = no_op) -> bool:
         """A fault: stand still, with the tasks or without them. False when there is nothing to freeze."""

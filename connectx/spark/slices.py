@@ -88,7 +88,7 @@ class TaskSpark:
             context.setLocalProperty("spark.jobGroup.id", cast(str, None))
 
     def tasks_done(self, name: str) -> int | None:
-        """Tasks of these jobs that are done; None if Spark does not tell (with Spark Connect) or nothing has begun."""
+        """Tasks of these jobs that are done; None if Spark does not report it (Spark Connect) or nothing has begun."""
         session = self._session
         if session is None or is_connect(session):
             return None

@@ -203,7 +203,7 @@ def test_a_click_on_a_closed_cluster_is_not_said_to_wait(show: Show) -> None:
     stage.panel.stop()
     stage.until('.cxp-still:has-text("the cluster is closed")')
     stage.page.click('button[data-verb="pause"][data-connector="flights-in"]')
-    stage.until('.cxp-call:has-text("nobody hears this")')
+    stage.until('.cxp-call:has-text("this has no effect")')
 
 
 def test_who_asks_for_less_motion_gets_one_picture_a_second(show: Show) -> None:

@@ -9,15 +9,15 @@ from connectx.model.ids import TaskId
 from tests.support.histories import kill_of_source, pause_with_fence
 from tests.support.stage import Show, shoot
 
-TOLD = ".cxp-told .cxp-jump"
+SENTENCE = ".cxp-sentence .cxp-jump"
 
 
 def test_the_newest_sentence_is_shown_and_a_click_goes_to_its_moment(show: Show) -> None:
     stage = show(pause_with_fence(), width=1300)
     page = stage.page
-    stage.until(f'{TOLD}:has-text("worker-2 was paused while it ran flights-in-0")')
+    stage.until(f'{SENTENCE}:has-text("worker-2 was paused while it ran flights-in-0")')
     page.click('[data-span="30000"]')
-    page.click(TOLD)
+    page.click(SENTENCE)
     stage.until('.cxp-tip:has-text("fault: pause worker-2; worker-2 was paused while it ran")')
     stage.wait(lambda: page.locator(".cxp-svg .chosen").get_attribute("data-mark") == "fault")
     page.click('[data-span="30000"]')

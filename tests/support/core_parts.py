@@ -99,7 +99,7 @@ def task_config(number: int, of: str = "1") -> dict[str, str | None]:
 
 
 def read(context: Context, *records: ConfigRecord) -> None:
-    """The records were read from the config topic, behind what is there."""
+    """Read records from the config topic, after those that are there."""
     for record in records:
         context.config.apply(max(0, context.config.offset), record)
 
@@ -138,11 +138,11 @@ def effects(context: Context) -> list[Effect]:
 
 
 def transitions(context: Context) -> list[Transition]:
-    """What was told since the last call."""
+    """Transitions since the last call."""
     recorded, context.step.transitions = context.step.transitions, []
     return recorded
 
 
 def both(context: Context) -> tuple[list[Transition], list[Effect]]:
-    """What was told and ordered since the last call."""
+    """Transitions and effects since the last call."""
     return transitions(context), effects(context)

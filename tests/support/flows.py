@@ -80,7 +80,7 @@ def _number(value: str) -> int:
 
 
 class Rows:
-    """A Generator with two tasks: task t makes the ids t, t + 2, ... without end, for a topic of one partition."""
+    """A Generator with two tasks: task t makes the ids t, t + 2, ... indefinitely, for a topic of one partition."""
 
     def __init__(self, cluster: cx.Cluster, name: str) -> None:
         self.cluster = cluster

@@ -46,7 +46,7 @@ class Context:
 
 
 class Place:
-    """A database, a topic of its own, and tasks that write to the topic's table. `quote` is for one name."""
+    """A database, a separate topic, and tasks that write to the topic's table. `quote` is for one name."""
 
     def __init__(self, url: str, sql: Sql, connector: type[JdbcSink] = JdbcSink, quote: str = '"') -> None:
         self.url, self.sql, self.quote = url, sql, quote

@@ -44,7 +44,7 @@ class Group:
 
     @property
     def client(self) -> RestClient:
-        """A client of whoever runs."""
+        """A client of the running workers."""
         return self.client_of(*self._urls())
 
     def client_of(self, *urls: str) -> RestClient:

@@ -1,6 +1,6 @@
 """Where a run of the tests takes Spark and Kafka from: options of pytest, and what they leave out, said aloud.
 
-By default everything is as `cx.Cluster()` has it: an embedded Kafka behind its gate, a local Spark driver in this
+By default everything is as `cx.Cluster()` has it: an embedded Kafka with its gate, a local Spark driver in this
 process. `--spark=connect` gives every fixture a Spark Connect session of a server in another process, with no
 SparkContext here; `--kafka=own` gives it a Kafka that no cluster started, without a gate: together, what Databricks'
 standard clusters have.

@@ -2,7 +2,7 @@
 
     python -m tests.support.pythons
 
-Looks on PATH and among pyenv's versions; each gets an environment of its own, `.venv-<version>`, from the lock. A
+Looks on PATH and among pyenv's versions; each gets a separate environment, `.venv-<version>`, from the lock. A
 version that is not here is named: it was not tested.
 """
 

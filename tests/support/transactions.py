@@ -32,7 +32,7 @@ class OpenTransaction:
         self._producer = Producer({"bootstrap.servers": bootstrap_servers, "transactional.id": "outside"})
         self._producer.init_transactions(30)
         self._producer.begin_transaction()
-        self._producer.produce(topic, key="of nobody", value=b"{}")
+        self._producer.produce(topic, key="hanging", value=b"{}")
         self._producer.flush(30)
 
     def end(self) -> None:
@@ -40,7 +40,7 @@ class OpenTransaction:
 
 
 def leave_hanging(bootstrap_servers: str, topic: str, partition: int) -> None:
-    """Write a record of a transaction to which its partition was never added: nobody will ever end it there.
+    """Write a record of a transaction to which its partition was never added: it will never be ended there.
 
     As a broker before KIP-890 lets it happen: for this record, the broker does not ask the coordinator.
     """

@@ -1,15 +1,27 @@
-"""Pages are written in plain English: words that make a reader stop are not in them."""
+"""Pages and code are written in plain English: words that make a reader stop are not in them."""
 
 from __future__ import annotations
 
+import ast
+import io
+import json
 import re
+import tokenize
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-REPLACEMENTS = {
+ROOT: Final = Path(__file__).parents[2]
+PAGES: Final = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+PENDING: Final = ("connectx/core", "connectx/history")
+FOLDERS: Final = [
+    *(path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "connectx").iterdir()) if path.name[0] != "_"),
+    *("widgets/connectx_widgets", "bench", "notebooks", "tests/support"),
+]
+FOLDERS[:] = [folder for folder in FOLDERS if folder not in PENDING]
+REPLACEMENTS: Final = {
     r"told|tells?": "report, return, show",
     r"behind": "after",
     r"what became of": "outcome, result",
@@ -26,15 +38,107 @@ REPLACEMENTS = {
     r"by hand": "manually",
     r"held up": "delayed",
 }
-CODE = re.compile(r"^```.*?^```|`[^`]*`|<!--.*?-->", re.MULTILINE | re.DOTALL)
+PATTERNS: Final = {
+    re.compile(r"(?<![\w-])(?:" + words.replace(" ", r"\s+") + r")(?![\w-])", re.IGNORECASE): plainer
+    for words, plainer in REPLACEMENTS.items()
+}
+ALLOWED: Final[dict[str, str]] = {}
+"""Phrases with a listed word that is right there, each with the reason."""
+FENCED: Final = re.compile(r"^```.*?^```|<!--.*?-->", re.MULTILINE | re.DOTALL)
+CODE: Final = re.compile(r"`[^`]*`")
+SCRIPT: Final = re.compile(
+    r"//[^\n]*|/\*.*?\*/|<!--.*?-->|\"[^\"\n]*\"|'[^'\n]*'|`[^`]*`|(?<=>)[^<>{}]+(?=<)", re.DOTALL
+)
+Prose = tuple[int, str]
+"""A piece of prose, with the line where it begins."""
+
+
+def python_prose(source: str) -> Iterator[Prose]:
+    """Comments, runs of them as one piece, and strings of several words, docstrings among them."""
+    comments: list[tuple[int, str]] = []
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            if comments and token.start[0] > comments[-1][0] + 1:
+                yield comments[0][0], " ".join(text for _, text in comments)
+                comments = []
+            comments.append((token.start[0], token.string.lstrip("# ")))
+    if comments:
+        yield comments[0][0], " ".join(text for _, text in comments)
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value.strip():
+            yield node.lineno, node.value
+
+
+def script_prose(source: str) -> Iterator[Prose]:
+    """Comments, and strings of several words outside of their embedded expressions."""
+    for match in SCRIPT.finditer(source):
+        text = re.sub(r"\$\{[^}]*\}|class=\"[^\"]*\"", " ", match[0]).strip("`")
+        if " " in text.strip():
+            yield source.count("\n", 0, match.start()) + 1, text
+
+
+def notebook_prose(source: str) -> Iterator[Prose]:
+    """Texts of a notebook, and the prose of its code; the number of the cell in place of a line."""
+    for number, cell in enumerate(json.loads(source)["cells"]):
+        text = "".join(cell["source"])
+        if cell["cell_type"] == "markdown":
+            yield number, FENCED.sub("", text)
+        else:
+            yield from ((number, prose) for _, prose in python_prose(re.sub(r"^[%!].*", "", text, flags=re.MULTILINE)))
+
+
+READERS: Final = {
+    ".md": lambda source: iter([(1, FENCED.sub(lambda found: "\n" * found[0].count("\n"), source))]),
+    ".py": python_prose,
+    ".mjs": script_prose,
+    ".html": lambda source: iter([(1, re.sub(r"(?:class|id)=\"[^\"]*\"", "", source))]),
+    ".css": lambda source: ((1, found[0]) for found in re.finditer(r"/\*.*?\*/", source, re.DOTALL)),
+    ".ipynb": notebook_prose,
+}
+
+
+def listed_words(path: Path, root: Path = ROOT) -> list[str]:
+    """What a file has of the listed words: place, word, and what to write instead."""
+    found = []
+    for line, prose in READERS[path.suffix](path.read_text(encoding="utf-8")):
+        text = CODE.sub(lambda code: "\n" * code[0].count("\n"), prose) if path.suffix != ".mjs" else prose
+        for phrase in ALLOWED:
+            text = text.replace(phrase, "")
+        for words, plainer in PATTERNS.items():
+            for match in words.finditer(text):
+                place = f"{path.relative_to(root).as_posix()}:{line + text.count(chr(10), 0, match.start())}"
+                found.append(f"{place}: {' '.join(match[0].split())!r}, rather: {plainer}")
+    return found
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_a_page_has_none_of_the_words_that_have_a_plainer_one(page: Path) -> None:
-    text = CODE.sub("", page.read_text(encoding="utf-8"))
-    found = [
-        (match[0], plainer)
-        for words, plainer in REPLACEMENTS.items()
-        for match in re.finditer(rf"\b(?:{words})\b", text, re.IGNORECASE)
-    ]
-    assert found == []
+    assert listed_words(page) == []
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_code_has_none_of_the_words_that_have_a_plainer_one(folder: str) -> None:
+    place = ROOT / folder
+    files = [place] if place.is_file() else sorted(place.rglob("*"))
+    checked = [path for path in files if path.suffix in READERS and ".ipynb_checkpoints" not in path.parts]
+    assert [problem for path in checked for problem in listed_words(path)] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("page.md", "It waits for\never, `told` nothing.\n```\ntold\n```\nNobody.\n", ["1: 'for ever'", "6: 'Nobody'"]),
+        ("code.py", '"""One.\n\nTwo tells it."""\nx = f"{1} was told {2}"\n', ["3: 'tells'", "4: 'told'"]),
+        ("code.py", "# It goes on for\n# ever.\ntold = 'told'\n", ["1: 'for ever'"]),
+        ("code.mjs", 'const told = 1; // told\nf("nobody hears", `a ${told} b told`, "told");\n',
+         ["1: 'told'", "2: 'nobody'", "2: 'told'"]),
+        ("page.css", "/* told */ .told{}", ["1: 'told'"]),
+        ("page.html", '<!doctype html>\n<p class="told x">It was told</p>', ["2: 'told'"]),
+        ("book.ipynb", json.dumps({"cells": [{"cell_type": "markdown", "source": ["`told`"]},
+         {"cell_type": "code", "source": ["%pip x\n", "f()  # at once"]}]}), ["1: 'at once'"]),
+    ],
+)  # fmt: skip
+def test_listed_words_are_found_in_prose_alone(name: str, text: str, expected: list[str], tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text)
+    problems = listed_words(tmp_path / name, tmp_path)
+    assert [problem.removeprefix(f"{name}:").partition(",")[0] for problem in problems] == expected

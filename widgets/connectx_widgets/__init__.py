@@ -13,7 +13,7 @@ __all__ = ["open_page", "open_panel"]
 
 _shown: list[ClusterPanel] = []
 """Panels on some page. Those of closed clusters keep their last picture until the next panel is made: so a cell that is
-run again and again leaves nothing behind."""
+run repeatedly leaks nothing."""
 
 
 def open_panel(cluster: ConnectCluster) -> ClusterPanel:

@@ -19,7 +19,7 @@ class LastActions:
         self._offsets: dict[str, int] = {}
 
     def take(self, event: Event) -> None:
-        """Add the next event. Each worker tells what it reads in the config topic; the first to tell counts."""
+        """Add the next event. Each worker reports what it reads in the config topic; the first report counts."""
         what, connector = _what(event), event.connector
         config_offset = getattr(event.payload, "config_offset", None)
         config_offset = event.seq if config_offset is None else config_offset

@@ -60,7 +60,7 @@ def answer(
     """The answer to `{"question": ..., ...}`.
 
     `failures` maps connectors to the traces of what has failed. They come from the history, because the status that
-    REST returns may be older. Raises what the public call behind the question raises, KeyError for other questions.
+    REST returns may be older. Raises what the public call of the question raises, KeyError for other questions.
     """
     match message:
         case {"question": "classes"}:
@@ -92,7 +92,7 @@ def answer(
 
 
 def _without_values(validation: Mapping[str, Any]) -> dict[str, Any]:
-    """What a form needs of a validation: it has the values itself, but for secrets that it was not told. Errors may
+    """The part of a validation that a form needs. It has the values itself, except secrets. Errors may
     quote a value, and with it the password in a URL."""
     entries = [
         {**one, "value": {**one["value"], "value": None, "errors": [masked_text(e) for e in one["value"]["errors"]]}}

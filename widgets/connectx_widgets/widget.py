@@ -25,7 +25,7 @@ class ClusterPanel(anywidget.AnyWidget):
 
     _esm = front_end.module()
     _css = front_end.style()
-    _ipython_display_ = None  # ipywidgets 7 would hide the HTML twin behind it
+    _ipython_display_ = None  # ipywidgets 7 would hide the HTML twin for it
 
     snapshot = traitlets.Dict().tag(sync=True)
     look = traitlets.Dict(LOOK).tag(sync=True)

@@ -353,7 +353,7 @@ class LakeTask(SinkTask):
         try:
             table.remove_staged(token, kept)
         except ConnectxError as error:
-            log.warning("Files of job %s stay behind: %s", token, error)
+            log.warning("Files of job %s are not removed: %s", token, error)
 
     # ---------------------------------------------------------------------------------------------- inner parts
 

@@ -1,8 +1,8 @@
-"""One worker in a process of its own: `python -m connectx.runtime.process.child FD`, started by `process_worker`.
+"""The process of one worker: `python -m connectx.runtime.process.child FD`, started by its owner.
 
-Decides nothing: it makes the same `Worker` that threads use, carries out its owner's orders and tells him what happens.
-The whole configuration comes over the inherited socket, so that no secret stands on a command line. When the socket
-closes, the owner is gone, and the process ends at once; if it is frozen then, the watcher that started it ends it.
+Decides nothing: it makes the same `Worker` that threads use, carries out its owner's orders and reports what happens.
+The whole configuration comes over the inherited socket, so that no secret is on a command line. When the socket closes,
+the owner is gone, and the process ends immediately. If it is frozen then, the watcher that started it ends it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Sender:
-    """Sends lines to the owner on a thread of its own, so that the core and the tasks never wait for it."""
+    """Sends lines to the owner on a separate thread, so that the core and the tasks never wait for it."""
 
     def __init__(self, link: socket.socket, worker: Callable[[], Worker | None]) -> None:
         self._link = link
@@ -172,7 +172,7 @@ class Child:
             self._sender.send(News.VIEW, view=view)
 
     def _end(self, code: int) -> None:
-        """End the process; what it has told before is sent. Nothing is left to close politely."""
+        """End the process after its queued reports are sent, without closing anything."""
         self._sender.end()
         logging.shutdown()
         os._exit(code)

@@ -1,7 +1,7 @@
-"""A worker in a process of its own, as its owner holds it: the same face as `connectx.runtime.worker.Worker`.
+"""The owner's side of a worker process: the same interface as `connectx.runtime.worker.Worker`.
 
-Faults are the system's own: kill is SIGKILL, pause is SIGSTOP, resume is SIGCONT; only stall and stop are orders to the
-process. What the process did before a fault stands in the history before the fault. Decides nothing about the group.
+Faults are signals: kill is SIGKILL, pause is SIGSTOP, resume is SIGCONT; only stall and stop are orders to the process.
+Events of the process before a fault are in the history before the fault. Decides nothing about the group.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class ProcessSurroundings:
         bootstrap_servers: where this worker's clients connect, through the gate if there is one.
         spark_url: address of the Spark Connect server, once it is up.
         record: puts a transition of a worker into the history.
-        ended: told when a process has ended, whatever ended it; on a thread that may wait.
+        ended: called when a process has ended for any reason, on a thread that may wait.
     """
 
     config: WorkerConfig
@@ -60,7 +60,7 @@ class ProcessSurroundings:
 
 
 class ProcessWorker:
-    """A worker of the group, in a process of its own.
+    """A worker of the group, in a separate process.
 
     Args:
         name: unique in the cluster for all time; client ids start with it and a slash.
@@ -150,7 +150,7 @@ class ProcessWorker:
             self._send(encode(Order.REQUEST_STOP))
 
     def stop(self, timeout_s: float = 30.0) -> bool:
-        """Stop all work, leave the group, end the process. Returns False when work had to be left behind."""
+        """Stop all work, leave the group, end the process. Returns False when some work did not stop in time."""
         self.request_stop()
         was_alive = self.alive
         if was_alive:
@@ -164,7 +164,7 @@ class ProcessWorker:
         return not was_alive or (self.state is WorkerState.STOPPED and self._in_time)
 
     def kill(self, on_fault: OnFault = no_op) -> None:
-        """A fault: SIGKILL. Returns when the process is gone, and all that it has told is in the history."""
+        """A fault: SIGKILL. Returns when the process is gone, and all its reports are in the history."""
         with self._moving:
             if self.state not in ALIVE:
                 return
@@ -272,7 +272,7 @@ class ProcessWorker:
         self._on_end()
 
     def _pump(self) -> None:
-        """Take in all that has come up to now. What cannot be taken in ends the process: nobody would know it."""
+        """Handle all reports so far. A report that cannot be handled ends the process, because it would be lost."""
         assert self._link is not None
         assert self._child is not None
         with self._pumping:

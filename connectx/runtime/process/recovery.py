@@ -1,9 +1,8 @@
-"""Recovery after a worker's process has ended: ends its Spark jobs and, with fast failover, removes it from its groups.
+"""Recovery after a worker's process has ended: ends its Spark jobs, removes it from its groups.
 
-A process that has ended can do nothing more, so nobody has to wait until a session timeout proves it. Moving its work
-at once is as safe as moving it late: whoever takes a task over fences the older producer first (KIP-618), and an
-exactly-once sink locks its offsets in the target. Kafka Connect has nothing like it, because no worker knows for
-certain that another one is dead.
+With fast failover the groups need not wait for a session timeout, because the process is certainly dead. Safety is
+unchanged: the new task instance fences the old producer before it starts (KIP-618), and an exactly-once sink locks its
+offsets in the target. Kafka Connect has no such recovery, because no worker knows for certain that another one is dead.
 """
 
 from __future__ import annotations
@@ -37,12 +36,12 @@ _log = logging.getLogger(__name__)
 
 
 class WorkerRecovery:
-    """Ends what workers leave behind when their processes end.
+    """Ends what remains of workers when their processes end.
 
     Args:
         config: settings of the workers.
         client: asks the workers that are left.
-        plugins: tells sinks from sources.
+        plugins: distinguishes sinks from sources.
         spark_url: address of the Spark Connect server, once it is up.
         record: puts a transition of a worker into the history.
         fast_failover: say goodbye to the groups for a worker that could not.

@@ -1,7 +1,7 @@
-"""What a worker's process and its owner say to each other: one JSON object a line, over a socket pair.
+"""The protocol between a worker's process and its owner: one JSON object per line, over a socket pair.
 
-To the process go orders, to the owner what came of them, the history, the worker's view and its live numbers. Pure but
-for the bytes: no clock, no thread. The last line of a process that was killed may be torn; it is never completed.
+The owner sends orders. The process sends their results, the history, the worker's view and its metrics. The module has
+no clock and no thread. The last line of a killed process may be incomplete.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Order(StrEnum):
 
 
 class News(StrEnum):
-    """What a process tells."""
+    """Kinds of reports of a process."""
 
     DONE = "done"  # id, and result or error
     EVENT = "event"  # transition

@@ -1,4 +1,4 @@
-"""Runs one connector instance: its plugin's methods, all on one thread of its own.
+"""Runs one connector instance: all methods of its plugin, on one separate thread.
 
 Decides nothing: the core orders start, pause, task configs and stop. Mirrors Kafka Connect's WorkerConnector.
 """
@@ -72,7 +72,7 @@ class ConnectorHost:
         create: makes the plugin from its configuration; raises ConnectxError for an unknown class.
         task_configs_of: complete task properties as they go to the config topic.
         post: the worker's mailbox.
-        providers: resolve placeholders in configurations, and hide what stood behind them.
+        providers: resolve placeholders in configurations, and hide their values.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class ConnectorHost:
             if order.target_state is TargetState.STARTED:
                 self._begin()
             self._state = order.target_state
-        except BaseException as error:  # whatever a plugin raises, the core must not wait for ever
+        except BaseException as error:  # whatever a plugin raises, the core must not wait forever
             self._failed(error)
         else:
             self._say(ConnectorStarted(order.connector, order.instance, order.target_state, self._plugin.version))

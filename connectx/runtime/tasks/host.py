@@ -1,4 +1,4 @@
-"""What runs on a worker: connector instances and task runners, made and reached by the core's effects."""
+"""Connector instances and task runners of a worker, created and controlled by the core's effects."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class TaskHost:
         self._failed: dict[TaskId, Mapping[str, object]] = {}  # what stays known of tasks that have failed
 
     def start_connector(self, effect: StartConnector) -> None:
-        """Start a connector instance on a thread of its own."""
+        """Start a connector instance on a separate thread."""
         create = partial(self._services.created, self._plugins.create_connector)
         host = ConnectorHost(effect, create, self._plugins.task_configs, self._post, self._services.providers)
         self._hosts[effect.connector, effect.instance] = host
@@ -114,7 +114,7 @@ class TaskHost:
         return all(runner.join(max(0.0, deadline_s - time.monotonic())) for runner in runners)
 
     def end(self, reason: str) -> None:
-        """End at once what is left, once the worker is gone; each task's end is recorded when it comes."""
+        """End what is left, once the worker is gone, without waiting. Each task's end is recorded when it comes."""
         self._end_reason = reason
         for runner in list(self._runners.values()):
             runner.kill()

@@ -1,4 +1,4 @@
-"""Names of the plugins at work in a task, as its metrics tell them. Decides nothing."""
+"""Names of a task's plugins, for its metrics."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def plugins_of(setup: TaskSetup, connector_class: str, connector_type: str) -> T
 
 
 def name_of(cls: type) -> str:
-    """The Java class that a class stands in for, otherwise its dotted path."""
+    """The Java class that a class replaces, otherwise its dotted path."""
     return getattr(cls, "java_class", None) or f"{cls.__module__}.{cls.__qualname__}"
 
 

@@ -1,4 +1,4 @@
-"""Errors with the records of one task, as Kafka Connect's ErrorHandlingMetrics counts them. Decides nothing."""
+"""Counts errors with the records of one task, as Kafka Connect's ErrorHandlingMetrics does."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The thread of one task instance: orders of the worker, a pure loop, and what carries out its effects.
 
-It decides nothing: requests go to the loop's core as they come, effects to the outside world in their order. Between
-any two effects the worker's pulse is felt: a frozen worker's task stands still there, and a killed worker's ends.
+It decides nothing: requests go to the loop's core as they come, and effects are carried out in their order. Between any
+two effects it checks the worker's pulse: there the task of a frozen worker waits, and the task of a killed worker ends.
 Mirrors the thread of Kafka Connect's WorkerTask.
 """
 
@@ -79,10 +79,10 @@ class TaskWorld(Protocol):
         """Do it and return its answer, None where it has none. Failures are answers, not exceptions."""
 
     def unblock(self) -> None:
-        """From another thread: end what the task's thread waits for, because the task is to end at once."""
+        """From another thread: end what the task's thread waits for, because the task must end immediately."""
 
     def release(self) -> None:
-        """The thread ends: let go of everything as it is. Does nothing after an orderly end."""
+        """The thread ends: close everything as it is. Does nothing after an orderly end."""
 
     def metrics(self) -> Mapping[str, object]:
         """Live numbers; from any thread, never blocks."""
@@ -144,7 +144,7 @@ class Runner:
             self._answer_late()
 
     def kill(self) -> None:
-        """End at once: no commit, no goodbye, no word to the worker."""
+        """End without a commit, a goodbye, or a report to the worker."""
         self._killed = True
         self._stop_waiting()
         self._unblock()
@@ -163,7 +163,7 @@ class Runner:
         return {**self._world.metrics(), **counted, "topics": sorted(self._topics)}
 
     def _stop_waiting(self) -> None:
-        with suppress(InvalidStateError):  # told before
+        with suppress(InvalidStateError):  # reported before
             self.stopping.set_result(None)
 
     def _unblock(self) -> None:
@@ -201,7 +201,7 @@ class Runner:
         return True
 
     def topic_used(self, topic: str) -> None:
-        """Tell the worker of a topic, once (KIP-558)."""
+        """Report a topic to the worker, once (KIP-558)."""
         if topic in self._topics:
             return
         self._topics |= {topic}
@@ -290,7 +290,7 @@ class Runner:
         match effect:
             case ReportState(paused):
                 self.services.post(TaskStateReached(order.task, order.instance, paused))
-            case ReportFailed() if self._world.gave_up:  # not a failure: it was told to stop
+            case ReportFailed() if self._world.gave_up:  # not a failure: it was ordered to stop
                 self.services.post(TaskStopped(order.task, order.instance))
             case ReportFailed(error, kind, newer_epoch):
                 self.errors.record_errors += kind is FailureKind.RECORD
@@ -334,13 +334,13 @@ class Runner:
                 self.services.post(TaskStopped(self.order.task, self.order.instance))
 
     def post_failure(self, trace: str, *, fenced: bool = False, newer_epoch: int | None = None) -> None:
-        """Tell the worker that the task failed; what stood behind placeholders is hidden."""
+        """Report to the worker that the task failed; values of placeholders are hidden."""
         shown = self.services.providers.masked(trace)
         self.services.post(TaskFailed(self.order.task, self.order.instance, shown, fenced, newer_epoch))
 
 
 def _without_secrets(transition: Transition, masked: Callable[[str], str]) -> Transition:
-    """The reasons and errors that a transition tells, without what stood behind placeholders.
+    """A transition whose reasons and errors have no values of placeholders.
 
     They are cut, because an error may quote a whole record, and the history keeps many.
     """

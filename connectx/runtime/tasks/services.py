@@ -1,4 +1,4 @@
-"""What the worker's driver and the task runners expect of each other.
+"""Interfaces between the worker's driver and its task runners.
 
 A runner owns one task instance: its thread, its Kafka clients, its Spark session. The worker's mailbox thread hands
 it effects, which it takes without blocking; it answers with stimuli through `post`.
@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 
 class WorkerGone(BaseException):
-    """Raised inside a runner's thread when its worker was killed: end at once, commit nothing, close nothing politely.
+    """Raised inside a runner's thread when its worker was killed: end without commit, abort or goodbye.
 
     A BaseException so that no connector swallows it.
     """
@@ -64,16 +64,16 @@ class TaskServices:
     """What a runner may use of its worker.
 
     Attributes:
-        worker: the worker's name; client ids start with it and a slash, the gate tells workers apart by that.
+        worker: the worker's name; client ids start with it and a slash, by which the gate recognises it.
         config: the worker's configuration.
         clients: builds client configurations (bootstrap servers, security, layers of overrides).
-        spark: starts or borrows Spark; a runner takes a session of its own when it first needs one.
+        spark: starts or borrows Spark; a runner takes a separate session when it first needs one.
         offsets: committed source offsets.
         post: puts a stimulus into the worker's mailbox; never blocks.
         record: puts a transition into the history; never blocks.
         clock: the worker's clock.
         pulse: call between any two effects: waits while the worker is frozen, raises WorkerGone when it was killed.
-        providers: resolve placeholders in configurations, and hide what stood behind them.
+        providers: resolve placeholders in configurations, and hide their values.
         place: this worker's place in the group (`connectx.core.verbs`, *worker*).
         ended: the last thing that a runner's thread calls, with task and instance: it uses nothing any more.
     """
@@ -125,10 +125,10 @@ class TaskRunner(Protocol):
         """Start the thread; it instantiates and validates the plugins, then posts TaskPrepared or TaskFailed."""
 
     def execute(self, effect: TaskEffect) -> None:
-        """Queue an effect for the thread; CancelTask also acts at once from the caller's thread."""
+        """Queue an effect for the thread; CancelTask also acts immediately, on the caller's thread."""
 
     def kill(self) -> None:
-        """A fault: end without commit, abort or goodbye; interrupt Spark; drop clients. Returns at once."""
+        """A fault: end without commit, abort or goodbye; interrupt Spark; drop clients. Does not wait."""
 
     def join(self, timeout_s: float) -> bool:
         """Wait for the thread's end; True when it has ended."""

@@ -98,7 +98,7 @@ function callText(form) {
     + `${form.diff.length ? "<thead><tr><th>key</th><th>runs with</th><th>would be</th></tr></thead>" : ""}<tbody>${lines}</tbody></table>` : "";
   const wrong = form.errors.length, ready = form.name && form.class && !wrong && !form.busy && (form.editing ? form.diff.length : !form.exists);
   return `<pre>${escapeText(json)}</pre><code>${escapeText(call)}</code>${diff}`
-    + `<div class="cxp-form-end"><span class="${wrong ? "bad" : "dim"}">${wrong ? `${wrong} to mend` : form.class ? "valid" : ""}</span>`
+    + `<div class="cxp-form-end"><span class="${wrong ? "bad" : "dim"}">${wrong ? `${wrong} to fix` : form.class ? "valid" : ""}</span>`
     + `<button type="button" data-form="send"${ready ? "" : " disabled"}>${form.editing ? "update" : "create"}</button>`
     + `<button type="button" data-form="close">close</button></div>`;
 }

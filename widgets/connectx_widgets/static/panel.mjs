@@ -7,17 +7,17 @@ import { countdownText, storiesOf, storyText } from "./story.mjs";
 import { peekText } from "./peek.mjs";
 import { connectorsText, detailsText, gutterText, headText, noticesText, tasksText, TIPS } from "./parts.mjs";
 
-// One view of the panel: draws what the store knows, and tells the kernel what was clicked.
+// One view of the panel: draws the contents of the store, and sends clicks to the kernel.
 
 const SPANS = [["30 s", 30_000], ["2 min", 120_000], ["10 min", 600_000], ["all", null]];
 const FRAME_MS = 100, CALM_MS = 1000, NARROW = 720, WIDE = 1200, QUEUED_MS = 1000, SURE_MS = 3000, TYPED_MS = 350, ROW = 25, FEW = 5, FLOWS = 8;
 const REST = 6; // of the time that a picture took, the page is left alone as long before the next
 const WAITS = "the click waits: the kernel is busy with a cell and takes it when that ends";
-const CLOSED = "the cluster is closed: nobody hears this";
+const CLOSED = "the cluster is closed: this has no effect";
 
 const SHELL = `
   <div class="cxp-head" role="group" aria-label="cluster"></div>
-  <div class="cxp-story" role="group" aria-label="what happened"><div class="cxp-told" aria-live="polite"></div><div class="cxp-waits"></div></div>
+  <div class="cxp-story" role="group" aria-label="what happened"><div class="cxp-sentence" aria-live="polite"></div><div class="cxp-waits"></div></div>
   <div class="cxp-tools" role="toolbar" aria-label="timeline">
     ${SPANS.map(([text, span]) => `<button type="button" data-span="${span}" aria-label="show ${text}">${text}</button>`).join("")}
     <input type="range" min="0" max="1000" value="1000" aria-label="go back in time">
@@ -101,7 +101,7 @@ function makeView(store, model, el, viewKey) {
     }
     if (open !== null && asked !== currentState(store, open)) askDetails();
     if (open !== null) write(".cxp-tasks", tasksText(open, ofKind(store, "task").filter((task) => task.connector === open), details !== null, time.now));
-    write(".cxp-told", storyText(storiesOf(store), story));
+    write(".cxp-sentence", storyText(storiesOf(store), story));
     write(".cxp-waits", countdownText(store, time.now));
     drawTools(time, shown);
     mark();
@@ -140,7 +140,7 @@ function makeView(store, model, el, viewKey) {
     write(".cxp-still", store.ended ? "the cluster is closed" : waiting);
   }
 
-  /** Frames only while something moves and somebody can see it. */
+  /** Frames only while something moves and the panel is visible. */
   function schedule() {
     if (timer !== null || !seen || document.hidden) return;
     timer = setTimeout(() => {
@@ -525,7 +525,7 @@ export default () => {
       };
       model.on("msg:custom", hear);
       model.on("change:snapshot", see);
-      see(); // messages that came while no cell showed the panel were heard by nobody
+      see(); // messages that came while no cell showed the panel were not received
       return () => { model.off("msg:custom", hear); model.off("change:snapshot", see); view.close(); };
     },
   };

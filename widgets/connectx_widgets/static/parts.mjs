@@ -133,8 +133,8 @@ const ONE = { "dead letters": "dead letter", errors: "error", retries: "retry", 
 
 /** A sink's lag in records, and in time where that is known. */
 export function lagText({ lag, behind_since: since }, now) {
-  const behind = Math.max(now - since, 0), step = behind < 10_000 ? 100 : 1000;
-  return lag == null ? "" : `lag ${countText(lag)}${since ? `, ${duration(Math.floor(behind / step) * step)}` : ""}`;
+  const lateness = Math.max(now - since, 0), step = lateness < 10_000 ? 100 : 1000;
+  return lag == null ? "" : `lag ${countText(lag)}${since ? `, ${duration(Math.floor(lateness / step) * step)}` : ""}`;
 }
 
 /** How far a connector or a task has come: the lag of a sink, the source offset of a source. */

@@ -1,6 +1,6 @@
 """Jobs of a sink task on Spark's executors, and what they staged.
 
-A job runs on a thread of its own, because Spark answers only when it is done, and the task's thread has to poll. It
+A job runs on a separate thread, because Spark answers only when it is done, and the task's thread has to poll. It
 decides nothing: the loop says what to read, commit and discard.
 """
 
@@ -87,7 +87,7 @@ class BulkJob:
         self._spark.interrupt()
 
     def outcome(self) -> m.BulkStaged | m.BulkFailed:
-        """What the loop is told."""
+        """Reports to the loop."""
         if isinstance(error := self._error, NotStageableError):
             return m.BulkFailed(self.number, error.message, {p: first + 1 for p, (first, _) in self._ranges.items()})
         if error is not None:
@@ -105,7 +105,7 @@ class BulkJob:
         return m.BulkStaged(self.number, records, refused)
 
     def progress(self) -> Mapping[str, object]:
-        """Parts, and how many of them are done, as far as Spark tells."""
+        """Parts, and how many of them are done, as far as Spark reports."""
         return {"job": self.number, "parts": len(self.parts), "parts_done": self._spark.tasks_done(self.token)}
 
     def _run(self, order: Callable[[Parts], StagingOrder], after: Sequence[BulkJob]) -> None:
@@ -226,7 +226,7 @@ class BulkJobs:
             self._clear()
             time.sleep(_STEP_S)
         for job in self._cancelled:
-            log.warning("%s: what job %s stages may stay behind in the target", self._setup.task, job.token)
+            log.warning("%s: staged files of job %s may remain in the target", self._setup.task, job.token)
 
     def _clear(self) -> None:
         for job in self._cancelled:

@@ -1,4 +1,4 @@
-"""What a sink plugin may know and say (SinkTaskContext)."""
+"""The context that a sink plugin gets from its runner (SinkTaskContext)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 class SinkContext:
-    """SinkTaskContext of one task. `skipped` and `reason` tell of records reported within the current put.
+    """SinkTaskContext of one task. `skipped` and `reason` describe records reported within the current put.
 
     `records` are those of the current put, `counted` are the errors of the task.
     """

@@ -1,6 +1,6 @@
 """Converters and transformations of one sink task, for the worker and for Spark's executors.
 
-Imports neither clients of Kafka nor Spark. It decides nothing about bad records: it tells which ones cannot be read.
+Imports neither clients of Kafka nor Spark. It decides nothing about bad records: it reports which ones cannot be read.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Conversion:
         """Rows of one topic's records, without the bad ones, and how many a transformation dropped.
 
         Args:
-            judge: told of records that a converter cannot read, then of those that a transformation cannot take; what
+            judge: called with records that a converter cannot read, then with those that a transformation refuses; what
                 it raises ends the call.
 
         Raises:

@@ -1,6 +1,6 @@
 """The dead letter queue of a sink task: records that could not be read, transformed or put, as they came from Kafka.
 
-It decides nothing about errors. A report is at least once: whoever moves a position waits for `flush` before. Mirrors
+It decides nothing about errors. A report is at least once: `flush` must end before a position moves. Mirrors
 Kafka Connect's DeadLetterQueueReporter.
 """
 
@@ -43,11 +43,11 @@ class DeadLetterQueue:
 
     Args:
         task: named in headers.
-        settings: topic, its replication factor, and whether headers tell the context.
+        settings: topic, its replication factor, and whether headers have the context.
         producer_config: settings of its producer.
         admin: makes the topic when it is missing.
         checkpoint: called while a call waits; what it raises ends the call.
-        masked: hides in the headers what stood behind placeholders.
+        masked: hides values of placeholders in the headers.
         errors: counts what is sent and what is refused.
     """
 
@@ -109,7 +109,7 @@ class DeadLetterQueue:
             self._errors.failed_dead_letters = self._producer.refusals
 
     def flush(self) -> None:
-        """Wait until all reports are acknowledged, as long as it takes.
+        """Wait until all reports are acknowledged, without a timeout.
 
         Raises:
             RecordRefusedError, RecordTooLargeError: Kafka refused one.
@@ -125,7 +125,7 @@ class DeadLetterQueue:
         self._producer.close(_CLOSE_S)
 
     def abandon(self) -> None:
-        """Let go at once, as a killed process would."""
+        """Close without waiting, as a killed process would."""
         self._producer.abandon()
 
     def _create(self) -> None:

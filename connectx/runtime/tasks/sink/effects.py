@@ -125,7 +125,7 @@ class SinkWorld:
                 log.warning("%s could not be interrupted\n%s", self._setup.task, self._setup.masked(trace_of(error)))
 
     def release(self) -> None:
-        """Let go of consumer, plugin and Spark session as they are. Only the session is left after an orderly end."""
+        """Close consumer, plugin and Spark session as they are. Only the session is left after an orderly end."""
         self._consumer.abandon()
         if self._dead_letters is not None:
             self._dead_letters.abandon()
@@ -143,7 +143,7 @@ class SinkWorld:
         runs its number, parts and parts_done."""
         return self._metrics
 
-    # -------------------------------------------------------------------------------------- told by the consumer
+    # -------------------------------------------------------------------------------------- called by the consumer
 
     def assigned(self, positions: Mapping[TopicPartition, int]) -> None:
         """Inside a poll."""
@@ -404,7 +404,7 @@ class SinkWorld:
         )
 
     def _count_commit(self, sequence: int, error: object) -> None:
-        """Told before the core is; one that the core does not wait for any more is counted there."""
+        """Called before the core is. A commit that the core no longer expects is counted there."""
         if (commit := self._core.progress.awaited(sequence)) is None:
             return
         self._latency.commit_ended(sequence, self._clock(), committed=error is None)

@@ -1,4 +1,4 @@
-"""How long records take from their time in Kafka to the commit of a sink. It counts and decides nothing.
+"""Latency of a sink: from the timestamp of a record in Kafka to its commit in the target.
 
 The time of a record is its timestamp: when it was made, or, with `message.timestamp.type=LogAppendTime`, appended.
 Kafka Connect has no such metric.

@@ -1,4 +1,4 @@
-"""What a sink task is made of before it does anything: plugin, converters, and settings of its loop and clients.
+"""Set-up of a sink task: plugin, converters, and settings of its loop and clients.
 
 It decides from configurations alone; nothing here talks to Kafka or Spark.
 """
@@ -46,7 +46,7 @@ class SinkSetup:
         bulk_modules: Python modules that executors need besides those of the classes.
         max_poll_records: most records of one batch.
         dead_letter_config: settings of the dead letter queue's producer; None: there is no such queue.
-        masked: hides in a text what stood behind placeholders.
+        masked: hides values of placeholders in a text.
     """
 
     task: TaskId

@@ -46,7 +46,7 @@ class StagedRecordError:
 
 @dataclass(slots=True)
 class PartResult:
-    """What became of one range.
+    """The outcome for one range.
 
     Attributes:
         records: how many were read.
@@ -55,7 +55,7 @@ class PartResult:
         bad: records that were left out, in the order in which they were found; with errors.tolerance=none the first.
         raw: those records as they were fetched, if dead letters need them.
         messages: what the plugin's `stage` gave.
-        failure: why the range was not staged; None: it was, or `bad` tells.
+        failure: why the range was not staged; None: it was, or see `bad`.
         tail_until: the offset after the records that only the worker can put; None: not known.
     """
 

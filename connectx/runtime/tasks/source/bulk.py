@@ -1,4 +1,4 @@
-"""Bulk slices of a source task: how much waits, what the next job reads, and the job itself.
+"""Bulk slices of a source task: the size of its backlog, the next slice, and the Spark job.
 
 The task's thread waits for the job. It lends the job its transaction, and takes the loan back whatever happens.
 """

@@ -1,4 +1,4 @@
-"""What Spark's executors do with a bulk slice: rows to record batches, and record batches to Kafka.
+"""The Spark job of a bulk slice: executors encode rows as record batches and send them to Kafka.
 
 The job has two stages. Tasks of the first transform and convert rows, and cut them into batches by Kafka partition. It
 has no effect outside of Spark, and the same rows always give the same batches, so Spark may repeat it at will. Tasks of

@@ -1,4 +1,4 @@
-"""What a source task sees of the runtime: its offsets, a way to wait, and boundaries of transactions.
+"""The context that a source plugin gets: its offsets, waiting, and boundaries of transactions.
 
 Decides nothing. Mirrors Kafka Connect's WorkerSourceTaskContext and WorkerTransactionContext.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 RowBoundaries = dict[int, tuple[Boundary, SourceOffset | None]]
-"""What was asked for behind rows of a slice, with the source offsets behind them."""
+"""Boundaries that were requested after rows of a slice, with the source offsets after these rows."""
 
 
 class Transactions:

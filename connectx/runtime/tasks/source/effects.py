@@ -194,7 +194,7 @@ class SourceWorld:
             log.warning("Spark of %s could not be interrupted", self._setup.task, exc_info=True)
 
     def release(self) -> None:
-        """The thread ends: let go of the producers as they are, and of the Spark session."""
+        """The thread ends: close the producers as they are, and the Spark session."""
         self._producer.abandon()
         self._copier.abandon()
         self._spark.release()

@@ -1,4 +1,4 @@
-"""Polls a source task's plugin and makes records of what it yields, ready for the producer.
+"""Polls a source task's plugin and converts its slices to records for the producer.
 
 Decides only which rows are records: what is malformed, filtered or refused is left out and counted, and a slice is
 divided where the task asked for boundaries of transactions. What follows from it is the core's decision. Mirrors the
@@ -47,7 +47,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Piece:
-    """Rows up to a boundary, and what became of them: `records`, number `filtered` on purpose, `bad` (why, by row)."""
+    """Rows up to a boundary, and their results: `records`, number `filtered` on purpose, `bad` (why, by row)."""
 
     rows: DataFrame | pa.Table
     offset: SourceOffset
@@ -135,7 +135,7 @@ class SourcePoller:
         return sum(piece.records.num_rows for piece in self._pieces if piece.records is not None)
 
     def take(self, part: int) -> tuple[str | None, SourceOffset, pa.Table]:
-        """Of a part of the slice that was polled last: default topic, offset behind it, records. Handed out once."""
+        """Of a part of the slice that was polled last: default topic, offset after it, records. Handed out once."""
         piece = self._pieces[part]
         records, piece.records, piece.rows = piece.records, None, None
         return self._topic, piece.offset, records
@@ -192,7 +192,7 @@ class SourcePoller:
             log.error("Error encountered in task %s: %s%s", self._setup.task, why, record if with_record else "")
 
     def _polled(self, polled: Slice, pieces: list[_Piece], boundary: Boundary) -> Polled:
-        """What the core is told. Skipped are rows that the plugin left out, and rows that could not be converted."""
+        """The report for the core. Skipped are rows that the plugin left out, and rows that could not be converted."""
         self._slices += 1
         partition = None if polled.partition is None else dict(polled.partition)
         start = self._context.position(self._setup.plugin.partition if partition is None else partition)
@@ -252,7 +252,7 @@ def _divided(polled: Slice, boundaries: RowBoundaries) -> list[_Piece]:
             raise TransactionBoundaryError(f"row {row} is named in a slice of {count} rows")
         reached = polled.offset if row == count - 1 else offset
         if reached is None:
-            raise TransactionBoundaryError(f"row {row} of {count} is named without the source offset behind it")
+            raise TransactionBoundaryError(f"row {row} of {count} is named without the source offset after it")
         pieces.append(_Piece(table.slice(first, row + 1 - first), reached, boundary))
         first = row + 1
     if first < count:

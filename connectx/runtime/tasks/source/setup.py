@@ -1,4 +1,4 @@
-"""What a source task is made of before it does anything: plugin, converters, and settings of its loop and clients.
+"""Set-up of a source task: plugin, converters, and settings of its loop and clients.
 
 It decides from configurations alone; nothing here talks to Kafka or Spark.
 """
@@ -38,7 +38,7 @@ class SourceSetup:
         creates_topics: missing topics are not left to the broker.
         epoch_config: kafka-python settings to ask for the producer's epoch with; None: not transactional.
         bulk_modules: Python modules that executors need.
-        masked: hides in a text what stood behind placeholders.
+        masked: hides values of placeholders in a text.
     """
 
     task: TaskId

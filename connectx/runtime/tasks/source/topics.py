@@ -1,7 +1,7 @@
 """Topics that a source task writes to: found or created once each, by the rules of KIP-158.
 
-A topic that no `topic.creation.` key speaks of is created with the broker's defaults, where Kafka Connect leaves it to
-the broker's auto-creation. With the worker's `topic.creation.enable` = false topics are the broker's affair.
+A topic without a matching `topic.creation.` key is created with the broker's defaults, where Kafka Connect relies on
+the broker's auto-creation. With the worker's `topic.creation.enable` = false, topics are left to the broker.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class SourceTopics:
         offsets_topic: where the task's own offsets go; records must not.
         admin: admin client of the connector.
         checkpoint: called between tries while the broker does not answer.
-        used: told of each topic once (KIP-558).
+        used: called with each topic once (KIP-558).
     """
 
     def __init__(
