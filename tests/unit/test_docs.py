@@ -71,3 +71,16 @@ def test_every_verb_that_a_page_names_exists(page: Path) -> None:
         )
     for verb in set(re.findall(r'cluster\["[\w-]+"\]\.(\w+)', text)):
         assert hasattr(connectx.Connector, verb)
+
+
+def test_the_table_of_the_readme_links_every_page_of_the_site_by_its_title() -> None:
+    nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
+    titles = {page: title.strip('"') for title, page in re.findall(r"- (.+): (\S+\.md)$", nav, re.MULTILINE)}
+    table = (ROOT / "README.md").read_text(encoding="utf-8").partition("\n## Documentation\n")[2].partition("\n## ")[0]
+    linked = {page: title for title, page in re.findall(r"\[([^]]+)\]\(docs/([\w/.-]+\.md)\)", table)}
+    alone = {page: title for page, title in titles.items() if page != "index.md" and not page.startswith("connectors/")}
+    assert linked == {**alone, "connectors/index.md": "Overview"}
+
+
+def test_the_readme_has_at_most_120_lines() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 120
