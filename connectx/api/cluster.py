@@ -133,18 +133,7 @@ class Cluster(FaultVerbs, ConnectCluster):
         self._client = RestClient(self._urls, http=http_client(self._config))
         try:
             with shown(progress) as show:
-                self._endings.callback(self._spark.close)
-                self._spark.fetch(show)
-                self._spark.start()
-                if bootstrap_servers is None:
-                    self._kafka = EmbeddedKafka(gate=faults, progress=show)
-                    self._endings.callback(self._kafka.stop)
-                    with step(show, "Starting Kafka"):
-                        self._kafka.start()
-                    self._config = self._config.connected_to(self._kafka.bootstrap_servers)
-                if self._spark.settings is not None:
-                    with step(show, f"Connecting to Spark at {self._spark.settings.shown}"):
-                        self._spark.get()
+                self._start_spark_and_kafka(show, embedded=bootstrap_servers is None, gate=faults)
                 self._registry = self._endings.enter_context(SchemaRegistry(self._config)) if registry else None
                 self._endings.callback(self._client.close)
                 self._endings.callback(self._stop_workers)
@@ -158,6 +147,21 @@ class Cluster(FaultVerbs, ConnectCluster):
             self.close()
             raise
         atexit.register(self.close)  # after those of Kafka's and Spark's processes, so that it runs before them
+
+    def _start_spark_and_kafka(self, show: Progress, *, embedded: bool, gate: bool) -> None:
+        """Start Spark's driver in the background, then Kafka if it is embedded, and connect to a Spark of settings."""
+        self._endings.callback(self._spark.close)
+        self._spark.fetch(show)
+        self._spark.start()
+        if embedded:
+            self._kafka = EmbeddedKafka(gate=gate, progress=show)
+            self._endings.callback(self._kafka.stop)
+            with step(show, "Starting Kafka"):
+                self._kafka.start()
+            self._config = self._config.connected_to(self._kafka.bootstrap_servers)
+        if self._spark.settings is not None:
+            with step(show, f"Connecting to Spark at {self._spark.settings.shown}"):
+                self._spark.get()
 
     # ------------------------------------------------------------------------------------------------- connectors
 

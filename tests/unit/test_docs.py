@@ -5,10 +5,13 @@ from __future__ import annotations
 import ast
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
 import connectx
+from connectx.cli import app
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -84,3 +87,18 @@ def test_the_table_of_the_readme_links_every_page_of_the_site_by_its_title() -> 
 
 def test_the_readme_has_at_most_120_lines() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 120
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_connectx_command_that_a_page_names_has_its_options(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    blocks = "\n".join(re.findall(r"```(?!python)\w*\n(.*?)```", text, re.DOTALL))
+    lines = re.findall(r"^(?:\$ )?(connectx .*)$", blocks, re.MULTILINE) + re.findall(r"`(connectx [^`]+)`", text)
+    for line in lines:
+        words = line.partition("#")[0].split()[1:]
+        command: Any = typer.main.get_command(app)
+        while words and hasattr(command, "commands"):
+            assert words[0] in command.commands, line
+            command = command.commands[words.pop(0)]
+        known = {name for one in command.params for name in (*one.opts, *one.secondary_opts)} | {"--help"}
+        assert {word.partition("=")[0] for word in words if word.startswith("--")} <= known, line

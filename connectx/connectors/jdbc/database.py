@@ -126,6 +126,18 @@ class Database(ABC):
         """A column of `source` in SQL; qualified, since ORDER BY prefers names of the select list."""
         return f"r.{self.quoted(name)}"
 
+    def first_time(self, columns: Sequence[Column]) -> str:
+        """The first value that is not null, in SQL.
+
+        Raises:
+            TableMismatchError: a column is no timestamp or date.
+        """
+        for column in columns:
+            if not column.type.lower().startswith(("timestamp", "date")):
+                raise not_a_time(column)
+        names = [self.column(column.name) for column in columns]
+        return names[0] if len(names) == 1 else f"coalesce({', '.join(names)})"
+
     def source(self, table: TableName | None, query: str) -> str:
         """What to select from: a table, or without one a query."""
         if table is None:

@@ -13,7 +13,6 @@ from connectx.connectors.jdbc.database import (
     Database,
     DatabaseSettings,
     Field,
-    not_a_time,
     not_whole,
     numeric_type,
 )
@@ -87,11 +86,7 @@ class DuckDatabase(Database):
 
     def timestamp(self, columns: Sequence[Column]) -> TimestampSql:
         """As in Database."""
-        for column in columns:
-            if not column.type.startswith(("TIMESTAMP", "DATE")):
-                raise not_a_time(column)
-        names = [self.column(column.name) for column in columns]
-        value = names[0] if len(names) == 1 else f"coalesce({', '.join(names)})"
+        value = self.first_time(columns)
         if any(column.type == "TIMESTAMP WITH TIME ZONE" for column in columns):
             return TimestampSql(value, f"epoch_us({value})", lambda micros: f"TIMESTAMPTZ '{self.utc_text(micros)}'")
         plain = f"CAST({value} AS TIMESTAMP)"

@@ -14,7 +14,6 @@ from connectx.connectors.jdbc.database import (
     DatabaseSettings,
     Field,
     in_utc,
-    not_a_time,
     not_whole,
     numeric_type,
 )
@@ -90,11 +89,7 @@ class MySqlDatabase(Database):
 
     def timestamp(self, columns: Sequence[Column]) -> TimestampSql:
         """As in Database."""
-        for column in columns:
-            if not column.type.startswith(("timestamp", "date")):
-                raise not_a_time(column)
-        names = [self.column(column.name) for column in columns]
-        value = names[0] if len(names) == 1 else f"coalesce({', '.join(names)})"
+        value = self.first_time(columns)
         self._stamps_are_local = not any(column.type.startswith("timestamp") for column in columns)
         text = self.local_text if self._stamps_are_local else lambda micros: self.utc_text(micros).removesuffix("+00")
         return TimestampSql(value, _EPOCH.format(value), lambda micros: f"TIMESTAMP '{text(micros)}'")

@@ -13,7 +13,6 @@ from connectx.connectors.jdbc.database import (
     Database,
     DatabaseSettings,
     Field,
-    not_a_time,
     not_whole,
     numeric_type,
 )
@@ -91,11 +90,7 @@ class PostgresDatabase(Database):
 
     def timestamp(self, columns: Sequence[Column]) -> TimestampSql:
         """As in Database."""
-        for column in columns:
-            if not column.type.startswith(("timestamp", "date")):
-                raise not_a_time(column)
-        names = [self.column(column.name) for column in columns]
-        value = names[0] if len(names) == 1 else f"coalesce({', '.join(names)})"
+        value = self.first_time(columns)
         if any(column.type == "timestamp with time zone" for column in columns):
             epoch = f"extract(epoch from {value}::timestamptz)"
             return TimestampSql(value, _micros(epoch), lambda micros: f"TIMESTAMPTZ '{self.utc_text(micros)}'")

@@ -98,28 +98,10 @@ def set_up(order: PrepareTask, services: TaskServices, plugins: Plugins) -> Sink
     task, config, worker = order.task, order.connector_config, services.config
     settings = sink_connector_settings(config)
     RESTART_CONFIG.parse(config)  # the core reads them, too, and takes what it cannot read for no restarts
-    lanes, limits = lane_settings(config), LIMITS_CONFIG.parse(config)
-    delay = {"retry_backoff_max_ms": settings.errors.retry_delay_max_ms} if _DELAY_KEY in config else {}
-    is_limited = bool(limits["max.rows.per.second"] or limits["max.bytes.per.second"])
     plugin = services.created(plugins.create_task, config)
     assert isinstance(plugin, SinkTask), "only sink connectors are given to a sink runner"
     connector = plugins.connector_class(config.get("connector.class") or "")
     assert issubclass(connector, SinkConnector), "as its task"
-    flush_interval_ms = connector.flush_interval_ms(config)
-    loop = SinkTaskSettings(
-        task=task,
-        exactly_once=plugin.exactly_once and not plugin.buffers,
-        offset_flush_interval_ms=(worker.offset_flush_interval_ms if flush_interval_ms is None else flush_interval_ms),
-        offset_flush_timeout_ms=worker.offset_flush_timeout_ms,
-        retry_timeout_ms=settings.errors.retry_timeout_ms,
-        max_rows_per_s=limits["max.rows.per.second"] / settings.tasks_max or None,
-        max_bytes_per_s=limits["max.bytes.per.second"] / settings.tasks_max or None,
-        lag_alarm_records=None if limits["lag.alarm.records"] < 0 else limits["lag.alarm.records"],
-        lag_alarm_ms=limits["lag.alarm.ms"],
-        lanes=lanes,
-        bulk_obstacle="the target has a limit a second" if is_limited else connector.bulk_obstacle(config),
-        **delay,
-    )
     for_client = {key: value for key, value in config.items() if key != _MAX_POLL_KEY}  # librdkafka does not have it
     consumer_config = services.clients.sink_consumer(task, for_client)
     max_records = config.get(_MAX_POLL_KEY) or worker.originals.get("consumer.max.poll.records")
@@ -133,7 +115,7 @@ def set_up(order: PrepareTask, services: TaskServices, plugins: Plugins) -> Sink
         task_config={key: value for key, value in order.task_config.items() if value is not None},
         conversion=Conversion.of(plugins, config, worker, plugin),
         settings=settings,
-        loop=loop,
+        loop=_loop_settings(order, worker, settings, plugin, connector),
         consumer_config=consumer_config,
         subscription=settings.topics or (_whole_name(settings.topics_regex or ""),),
         bulk_modules=tuple(BULK_CONFIG.parse(config)["bulk.modules"]),
@@ -143,6 +125,30 @@ def set_up(order: PrepareTask, services: TaskServices, plugins: Plugins) -> Sink
         ),
         admin_config=services.clients.admin(task.connector, config, f"connector-adminclient-{task}"),
         masked=services.providers.masked,
+    )
+
+
+def _loop_settings(
+    order: PrepareTask, worker: WorkerConfig, settings: SinkSettings, plugin: SinkTask, connector: type[SinkConnector]
+) -> SinkTaskSettings:
+    """The settings of the pure loop, from those of connector, plugin and worker."""
+    config = order.connector_config
+    limits, flush_interval_ms = LIMITS_CONFIG.parse(config), connector.flush_interval_ms(config)
+    is_limited = bool(limits["max.rows.per.second"] or limits["max.bytes.per.second"])
+    delay = {"retry_backoff_max_ms": settings.errors.retry_delay_max_ms} if _DELAY_KEY in config else {}
+    return SinkTaskSettings(
+        task=order.task,
+        exactly_once=plugin.exactly_once and not plugin.buffers,
+        offset_flush_interval_ms=worker.offset_flush_interval_ms if flush_interval_ms is None else flush_interval_ms,
+        offset_flush_timeout_ms=worker.offset_flush_timeout_ms,
+        retry_timeout_ms=settings.errors.retry_timeout_ms,
+        max_rows_per_s=limits["max.rows.per.second"] / settings.tasks_max or None,
+        max_bytes_per_s=limits["max.bytes.per.second"] / settings.tasks_max or None,
+        lag_alarm_records=None if limits["lag.alarm.records"] < 0 else limits["lag.alarm.records"],
+        lag_alarm_ms=limits["lag.alarm.ms"],
+        lanes=lane_settings(config),
+        bulk_obstacle="the target has a limit a second" if is_limited else connector.bulk_obstacle(config),
+        **delay,
     )
 
 
