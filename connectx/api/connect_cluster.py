@@ -350,7 +350,7 @@ class ConnectCluster(ABC):
         return backlog(self._client, self.config, connector)
 
     def movement_reader(self) -> MovementReader | None:
-        """What computes from offsets how records move; None: the workers' tasks tell it."""
+        """Computes the movement of records from offsets; None: the tasks of the workers report it."""
         return None
 
     def topic_sizes(self, topics: Sequence[str]) -> dict[str, int]:

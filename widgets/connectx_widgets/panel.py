@@ -224,7 +224,7 @@ class Panel:
         return before != self._totals_read
 
     def _ask_movements(self, now_s: float) -> None:
-        """Of a cluster that runs elsewhere, only offsets tell how its records move."""
+        """For a cluster that runs elsewhere: only offsets show how its records move."""
         if self._movements is not None and now_s - self._movements_s >= MOVEMENTS_MS / 1000:
             self._movements_s = now_s
             self._calls.submit(self._read_movements, self._movements)
