@@ -167,7 +167,7 @@ def _join(cause: JoinReason) -> str:
         case ConfigMovedOn():
             return "the config topic has moved on since the assignment"
         case LeaderBehind():
-            return "the leader was behind the config topic"
+            return "the leader had not read the config topic"
         case RevokedWorkStopped():
             return "revoked work has stopped and can be assigned again"
         case _:

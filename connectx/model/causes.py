@@ -1,7 +1,7 @@
 """Why something happened: one class per cause. Pure values; `connectx.model.cause_text` has their sentences.
 
 The core names causes by these types, and views of the history decide by them. Text that comes from elsewhere (an error
-of a client or of a plugin) stands in a field.
+of a client or of a plugin) is in a field.
 """
 
 from __future__ import annotations
