@@ -1,7 +1,7 @@
-"""Which event of the history a change of the configuration is. Pure.
+"""Maps changes of the config topic to events of the history. Pure.
 
-Written once, because a worker tells of the changes that it applies and an attached process of those that it reads. It
-never decides what follows from a change (`WorkerCore`). There is no class like it in Kafka Connect.
+Workers report the changes that they apply, and attached processes those that they read, with the same mapping.
+`WorkerCore` decides what follows from a change. Kafka Connect has no such class.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the config topic says: the fold of its records into connectors, task configs and target states.
+"""State of the config topic: its records folded into connectors, task configs and target states.
 
 It decides what each record changes and reports that as a `ConfigChange`. It never decides what a worker does about a
 change, and it does not know whether start-up is over: the caller drops the changes of the first read to the end, so
@@ -118,7 +118,7 @@ class ConfigLog:
     """State of the config topic up to `offset`. Equal by value; `copy()` is the snapshot that a worker acts on.
 
     `offset` is the offset of the next config record: one past the last record applied, -1 before the first. It counts
-    records, so behind a transaction marker it stays below the end of the log.
+    records, so after a transaction marker it stays below the end of the log.
     """
 
     offset: int = -1
@@ -132,7 +132,7 @@ class ConfigLog:
     """Commits that were read before their connector's configuration."""
     _inconsistent: set[str] = field(default_factory=set)
     _applied_configs: dict[str, Properties] = field(default_factory=dict)
-    # Outlive the connector, so that one created anew under its name is fenced and numbered correctly.
+    # Outlive the connector, so that a new one with its name is fenced and numbered correctly.
     _task_count_records: dict[str, int] = field(default_factory=dict)
     _task_config_generations: dict[str, int] = field(default_factory=dict)
     _pending_fencing: set[str] = field(default_factory=set)
@@ -161,7 +161,7 @@ class ConfigLog:
     # ------------------------------------------------------------------------------------------------- replay
 
     def apply(self, log_offset: int, record: ConfigRecord) -> list[ConfigChange]:
-        """Take in the record at `log_offset` (int64) and tell what it changed, in order; most often one change.
+        """Apply the record at `log_offset` (int64) and return its changes, in order; most often one.
 
         The offset moves first, for every record, even one that is ignored. A value that is not JSON is no record:
         it must not be handed in, as Kafka Connect does not move its offset for it.
@@ -222,9 +222,10 @@ class ConfigLog:
     def _commit_tasks(self, connector: str, tasks: int) -> list[ConfigChange]:
         self._last_commits[connector] = tasks
         if connector not in self._configs:
-            # Deleted, and compaction took the traces (KAFKA-16838); or configured anew since, and compaction took the
+            # Deleted, and compaction took the traces (KAFKA-16838); or configured again since, and compaction took the
             # older configuration. Kafka Connect forgets the tasks in both cases, which leaves a worker that starts
-            # then without the tasks that the others see. A deletion leaves an empty commit, which tells the two apart.
+            # then without the tasks that the others see. A deletion leaves an empty commit, which distinguishes the
+            # two.
             if tasks:
                 self._early_commits[connector] = tasks
             else:

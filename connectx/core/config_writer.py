@@ -189,7 +189,7 @@ class ConfigWriter:
         self._enqueue(write)
 
     def delete_connector(self, connector: str, origin: Origin) -> None:
-        """Tombstones for the configuration and the target state, and an empty set of task configs behind them.
+        """Tombstones for the configuration and the target state, and then an empty set of task configs.
 
         Kafka Connect leaves the last commit record there; when compaction has taken the tombstones, a worker that
         starts then could take the tasks of the deleted connector for those of a namesake.
@@ -274,18 +274,18 @@ class ConfigWriter:
     def set_claim(self, claim: Claim) -> None:
         """The leader's rights have changed: privileged operations wait, go on, or are refused.
 
-        One that is being written ends as the answer says: only the answer can tell whether it was too late.
+        A write in progress ends with its response: only the response shows whether it was too late.
         """
         self.claim = claim
         self._proceed()
 
     def withdraw(self, origin: Origin) -> None:
-        """Forget an operation that nobody waits for, unless it is being written already."""
+        """Forget an operation without a waiting caller, unless it is being written already."""
         self.queue = [write for write in self.queue if write.origin != origin or self._is_begun(write)]
         self._proceed()
 
     def close(self, error: str) -> None:
-        """The worker ends. What has not begun can be retried elsewhere (503); of the rest nobody knows (500)."""
+        """The worker ends: what has not begun can be retried elsewhere (503), the rest has an unknown outcome (500)."""
         for write in list(self.queue):
             self._end(write, 500 if self._is_begun(write) else 503, error)
 
@@ -325,7 +325,7 @@ class ConfigWriter:
         batch = write.batches[write.next_batch]
         records = batch.records
         if write.kind in _CREATING and self.context.config.has_leftover_tasks(write.connector):
-            # After compaction, workers that start later could not tell them from this connector's tasks.
+            # After compaction, workers that start later would take them for this connector's tasks.
             records = (TaskCommitRecord(write.connector, 0), *records)
         self.context.emit(WriteConfigRecords(write.request_id, records, batch.privileged))
 

@@ -1,4 +1,4 @@
-"""Connector instances on this worker, and the way their task configs take to the config topic.
+"""Connector instances of this worker, and the publication of their task configs.
 
 Decides when an instance is started, stopped, paused and asked for task configs, and where those go. Never instantiates
 anything. Mirrors Kafka Connect's WorkerConnector and DistributedHerder.reconfigureConnector. A connector's state is its
@@ -200,7 +200,7 @@ class Connectors:
             self._publish(life, life.generated)
 
     def on_tasks_committed(self, connector: str) -> None:
-        """Publish again what others overwrote: configs of an older instance may be written behind those of a newer one.
+        """Publish again what others overwrote: configs of an older instance may be written after those of a newer one.
 
         Kafka Connect does not notice.
         """
@@ -222,7 +222,7 @@ class Connectors:
             self._published(life, error)
 
     def on_retry_timer(self, instance_text: str) -> None:
-        """Time to publish what could not be published: ask anew, for the answer may be another one by now."""
+        """Publish task configs again, and request them from the connector again, because they may have changed."""
         for life in self.lives.values():
             if str(life.instance) == instance_text:
                 self._generate(life)

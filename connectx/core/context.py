@@ -1,4 +1,4 @@
-"""What the parts of a worker's core share: settings, logs, the group as last seen, and the step being built."""
+"""Shared state of the parts of a worker's core: settings, logs, the group, and the current step."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ Waiter = LocalWaiter | RequestWaiter
 
 @dataclass(frozen=True, slots=True)
 class FencingOutcome:
-    """What a waiter is told; `status` is the HTTP status for a request."""
+    """The outcome for a waiting caller; `status` is the HTTP status for a request."""
 
     waiter: Waiter
     status: int

@@ -1,4 +1,4 @@
-"""Which lane carries the records of a task: the worker itself, or Spark's executors.
+"""Lanes of a task: the worker itself (tail) or Spark's executors (bulk), and the choice between them.
 
 *Tail*: the worker converts and writes batch by batch, within milliseconds. *Bulk*: a Spark job does both for a slice
 of many megabytes, and the worker only commits it. A job costs about three times the processor time of the tail, so it

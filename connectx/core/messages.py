@@ -129,7 +129,7 @@ class SetTimer:
 
 @dataclass(frozen=True, slots=True)
 class TimerFired:
-    """A timer's time has come; ignored when the core has set that key anew since."""
+    """A timer's time has come; ignored when the core has set that key again since."""
 
     key: str
     token: int

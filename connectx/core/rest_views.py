@@ -1,4 +1,4 @@
-"""What a worker shows of its snapshot, in the shapes of Kafka Connect's REST API. Reads only."""
+"""Views of a worker's snapshot, in the formats of Kafka Connect's REST API. Reads only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings of one worker's core: the worker's own, and what the core cannot know by itself."""
+"""Settings of one worker's core, from the worker's configuration and its surroundings."""
 
 from __future__ import annotations
 

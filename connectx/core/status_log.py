@@ -1,4 +1,4 @@
-"""What the status topic says: the latest status of connectors and tasks, and the topics that connectors used.
+"""State of the status topic: latest statuses of connectors and tasks, and topics that connectors used.
 
 It decides which records count and whether a "safe" status may be written. It never decides which status to report.
 Mirrors the read side of Kafka Connect's KafkaStatusBackingStore.
@@ -99,7 +99,7 @@ class StatusLog:
         return self._tasks.get(task.connector, {}).get(task)
 
     def task_since_ms(self, task: TaskId) -> int | None:
-        """Since when the task is in its latest state on its worker (Unix time), None where that was not told."""
+        """Since when the task is in its latest state on its worker (Unix time), None if it is unknown."""
         return self._task_since_ms.get(task)
 
     def task_statuses(self, connector: str) -> dict[TaskId, Status]:

@@ -1,7 +1,7 @@
-"""Who fenced a producer, and since when: what a task that was fenced can say to its user (KIP-618).
+"""Explains the fencing of a task: the worker that took it over, and since when (KIP-618).
 
-Decides who it was from what this worker has read of the status topic and the config topic, and says so when that is not
-known yet. It never asks anybody. Kafka Connect shows the producer's exception and leaves the search to its user.
+Decides it from what this worker has read of the status topic and the config topic, and reports if that is not
+known yet. It sends no request. Kafka Connect shows the producer's exception and leaves the search to its user.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from connectx.model.ids import TaskId
 from connectx.model.payloads import FencedBy
 
 _EXPLAIN_MS: Final = 60_000
-"""For how long a status that comes later may tell who fenced a task: after that it tells of other moves."""
+"""For how long a later status may show which task instance fenced a task. After that it belongs to other moves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Fenced:
     """An instance whose producer was fenced.
 
     `generation` is the group generation that it was started under, `task_config_generation` that of its configuration,
-    `newer_epoch` the epoch of the producer that took over, as far as Kafka told it; it was heard of at `heard_ms`.
+    `newer_epoch` the epoch of the producer that took over, if Kafka reported it; it was received at `heard_ms`.
     """
 
     task: TaskId
@@ -51,7 +51,7 @@ def find_takeover(context: Context, fenced: Fenced, restarted_as: int | None = N
 
 @dataclass(slots=True)
 class Takeovers:
-    """Tells the history who fenced a task: at once, and again when it was not known then and has been read since."""
+    """Records which task instance fenced a task: immediately, and again when it is read later."""
 
     context: Context
     unexplained: dict[TaskId, Fenced] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Tasks on this worker, each with a life of its own.
+"""Tasks of this worker, each with its own life cycle.
 
 Decides when a task is prepared, fenced, initialised, verified, begun, stopped, cancelled and restarted. Never talks to
 Kafka or Spark. Mirrors Kafka Connect's Worker, WorkerTask and ExactlyOnceWorkerSourceTask (KIP-618 start-up order).
@@ -248,7 +248,7 @@ class Tasks:
         """The runner failed and has ended."""
         life = self.lives.get(stimulus.task)
         if life is None or life.instance != stimulus.instance:
-            if stimulus.fenced:  # a cancelled instance shows no status any more, but the history is told
+            if stimulus.fenced:  # a cancelled instance shows no status any more, but the history records it
                 self.takeovers.record(self._fenced(stimulus, None), None if life is None else life.instance)
             return
         if life.phase is TaskPhase.FAILED:
@@ -361,7 +361,7 @@ class Tasks:
         return None
 
     def _is_refused_for_good(self, life: TaskLife, stimulus: FenceRequestAnswered) -> bool:
-        """A signature is refused while a new session key is on its way, but not for ever."""
+        """A signature is refused while a new session key is on its way, but not forever."""
         if not stimulus.refused:
             life.refused_since_ms = None
             return False

@@ -1,4 +1,4 @@
-"""Keyed timers of the core: which token of which key is still awaited.
+"""Keyed timers of the core, with a token to recognise outdated ones.
 
 It decides whether a timer that fired still counts. It has no clock: the driver delivers `TimerFired` when the time of
 `SetTimer` has come, and needs no way to cancel, because a token that is no longer awaited is not accepted.

@@ -1,4 +1,4 @@
-"""The core of one worker: every stimulus goes in here, transitions and effects come out.
+"""The core of one worker: a state machine from stimuli to transitions and effects.
 
 `WorkerCore.handle` is the only way to change state. It reads no clock, draws nothing at random and does no I/O, so the
 live driver, a simulation and a replay can run it alike. Mirrors Kafka Connect's DistributedHerder as one state machine.
@@ -282,7 +282,7 @@ class WorkerCore:
             self.rebalance.give_up_work(reason)
 
     def _finish_shutdown(self) -> None:
-        """Leave the group, and let nobody wait for an answer that will not come."""
+        """Leave the group, and fail all pending requests."""
         error = "The worker has shut down"
         self.requests.close(error)
         self.fencing.cancel_all(error, status=503)

@@ -1,1 +1,1 @@
-"""The event log and its views."""
+"""History of a cluster: the event log and its views."""

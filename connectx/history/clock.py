@@ -1,4 +1,4 @@
-"""The system's clock, for whatever starts a history or a worker; everything below takes a `Clock`."""
+"""The system clock, for code that starts a history or a worker. Everything below takes a `Clock`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Events as lines of JSON and back. Pure.
+"""Converts events to lines of JSON and back. Pure.
 
-Payloads are made plain when they are recorded, not when they are written: so a log that was read from a file equals the
-one that wrote it, and no writer can change an event through a mapping that it kept.
+Payloads become JSON values when they are recorded, not when they are written: so a log that was read from a file
+equals the one that wrote it, and no writer can change an event through a mapping that it kept.
 
 A line of version 2 holds the cause twice: `cause` in words, as in version 1, and `why` with its type and fields, which
 is what is read. Lines of version 1 have no `version` and no `why`: `connectx.history.version_1` finds the types.

@@ -98,7 +98,7 @@ class EventLog:
         return tuple(islice(reversed(self._events), max(count, 0)))[::-1]
 
     def subscribe(self, since: int | None = None) -> Subscription:
-        """A position for a live view: behind `since`, by default behind the newest event. See `Subscription`."""
+        """A position for a live view: after `since`, by default after the newest event. See `Subscription`."""
         return Subscription(self, self.last_seq if since is None else since)
 
     def find(self, kind: str, *, since: int = 0, **wanted: Any) -> Listed[Event]:
@@ -112,7 +112,7 @@ class EventLog:
     def wait(
         self, wanted: Callable[[Event], bool] | str, timeout_s: float = 60.0, *, since: int = 0, **values: Any
     ) -> Event:
-        """The first event behind `since` that is wanted, waiting for it up to `timeout_s` seconds.
+        """The first event after `since` that is wanted, waiting for it up to `timeout_s` seconds.
 
         `wanted` is a function of an event, or a kind, with values as `find` takes them:
         `wait("producer_fenced", worker="worker-1")`.
@@ -135,7 +135,7 @@ class EventLog:
             since = events[-1].seq
 
     def _next(self, seq: int, deadline: float | None, ended: Callable[[], bool] = lambda: False) -> tuple[Event, ...]:
-        """Events behind `seq`, waiting for the first until `deadline` (monotonic seconds) or until `ended`."""
+        """Events after `seq`, waiting for the first until `deadline` (monotonic seconds) or until `ended`."""
         with self._changed:
             timeout = None if deadline is None else max(deadline - time.monotonic(), 0.0)
             self._changed.wait_for(lambda: self._last_seq > seq or ended(), timeout)
@@ -173,7 +173,7 @@ class EventLog:
         return to_pandas(self.since(0))
 
     def stories(self, since: int = 0) -> Stories:
-        """What followed from what, one sentence for each cause behind event `since`, in the order they began.
+        """Causes and consequences, one sentence for each cause after event `since`, in the order they began.
 
         Each has `sentence` (also as `str`), `kind`, `worker`, `time_ms` and `seq`.
         """
@@ -182,7 +182,7 @@ class EventLog:
         return Stories.of(self.since(0), since)
 
     def rebalances(self, since: int = 0) -> Rebalances:
-        """The rounds of the worker group, one per generation: those that began behind event `since`."""
+        """The rounds of the worker group, one per generation: those that began after event `since`."""
         from connectx.history.sequences import Rebalances
 
         return Rebalances.of(self.since(0), since)
@@ -280,7 +280,7 @@ def _detail(error: Exception) -> str:
 class Subscription(Shown):
     """A reader's own position in a log: an iterator over events as they come, for one thread.
 
-    Memory is bounded because nothing is stored here: a reader that falls behind by more than the log's capacity
+    Memory is bounded because nothing is stored here: a reader that is late by more than the log's capacity
     misses events, and `dropped` counts them.
     """
 
@@ -306,7 +306,7 @@ class Subscription(Shown):
         return events
 
     def _shown(self) -> Form:
-        facts = {"behind event": self.seq, "missed": self.dropped, "closed": "yes" if self._closed else "no"}
+        facts = {"after event": self.seq, "missed": self.dropped, "closed": "yes" if self._closed else "no"}
         return Form("Subscription", facts)
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 """What `cluster.events.stories()` and `cluster.events.rebalances()` give: sequences that show themselves.
 
 Decides only the layout as text and HTML; what a story or a rebalance is, is decided by `stories` and `rebalances`.
-Times are seconds since the first event behind `since`, as on the axis of `cluster.timeline(since)`. Pure.
+Times are seconds since the first event after `since`, as on the axis of `cluster.timeline(since)`. Pure.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Stories(tuple[Story, ...]):
 
     @classmethod
     def of(cls, events: Sequence[Event], since: int) -> Stories:
-        """Those of a history that began behind event number `since`."""
+        """Those of a history that began after event number `since`."""
         made = cls(story for story in stories(events) if story.seq > since)
         made._start_ms = _start_ms(events, since)
         return made
@@ -40,11 +40,11 @@ class Stories(tuple[Story, ...]):
         return [f"{_seconds(story.time_ms, self._start_ms)}: {story.sentence}." for story in self]
 
     def __repr__(self) -> str:
-        return "\n".join(self._lines()) or "Nothing to tell so far."
+        return "\n".join(self._lines()) or "No stories so far."
 
     def _repr_html_(self) -> str:
         lines = "".join(f"<li>{escape(line)}</li>" for line in self._lines())
-        return html_card("Stories", {}, f"<ul>{lines}</ul>" if lines else "<p>Nothing to tell so far.</p>")
+        return html_card("Stories", {}, f"<ul>{lines}</ul>" if lines else "<p>No stories so far.</p>")
 
 
 class Rebalances(tuple[Rebalance, ...]):
@@ -54,7 +54,7 @@ class Rebalances(tuple[Rebalance, ...]):
 
     @classmethod
     def of(cls, events: Sequence[Event], since: int) -> Rebalances:
-        """Those of a history that began behind event number `since`."""
+        """Those of a history that began after event number `since`."""
         made = cls(round_ for round_ in rebalances(events) if round_.seq > since)
         made._start_ms = _start_ms(events, since)
         return made

@@ -149,7 +149,8 @@ class RebalanceStarted(_Payload):
 class RebalanceCompleted(_Payload):
     """The worker got its assignment; `connectors` and `tasks` are all that it has now.
 
-    `error` is that of the assignment (1: the leader had not read the config topic), `took_ms` the time since it prepared.
+    `error` is that of the assignment (1: the leader had not read the config topic), `took_ms` the time since it
+    prepared.
     """
 
     kind: ClassVar = EventKind.REBALANCE_COMPLETED

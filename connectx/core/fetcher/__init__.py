@@ -1,1 +1,1 @@
-"""The decisions of a consumer that fetches: positions, leaders, retries, buffer, logs without the position. Pure."""
+"""Decisions of a fetching consumer: positions, leaders, retries, buffer, truncated logs. Pure."""

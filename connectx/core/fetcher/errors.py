@@ -1,4 +1,4 @@
-"""What Kafka's errors mean for a fetch (Java: FetchCollector, Errors)."""
+"""Classifies Kafka's errors for a fetch (Java: FetchCollector, Errors)."""
 
 from __future__ import annotations
 

@@ -166,7 +166,7 @@ class FetcherCore:
                 at.buffered_bytes += result.size_bytes
                 self._partitions[target] = self._partitions.pop(target)  # the last in turn, so that none starves
         elif result.error == errors.OUT_OF_RANGE and at.replica is not None:
-            at.replica = None  # a replica may be behind its leader
+            at.replica = None  # a replica may lag its leader
             self._retry(target, at, result.error, now_ms)
         elif result.error in errors.RETRIABLE:
             if result.error in errors.LOST_LEADER:

@@ -1,8 +1,8 @@
 """Stimuli and effects of the fetcher's core, and its settings.
 
 Stimuli are calls of the application, answers to requests, requests that stayed without an answer, and time. Effects are
-requests to send, and what becomes of their answers. Record bytes never come here: of an answer the core knows sizes and
-offsets.
+requests to send, and the handling of their responses. Record bytes never come here: the core knows the sizes and
+offsets of a response.
 """
 
 from __future__ import annotations

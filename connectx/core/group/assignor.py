@@ -1,6 +1,6 @@
-"""The leader's assignor for `compatible` and `sessioned` groups: who gets new work and who gives work back.
+"""The leader's assignor for `compatible` and `sessioned` groups: increments of assigned and revoked work.
 
-It decides increments from what members claim to run and from what it remembers of its own last round. It never decides
+It decides increments from the work that members claim and from its memory of the last round. It never decides
 when a round takes place and holds no clock; its memory is a value that the caller keeps for as long as it leads.
 
 Mirrors Kafka Connect's IncrementalCooperativeAssignor (KIP-415, with the balancing revocations of KAFKA-12495).
@@ -36,9 +36,9 @@ def agree_on_offset(member_offsets: Iterable[int], snapshot_offset: int, fresh_o
     """Which config offset a leader assigns with.
 
     `member_offsets` are what all members joined with (at least one), `snapshot_offset` is that of the snapshot that
-    the leader would assign from, `fresh_offset` that of its config log now. A leader that is behind takes the fresh
-    snapshot; if that is behind too, nothing can be assigned. The offset of the snapshot goes with the assignment, so
-    that a member never starts work with an older config than it was assigned from. (Java sends the highest member's;
+    the leader would assign from, `fresh_offset` that of its config log now. A leader with an older snapshot takes the
+    fresh one; if that is too old as well, nothing can be assigned. The offset of the snapshot goes with the assignment,
+    so that a member never starts work with an older config than it was assigned from. (Java sends the highest member's;
     there it is the same, as its leader assigns from the very snapshot that it joined with.)
     """
     highest = max(member_offsets)

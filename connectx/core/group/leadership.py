@@ -1,6 +1,6 @@
-"""What a worker does only while it leads the group.
+"""Duties of the group's leader.
 
-Decides assignments, keeps who runs what, claims the right to write to the config topic, rotates the session key and
+Decides assignments, keeps a record of them, claims the right to write to the config topic, rotates the session key and
 removes statuses of what is gone. Mirrors the leader's half of Kafka Connect's DistributedHerder and WorkerCoordinator.
 """
 
@@ -197,8 +197,8 @@ class Leadership:
     def empty_stopped(self, *connectors: str) -> None:
         """Take the tasks from stopped connectors (by default of all): none may have any (KIP-875).
 
-        A former leader stops a connector in two writes; tasks that the next leader writes in between would run for
-        ever. Kafka Connect does not notice.
+        A former leader stops a connector in two writes; tasks that the next leader writes in between would run
+        forever. Kafka Connect does not notice.
         """
         config = self.context.config
         for connector in connectors or config.connectors():
@@ -230,7 +230,7 @@ class Leadership:
         made_like_ours = settings.worker.inter_worker_key_generation_algorithm, settings.worker.inter_worker_key_bytes
         if key is not None and (key.algorithm, len(key.key)) == made_like_ours:
             due_in_ms = key.creation_timestamp_ms + ttl_ms - context.now_ms
-            if ttl_ms == 0:  # the first key is for ever
+            if ttl_ms == 0:  # the first key does not expire
                 return
             if due_in_ms > 0:
                 context.set_timer("session-key", due_in_ms)

@@ -1,4 +1,4 @@
-"""One member of the worker group: finds the coordinator, joins, syncs, sends heartbeats, notices that it was dropped.
+"""One member of the worker group: finds the coordinator, joins, syncs, sends heartbeats, rejoins.
 
 It decides when to send which group request and what an answer means for membership. It never decides what work runs,
 waits or reads a clock: it signals the herder, which hands in metadata (`prepared`) and, as leader, `assignments`.
@@ -172,7 +172,7 @@ class Membership:
         return [deadline, FindCoordinator(self._new_request())]
 
     def request_rejoin(self, reason: Cause, now_ms: int) -> list[Output]:
-        """Rejoin: at once when stable, else as soon as possible; nothing when a join is being prepared already."""
+        """Rejoin: immediately when stable, else as soon as possible; nothing when a join is being prepared already."""
         if self.state is MembershipState.STABLE:
             return self._prepare_join(reason)
         if self.state not in (MembershipState.STOPPED, MembershipState.FAILED):
@@ -180,7 +180,7 @@ class Membership:
         return []
 
     def confirm(self, now_ms: int) -> list[Output]:
-        """Ask at once, not with the next heartbeat, whether this is still a member."""
+        """Send a heartbeat now, to learn whether this is still a member."""
         return self._send_heartbeat(now_ms) if self.state is MembershipState.STABLE else []
 
     def prepared(self, protocols: tuple[MemberMetadata, ...], now_ms: int) -> list[Output]:
@@ -286,7 +286,7 @@ class Membership:
     def _heartbeat_replied(self, error: str | None, now_ms: int) -> list[Output]:
         if error is None or error == "REBALANCE_IN_PROGRESS":
             session = self._session_timer(self.heartbeat_sent_ms)
-            if self.state is not MembershipState.STABLE:  # a join is on its way, and tells by its own answers
+            if self.state is not MembershipState.STABLE:  # a join is in progress, and its responses decide
                 return [session]
             self.failures = 0
             return [session, *(self._prepare_join(causes.GroupRebalances()) if error else ())]

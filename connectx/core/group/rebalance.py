@@ -1,4 +1,4 @@
-"""From an assignment to running work: revoke, catch up with the config topic, start, rejoin.
+"""Carries out an assignment: revokes work, reads the config topic, starts work, rejoins.
 
 Decides the order of these steps and when the group must be joined again or left. Never sends a group request itself: it
 talks to the membership. Mirrors Kafka Connect's DistributedHerder (handleRebalanceCompleted, RebalanceListener).
@@ -242,7 +242,7 @@ class Rebalance:
     def _read_failed(self, error: str) -> None:
         """Leave the group, so that others may have the work, and read again and again before joining.
 
-        What runs goes on, for it comes back with the claim; but not for ever on an old config (KAFKA-9849).
+        Running work goes on, because the next claim contains it, but not forever on an old config (KAFKA-9849).
         """
         group, settings = self.context.group, self.context.settings
         reason = causes.ConfigUnreadable(error)
@@ -265,7 +265,8 @@ class Rebalance:
         assert self.assignment is not None, "an assignment is being carried out"
         config, group = self.context.config, self.context.group
         if self.assignment.error != 0 and not group.is_leader:
-            # The leader is behind and reads. Kafka Connect joins at once and gets the same answer, again and again.
+            # The leader has not read the config topic yet. Kafka Connect rejoins immediately and gets the same answer
+            # repeatedly.
             self.context.set_timer("mismatch", _MISMATCH_MS)
         elif self.assignment.error != 0 or config.offset != self.assignment.config_offset:
             self.phase = RebalancePhase.JOINING

@@ -1,4 +1,4 @@
-"""Batches on their way: order per partition, sequences, retries, leaders and deadlines.
+"""Delivery of batches: order per partition, sequences, retries, leaders and deadlines.
 
 After a failed attempt a partition sends one batch at a time until Kafka has taken one. So batches never overtake each
 other, and a batch keeps its sequence in every attempt. Mirrors RecordAccumulator and the sequence part of
@@ -210,7 +210,7 @@ class Delivery:
         self.leaders.pop(target, None)
 
     def drop_waiting(self) -> list[int]:
-        """Give up what is not in flight."""
+        """Drop what is not in flight."""
         dropped: list[int] = []
         for target in list(self.queues):
             queue = self.queues[target]
@@ -220,14 +220,14 @@ class Delivery:
         return dropped
 
     def drop(self, target: TopicPartition, number: int) -> bool:
-        """Give up a batch that was in flight; False if it was settled before."""
+        """Drop a batch that was in flight; False if it was settled before."""
         if self._remove_in_flight(target, number) is None:
             return False
         self._drop_if_empty(target)
         return True
 
     def drop_all(self) -> list[int]:
-        """Give up everything."""
+        """Drop everything."""
         dropped = [p.batch.number for queue in self.queues.values() for p in (*queue.in_flight, *queue.waiting)]
         self.queues.clear()
         return dropped

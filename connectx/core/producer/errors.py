@@ -1,4 +1,4 @@
-"""What Kafka's errors mean for a producer (Java: TransactionManager, Sender, Errors)."""
+"""Classifies Kafka's errors for a producer (Java: TransactionManager, Sender, Errors)."""
 
 from __future__ import annotations
 

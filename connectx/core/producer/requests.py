@@ -1,4 +1,4 @@
-"""Requests that wait for their answer, and when a failed kind of request may be tried again."""
+"""Pending requests of the producer, and the earliest retry of each kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which state of a producer may follow which."""
+"""Permitted transitions between the states of a producer."""
 
 from __future__ import annotations
 

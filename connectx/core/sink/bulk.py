@@ -1,6 +1,6 @@
-"""Which lane carries a sink task's records, and what the next job on Spark's executors reads.
+"""Lane of a sink task's records, and the ranges of the next job on Spark's executors.
 
-Decides from lag, sizes and cores that the loop was told; it never sees records or Spark. One job runs at a time, for
+Decides from lag, sizes and cores that the driver reports; it never sees records or Spark. One job runs at a time, for
 one topic. Records that no job can take are left to the worker, which reads on past them.
 """
 
@@ -55,7 +55,7 @@ class BulkLane:
         return self.choice.lane is Lane.BULK
 
     def fetched(self, fetched: Fetched) -> None:
-        """The worker read records, which tell the size of those that wait."""
+        """The worker read records. Their size is an estimate for those that wait."""
         self.was_full = fetched.full
         if offsets := sum(end - first for first, end in fetched.ranges.values()):
             self.record_bytes = fetched.size_bytes / offsets

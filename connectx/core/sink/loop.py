@@ -1,6 +1,6 @@
 """The loop of one sink task: when to poll, put, flush, commit, retry, pause and end, and what a rebalance takes away.
 
-It decides which offsets may be committed: those of partitions that the task owns, and only behind records that were
+It decides which offsets may be committed: those of partitions that the task owns, and only after records that were
 put. It never sees records, Kafka, Spark or the target. Mirrors Kafka Connect's WorkerSinkTask, with three additions:
 ranges of offsets in place of records, an exactly-once target whose own offsets rule, and a bulk lane: executors stage
 records beside the loop, which polls on with its partitions paused and then commits or discards what they staged.
@@ -94,7 +94,7 @@ class SinkTaskCore:
     # ------------------------------------------------------------------------------------------ requests, start
 
     def _on_request(self, request: m.SinkRequest, step: SinkStep) -> None:
-        """Only a loop that waits acts on a request at once; otherwise the outstanding effect's answer does."""
+        """Only a waiting loop acts on a request immediately; otherwise the response to the outstanding effect does."""
         match request:
             case m.StopRequested():
                 self.stop_requested = True
@@ -163,7 +163,7 @@ class SinkTaskCore:
         self._go_on(step, now_ms)
 
     def _on_fetched(self, fetched: m.Fetched, step: SinkStep) -> None:
-        """Take records behind the positions; anything else is thrown away and fetched again."""
+        """Take records after the positions; others are dropped and fetched again."""
         free = fetched.epoch == self.epoch and not self.batches and not self.bulk.is_bulk
         taken = self.progress.take(fetched) if free else None
         if taken is None:
@@ -233,7 +233,7 @@ class SinkTaskCore:
             self._record(step, payloads.OffsetsCommitted(records, named(batch.ends)))
 
     def _on_refused(self, refused: m.PutRefused, step: SinkStep) -> None:
-        """The target rules: go on where it is. A refusal after a lost answer may tell that the batch did arrive."""
+        """Go on where the target is. A refusal after a lost response may show that the batch did arrive."""
         batch = self.batches[0]
         arrived = batch.attempts and all(refused.committed.get(p) == end for p, end in batch.ends.items())
         if arrived:
@@ -331,7 +331,7 @@ class SinkTaskCore:
             self._lane_changed(step)
 
     def _lane_changed(self, step: SinkStep) -> None:
-        """The consumer goes on behind what executors read."""
+        """The consumer goes on after the records that executors read."""
         choice = self.bulk.choice
         self._record(step, payloads.LaneChanged(choice.lane), choice.reason)
         if not self.bulk.is_bulk:
@@ -453,7 +453,7 @@ class SinkTaskCore:
             case m.EffectFailed(error):
                 self.failure = self.failure or error
             case _:
-                raise AssertionError(f"{type(stimulus).__name__} while {self.settings.task} gives up partitions")
+                raise AssertionError(f"{type(stimulus).__name__} while {self.settings.task} loses partitions")
         self._given_up(step)
 
     def _given_up(self, step: SinkStep) -> None:

@@ -8,7 +8,7 @@ stop, cancel, reports) is in `source_messages`.
 
 Every effect that depends on the assignment carries `epoch`, which grows with each change of it; the answer brings it
 back, and an answer from an older epoch changes nothing. `ranges` are per partition the first offset and the offset
-behind the last one.
+after the last one.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ class Flush:
 class CommitOffsets:
     """Commit to the consumer group; answered by OffsetsCommitted or CommitFailed.
 
-    `wait` is set while partitions are given up: the answer comes at once, not at some later poll.
+    `wait` is set while partitions are given up: the response comes immediately, not at some later poll.
     """
 
     sequence: int
@@ -298,7 +298,7 @@ class Fetched:
     """Records came, or it is known that none lie below some offset.
 
     `ranges` holds partitions with records, `ends` those where only the position moved (transaction markers); `full`
-    tells that the batch reached its limit, so there may be a lag. `number` is the driver's, for Put. `size_bytes` is
+    means that the batch reached its limit, so there may be a lag. `number` is the driver's, for Put. `size_bytes` is
     that of the records in memory.
     """
 

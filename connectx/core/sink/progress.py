@@ -1,4 +1,4 @@
-"""How far a sink task has come in each partition that it owns: read, put, committed.
+"""Progress of a sink task in each of its partitions: read, put, committed.
 
 Decides which offsets may be committed and what a batch must start at. It never decides when. Mirrors the offset maps
 of Kafka Connect's WorkerSinkTask (currentOffsets, lastCommittedOffsets) and its commit sequence numbers.
@@ -50,7 +50,7 @@ class SinkTaskSettings:
 
 @dataclass(slots=True)
 class Batch:
-    """Records of one topic at hand. `ranges` start at the position, so they lie without gaps behind what was put.
+    """Records of one topic at hand. `ranges` start at the position, so there are no gaps after what was put.
 
     `number` is that of the Fetched which brought them, `since_ms` when the first put of them failed. `token` is that of
     the job that staged them, None when the worker has them.
@@ -65,7 +65,7 @@ class Batch:
 
     @property
     def ends(self) -> dict[TopicPartition, int]:
-        """The offsets behind the batch."""
+        """The offsets after the batch."""
         return {partition: end for partition, (_, end) in self.ranges.items()}
 
 
@@ -83,8 +83,8 @@ class Commit:
 class Progress:
     """Offsets by owned partition.
 
-    `positions` is the offset behind the last record put, `reached` the one below which nothing is left to put (the
-    same, or behind transaction markers), `committed` what the consumer group holds. `put_records` counts what was put
+    `positions` is the offset after the last record put, `reached` the one below which nothing is left to put (the
+    same, or after transaction markers), `committed` what the consumer group holds. `put_records` counts what was put
     and is in no commit yet, `late_commits` the outcomes of commits that were not waited for any more.
     """
 

@@ -1,4 +1,4 @@
-"""Which lane carries a source task's rows, and how many bytes the next job on Spark's executors takes.
+"""Lane of a source task's rows, and the size of the next job on Spark's executors.
 
 A bulk slice is a separate transaction, so that a job that fails costs no other rows. The rows of a failed one are
 read again: with `bulk.mode=auto` by the worker, which also finds out which of them is to blame; with `always` by two

@@ -4,7 +4,7 @@ It decides which offsets may be committed and when, and what a failure means. It
 Mirrors Kafka Connect's AbstractWorkerSourceTask, WorkerSourceTask (at-least-once) and ExactlyOnceWorkerSourceTask
 (KIP-618, transaction boundaries `poll`, `interval` and `connector`).
 
-Exactly-once: records and the source offset behind them are one transaction. Dropped records commit nothing: their
+Exactly-once: records and the source offset after them are one transaction. Dropped records commit nothing: their
 offset rides with the next transaction that has a record. What the task itself asks to abort is dropped, and its offsets
 are committed in a transaction of their own, so that it is not read again. At-least-once: offsets are committed after
 everything that was sent before them is acknowledged. A position moves only when its slice was handed to the producer.
@@ -42,7 +42,7 @@ class Phase(StrEnum):
 class SourceTaskCore:
     """State of the loop; `handle` is the only method that changes it.
 
-    Of `slice_at_hand` the parts before `part` are sent. `asked` is what the task asked for behind the slice;
+    Of `slice_at_hand` the parts before `part` are sent. `asked` is what the task asked for after the slice;
     `aborting` that a transaction is aborted because the task asked so, `dropping` that it is because a bulk job failed.
     `committed_ms` is the time of the last commit, or of the begin. `producer_epoch` is that of the open or last
     transaction.
@@ -117,7 +117,7 @@ class SourceTaskCore:
     # ------------------------------------------------------------------------------------------ requests, start
 
     def _on_request(self, request: msg.SourceRequest, step: msg.SourceStep) -> None:
-        """Only a loop that waits acts on a request at once; otherwise the outstanding effect's answer does."""
+        """Only a waiting loop acts on a request immediately; otherwise the response to the outstanding effect does."""
         match request:
             case msg.StopRequested():
                 self.stop_requested = True
@@ -201,7 +201,7 @@ class SourceTaskCore:
         self._proceed(step, now_ms)
 
     def _proceed(self, step: msg.SourceStep, now_ms: int) -> None:
-        """Send the next part of the slice at hand that has records; behind the last part the loop goes on."""
+        """Send the next part of the slice at hand that has records; after the last part the loop goes on."""
         while (polled := self.slice_at_hand) is not None:
             part = self._parts_left()[0]
             if part.records == 0:
@@ -223,7 +223,7 @@ class SourceTaskCore:
         return (polled.parts or (SlicePart(polled.records, polled.offset),))[self.part :]
 
     def _end_part(self, part: SlicePart, step: msg.SourceStep, now_ms: int) -> bool:
-        """A part is done with; True when the task asked for a boundary behind it, which comes first."""
+        """A part is done; True when the task asked for a boundary after it, which comes first."""
         self.part += 1
         if not self._parts_left():
             self.slice_at_hand = None

@@ -1,8 +1,8 @@
 """Stimuli and effects of one source task's loop.
 
 At most one effect of a task is outstanding: the driver runs the effects of a step in order, and the last one is
-answered by a stimulus (its docstring names the answers; none means that nothing comes back). A failing effect that
-has no failure of its own is answered by EffectFailed.
+answered by a stimulus (its docstring names the answers; none means that nothing comes back). A failing effect without a
+failure type is answered by EffectFailed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from connectx.model.events import Transition
 
 @dataclass(frozen=True, slots=True)
 class Boundary:
-    """What the task asked of its TransactionContext behind a slice or a record; both at once is a mistake.
+    """Requests of the task to its TransactionContext after a slice or a record; both together are an error.
 
     Mirrors Kafka Connect's WorkerTransactionContext (KIP-618).
     """
@@ -32,7 +32,7 @@ class Boundary:
 NO_BOUNDARY: Final = Boundary()
 BOTH_ASKED: Final = (
     "The connector asked to commit and to abort the same transaction, so nothing of it was committed. Correct the "
-    "connector: behind one slice or row it may ask for one of the two."
+    "connector: after one slice or row it may ask for one of the two."
 )
 
 
@@ -40,7 +40,7 @@ BOTH_ASKED: Final = (
 class SlicePart:
     """Records of a slice up to a place where the task asked for a boundary, or up to its end.
 
-    `records` are those left to send, `offset` the source offset behind the part.
+    `records` are those left to send, `offset` the source offset after the part.
     """
 
     records: int
@@ -53,7 +53,7 @@ class FailureKind(StrEnum):
 
     FENCED = "fenced"  # a newer producer took over the transactional id
     EXPIRED = "expired"  # the broker aborted the transaction because it was open too long
-    DELIVERY = "delivery"  # a record was refused for good: offsets behind it must not be committed
+    DELIVERY = "delivery"  # a record was refused for good: offsets after it must not be committed
     RECORD = "record"  # a record cannot be transformed or converted, and errors.tolerance does not allow that
     FATAL = "fatal"  # anything else
 
@@ -175,7 +175,7 @@ class CommitTransaction:
 class AbortTransaction:
     """Answered by TransactionAborted, also when the abort failed: then the next instance or the time-out aborts.
 
-    With `insist` the task goes on afterwards: wait for the broker as long as it takes; a failure is an EffectFailed.
+    With `insist` the task goes on afterwards: wait for the broker without a timeout; a failure is an EffectFailed.
     """
 
     insist: bool = False
@@ -201,7 +201,7 @@ class CopyOffsets:
 
 @dataclass(frozen=True, slots=True)
 class NotifyCommitted:
-    """Tell the plugin what is durable (Kafka Connect: SourceTask.commit). No answer, failures are logged."""
+    """Report to the plugin what is durable (Kafka Connect: SourceTask.commit). No answer, failures are logged."""
 
     offset: Mapping[str, Any]
 
@@ -218,14 +218,14 @@ class CloseProducer:
 
 @dataclass(frozen=True, slots=True)
 class ReportState:
-    """Tell the worker that the task runs or is paused. No answer."""
+    """Report to the worker that the task runs or is paused. No answer."""
 
     paused: bool
 
 
 @dataclass(frozen=True, slots=True)
 class ReportFailed:
-    """Tell the worker that the task failed; the loop has ended. No answer."""
+    """Report to the worker that the task failed; the loop has ended. No answer."""
 
     error: str
     kind: FailureKind = FailureKind.FATAL
@@ -234,7 +234,7 @@ class ReportFailed:
 
 @dataclass(frozen=True, slots=True)
 class ReportStopped:
-    """Tell the worker that the loop has ended as asked. No answer."""
+    """Report to the worker that the loop has ended as asked. No answer."""
 
 
 SourceEffect = (
@@ -298,11 +298,11 @@ class OffsetsRead:
 class Polled:
     """A slice was polled and converted.
 
-    `partition` is None for the task's own, `offset` the position behind the slice, `records` what is left to send.
+    `partition` is None for the task's own, `offset` the position after the slice, `records` what is left to send.
     `start` is where another partition than the task's own was before: None at its beginning, empty when unknown.
     `skipped` how many were dropped because of errors and `skip_reason` why, `filtered` how many a transformation
-    dropped on purpose. `boundary` is what the task asked for behind the slice;
-    `parts` divide it where the task asked for boundaries behind single records, otherwise there are none.
+    dropped on purpose. `boundary` is what the task asked for after the slice;
+    `parts` divide it where the task asked for boundaries after single records, otherwise there are none.
     """
 
     slice_number: int
@@ -450,7 +450,7 @@ class EffectFailed:
     error: str
     kind: FailureKind = FailureKind.FATAL
     newer_epoch: int | None = None
-    """Of the producer that fenced this one, if Kafka tells it."""
+    """Of the producer that fenced this one, if Kafka reports it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""How far a source task has come: polled, sent, committed; and when a failed operation is tried again.
+"""Progress of a source task: polled, sent, committed; and the pauses between retries.
 
 Decides which source offsets a commit carries and how long to wait before another try. It never decides when to commit.
 Mirrors Kafka Connect's OffsetStorageWriter and the back-off of RetryWithToleranceOperator.
@@ -24,8 +24,8 @@ _FIRST_DELAY_MS: Final = 300
 class SourceTaskSettings:
     """What the loop needs to know of the task's configuration; times in milliseconds.
 
-    `copies_offsets`: what was committed is copied to the worker's offsets topic, because the connector has one of its
-    own. `tolerate_all`, `retry_timeout_ms` (-1: forever) and `retry_delay_max_ms` are `errors.*`. `lanes` is None for
+    `copies_offsets`: what was committed is copied to the worker's offsets topic, because the connector has a separate
+    one. `tolerate_all`, `retry_timeout_ms` (-1: forever) and `retry_delay_max_ms` are `errors.*`. `lanes` is None for
     a connector without a bulk lane, and `bulk_obstacle` is why this task can never use it.
     """
 
@@ -49,8 +49,8 @@ class SourceTaskSettings:
 class SourceProgress:
     """Offsets of the source partitions of one task.
 
-    `pending` holds the offsets behind records that were sent and are not committed yet, `records` counts those
-    records. `passed` holds the offsets behind records that were dropped: they are never a reason to commit, and go with
+    `pending` holds the offsets after records that were sent and are not committed yet, `records` counts those
+    records. `passed` holds the offsets after records that were dropped: they are never a reason to commit, and go with
     the next commit that there is a reason for. `committed` holds the offsets that the next commit starts at.
     """
 
@@ -118,7 +118,7 @@ class Retry:
 def next_retry(before: Retry | None, settings: SourceTaskSettings, now_ms: int, *, converting: bool) -> Retry | None:
     """When to try again: after 300 ms, doubled each time up to the longest delay; None when the time for it is over.
 
-    A poll has no such time: Kafka Connect polls again for ever, and so do we.
+    A poll has no such time: Kafka Connect retries polls forever, and so does connectx.
     """
     attempt, since_ms = (before.attempt + 1, before.since_ms) if before is not None else (1, now_ms)
     at_ms = now_ms + min(_FIRST_DELAY_MS * 2 ** min(attempt - 1, 30), settings.retry_delay_max_ms)

@@ -1,6 +1,6 @@
-"""Why the group divided its work again, in words: who came, who went and how, what members gave as reasons. Pure.
+"""Causes of rebalances, as sentences: joined and lost members, and the reasons that members gave. Pure.
 
-A member that only follows the group has no reason of its own; its cause is shown when there is nothing better. Mirrors
+A member that only follows the group has no separate reason; its cause is shown only without a better one. Mirrors
 no Kafka class: a Kafka Connect worker logs only its own reason.
 """
 

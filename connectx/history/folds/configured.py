@@ -1,6 +1,6 @@
-"""Which connectors and tasks there are to run: what the config topic said last. Pure.
+"""Configured connectors and tasks, by the newest records of the config topic. Pure.
 
-Every worker tells what it reads, some later than others; what the newest record says counts, whoever told it.
+Every worker reports what it reads, some later than others. The newest record counts, whichever worker reported it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class ConfiguredFold:
                 assert_never(change)
 
     def has(self, connector: str, task: int | None, seq: int) -> bool:
-        """Whether a run that began with the event `seq` is of something that is configured; yes when nobody said."""
+        """Whether a run that began with the event `seq` is configured; yes when it is unknown."""
         known = self._connectors.get(connector)
         if known is None:
             return True

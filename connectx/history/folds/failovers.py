@@ -1,4 +1,4 @@
-"""What each fault did to the work of a worker: who noticed when, what moved where, what was shut out. Pure.
+"""Failovers: for each fault, when it was noticed, which work moved where, and what was fenced. Pure.
 
 Numbers come from events only; what they do not show is None or missing.
 """

@@ -1,4 +1,4 @@
-"""Who fenced a producer, as the worker that ran it found out (FENCED_BY): the other half of a rejected write. Pure."""
+"""The worker that fenced a producer, as the fenced worker found out later (FENCED_BY). Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How records flow: from sources through topics into sinks, and how far behind sinks are in time. Pure."""
+"""The data flow from sources through topics into sinks, with the lag of sinks in time. Pure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def flows(writes: Mapping[str, Sequence[str]], reads: Mapping[str, Sequence[str]
 
 
 class LagClock:
-    """Tells the lag of one sink task in time: how long ago the end of its partitions was where the task is now.
+    """The lag of one sink task in time: how long ago its partitions ended where the task is now.
 
     It follows sums over partitions, so it begins again when the partitions change.
     """

@@ -1,7 +1,7 @@
-"""Work of a worker that is dead and that nobody has taken over yet: what it is, and until when it waits. Pure.
+"""Lost work: tasks and connectors of a dead worker until another takes them over. Pure.
 
-Kafka Connect goes on showing such work as RUNNING, because nobody writes a status for a worker that is gone. Two times
-hold it back: the group's session timeout, until the coordinator notices, and then the delay of KIP-415
+Kafka Connect shows such work as RUNNING, because no worker writes a status for a dead one. Two times
+delay it: the group's session timeout, until the coordinator notices, and then the delay of KIP-415
 (scheduled.rebalance.max.delay.ms), in which the leader waits for the worker to come back.
 """
 
@@ -52,7 +52,7 @@ class Grace:
 
 @dataclass(frozen=True, slots=True)
 class LostWork(Shown):
-    """What a dead worker ran and nobody runs now.
+    """Work that a dead worker ran and no worker runs now.
 
     Attributes:
         worker: the dead worker.
@@ -113,7 +113,7 @@ def lost_work(events: Iterable[Event], worker: str, grace: Grace) -> LostWork | 
 
 @dataclass(frozen=True, slots=True)
 class Remains:
-    """`lost_work` of one worker, look after look: each look reads only the events behind `seq`.
+    """`lost_work` of one worker, computed incrementally: each step reads only the events after `seq`.
 
     A value, so that looks from several threads do no harm to each other.
 
@@ -131,7 +131,7 @@ class Remains:
     is_over: bool = False
 
     def then(self, news: Sequence[Event]) -> Remains:
-        """With the events behind `seq`, oldest first."""
+        """With the events after `seq`, oldest first."""
         if self.is_over or not news:
             return self
         kept = list(self.events)

@@ -1,4 +1,4 @@
-"""Which sink task holds which topic partitions, and to whom they went. Pure.
+"""Topic partitions of sink tasks, and the tasks that they moved to. Pure.
 
 Partitions of a sink move by the rules of its consumer group, which may be before its task has moved to another worker.
 """

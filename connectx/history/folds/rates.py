@@ -1,4 +1,4 @@
-"""Numbers over time, for charts: records a second and lag, both out of samples. Pure.
+"""Throughput and lag over time, computed from samples, for charts. Pure.
 
 Samples show what a commit cannot: a sink moves its records after its source did, and a killed worker moves none.
 """

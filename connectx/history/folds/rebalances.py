@@ -1,6 +1,6 @@
 """The rounds of the worker group: one `Rebalance` per generation, from the first join to the last assignment. Pure.
 
-Each worker tells of its own join and its own assignment (KIP-415: JoinGroup, SyncGroup); here they become one band.
+Each worker reports its own join and assignment (KIP-415: JoinGroup, SyncGroup). Here they become one round.
 """
 
 from __future__ import annotations

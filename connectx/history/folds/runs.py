@@ -1,4 +1,4 @@
-"""Who ran what, from when to when, in which state: the fold that timeline, facts and stories stand on. Pure.
+"""Runs of tasks and connectors on workers, with times and states: the base of all other views. Pure.
 
 A *run* is one instance of a task (or of a connector) on one worker. It begins with its first start-up step or state and
 ends when its worker says so. It is a *zombie* while it may still act although its work is no longer its own: its

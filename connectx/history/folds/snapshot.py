@@ -1,6 +1,6 @@
-"""How things stand at the end of a history: workers, connectors, tasks, generation, leader. Pure.
+"""State at the end of a history: workers, connectors, tasks, generation, leader. Pure.
 
-The text and HTML forms are made of these. They say what the events show, not what a live object thinks.
+The text and HTML forms are made of it. It has what the events show, not the state of live objects.
 """
 
 from __future__ import annotations

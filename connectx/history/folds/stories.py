@@ -1,4 +1,4 @@
-"""Causal sentences: what followed from what, in the order it began. Pure.
+"""Stories: one sentence for each cause with its consequences, in the order they began. Pure.
 
 A sentence says only what the events show; a part whose event is missing is left out, never guessed.
 """
@@ -238,7 +238,7 @@ def _removals(events: Sequence[Event]) -> Iterator[Story]:
         end = ends.get(first.worker or "", first)
         groups = listing([f"group {e.payload.group}" for e in removals if isinstance(e.payload, MemberRemoved)])
         after = f" {duration(max(removals[-1].time_ms - end.time_ms, 0))} after its end" if end is not first else ""
-        sentence = f"{groups} {'was' if len(removals) == 1 else 'were'} told{after} that {first.worker} had left"
+        sentence = f"{groups} {'was' if len(removals) == 1 else 'were'} informed{after} that {first.worker} had left"
         sentence += f", because {first.cause}" if first.cause else ""
         yield Story(first.time_ms, first.seq, "removed", first.worker, f"{sentence}; no session had to run out")
 
@@ -285,7 +285,7 @@ def _leader_changes(rounds: Sequence[Rebalance]) -> Iterator[Story]:
 
 
 def _failures(events: Sequence[Event], all_runs: Sequence[Run]) -> Iterator[Story]:
-    """Failures of tasks, except of zombies and fenced ones, which their failover tells; and failures of workers."""
+    """Failures of tasks, except of zombies and fenced ones, which belong to failovers; and failures of workers."""
     traces = {event.seq: event.payload.trace or "" for event in events if isinstance(event.payload, TaskState)}
     for run in all_runs:
         for segment in run.segments:

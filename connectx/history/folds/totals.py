@@ -1,4 +1,4 @@
-"""Records that connectors and tasks have committed, skipped and sent to dead letter queues. Pure."""
+"""Totals of records that connectors and tasks committed, skipped and sent to dead letter queues. Pure."""
 
 from __future__ import annotations
 

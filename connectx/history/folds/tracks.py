@@ -86,7 +86,7 @@ def _at(points: Points, time_ms: int) -> float:
 
 
 def busiest(samples: Samples, now_ms: int, most: int) -> dict[str, dict[str, list[tuple[int, float | None]]]]:
-    """Points of `rate` (records a second) and `lag` of the connectors that have moved most or were furthest behind."""
+    """Points of `rate` (records a second) and `lag` of the connectors with most records or the largest lag."""
     found: dict[str, dict[str, list[tuple[int, float | None]]]] = {}
     for kind, lines in (("rate", throughput(samples.counts, now_ms)), ("lag", lags(samples.lags, now_ms))):
         for line in (line for line in lines if line.task is None):

@@ -1,7 +1,7 @@
-"""How each worker stands, in words: its life, what was done to it, and whether the group counts it in. Pure.
+"""States of workers, in words: its life cycle, its faults, and its membership of the group. Pure.
 
-Three things that are independent of each other: a worker that is frozen and cut off is still cut off when it resumes,
-and one that runs may have been left out by its group. Decides nothing about work; that is `runs` and `facts`.
+The three are independent of each other: a worker that is frozen and cut off is still cut off when it resumes, and a
+running one may have been removed from its group. `runs` decides about work.
 """
 
 from __future__ import annotations

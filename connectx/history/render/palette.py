@@ -1,6 +1,6 @@
 """Colours of connectors, and the text colour that can be read on each. Pure.
 
-Okabe and Ito's eight colours can be told apart with every common form of colour blindness. Black is left out: it is
+Okabe and Ito's eight colours are distinguishable with every common form of colour blindness. Black is left out: it is
 the text. After seven connectors each hue comes again in a dark and then in a light tone, which differ in lightness for
 every eye. A connector's colour is its place in the order of first appearance, so that a
 new connector changes no other colour.

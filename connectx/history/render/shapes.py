@@ -1,4 +1,4 @@
-"""How the timeline looks: sizes, shapes, style and legend, declared once for every drawing of it. Pure.
+"""Appearance of the timeline: sizes, shapes, style and legend, shared by all drawings. Pure.
 
 Colour is the connector, form is the state. A shape is SVG text with `{places}` to fill in. `draw` fills them in here;
 the panel's page does it with the same table, `LOOK`. Hatches are in currentColor, or the dark hides them.

@@ -311,6 +311,6 @@ def test_a_goodbye_for_a_worker_whose_process_has_ended_is_one_story() -> None:
         history.add(EventKind.MEMBER_REMOVED, "worker-2", group=group, members=["m"], cause=cause)
     [reported] = [story for story in stories(history.events) if story.kind == "removed"]
     assert reported.sentence == (
-        "group connectx and group connect-flights-out were told 0.1 s after its end that worker-2 had left,"
+        "group connectx and group connect-flights-out were informed 0.1 s after its end that worker-2 had left,"
         " because its process has ended for certain; no session had to run out"
     )
