@@ -316,8 +316,8 @@ test("of many rows those in sight are drawn, with as much space around them as t
 
 test("lost work counts down, and is handed over when its time has come", () => {
   const known = store({ l: { kind: "lost", worker: "w-2", work: ["a-0", "b-0", "c-0", "d"], due: 12_345, waits: ["x.ms", "y.ms"] } });
-  assert.match(countdownText(known, 10_000), /title="x.ms, then y.ms">a-0, b-0, c-0 and 1 more of w-2 moves in <b>2.3 s<\/b> at the latest/);
-  assert.match(countdownText(known, 13_000), /of w-2 is being handed over/);
+  assert.match(countdownText(known, 10_000), /title="x.ms, then y.ms">a-0, b-0, c-0 and 1 more of w-2 move in <b>2.3 s<\/b> at the latest/);
+  assert.match(countdownText(known, 13_000), /of w-2 are being handed over/);
 });
 
 test("the newest story is told, or the one that was chosen, with those around it", () => {

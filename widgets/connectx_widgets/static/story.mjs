@@ -23,7 +23,8 @@ export function countdownText(store, now) {
   return ofKind(store, "lost").map(({ worker, work, due, waits }) => {
     const what = `${work.slice(0, 3).join(", ")}${work.length > 3 ? ` and ${work.length - 3} more` : ""}`;
     const held = due !== null && due > now;
-    const when = held ? `in <b>${duration(Math.round((due - now) / 100) * 100)}</b> at the latest` : "is being handed over";
-    return `<span class="cxp-countdown" title="${escapeText(held ? waits.join(", then ") : "")}">${escapeText(what)} of ${escapeText(worker)} ${held ? "moves " : ""}${when}</span>`;
+    const [moves, is] = work.length > 1 ? ["move", "are"] : ["moves", "is"];
+    const when = held ? `${moves} in <b>${duration(Math.round((due - now) / 100) * 100)}</b> at the latest` : `${is} being handed over`;
+    return `<span class="cxp-countdown" title="${escapeText(held ? waits.join(", then ") : "")}">${escapeText(what)} of ${escapeText(worker)} ${when}</span>`;
   }).join("");
 }
