@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from bench import bulk, cluster, conversion, flows, peer, processes, scale
+from bench import bulk, cdc, cluster, conversion, flows, peer, processes, scale
 from bench.machine import describe
 
 Measurement = Callable[[], Iterator[dict[str, object]]]
@@ -36,6 +36,7 @@ def main(
         "fetch": lambda: flows.measure_fetch(records),
         "file_sink": lambda: flows.measure_file_sink(records),
         "jdbc_source": lambda: flows.measure_jdbc_source(records),
+        "postgres_cdc": lambda: cdc.measure_postgres_cdc(records // 4),
         "postgres_sink": lambda: flows.measure_postgres_sink(records // 2),
         "http_sink": lambda: flows.measure_http_sink(records // 10),
         "lake_sinks": lambda: flows.measure_lake_sinks(records),

@@ -433,7 +433,7 @@ def measure_http_sink(count: int) -> Iterator[dict[str, object]]:
             yield {"measure": "http_sink", "batch": batch, "records": rows, "records_per_s": round(rate)}
 
 
-def _percentiles(samples_ms: list[float]) -> dict[str, object]:
+def percentiles(samples_ms: list[float]) -> dict[str, object]:
     ordered = sorted(samples_ms)
     return {
         "samples": len(ordered),
@@ -457,12 +457,12 @@ def measure_latency(samples: int) -> Iterator[dict[str, object]]:
         cluster.wait("out", "RUNNING")
         until(lambda: committed_end(cluster, "in") >= 1)
         consumer = reader(cluster, "in", committed_end(cluster, "in"))
-        yield {"measure": "latency_file_to_consumer", **_percentiles(list(_append_and_see(source, consumer, samples)))}
+        yield {"measure": "latency_file_to_consumer", **percentiles(list(_append_and_see(source, consumer, samples)))}
         consumer.close()
         producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 0})
         yield {
             "measure": "latency_producer_to_sink",
-            **_percentiles(list(produce_and_see(producer, "out", sink, samples))),
+            **percentiles(list(produce_and_see(producer, "out", sink, samples))),
         }
 
 

@@ -65,6 +65,15 @@ def valid_regex() -> Validator:
     return Validator(check, "valid regex")
 
 
+def valid_regexes() -> Validator:
+    """A list of regular expressions; null passes."""
+    one = valid_regex()
+    return Validator(
+        lambda value: next((problem for text in value or () if (problem := one.check(text))), None),
+        "list of regular expressions",
+    )
+
+
 def matching(pattern: str) -> Validator:
     """A text that the whole regular expression matches; null passes."""
     compiled = re.compile(pattern)

@@ -62,17 +62,20 @@ class Slice(Shown):
     `partition` (int), `timestamp` (timestamp) and `headers` (array of struct key, value: the text of the header in
     UTF-8, which `header.converter` makes bytes of). Rows without a column `value` are the value themselves, as a
     struct. An Arrow table stands for rows that the task read in the worker; a DataFrame is evaluated by Spark.
+    Tables with different columns, as for several topics, come as a tuple: sent in order and committed together.
 
     `offset` is the source offset after the last row, `partition` the source partition it belongs to (None: the
     task's own), `topic` where rows go that have no column `topic`. `rows_read` is how many rows the source had there,
-    if `rows` leaves some out on purpose: the difference is reported as skipped.
+    if `rows` leaves some out on purpose: the difference is reported as skipped. `commits_offset` asks for a commit of
+    `offset` even when no row is left; otherwise the offset goes with the next rows (KIP-910 has the same use).
     """
 
-    rows: DataFrame | pa.Table
+    rows: DataFrame | pa.Table | tuple[pa.Table, ...]
     offset: SourceOffset
     topic: str | None = None
     partition: SourcePartition | None = None
     rows_read: int | None = None
+    commits_offset: bool = False
 
 
 @dataclass(frozen=True, slots=True, repr=False)

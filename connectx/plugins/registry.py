@@ -50,6 +50,7 @@ _PROVIDED: Final[Mapping[str, str]] = {
     "JdbcSink": "connectx.connectors.jdbc.sink:JdbcSink",
     "JdbcSource": "connectx.connectors.jdbc.source:JdbcSource",
     "ParquetSink": "connectx.connectors.lake.parquet:ParquetSink",
+    "PostgresCdcSource": "connectx.connectors.postgres.cdc.source:PostgresCdcSource",
     "PostgresSink": "connectx.connectors.jdbc.sink:PostgresSink",
 }
 _JAVA_CLASSES: Final[Mapping[str, str]] = {
@@ -58,6 +59,7 @@ _JAVA_CLASSES: Final[Mapping[str, str]] = {
     "HttpSink": "io.confluent.connect.http.HttpSinkConnector",
     "JdbcSink": "io.confluent.connect.jdbc.JdbcSinkConnector",
     "JdbcSource": "io.confluent.connect.jdbc.JdbcSourceConnector",
+    "PostgresCdcSource": "io.debezium.connector.postgresql.PostgresConnector",
 }
 _FORMER_PATHS: Final[Mapping[str, str]] = {"connectx.connectors.postgres.sink.PostgresSink": "PostgresSink"}
 """Where connectors were before: configurations that name them so go on to work."""

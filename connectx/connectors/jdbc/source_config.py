@@ -11,7 +11,7 @@ from connectx.connectors.jdbc.dialects import known_url
 from connectx.connectors.jdbc.tables import ColumnMapping
 from connectx.errors import ConfigError
 from connectx.model.configdef import ConfigDef, invalid_value
-from connectx.model.validators import at_least, non_empty, one_of, valid_regex
+from connectx.model.validators import at_least, non_empty, one_of, valid_regexes
 
 MODES = ("bulk", "incrementing", "timestamp", "timestamp+incrementing")
 
@@ -27,11 +27,6 @@ def known_zone(name: Any) -> str | None:
     except (KeyError, ValueError, OSError):
         return "Invalid time zone identifier"
     return None
-
-
-def _regexes(texts: Any) -> str | None:
-    """Regular expressions"""
-    return next((problem for text in texts or () if (problem := valid_regex().check(text))), None)
 
 
 CONFIG = (
@@ -72,7 +67,7 @@ CONFIG = (
         "",
         doc="Regular expressions; tables whose name, schema.name or catalog.schema.name one of them matches are read.",
         group=_DATABASE,
-        validator=_regexes,
+        validator=valid_regexes(),
     )
     .define(
         "table.exclude.list",
@@ -80,7 +75,7 @@ CONFIG = (
         "",
         doc="Regular expressions; tables that one of them matches are not read.",
         group=_DATABASE,
-        validator=_regexes,
+        validator=valid_regexes(),
     )
     .define("catalog.pattern", str, None, doc="Catalog of the tables; null: any.", group=_DATABASE)
     .define("schema.pattern", str, None, doc="Schema of the tables; null: any.", group=_DATABASE, importance="HIGH")

@@ -27,11 +27,12 @@ if TYPE_CHECKING:
 
 _LOCK_NOT_AVAILABLE = "55P03"
 _ROW = ("22", "23", "44", "P0001")  # data exceptions, constraints, check options, what triggers raise
-_PASSING = ("08", "40", "53", "57P", _LOCK_NOT_AVAILABLE, "25P03")
+_PASSING = ("08", "40", "53", "57P", _LOCK_NOT_AVAILABLE, "25P03", "55006")  # 55006: a slot or table in use
 _PERMISSION = ("28", "42501")
 _MISSING = ("42P01", "3F000")
 _MISMATCH = ("42703", "42804", "42P10")
-_REACHABLE_HINT = "Check that the server runs and that connection.url fits it; the task tries again."
+_AGAIN = "Check that the server runs; the task tries again."
+URL_KEYS = "connection.url, connection.user or connection.password"
 
 
 class PostgresSession:
@@ -42,11 +43,13 @@ class PostgresSession:
     Args:
         uri: libpq URI.
         settings: run-time parameters, set after connecting (connection poolers do not pass them on at start).
+        keys: the configuration keys that the URI comes from, for messages.
     """
 
-    def __init__(self, uri: str, settings: dict[str, str]) -> None:
+    def __init__(self, uri: str, settings: dict[str, str], keys: str = URL_KEYS) -> None:
         self._uri = uri
         self._settings = settings
+        self._keys = keys
         self._connection: Any = None
         self._in_transaction = False
 
@@ -122,7 +125,7 @@ class PostgresSession:
             try:
                 self._connection = dbapi.connect(self._uri, autocommit=True)
             except dbapi.Error as error:
-                raise connect_error(str(error), self._uri) from None  # libpq's text may repeat the password
+                raise connect_error(str(error), self._uri, self._keys) from None  # libpq's text may repeat the password
             with self._connection.cursor() as cursor:
                 for name, value in self._settings.items():
                     self._call("SET", cursor.execute, f"SET {name} = {literal(value)}")
@@ -163,19 +166,21 @@ def shown_place(uri: str) -> str:
     return f"{host}{parts.path}"
 
 
-def connect_error(message: str, uri: str) -> ConnectxError:
-    """The typed error of a failed attempt to connect; libpq reports the cause only as text."""
+def connect_error(message: str, uri: str, keys: str = URL_KEYS) -> ConnectxError:
+    """The typed error of a failed attempt to connect; libpq reports the cause only as text.
+
+    `keys` are the configuration keys that the URI comes from.
+    """
     place = shown_place(uri)
+    hint = f"Check that the server runs and that {keys} fit it; the task tries again."
     fatal = message.partition("FATAL:")[2].strip().split("\n")[0]
     if "does not exist" in fatal and fatal.startswith("database"):
         return DatabaseError(
             f"PostgreSQL at {place} has no such database: {fatal}.",
-            next_step="Create it, or correct connection.url, and restart the task.",
+            next_step=f"Create it, or correct {keys}, and restart the task.",
         )
     if re.search(r"starting up|shutting down|recovery|too many|connection slots", fatal):
-        return DatabaseUnavailableError(
-            f"PostgreSQL at {place} takes no connection: {fatal}.", next_step=_REACHABLE_HINT
-        )
+        return DatabaseUnavailableError(f"PostgreSQL at {place} takes no connection: {fatal}.", next_step=hint)
     if "connection to server" not in message and "translate host" not in message:
         return DatabaseError(  # libpq repeats parts of a URI that it does not understand, secrets too
             "connection.url is not a URI that libpq understands.",
@@ -184,10 +189,10 @@ def connect_error(message: str, uri: str) -> ConnectxError:
     if fatal or re.search(r"password|SSL|certificate", message):
         return DatabasePermissionError(
             f"PostgreSQL at {place} refuses the login: {fatal or message.splitlines()[0]}.",
-            next_step="Correct connection.url, connection.user or connection.password, and restart the task.",
+            next_step=f"Correct {keys}, and restart the task.",
         )
     reason = message.splitlines()[0].rpartition("failed: ")[2]
-    return DatabaseUnavailableError(f"PostgreSQL at {place} cannot be reached: {reason}.", next_step=_REACHABLE_HINT)
+    return DatabaseUnavailableError(f"PostgreSQL at {place} cannot be reached: {reason}.", next_step=hint)
 
 
 def typed_error(error: Any, what: str) -> ConnectxError:
@@ -202,7 +207,7 @@ def typed_error(error: Any, what: str) -> ConnectxError:
         return RowRefusedError(message)
     if state.startswith(_PASSING) or (not state and re.search(r"no connection|server closed|terminating", str(error))):
         passing = LockTimeoutError if state == _LOCK_NOT_AVAILABLE else DatabaseUnavailableError
-        return passing(f"PostgreSQL could not do what was asked: {reason}.", next_step=_REACHABLE_HINT)
+        return passing(f"PostgreSQL could not do what was asked: {reason}.", next_step=_AGAIN)
     if state.startswith(_PERMISSION):
         return DatabasePermissionError(
             f"PostgreSQL does not allow it: {reason}.", next_step="Grant the privilege, and restart the task."

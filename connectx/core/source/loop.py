@@ -204,13 +204,17 @@ class SourceTaskCore:
         """Send the next part of the slice at hand that has records; after the last part the loop goes on."""
         while (polled := self.slice_at_hand) is not None:
             part = self._parts_left()[0]
-            if part.records == 0:
+            if part.records == 0 and not polled.commits_offset:
                 self.progress.dropped(polled.partition, part.offset)
                 if self._end_part(part, step, now_ms):
                     return
             elif self.settings.exactly_once and not self.transaction_open:
                 step.effects.append(msg.BeginTransaction())
                 return
+            elif part.records == 0:
+                self.progress.sent(polled.partition, part.offset, 0)
+                if self._end_part(part, step, now_ms):
+                    return
             else:
                 step.effects.append(msg.SendSlice(polled.slice_number, self.part))
                 return

@@ -301,8 +301,9 @@ class Polled:
     `partition` is None for the task's own, `offset` the position after the slice, `records` what is left to send.
     `start` is where another partition than the task's own was before: None at its beginning, empty when unknown.
     `skipped` how many were dropped because of errors and `skip_reason` why, `filtered` how many a transformation
-    dropped on purpose. `boundary` is what the task asked for after the slice;
-    `parts` divide it where the task asked for boundaries after single records, otherwise there are none.
+    dropped on purpose. `boundary` is what the task asked for after the slice. `parts` are its tables, or divide it
+    where the task asked for boundaries after single records, otherwise there are none. `commits_offset` asks for a
+    commit of the offset even when no record is left.
     """
 
     slice_number: int
@@ -315,6 +316,7 @@ class Polled:
     boundary: Boundary = NO_BOUNDARY
     parts: tuple[SlicePart, ...] = ()
     start: Mapping[str, Any] | None = field(default_factory=dict)
+    commits_offset: bool = False
 
 
 @dataclass(frozen=True, slots=True)

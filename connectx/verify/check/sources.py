@@ -77,14 +77,13 @@ class SourceReader:
         for task, partition in self._partitions():
             number = self.numbers.get(json.dumps(dict(partition)), 0)
             for piece, pending in self._slices(task, partition):
-                made = transform_and_encode(
-                    piece.rows, piece.topic, chain, key, value, headers, skip_unwritable=tolerant
-                )
-                table = made.records
-                topics = table["topic"].to_pylist() if "topic" in table.column_names else [None] * table.num_rows
-                for to, k, v in zip(topics, table["key"].to_pylist(), table["value"].to_pylist(), strict=True):
-                    if (to or piece.topic) == topic:
-                        yield Row(of_record(k, v), shown(v if v is not None else b"null"), number, pending=pending)
+                for rows in piece.rows if isinstance(piece.rows, tuple) else (piece.rows,):
+                    made = transform_and_encode(rows, piece.topic, chain, key, value, headers, skip_unwritable=tolerant)
+                    table = made.records
+                    topics = table["topic"].to_pylist() if "topic" in table.column_names else [None] * table.num_rows
+                    for to, k, v in zip(topics, table["key"].to_pylist(), table["value"].to_pylist(), strict=True):
+                        if (to or piece.topic) == topic:
+                            yield Row(of_record(k, v), shown(v if v is not None else b"null"), number, pending=pending)
 
     def _partitions(self) -> Iterator[tuple[SourceTask, SourcePartition]]:
         for task in self._started():

@@ -192,6 +192,7 @@ class SourceBulk:
         )
         self._learn_cores()
         tasks = min(sum(found.count for found in partitions.values()), self._cores[0] or 1)
+        assert not isinstance(polled.rows, tuple), "executors read one DataFrame"
         return run_job(polled.rows, recipe, tasks)
 
     def _learn_cores(self) -> None:

@@ -215,8 +215,9 @@ class SourcePoller:
             "; ".join(reasons),
             sum(piece.filtered for piece in pieces),
             boundary,
-            parts if len(parts) > 1 or parts[0].boundary != NO_BOUNDARY else (),
+            parts if len(parts) > 1 or any(part.boundary != NO_BOUNDARY for part in parts) else (),
             start,
+            polled.commits_offset,
         )
 
     def _explained(self, error: Exception) -> Exception | None:
@@ -242,7 +243,11 @@ def topics_of(topic: str | None, records: pa.Table) -> list[str]:
 
 
 def _divided(polled: Slice, boundaries: RowBoundaries) -> list[_Piece]:
-    """The slice in pieces that end where the task asked for boundaries."""
+    """The slice in pieces: its tables, or what ends where the task asked for boundaries."""
+    if isinstance(polled.rows, tuple):
+        if boundaries:
+            raise TransactionBoundaryError(f"row {min(boundaries)} is named in a slice of several tables")
+        return [_Piece(table, polled.offset) for table in polled.rows]
     if not boundaries:
         return [_Piece(polled.rows, polled.offset)]
     table = in_arrow(polled.rows)

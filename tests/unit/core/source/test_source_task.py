@@ -324,6 +324,22 @@ def test_after_a_refused_record_no_offset_is_committed() -> None:
     ]
 
 
+def test_an_offset_without_records_is_committed_when_the_plugin_asks_for_it() -> None:
+    core = working(exactly_once())
+    assert run(core, Polled(1, 0, AT_5.offset, commits_offset=True)) == [BeginTransaction()]
+    assert run(core, TransactionBegun(3)) == [WriteOffsets((AT_5,))]
+    assert run(core, OffsetsWritten()) == [CommitTransaction()]
+    step = core.handle(TransactionCommitted(), 0)
+    assert NotifyCommitted(AT_5.offset) in step.effects
+    assert step.transitions[0].data["records"] == 0
+
+
+def test_an_offset_without_records_goes_with_the_next_flush_at_least_once() -> None:
+    core = working(AT_LEAST_ONCE)
+    run(core, Polled(1, 0, AT_5.offset, commits_offset=True))
+    assert run(core, PolledNothing(), Idled(), now_ms=1000) == [FlushAndCommitOffsets((AT_5,), 500)]
+
+
 def test_filtered_records_are_told_apart_from_skipped_ones_and_commit_nothing_by_themselves() -> None:
     core = working(exactly_once())
     step = core.handle(Polled(1, 0, AT_5.offset, filtered=4), 0)

@@ -1,0 +1,260 @@
+"""What PostgreSQL's catalog says about tables, types, the publication and the replication slot.
+
+Decides which tables are read. Never decides what to do about a slot that does not fit.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from connectx.connectors.postgres.cdc.events import Column, TableShape
+from connectx.connectors.postgres.cdc.values import Modes, array_of_texts, column_type
+from connectx.connectors.postgres.session import PostgresSession, identifier, literal
+from connectx.errors import DatabaseError
+from connectx.protocol.pgoutput import Relation
+
+_FIRST_OWN_OID: Final = 16_384
+"""Types with lower numbers are PostgreSQL's own."""
+
+
+def as_number(lsn: str) -> str:
+    """SQL of an LSN as bigint."""
+    return f"({lsn} - '0/0'::pg_lsn)::bigint"
+
+
+def as_lsn(number: int) -> str:
+    """SQL of a number as pg_lsn."""
+    return f"'{number >> 32:X}/{number & 0xFFFFFFFF:X}'::pg_lsn"
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A replication slot: up to where its reader has confirmed, and whether WAL that it needs is gone."""
+
+    confirmed: int
+    is_lost: bool
+    plugin: str
+    database: str
+
+
+@dataclass(frozen=True, slots=True)
+class TableFilter:
+    """schema.include.list, schema.exclude.list, table.include.list and table.exclude.list."""
+
+    schemas: tuple[str, ...] = ()
+    schemas_not: tuple[str, ...] = ()
+    tables: tuple[str, ...] = ()
+    tables_not: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> TableFilter:
+        """The filter of a parsed configuration."""
+        return cls(
+            tuple(values["schema.include.list"]),
+            tuple(values["schema.exclude.list"]),
+            tuple(values["table.include.list"]),
+            tuple(values["table.exclude.list"]),
+        )
+
+    def takes(self, schema: str, table: str) -> bool:
+        """Whether a table is read. Expressions match whole names, in any case."""
+        full = f"{schema}.{table}"
+        return (
+            schema not in ("pg_catalog", "information_schema")
+            and (not self.schemas or _any(self.schemas, schema))
+            and not _any(self.schemas_not, schema)
+            and (not self.tables or _any(self.tables, full))
+            and not _any(self.tables_not, full)
+        )
+
+
+class Catalog:
+    """Queries of one session; each ends its transaction unless `keep` is set.
+
+    Args:
+        session: where to ask.
+        modes: forms of values.
+        takes: tables to read.
+    """
+
+    def __init__(self, session: PostgresSession, modes: Modes, takes: TableFilter) -> None:
+        self._session = session
+        self._modes = modes
+        self._takes = takes
+        self._shapes: dict[Relation, TableShape | None] = {}
+        self.keep = False
+
+    # ---------------------------------------------------------------------------------------------------- tables
+
+    def shape_of(self, relation: Relation) -> TableShape | None:
+        """The table that a Relation message describes; None when it is not read.
+
+        Names and types are those of the message. The primary key and NOT NULL are those of the table now.
+        """
+        if relation not in self._shapes:
+            self._shapes[relation] = self._shape_of(relation)
+        return self._shapes[relation]
+
+    def _shape_of(self, relation: Relation) -> TableShape | None:
+        if not self._takes.takes(relation.schema, relation.name):
+            return None
+        known = {name: (place, notnull) for name, place, notnull in self._query(
+            "SELECT a.attname::text, coalesce(array_position(i.indkey::int2[], a.attnum), -1), a.attnotnull "
+            "FROM pg_attribute a LEFT JOIN pg_index i ON i.indrelid = a.attrelid AND i.indisprimary "
+            f"WHERE a.attrelid = {relation.oid} AND a.attnum > 0 AND NOT a.attisdropped"
+        )}  # fmt: skip
+        named = [(column.name, column.type_oid, column.modifier) for column in relation.columns]
+        numbers = {column.name: number for number, column in enumerate(relation.columns)}
+        places = sorted((place, numbers[name]) for name, (place, _) in known.items() if place >= 0 and name in numbers)
+        key = tuple(number for _, number in places)
+        if not known and relation.identity != "f":  # the table was dropped
+            key = tuple(number for number, column in enumerate(relation.columns) if column.is_key)
+        nullable = [not known.get(name, (0, False))[1] and number not in key for name, number in numbers.items()]
+        return self._shape(relation.schema, relation.name, named, nullable, key)
+
+    def tables(self, publication: str) -> list[TableShape]:
+        """Tables of the publication that are read, by name."""
+        published = sorted(self._published(publication))
+        return [self._table(schema, name) for schema, name in published if self._takes.takes(schema, name)]
+
+    def _table(self, schema: str, name: str) -> TableShape:
+        rows = self._query(
+            "SELECT a.attname::text, a.atttypid::bigint, a.atttypmod, a.attnotnull, "
+            "coalesce(array_position(i.indkey::int2[], a.attnum), -1) FROM pg_attribute a "
+            "JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace "
+            "LEFT JOIN pg_index i ON i.indrelid = a.attrelid AND i.indisprimary "
+            f"WHERE n.nspname = {literal(schema)} AND c.relname = {literal(name)} AND a.attnum > 0 "
+            "AND NOT a.attisdropped AND a.attgenerated = '' ORDER BY a.attnum"
+        )
+        places = sorted((row[4], number) for number, row in enumerate(rows) if row[4] >= 0)
+        named = [(column, oid, modifier) for column, oid, modifier, _, _ in rows]
+        return self._shape(schema, name, named, [not row[3] for row in rows], tuple(number for _, number in places))
+
+    def _shape(
+        self, schema: str, name: str, named: list[tuple[str, int, int]], nullable: list[bool], key: tuple[int, ...]
+    ) -> TableShape:
+        own = self._own_types({oid for _, oid, _ in named if oid >= _FIRST_OWN_OID})
+        columns = []
+        for (column, oid, modifier), is_nullable in zip(named, nullable, strict=True):
+            base, base_modifier, is_array = own.get(oid, (oid, modifier, False))
+            where = f"{schema}.{name}.{column}"
+            kind = (
+                array_of_texts(self._modes, where) if is_array else column_type(base, base_modifier, self._modes, where)
+            )
+            columns.append(Column(column, kind, is_nullable))
+        return TableShape(schema, name, tuple(columns), key)
+
+    def _own_types(self, oids: set[int]) -> dict[int, tuple[int, int, bool]]:
+        """Of types that users made: the type below a domain, its modifier, and whether it is an array of such types."""
+        if not oids:
+            return {}
+        listed = ", ".join(map(str, sorted(oids)))
+        rows = self._query(
+            "WITH RECURSIVE t AS (SELECT oid, oid AS base, typtypmod AS modifier FROM pg_type "
+            f"WHERE oid IN ({listed}) UNION ALL SELECT t.oid, p.typbasetype, p.typtypmod FROM t "
+            "JOIN pg_type p ON p.oid = t.base WHERE p.typtype = 'd') SELECT t.oid::bigint, t.base::bigint, t.modifier, "
+            "p.typcategory = 'A' FROM t JOIN pg_type p ON p.oid = t.base WHERE p.typtype <> 'd'"
+        )
+        return {oid: (base, modifier, is_array and base >= _FIRST_OWN_OID) for oid, base, modifier, is_array in rows}
+
+    # -------------------------------------------------------------------------------------------- the publication
+
+    def ensure_publication(self, name: str, mode: str) -> None:
+        """Create the publication, or set its tables, as publication.autocreate.mode says.
+
+        Raises:
+            DatabaseError: it does not exist, or no table is chosen.
+        """
+        exists = bool(self._query(f"SELECT 1 FROM pg_publication WHERE pubname = {literal(name)}"))
+        if mode == "filtered":
+            verb = "ALTER PUBLICATION {} SET TABLE {}" if exists else "CREATE PUBLICATION {} FOR TABLE {}"
+            wanted = self._chosen_tables()
+            if exists and wanted == set(self._published(name)):
+                return
+            listed = ", ".join(f"{identifier(schema)}.{identifier(table)}" for schema, table in sorted(wanted))
+            self._execute(verb.format(identifier(name), listed))
+        elif not exists and mode == "all_tables":
+            self._execute(f"CREATE PUBLICATION {identifier(name)} FOR ALL TABLES")
+        elif not exists:
+            raise DatabaseError(
+                f"PostgreSQL has no publication {name}, and publication.autocreate.mode is disabled.",
+                next_step="Create it, or correct publication.name or the mode, and restart the task.",
+            )
+
+    def _published(self, name: str) -> Iterable[tuple[str, str]]:
+        rows = self._query(
+            f"SELECT schemaname::text, tablename::text FROM pg_publication_tables WHERE pubname = {literal(name)}"
+        )
+        return [(schema, table) for schema, table in rows]
+
+    def _chosen_tables(self) -> set[tuple[str, str]]:
+        rows = self._query(
+            "SELECT n.nspname::text, c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+            "WHERE c.relkind = 'r' AND c.relpersistence = 'p'"
+        )
+        chosen = {(schema, table) for schema, table in rows if self._takes.takes(schema, table)}
+        if not chosen:
+            raise DatabaseError(
+                "The database has no table that table.include.list and the other lists choose.",
+                next_step="Create it, or correct the lists, and restart the task.",
+            )
+        return chosen
+
+    # -------------------------------------------------------------------------------------------------- the slot
+
+    def slot(self, name: str) -> Slot | None:
+        """The slot, None if there is none."""
+        rows = self._query(
+            f"SELECT {as_number('confirmed_flush_lsn')}, coalesce(wal_status, '') = 'lost', plugin::text, "
+            f"database::text FROM pg_replication_slots WHERE slot_name = {literal(name)}"
+        )
+        return Slot(*rows[0]) if rows else None
+
+    def create_slot(self, name: str) -> Slot:
+        """Create the slot; changes are kept from now on.
+
+        Raises:
+            DatabaseError: wal_level is not logical, or all slots are in use.
+        """
+        ((level,),) = self._query("SELECT current_setting('wal_level')")
+        if level != "logical":
+            raise DatabaseError(
+                f"PostgreSQL's wal_level is {level}, and change data capture needs logical.",
+                next_step="Set wal_level = logical, restart the server and then the task.",
+            )
+        self._query(f"SELECT 1 FROM pg_create_logical_replication_slot({literal(name)}, 'pgoutput')")
+        made = self.slot(name)
+        assert made is not None, "the slot was created"
+        return made
+
+    def drop_slot(self, name: str) -> None:
+        """Drop the slot."""
+        self._query(f"SELECT 1 FROM pg_drop_replication_slot({literal(name)})")
+
+    def flushed(self) -> int:
+        """LSN up to which the server's WAL is durable."""
+        ((lsn,),) = self._query(f"SELECT {as_number('pg_current_wal_flush_lsn()')}")
+        return int(lsn)
+
+    def advance(self, name: str, lsn: int) -> None:
+        """Move the slot forward: the server may drop WAL before `lsn`."""
+        self._query(f"SELECT 1 FROM pg_replication_slot_advance({literal(name)}, {as_lsn(lsn)})")
+
+    # ---------------------------------------------------------------------------------------------- inner parts
+
+    def _query(self, sql: str) -> list[tuple[Any, ...]]:
+        rows = self._session.query(sql)
+        if not self.keep:
+            self._session.commit()
+        return rows
+
+    def _execute(self, sql: str) -> None:
+        self._session.execute(sql)
+        self._session.commit()
+
+
+def _any(patterns: tuple[str, ...], name: str) -> bool:
+    return any(re.fullmatch(pattern, name, re.IGNORECASE) for pattern in patterns)

@@ -1,0 +1,204 @@
+"""PostgresCdcSource: rows of tables, then every change of them, as Debezium's PostgreSQL connector writes them.
+
+Configuration keys, records, source partition and source offsets are those of Debezium, so that either can go on where
+the other stopped. Changes come from a logical replication slot by plain SQL: a poll peeks, and the slot moves only
+after the changes are committed in Kafka.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from connectx.connectors.postgres.cdc.catalog import Catalog, TableFilter
+from connectx.connectors.postgres.cdc.config import CONFIG, CONNECTION_KEYS, problems, uri
+from connectx.connectors.postgres.cdc.events import Changes, Origin
+from connectx.connectors.postgres.cdc.positions import Position, check_offset
+from connectx.connectors.postgres.cdc.reading import SlotReader
+from connectx.connectors.postgres.cdc.resuming import Resumption
+from connectx.connectors.postgres.cdc.snapshot import Snapshot
+from connectx.connectors.postgres.cdc.stream import after_wal
+from connectx.connectors.postgres.cdc.values import Modes
+from connectx.connectors.postgres.session import PostgresSession
+from connectx.errors import DatabaseUnavailableError
+from connectx.model.source_offsets import SourceOffset, SourcePartition
+from connectx.plugins.api import RetriableError, Slice, SourceConnector, SourceTask, SourceTaskContext
+from connectx.version import VERSION
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+
+class PostgresCdcSource(SourceConnector):
+    """Reads changes of tables of PostgreSQL from a logical replication slot; one task."""
+
+    version = VERSION
+    config = CONFIG
+    requires = (("postgres", "adbc_driver_postgresql"),)
+
+    def task_configs(self, max_tasks: int) -> Sequence[Mapping[str, str]]:
+        """A slot has one reader."""
+        return [self.settings]
+
+    @classmethod
+    def validate(cls, config: Mapping[str, str | None]) -> Mapping[str, Sequence[str]]:
+        """Keys of Debezium that are not supported."""
+        return problems(config)
+
+    @classmethod
+    def exactly_once_support(cls, config: Mapping[str, str | None]) -> bool | None:
+        """Positions are exact: each change once, over any crash."""
+        return True
+
+    @classmethod
+    def check_offsets(
+        cls, config: Mapping[str, str | None], offsets: Sequence[tuple[SourcePartition, SourceOffset | None]]
+    ) -> None:
+        """A partition is `{"server": <topic.prefix>}`, an offset has Debezium's keys."""
+        for partition, offset in offsets:
+            if set(partition) != {"server"} or not isinstance(partition["server"], str):
+                raise ValueError("Partition objects should contain only the key 'server', a String")
+            check_offset(offset)
+
+    class Task(SourceTask):
+        """Source partition `{"server": <topic.prefix>}`; source offsets are those of Debezium."""
+
+        def start(self, config: Mapping[str, str], context: SourceTaskContext) -> None:
+            """Take the configuration; the database is opened by the first poll."""
+            super().start(config, context)
+            self._values = values = CONFIG.parse(config)
+            self.partition = {"server": values["topic.prefix"]}
+            self._slot: str = values["slot.name"]
+            self._origin = Origin(VERSION, values["topic.prefix"], values["database.dbname"])
+            settings = {
+                "application_name": f"connectx {context.task}"[:63],
+                **{"client_encoding": "UTF8", "timezone": "UTC", "datestyle": "ISO", "intervalstyle": "postgres"},
+                **{"extra_float_digits": "1", "bytea_output": "hex"},
+            }
+            self._session = PostgresSession(uri(values), settings, CONNECTION_KEYS)
+            modes = Modes(
+                values["decimal.handling.mode"],
+                values["time.precision.mode"],
+                values["binary.handling.mode"],
+                values["unavailable.value.placeholder"],
+            )
+            self._catalog = Catalog(self._session, modes, TableFilter.of(values))
+            self._forget()
+
+        def poll(self, spark: SparkSession, offset: SourceOffset | None) -> Slice | None:
+            """The next rows of the snapshot, or the next transactions.
+
+            Raises:
+                RetriableError: the database cannot be reached, or another reader has the slot.
+                ReplicationSlotMissingError, ReplicationSlotMismatchError: see offset.mismatch.strategy.
+                DatabasePermissionError, DatabaseError, TableMismatchError, ReplicationMessageError
+            """
+            try:
+                return self._poll(offset)
+            except DatabaseUnavailableError as error:
+                self.waits = error.message
+                self._forget()
+                self._session.close()
+                raise RetriableError(error.message, next_step=error.next_step) from error
+            except BaseException:
+                self._forget()
+                self._session.close()
+                raise
+
+        def idle(self, offset: SourceOffset | None) -> None:
+            """Wait for poll.interval.ms."""
+            self.context.wait(self._values["poll.interval.ms"])
+
+        def committed(self, offset: SourceOffset) -> None:
+            """Let the next reading move the slot."""
+            if self._reader is not None and (position := Position.of(offset)) is not None:
+                self._reader.committed(position)
+
+        def stop(self) -> None:
+            """Close the connection."""
+            self._session.close()
+
+        # -------------------------------------------------------------------------------------------- inner parts
+
+        def _forget(self) -> None:
+            """Drop everything but the configuration: the next poll begins at the offset that it is given."""
+            self._position: Position | None = None
+            self._polled: SourceOffset | None = None
+            self._snapshot: Snapshot | None = None
+            self._reader: SlotReader | None = None
+            self._advance_s = self._beat_s = time.monotonic()
+
+        def _poll(self, offset: SourceOffset | None) -> Slice | None:
+            if self._position is None or self._polled != offset:
+                self._session.rollback()
+                self._forget()
+                self._resume(offset)
+            self.waits = ""
+            if (piece := self._next()) is not None:
+                self._polled = piece.offset
+            return piece
+
+        def _resume(self, offset: SourceOffset | None) -> None:
+            values, catalog = self._values, self._catalog
+            catalog.ensure_publication(values["publication.name"], values["publication.autocreate.mode"])
+            mode, strategy = values["snapshot.mode"], values["offset.mismatch.strategy"]
+            resumption = Resumption(catalog, self._slot, mode, strategy, values["database.dbname"])
+            self._position, begins = resumption.resume(offset)
+            self._polled = offset
+            state = self._position.snapshot
+            if begins or (state is not None and not state.finished):
+                rows = values["snapshot.fetch.size"]
+                self._snapshot = Snapshot(self._session, catalog, values["publication.name"], rows)
+                if begins:
+                    self._position = self._snapshot.begin(self._position.lsn)
+            self._reader = SlotReader(self._session, catalog, values, self._slot)
+
+        def _next(self) -> Slice | None:
+            assert self._position is not None, "a position was resumed"
+            if self._snapshot is not None:
+                changes, self._position = self._snapshot.next(self._position)
+                if changes is not None:
+                    return self._slice([changes], self._position)
+                self._snapshot.close()
+                self._snapshot = None
+            assert self._reader is not None, "a reader was made"
+            found = self._reader.next(self._position)
+            if found is not None:
+                self._position = found.position
+                return self._slice(found.parts, found.position)
+            return self._idle_slice(self._reader)
+
+        def _slice(self, parts: Sequence[Changes], position: Position) -> Slice:
+            now_us = time.time_ns() // 1000
+            prefix = self._values["topic.prefix"]
+            tables = tuple(part.table(f"{prefix}.{part.shape.full}", self._origin, now_us) for part in parts)
+            return Slice(tables, position.offset)
+
+        def _idle_slice(self, reader: SlotReader) -> Slice | None:
+            """A heartbeat, or an offset alone, when one is due: afterwards the slot can move on."""
+            assert self._position is not None, "a position was resumed"
+            now_s, beat_s = time.monotonic(), self._values["heartbeat.interval.ms"] / 1000
+            beats = bool(beat_s) and now_s >= self._beat_s + beat_s
+            moved = after_wal(self._position, reader.reached)
+            due = not reader.is_whole or now_s >= self._advance_s + self._values["slot.advance.interval.ms"] / 1000
+            ends_snapshot = self._position.snapshot is not None and moved.snapshot is None
+            if not beats and not ends_snapshot and not (due and moved != self._position):
+                return None
+            self._advance_s, self._position = now_s, moved
+            if beats:
+                self._beat_s = now_s
+                return Slice((self._heartbeat(),), moved.offset)
+            return Slice((), moved.offset, commits_offset=True)
+
+        def _heartbeat(self) -> pa.Table:
+            import pyarrow as pa
+
+            prefix, moment_ms = self._values["topic.prefix"], time.time_ns() // 1_000_000
+            key = pa.array([{"serverName": prefix}], pa.struct([pa.field("serverName", pa.string(), False)]))
+            value = pa.array([{"ts_ms": moment_ms}], pa.struct([pa.field("ts_ms", pa.int64(), False)]))
+            topic = f"{self._values['topic.heartbeat.prefix']}.{prefix}"
+            return pa.table({"key": key, "value": value, "topic": pa.array([topic], pa.string())})
+
+    task_class = Task

@@ -1,0 +1,328 @@
+"""PostgresCdcSource on PostgreSQL's server, and in a cluster whose workers are killed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import connectx as cx
+from connectx.errors import (
+    DatabaseError,
+    DatabasePermissionError,
+    ReplicationSlotMismatchError,
+    ReplicationSlotMissingError,
+)
+from connectx.plugins.api import RetriableError
+from tests.support.cdc import Capture, Captured, ops, replayed, rows_of
+from tests.support.clusters import owner_of
+from tests.support.databases import postgres_server
+from tests.support.profiles import EOS, JSON
+from tests.support.waiting import WAIT_S, until
+
+if TYPE_CHECKING:
+    from connectx.spark.sessions import SparkProvider
+
+KEYED = "CREATE TABLE t (id int PRIMARY KEY, name text)"
+
+
+@pytest.fixture(scope="module")
+def logical_postgres() -> Iterator[str]:
+    with postgres_server(logical=True) as uri:
+        yield uri
+
+
+@pytest.fixture
+def shop(logical_postgres: str) -> Iterator[Captured]:
+    made = Captured(logical_postgres)
+    yield made
+    made.close()
+
+
+def keys(records: list[dict[str, Any]]) -> list[int]:
+    return [record["key"]["id"] for record in records]
+
+
+def table(shop: Captured) -> dict[int, dict[str, Any]]:
+    return {key: {"id": key, "name": name} for key, name in shop.sql("SELECT id, name FROM t")}
+
+
+def test_a_snapshot_in_pages_is_followed_by_every_change_over_restarts(shop: Captured) -> None:
+    shop.sql(KEYED)
+    shop.sql("INSERT INTO t SELECT n, 'row ' || n FROM generate_series(1, 25) n")
+    shop.sql("CREATE TABLE log (line text)")
+    shop.sql("INSERT INTO log SELECT 'line ' || n FROM generate_series(1, 5) n")
+    capture = Capture(shop, snapshot_fetch_size=10)
+    found = capture.records(most=2)
+    shop.sql("UPDATE t SET name = 'changed' WHERE id IN (1, 20)")
+    shop.sql("DELETE FROM t WHERE id = 25")
+    shop.sql("INSERT INTO t VALUES (30, 'new')")
+    capture.restart()
+    found += capture.records()
+    capture.restart()
+    shop.transaction(
+        "INSERT INTO t VALUES (31, 'a')", "INSERT INTO log VALUES ('b')", "UPDATE t SET id = 32 WHERE id = 31"
+    )
+    found += capture.records()
+    capture.stop()
+    of_t = [record for record in found if record["topic"] == f"{shop.name}.public.t"]
+    assert replayed(of_t) == table(shop)
+    read = [record["key"]["id"] for record in of_t if record["value"] and record["value"]["op"] == "r"]
+    assert sorted(read) == sorted(set(read))
+    lines = [record["value"]["after"]["line"] for record in found if record["topic"].endswith(".log")]
+    assert sorted(lines) == ["b", *(f"line {n}" for n in range(1, 6))]
+    assert ops(of_t)[-4:] == ["c", "d", None, "c"]
+
+
+def test_changes_while_the_snapshot_is_read_come_once_and_after_it(shop: Captured) -> None:
+    shop.sql(KEYED)
+    shop.sql("INSERT INTO t SELECT n, 'old' FROM generate_series(1, 20) n")
+    capture = Capture(shop, snapshot_fetch_size=10)
+    found = capture.records(most=1)
+    shop.sql("UPDATE t SET name = 'new' WHERE id = 15")
+    found += capture.records()
+    capture.stop()
+    assert ops(found) == ["r"] * 20 + ["u"]
+    assert found[14]["value"]["after"] == {"id": 15, "name": "old"}
+    assert [record["value"]["source"]["snapshot"] for record in found] == ["first", *["true"] * 18, "last", "false"]
+
+
+def test_a_transaction_that_ends_between_slot_and_snapshot_is_not_sent_twice(shop: Captured) -> None:
+    shop.sql(KEYED)
+    shop.sql("CREATE PUBLICATION dbz_publication FOR ALL TABLES")
+    shop.sql(f"SELECT 1 FROM pg_create_logical_replication_slot('{shop.name}', 'pgoutput')")
+    shop.sql("INSERT INTO t VALUES (1, 'in both')")
+    capture = Capture(shop)
+    found = capture.records()
+    shop.sql("INSERT INTO t VALUES (2, 'in the stream')")
+    found += capture.records()
+    capture.stop()
+    assert (ops(found), keys(found)) == (["r", "c"], [1, 2])
+
+
+def test_rows_before_a_change_follow_the_replica_identity(shop: Captured) -> None:
+    shop.sql("CREATE TABLE t (id int PRIMARY KEY, name text, long text, must text NOT NULL)")
+    shop.sql("ALTER TABLE t ALTER long SET STORAGE EXTERNAL")
+    capture = Capture(shop, snapshot_mode="no_data")
+    assert capture.records() == []
+    shop.sql("INSERT INTO t VALUES (1, 'a', repeat('x', 5000), 'm')")
+    shop.sql("UPDATE t SET name = 'b'")
+    shop.sql("ALTER TABLE t REPLICA IDENTITY FULL")
+    shop.sql("UPDATE t SET name = 'c'")
+    shop.sql("ALTER TABLE t REPLICA IDENTITY DEFAULT")
+    shop.sql("DELETE FROM t")
+    found = capture.records()
+    capture.stop()
+    sides = [(value["before"], value["after"]) for record in found if (value := record["value"])]
+    whole = {"id": 1, "name": "c", "long": "x" * 5000, "must": "m"}
+    assert sides == [
+        (None, whole | {"name": "a"}),
+        (None, whole | {"name": "b", "long": "__debezium_unavailable_value"}),
+        (whole | {"name": "b"}, whole),
+        ({"id": 1, "name": None, "long": None, "must": ""}, None),
+    ]
+    assert ops(found) == ["c", "u", "u", "d", None]
+
+
+def test_a_table_may_change_its_columns_between_changes(shop: Captured) -> None:
+    shop.sql(KEYED)
+    capture = Capture(shop)
+    capture.slices()
+    shop.sql("INSERT INTO t VALUES (1, 'a')")
+    shop.sql("ALTER TABLE t ADD more numeric(6,2)")
+    shop.sql("INSERT INTO t VALUES (2, 'b', 1.5)")
+    shop.sql("ALTER TABLE t DROP name")
+    shop.sql("INSERT INTO t VALUES (3, 2.5)")
+    shop.sql("TRUNCATE t")
+    found = capture.records()
+    capture.stop()
+    assert [sorted(record["value"]["after"]) for record in found] == [
+        ["id", "name"],
+        ["id", "more", "name"],
+        ["id", "more"],
+    ]
+
+
+def test_the_stream_and_the_snapshot_write_values_alike(shop: Captured) -> None:
+    columns = (
+        "id int PRIMARY KEY, s smallint, b bigint, n numeric(10,2), x numeric, f real, d double precision, o boolean, "
+        "c char(5), v varchar(9), y bytea, da date, t time, ts timestamp(3), tz timestamptz, u uuid, j jsonb, "
+        "ia int[], ta text[], i interval, tt timetz, e mood, ea mood[], dom positive, ip inet, m money"
+    )
+    row = (
+        "1, 2, 3, 1.5, -123.456, 0.25, 0.1, true, 'ab', 'é', '\\x00ff', '2026-01-02', '01:02:03.5', "
+        "'2026-01-02 03:04:05.678', '2026-01-02 03:04:05+02', '6ba7b810-9dad-11d1-80b4-00c04fd430c8', '{\"a\": 1}', "
+        "'{1,NULL}', '{a,\"b,c\"}', '1 mon 2 days 03:04:05', '10:00+02', 'ok', '{ok,bad}', 7, '10.0.0.1', 12.5"
+    )
+    shop.sql("CREATE TYPE mood AS ENUM ('ok', 'bad')")
+    shop.sql("CREATE DOMAIN positive AS int CHECK (value > 0)")
+    shop.sql(f"CREATE TABLE t ({columns})")
+    shop.sql(f"INSERT INTO t VALUES ({row})")
+    capture = Capture(shop)
+    (read,) = capture.records()
+    shop.sql("DELETE FROM t")
+    shop.sql(f"INSERT INTO t VALUES ({row})")
+    created = capture.records()[-1]
+    capture.stop()
+    assert created["value"]["after"] == read["value"]["after"]
+    after = read["value"]["after"]
+    assert (after["c"], after["dom"], after["ea"], after["tz"]) == (
+        "ab   ",
+        7,
+        ["ok", "bad"],
+        "2026-01-02T01:04:05.000000Z",
+    )
+
+
+def test_an_idle_slot_moves_on_with_the_offset_and_without_records(shop: Captured) -> None:
+    shop.sql(KEYED)
+    shop.sql("CREATE TABLE other (id int)")
+    shop.sql("CREATE PUBLICATION narrow FOR TABLE t")
+    capture = Capture(shop, publication_name="narrow", slot_advance_interval_ms=1)
+    capture.slices()
+    before = shop.slot_lsn()
+    shop.sql("INSERT INTO other SELECT generate_series(1, 100)")
+
+    def moved() -> bool:
+        for piece in capture.slices(most=3):
+            assert rows_of(piece) == []
+            assert piece.commits_offset
+        return shop.slot_lsn() > before
+
+    until(moved, "the slot to move")
+    shop.sql("INSERT INTO t VALUES (1, 'a')")
+    capture.restart()
+    assert keys(until(lambda: capture.records(most=3), "the change")) == [1]
+    capture.stop()
+
+
+def test_heartbeats_are_written_to_their_topic(shop: Captured) -> None:
+    shop.sql(KEYED)
+    capture = Capture(shop, heartbeat_interval_ms=1)
+    record = until(lambda: capture.records(most=2), "a heartbeat")[0]
+    capture.stop()
+    assert (record["topic"], record["key"]) == (f"__debezium-heartbeat.{shop.name}", {"serverName": shop.name})
+    assert list(record["value"]) == ["ts_ms"]
+
+
+@pytest.mark.parametrize("gone", ["missing", "ahead"])
+def test_a_slot_that_does_not_fit_the_offset_is_a_choice(shop: Captured, gone: str) -> None:
+    shop.sql(KEYED)
+    shop.sql("INSERT INTO t VALUES (1, 'a')")
+    capture = Capture(shop)
+    capture.slices()
+    capture.stop()
+    offset = capture.stored
+    if gone == "missing":
+        shop.drop_slot()
+        shop.sql("INSERT INTO t VALUES (2, 'lost')")
+    else:
+        shop.sql("INSERT INTO t VALUES (2, 'lost')")
+        shop.sql(f"SELECT 1 FROM pg_replication_slot_advance('{shop.name}', pg_current_wal_flush_lsn())")
+    error = ReplicationSlotMissingError if gone == "missing" else ReplicationSlotMismatchError
+    with pytest.raises(error, match=rf"slot {shop.name}\b.*offset\.mismatch\.strategy is trust_offset.*when_needed"):
+        Capture(shop, offset).poll()
+    again = Capture(shop, offset, snapshot_mode="when_needed")
+    assert keys(again.records()) == [1, 2]
+    again.stop()
+    if gone == "missing":
+        shop.drop_slot()
+    else:
+        shop.sql(f"SELECT 1 FROM pg_replication_slot_advance('{shop.name}', pg_current_wal_flush_lsn())")
+    trusting = Capture(shop, offset, offset_mismatch_strategy="trust_slot")
+    assert trusting.records() == []
+    shop.sql("INSERT INTO t VALUES (3, 'next')")
+    assert keys(trusting.records()) == [3]
+    trusting.stop()
+
+
+def test_an_offset_of_another_server_is_refused(shop: Captured) -> None:
+    shop.sql(KEYED)
+    capture = Capture(shop)
+    capture.slices()
+    capture.stop()
+    with pytest.raises(ReplicationSlotMismatchError, match="belongs to a server whose WAL ends"):
+        Capture(shop, {"lsn": 1 << 60, "lsn_proc": 1 << 60, "lsn_commit": 1 << 60}).poll()
+
+
+def test_what_postgresql_refuses_is_named(shop: Captured, postgres: str) -> None:
+    with pytest.raises(DatabaseError, match=r"no publication p.*autocreate\.mode"):
+        Capture(shop, publication_name="p", publication_autocreate_mode="disabled").poll()
+    with pytest.raises(DatabaseError, match=r"no table that table\.include\.list"):
+        Capture(shop, publication_autocreate_mode="filtered", table_include_list="public.none").poll()
+    with pytest.raises((DatabasePermissionError, DatabaseError), match=r"database\.user"):
+        Capture(shop, database_user="nobody", database_password="geheim").poll()
+    plain = Captured(postgres)
+    with pytest.raises(DatabaseError, match="wal_level is replica"):
+        Capture(plain).poll()
+    plain.close()
+
+
+def test_a_filtered_publication_has_the_chosen_tables_and_is_changed_with_them(shop: Captured) -> None:
+    shop.sql(KEYED)
+    shop.sql("CREATE TABLE u (id int PRIMARY KEY)")
+    filtered = {"publication_autocreate_mode": "filtered", "snapshot_mode": "no_data"}
+    for wanted in (r"public\.t", r"public\.[tu]"):
+        capture = Capture(shop, None, table_include_list=wanted, **filtered)
+        capture.poll()
+        capture.stop()
+    assert shop.sql("SELECT tablename::text FROM pg_publication_tables ORDER BY 1") == [("t",), ("u",)]
+
+
+def test_a_slot_that_another_session_reads_is_waited_for(shop: Captured) -> None:
+    shop.sql(KEYED)
+    first, second = Capture(shop), Capture(shop)
+    first.slices()
+    shop.sql("INSERT INTO t SELECT n FROM generate_series(1, 10) n")
+    shop.sql(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{shop.name}' AND "
+             "application_name = 'connectx cdc-0'")  # fmt: skip
+    with pytest.raises(RetriableError):
+        first.poll()
+    assert keys(first.records()) == list(range(1, 11))
+    first.stop()
+    second.stop()
+
+
+# ---------------------------------------------------------------------------------------------------- in a cluster
+
+
+def test_killed_workers_lose_and_double_no_change(spark_provider: SparkProvider, shop: Captured) -> None:
+    shop.sql(KEYED)
+    shop.sql("INSERT INTO t SELECT n, 'old' FROM generate_series(1, 500) n")
+    keyed = {key.replace("value.", "key."): value for key, value in JSON.items()}
+    config = shop.config(snapshot_fetch_size=50, max_batch_size=20, max_queue_size=50) | JSON | keyed
+    topic = f"{shop.name}.public.t"
+    with cx.Cluster(workers=2, config=EOS) as cluster:
+        connector = cluster.create("cdc", config)
+        connector.wait("RUNNING", timeout=WAIT_S)
+        cx.read_topic(topic, cluster.bootstrap_servers, at_least=60, timeout=WAIT_S)
+        owner = owner_of(cluster, "cdc-0").name
+        for n in range(50):
+            base = 1000 + 10 * n
+            shop.transaction(
+                f"INSERT INTO t SELECT n, 'new' FROM generate_series({base}, {base + 5}) n",
+                f"UPDATE t SET name = 'changed' WHERE id % 50 = {n}",
+                f"DELETE FROM t WHERE id = {base}",
+                f"UPDATE t SET id = id + 100000 WHERE id = {base + 1}",
+            )
+            if n == 25:
+                cluster.kill(owner)
+        rows = table(shop)
+
+        def settled() -> list[dict[str, Any]] | None:
+            read = cx.read_topic(topic, cluster.bootstrap_servers, at_least=1, timeout=WAIT_S)
+            pairs = zip(read["key"], read["value"], strict=True)
+            records = [{"key": json.loads(k), "value": None if v is None else json.loads(v)} for k, v in pairs]
+            return records if replayed(records) == rows else None
+
+        records = until(settled, "the topic to give the rows of the table", 2 * WAIT_S)
+        changes = [(record["value"]["source"]["lsn"], record["value"]["op"], json.dumps(record["key"]))
+                   for record in records if record["value"] is not None and record["value"]["op"] != "r"]  # fmt: skip
+        assert len(changes) == len(set(changes))
+        verdict = cluster.check(timeout=WAIT_S)
+        assert verdict.answer == "valid", verdict
+        (stored,) = connector.offsets.get()
+        assert stored["partition"] == {"server": shop.name}
+        assert stored["offset"]["lsn"] == stored["offset"]["lsn_commit"]

@@ -1,0 +1,94 @@
+"""Debezium's configuration is taken as far as it is supported; the rest is refused by name."""
+
+from __future__ import annotations
+
+import pytest
+
+from connectx.connectors.postgres.cdc.catalog import TableFilter
+from connectx.connectors.postgres.cdc.config import CONFIG, uri
+from connectx.connectors.postgres.cdc.source import PostgresCdcSource
+from connectx.errors import ConfigError
+from connectx.plugins.registry import Plugins
+
+GIVEN = {"database.hostname": "h", "database.user": "u", "database.dbname": "d", "topic.prefix": "p"}
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("signal.data.collection", "public.signals"),
+        ("column.exclude.list", "public.t.secret"),
+        ("message.key.columns", "t:id"),
+        ("provide.transaction.metadata", "true"),
+        ("hstore.handling.mode", "json"),
+        ("slot.drop.on.stop", "true"),
+        ("snapshot.max.threads", "4"),
+        ("database.query.timeout.ms", "5"),
+        ("topic.naming.strategy", "x"),
+    ],
+)
+def test_a_key_of_debezium_that_is_not_supported_is_refused(key: str, value: str) -> None:
+    problems = PostgresCdcSource.validate({**GIVEN, key: value})
+    assert list(problems) == [key]
+    assert f"Invalid value {value} for configuration {key}" in problems[key][0]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("plugin.name", "pgoutput"),
+        ("provide.transaction.metadata", "false"),
+        ("status.update.interval.ms", "1"),
+        ("slot.drop.on.stop", "false"),
+        ("topic.creation.default.partitions", "3"),
+        ("tasks.max", "1"),
+        ("transforms", "x"),
+        ("table.include.list", "public.t"),
+    ],
+)
+def test_other_keys_are_taken(key: str, value: str) -> None:
+    assert PostgresCdcSource.validate({**GIVEN, key: value}) == {}
+
+
+@pytest.mark.parametrize("kind", ["schema", "table"])
+def test_a_list_and_its_opposite_exclude_each_other(kind: str) -> None:
+    given = {f"{kind}.include.list": "a", f"{kind}.exclude.list": "b"}
+    assert list(PostgresCdcSource.validate({**GIVEN, **given})) == [f"{kind}.exclude.list"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("plugin.name", "decoderbufs"),
+        ("snapshot.mode", "initial_only"),
+        ("offset.mismatch.strategy", "no_validation"),
+        ("slot.name", "Upper"),
+        ("topic.prefix", "a b"),
+        ("table.include.list", "("),
+        ("skipped.operations", "x"),
+    ],
+)
+def test_values_that_are_not_supported_are_refused(key: str, value: str) -> None:
+    with pytest.raises(ConfigError, match=key.replace(".", r"\.")):
+        CONFIG.parse({**GIVEN, key: value})
+
+
+def test_the_uri_has_all_that_libpq_needs_and_no_more() -> None:
+    values = CONFIG.parse(
+        {**GIVEN, "database.hostname": "/run/pg", "database.password": "a&b", "database.dbname": "d b"}
+    )
+    assert uri(values) == "postgresql:///d%20b?host=/run/pg&port=5432&user=u&password=a%26b&connect_timeout=10"
+
+
+def test_lists_match_whole_names_in_any_case() -> None:
+    takes = TableFilter(("public",), (), (r"public\.a.*",), ()).takes
+    assert takes("public", "Abc")
+    assert not takes("public", "xabc")
+    assert not takes("other", "abc")
+    assert not TableFilter().takes("pg_catalog", "pg_class")
+    assert not TableFilter(tables_not=(r"public\.t",)).takes("public", "t")
+    assert not TableFilter(schemas_not=("secret",)).takes("secret", "t")
+
+
+def test_a_configuration_of_debezium_names_the_same_connector() -> None:
+    assert Plugins().connector_class("io.debezium.connector.postgresql.PostgresConnector") is PostgresCdcSource

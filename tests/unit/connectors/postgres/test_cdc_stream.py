@@ -1,0 +1,189 @@
+"""A slot's messages become slices of whole transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from connectx.connectors.postgres.cdc.events import Column, Origin, TableShape
+from connectx.connectors.postgres.cdc.positions import Position, SnapshotState, Visible
+from connectx.connectors.postgres.cdc.stream import Decoder, Transactions, after_wal
+from connectx.connectors.postgres.cdc.values import Modes, column_type
+from connectx.errors import ReplicationMessageError
+from connectx.protocol.pgoutput import UNCHANGED, Begin, Commit, Delete, Insert, Message, Relation, Truncate, Update
+from tests.support.pgoutput import encoded, relation
+
+T = relation(1, "id", "name")
+U = relation(2, "id", name="u")
+PLACEHOLDER = Modes().placeholder
+
+
+def shape_of(given: Relation) -> TableShape | None:
+    if given.name == "hidden":
+        return None
+    columns = [Column(c.name, column_type(c.type_oid, -1, Modes(), c.name), not c.is_key) for c in given.columns]
+    return TableShape(
+        given.schema, given.name, tuple(columns), tuple(n for n, c in enumerate(given.columns) if c.is_key)
+    )
+
+
+def transaction(end: int, *changes: Message, xid: int = 9) -> list[tuple[int, bytes]]:
+    """A transaction whose changes lie 10 apart before its commit, which ends at `end`."""
+    messages: list[Message] = [Begin(end - 5, 1_000_000, xid), *changes, Commit(end - 5, end, 1_000_000)]
+    lsns = [end - 90 + 10 * number for number in range(len(messages) - 1)]
+    return [(lsn, encoded(message)) for lsn, message in zip([*lsns, end], messages, strict=True)]
+
+
+def slices(
+    messages: Sequence[tuple[int, bytes]], position: Position | None = None, **settings: Any
+) -> list[Transactions]:
+    given = {"most": 1, **settings}
+    return list(Decoder(shape_of, position or Position(0), given.pop("most"), **given).slices(messages))
+
+
+def events(found: Sequence[Transactions]) -> list[tuple[Any, ...]]:
+    """Of each record: op, key, before, after. A tombstone has only a key."""
+    rows = []
+    for one in found:
+        for part in one.parts:
+            for row in part.table("topic", Origin("1", "s", "d"), 0).to_pylist():
+                value = row["value"]
+                key = tuple(row["key"].values()) if row.get("key") else None
+                if value is None:
+                    rows.append((None, key))
+                else:
+                    sides = [value[side] and tuple(value[side].values()) for side in ("before", "after")]
+                    rows.append((value["op"], key, *sides))
+    return rows
+
+
+def test_each_change_becomes_an_event_of_debezium() -> None:
+    found = slices(transaction(
+        100, T, Insert(1, (b"1", b"a")), Update(1, (b"1", b"b"), None, False), Delete(1, (b"1", None), True)
+    ))  # fmt: skip
+    assert events(found) == [
+        ("c", ("1",), None, ("1", "a")),
+        ("u", ("1",), None, ("1", "b")),
+        ("d", ("1",), ("1", None), None),
+        (None, ("1",)),
+    ]
+    assert [one.position.offset["lsn"] for one in found] == [100]
+
+
+def test_full_rows_before_a_change_are_passed_on() -> None:
+    found = slices(transaction(100, T, Update(1, (b"1", b"b"), (b"1", b"a"), False), Delete(1, (b"1", b"b"), False)))
+    assert events(found)[:2] == [("u", ("1",), ("1", "a"), ("1", "b")), ("d", ("1",), ("1", "b"), None)]
+
+
+def test_a_changed_key_deletes_one_row_and_creates_another() -> None:
+    found = slices(transaction(100, T, Update(1, (b"2", b"a"), (b"1", None), True)))
+    assert events(found) == [("d", ("1",), ("1", None), None), (None, ("1",)), ("c", ("2",), None, ("2", "a"))]
+
+
+def test_a_value_that_was_not_sent_is_taken_from_the_old_row_or_is_a_placeholder() -> None:
+    found = slices(transaction(
+        100, T, Update(1, (b"1", UNCHANGED), None, False), Update(1, (b"1", UNCHANGED), (b"1", b"long"), False)
+    ))  # fmt: skip
+    assert [row[3] for row in events(found)] == [("1", PLACEHOLDER), ("1", "long")]
+
+
+def test_tombstones_and_operations_can_be_left_out() -> None:
+    messages = transaction(100, T, Insert(1, (b"1", b"a")), Delete(1, (b"1", None), True), Truncate((1,), False, False))
+    assert [row[0] for row in events(slices(messages, tombstones=False))] == ["c", "d", "t"]
+    assert [row[0] for row in events(slices(messages, skipped=frozenset("dt")))] == ["c"]
+
+
+def test_changes_of_several_tables_stay_in_one_slice_and_in_order_by_table() -> None:
+    (found,) = slices(transaction(100, T, U, Insert(1, (b"1", b"a")), Insert(2, (b"7",)), Insert(1, (b"2", b"b"))))
+    assert [(part.shape.name, len(part.ops)) for part in found.parts] == [("t", 2), ("u", 1)]
+
+
+def test_a_table_that_changes_its_columns_begins_a_new_part() -> None:
+    wider = relation(1, "id", "name", "more")
+    (found,) = slices(transaction(100, T, Insert(1, (b"1", b"a")), wider, Insert(1, (b"2", b"b", b"c"))))
+    assert [[column.name for column in part.shape.columns] for part in found.parts] == [
+        ["id", "name"], ["id", "name", "more"],
+    ]  # fmt: skip
+
+
+def test_tables_that_are_not_read_give_nothing_but_move_the_position() -> None:
+    decoder = Decoder(shape_of, Position(0), 1)
+    hidden = relation(3, "id", name="hidden")
+    assert list(decoder.slices(transaction(100, hidden, Insert(3, (b"1",))))) == []
+    assert decoder.position.lsn == 100
+
+
+def test_a_slice_ends_with_a_transaction_and_when_it_is_full() -> None:
+    messages = [
+        pair for end in (100, 200, 300) for pair in transaction(end, T, *[Insert(1, (b"1", b"a"))] * 2, xid=end)
+    ]
+    assert [(one.events, one.position.lsn) for one in slices(messages, most=3)] == [(4, 200), (2, 300)]
+
+
+@given(st.lists(st.integers(0, 3), max_size=8), st.integers(1, 5), st.integers(0, 9))
+def test_any_restart_between_slices_gives_each_change_once(sizes: list[int], most: int, taken: int) -> None:
+    messages = [
+        pair
+        for number, size in enumerate(sizes)
+        for pair in transaction(100 * (number + 1), T, *[Insert(1, (str(number).encode(), b"x"))] * size, xid=number)
+    ]
+    whole = events(slices(messages, most=most))
+    before = slices(messages, most=most)[:taken]
+    position = Position.of(before[-1].position.offset) if before else Position(0)
+    assert events(before) + events(slices(messages, position, most=most)) == whole
+    assert len(whole) == sum(sizes)
+
+
+def test_within_a_transaction_that_debezium_has_sent_in_part_the_rest_follows() -> None:
+    messages = transaction(200, T, *(Insert(1, (b"%d" % n, b"x")) for n in range(4)))
+    lsns = [lsn for lsn, _ in messages][2:-1]
+    offset = {"lsn": lsns[1], "lsn_proc": lsns[1], "lsn_commit": 100, "txId": 9, "messageType": "INSERT"}
+    assert [row[1] for row in events(slices(messages, Position.of(offset)))] == [("2",), ("3",)]
+
+
+def test_transactions_that_the_snapshot_has_seen_are_not_sent_again() -> None:
+    state = SnapshotState(Visible("5:9:7", 250), finished=True)
+    messages = [
+        pair
+        for end, xid in ((100, 6), (200, 7), (300, 6))
+        for pair in transaction(end, T, Insert(1, (b"%d" % end, b"x")), xid=xid)
+    ]
+    found = slices(messages, Position(0, snapshot=state))
+    assert [row[1] for row in events(found)] == [("200",), ("300",)]
+    assert found[0].position.snapshot == state
+    assert found[1].position.snapshot is None
+
+
+def test_the_source_block_names_transaction_position_and_last_commit() -> None:
+    found = slices(transaction(200, T, Insert(1, (b"1", b"a"))), Position(100), most=1)
+    source = found[0].parts[0].table("t", Origin("0.2.0", "srv", "shop"), 5_000_000).to_pylist()[0]["value"]["source"]
+    assert source == {
+        "version": "0.2.0", "connector": "postgresql", "name": "srv", "ts_ms": 1000, "snapshot": "false", "db": "shop",
+        "sequence": '["100","130"]', "ts_us": 1_000_000, "ts_ns": 1_000_000_000, "schema": "public", "table": "t",
+        "txId": 9, "lsn": 130, "xmin": None,
+    }  # fmt: skip
+
+
+def test_a_required_column_that_an_old_row_lacks_has_the_types_zero() -> None:
+    shape = TableShape("public", "t", (
+        Column("id", column_type(23, -1, Modes(), ""), False), Column("n", column_type(23, -1, Modes(), ""), False)
+    ), (0,))  # fmt: skip
+    found = list(Decoder(lambda _: shape, Position(0), 1).slices(transaction(100, T, Delete(1, (b"1", None), True))))
+    assert events(found)[0] == ("d", (1,), (1, 0), None)
+
+
+@pytest.mark.parametrize("cut", [slice(0, -1), slice(1, None)])
+def test_a_transaction_without_its_begin_or_end_is_refused(cut: slice) -> None:
+    with pytest.raises(ReplicationMessageError, match="without its"):
+        slices(transaction(100, T, Insert(1, (b"1", b"a")))[cut])
+
+
+def test_an_idle_position_moves_over_wal_and_forgets_the_snapshot() -> None:
+    state = SnapshotState(Visible("5:9:7", 250), finished=True)
+    assert after_wal(Position(100, snapshot=state), 200) == Position(200, snapshot=state)
+    assert after_wal(Position(100, snapshot=state), 250) == Position(250)
+    assert after_wal(Position(100), 50) == Position(100)

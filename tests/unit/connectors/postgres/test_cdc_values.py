@@ -1,0 +1,135 @@
+"""Texts of PostgreSQL's types become Debezium's forms."""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from connectx.connectors.postgres.cdc.events import column_values
+from connectx.connectors.postgres.cdc.values import Modes, array_elements, array_of_texts, column_type
+from connectx.errors import ReplicationMessageError, TableMismatchError
+from connectx.protocol.pgoutput import UNCHANGED
+
+DAY_US = 86_400_000_000
+
+
+def read(oid: int, texts: list[str | None], modifier: int = -1, **modes: str) -> list[Any]:
+    kind = column_type(oid, modifier, Modes(**modes), "t.c")
+    array = kind.convert(pa.array(texts, pa.string()))
+    assert array.type == kind.arrow
+    found: list[Any] = array.to_pylist()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("oid", "texts", "values"),
+    [
+        (16, ["t", "f", None, "true", "false"], [True, False, None, True, False]),
+        (21, ["-32768", None], [-32768, None]),
+        (23, ["2147483647"], [2147483647]),
+        (20, ["-9223372036854775808"], [-9223372036854775808]),
+        (26, ["4294967295"], [4294967295]),
+        (700, ["1.5", "Infinity"], [1.5, float("inf")]),
+        (701, ["0.1", "-Infinity", None], [0.1, float("-inf"), None]),
+        (25, ["", "é", None], ["", "é", None]),
+        (17, ["\\x0aff", "\\x", None], [b"\x0a\xff", b"", None]),
+        (1082, ["1970-01-02", "1969-12-31", None], [1, -1, None]),
+        (1083, ["01:02:03.000004", "24:00:00", None], [3_723_000_004, DAY_US, None]),
+        (1114, ["1970-01-01 00:00:01.5", "1969-12-31 23:59:59", None], [1_500_000, -1_000_000, None]),
+        (1114, ["infinity", "-infinity", "1970-01-01 00:00:00"], [9223372036825200000, -9223372036832400000, 0]),
+        (1184, ["2026-01-02 03:04:05+00", "2026-01-02 03:04:05.12+00", None, "infinity"],
+         ["2026-01-02T03:04:05.000000Z", "2026-01-02T03:04:05.120000Z", None, "infinity"]),
+        (1266, ["10:00:00+02", "23:30:00.5-01:30", None], ["08:00:00Z", "01:00:00.5Z", None]),
+        (1186, ["1 mon", "-1 days +02:03:04.5", "00:00:00", None],
+         [2_629_800_000_000, -DAY_US + 7_384_500_000, 0, None]),
+        (2950, ["6ba7b810-9dad-11d1-80b4-00c04fd430c8"], ["6ba7b810-9dad-11d1-80b4-00c04fd430c8"]),
+        (3802, ['{"a": 1}'], ['{"a": 1}']),
+        (1007, ["{1,NULL,3}", "{}", None], [[1, None, 3], [], None]),
+        (1009, ['{a,"b,c",NULL,"NULL","q\\"\\\\x"}', "[2:3]={x,y}"],
+         [["a", "b,c", None, "NULL", 'q"\\x'], ["x", "y"]]),
+        (1115, ['{"1970-01-01 00:00:01"}'], [[1_000_000]]),
+        (1000, ["{t,f}"], [[True, False]]),
+        (99_999, ["anything"], ["anything"]),
+    ],
+)  # fmt: skip
+def test_texts_become_values(oid: int, texts: list[str | None], values: list[Any]) -> None:
+    assert read(oid, texts) == values
+
+
+def test_numeric_is_a_decimal_of_its_precision_or_a_struct_without_one() -> None:
+    modifier = (10 << 16 | 2) + 4
+    assert read(1700, ["1.50", "-0.05", None], modifier) == [Decimal("1.50"), Decimal("-0.05"), None]
+    assert read(1700, ["123.456", "-1", "0", None]) == [
+        {"scale": 3, "value": (123456).to_bytes(3, "big")},
+        {"scale": 0, "value": b"\xff"},
+        {"scale": 0, "value": b"\0"},
+        None,
+    ]
+    assert read(1700, ["1e3"]) == [{"scale": 0, "value": (1000).to_bytes(2, "big")}]
+    assert read(1700, ["1.50", "NaN"], modifier, decimals="string") == ["1.50", "NaN"]
+    assert read(1700, ["1.50"], modifier, decimals="double") == [1.5]
+
+
+def test_a_long_numeric_keeps_all_digits() -> None:
+    digits = "9" * 60 + "." + "1" * 20
+    (found,) = read(1700, [digits])
+    assert (int.from_bytes(found["value"], "big", signed=True), found["scale"]) == (int(digits.replace(".", "")), 20)
+
+
+@pytest.mark.parametrize("modifier", [-1, (10 << 16 | 2) + 4])
+def test_nan_is_refused_in_precise_mode(modifier: int) -> None:
+    with pytest.raises(ReplicationMessageError, match=r"decimal\.handling\.mode"):
+        read(1700, ["1", "NaN"], modifier)
+
+
+def test_a_precision_that_no_decimal_has_is_refused() -> None:
+    with pytest.raises(TableMismatchError, match=r"numeric\(50,2\)"):
+        column_type(1700, (50 << 16 | 2) + 4, Modes(), "t.c")
+
+
+@pytest.mark.parametrize(
+    ("oid", "modifier", "mode", "text", "value"),
+    [
+        (1114, 3, "adaptive", "1970-01-01 00:00:01.5", 1500),
+        (1114, 3, "adaptive_time_microseconds", "1970-01-01 00:00:01.5", 1500),
+        (1083, 3, "adaptive", "00:00:01.5", 1500),
+        (1083, 3, "adaptive_time_microseconds", "00:00:01.5", 1_500_000),
+        (1083, -1, "connect", "00:00:01.5", 1500),
+        (1184, 3, "adaptive", "2026-01-02 03:04:05.5+00", "2026-01-02T03:04:05.500Z"),
+        (1184, 0, "adaptive", "2026-01-02 03:04:05+00", "2026-01-02T03:04:05Z"),
+        (1082, -1, "connect", "1970-01-02", datetime.date(1970, 1, 2)),
+        (1114, -1, "connect", "1970-01-01 00:00:01.0005", datetime.datetime(1970, 1, 1, 0, 0, 1)),
+    ],
+)
+def test_precision_and_mode_decide_units_of_time(oid: int, modifier: int, mode: str, text: str, value: object) -> None:
+    assert read(oid, [text], modifier, times=mode) == [value]
+
+
+def test_bytes_are_hexadecimal_on_demand() -> None:
+    assert read(17, ["\\x0aff"], binary="hex") == ["0aff"]
+
+
+def test_an_unchanged_value_is_the_placeholder_of_its_type() -> None:
+    placeholder = Modes().placeholder
+    for oid, expected in [(25, placeholder), (17, placeholder.encode()), (1009, [placeholder]), (1700, None)]:
+        kind = column_type(oid, -1, Modes(), "t.c")
+        assert column_values(kind, [UNCHANGED, None]).to_pylist() == [expected, None]
+
+
+def test_an_array_of_an_own_type_is_one_of_texts() -> None:
+    kind = array_of_texts(Modes(), "t.c")
+    assert kind.convert(pa.array(["{ok,bad}"])).to_pylist() == [["ok", "bad"]]
+
+
+def test_an_array_of_two_dimensions_is_refused() -> None:
+    with pytest.raises(ReplicationMessageError, match="several dimensions"):
+        array_elements("{{1,2},{3,4}}", "t.c")
+
+
+def test_a_timestamp_beyond_the_calendar_is_refused() -> None:
+    with pytest.raises(ReplicationMessageError, match="0001 to 9999"):
+        read(1114, ["0044-03-15 00:00:00 BC"])
