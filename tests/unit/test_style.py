@@ -42,9 +42,7 @@ PATTERNS: Final = {
 }
 FENCED: Final = re.compile(r"^```.*?^```|<!--.*?-->", re.MULTILINE | re.DOTALL)
 CODE: Final = re.compile(r"`[^`]*`")
-SCRIPT: Final = re.compile(
-    r"//[^\n]*|/\*.*?\*/|<!--.*?-->|\"[^\"\n]*\"|'[^'\n]*'|`[^`]*`|(?<=>)[^<>{}]+(?=<)", re.DOTALL
-)
+SCRIPT: Final = re.compile(r"//[^\n]*|/\*.*?\*/|\"[^\"\n]*\"|'[^'\n]*'|`[^`]*`", re.DOTALL)
 Prose = tuple[int, str]
 """A piece of prose, with the line where it begins."""
 
