@@ -19,13 +19,14 @@ from connectx.kafka.settings.clients import ClientConfigs
 from connectx.model.ids import TopicPartition
 from connectx.model.worker_config import WorkerConfig
 from connectx.rest.client import RestClient
+from connectx.views import Form, Shown
 
 WINDOW_S = 8.0
 """Rates are over this time, because commits come seconds apart."""
 
 
-@dataclass(frozen=True, slots=True)
-class Movement:
+@dataclass(frozen=True, slots=True, repr=False)
+class Movement(Shown):
     """How the records of a connector move; None for what cannot be seen.
 
     Attributes:
@@ -45,8 +46,8 @@ class Movement:
     committed: Mapping[str, int] = field(default_factory=dict)
 
 
-class MovementReader:
-    """Reads offsets again and again. Not for several threads at a time.
+class MovementReader(Shown):
+    """Reads offsets repeatedly. Not for several threads at a time.
 
     Args:
         client: asks the workers.
@@ -62,6 +63,11 @@ class MovementReader:
         self._clock_s = clock_s
         self._positions: deque[tuple[float, dict[str, int]]] = deque()
         self._first: dict[str, int] = {}
+
+    def _shown(self) -> Form:
+        return Form(
+            "MovementReader", {"Kafka": "reached" if self._admin is not None else "not known", "window s": WINDOW_S}
+        )
 
     def read(self, connectors: Mapping[str, str]) -> dict[str, Movement]:
         """Read the offsets of connectors, name to type (source or sink)."""

@@ -12,8 +12,8 @@ from playwright.sync_api import Browser, Page
 from tests.support.lab import ROOT, SHOTS, Book
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-OF_THE_DRAWING = "the group divides its work anew"
-"""A sentence that stands in every drawing of a timeline, to be pointed at: in running text it is litter."""
+OF_THE_DRAWING = "the group assigns its work again"
+"""A tooltip in every drawing of a timeline. In running text it is a remnant of a drawing."""
 
 
 def check_outputs(page: Page) -> None:

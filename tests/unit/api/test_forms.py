@@ -28,6 +28,7 @@ from connectx.api.connector import ConnectorConfig, ConnectorOffsets, Task
 from connectx.api.faults.after import After
 from connectx.api.faults.agenda import Scheduled
 from connectx.api.faults.chaos import Chaos, ChaosFault
+from connectx.api.movement import Movement, MovementReader
 from connectx.api.peek import DeadLetters, Record
 from connectx.api.transfer.exporter import Backup, Exported
 from connectx.api.transfer.importer import Imported, ImportReport
@@ -315,6 +316,8 @@ MADE: dict[type, Callable[[], Any]] = {
     Record: lambda: RECORD,
     Rebalance: lambda: rebalances(log())[-1],
     Rebalances: lambda: log().rebalances(),
+    Movement: lambda: Movement(1.5, 3, 0, topics=(BAD,)),
+    MovementReader: lambda: MovementReader(RestClient(["http://127.0.0.1:1/"]), None),
     RestClient: lambda: RestClient(["http://127.0.0.1:1/"]),
     Scheduled: lambda: Scheduled(BAD, 5, lambda: None),
     StorageTopic: lambda: StorageTopic(BAD, 1, 1, {"x": BAD}),
