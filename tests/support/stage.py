@@ -98,6 +98,9 @@ class StagedCluster:
         self._plugins = Plugins()
         self._config = WorkerConfig.parse(_WORKER)
 
+    def movement_reader(self) -> None:
+        """None: tasks report their records, as those of a cluster that was started here."""
+
     def delete(self, name: str) -> None:
         """A connector is deleted, not by the panel."""
         del self._connectors[name]
