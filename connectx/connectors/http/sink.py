@@ -15,6 +15,7 @@ from connectx.connectors.http.requests import Plan, Request, plan
 from connectx.errors import HttpError, HttpUnavailableError, RecordRejectedError, RequestRefusedError
 from connectx.model.ids import TopicPartition
 from connectx.plugins.api import SinkBatch, SinkConnector, SinkTask, SinkTaskContext
+from connectx.version import VERSION
 
 log = logging.getLogger(__name__)
 
@@ -22,7 +23,7 @@ log = logging.getLogger(__name__)
 class HttpSink(SinkConnector):
     """Sends records to a web service, at least once."""
 
-    version = "1"
+    version = VERSION
     config = CONFIG
 
     def task_configs(self, max_tasks: int) -> Sequence[Mapping[str, str]]:

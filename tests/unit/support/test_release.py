@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import connectx
+from connectx.plugins.registry import Plugins
 from tests.support.release import ReleaseRefusedError, check_tree, packed_files, results_of, sha256, sign_off
 from tests.support.tiers import ROOT
 
@@ -78,3 +79,9 @@ def test_a_sign_off_names_commit_checksums_builder_and_versions(tmp_path: Path) 
 def test_the_newest_version_of_the_changelog_is_that_of_the_package() -> None:
     versions = re.findall(r"^## (\d\S*)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert versions[0] == connectx.__version__
+
+
+def test_connectors_report_the_version_of_the_package_or_of_kafka() -> None:
+    found = {plugin.cls: plugin.version for plugin in Plugins().describe() if plugin.type in ("source", "sink")}
+    assert len(found) > 10
+    assert set(found.values()) == {connectx.__version__, "4.3.0"}
