@@ -84,6 +84,7 @@ class DataSourceSource(SourceConnector):
             super().start(config, context)
             self._values = DataSourceSource.config.parse(config)
             self._class = load_data_source(self._values["datasource.class"])
+            self.executor_classes = (self._class,)
             self._options = {name[len(_OPTIONS) :]: text for name, text in config.items() if name.startswith(_OPTIONS)}
             self.partition = {"datasource": self._class.name()}
             self._reader: DataSourceStreamReader | None = None

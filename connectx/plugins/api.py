@@ -223,6 +223,9 @@ class SourceTask(Shown):
     waits: str = ""
     """Why `poll` has nothing to return, if a user should know: "The file in.txt does not exist". Shown everywhere."""
 
+    executor_classes: Sequence[type] = ()
+    """Classes, besides those of the configuration, whose modules executors need; set it in `start`."""
+
     def start(self, config: Mapping[str, str], context: SourceTaskContext) -> None:
         """Take the task configuration; raise to fail the task."""
         self.settings = dict(config)

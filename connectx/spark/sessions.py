@@ -356,6 +356,8 @@ def _connect_remotely(settings: SparkSettings) -> SparkSession:
     require("A Spark session", "spark", "pyspark", "pandas")
     from pyspark.sql import SparkSession
 
+    if (found := active_session()) is not None and not is_connect(found):
+        raise _has_session(found)
     try:
         session: SparkSession = SparkSession.builder.remote(settings.remote or "").create()
         session.conf.get("spark.sql.session.timeZone")

@@ -40,7 +40,7 @@ def modules_of(classes: Iterable[type]) -> tuple[str, ...]:
 def ship(session: SparkSession, modules: Iterable[str] = ()) -> None:
     """Add connectx and these top-level modules to a session; what it has already is not added again.
 
-    Classic sessions of one process share what is added.
+    Classic sessions of one process share what is added. It is not put on `sys.path` here, as `addPyFile` would do.
 
     Raises:
         ModuleNotShippedError: there is no source of a module.
@@ -52,7 +52,8 @@ def ship(session: SparkSession, modules: Iterable[str] = ()) -> None:
     context: Any = session.sparkContext
     for path in paths:
         if path.name not in context._python_includes:
-            context.addPyFile(str(path))
+            context.addFile(str(path))
+            context._python_includes.append(path.name)
 
 
 def archive(module: str) -> Path:

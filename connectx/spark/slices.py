@@ -7,13 +7,14 @@ another thread without touching other tasks.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from connectx.errors import SparkJobError, SparkNotAwaitedError
 from connectx.spark.sessions import is_connect
+from connectx.spark.shipping import ship
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,6 +56,8 @@ class TaskSpark:
         self.gave_up = False
         self._provider = provider
         self._settings = dict(settings)
+        self.modules: Sequence[str] = ()
+        """Modules that executors need, besides those that they have; sent to them when the session is made."""
         self._session: SparkSession | None = None
         self._stopping: Future[None] = Future() if stopping is None else stopping
 
@@ -71,6 +74,8 @@ class TaskSpark:
                 if session.conf.isModifiable(name):
                     session.conf.set(name, value)
             self._session = session
+            if self.modules:
+                ship(session, self.modules)
         return self._session
 
     @contextmanager

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from connectx.core.messages import TaskFailed
 from connectx.model.events import EventKind
 from tests.support.profiles import JSON, dotted
-from tests.support.records import Reader, read_all
+from tests.support.records import read_all
+from tests.support.spark_executors import held_while_sending, python_of_executors
 from tests.support.task_harness import Place, Task
 from tests.support.waiting import until
 
@@ -64,35 +62,8 @@ def wait_until_committed(place: Place, task: Task, path: Path, connector: str = 
     until(is_committed, "the commit of the whole file")
 
 
-@contextmanager
-def held_while_sending(place: Place) -> Iterator[None]:
-    """Wait until a job has sent some of its records; it cannot go on until the end, for want of a second replica."""
-    topic = f"{place.group}-t"
-    reader = Reader(place.bootstrap_servers, topic, isolation="read_uncommitted")
-    until(reader.poll, "records of a job")
-    set_least_replicas(place, topic, 2)
-    try:
-        yield
-    finally:
-        set_least_replicas(place, topic, 1)
-        reader.close()
-
-
-def set_least_replicas(place: Place, topic: str, count: int) -> None:
-    entry = ConfigEntry("min.insync.replicas", str(count), incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-    admin = AdminClient({"bootstrap.servers": place.bootstrap_servers})
-    admin.incremental_alter_configs([resource])[resource].result(30)
-
-
-def kill_python_of_executors() -> int:
-    """SIGKILL the Python processes in which Spark's tasks run."""
-    killed = 0
-    for process in psutil.Process().children(recursive=True):
-        if "pyspark.daemon" in " ".join(process.cmdline()) and not process.children():
-            process.kill()
-            killed += 1
-    return killed
+def held(place: Place) -> AbstractContextManager[None]:
+    return held_while_sending(place.bootstrap_servers, f"{place.group}-t")
 
 
 @pytest.mark.parametrize("schemas", ["true", "false"])
@@ -129,8 +100,11 @@ def test_a_job_whose_python_processes_are_killed_is_done_again_and_nothing_is_lo
     path = numbered(tmp_path / "in.csv", MANY)
     place.create_topic(f"{place.group}-t")
     task = source(place, path, **SLOWLY).begin()
-    with held_while_sending(place):
-        assert kill_python_of_executors()
+    with held(place):
+        killed = python_of_executors()
+        assert killed
+        for process in killed:
+            process.kill()
     until(lambda: task.recorded(EventKind.TRANSACTION_ABORTED), "the abort")
     wait_until_committed(place, task, path)
     assert ids(place) == list(range(MANY))
@@ -142,7 +116,7 @@ def test_a_successor_fences_a_job_and_nothing_of_it_becomes_visible(place: Place
     path = numbered(tmp_path / "in.csv", MANY)
     place.create_topic(f"{place.group}-t")
     older = source(place, path, **SLOWLY).begin()
-    with held_while_sending(place):
+    with held(place):
         pass
     newer = source(place, path, 2, **{**SLOWLY, "producer_override_batch_size": "100000"}).begin()
     assert "ProducerFencedError" in older.failure()

@@ -38,8 +38,8 @@ class ClassicContext:
     def __init__(self) -> None:
         self._python_includes: list[str] = []
 
-    def addPyFile(self, path: str) -> None:
-        self._python_includes.append(Path(path).name)
+    def addFile(self, path: str) -> None:
+        assert Path(path).exists()
 
 
 def test_connectx_can_be_imported_from_its_archive_alone() -> None:

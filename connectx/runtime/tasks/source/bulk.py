@@ -33,7 +33,7 @@ from connectx.runtime.tasks.source.context import SourceContext
 from connectx.runtime.tasks.source.setup import SourceSetup
 from connectx.runtime.tasks.source.topics import SourceTopics
 from connectx.spark.cores import executor_cores
-from connectx.spark.shipping import modules_of, ship
+from connectx.spark.shipping import ship
 from connectx.spark.slices import TaskSpark, bulk_job_error, is_spark_error, spark_job_error
 
 if TYPE_CHECKING:
@@ -173,8 +173,7 @@ class SourceBulk:
 
         setup = self._setup
         if not self._is_shipped:
-            classes = [type(setup.plugin), type(setup.key_converter), type(setup.value_converter)]
-            ship(self._spark.session(), (*modules_of(classes), *setup.bulk_modules))
+            ship(self._spark.session(), setup.modules())
             self._is_shipped = True
         partitions = {topic: self._producer.partitions(topic) for topic in topics}
         recipe = Recipe(

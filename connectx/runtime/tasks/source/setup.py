@@ -19,6 +19,7 @@ from connectx.plugins.api import SourceTask
 from connectx.plugins.keys import BULK_CONFIG, RESTART_CONFIG
 from connectx.plugins.settings import SourceSettings, lane_settings, source_connector_settings
 from connectx.runtime.tasks.services import OffsetReader, TaskServices
+from connectx.spark.shipping import modules_of
 
 if TYPE_CHECKING:
     from connectx.data.converter import Converter
@@ -37,7 +38,7 @@ class SourceSetup:
         offsets_topic: where source offsets go, `offsets` what is committed there.
         creates_topics: missing topics are not left to the broker.
         epoch_config: kafka-python settings to ask for the producer's epoch with; None: not transactional.
-        bulk_modules: Python modules that executors need.
+        bulk_modules: Python modules that executors need, as configured.
         masked: hides values of placeholders in a text.
     """
 
@@ -59,6 +60,12 @@ class SourceSetup:
     epoch_config: ClientConfig | None
     bulk_modules: tuple[str, ...]
     masked: Callable[[str], str]
+
+    def modules(self) -> tuple[str, ...]:
+        """Modules that executors need, once the plugin was started: those of its classes, and the configured ones."""
+        steps = [part for step in self.chain.steps for part in (step.transform, step.predicate)]
+        parts = [self.plugin, self.key_converter, self.value_converter, self.header_converter, *steps]
+        return (*modules_of([*map(type, parts), *self.plugin.executor_classes]), *self.bulk_modules)
 
     @property
     def defines_transactions(self) -> bool:
