@@ -22,7 +22,7 @@ TIERS := $(BIN)/python -m tests.support.tiers
 # Records durations that tests/budget.json limits: `make test-all` fails on a tier or folder that takes 25 % longer.
 BUDGET := $(BIN)/python -m tests.support.budget
 
-.PHONY: help setup archives demo quick test test-all budget browser databricks connect spark41 pythons wheel release docs simulate lab check lock types bench bench-peer soak clean
+.PHONY: help setup archives demo cluster quick test test-all budget browser databricks connect spark41 pythons wheel release docs simulate lab check lock types bench bench-peer soak clean
 
 help: ## show the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST)
@@ -36,6 +36,9 @@ archives: $(INSTALLED)
 
 demo: setup ## run the main job: flights from CSV to PostgreSQL while workers are killed
 	@$(BIN)/connectx demo
+
+cluster: setup ## run flights through a Spark cluster into PostgreSQL and Delta while parts of it are killed
+	@$(BIN)/connectx demo --spark-cluster --report spark-cluster-demo.html
 
 quick: $(INSTALLED) ## run the fast tests, without Java: the loop of daily work
 	@$(TIERS) quick

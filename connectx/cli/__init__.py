@@ -47,19 +47,22 @@ def demo(
         "flights-demo.html"
     ),
     rows: Annotated[int | None, typer.Option(min=1000, help="How many flights; all 336,776 by default.")] = None,
+    spark_cluster: Annotated[
+        bool, typer.Option("--spark-cluster", help="On a Spark cluster of this machine, into PostgreSQL and Delta.")
+    ] = False,
 ) -> None:
     """Move real data through a real cluster, kill workers meanwhile, and check that every row arrived once.
 
     Flights of 2013 go from a CSV file through Kafka into PostgreSQL, exactly once. The last line is JSON. The exit
     code is 1 unless nothing was lost or duplicated and the kills hit running tasks.
     """
+    from connectx.demo import job, on_spark
     from connectx.demo.interrupts import terminable
-    from connectx.demo.job import run
     from connectx.demo.screen import screen_for
 
     logging.getLogger().addHandler(logging.NullHandler())  # what went wrong comes as an error or in the report
     with reporting_errors(), terminable():
-        outcome = run(screen_for(), report, rows)
+        outcome = (on_spark.run if spark_cluster else job.run)(screen_for(), report, rows)
     typer.echo(f"Report: {report}")
     typer.echo(json.dumps(outcome.line()))
     if not outcome.is_good:

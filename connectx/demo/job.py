@@ -35,7 +35,7 @@ WORKERS = 3
 _KILL_SOURCE_AT, _ADD_WORKER_AT, _KILL_SINK_AT = 0.20, 0.40, 0.55
 _STUCK_S = 60.0
 _LOOK_S = 0.5
-_JSON = "org.apache.kafka.connect.json.JsonConverter"
+JSON = "org.apache.kafka.connect.json.JsonConverter"
 
 
 def run(screen: Screen, report: Path, rows: int | None = None) -> Outcome:
@@ -50,9 +50,9 @@ def run(screen: Screen, report: Path, rows: int | None = None) -> Outcome:
         ConnectxError: something could not be started, or a task failed for another reason than the demo's faults.
     """
     begin = time.monotonic()
-    _require_writable(report)
+    require_writable(report)
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(_folder()))
+        folder = Path(stack.enter_context(temporary_folder()))
         screen.say("Unpacking the flights and measuring the file")
         path = unpack(folder, rows)
         in_file = measure_file(path)
@@ -88,7 +88,7 @@ def run(screen: Screen, report: Path, rows: int | None = None) -> Outcome:
     return outcome
 
 
-def _require_writable(report: Path) -> None:
+def require_writable(report: Path) -> None:
     """Say now, not after everything was measured, that the report cannot be written."""
     if (
         not report.parent.is_dir()
@@ -102,7 +102,8 @@ def _require_writable(report: Path) -> None:
 
 
 @contextmanager
-def _folder() -> Iterator[str]:
+def temporary_folder() -> Iterator[str]:
+    """A folder that is removed at the end, also when Ctrl-C comes then."""
     folder = tempfile.TemporaryDirectory(prefix="connectx-demo-")
     try:
         yield folder.name
@@ -187,7 +188,7 @@ class _Flow:
                 "topic.creation.default.partitions": "4",
                 "topic.creation.default.replication.factor": "1",
                 "slice.bytes": str(self.slice_bytes),
-                "key.converter": _JSON,
+                "key.converter": JSON,
                 "key.converter.schemas.enable": "false",
             },
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from connectx.demo.measures import SUMMED, Measures
@@ -104,15 +104,28 @@ class Outcome:
         )
 
     def _table(self) -> Table:
-        places = (self.file, self.topic, self.table)
-        rows: list[tuple[str, list[int]]] = [
-            ("rows", [place.rows for place in places]),
-            ("distinct flights (hour, carrier, number)", [place.keys for place in places]),
-            *((f"sum of {name}", [place.sums[name] for place in places]) for name in SUMMED),
-            ("checksum of all 19 columns (MD5)", [place.checksum for place in places]),
-        ]
-        columns = ("measure", "CSV file", "topic, read_committed", "table, SQL", "same")
-        return Table(columns, [(name, *values, "yes" if len(set(values)) == 1 else "NO") for name, values in rows])
+        return places_table({"CSV file": self.file, "topic, read_committed": self.topic, "table, SQL": self.table})
+
+
+def places_table(places: Mapping[str, Measures]) -> Table:
+    """What was measured in each place, and whether it is the same."""
+    rows = [(name, *values, "yes" if len(set(values)) == 1 else "NO") for name, values in _compared(places)]
+    return Table(("measure", *places, "same"), rows)
+
+
+def unlike(places: Mapping[str, Measures]) -> list[str]:
+    """Measures in which places differ."""
+    return [name for name, values in _compared(places) if len(set(values)) > 1]
+
+
+def _compared(places: Mapping[str, Measures]) -> list[tuple[str, list[int]]]:
+    found = places.values()
+    return [
+        ("rows", [place.rows for place in found]),
+        ("distinct flights (hour, carrier, number)", [place.keys for place in found]),
+        *((f"sum of {name}", [place.sums[name] for place in found]) for name in SUMMED),
+        ("checksum of all 19 columns (MD5)", [place.checksum for place in found]),
+    ]
 
 
 def judge(

@@ -18,7 +18,6 @@ _ATTEMPTS: Final = 3
 _PAUSE_MS: Final = 30_000
 _LONGEST_PAUSE_MS: Final = 600_000
 _WANTED_MS: Final = 10_000  # an open transaction holds back all readers of committed records
-_FIRST_BYTES: Final = 64 << 20
 _LEAST_BYTES: Final = 16 << 20
 _MOST_BYTES: Final = 1 << 30
 _NO_CHOICE: Final = LaneChoice(Lane.TAIL, NothingPolled())
@@ -33,7 +32,7 @@ class BulkLane:
         obstacle: why the task can never use the lane.
         job: slice whose job is to run or runs.
         failures: of jobs in a row; `failure` is the reason of the last one.
-        slice_bytes: size of the next slice.
+        slice_bytes: size of the next slice; of the first one `bulk.min.bytes`, if that is not below 16 MB.
     """
 
     settings: LaneSettings | None
@@ -44,7 +43,11 @@ class BulkLane:
     failures: int = 0
     failure: str = ""
     tail_until_ms: int = 0
-    slice_bytes: int = _FIRST_BYTES
+    slice_bytes: int = _LEAST_BYTES
+
+    def __post_init__(self) -> None:
+        if self.settings is not None:
+            self.slice_bytes = min(_MOST_BYTES, max(_LEAST_BYTES, self.settings.min_bytes))
 
     @property
     def is_possible(self) -> bool:

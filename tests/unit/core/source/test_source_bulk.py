@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from connectx.core.lanes import BulkMode, LaneSettings
+from connectx.core.source.bulk import BulkLane
 from connectx.core.source.loop import SourceTaskCore
 from connectx.core.source.messages import (
     AbortTransaction,
@@ -188,3 +189,8 @@ def test_the_size_of_a_slice_follows_the_time_of_the_last_one(took_ms: int, byte
     core = running(with_bulk())
     run(core, BulkSent(1, 10), now_ms=took_ms)
     assert core.bulk.slice_bytes == bytes_
+
+
+@pytest.mark.parametrize(("min_bytes", "first"), [(32 * MB, 32 * MB), (1, 16 * MB), (4096 * MB, 1024 * MB)])
+def test_the_first_slice_has_the_bytes_from_which_on_a_job_is_worth_it(min_bytes: int, first: int) -> None:
+    assert BulkLane(LaneSettings(min_bytes=min_bytes)).slice_bytes == first

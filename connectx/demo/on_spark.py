@@ -1,0 +1,259 @@
+"""The demo on a Spark cluster: executors carry flights towards PostgreSQL and Delta while parts are killed.
+
+Everything runs on this machine: Kafka, PostgreSQL, Spark's master and two workers with an executor each, and three
+worker processes of connectx. An executor, a Spark worker and a worker of connectx get SIGKILL while a Spark job runs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from connectx.demo.database import database
+from connectx.demo.flights import KEY, NULL_TEXT, SPARK_SCHEMA, TABLE, TOPIC, multiply, unpack
+from connectx.demo.job import JSON, require_writable, temporary_folder
+from connectx.demo.measures import Measures, Reader, measure_delta, measure_file, measure_table, measure_topic
+from connectx.demo.screen import Screen
+from connectx.demo.standalone import SparkStandalone
+from connectx.demo.verdict import places_table, unlike
+from connectx.demo.watch import SINK, SOURCE, SOURCE_TASK, Watch
+from connectx.errors import DemoError
+from connectx.extras import require
+from connectx.history.folds.stories import stories
+from connectx.history.render.report import Verdict, report_page, save_page
+from connectx.history.wording import gist, listing
+from connectx.model.events import EventKind
+
+if TYPE_CHECKING:
+    from connectx.api.cluster import Cluster
+
+WORKERS: Final = 3
+COPIES: Final = 3
+LAKE_SINK: Final = "flights-to-delta"
+_LOOK_S: Final = 0.25
+_STUCK_S: Final = 240.0
+_JOB_S: Final = 2.0  # a job is killed this long after it was first seen
+
+
+@dataclass(frozen=True, slots=True)
+class SparkOutcome:
+    """What was measured in each place, what was killed, and what the jobs did."""
+
+    places: Mapping[str, Measures]
+    killed: tuple[str, ...]
+    missed: tuple[str, ...]
+    jobs: int
+    failed_jobs: int
+    aborted: int
+    seconds: float
+
+    @property
+    def is_good(self) -> bool:
+        """True when all places are alike and every kill came while a job ran."""
+        return not unlike(self.places) and not self.missed
+
+    def line(self) -> dict[str, object]:
+        """The demo's last line, as JSON-like data."""
+        rows = {f"rows_{name.lower().split()[0].strip(',')}": place.rows for name, place in self.places.items()}
+        counts = {"jobs": self.jobs, "failed_jobs": self.failed_jobs, "aborted": self.aborted}
+        return {
+            **rows,
+            "killed": list(self.killed),
+            "differing": unlike(self.places),
+            **counts,
+            "seconds": self.seconds,
+        }
+
+    def verdict(self) -> Verdict:
+        """The verdict as a sentence and a table."""
+        problems = [*(f"{name} differs" for name in unlike(self.places)), *self.missed]
+        rows = next(iter(self.places.values())).rows
+        good = (
+            f"Nothing lost, nothing duplicated: all {rows:,} flights are in both tables once, although "
+            f"{listing(self.killed)} were killed while Spark ran a job."
+        )
+        sentence = f"Not as it should be: {'; '.join(problems)}." if problems else good
+        return Verdict(self.is_good, sentence, places_table(self.places))
+
+
+def run(screen: Screen, report: Path, rows: int | None = None, copies: int = COPIES) -> SparkOutcome:
+    """Run the demo and write its report.
+
+    Args:
+        screen: where it shows itself.
+        report: HTML file to write.
+        rows: how many flights of a year, all by default.
+        copies: how many years, each with the same flights.
+
+    Raises:
+        ConnectxError: something could not be started, or a task failed for another reason than the demo's faults.
+    """
+    from connectx.api.cluster import Cluster
+
+    require("The demo on a Spark cluster", "lake", "deltalake")
+    begin = time.monotonic()
+    require_writable(report)
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(temporary_folder()))
+        screen.say("Unpacking the flights and measuring the file")
+        path = multiply(unpack(folder, rows), copies)
+        places = {"CSV file": measure_file(path)}
+        screen.say("Starting PostgreSQL, and Spark's master with two workers")
+        uri = stack.enter_context(database(folder))
+        spark = stack.enter_context(SparkStandalone(folder / "spark"))
+        screen.say(f"Starting Kafka, Spark's driver and {WORKERS} worker processes")
+        cluster = stack.enter_context(
+            Cluster(WORKERS, spark=spark.settings, isolation="process", faults=False, progress=screen.progress)
+        )
+        flow = _Flow(cluster, spark, screen, stack.enter_context(Reader(uri)), path, places["CSV file"].rows)
+        flow.create(uri, folder / "lake")
+        flow.watch()
+        screen.say("Measuring the topic and both tables from outside")
+        places["Topic, read_committed"] = measure_topic(cluster.bootstrap_servers, TOPIC)
+        flow.await_tables(folder / "lake" / TOPIC)
+        places["PostgreSQL, SQL"] = measure_table(uri, TABLE)
+        places["Delta, Arrow"] = measure_delta(folder / "lake" / TOPIC)
+        events = list(cluster.events)
+        outcome = SparkOutcome(
+            places,
+            tuple(flow.killed),
+            tuple(f"no job ran when {what} was to be killed" for what in flow.missed()),
+            jobs=flow.watched.slices,
+            failed_jobs=sum(event.kind is EventKind.BULK_FAILED for event in events),
+            aborted=sum(event.kind is EventKind.TRANSACTION_ABORTED for event in events),
+            seconds=round(time.monotonic() - begin, 1),
+        )
+        screen.finish(outcome.verdict(), stories(events), events[0].time_ms)
+        page = report_page(
+            events,
+            title="connectx demo: flights on a Spark cluster",
+            lead=f"{places['CSV file'].rows:,} flights through Spark's executors and Kafka into PostgreSQL and Delta.",
+            shown={key: str(value) for key, value in outcome.line().items()},
+            verdict=outcome.verdict(),
+            samples=cluster.samples(),
+            footer="Written by `connectx demo --spark-cluster`.",
+        )
+        save_page(page, report)
+    return outcome
+
+
+@dataclass(slots=True)
+class _Flow:
+    """Three connectors, and what is killed while the source's jobs run."""
+
+    cluster: Cluster
+    spark: SparkStandalone
+    screen: Screen
+    reader: Reader
+    path: Path
+    rows: int
+    watched: Watch = field(default_factory=Watch)
+    killed: list[str] = field(default_factory=list)
+    slices_at_kill: int = -1
+    job_since_s: float | None = None
+    rows_out: int = 0
+
+    def create(self, uri: str, lake: Path) -> None:
+        """Create the connectors."""
+        lake.mkdir()
+        self.cluster.create(
+            SOURCE,
+            {
+                "connector.class": "FileSource",
+                "file": str(self.path),
+                "format": "csv",
+                "header": "true",
+                "schema": SPARK_SCHEMA,
+                "null.text": NULL_TEXT,
+                "key.fields": ",".join(KEY),
+                "topic": TOPIC,
+                "topic.creation.default.partitions": "4",
+                "topic.creation.default.replication.factor": "1",
+                "bulk.mode": "always",
+                "bulk.min.bytes": str(16 << 20),  # many slices, so that something can be killed in several
+                "producer.override.transaction.timeout.ms": "600000",
+                "key.converter": JSON,
+                "key.converter.schemas.enable": "false",
+            },
+        )
+        tables = {"connector.class": "PostgresSink", "connection.url": uri, "table.name.format": TABLE}
+        self.cluster.create(SINK, {**tables, "topics": TOPIC, "insert.mode": "insert"})
+        delta = {"connector.class": "DeltaSink", "path": str(lake), "flush.interval.ms": "2000"}
+        self.cluster.create(LAKE_SINK, {**delta, "topics": TOPIC})
+
+    def watch(self) -> None:
+        """Watch and kill until the whole file is committed, or nothing moves any more."""
+        size, moved_s, quarter = self.path.stat().st_size, time.monotonic(), 1
+        with self.cluster.events.subscribe(since=0) as news:
+            while self.watched.position < size:
+                before = (self.watched.position, len(self.watched.events))
+                self.watched.take(news.get(_LOOK_S))
+                if self.watched.failure is not None:
+                    raise DemoError(f"The flow has ended: {gist(self.watched.failure, 400)}.")
+                self._break()
+                if self.watched.position * 4 >= size * quarter:
+                    quarter += 1
+                    self.screen.say(f"{self.watched.records:,} of {self.rows:,} flights are committed in the topic")
+                if before != (self.watched.position, len(self.watched.events)):
+                    moved_s = time.monotonic()
+                elif time.monotonic() - moved_s > _STUCK_S:
+                    self.screen.say(f"Nothing has moved for {_STUCK_S:.0f} s; measuring what is there")
+                    return
+
+    def await_tables(self, table: Path) -> None:
+        """Wait until both tables have all rows, as long as they grow."""
+        found, grown_s = (0, 0), time.monotonic()
+        while min(found) < self.rows and time.monotonic() - grown_s < _STUCK_S / 4:
+            now = int(self.reader.query(f"SELECT count(*) FROM {TABLE}")[0][0]), _rows_of_delta(table)
+            if now != found:
+                found, grown_s = now, time.monotonic()
+            time.sleep(1)
+
+    def missed(self) -> list[str]:
+        """What was not killed."""
+        return ["an executor", "a Spark worker", "a worker of connectx"][len(self.killed) :]
+
+    def _break(self) -> None:
+        """While a job runs, and a slice was committed since the last kill: kill what is next."""
+        self.job_since_s = (self.job_since_s or time.monotonic()) if _job_runs() else None
+        is_new = self.watched.slices > self.slices_at_kill
+        if self.job_since_s is None or not is_new or time.monotonic() - self.job_since_s < _JOB_S:
+            return
+        match len(self.killed):
+            case 0 if executors := self.spark.executors():
+                executors[0].kill()
+                self._note(f"executor {executors[0].pid}")
+            case 1:
+                self.spark.kill_worker(0)
+                self._note("a Spark worker")
+            case 2 if (found := self.watched.holder(SOURCE, 0)) and SOURCE_TASK in self.cluster.workers[found[0]].tasks:
+                self.cluster.kill(found[0])
+                self._note(found[0])
+
+    def _note(self, what: str) -> None:
+        self.killed.append(what)
+        self.slices_at_kill, self.job_since_s = self.watched.slices, None
+        self.screen.say(f"{what} was killed while a job ran, with {self.watched.records:,} flights committed")
+
+
+def _job_runs() -> bool:
+    """Whether executors run tasks now, as the driver reports it."""
+    from pyspark.sql import SparkSession
+
+    tracker = SparkSession.builder.getOrCreate().sparkContext.statusTracker()
+    stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+    return any(stage is not None and stage.numActiveTasks > 0 for stage in stages)
+
+
+def _rows_of_delta(table: Path) -> int:
+    from deltalake import DeltaTable
+    from deltalake.exceptions import TableNotFoundError
+
+    try:
+        return int(DeltaTable(table).to_pyarrow_dataset().count_rows())
+    except TableNotFoundError:
+        return 0
