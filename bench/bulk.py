@@ -1,19 +1,29 @@
-"""CPU time per record of a source's two lanes: in the worker, in Spark's JVM, and in the Python of its executors."""
+"""CPU time per record of a source's two lanes: in the worker, in Spark's JVMs, and in the Python of its executors.
+
+The bulk lane is measured on three masters with two cores each: threads of the driver, processes of a local cluster, and
+a standalone cluster of a master and two workers.
+"""
 
 from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import psutil
 from confluent_kafka import KafkaException
 
 import connectx as cx
 from bench.flows import JSON, committed_end, create_topic, until
+from connectx.demo.standalone import SparkStandalone
 
 PARTITIONS = 4
+STANDALONE = "spark://"
+MASTERS = ("local[2]", "local-cluster[2,1,1024]", STANDALONE)
+EXECUTOR_CORES = (4, 16, 64)
 SCHEMA = "id INT, name STRING, amount DOUBLE, at TIMESTAMP, city STRING"
 
 
@@ -67,23 +77,45 @@ def _seconds(process: psutil.Process) -> float:
 
 
 def measure_bulk(count: int) -> Iterator[dict[str, object]]:
-    """FileSource of CSV as JSON, in the tail and in bulk, after a run that warms both up."""
-    with tempfile.TemporaryDirectory() as folder, cx.Cluster(workers=1, faults=False) as cluster:
-        warm, path = (rows_file(Path(folder), rows) for rows in (count // 10, count))
-        for mode in ("never", "always"):
-            for number, (file, rows) in enumerate(((warm, count // 10), (path, count))):
-                name = f"rows-{mode}-{number}"
-                create_topic(cluster, name, PARTITIONS)
-                cpu, began_s = CpuTimes(), time.monotonic()
-                source = {"connector.class": "FileSource", "file": str(file), "topic": name, "schema": SCHEMA}
-                connector = cluster.create(name, {**source, **JSON, "bulk.mode": mode})
-                until(lambda name=name, rows=rows: _committed(cluster, name) >= rows, 600, 0.2)
-                took_s = time.monotonic() - began_s
-                used = cpu.us_per_record(rows)
-                connector.delete()
-            lane = "tail" if mode == "never" else "bulk"
-            yield {
-                "measure": "bulk",
-                **{"lane": lane, "records": count, "mb": round(path.stat().st_size / 1e6, 1)},
-                **{"records_per_s": round(count / took_s), **used},
-            }
+    """FileSource of CSV as JSON: the tail, and the bulk lane on each master, after a run that warms both up.
+
+    Then rates that are computed, not measured, for more cores.
+    """
+    figures: Mapping[str, Any] = {}
+    for master in MASTERS:
+        with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
+            folder, spark = Path(name), {"spark.master": master}
+            if master == STANDALONE:
+                spark = stack.enter_context(SparkStandalone(folder / "spark")).settings
+            cluster = stack.enter_context(cx.Cluster(workers=1, faults=False, spark=spark))
+            for mode in ("never", "always") if master == MASTERS[0] else ("always",):
+                _flow(cluster, folder, mode, count // 10)
+                found = {"measure": "bulk", "lane": "tail" if mode == "never" else "bulk", "master": master}
+                figures = _flow(cluster, folder, mode, count)
+                yield {**found, **figures}
+    for cores in EXECUTOR_CORES:
+        yield {"measure": "bulk_computed", "cores": cores, "records_per_s": computed_rate(figures, cores)}
+
+
+def _flow(cluster: cx.Cluster, folder: Path, mode: str, count: int) -> dict[str, object]:
+    """Move so many rows in one lane, with a new connector."""
+    path, name = rows_file(folder, count), f"rows-{mode}-{count}"
+    create_topic(cluster, name, PARTITIONS)
+    cpu, began_s = CpuTimes(), time.monotonic()
+    source = {"connector.class": "FileSource", "file": str(path), "topic": name, "schema": SCHEMA}
+    connector = cluster.create(name, {**source, **JSON, "bulk.mode": mode})
+    until(lambda: _committed(cluster, name) >= count, 600, 0.2)
+    took_s = time.monotonic() - began_s
+    used = cpu.us_per_record(count)
+    connector.delete()
+    return {"records": count, "records_per_s": round(count / took_s), **used}
+
+
+def computed_rate(bulk: Mapping[str, float], cores: int) -> int:
+    """Records/s of so many executor cores, computed from the CPU time that executors and the worker used per record.
+
+    As if executors did nothing but this, and Kafka, network and source kept pace: an upper limit. The worker has one
+    thread.
+    """
+    executors_us = bulk["spark_jvm_us_per_record"] + bulk["executors_python_us_per_record"]
+    return round(min(cores / executors_us, 1 / bulk["worker_us_per_record"]) * 1e6)
