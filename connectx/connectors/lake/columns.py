@@ -59,7 +59,7 @@ def stored_type(kind: pa.DataType, name: str) -> pa.DataType:
     if pa.types.is_timestamp(kind):
         return pa.timestamp("us", None if kind.tz is None else "UTC")
     if pa.types.is_struct(kind):
-        known = [field for field in kind if not pa.types.is_null(field.type)]
+        known = [field for field in kind if not _is_unknown(field.type)]
         return pa.struct([pa.field(f.name, stored_type(f.type, f"{name}.{f.name}")) for f in known])
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return pa.list_(pa.field("element", stored_type(kind.value_type, name)))
@@ -100,6 +100,8 @@ def evolved(current: pa.Schema | None, found: pa.Schema, table: str, *, evolve: 
     fields = {} if current is None else {field.name: field for field in current}
     for field in found:
         known = fields.get(field.name)
+        if _is_unknown(field.type):
+            continue
         kind = stored_type(field.type, field.name) if known is None else _wider(known.type, field, table, evolve)
         if known is None and current is not None and not evolve:
             raise TableMismatchError(
@@ -146,6 +148,15 @@ def _wider(known: pa.DataType, field: pa.Field, table: str, evolve: bool) -> pa.
             next_step="Correct the records, for example with a Cast transformation, or write them to another table.",
         )
     return kind
+
+
+def _is_unknown(kind: pa.DataType) -> bool:
+    """True when values do not tell their type: there are none, only empty lists, or only structs of such fields."""
+    if pa.types.is_struct(kind):
+        return all(_is_unknown(field.type) for field in kind)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return _is_unknown(kind.value_type)
+    return bool(pa.types.is_null(kind))
 
 
 def _common(known: pa.DataType, new: pa.DataType) -> pa.DataType | None:

@@ -6,6 +6,8 @@ is null. Whole numbers are int64, others double; text stays text.
 
 from __future__ import annotations
 
+from typing import Final
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -13,14 +15,17 @@ from connectx.data.converter import Decoded
 from connectx.data.json.reader import parse, read_text
 from connectx.errors import ConversionError
 
+_NULL: Final = r"^[ \t\r\n]*null[ \t\r\n]*$"
+
 
 def read_documents(records: pa.Array) -> Decoded:
-    """Documents as structs of one type; as text where not all are objects.
+    """Documents as structs of one type; as text where not all are objects. A JSON null is no value.
 
     Raises:
         ConversionError: the same field is of several types.
     """
     errors = pa.nulls(len(records), pa.string())
+    records = pc.if_else(pc.fill_null(pc.match_substring_regex(records, _NULL), False), None, records)
     documents = records.drop_null()
     values = _parsed(documents) if _are_objects(documents) else None
     if values is None:

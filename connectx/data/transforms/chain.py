@@ -92,17 +92,34 @@ class Chain:
 def in_order(parts: Sequence[pa.Table]) -> pa.Table:
     """Parts with columns that fit together as one table in the order of rows, without their numbers.
 
+    A part without any key or value takes the type of the others: a transformation may have left its own alone.
+
     Raises:
         TransformError: no one type holds the values of all parts.
     """
     try:
-        table = parts[0] if len(parts) == 1 else pa.concat_tables(parts, promote_options="permissive").sort_by(ROW)
+        table = parts[0]
+        if len(parts) > 1:
+            table = pa.concat_tables(_typed(parts), promote_options="permissive").sort_by(ROW)
     except pa.ArrowException as error:
         raise TransformError(
             f"The records of one batch have fields of different types after the transformations: {error}.",
             next_step="Give all records of a topic the same fields, or lower consumer.override.max.poll.records to 1.",
         ) from error
     return table.drop_columns(ROW)
+
+
+def _typed(parts: Sequence[pa.Table]) -> list[pa.Table]:
+    typed = list(parts)
+    for name in {"key", "value"} & set(parts[0].column_names):
+        empty = [part[name].null_count == part.num_rows for part in parts]
+        if all(empty):
+            continue
+        for number, is_empty in enumerate(empty):
+            if is_empty:
+                at = typed[number].column_names.index(name)
+                typed[number] = typed[number].set_column(at, name, pa.nulls(typed[number].num_rows))
+    return typed
 
 
 def _step(step: Step, table: pa.Table, failures: list[Failure]) -> list[pa.Table]:

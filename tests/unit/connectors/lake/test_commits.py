@@ -230,6 +230,20 @@ def test_columns_are_added_and_old_rows_are_null_there(lake: Lake, tables: Table
     assert found == [(1, "row 1", None, None), (2, "b", 1, None), (3, None, 2, "z")]
 
 
+def test_empty_lists_do_not_tell_the_type_of_a_column(lake: Lake, tables: Tables) -> None:
+    def tagged(kind: pa.DataType) -> pa.DataType:
+        return pa.struct(
+            [("id", pa.int64()), ("tags", pa.list_(kind)), ("seen", pa.struct([("places", pa.list_(kind))]))]
+        )
+
+    task = lake.opened(P0)
+    write(task, batch(0, [{"id": 1, "tags": [], "seen": {"places": []}}], tagged(pa.null())))
+    write(task, batch(1, [{"id": 2, "tags": ["a"], "seen": {"places": ["b"]}}], tagged(pa.string())))
+    write(task, batch(2, [{"id": 3, "tags": [], "seen": {"places": []}}], tagged(pa.null())))
+    found = tables.sql("SELECT id, tags, seen.places FROM lake ORDER BY id")
+    assert found == [(1, None, None), (2, ["a"], ["b"]), (3, [], [])]
+
+
 def test_a_column_that_another_task_added_is_kept(lake: Lake, tables: Tables) -> None:
     write(lake.opened(P0), batch(0, rows(1)))
     first, second = lake.opened(P0), lake.opened(P1)

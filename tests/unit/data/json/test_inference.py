@@ -25,6 +25,10 @@ def test_documents_are_structs_of_all_fields_of_the_batch() -> None:
     assert kind == pa.struct([("a", pa.int64()), ("b", pa.struct([("c", pa.float64())]))])
 
 
+def test_a_json_null_is_no_value_among_objects() -> None:
+    assert read(b'{"a":1}', b" null ", b'{"a":2}')[:2] == ([{"a": 1}, None, {"a": 2}], [None] * 3)
+
+
 def test_text_that_looks_like_a_time_stays_text() -> None:
     values, _, kind = read(b'{"at":"2026-11-21T10:00:00Z","l":["2026-11-21"]}')
     assert values == [{"at": "2026-11-21T10:00:00Z", "l": ["2026-11-21"]}]

@@ -97,6 +97,13 @@ def test_records_with_different_fields_are_parts_and_go_together_in_order() -> N
     assert in_order(apart.parts)["value"].to_pylist() == [{"n": 1, "t": None}, {"n": 2, "t": "t"}, {"n": 3, "t": None}]
 
 
+def test_a_record_without_a_value_beside_one_at_fault_has_the_type_of_the_others() -> None:
+    made = Chain((step("Cast$Value", spec="a:int64"),)).apply(rows([{"a": "x"}, None, {"a": "1"}, {"a": "2"}]))
+    assert [failure.row for failure in made.failures] == [0]
+    table = in_order(made.parts)
+    assert table["value"].to_pylist() == [None, {"a": 1}, {"a": 2}]
+
+
 def test_only_the_records_at_fault_fail() -> None:
     outcome = Chain((Step("mine", Refuses({})),)).apply(rows([1, 13, 3, 4, 13, 6]))
     assert [failure.row for failure in outcome.failures] == [1, 4]
