@@ -15,9 +15,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 from uuid import uuid4
 
+import pyarrow as pa
+
 from connectx.core.sink import messages as m
 from connectx.model.ids import TopicPartition
 from connectx.plugins.api import NotStageableError
+from connectx.runtime.tasks.record_errors import RecordErrors
+from connectx.runtime.tasks.sink.dead_letters import DeadLetter, DeadLetterQueue
+from connectx.runtime.tasks.sink.records import report_bad
 from connectx.runtime.tasks.sink.setup import SinkSetup
 from connectx.runtime.tasks.sink.staging import RESULT_SCHEMA, PartResult, StagingOrder
 from connectx.spark.cores import executor_cores
@@ -241,6 +246,17 @@ class BulkJobs:
             self._setup.plugin.discard(job.token)
         except Exception:
             log.warning("%s: discard(%s) failed", self._setup.task, job.token, exc_info=True)
+
+
+def report_staged(
+    setup: SinkSetup, dead_letters: DeadLetterQueue | None, counted: RecordErrors, results: Sequence[PartResult]
+) -> None:
+    """Report what executors left out; as `report_bad`, also in what it raises."""
+    raws = [result.raw for result in results if result.raw is not None]
+    bad = [each for result in results for each in result.bad]
+    letters = [DeadLetter(row, each.stage, each.class_name, each.error) for row, each in enumerate(bad)]
+    wanted = letters if setup.settings.errors.tolerate_all else letters[:1]
+    report_bad(setup, dead_letters, counted, pa.concat_tables(raws) if raws else None, wanted)
 
 
 def split(ranges: m.Ranges, cores: int) -> Parts:

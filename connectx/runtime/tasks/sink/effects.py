@@ -10,8 +10,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import pyarrow as pa
-
 from connectx.core.sink import messages as m
 from connectx.core.sink.loop import SinkTaskCore
 from connectx.core.sink.progress import named
@@ -24,13 +22,12 @@ from connectx.model.summary import Summary
 from connectx.plugins.api import CommitRefusedError, SinkBatch
 from connectx.runtime.tasks.connector_host import trace_of
 from connectx.runtime.tasks.runner import Runner, TaskCancelled
-from connectx.runtime.tasks.sink.bulk import BulkJobs
+from connectx.runtime.tasks.sink.bulk import BulkJobs, report_staged
 from connectx.runtime.tasks.sink.context import SinkContext
-from connectx.runtime.tasks.sink.dead_letters import DeadLetter, DeadLetterQueue
+from connectx.runtime.tasks.sink.dead_letters import DeadLetterQueue
 from connectx.runtime.tasks.sink.latency import CommitLatency
-from connectx.runtime.tasks.sink.records import RecordsAtHand, report_bad
+from connectx.runtime.tasks.sink.records import RecordsAtHand
 from connectx.runtime.tasks.sink.setup import SinkSetup
-from connectx.runtime.tasks.sink.staging import PartResult, StagedRecordError
 from connectx.spark.cores import executor_cores
 from connectx.spark.slices import TaskSpark
 
@@ -285,7 +282,7 @@ class SinkWorld:
         self._context.retry_in_ms = None
         try:
             if bad and not job.reported:
-                self._report_staged(bad, results)
+                report_staged(self._setup, self._dead_letters, self._runner.errors, results)
                 job.reported = True
             uncertain, job.uncertain = job.uncertain, True
             messages = [message for result in results for message in result.messages]
@@ -302,15 +299,6 @@ class SinkWorld:
         rows, filtered = (sum(each) for each in zip(*((r.rows, r.filtered) for r in results), strict=True))
         reason = str(getattr(bad[0].error, "message", bad[0].error)) if bad else ""
         return self._put_done(effect.epoch, began_ms, records, rows, len(bad), reason, filtered)
-
-    def _report_staged(self, bad: Sequence[StagedRecordError], results: Sequence[PartResult]) -> None:
-        """Raises the first one's error, with errors.tolerance=none."""
-        raws = [result.raw for result in results if result.raw is not None]
-        letters = [DeadLetter(row, each.stage, each.class_name, each.error) for row, each in enumerate(bad)]
-        wanted = letters if self._setup.settings.errors.tolerate_all else letters[:1]
-        report_bad(
-            self._setup, self._dead_letters, self._runner.errors, pa.concat_tables(raws) if raws else None, wanted
-        )
 
     def _put_done(
         self,

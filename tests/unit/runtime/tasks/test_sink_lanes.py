@@ -1,0 +1,387 @@
+"""Both lanes of a sink give the same rows, offsets and dead letters, for each converter, transformation and connector.
+
+Records are read in chunks of any size, and executors get parts of any size: neither may show in the result.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import random
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from connectx.core.messages import PrepareTask
+from connectx.core.sink import messages as m
+from connectx.history.clock import system_clock
+from connectx.kafka.fetcher.chunks import SCHEMA
+from connectx.kafka.settings.clients import ClientConfigs
+from connectx.model.ids import TaskId, TopicPartition
+from connectx.model.states import TargetState
+from connectx.model.worker_config import WorkerConfig, embedded_config
+from connectx.plugins.api import SinkBatch
+from connectx.plugins.registry import Plugins
+from connectx.runtime.tasks.record_errors import RecordErrors
+from connectx.runtime.tasks.services import TaskServices
+from connectx.runtime.tasks.sink import bulk, staging
+from connectx.runtime.tasks.sink.bulk import BulkJobs, report_staged
+from connectx.runtime.tasks.sink.context import SinkContext
+from connectx.runtime.tasks.sink.dead_letters import DeadLetter, DeadLetterQueue
+from connectx.runtime.tasks.sink.records import RecordsAtHand
+from connectx.runtime.tasks.sink.setup import SinkSetup, set_up
+from tests.support.profiles import STRINGS
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.rule("always.8")
+
+Value = bytes | None
+Values = Callable[[random.Random], Value]
+TOPIC = "rows"
+PARTITIONS = (TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1))
+RECORDS = 60
+JSON = "org.apache.kafka.connect.json.JsonConverter"
+APACHE = "org.apache.kafka.connect.transforms"
+
+
+def plain(chance: random.Random) -> Value:
+    """JSON without schemas: nested, with missing fields and nulls, broken, or no value at all."""
+    if (kind := chance.random()) < 0.2:
+        return chance.choice([None, b"null", b'{"id":', b"", b"\xff\xfe", b'{"id": 1} x', b"nonsense"])
+    row: dict[str, Any] = {
+        "id": chance.randrange(-(2**62), 2**62),
+        "amount": chance.choice([0.1, -0.0, 1e300, 12, None]),
+        "name": chance.choice(["", "Ünï", "a'b", None, "2020-01-01"]),
+        "on": chance.choice([True, False, None]),
+        "at": chance.choice([None, {"city": "c", "tags": ["a", None]}, {"city": None, "tags": []}, {"tags": None}]),
+    }
+    return json.dumps({name: item for name, item in row.items() if kind < 0.8 or chance.random() < 0.8}).encode()
+
+
+FIRST = b'{"id":1,"amount":0.5,"name":"n","on":true,"at":{"city":"c","tags":["t"]}}'
+STRUCT = {
+    "type": "struct",
+    "optional": True,
+    "fields": [
+        {"field": "id", "type": "int32", "optional": False},
+        {"field": "amount", "type": "double", "optional": True},
+        {"field": "tags", "type": "array", "items": {"type": "string", "optional": True}, "optional": True},
+        {"field": "day", "type": "int32", "name": "org.apache.kafka.connect.data.Date", "version": 1, "optional": True},
+        {"field": "raw", "type": "bytes", "optional": True},
+    ],
+}
+
+
+def with_schema(chance: random.Random) -> Value:
+    """JSON with schemas, of which some do not fit, and tombstones."""
+    if chance.random() < 0.2:
+        bad = {"schema": STRUCT, "payload": {"id": "text"}}
+        return chance.choice([None, b"{}", b'{"payload":1}', b"{", json.dumps(bad).encode()])
+    row = {
+        "id": chance.randrange(-(2**31), 2**31),
+        "amount": chance.choice([0.25, 3, None, -1e-9]),
+        "tags": chance.choice([None, [], ["a", None, "ü"]]),
+        "day": chance.choice([0, 18_000, None]),
+        "raw": chance.choice(["AAEC", "", None]),
+    }
+    return json.dumps({"schema": STRUCT, "payload": row}).encode()
+
+
+FIRST_WITH_SCHEMA = json.dumps(
+    {"schema": STRUCT, "payload": {"id": 1, "amount": 0.5, "tags": ["a"], "day": 1, "raw": "AA=="}}
+).encode()
+
+
+def packed(code: str) -> Values:
+    """Numbers of a fixed width, some of them cut off."""
+
+    def make(chance: random.Random) -> Value:
+        data = struct.pack(code, chance.choice([0, 1, -1, 7]))
+        return chance.choice([data, data, data, data[:-1], data + b"0", None, b""])
+
+    return make
+
+
+def texts(chance: random.Random) -> Value:
+    return chance.choice([b"a", "ü".encode(), b"", b"\xff", None, b"5"])
+
+
+def converter(name: str) -> dict[str, str]:
+    return {"value.converter": f"org.apache.kafka.connect.converters.{name}Converter"}
+
+
+def chain(*steps: tuple[str, str], **settings: str) -> dict[str, str]:
+    config = {"transforms": ",".join(alias for alias, _ in steps)}
+    config |= {f"transforms.{alias}.type": f"{APACHE}.{kind}" for alias, kind in steps}
+    return config | {name.replace("__", "."): text for name, text in settings.items()}
+
+
+NO_SCHEMA = {"value.converter": JSON, "value.converter.schemas.enable": "false"}
+INSERT = chain(
+    ("mask", "MaskField$Value"),
+    ("place", "InsertField$Value"),
+    transforms__mask__fields="name",
+    transforms__place__partition__field="part",
+    transforms__place__offset__field="log_offset",
+    transforms__place__timestamp__field="happened",
+)
+FILTER = chain(
+    ("drop", "Filter"),
+    transforms__drop__predicate="none",
+    predicates="none",
+    predicates__none__type=f"{APACHE}.predicates.RecordIsTombstone",
+)
+CAST = chain(("cast", "Cast$Value"), transforms__cast__spec="name:int64,on:string")
+SHAPE = chain(
+    ("replace", "ReplaceField$Value"),
+    ("flat", "Flatten$Value"),
+    transforms__replace__renames="id:number",
+    transforms__replace__exclude="on",
+    transforms__flat__delimiter="_",
+)
+KEYS = chain(
+    ("key", "ValueToKey"),
+    ("hoist", "HoistField$Value"),
+    transforms__key__fields="id",
+    transforms__hoist__field="row",
+)
+TIME = chain(
+    ("time", "TimestampConverter$Value"),
+    transforms__time__field="name",
+    transforms__time__target__type="Timestamp",
+    transforms__time__format="yyyy-MM-dd",
+)
+DATED = b'{"id":1,"amount":0.5,"name":"2020-01-01","on":true,"at":{"city":"c","tags":["t"]}}'
+NUMBERED = FIRST.replace(b'"n"', b'"12"')
+
+CASES: Mapping[str, tuple[Mapping[str, str], bytes, Values]] = {
+    "json": (NO_SCHEMA, FIRST, plain),
+    "json with schemas": ({"value.converter": JSON}, FIRST_WITH_SCHEMA, with_schema),
+    "strings": ({"value.converter": STRINGS}, b"first", texts),
+    "bytes": (converter("ByteArray"), b"first", texts),
+    "booleans": (converter("Boolean"), b"\x01", lambda chance: chance.choice([b"\x00", b"\x01", b"\x02", b"", None])),
+    "shorts": (converter("Short"), struct.pack(">h", 5), packed(">h")),
+    "integers": (converter("Integer"), struct.pack(">i", 5), packed(">i")),
+    "longs": (converter("Long"), struct.pack(">q", 5), packed(">q")),
+    "floats": (converter("Float"), struct.pack(">f", 0.5), packed(">f")),
+    "doubles": (converter("Double"), struct.pack(">d", 0.5), packed(">d")),
+    "inserted fields": (NO_SCHEMA | INSERT, FIRST, plain),
+    "a filter": (NO_SCHEMA | FILTER, FIRST, plain),
+    "casts": (NO_SCHEMA | CAST, NUMBERED, plain),
+    "other shapes": (NO_SCHEMA | SHAPE, FIRST, plain),
+    "keys": (NO_SCHEMA | KEYS, FIRST, plain),
+    "times": (NO_SCHEMA | TIME, DATED, plain),
+}
+
+
+def lake(kind: str, folder: Path) -> dict[str, str]:
+    if kind != "IcebergSink":
+        return {"connector.class": kind, "path": str(folder)}
+    catalog = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": folder.as_uri()}
+    return {"connector.class": kind, **{f"iceberg.catalog.{name}": text for name, text in catalog.items()}}
+
+
+def log_of(first: bytes, values: Values, chance: random.Random) -> pa.Table:
+    """Two partitions whose first record makes the table, with gaps as transaction markers leave them."""
+    rows = []
+    for partition in PARTITIONS:
+        offset = 0
+        for number in range(RECORDS):
+            rows.append(
+                {
+                    "topic": TOPIC,
+                    "partition": partition.partition,
+                    "offset": offset,
+                    "timestamp": 1_600_000_000_000 + number,
+                    "key": None if number % 7 == 0 else f"k{number}".encode(),
+                    "value": first if number == 0 else values(chance),
+                    "headers": [{"key": "h", "value": b"1"}] if number % 3 else [],
+                }
+            )
+            offset += chance.choice([1, 1, 1, 2])
+    return pa.Table.from_pylist(rows, SCHEMA)
+
+
+def between(log: pa.Table, partition: TopicPartition, first: int, end: int) -> pa.Table:
+    rows = [row for row in log.to_pylist() if row["partition"] == partition.partition and first <= row["offset"] < end]
+    return pa.Table.from_pylist(rows, SCHEMA)
+
+
+class Letters:
+    """A dead letter queue that keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.found: list[tuple[Any, ...]] = []
+
+    def report(self, raw: pa.Table, letters: Sequence[DeadLetter]) -> None:
+        for letter in letters:
+            row = raw.slice(letter.row, 1).to_pylist()[0]
+            self.found.append(
+                (row["partition"], row["offset"], row, letter.stage, letter.class_name, str(letter.error))
+            )
+
+    def flush(self) -> None:
+        """Nothing is on its way."""
+
+
+class InThisProcess:
+    """Spark with executors in this process, which get everything pickled."""
+
+    def session(self) -> Any:
+        return self
+
+    def range(self, first: int, end: int, step: int, parts: int) -> Any:
+        return SimpleNamespace(mapInArrow=lambda order, schema: self._answers(order, end))
+
+    def job(self, name: str) -> Any:
+        return pytest.MonkeyPatch.context()
+
+    def interrupt(self) -> None:
+        """Nothing runs for long."""
+
+    def tasks_done(self, name: str) -> int | None:
+        return None
+
+    def _answers(self, order: Any, parts: int) -> Any:
+        sent = pickle.loads(pickle.dumps(order))
+        batches = [pa.RecordBatch.from_pydict({"id": [number]}) for number in reversed(range(parts))]
+        return SimpleNamespace(toArrow=lambda: pa.Table.from_batches([*sent(iter(batches))]))
+
+
+class Lane:
+    """A sink task without its loop: it puts a log by one lane, and falls back to the worker as the loop does."""
+
+    def __init__(self, config: Mapping[str, str], log: pa.Table, chance: random.Random) -> None:
+        self.log, self.chance, self.letters = log, chance, Letters()
+        self.setup = _set_up(config)
+        counted = RecordErrors(system_clock())
+        letters = cast(DeadLetterQueue, self.letters)
+        self.counted = counted
+        self.records = RecordsAtHand(self.setup, letters, counted)
+        self.context = SinkContext(self.setup, "connect-lanes", letters, counted)
+        self.plugin = self.setup.plugin
+        self.plugin.start(self.setup.task_config, self.context)
+        self.plugin.open(PARTITIONS)
+        self.jobs = BulkJobs(self.setup, cast(Any, InThisProcess()), "connect-lanes")
+        self.staged = 0
+
+    def by_the_worker(self, partition: TopicPartition, first: int, end: int) -> None:
+        """In chunks of any size."""
+        while first < end:
+            stop = min(end, first + self.chance.randrange(1, 40))
+            number = self.records.fetched(between(self.log, partition, first, stop))
+            ranges = {partition: (first, stop)}
+            records = self.records.of(number, ranges)
+            rows, _ = records.readable(self.plugin)
+            self.context.records = records
+            self.plugin.put(SinkBatch(rows, ranges))
+            first = stop
+        self.plugin.flush()
+
+    def by_executors(self, ranges: Mapping[TopicPartition, tuple[int, int]], number: int = 1) -> None:
+        """In parts and chunks of any size."""
+        self.jobs.run(m.RunBulk(number, ranges))
+        ended = until(self.jobs.ended, "a job")
+        if isinstance(ended, m.BulkStaged):
+            job = self.jobs.staged(number)
+            if any(result.bad for result in job.results):
+                report_staged(self.setup, cast(DeadLetterQueue, self.letters), self.counted, job.results)
+            self.plugin.commit(job.token, ranges, [each for result in job.results for each in result.messages])
+            self.jobs.committed()
+            self.staged += ended.records
+            return
+        assert isinstance(ended, m.BulkFailed)
+        rest: dict[TopicPartition, tuple[int, int]] = {}
+        for partition, (first, end) in ranges.items():
+            stop = ended.ends.get(partition, end if not ended.ends else first)
+            self.by_the_worker(partition, first, stop)
+            rest |= {partition: (stop, end)} if stop < end else {}
+        if rest:
+            self.by_executors(rest, number + 1)
+
+    def results(self) -> tuple[Any, ...]:
+        """Schema and rows of the table, its offsets, and dead letters."""
+        stored = self.setup.connector.stored(self.setup.connector_config, TOPIC)
+        assert stored is not None
+        tables = [*stored.read()]
+        rows = sorted(repr(row) for table in tables for row in table.to_pylist())
+        offsets = _set_up(self.setup.connector_config).plugin
+        offsets.start(self.setup.task_config, self.context)
+        return stored.value_type, rows, offsets.open(PARTITIONS), sorted(self.letters.found, key=lambda each: each[:2])
+
+
+def _set_up(config: Mapping[str, str | None]) -> SinkSetup:
+    worker = WorkerConfig.parse(embedded_config({"bootstrap.servers": "127.0.0.1:1", "key.converter": STRINGS}))
+    order = PrepareTask(TaskId("lanes", 0), 1, config, config, TargetState.STARTED, 1, exactly_once=False)
+    services = SimpleNamespace(
+        config=worker,
+        clients=ClientConfigs(worker, "worker-1"),
+        created=lambda create, given: create(given),
+        providers=SimpleNamespace(masked=str),
+    )
+    return set_up(order, cast(TaskServices, services), Plugins())
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Lane]:
+    """`run(lane, connector, config, log, seed)` puts a log into a table of its own."""
+
+    def make(name: str, kind: str, config: Mapping[str, str], log: pa.Table, seed: int) -> Lane:
+        chance = random.Random(seed)
+        folder = tmp_path / name
+        folder.mkdir()
+        queue = {"errors.tolerance": "all", "errors.deadletterqueue.topic.name": "dead"}
+        lane = Lane({"name": "lanes", "topics": TOPIC, **lake(kind, folder), **queue, **config}, log, chance)
+
+        def read(consumer: object, ranges: Any, max_records: int) -> Iterator[pa.Table]:
+            ((partition, (first, end)),) = ranges.items()
+            rows, at = between(log, partition, first, end), 0
+            while at < rows.num_rows:
+                size = chance.randrange(1, 40)
+                yield rows.slice(at, size)
+                at += size
+
+        monkeypatch.setattr(staging, "read_ranges", read)
+        monkeypatch.setattr(bulk, "ship", lambda session, modules: None)
+        monkeypatch.setattr(bulk, "executor_cores", lambda session: chance.randrange(1, 9))
+        ends = {partition: _end(log, partition) for partition in PARTITIONS}
+        lane.by_the_worker(PARTITIONS[0], 0, 1)  # makes the table
+        if name == "tail":
+            lane.by_the_worker(PARTITIONS[0], 1, ends[PARTITIONS[0]])
+            lane.by_the_worker(PARTITIONS[1], 0, ends[PARTITIONS[1]])
+        else:
+            lane.by_executors({PARTITIONS[0]: (1, ends[PARTITIONS[0]]), PARTITIONS[1]: (0, ends[PARTITIONS[1]])})
+        return lane
+
+    return make
+
+
+def _end(log: pa.Table, partition: TopicPartition) -> int:
+    offsets: list[int] = log.filter(pc.equal(log["partition"], partition.partition))["offset"].to_pylist()
+    return 1 + max(offsets)
+
+
+def same(run: Callable[..., Lane], kind: str, case: str) -> None:
+    config, first, values = CASES[case]
+    log = log_of(first, values, random.Random(case))
+    tail, by_bulk = (run(name, kind, config, log, 7) for name in ("tail", "bulk"))
+    assert by_bulk.staged > RECORDS
+    assert by_bulk.results() == tail.results()
+    assert len(tail.results()[1]) > RECORDS / 4
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_both_lanes_convert_and_transform_alike(run: Callable[..., Lane], case: str) -> None:
+    same(run, "DeltaSink", case)
+
+
+@pytest.mark.parametrize("kind", ["IcebergSink", "ParquetSink"])
+@pytest.mark.parametrize("case", ["json", "json with schemas", "inserted fields"])
+def test_both_lanes_write_tables_alike(run: Callable[..., Lane], kind: str, case: str) -> None:
+    same(run, kind, case)
