@@ -990,6 +990,18 @@ class ReplicationSlotMismatchError(DatabaseError):
     code = "replication_slot_mismatch"
 
 
+class DataSourceWriteError(ConnectxError):
+    """The writer of a PySpark DataSource has failed."""
+
+    code = "data_source_write"
+
+    def __init__(self, source: str, cause: Exception) -> None:
+        super().__init__(
+            f"{source} could not write: {type(cause).__name__}: {cause}",
+            next_step="Correct the cause and restart the task: it writes what comes after the committed offsets again.",
+        )
+
+
 class LakeError(ConnectxError):
     """A table in files cannot be read or written, and will not be later without a change."""
 

@@ -401,8 +401,11 @@ class SinkTask(Shown):
         """
         raise TypeError(f"{type(self).__name__} must define commit")
 
-    def discard(self, token: str) -> None:
-        """Remove what a job staged. Not called once a commit of it was begun, unless that was refused."""
+    def discard(self, token: str, messages: Sequence[Any]) -> None:
+        """Remove what a job staged; `messages` are those that came back, none if the job was lost.
+
+        Not called once a commit of it was begun, unless that was refused.
+        """
 
     def flush(self) -> None:
         """Make everything put so far durable; offsets are committed after this."""
@@ -488,6 +491,11 @@ class SinkConnector(Connector):
     def bulk_obstacle(cls, config: Mapping[str, str | None]) -> str | None:
         """Why Spark's executors cannot stage records with this configuration. None: its task defines `stage`."""
         return f"{cls.__name__} writes in the worker only"
+
+    @classmethod
+    def bulk_classes(cls, config: Mapping[str, str | None]) -> Sequence[type]:
+        """Classes whose modules executors need besides those of the connector, converters and transformations."""
+        return ()
 
     @classmethod
     def flush_interval_ms(cls, config: Mapping[str, str | None]) -> int | None:

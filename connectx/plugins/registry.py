@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 _JAVA_FILE: Final = "org.apache.kafka.connect.file."
 _PROVIDED: Final[Mapping[str, str]] = {
+    "DataSourceSink": "connectx.connectors.datasource_sink:DataSourceSink",
     "DataSourceSource": "connectx.connectors.datasource:DataSourceSource",
     "DeltaSink": "connectx.connectors.lake.delta:DeltaSink",
     "DirectorySource": "connectx.connectors.files.directory:DirectorySource",

@@ -7,8 +7,8 @@ scale.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -135,6 +135,22 @@ def fitted(columns: pa.Table, schema: pa.Schema) -> pa.Table:
         for field in schema
     ]
     return pa.table(arrays, schema=schema)
+
+
+def fitted_by_halves(
+    columns: pa.Table, places: pa.Table, schema: pa.Schema, refuse: Callable[[Mapping[str, Any], str], object]
+) -> tuple[pa.Table, pa.Table]:
+    """As `fitted`, with the places of the rows; a row whose value does not fit goes to `refuse`, with the cause."""
+    try:
+        return fitted(columns, schema), places
+    except pa.ArrowInvalid as error:
+        if columns.num_rows == 1:
+            refuse(places.to_pylist()[0], str(error))
+            return fitted(columns.slice(0, 0), schema), places.slice(0, 0)
+    half = columns.num_rows // 2
+    cuts = ((0, half), (half,))
+    parts = [fitted_by_halves(columns.slice(*cut), places.slice(*cut), schema, refuse) for cut in cuts]
+    return pa.concat_tables([part for part, _ in parts]), pa.concat_tables([place for _, place in parts])
 
 
 def _wider(known: pa.DataType, field: pa.Field, table: str, evolve: bool) -> pa.DataType:

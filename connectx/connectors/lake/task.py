@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectx.connectors.lake.changes import DELETED, UpsertSettings, changes_of, check_keys
-from connectx.connectors.lake.columns import columns_of, evolved, fitted
+from connectx.connectors.lake.columns import columns_of, evolved, fitted, fitted_by_halves
 from connectx.connectors.lake.settings import LakeSettings
 from connectx.connectors.lake.staging import FileWriter, StagedFile, StagingPlan
 from connectx.errors import ConnectxError, LakeUnavailableError, RecordRejectedError, TableMismatchError
@@ -330,7 +330,7 @@ class LakeTask(SinkTask):
         self._next |= {partition: end for partition, (_, end) in ranges.items()}
         self._remove(token, {path for file in messages for path in file.paths})
 
-    def discard(self, token: str) -> None:
+    def discard(self, token: str, messages: Sequence[StagedFile]) -> None:
         """Remove the files of a job."""
         if token in self._jobs:
             self._remove(token, set())
@@ -439,17 +439,11 @@ class LakeTask(SinkTask):
         self, columns: pa.Table, places: pa.Table, schema: pa.Schema, topic: str, table: str
     ) -> tuple[pa.Table, pa.Table]:
         """Columns of the table, and the places of the rows; a row whose value does not fit is reported and left out."""
-        try:
-            return fitted(columns, schema), places
-        except pa.ArrowInvalid as error:
-            if columns.num_rows == 1:
-                self._refuse(topic, places.to_pylist()[0], table, str(error))
-                return fitted(columns.slice(0, 0), schema), places.slice(0, 0)
-        half = columns.num_rows // 2
-        parts = [
-            self._fitting(columns.slice(*cut), places.slice(*cut), schema, topic, table) for cut in ((0, half), (half,))
-        ]
-        return pa.concat_tables([part for part, _ in parts]), pa.concat_tables([place for _, place in parts])
+
+        def refuse(place: Mapping[str, Any], cause: str) -> None:
+            self._refuse(topic, place, table, cause)
+
+        return fitted_by_halves(columns, places, schema, refuse)
 
     def _refuse(self, topic: str, row: Mapping[str, Any], table: str, cause: str) -> None:
         partition = TopicPartition(topic, row["partition"])

@@ -18,6 +18,7 @@ from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.model.events import EventKind
 from connectx.model.states import TargetState
 from tests.support.held_jobs import held, holding
+from tests.support.json_lines import JsonLines, lines_in, named
 from tests.support.records import read_all
 from tests.support.task_harness import Task
 from tests.support.waiting import until
@@ -236,6 +237,26 @@ def test_a_bad_record_fails_the_task_at_the_lowest_offset_with_tolerance_none(
     produce(name, [value(1), b"{", value(3), b"[", value(5)])
     assert f"The record at offset 2 of {name}-0 cannot be read" in task.failure()
     assert ids(folder, name) == [0]
+
+
+def test_a_data_source_writes_on_executors_and_commits_in_the_worker(
+    sink_task: Make, produce: Make, topic: Make, committed: Make, tmp_path: Path
+) -> None:
+    name = topic("source", partitions=2)
+    config = lake(tmp_path, name, "always") | {
+        "connector.class": "DataSourceSink",
+        "datasource.class": named(JsonLines),
+        "datasource.options.folder": str(tmp_path),
+    }
+    produce(name, [value(0)])
+    task = sink_task("source-1", config).begin()
+    until(lambda: lines_in(tmp_path), "the first row")
+    for partition, count in enumerate((1000, 1001)):
+        first = 1 + 1000 * partition
+        produce(name, [value(number) for number in range(first, first + count)], partition)
+    wait_committed(task, committed, "connect-source-1", {f"{name}-0": 1001, f"{name}-1": 1001})
+    assert sorted(row["id"] for row in lines_in(tmp_path)) == [*range(2002)]
+    assert staged(task) == 2001
 
 
 def test_a_pause_and_a_stop_are_served_while_a_job_runs(

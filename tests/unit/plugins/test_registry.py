@@ -70,8 +70,9 @@ def test_anything_else_is_refused_in_connects_words(name: str) -> None:
         Plugins().connector_class(name)
     assert caught.value.message.startswith(
         f"Failed to find any class that implements Connector and which name matches {name}, available connectors are: "
-        "DataSourceSource, DeltaSink, DirectorySource, FileSource, FileStreamSink, FileStreamSource, Generator, "
-        "HttpSink, IcebergSink, JdbcSink, JdbcSource, ParquetSink, PostgresCdcSource, PostgresSink"
+        "DataSourceSink, DataSourceSource, DeltaSink, DirectorySource, FileSource, FileStreamSink, "
+        "FileStreamSource, Generator, HttpSink, IcebergSink, JdbcSink, JdbcSource, ParquetSink, "
+        "PostgresCdcSource, PostgresSink"
     )
 
 

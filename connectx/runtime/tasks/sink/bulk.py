@@ -153,7 +153,8 @@ class BulkJobs:
         """Start a job. A plugin that is not ready for it makes the job fail, and the worker reads its first record."""
         setup, topic = self._setup, next(iter(effect.ranges)).topic
         token = f"{re.sub(_UNSAFE, '_', str(setup.task))}-{self._instance}-{effect.token}"
-        classes = (setup.connector, *setup.conversion.classes)
+        needed = setup.connector.bulk_classes(setup.connector_config)
+        classes = (setup.connector, *needed, *setup.conversion.classes)
         job = self._running = BulkJob(
             token, effect.token, self._spark, (*modules_of(classes), *setup.bulk_modules), effect.ranges
         )
@@ -243,7 +244,7 @@ class BulkJobs:
 
     def _discard(self, job: BulkJob) -> None:
         try:
-            self._setup.plugin.discard(job.token)
+            self._setup.plugin.discard(job.token, [each for result in job.results for each in result.messages])
         except Exception:
             log.warning("%s: discard(%s) failed", self._setup.task, job.token, exc_info=True)
 

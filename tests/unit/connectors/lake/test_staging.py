@@ -98,7 +98,7 @@ def test_discarded_files_are_removed_and_so_are_those_of_failed_attempts(
     staged = files(tmp_path) - before
     assert all(TOKEN in name for name in staged)
     assert staged
-    task.discard(TOKEN)
+    task.discard(TOKEN, [])
     assert files(tmp_path) == before
     token = TOKEN + "1"
     stage(lake, task, token, batch(2, rows(*range(2, 5))))  # an attempt whose answer was lost
