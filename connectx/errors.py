@@ -991,13 +991,13 @@ class ReplicationSlotMismatchError(DatabaseError):
 
 
 class DataSourceWriteError(ConnectxError):
-    """The writer of a PySpark DataSource has failed."""
+    """The writer of a PySpark DataSource, a format of Spark or a function has failed."""
 
     code = "data_source_write"
 
     def __init__(self, source: str, cause: Exception) -> None:
         super().__init__(
-            f"{source} could not write: {type(cause).__name__}: {cause}",
+            f"{source} could not write: {type(cause).__name__}: {(str(cause).splitlines() or [''])[0]}",
             next_step="Correct the cause and restart the task: it writes what comes after the committed offsets again.",
         )
 

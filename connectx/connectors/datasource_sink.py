@@ -11,24 +11,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from connectx.connectors.datasource import load_data_source
-from connectx.connectors.lake.columns import columns_of, evolved, fitted, fitted_by_halves
-from connectx.errors import ConfigError, ConnectxError, DataSourceWriteError, RecordRejectedError
+from connectx.connectors.gathering import GATHERING_CONFIG, GatheringTask, Ranges
+from connectx.connectors.lake.columns import evolved
+from connectx.errors import ConfigError, ConnectxError, DataSourceWriteError
 from connectx.model.configdef import ConfigDef
-from connectx.model.ids import TopicPartition
-from connectx.model.validators import at_least, non_empty
-from connectx.plugins.api import NotStageableError, SinkBatch, SinkConnector, SinkTask, SinkTaskContext
+from connectx.model.validators import non_empty
+from connectx.plugins.api import NotStageableError, SinkBatch, SinkConnector, SinkTaskContext
 from connectx.version import VERSION
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSource, DataSourceWriter
 
 _OPTIONS: Final = "datasource.options."
-_NO_VALUE: Final = "the record has no value (a tombstone), and this sink deletes nothing"
-
-Ranges = Mapping[TopicPartition, tuple[int, int]]
 
 
 class DataSourceSink(SinkConnector):
@@ -36,31 +32,16 @@ class DataSourceSink(SinkConnector):
 
     version = VERSION
     requires = (("spark", "pyspark"),)
-    config = (
-        ConfigDef()
-        .define(
+    config = ConfigDef(
+        ConfigDef().define(
             "datasource.class",
             str,
             importance="HIGH",
             validator=non_empty(),
             doc="Dotted path of a subclass of pyspark.sql.datasource.DataSource with a writer; __main__.Name for a "
             "class of the running notebook.",
-        )
-        .define(
-            "flush.interval.ms",
-            int,
-            10_000,
-            importance="HIGH",
-            validator=at_least(100),
-            doc="Time between commits of the writer.",
-        )
-        .define(
-            "flush.size",
-            int,
-            100_000,
-            validator=at_least(1),
-            doc="Rows in memory after which a task commits before the interval is over.",
-        )
+        ),
+        GATHERING_CONFIG,
     )
 
     @classmethod
@@ -88,10 +69,8 @@ class DataSourceSink(SinkConnector):
         interval_ms: int = cls.config.parse(config)["flush.interval.ms"]
         return interval_ms
 
-    class Task(SinkTask):
-        """All topics go to one target. The columns are those of all values so far."""
-
-        reads_fields = True
+    class Task(GatheringTask):
+        """All topics go to one target."""
 
         def start(self, config: Mapping[str, str], context: SinkTaskContext) -> None:
             """Make the data source.
@@ -102,51 +81,9 @@ class DataSourceSink(SinkConnector):
             super().start(config, context)
             values = DataSourceSink.config.parse(config)
             found = load_writable(values["datasource.class"])
-            self._flush_rows: int = values["flush.size"]
             self._source = _made(found, config)
-            self._name = f"The data source {found.name()}"
-            self._schema: pa.Schema | None = None
-            self._rows: dict[TopicPartition, list[pa.Table]] = {}
             self._jobs: dict[str, DataSourceWriter] = {}
-            self._failure: ConnectxError | None = None
-
-        def put(self, batch: SinkBatch) -> None:
-            """Take rows; write and commit first if there are enough at hand.
-
-            Raises:
-                TableMismatchError: values have a field in a type that its column cannot have.
-                RecordRejectedError: a record has no value, with errors.tolerance=none.
-                DataSourceWriteError: the writer has failed.
-            """
-            if self._failure is not None:
-                failure, self._failure = self._failure, None
-                raise failure
-            if sum(rows.num_rows for tables in self._rows.values() for rows in tables) >= self._flush_rows:
-                self._write()
-            for partition in batch.ranges:
-                columns, places = self._columns(partition, batch.rows)
-                if columns.num_rows:
-                    self._schema = evolved(self._schema, columns.schema, self._name, evolve=True)
-                    rows = self._fitting(partition, columns, places, self._schema)
-                    self._rows.setdefault(partition, []).append(rows)
-
-        def flush(self) -> None:
-            """Write and commit what is at hand; after a failure it is dropped and comes again.
-
-            Raises:
-                DataSourceWriteError: the writer has failed. The next `put` raises it again, so that the task fails.
-            """
-            try:
-                self._write()
-            except Exception as error:
-                self._rows = {}
-                self._failure = error if isinstance(error, ConnectxError) and not error.retriable else None
-                raise
-
-        def close(self, partitions: Sequence[TopicPartition]) -> None:
-            """Drop rows that were not flushed."""
-            for partition in partitions:
-                self._rows.pop(partition, None)
+            self.use(f"The data source {found.name()}", values["flush.size"])
 
         # -------------------------------------------------------------------------------------------- bulk lane
 
@@ -156,10 +93,10 @@ class DataSourceSink(SinkConnector):
             Raises:
                 NotStageableError: no columns are known yet.
             """
-            if self._schema is None:
+            if self.schema is None:
                 raise NotStageableError("The columns are not known before the worker has put records.")
-            self._jobs[token] = self._writer(self._schema)
-            return WriterPlan(self._schema, self._jobs[token])
+            self._jobs[token] = self._writer(self.schema)
+            return WriterPlan(self.schema, self._jobs[token])
 
         def stage(self, plan: WriterPlan, token: str, batches: Iterator[SinkBatch]) -> Sequence[Any]:
             """On an executor: let the writer write all batches.
@@ -192,29 +129,28 @@ class DataSourceSink(SinkConnector):
         def _tables(self, schema: pa.Schema, batches: Iterator[SinkBatch]) -> Iterator[pa.Table]:
             for batch in batches:
                 (partition,) = batch.ranges
-                columns, places = self._columns(partition, batch.rows)
+                columns, places = self.columns(partition, batch.rows)
                 if not columns.num_rows:
                     continue
-                if not evolved(schema, columns.schema, self._name, evolve=True).equals(schema):
+                if not evolved(schema, columns.schema, self.name, evolve=True).equals(schema):
                     raise NotStageableError("The records have other columns than those before.")
-                yield self._fitting(partition, columns, places, schema)
+                yield self.fitting(partition, columns, places, schema)
 
         # ------------------------------------------------------------------------------------------ inner parts
 
-        def _write(self) -> None:
-            tables = [rows for tables in self._rows.values() for rows in tables]
-            if not tables:
-                return
-            schema = self._schema
-            assert schema is not None, "there are rows"
+        def write_out(self, tables: Sequence[pa.Table], schema: pa.Schema, ranges: Ranges) -> None:
+            """One writer, one message.
+
+            Raises:
+                DataSourceWriteError: the writer has failed.
+            """
             writer = self._writer(schema)
             try:
-                message = writer.write(_records(writer, (fitted(rows, schema) for rows in tables), schema))
+                message = writer.write(_records(writer, iter(tables), schema))
             except Exception as error:
                 writer.abort([None])
                 raise self._error(error) from error
             self._commit(writer, [message])
-            self._rows = {}
 
         def _commit(self, writer: DataSourceWriter, messages: list[Any]) -> None:
             """Also where it fails for good, the writer hears of it."""
@@ -231,31 +167,8 @@ class DataSourceSink(SinkConnector):
 
             return self._source.writer(from_arrow_schema(schema, prefer_timestamp_ntz=True), False)
 
-        def _columns(self, partition: TopicPartition, rows: pa.Table) -> tuple[pa.Table, pa.Table]:
-            """Values of a partition as columns, and their offsets. Tombstones are reported and left out."""
-            if not rows.num_rows:
-                return pa.table({}), rows.select(["offset"])
-            rows = rows.filter(pc.equal(rows["partition"], partition.partition))
-            if rows["value"].null_count:
-                missing = pc.is_null(rows["value"])
-                for offset in rows["offset"].filter(missing).to_pylist():
-                    self._refuse(partition, offset, _NO_VALUE)
-                rows = rows.filter(pc.invert(missing))
-            return columns_of(rows["value"]), rows.select(["offset"])
-
-        def _fitting(
-            self, partition: TopicPartition, columns: pa.Table, places: pa.Table, schema: pa.Schema
-        ) -> pa.Table:
-            def refuse(place: Mapping[str, Any], cause: str) -> None:
-                self._refuse(partition, place["offset"], cause)
-
-            return fitted_by_halves(columns, places, schema, refuse)[0]
-
-        def _refuse(self, partition: TopicPartition, offset: int, cause: str) -> None:
-            self.context.report(partition, offset, RecordRejectedError(str(partition), offset, self._name, cause))
-
         def _error(self, error: Exception) -> ConnectxError:
-            return error if isinstance(error, ConnectxError) else DataSourceWriteError(self._name, error)
+            return error if isinstance(error, ConnectxError) else DataSourceWriteError(self.name, error)
 
 
 @dataclass(frozen=True, slots=True)

@@ -169,6 +169,9 @@ class SinkTaskContext(Protocol):
         With errors.tolerance=all the record counts as skipped, and `put` goes on without it; otherwise raises `error`.
         """
 
+    def spark(self) -> SparkSession:
+        """The task's own session, in the worker; the first call waits for Spark's start."""
+
 
 class Connector(Shown):
     """Base of connectors. `config` describes the keys that users set; validation uses it."""

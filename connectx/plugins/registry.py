@@ -45,6 +45,7 @@ _PROVIDED: Final[Mapping[str, str]] = {
     "FileSource": "connectx.connectors.files.source:FileSource",
     "FileStreamSink": "connectx.connectors.files.stream_sink:FileStreamSink",
     "FileStreamSource": "connectx.connectors.files.stream_source:FileStreamSource",
+    "FunctionSink": "connectx.connectors.spark_sinks:FunctionSink",
     "Generator": "connectx.connectors.generator:Generator",
     "HttpSink": "connectx.connectors.http.sink:HttpSink",
     "IcebergSink": "connectx.connectors.lake.iceberg:IcebergSink",
@@ -53,6 +54,7 @@ _PROVIDED: Final[Mapping[str, str]] = {
     "ParquetSink": "connectx.connectors.lake.parquet:ParquetSink",
     "PostgresCdcSource": "connectx.connectors.postgres.cdc.source:PostgresCdcSource",
     "PostgresSink": "connectx.connectors.jdbc.sink:PostgresSink",
+    "SparkSink": "connectx.connectors.spark_sinks:SparkSink",
 }
 _JAVA_CLASSES: Final[Mapping[str, str]] = {
     "FileStreamSink": f"{_JAVA_FILE}FileStreamSinkConnector",

@@ -39,6 +39,9 @@ class Context:
     def timeout(self, timeout_ms: int) -> None:
         self.retry_in_ms = timeout_ms
 
+    def spark(self) -> Any:
+        raise AssertionError("this sink needs no Spark")
+
     def report(self, partition: TopicPartition, offset: int, error: Exception) -> None:
         if not self._tolerate:
             raise error

@@ -31,6 +31,9 @@ class Context:
     def timeout(self, timeout_ms: int) -> None:
         """Not asked for by these sinks."""
 
+    def spark(self) -> Any:
+        raise AssertionError("this sink needs no Spark")
+
     def report(self, partition: TopicPartition, offset: int, error: Exception) -> None:
         if not self._tolerate:
             raise error

@@ -167,7 +167,7 @@ def _wider(known: pa.DataType, field: pa.Field, table: str, evolve: bool) -> pa.
 
 
 def _is_unknown(kind: pa.DataType) -> bool:
-    """True when values do not tell their type: there are none, only empty lists, or only structs of such fields."""
+    """True when values show no type: there are none, only empty lists, or only structs of such fields."""
     if pa.types.is_struct(kind):
         return all(_is_unknown(field.type) for field in kind)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):

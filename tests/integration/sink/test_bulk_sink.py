@@ -17,6 +17,7 @@ from connectx.core.messages import TaskFailed, TaskStateReached
 from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.model.events import EventKind
 from connectx.model.states import TargetState
+from tests.support import functions
 from tests.support.held_jobs import held, holding
 from tests.support.json_lines import JsonLines, lines_in, named
 from tests.support.records import read_all
@@ -257,6 +258,27 @@ def test_a_data_source_writes_on_executors_and_commits_in_the_worker(
     wait_committed(task, committed, "connect-source-1", {f"{name}-0": 1001, f"{name}-1": 1001})
     assert sorted(row["id"] for row in lines_in(tmp_path)) == [*range(2002)]
     assert staged(task) == 2001
+
+
+def test_spark_writes_the_rows_of_each_flush_in_a_format_or_by_a_function(
+    sink_task: Make, produce: Make, topic: Make, committed: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, folders = topic("formats"), {"SparkSink": tmp_path / "format", "FunctionSink": tmp_path / "function"}
+    monkeypatch.setattr(functions, "FOLDER", [folders["FunctionSink"]])
+    more = {
+        "SparkSink": {"format": "json", "format.options.path": str(folders["SparkSink"])},
+        "FunctionSink": {"function": f"{functions.__name__}.save"},
+    }
+    produce(name, [value(number) for number in range(1000)])
+    for kind, folder in folders.items():
+        config = lake(tmp_path, name, "auto") | {"connector.class": kind} | more[kind]
+        task = sink_task(f"{kind}-1", config).begin()
+        wait_committed(task, committed, f"connect-{kind}-1", {f"{name}-0": 1000})
+        found = sorted(
+            (json.loads(line) for path in folder.glob("*.json") for line in path.read_text().splitlines()),
+            key=lambda row: row["id"],
+        )
+        assert found == [json.loads(value(number)) for number in range(1000)]
 
 
 def test_a_pause_and_a_stop_are_served_while_a_job_runs(

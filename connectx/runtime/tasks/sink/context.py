@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from connectx.model.ids import TaskId, TopicPartition
 from connectx.runtime.tasks.record_errors import RecordErrors
@@ -11,18 +12,27 @@ from connectx.runtime.tasks.sink.dead_letters import DeadLetter, DeadLetterQueue
 from connectx.runtime.tasks.sink.records import TopicRecords
 from connectx.runtime.tasks.sink.setup import SinkSetup
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 log = logging.getLogger(__name__)
 
 
 class SinkContext:
     """SinkTaskContext of one task. `skipped` and `reason` describe records reported within the current put.
 
-    `records` are those of the current put, `counted` are the errors of the task.
+    `records` are those of the current put, `counted` are the errors of the task, `spark` gives its session.
     """
 
     def __init__(
-        self, setup: SinkSetup, group_id: str, dead_letters: DeadLetterQueue | None, counted: RecordErrors
+        self,
+        setup: SinkSetup,
+        group_id: str,
+        dead_letters: DeadLetterQueue | None,
+        counted: RecordErrors,
+        spark: Callable[[], SparkSession],
     ) -> None:
+        self.spark = spark
         self._setup = setup
         self._dead_letters = dead_letters
         self._counted = counted

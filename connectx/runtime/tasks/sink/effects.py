@@ -54,11 +54,10 @@ class SinkWorld:
         self._core = core
         self._plugin = setup.plugin
         self._dead_letters = _dead_letters(setup, runner)
-        self._context = SinkContext(
-            setup, str(setup.consumer_config.get("group.id")), self._dead_letters, runner.errors
-        )
-        self._consumer = SinkConsumer(setup.consumer_config, self, checkpoint=runner.checkpoint)
         self._spark = TaskSpark(runner.services.spark, {}, runner.stopping)
+        group_id = str(setup.consumer_config.get("group.id"))
+        self._context = SinkContext(setup, group_id, self._dead_letters, runner.errors, self._spark.session)
+        self._consumer = SinkConsumer(setup.consumer_config, self, checkpoint=runner.checkpoint)
         self._records = RecordsAtHand(setup, self._dead_letters, runner.errors)
         self._jobs = BulkJobs(setup, self._spark, self._context.group_id)
         self._started = False

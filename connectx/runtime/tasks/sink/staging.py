@@ -25,6 +25,8 @@ from connectx.plugins.registry import Plugins
 from connectx.runtime.tasks.sink.conversion import BadRecord, Conversion
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from connectx.model.worker_config import WorkerConfig
 
 RESULT_SCHEMA: Final = "part int, result binary"
@@ -175,6 +177,10 @@ class _Staging:
             offset = self._raw["offset"][record.row].as_py()
             error = RecordConversionError(str(self._partition), offset, record.cause)
             self._leave_out(record.row, offset, record.stage, record.class_name, error)
+
+    def spark(self) -> SparkSession:
+        """Executors have none."""
+        raise TypeError("stage has no Spark session")
 
     def report(self, partition: TopicPartition, offset: int, error: Exception) -> None:
         """The target refuses a record; see SinkTaskContext."""

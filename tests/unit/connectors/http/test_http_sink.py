@@ -37,6 +37,9 @@ class Context:
     def timeout(self, timeout_ms: int) -> None:
         self.pauses_ms.append(timeout_ms)
 
+    def spark(self) -> Any:
+        raise AssertionError("this sink needs no Spark")
+
     def report(self, partition: TopicPartition, offset: int, error: Exception) -> None:
         self.reported.append((offset, str(error)))
         if not self._tolerates:

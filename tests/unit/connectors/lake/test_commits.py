@@ -230,7 +230,7 @@ def test_columns_are_added_and_old_rows_are_null_there(lake: Lake, tables: Table
     assert found == [(1, "row 1", None, None), (2, "b", 1, None), (3, None, 2, "z")]
 
 
-def test_empty_lists_do_not_tell_the_type_of_a_column(lake: Lake, tables: Tables) -> None:
+def test_empty_lists_show_no_type_of_a_column(lake: Lake, tables: Tables) -> None:
     def tagged(kind: pa.DataType) -> pa.DataType:
         return pa.struct(
             [("id", pa.int64()), ("tags", pa.list_(kind)), ("seen", pa.struct([("places", pa.list_(kind))]))]

@@ -268,7 +268,7 @@ class Lane:
         letters = cast(DeadLetterQueue, self.letters)
         self.counted = counted
         self.records = RecordsAtHand(self.setup, letters, counted)
-        self.context = SinkContext(self.setup, "connect-lanes", letters, counted)
+        self.context = SinkContext(self.setup, "connect-lanes", letters, counted, lambda: cast(Any, None))
         self.plugin = self.setup.plugin
         self.plugin.start(self.setup.task_config, self.context)
         self.plugin.open(PARTITIONS)

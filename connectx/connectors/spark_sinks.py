@@ -1,0 +1,162 @@
+"""SparkSink and FunctionSink: rows of each flush as a DataFrame, written by Spark, at least once.
+
+The worker reads and converts records; Spark's executors write them. Offsets follow when the write has returned.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from connectx.connectors.gathering import GATHERING_CONFIG, GatheringTask, Ranges
+from connectx.errors import ConfigError, ConnectxError, DataSourceWriteError
+from connectx.model.configdef import ConfigDef
+from connectx.model.validators import non_empty
+from connectx.plugins.api import SinkConnector, SinkTaskContext
+from connectx.version import VERSION
+
+_OPTIONS: Final = "format.options."
+
+
+class _SparkTask(GatheringTask):
+    """Makes a DataFrame of the rows at hand, and hands it to `save`."""
+
+    def save(self, frame: Any, ranges: Ranges, token: str) -> None:
+        """Write a DataFrame."""
+        raise TypeError(f"{type(self).__name__} must define save")
+
+    def write_out(self, tables: Sequence[pa.Table], schema: pa.Schema, ranges: Ranges) -> None:
+        """Let Spark write.
+
+        Raises:
+            DataSourceWriteError: the write has failed.
+        """
+        try:
+            frame = self.context.spark().createDataFrame(pa.concat_tables(tables))
+            self.save(frame, ranges, token_of(self.context.group_id, ranges))
+        except ConnectxError:
+            raise
+        except Exception as error:
+            raise DataSourceWriteError(self.name, error) from error
+
+
+class SparkSink(SinkConnector):
+    """Appends to any format that Spark can write; settings `format.options.<name>` are its options."""
+
+    version = VERSION
+    requires = (("spark", "pyspark"),)
+    config = ConfigDef(
+        ConfigDef().define(
+            "format",
+            str,
+            importance="HIGH",
+            validator=non_empty(),
+            doc="Format as in DataFrameWriter.format: parquet, orc, json, jdbc, or one of a library of your Spark.",
+        ),
+        GATHERING_CONFIG,
+    )
+
+    @classmethod
+    def bulk_obstacle(cls, config: Mapping[str, str | None]) -> str | None:
+        """The worker converts."""
+        return "the worker converts what Spark writes"
+
+    @classmethod
+    def flush_interval_ms(cls, config: Mapping[str, str | None]) -> int | None:
+        """As configured."""
+        interval_ms: int = cls.config.parse(config)["flush.interval.ms"]
+        return interval_ms
+
+    class Task(_SparkTask):
+        """All topics go to one target."""
+
+        def start(self, config: Mapping[str, str], context: SinkTaskContext) -> None:
+            """Take the settings."""
+            super().start(config, context)
+            values = SparkSink.config.parse(config)
+            self._format: str = values["format"]
+            self._options = {name[len(_OPTIONS) :]: text for name, text in config.items() if name.startswith(_OPTIONS)}
+            self.use(f"Spark's format {self._format}", values["flush.size"])
+
+        def save(self, frame: Any, ranges: Ranges, token: str) -> None:
+            """Append."""
+            frame.write.format(self._format).options(**self._options).mode("append").save()
+
+
+class FunctionSink(SinkConnector):
+    """Calls a Python function with a DataFrame, as foreachBatch of Structured Streaming does."""
+
+    version = VERSION
+    requires = (("spark", "pyspark"),)
+    config = ConfigDef(
+        ConfigDef().define(
+            "function",
+            str,
+            importance="HIGH",
+            validator=non_empty(),
+            doc="Dotted path of a function that takes a DataFrame, ranges of offsets and a token, and returns when the "
+            "rows are durable; __main__.name for one of the running notebook.",
+        ),
+        GATHERING_CONFIG,
+    )
+
+    @classmethod
+    def validate(cls, config: Mapping[str, str | None]) -> Mapping[str, Sequence[str]]:
+        """The function is required to exist."""
+        try:
+            load_function(config.get("function") or "")
+        except ConfigError as error:
+            return {"function": error.problems}
+        return {}
+
+    @classmethod
+    def bulk_obstacle(cls, config: Mapping[str, str | None]) -> str | None:
+        """The worker converts."""
+        return "the worker converts what the function writes"
+
+    @classmethod
+    def flush_interval_ms(cls, config: Mapping[str, str | None]) -> int | None:
+        """As configured."""
+        interval_ms: int = cls.config.parse(config)["flush.interval.ms"]
+        return interval_ms
+
+    class Task(_SparkTask):
+        """Calls the function at each flush that has rows."""
+
+        def start(self, config: Mapping[str, str], context: SinkTaskContext) -> None:
+            """Find the function.
+
+            Raises:
+                ConfigError: there is none.
+            """
+            super().start(config, context)
+            values = FunctionSink.config.parse(config)
+            self._function = load_function(values["function"])
+            self.use(f"The function {values['function']}", values["flush.size"])
+
+        def save(self, frame: Any, ranges: Ranges, token: str) -> None:
+            """Call it."""
+            self._function(frame, dict(ranges), token)
+
+
+def load_function(path: str) -> Callable[[Any, Ranges, str], object]:
+    """The function of a dotted path. ConfigError if there is none."""
+    module, _, name = path.strip().rpartition(".")
+    try:
+        found: Any = getattr(importlib.import_module(module), name) if module else None
+    except (ImportError, AttributeError) as error:
+        raise ConfigError([f"Invalid value {path} for configuration function: {error}"]) from error
+    if not callable(found):
+        raise ConfigError([f"Invalid value {path} for configuration function: it is not a function"])
+    function: Callable[[Any, Ranges, str], object] = found
+    return function
+
+
+def token_of(group_id: str, ranges: Ranges) -> str:
+    """A name of these ranges of one consumer group: the same for the same ranges."""
+    text = "\n".join(f"{partition} {first} {end}" for partition, (first, end) in sorted(ranges.items()))
+    return f"{group_id}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"

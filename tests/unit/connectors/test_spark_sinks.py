@@ -1,0 +1,100 @@
+"""SparkSink and FunctionSink, without Spark: what is written when, and what a failure means."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from connectx.connectors.spark_sinks import FunctionSink, SparkSink, token_of
+from connectx.errors import DataSourceWriteError
+from tests.support import functions
+from tests.support.lake import Context, batch, partition, rows
+
+P0, P1 = partition(0), partition(1)
+
+
+class WithSpark(Context):
+    """Its session keeps what is written, instead of Spark."""
+
+    def __init__(self) -> None:
+        super().__init__("connect-c", tolerate=False)
+        self.written: list[tuple[Any, ...]] = []
+
+    def spark(self) -> Any:
+        return SimpleNamespace(createDataFrame=lambda table: SimpleNamespace(write=Writer(self.written, table)))
+
+
+class Writer:
+    def __init__(self, written: list[tuple[Any, ...]], table: pa.Table) -> None:
+        self._written, self._table, self._format = written, table, ""
+        self._options: dict[str, str] = {}
+
+    def format(self, name: str) -> Writer:
+        self._format = name
+        return self
+
+    def options(self, **options: str) -> Writer:
+        self._options = options
+        return self
+
+    def mode(self, mode: str) -> Writer:
+        assert mode == "append"
+        return self
+
+    def save(self) -> None:
+        self._written.append((self._format, self._options, self._table.to_pylist()))
+
+    def json(self, path: str) -> None:
+        self._written.append(("json", {"path": path}, self._table.to_pylist()))
+
+
+def test_a_flush_appends_all_rows_in_the_format() -> None:
+    context, sink = WithSpark(), SparkSink.Task()
+    sink.start({"format": "orc", "format.options.path": "/data"}, context)
+    sink.put(batch(0, rows(1, 2)))
+    sink.put(batch(0, rows(3), place=P1))
+    sink.flush()
+    sink.flush()
+    assert context.written == [("orc", {"path": "/data"}, rows(1, 2, 3))]
+
+
+def test_a_function_gets_the_rows_their_ranges_and_a_token(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(functions, "FOLDER", [tmp_path])
+    monkeypatch.setattr(functions, "CALLS", [])
+    context, sink = WithSpark(), FunctionSink.Task()
+    sink.start({"function": f"{functions.__name__}.save"}, context)
+    sink.put(batch(0, rows(1, 2)))
+    sink.put(batch(2, rows(3), end=7))
+    sink.flush()
+    assert [({P0: (0, 7)}, token_of("connect-c", {P0: (0, 7)}))] == functions.CALLS
+    assert context.written == [("json", {"path": str(tmp_path)}, rows(1, 2, 3))]
+
+
+def test_a_failure_names_the_target_and_the_first_line_of_the_cause() -> None:
+    sink = FunctionSink.Task()
+    sink.start({"function": f"{functions.__name__}.refuse"}, WithSpark())
+    sink.put(batch(0, rows(1)))
+    with pytest.raises(DataSourceWriteError, match=r"refuse could not write: ValueError: no space\. Correct"):
+        sink.flush()
+    with pytest.raises(DataSourceWriteError):
+        sink.put(batch(0, rows(1)))
+
+
+def test_a_token_is_the_same_for_the_same_ranges_only() -> None:
+    assert token_of("g", {P0: (0, 5), P1: (1, 2)}) == token_of("g", {P1: (1, 2), P0: (0, 5)})
+    assert len({token_of("g", {P0: (0, 5)}), token_of("g", {P0: (0, 6)}), token_of("h", {P0: (0, 5)})}) == 3
+
+
+@pytest.mark.parametrize(
+    "path", ["", "save", "no.such.save", f"{functions.__name__}.NUMBER", f"{functions.__name__}.no"]
+)
+def test_a_path_without_a_function_is_refused(path: str) -> None:
+    (problem,) = FunctionSink.validate({"function": path})["function"]
+    assert problem.startswith(f"Invalid value {path} for configuration function")
+
+
+def test_the_function_that_is_there_is_accepted() -> None:
+    assert FunctionSink.validate({"function": f"{functions.__name__}.save"}) == {}
