@@ -399,6 +399,12 @@ class EventLogError(ConnectxError):
     code = "event_log"
 
 
+class RecordingError(ConnectxError):
+    """A recording of a worker's core cannot be read, written or replayed; for a broken line the message names it."""
+
+    code = "recording"
+
+
 class EventTimeoutError(ConnectxError):
     """An expected event did not come in time."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from connectx.api.connect_cluster import ConnectCluster
@@ -24,6 +25,7 @@ from connectx.errors import (
     GroupInUseError,
     KafkaRequestError,
     KafkaUnreachableError,
+    RecordingError,
     SparkSettingError,
 )
 from connectx.history.clock import system_clock
@@ -39,6 +41,7 @@ from connectx.model.events import Transition
 from connectx.model.payloads import ClusterStarted
 from connectx.model.worker_config import NO_DELAY, WorkerConfig, embedded_config, own_kafka_config
 from connectx.plugins.registry import is_importable, worker_config
+from connectx.recording.file import write_recordings
 from connectx.rest.client import RestClient
 from connectx.rest.exchange import http_client
 from connectx.runtime.process.owner import ProcessSurroundings, ProcessWorker
@@ -242,6 +245,23 @@ class Cluster(FaultVerbs, ConnectCluster):
             "spark": spark_fact(self._spark),
             **({} if self._registry is None else {"schema registry": self._registry.url}),
         }
+
+    def record(self, path: str | Path) -> Path:
+        """Write the latest steps of each worker's core to a file that `connectx replay --core` replays.
+
+        Secrets are not in it: see docs/recordings.md. Workers that are processes and have ended are left out.
+
+        Raises:
+            RecordingError: the file cannot be written, or no worker keeps its steps.
+        """
+        found = [worker.recording("cluster.record was called") for worker in self.workers]
+        recordings = [recording for recording in found if recording is not None]
+        if not recordings:
+            raise RecordingError(
+                "No worker of this cluster keeps the steps of its core.",
+                next_step="Set the worker key recording.max.bytes above 0, and record while a worker runs.",
+            )
+        return write_recordings(Path(path), recordings)
 
     def throughput(self) -> Figure:
         """Records a second by connector and task up to now, as a plotly figure to explore.

@@ -15,11 +15,13 @@ from connectx.kafka.broker.request_kinds import request_kinds
 from connectx.model.clock import Clock
 from connectx.model.events import Transition
 from connectx.model.ids import TaskId
-from connectx.views import Form, text_table
+from connectx.views import Form, Listed, text_table
 
 if TYPE_CHECKING:
+    from connectx.core.invariants import BrokenRule
     from connectx.history.folds.lost import LostWork
     from connectx.kafka.broker.gate import Direction, Gate
+    from connectx.recording.file import Recording
     from connectx.runtime.worker_handle import WorkerHandle
 
 
@@ -136,6 +138,18 @@ class Worker:
     def is_dead(self) -> bool:
         """True when it ended without a goodbye: it was killed, or has failed."""
         return self.state in ("killed", "failed")
+
+    def check(self) -> Listed[BrokenRule]:
+        """Check the rules between the parts of its core; empty if all hold. A broken rule is a bug of connectx.
+
+        Raises:
+            WorkerStoppedError: it has ended, or its core does not answer, as while it is paused.
+        """
+        return Listed(self._handle.check(), "broken rules of the worker's core")
+
+    def recording(self, reason: str) -> Recording | None:
+        """Return the latest steps of its core, without secrets; None if it keeps none."""
+        return self._handle.recording(reason)
 
     # --------------------------------------------------------------------------------------------------- faults
 

@@ -1,7 +1,8 @@
-"""`connectx replay HISTORY`: print the story of a saved history, and a verdict on it."""
+"""`connectx replay`: the story and the verdict of a saved history, or a replay of recorded cores with `--core`."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +16,16 @@ if TYPE_CHECKING:
 
 
 def replay(
-    history: Annotated[Path, typer.Argument(metavar="HISTORY", help="A file that EventLog.to_jsonl wrote.")],
+    history: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", help="A file that EventLog.to_jsonl wrote; with --core one that cluster.record wrote."
+        ),
+    ],
+    core: Annotated[bool, typer.Option("--core", help="Step the core of each worker through its recording.")] = False,
+    to_test: Annotated[
+        Path | None, typer.Option(help="With --core: write a pytest file here that replays the recording.")
+    ] = None,
     html: Annotated[Path | None, typer.Option(help="Write timeline and story as an HTML page, too.")] = None,
     topic: Annotated[list[str] | None, typer.Option(help="Compare this topic with what was committed.")] = None,
     target: Annotated[str | None, typer.Option(help="Compare a file (lines, .csv, .parquet) with the topics.")] = None,
@@ -28,9 +38,15 @@ def replay(
 ) -> None:
     """Print the story of a saved history, with its verdict. The exit code is 1 when the verdict is invalid.
 
+    With --core, show the first step of each worker that fails, breaks a rule, or orders something else than was
+    recorded. The exit code is 1 if there is one.
+
     Without --topic the verdict covers the history alone and is unknown at best, because no data was read.
     """
     with reporting_errors():
+        if core or to_test is not None:
+            _replay_cores(history, to_test, as_json)
+            return
         _replay(history, html, topic or [], target, bootstrap_servers, key or [], scenario or [], as_json)
 
 
@@ -75,6 +91,37 @@ def _replay(
         if html is not None:
             typer.echo(f"Timeline: {html}")
     if verdict.answer == "invalid":
+        raise typer.Exit(FAILED)
+
+
+def _replay_cores(path: Path, to_test: Path | None, as_json: bool) -> None:
+    from connectx.recording.file import read_recordings
+    from connectx.recording.replay import first_difference, late_answers
+    from connectx.recording.to_test import write_test
+
+    results = [(one, first_difference(one), tuple(late_answers(one))) for one in read_recordings(path)]
+    written = None if to_test is None else write_test(path, to_test)
+    if as_json:
+        workers = [
+            {
+                "worker": recording.worker,
+                "reason": recording.reason,
+                "steps": len(recording.entries),
+                "late": list(late),
+                "difference": None if difference is None else asdict(difference),
+            }
+            for recording, difference, late in results
+        ]
+        typer.echo(_json({"workers": workers, "test": None if written is None else str(written)}))
+    else:
+        for recording, difference, late in results:
+            typer.echo(f"{recording.worker}: {len(recording.entries):,} steps, {len(late):,} late answers were dropped")
+            if recording.reason:
+                typer.echo(f"  written because {recording.reason}")
+            typer.echo("  each step is as recorded" if difference is None else f"  {difference}")
+        if written is not None:
+            typer.echo(f"Test: {written}")
+    if any(difference is not None for _, difference, _ in results):
         raise typer.Exit(FAILED)
 
 

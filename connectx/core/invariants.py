@@ -21,6 +21,7 @@ from connectx.core.group.membership import Membership, MembershipState
 from connectx.core.group.rebalance import Rebalance, RebalancePhase
 from connectx.core.requests import RequestHandler
 from connectx.core.tasks import BEFORE_ITS_START, TaskPhase, Tasks
+from connectx.views import Shown
 
 
 class Rule(StrEnum):
@@ -44,8 +45,8 @@ class Rule(StrEnum):
     NEVER_BACK = "time, the config offset and the numbers that were given never go back"
 
 
-@dataclass(frozen=True, slots=True)
-class BrokenRule:
+@dataclass(frozen=True, slots=True, repr=False)
+class BrokenRule(Shown):
     """A rule that does not hold, and what was found instead."""
 
     rule: Rule

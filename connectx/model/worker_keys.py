@@ -363,6 +363,14 @@ class WorkerKeys:
         "topic.tracking.allow.reset", bool, True, doc="Whether users may reset the recorded topics (KIP-558)."
     )
 
+    recording_max_bytes = WorkerKey[int](
+        "recording.max.bytes",
+        int,
+        1024 * 1024,
+        validator=at_least(0),
+        doc="Size of the latest steps of the worker's core that are kept for `cluster.record`; 0 keeps none.",
+    )
+
     # The REST server (RestServerConfig). Logins and limits are connectx's own: Kafka Connect has extensions for them.
 
     listeners = WorkerKey[tuple[str, ...]](

@@ -11,6 +11,7 @@ import logging
 import queue
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 from connectx.core.messages import Posted, SetTimer, TimerFired
@@ -30,6 +31,13 @@ class _Stop:
     """Ends the loop."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A function to call between two stimuli."""
+
+    function: Callable[[], object]
+
+
 class Mailbox:
     """A thread with a queue of stimuli and a heap of timers.
 
@@ -44,7 +52,7 @@ class Mailbox:
         self._clock = clock
         self._handler = handler
         self._on_crash = on_crash
-        self._queue: queue.SimpleQueue[Posted | _Stop] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Posted | _Call | _Stop] = queue.SimpleQueue()
         self._timers: list[tuple[int, int, SetTimer]] = []
         self._latest: dict[str, int] = {}
         self._running = threading.Event()
@@ -59,6 +67,10 @@ class Mailbox:
     def post(self, stimulus: Posted) -> None:
         """Hand in a stimulus, from any thread; never blocks."""
         self._queue.put(stimulus)
+
+    def call(self, function: Callable[[], object]) -> None:
+        """Have the mailbox's thread call a function after what is queued now, from any thread; it must not raise."""
+        self._queue.put(_Call(function))
 
     def set_timer(self, timer: SetTimer) -> None:
         """Take a timer over. Only the handler calls this, so from the mailbox's own thread."""
@@ -97,7 +109,9 @@ class Mailbox:
                 self._running.wait()
                 if self._dead or isinstance(item, _Stop):
                     return
-                if item is not None:
+                if isinstance(item, _Call):
+                    item.function()
+                elif item is not None:
                     self._handler(item)
         except BaseException as error:
             if self._dead:  # what the handler stood on was taken away from it
@@ -106,7 +120,7 @@ class Mailbox:
             _log.exception("a worker's core has failed")
             self._on_crash(error)
 
-    def _next(self) -> Posted | _Stop | None:
+    def _next(self) -> Posted | _Call | _Stop | None:
         """The next stimulus, or a timer that is due, whichever comes first."""
         while self._timers and self._latest.get(self._timers[0][2].key) != self._timers[0][1]:
             heapq.heappop(self._timers)

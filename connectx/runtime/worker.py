@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import itertools
 import logging
+import os
 import secrets
+import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from connectx.core.invariants import BrokenRule
 from connectx.core.messages import (
     BeginTask,
     CancelTask,
@@ -54,8 +59,7 @@ from connectx.core.messages import (
 from connectx.core.rest_views import worker as worker_view
 from connectx.core.settings import CoreSettings
 from connectx.core.verbs import Verb
-from connectx.core.worker import WorkerCore
-from connectx.errors import WorkerStoppedError
+from connectx.errors import ConnectxError, WorkerStoppedError
 from connectx.kafka.group import GroupConnection
 from connectx.kafka.internal.topics import InternalTopics
 from connectx.kafka.settings.clients import ClientConfigs
@@ -67,6 +71,9 @@ from connectx.model.payloads import WorkerFailed
 from connectx.model.worker_config import WorkerConfig
 from connectx.plugins.registry import Plugins
 from connectx.protocol.signing import signature_error
+from connectx.recording.codec import Mask
+from connectx.recording.file import Recording, write_recordings
+from connectx.recording.ring import RecordedCore
 from connectx.rest.server import RestServer
 from connectx.runtime.calls import Calls
 from connectx.runtime.loggers import WorkerLoggers
@@ -83,6 +90,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _JOIN_S = 2.0
+_SALT_BYTES: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +157,7 @@ class Worker:
             self._metrics, self._loggers,
         )  # fmt: skip
         self._rest = RestServer(self.ask, self._services, config, name=name)
-        self._core: WorkerCore | None = None
+        self._recorded: RecordedCore | None = None
         self._view: Mapping[str, Any] = {}
         self._heartbeat_ms: int | None = None
         self._replies: dict[int, Future[Reply]] = {}
@@ -167,9 +175,9 @@ class Worker:
         """
         config, plugins = self._given.config, self._given.plugins
         try:
-            self._core = WorkerCore(
-                CoreSettings(self._rest.start(), config, plugins.connector_type, self._check_signature)
-            )
+            settings = CoreSettings(self._rest.start(), config, plugins.connector_type, self._check_signature)
+            mask = Mask(secrets.token_bytes(_SALT_BYTES))
+            self._recorded = RecordedCore(self.name, settings, config.recording_max_bytes, mask)
             self._mailbox.start()
             self._group.start()
             self._topics.start()
@@ -260,6 +268,7 @@ class Worker:
         cause = str(error) or type(error).__name__
         self.error = self.error or cause
         if self._end_at_once(WorkerState.FAILED, cause):
+            self._write_recording(f"the worker failed: {cause}")
             self._given.record(Transition(WorkerFailed(cause)), self.name)
 
     def _end_at_once(self, state: WorkerState, reason: str) -> bool:
@@ -327,16 +336,58 @@ class Worker:
             if future is not None and future.set_running_or_notify_cancel():
                 future.set_exception(WorkerStoppedError(self.name, reason))
 
+    # ---------------------------------------------------------------------------------------- checks and recordings
+
+    def check(self, timeout_s: float = 10.0) -> tuple[BrokenRule, ...]:
+        """Check the rules between the parts of its core, on the core's thread; a broken one writes the recording.
+
+        Raises:
+            WorkerStoppedError: it has not started, or its core does not answer in time, as while it is paused.
+        """
+        recorded = self._recorded
+        if recorded is None:
+            raise WorkerStoppedError(self.name, "it has not started")
+        answer: Future[tuple[BrokenRule, ...]] = Future()
+        if self.alive:
+            self._mailbox.call(lambda: answer.set_result(recorded.core.check()))
+        else:  # nothing moves its core any more
+            answer.set_result(recorded.core.check())
+        try:
+            broken = answer.result(timeout_s)
+        except FutureTimeoutError:
+            raise WorkerStoppedError(self.name, f"its core did not answer within {timeout_s:g} s") from None
+        if broken:
+            self._write_recording(f"a rule is broken: {'; '.join(map(str, broken))}")
+        return broken
+
+    def recording(self, reason: str) -> Recording | None:
+        """Return the latest steps of its core, without secrets; None before its start and if none are kept."""
+        return None if self._recorded is None else self._recorded.recording(reason)
+
+    def _write_recording(self, reason: str) -> None:
+        """Write the recording to a new file of this user, and log where it is."""
+        try:
+            if (recording := self.recording(reason)) is None:
+                return
+            descriptor, path = tempfile.mkstemp(prefix=f"connectx-{self.name}-", suffix=".jsonl")
+            os.close(descriptor)
+            write_recordings(Path(path), [recording])
+        except (ConnectxError, OSError):  # the worker has a failure to report
+            _log.warning("%s: its recording could not be written", self.name, exc_info=True)
+        else:
+            steps = len(recording.entries)
+            _log.error("%s: %s. Its last %d steps: connectx replay --core %s", self.name, reason, steps, path)
+
     # ------------------------------------------------------------------------------------------------- the core
 
     def _handle(self, stimulus: Posted) -> None:
-        assert self._core is not None
+        assert self._recorded is not None
         if isinstance(stimulus, InternalTopicsFailed):
             self._fail(WorkerStoppedError(self.name, f"its internal topics have failed ({stimulus.error})"))
             return
         if isinstance(stimulus, HeartbeatReplied) and stimulus.error in (None, "REBALANCE_IN_PROGRESS"):
             self._heartbeat_ms = self._clock()
-        step = self._core.handle(stimulus, self._clock())
+        step = self._recorded.handle(stimulus, self._clock())
         for transition in step.transitions:
             if transition.kind is EventKind.TASK_REFUSED:
                 connector, task = transition.connector, transition.task
@@ -346,7 +397,7 @@ class Worker:
             if self._gone.is_set():
                 return
             self._effects[type(effect)](effect)
-        self._view = worker_view(self._core.context)
+        self._view = worker_view(self._recorded.core.context)
         self._given.viewed(self._view)
 
     def _effect_table(self) -> dict[type, Callable[[Any], None]]:
@@ -394,8 +445,8 @@ class Worker:
             raise WorkerGone
 
     def _session_key(self) -> SessionKeyRecord | None:
-        assert self._core is not None
-        return self._core.context.session_key
+        assert self._recorded is not None
+        return self._recorded.core.context.session_key
 
     def _check_signature(
         self, key: SessionKeyRecord | None, body: bytes, signature: str | None, algorithm: str | None

@@ -9,7 +9,9 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any, Literal, Protocol
 
+from connectx.core.invariants import BrokenRule
 from connectx.model.ids import TaskId
+from connectx.recording.file import Recording
 
 Isolation = Literal["thread", "process"]
 
@@ -73,6 +75,12 @@ class WorkerHandle(Protocol):
 
     def heartbeat_ms(self) -> int | None:
         """When the group last answered one of its heartbeats, milliseconds since 1970; None before the first."""
+
+    def check(self, timeout_s: float = 10.0) -> tuple[BrokenRule, ...]:
+        """Check the rules between the parts of its core; WorkerStoppedError if the core does not answer."""
+
+    def recording(self, reason: str) -> Recording | None:
+        """Return the latest steps of its core, without secrets; None if there are none."""
 
     def start(self) -> None:
         """Start it and wait until it may join the group; raises ConnectxError if it cannot."""

@@ -135,6 +135,9 @@ class Child:
             self._done(order, worker.freeze(tasks=False))
         elif kind is Order.THAW:
             self._done(order, worker.thaw())
+        elif kind in (Order.CHECK, Order.RECORDING):  # on a thread: a stalled core does not answer
+            args = (worker, kind, order)
+            threading.Thread(target=self._inspect, args=args, name="connectx-inspect", daemon=True).start()
         elif kind is Order.REQUEST_STOP:
             worker.request_stop()
         elif kind is Order.STOP:
@@ -157,6 +160,16 @@ class Child:
             self._end(1)
         self._started = True
         self._done(order, self._worker.url if self._worker is not None else "")
+
+    def _inspect(self, worker: Worker, kind: Order, order: Line) -> None:
+        try:
+            if kind is Order.CHECK:
+                self._done(order, [[broken.rule.name, broken.found] for broken in worker.check(order["timeout_s"])])
+            else:
+                recording = worker.recording(order["reason"])
+                self._done(order, [] if recording is None else list(recording.lines()))
+        except ConnectxError as error:
+            self._sender.send(News.DONE, id=order["id"], error=error.message)
 
     def _done(self, order: Line, result: object) -> None:
         self._sender.send(News.DONE, id=order["id"], result=result)

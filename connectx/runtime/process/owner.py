@@ -22,6 +22,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
+from connectx.core.invariants import BrokenRule, Rule
 from connectx.errors import ConnectxError, WorkerFailedError, WorkerStoppedError
 from connectx.jvm.cache import OwnedDir
 from connectx.jvm.process import ChildProcess, log_tail
@@ -31,6 +32,7 @@ from connectx.model.ids import TaskId
 from connectx.model.payloads import StepName, TaskEnded, TaskState, TaskStep, WorkerFailed
 from connectx.model.states import State
 from connectx.model.worker_config import WorkerConfig
+from connectx.recording.file import Recording, recordings_of
 from connectx.runtime.process.wire import Line, Lines, News, Order, encode, metrics_of, transition_of
 from connectx.runtime.worker_handle import ALIVE, JOINED, Isolation, OnFault, WorkerState, no_op
 
@@ -116,6 +118,32 @@ class ProcessWorker:
     def heartbeat_ms(self) -> int | None:
         """When the group last answered one of its heartbeats, by its own clock; at most half a second late."""
         return self._heartbeat_ms
+
+    def check(self, timeout_s: float = 10.0) -> tuple[BrokenRule, ...]:
+        """Check the rules between the parts of its core, in its process.
+
+        Raises:
+            WorkerStoppedError: it has ended, or does not answer in time, as while it is paused.
+        """
+        found = self._inspect(Order.CHECK, timeout_s + _ANSWER_S, timeout_s=timeout_s)
+        return tuple(BrokenRule(Rule[name], detail) for name, detail in found)
+
+    def recording(self, reason: str) -> Recording | None:
+        """Return the latest steps of its core, without secrets; None if it keeps none, or has ended."""
+        if not self.alive:
+            return None  # it went with its process, which wrote it to a file if it failed
+        lines = self._inspect(Order.RECORDING, _ANSWER_S, reason=reason)
+        return recordings_of(lines, self.name)[0] if lines else None
+
+    def _inspect(self, order: Order, answer_s: float, **content: Any) -> list[Any]:
+        if not self.alive:
+            raise WorkerStoppedError(self.name, self.error or f"it is {self.state}")
+        try:
+            return list(self._order(order, **content).result(answer_s))
+        except FutureTimeoutError:
+            raise WorkerStoppedError(self.name, f"its process did not answer within {answer_s:g} s") from None
+        except WorkerFailedError as error:
+            raise WorkerStoppedError(self.name, str(error.message)) from error
 
     # ----------------------------------------------------------------------------------------------- life cycle
 

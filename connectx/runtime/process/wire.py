@@ -29,6 +29,8 @@ class Order(StrEnum):
     THAW = "thaw"
     REQUEST_STOP = "request_stop"
     STOP = "stop"  # timeout_s
+    CHECK = "check"  # answered by [[rule, found]]
+    RECORDING = "recording"  # reason; answered by lines of a recording, none if there is none
 
 
 class News(StrEnum):

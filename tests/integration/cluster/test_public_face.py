@@ -21,6 +21,8 @@ from connectx.errors import (
 from connectx.history.log import EventLog
 from connectx.model.events import EventKind
 from connectx.protocol.offsets_topic import encode_offset_key
+from connectx.recording.file import read_recordings
+from connectx.recording.replay import first_difference
 from tests.support.clusters import events
 from tests.support.flows import Lines
 from tests.support.waiting import WAIT_S, until
@@ -376,3 +378,16 @@ def test_the_history_goes_to_pandas_and_to_a_file_and_back(
     page = cluster.report(tmp_path / "report.html").read_text()
     assert "<script" not in page.lower()
     assert lines.name in page
+
+
+def test_the_cores_of_live_workers_keep_their_rules_and_their_recordings_replay_without_a_difference(
+    cluster: cx.Cluster, make_lines: MakeLines, tmp_path: Path
+) -> None:
+    lines = make_lines(cluster)
+    lines.start()
+    cluster.wait(lines.name, timeout=WAIT_S)
+    recordings = read_recordings(cluster.record(tmp_path / "cores.jsonl"))
+    assert [recording.worker for recording in recordings] == [worker.name for worker in cluster.workers]
+    assert [first_difference(recording) for recording in recordings] == [None] * len(recordings)
+    assert sum(len(recording.entries) for recording in recordings) > 20
+    assert [broken for worker in cluster.workers for broken in worker.check()] == []

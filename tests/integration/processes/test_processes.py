@@ -19,6 +19,8 @@ import pytest
 import connectx as cx
 from connectx.errors import ClassNotImportableError, SparkNotSharedError
 from connectx.model.events import EventKind
+from connectx.recording.file import read_recordings
+from connectx.recording.replay import first_difference
 from connectx.spark.remote import release_sessions
 from tests.support.clusters import events, owner_of, restore
 from tests.support.flows import Lines
@@ -316,3 +318,13 @@ def test_threads_use_a_spark_connect_session_of_the_user(processes: cx.Cluster, 
     done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=150, cwd=tmp_path, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "500 2\n"
+
+
+def test_cores_of_processes_are_checked_and_their_recordings_replay_without_a_difference(
+    processes: cx.Cluster, tmp_path: Path
+) -> None:
+    running = [worker for worker in processes.workers if worker.state == "running"]
+    recordings = read_recordings(processes.record(tmp_path / "cores.jsonl"))
+    assert [recording.worker for recording in recordings] == [worker.name for worker in running]
+    assert [first_difference(recording) for recording in recordings] == [None] * len(recordings)
+    assert [broken for worker in running for broken in worker.check()] == []

@@ -33,6 +33,7 @@ from connectx.api.peek import DeadLetters, Record
 from connectx.api.transfer.exporter import Backup, Exported
 from connectx.api.transfer.importer import Imported, ImportReport
 from connectx.api.workers import Worker, Workers
+from connectx.core.invariants import BrokenRule, Rule
 from connectx.history.folds.lost import LostWork
 from connectx.history.folds.rates import LagSample
 from connectx.history.folds.rebalances import Rebalance, rebalances
@@ -48,6 +49,7 @@ from connectx.model.ids import TaskId, TopicPartition
 from connectx.model.payloads import PAYLOADS, MemberWork, SourceRange
 from connectx.model.worker_config import StorageTopic, WorkerConfig, embedded_config
 from connectx.plugins.api import Compaction
+from connectx.recording.file import Entry, Recording
 from connectx.rest.client import RestClient
 from connectx.verify.audit.findings import Audit, Severity
 from connectx.verify.audit.findings import Finding as AuditFinding
@@ -288,6 +290,9 @@ MADE: dict[type, Callable[[], Any]] = {
     AuditedWorker: lambda: AuditedWorker(BAD, connectors=(BAD,)),
     AuditFinding: lambda: FLAW,
     AuditInput: lambda: AUDITED,
+    BrokenRule: lambda: BrokenRule(Rule.OUTCOMES_TAKEN, f"{URL} {BAD}"),
+    Entry: lambda: Entry(0, {"$": "TaskId", "connector": BAD}, []),
+    Recording: lambda: Recording(BAD, URL, {}, {}, (), {}, f"{URL} {BAD}"),
     Backup: lambda: Backup({"version": BAD}, BAD, (EXPORTED,)),
     Chaos: lambda: Chaos(NOTHING, NOTHING, (), seed=7, kinds=(BAD,), every_s=2, for_s=None, keep=1),
     ChaosFault: lambda: ChaosFault(1, "kill", BAD, 1.0, skipped=BAD),

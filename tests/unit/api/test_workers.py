@@ -10,11 +10,13 @@ import pytest
 
 from connectx.api.fault_origin import caused_by
 from connectx.api.workers import Worker
+from connectx.core.invariants import BrokenRule
 from connectx.errors import NoGateError
 from connectx.history.log import EventLog
 from connectx.kafka.broker.gate import Direction, Gate
 from connectx.model.causes import FaultOfChaos
 from connectx.model.ids import TaskId
+from connectx.recording.file import Recording
 from connectx.runtime.worker_handle import Isolation, WorkerState, no_op
 from tests.support.waiting import until
 
@@ -42,6 +44,12 @@ class Elsewhere:
 
     def task_metrics(self) -> dict[TaskId, Mapping[str, object]]:
         return {TaskId("lines-in", 0): {}}
+
+    def check(self, timeout_s: float = 10.0) -> tuple[BrokenRule, ...]:
+        return ()
+
+    def recording(self, reason: str) -> Recording | None:
+        return None
 
     def start(self) -> None: ...
 

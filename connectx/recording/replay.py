@@ -1,0 +1,118 @@
+"""Steps the real core through a recording, to the first step that fails or orders something else than was recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from connectx.core.settings import CoreSettings
+from connectx.core.worker import WorkerCore
+from connectx.errors import ConfigError, RecordingError
+from connectx.model.states import ConnectorType
+from connectx.model.worker_config import WorkerConfig, own_kafka_config
+from connectx.recording.codec import agree, decode, encode, shown
+from connectx.recording.file import Entry, Recording
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The first step of a replay that is not sound, or not as recorded.
+
+    Attributes:
+        worker: whose core it is.
+        step: number of the step, from 1.
+        at_ms: the core's clock in that step.
+        stimulus: what the core was given, as text.
+        found: what is wrong, in a sentence.
+        recorded: the effects that were recorded and not ordered, as text.
+        ordered: the effects that were ordered and not recorded, as text.
+    """
+
+    worker: str
+    step: int
+    at_ms: int
+    stimulus: str
+    found: str
+    recorded: tuple[str, ...] = ()
+    ordered: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        lines = [f"{self.worker}, step {self.step} at {self.at_ms} ms: {self.found}", f"  given:    {self.stimulus}"]
+        lines += [f"  recorded: {effect}" for effect in self.recorded]
+        lines += [f"  ordered:  {effect}" for effect in self.ordered]
+        return "\n".join(lines)
+
+
+def first_difference(recording: Recording) -> Difference | None:
+    """Replay a recording; None if every step is sound and orders the recorded effects.
+
+    Raises:
+        RecordingError: the recording is of another version, or was changed.
+    """
+    signatures: list[Any] = []
+    core = WorkerCore(_settings(recording, signatures))
+    try:
+        core.restore(decode(recording.state))
+    except (ValueError, KeyError, TypeError) as error:
+        raise _unreadable(recording, "state", error) from error
+    for number, entry in enumerate(recording.entries, start=1):
+        try:
+            stimulus = decode(entry.stimulus)
+        except (ValueError, KeyError, TypeError) as error:
+            raise _unreadable(recording, f"step {number}", error) from error
+        signatures[:] = entry.signatures
+        before = core.marks()
+        named = recording.worker, number, entry.at_ms, shown(entry.stimulus)
+        try:
+            step = core.handle(stimulus, entry.at_ms)
+        except Exception as error:  # whatever it is, it is what the replay looks for
+            return Difference(*named, found=f"the core raises {type(error).__name__}: {error}")
+        ordered = [encode(effect) for effect in step.effects]
+        if entry.effects is not None and not agree(entry.effects, ordered):
+            return _of_effects(named, entry, ordered)
+        if broken := core.check(before):
+            return Difference(*named, found=f"a rule is broken: {'; '.join(map(str, broken))}")
+    return None
+
+
+def late_answers(recording: Recording) -> Iterator[str]:
+    """Return a line for each stimulus that the core dropped, with the reason."""
+    for number, entry in enumerate(recording.entries, start=1):
+        if entry.dropped is not None:
+            yield f"step {number} at {entry.at_ms} ms: {shown(entry.stimulus)} was dropped: {entry.dropped}"
+
+
+def _of_effects(named: tuple[str, int, int, str], entry: Entry, ordered: list[Any]) -> Difference:
+    recorded = entry.effects or []
+    same = next((at for at, pair in enumerate(zip(recorded, ordered, strict=False)) if not agree(*pair)), None)
+    at = min(len(recorded), len(ordered)) if same is None else same
+    only_recorded, only_ordered = tuple(map(shown, recorded[at:])), tuple(map(shown, ordered[at:]))
+    found = f"effect {at + 1} differs" if only_recorded and only_ordered else f"there is no effect {at + 1}"
+    if not only_recorded:
+        found = f"effect {at + 1} was not recorded"
+    return Difference(*named, found=found, recorded=only_recorded, ordered=only_ordered)
+
+
+def _settings(recording: Recording, signatures: list[Any]) -> CoreSettings:
+    """Settings whose functions answer as they did when the recording was made."""
+
+    def type_of(config: Mapping[str, str | None]) -> ConnectorType:
+        return ConnectorType(recording.types.get(config.get("connector.class") or "", "unknown"))
+
+    def check_signature(*of_request: object) -> tuple[int, str] | None:
+        refusal = signatures.pop(0) if signatures else None
+        return None if refusal is None else (refusal[0], refusal[1])
+
+    try:
+        worker = WorkerConfig.parse(own_kafka_config({"bootstrap.servers": "recorded:9092", **recording.settings}))
+    except ConfigError as error:
+        raise _unreadable(recording, "header", error) from error
+    return CoreSettings(recording.url, worker, type_of, check_signature)
+
+
+def _unreadable(recording: Recording, what: str, error: Exception) -> RecordingError:
+    return RecordingError(
+        f"The {what} of the recording of {recording.worker} cannot be replayed: {error}.",
+        next_step="Replay it with the version of connectx that wrote it.",
+    )
