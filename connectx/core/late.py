@@ -50,8 +50,8 @@ def reason_to_drop(core: Parts, stimulus: Stimulus) -> str | None:
     if core.context.phase is WorkerPhase.STOPPED and not isinstance(stimulus, Request):
         return "the worker has stopped"
     if isinstance(stimulus, TimerFired):
-        timers = core.membership.timers if stimulus.key.startswith("group.") else core.context.timers
-        is_awaited = timers.awaited.get(stimulus.key) == stimulus.token
+        awaited = (timers.awaited.get(stimulus.key) for timers in (core.membership.timers, core.context.timers))
+        is_awaited = stimulus.token in awaited
         return None if is_awaited else f"timer {stimulus.key} was cancelled or set again"
     if isinstance(stimulus, _GROUP):
         pending = (core.membership.request_id, core.membership.heartbeat_request_id)

@@ -10,33 +10,23 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
-from types import ModuleType
-from typing import Any, Final
+from typing import Any, Final, get_args, get_type_hints
 
-from connectx.core import messages, verbs
-from connectx.core.config_log import PLACEHOLDER, ConfigLog
-from connectx.core.config_writer import (
-    Batch,
-    Claim,
-    ConfigWrite,
-    ConnectorOrigin,
-    FencingOrigin,
-    LeaderOrigin,
-    RequestOrigin,
-    StoppedOrigin,
-    WriteKind,
-)
-from connectx.core.connectors import ConnectorLife, ConnectorPhase
-from connectx.core.context import GroupView, StartAgain, WorkerPhase
-from connectx.core.fencing import FencingRound, LocalWaiter, RequestWaiter, RoundPhase
-from connectx.core.group.assignor import AssignorMemory
-from connectx.core.group.membership import MembershipState
-from connectx.core.group.rebalance import RebalancePhase
-from connectx.core.status_log import StatusLog
-from connectx.core.takeovers import Fenced
-from connectx.core.tasks import TaskLife, TaskPhase
-from connectx.core.timers import Timers
-from connectx.model import causes, config_records, group, ids, states, status_records
+from connectx.core import messages
+from connectx.core.config_log import PLACEHOLDER
+from connectx.core.config_writer import ConfigWriter
+from connectx.core.connectors import Connectors
+from connectx.core.context import Context
+from connectx.core.fencing import FencingRounds
+from connectx.core.group.leadership import Leadership
+from connectx.core.group.membership import Membership
+from connectx.core.group.rebalance import Rebalance
+from connectx.core.messages import Step
+from connectx.core.requests import RequestHandler
+from connectx.core.settings import CoreSettings
+from connectx.core.takeovers import Takeovers
+from connectx.core.tasks import Tasks
+from connectx.model.worker_config import WorkerConfig
 from connectx.views import masked_text
 
 _CLASS: Final = "$"
@@ -58,28 +48,11 @@ _CONFIG_FIELDS: Final = frozenset(
 )
 """Fields that hold configurations of connectors and tasks."""
 
-_STATE_CLASSES: Final = (
-    *(
-        ConfigLog,
-        StatusLog,
-        Timers,
-        GroupView,
-        WorkerPhase,
-        StartAgain,
-        MembershipState,
-        RebalancePhase,
-        AssignorMemory,
-    ),
-    *(ConfigWrite, Batch, WriteKind, Claim, RequestOrigin, ConnectorOrigin, FencingOrigin, LeaderOrigin, StoppedOrigin),
-    *(FencingRound, RoundPhase, LocalWaiter, RequestWaiter, ConnectorLife, ConnectorPhase, TaskLife, TaskPhase, Fenced),
+_PARTS: Final = (
+    *(Context, Membership, ConfigWriter, FencingRounds, Leadership, Connectors, Tasks, Takeovers, Rebalance),
+    RequestHandler,
 )
-
-
-def _declared_in(module: ModuleType) -> list[type]:
-    found = (
-        value for value in vars(module).values() if isinstance(value, type) and value.__module__ == module.__name__
-    )
-    return [value for value in found if is_dataclass(value) or issubclass(value, Enum)]
+"""Parts of a core: their fields are recorded, they themselves are not."""
 
 
 def _name_of(cls: type) -> str:
@@ -87,14 +60,25 @@ def _name_of(cls: type) -> str:
     return f"{module}.{cls.__name__}" if module in ("verbs", "causes") else cls.__name__
 
 
-_CLASSES: Final[Mapping[str, type]] = {
-    _name_of(cls): cls
-    for cls in (
-        *_STATE_CLASSES,
-        *(cls for module in (messages, verbs, causes, config_records, group, ids, states, status_records)
-          for cls in _declared_in(module)),
-    )
-}  # fmt: skip
+def _classes() -> dict[str, type]:
+    """Return the dataclasses and enums that the fields of stimuli, effects and parts can hold, by name."""
+    found: dict[str, type] = {}
+    seen: list[Any] = [CoreSettings, WorkerConfig, Step]
+    waiting: list[Any] = [messages.Stimulus, messages.Effect, *_PARTS]
+    while waiting:
+        hint = waiting.pop()
+        if hint in seen:
+            continue
+        seen.append(hint)
+        waiting += get_args(hint)
+        if isinstance(hint, type) and is_dataclass(hint):
+            waiting += get_type_hints(hint).values()
+        if isinstance(hint, type) and (is_dataclass(hint) or issubclass(hint, Enum)) and hint not in _PARTS:
+            found[_name_of(hint)] = hint
+    return found
+
+
+_CLASSES: Final[Mapping[str, type]] = _classes()
 
 
 @dataclass(frozen=True, slots=True)
