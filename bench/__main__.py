@@ -30,6 +30,7 @@ def main(
         "json": conversion.measure_json,
         "avro": conversion.measure_avro,
         "json_schema": conversion.measure_json_schema,
+        "protobuf": conversion.measure_protobuf,
         "source": lambda: flows.measure_sources(records),
         "bulk": lambda: bulk.measure_bulk(records),
         "transforms": lambda: flows.measure_transforms(records),

@@ -18,6 +18,7 @@ from connectx.data.avro.schemas import schema_of
 from connectx.data.converters import decode, encode
 from connectx.data.json.converter import JsonConverter
 from connectx.data.json_schema.converter import JsonSchemaConverter
+from connectx.data.protobuf.converter import ProtobufConverter
 from connectx.data.simple import StringConverter
 
 RECORDS = 10_000
@@ -128,6 +129,18 @@ def measure_json_schema() -> Iterator[dict[str, object]]:
                 "json.fail.invalid.schema": validated,
                 "records_per_cpu_s": round(1e6 / one),
             }
+
+
+def measure_protobuf() -> Iterator[dict[str, object]]:
+    """A narrow record by ProtobufConverter."""
+    flat, _ = columns()
+    rows = pa.table(flat).combine_chunks().to_struct_array()
+    rows = rows.combine_chunks() if isinstance(rows, pa.ChunkedArray) else rows
+    converter = ProtobufConverter({"schema.registry.url": "mock://bench"}).for_topic("t")
+    written = converter.to_bytes_arrow(rows)
+    took = cpu_us(partial(converter.to_bytes_arrow, rows), partial(converter.from_bytes_arrow, written))
+    for direction, one in zip(("write", "read"), took, strict=True):
+        yield {"measure": "protobuf", "direction": direction, "records_per_cpu_s": round(1e6 / one)}
 
 
 def _runs(table: pa.Table, kind: str, converter: JsonConverter) -> Iterator[tuple[str, str, Callable[[], object]]]:

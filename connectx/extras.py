@@ -13,8 +13,9 @@ from typing import Literal
 from connectx.errors import MissingExtraError
 
 Extra = Literal[
-    "spark", "embedded", "notebook", "postgres", "duckdb", "mysql", "lake", "registry", "avro", "jsonschema", "demo"
-]
+    "spark", "embedded", "notebook", "postgres", "duckdb", "mysql", "lake", "registry", "avro", "jsonschema",
+    "protobuf", "demo"
+]  # fmt: skip
 """Extras of the package, as in pyproject.toml; `lab` and `all` bring nothing that is imported here."""
 
 

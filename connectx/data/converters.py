@@ -20,6 +20,7 @@ from connectx.data.converter import Converter, Decoded
 from connectx.data.json.converter import JsonConverter
 from connectx.data.json_schema.converter import JsonSchemaConverter
 from connectx.data.parts import joined, where
+from connectx.data.protobuf.converter import ProtobufConverter
 from connectx.data.simple import (
     BooleanConverter,
     ByteArrayConverter,
@@ -40,6 +41,7 @@ Rows: TypeAlias = "DataFrame | pa.Table"
 CONVERTERS: Final[tuple[type[Converter], ...]] = (
     AvroConverter,
     JsonSchemaConverter,
+    ProtobufConverter,
     JsonConverter,
     StringConverter,
     ByteArrayConverter,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -36,6 +36,24 @@ def joined(parts: Sequence[tuple[pa.Array, Decoded]]) -> Decoded:
     table = table.sort_by("row").combine_chunks()
     value, error = (_one_chunk(table[name]) for name in ("value", "error"))
     return Decoded(value, error)
+
+
+def read_by_halves(bodies: pa.Array, read: Callable[[pa.Array], pa.Array], kind: pa.DataType) -> Decoded:
+    """Values of bodies, read in one call; one that cannot be read is found by halves, and has an error.
+
+    Args:
+        read: raises ConversionError when one of them cannot be read.
+        kind: type of the values.
+    """
+    try:
+        return Decoded.of(read(bodies))
+    except ConversionError as error:
+        if len(bodies) == 1:
+            return Decoded(pa.nulls(1, kind), pa.array([error.message], pa.string()))
+    half = len(bodies) // 2
+    parts = read_by_halves(bodies[:half], read, kind), read_by_halves(bodies[half:], read, kind)
+    numbers = pa.array(range(half), pa.uint64()), pa.array(range(half, len(bodies)), pa.uint64())
+    return joined(list(zip(numbers, parts, strict=True)))
 
 
 def where(good: pa.Array, values: pa.Array) -> pa.Array:

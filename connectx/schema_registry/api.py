@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -15,7 +16,9 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from connectx.data.protobuf.files import encoded, file_of
 from connectx.schema_registry.catalog import KINDS, Catalog, Change
+from connectx.schema_registry.records import Version
 from connectx.schema_registry.refusals import RefusedError
 from connectx.schema_registry.store import SchemaStore
 
@@ -148,9 +151,20 @@ def _subjects_of_id(asked: _Asked) -> list[Any]:
             if not one.deleted or asked.flag("deleted")]  # fmt: skip
 
 
-def _one_version(asked: _Asked) -> Any:
+def _in_format(asked: _Asked, version: Version) -> Version:
+    """A version in the format that the query names: `serialized` is a Protobuf schema as base64 of its descriptor."""
+    if version.kind != "PROTOBUF" or asked.text("format") != "serialized":
+        return version
+    return replace(version, text=encoded(file_of(version.text)))
+
+
+def _of_id(asked: _Asked) -> Version:
+    return _in_format(asked, asked.ask_all(lambda catalog: catalog.by_id(asked.schema_id))[0])
+
+
+def _one_version(asked: _Asked) -> Version:
     deleted, number = asked.flag("deleted"), asked.path("version")
-    return asked.ask_all(lambda catalog: catalog.version(asked.subject, number, deleted=deleted))
+    return _in_format(asked, asked.ask_all(lambda catalog: catalog.version(asked.subject, number, deleted=deleted)))
 
 
 def _referenced_by(asked: _Asked) -> list[int]:
@@ -248,14 +262,8 @@ _PATHS: Final[Mapping[str, Mapping[str, _Method]]] = {
     "/subjects/{subject}/versions/{version}/referencedby": {"GET": _referenced_by},
     "/schemas": {"GET": _schemas},
     "/schemas/types": {"GET": lambda asked: list(KINDS)},
-    "/schemas/ids/{id}": {
-        "GET": lambda asked: asked.ask_all(lambda catalog: catalog.by_id(asked.schema_id))[0].schema_json()
-    },
-    "/schemas/ids/{id}/schema": {
-        "GET": lambda asked: PlainTextResponse(
-            asked.ask_all(lambda catalog: catalog.by_id(asked.schema_id))[0].text, media_type=_JSON
-        )
-    },
+    "/schemas/ids/{id}": {"GET": lambda asked: _of_id(asked).schema_json()},
+    "/schemas/ids/{id}/schema": {"GET": lambda asked: PlainTextResponse(_of_id(asked).text, media_type=_JSON)},
     "/schemas/ids/{id}/subjects": {"GET": lambda asked: sorted({one.subject for one in _subjects_of_id(asked)})},
     "/schemas/ids/{id}/versions": {
         "GET": lambda asked: [{"subject": one.subject, "version": one.version} for one in _subjects_of_id(asked)]

@@ -12,7 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from connectx.schema_registry import avro_compatibility, json_compatibility, refusals
+from connectx.data.protobuf.files import plain_text
+from connectx.errors import ConversionError
+from connectx.schema_registry import avro_compatibility, json_compatibility, protobuf_compatibility, refusals
 from connectx.schema_registry.levels import Level
 from connectx.schema_registry.records import (
     KeyValue,
@@ -31,7 +33,11 @@ _log = logging.getLogger(__name__)
 
 KINDS: Final = ("AVRO", "JSON", "PROTOBUF")
 MODES: Final = ("READWRITE", "READONLY", "READONLY_OVERRIDE", "IMPORT")
-_COMPARISONS: Final[Mapping[str, Any]] = {"AVRO": avro_compatibility, "JSON": json_compatibility}
+_COMPARISONS: Final[Mapping[str, Any]] = {
+    "AVRO": avro_compatibility,
+    "JSON": json_compatibility,
+    "PROTOBUF": protobuf_compatibility,
+}
 """Modules with `parse` and `problems` of each format."""
 _LARGEST: Final = 2**31 - 1
 
@@ -274,19 +280,18 @@ class Catalog:
             references = references_of(request.get("references"))
         except (KeyError, TypeError, ValueError) as error:
             raise refusals.invalid_schema(f"Invalid references: {error!r}") from error
-        made = Version(subject, 0, 0, _compact(text, kind), kind, references)
-        self._parsed(made)
+        try:
+            made = Version(subject, 0, 0, _compact(text, kind), kind, references)
+            self._parsed(made)
+        except ModuleNotFoundError as error:
+            raise refusals.invalid_schema(
+                f"Schemas of type {kind} need a package that the registry does not have: {error.name}"
+            ) from error
         return made
 
     def _parsed(self, version: Version) -> Any:
-        """The schema of a version as its format's comparison takes it; None where the format is not compared."""
-        texts, comparison = self._texts(version.references), _COMPARISONS.get(version.kind)
-        try:
-            return None if comparison is None else comparison.parse(version.text, texts)
-        except ModuleNotFoundError as error:
-            raise refusals.invalid_schema(
-                f"Schemas of type {version.kind} need a package that the registry does not have: {error.name}"
-            ) from error
+        """The schema of a version as its format's comparison takes it."""
+        return _COMPARISONS[version.kind].parse(version.text, self._texts(version.references))
 
     def _texts(self, references: Iterable[Reference]) -> list[tuple[str, str]]:
         """(name, text) of the schemas that are referred to, their own references first."""
@@ -316,13 +321,11 @@ class Catalog:
         if level is Level.NONE or not before:
             return []
         others = reversed(before) if level.is_transitive else before[-1:]
-        new, comparison = self._parsed(asked), _COMPARISONS.get(asked.kind)
+        new, comparison = self._parsed(asked), _COMPARISONS[asked.kind]
         for old in others:
             if old.kind != asked.kind:
                 return [f"{{errorType:'TYPE_MISMATCH', description:'Incompatible because of different schema type', "
                         f"additionalInfo:'{old.kind}'}}"]  # fmt: skip
-            if comparison is None:
-                continue
             found = comparison.problems(level, new, self._parsed(old))
             if found:
                 tail = (f"{{oldSchemaVersion: {old.version}}}", f"{{oldSchema: '{old.text}'}}",
@@ -363,7 +366,10 @@ def _number(text: str) -> int | None:
 def _compact(text: str, kind: str) -> str:
     """A schema without blanks, so that the layout of its text does not make another schema of it."""
     if kind == "PROTOBUF":
-        return text
+        try:
+            return plain_text(text)
+        except ConversionError as error:
+            raise refusals.invalid_schema(error.message) from error
     try:
         return json.dumps(json.loads(text), separators=(",", ":"), ensure_ascii=False)
     except ValueError:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from connectx.data.avro.shapes import combined_type, encoded_of, values_of
 from connectx.data.avro.types import AvroType, encoded_schema, kinds, value_type
 from connectx.data.converter import Decoded
-from connectx.data.parts import joined
+from connectx.data.parts import read_by_halves
 from connectx.errors import ConversionError
 
 _SLOW: Final = frozenset({"bytes", "fixed", "union", "null"})
@@ -62,18 +62,7 @@ class AvroCodec:
 
     def read(self, bodies: pa.Array) -> Decoded:
         """Values of bodies (binary); one that cannot be read has an error."""
-        return self._read_halves(bodies.to_pylist())
-
-    def _read_halves(self, bodies: list[bytes]) -> Decoded:
-        try:
-            return Decoded.of(values_of(self._decoded(bodies), self._avro))
-        except ConversionError as error:
-            if len(bodies) == 1:
-                return Decoded(pa.nulls(1, self._kind), pa.array([error.message], pa.string()))
-        half = len(bodies) // 2
-        parts = self._read_halves(bodies[:half]), self._read_halves(bodies[half:])
-        numbers = pa.array(range(half), pa.uint64()), pa.array(range(half, len(bodies)), pa.uint64())
-        return joined(list(zip(numbers, parts, strict=True)))
+        return read_by_halves(bodies, lambda part: values_of(self._decoded(part.to_pylist()), self._avro), self._kind)
 
     def write(self, values: pa.Array) -> pa.Array:
         """Bodies (binary) of values without null.

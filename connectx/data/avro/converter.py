@@ -79,7 +79,7 @@ class AvroConverter(RegistryConverter):
         text = text if settings["connect.meta.data"] else _without_metadata(text)
         return OwnSchema(text, self._parsed(text, ()).name)
 
-    def codec(self, known: KnownSchema) -> AvroCodec:
+    def codec(self, known: KnownSchema, record: str = "") -> AvroCodec:
         """A codec of a registered schema."""
         return AvroCodec(self._parsed(known.text, [text for _, text in known.references]))
 

@@ -103,7 +103,7 @@ class JsonSchemaConverter(RegistryConverter):
         )
         return OwnSchema(text, name)
 
-    def codec(self, known: KnownSchema) -> JsonSchemaCodec:
+    def codec(self, known: KnownSchema, record: str = "") -> JsonSchemaCodec:
         """A codec of a registered schema."""
         settings = self.settings
         json_type = type_of(

@@ -70,7 +70,7 @@ class RegistryConverter(Converter):
             require(self.name, extra, module)
         self._registry = RegistryClient(self.settings, self.name, "key" if is_key else "value")
         self._codecs: dict[int, Codec | str] = {}
-        self._written: dict[tuple[str, str], tuple[int, Codec]] = {}
+        self._written: dict[tuple[str, OwnSchema], tuple[int, Codec]] = {}
         self._topic = ""
 
     def own_schema(self, kind: pa.DataType) -> OwnSchema:
@@ -81,8 +81,8 @@ class RegistryConverter(Converter):
         """
         raise NotImplementedError
 
-    def codec(self, known: KnownSchema) -> Codec:
-        """A codec of a registered schema.
+    def codec(self, known: KnownSchema, record: str = "") -> Codec:
+        """A codec of a registered schema; `record` is what is written, in a format whose schemas have several.
 
         Raises:
             ConversionError: no Arrow type can hold its values.
@@ -147,10 +147,10 @@ class RegistryConverter(Converter):
         self._codecs[schema_id] = found
         return found
 
-    def _checked_codec(self, known: KnownSchema) -> Codec:
+    def _checked_codec(self, known: KnownSchema, record: str = "") -> Codec:
         if known.kind != self.kind:
             raise ConversionError(f"The schema {known.schema_id} is {known.kind}, not {self.label}.")
-        return self.codec(known)
+        return self.codec(known, record)
 
     def _writer(self, kind: pa.DataType) -> tuple[int, Codec]:
         """Id and codec for values of a type."""
@@ -168,14 +168,15 @@ class RegistryConverter(Converter):
         subject = subject_of(strategy, self._topic, own.record, is_key=self.is_key)
         if settings["use.latest.version"] and not settings["auto.register.schemas"]:
             latest = self._registry.latest(subject)
-            return latest.schema_id, self._kept(subject, latest)
-        if (subject, own.text) not in self._written:
+            return latest.schema_id, self._kept(subject, latest, own.record)[1]
+        if (subject, own) not in self._written:
             find = self._registry.register if settings["auto.register.schemas"] else self._registry.lookup
             schema_id = find(subject, self.kind, own.text, normalize=settings["normalize.schemas"])
-            self._kept(subject, KnownSchema(schema_id, self.kind, own.text))
-        return self._written[subject, own.text]
+            self._kept(subject, KnownSchema(schema_id, self.kind, own.text), own.record)
+        return self._written[subject, own]
 
-    def _kept(self, subject: str, known: KnownSchema) -> Codec:
-        if (subject, known.text) not in self._written:
-            self._written[subject, known.text] = known.schema_id, self._checked_codec(known)
-        return self._written[subject, known.text][1]
+    def _kept(self, subject: str, known: KnownSchema, record: str) -> tuple[int, Codec]:
+        key = subject, OwnSchema(known.text, record)
+        if key not in self._written:
+            self._written[key] = known.schema_id, self._checked_codec(known, record)
+        return self._written[key]

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import httpx
@@ -16,9 +15,12 @@ from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 from confluent_kafka.schema_registry.json_schema import JSONDeserializer
+from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
+from google.protobuf.message_factory import GetMessageClass
 
 import connectx as cx
+from connectx.data.protobuf.pools import descriptor_of
 from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.model.worker_config import WorkerConfig, own_kafka_config
 from connectx.schema_registry.server import SchemaRegistry
@@ -156,9 +158,23 @@ def test_avro_from_a_source_to_a_sink_is_exact_when_a_worker_is_killed_and_a_new
     assert "Change the rows, or the subject's compatibility, and restart the task." in trace
 
 
-@pytest.mark.parametrize(("converter", "deserializer"), [("JsonSchemaConverter", JSONDeserializer)])
+def read_json(client: SchemaRegistryClient, record: bytes, context: SerializationContext) -> object:
+    found = JSONDeserializer(None, schema_registry_client=client)(record, context)
+    return found and found["id"]
+
+
+def read_protobuf(client: SchemaRegistryClient, record: bytes, context: SerializationContext) -> object:
+    text = client.get_latest_version(f"{context.topic}-value").schema.schema_str or ""
+    message = GetMessageClass(descriptor_of(text).message_types_by_name["ConnectDefault1"])
+    found = ProtobufDeserializer(message, {"use.deprecated.format": False}, client)(record, context)
+    return found and found.id
+
+
+@pytest.mark.parametrize(
+    ("converter", "read"), [("JsonSchemaConverter", read_json), ("ProtobufConverter", read_protobuf)]
+)
 def test_records_of_a_format_flow_and_those_that_no_schema_fits_are_dead_letters(
-    cluster: cx.Cluster, tmp_path: Path, converter: str, deserializer: Any
+    cluster: cx.Cluster, tmp_path: Path, converter: str, read: Callable[..., object]
 ) -> None:
     registry = {"value.converter": converter, "value.converter.schema.registry.url": cluster.registry_url or ""}
     cluster.create("made", {**GENERATOR, "rate": "0", "topic": "rows", "max.rows": "200", **registry})
@@ -180,7 +196,7 @@ def test_records_of_a_format_flow_and_those_that_no_schema_fits_are_dead_letters
     assert set(record.value) == {"id", "name", "amount"}
     client = SchemaRegistryClient({"url": cluster.registry_url})
     context = SerializationContext("rows", MessageField.VALUE)
-    assert deserializer(None, schema_registry_client=client)(record.raw_value, context)["id"] == 199
+    assert read(client, record.raw_value, context) == 199
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
     schema_id = client.get_latest_version("rows-value").schema_id or 0
     for bad in (b"no header", b"\0\0\0\x03\xe8{}", b"\0" + schema_id.to_bytes(4, "big") + b"\xff"):

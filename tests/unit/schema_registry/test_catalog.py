@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from connectx.data.protobuf.files import encoded, file_of
 from connectx.schema_registry.catalog import Catalog, Change
 from connectx.schema_registry.records import schema_key
 from connectx.schema_registry.refusals import RefusedError
@@ -160,6 +161,20 @@ def test_json_schemas_are_compared_and_their_references_resolved(registry: Regis
     assert registry.catalog.check("s", schema("string", reference), "latest")[0].startswith("{errorType:'TYPE_CHANGED'")
     assert refused(lambda: registry.catalog.register("s", schema("string", reference))) == (409, 409)
     assert refused(lambda: registry.catalog.register("s", schema("number"))) == (422, 42201)
+
+
+def test_protobuf_schemas_are_kept_as_text_and_compared(registry: Registry) -> None:
+    def schema(text: str) -> dict[str, Any]:
+        return {"schemaType": "PROTOBUF", "schema": f'syntax = "proto3";\n\nmessage M {{\n  {text}\n}}\n'}
+
+    first = schema("int32 a = 1;")
+    registry.register("s", first)
+    as_base64 = {**first, "schema": encoded(file_of(first["schema"]))}
+    assert registry.register("s", as_base64) == 1
+    assert registry.catalog.find("s", as_base64, deleted=False, normalize=False).text == first["schema"]
+    assert registry.register("s", schema("int64 b = 1;")) == 2
+    assert refused(lambda: registry.catalog.register("s", schema("string b = 1;"))) == (409, 409)
+    assert refused(lambda: registry.catalog.register("s", schema("Nowhere b = 1;"))) == (422, 42201)
 
 
 def test_modes_say_who_may_write(registry: Registry) -> None:
