@@ -1,8 +1,8 @@
 """Connect's schemas, as JsonConverter spells them, and Arrow types.
 
 Mirrors JsonConverter.asJsonSchema and asConnectSchema with the logical types Decimal, Date, Time and Timestamp.
-Connect's times have milliseconds where ours have microseconds. Time, which Spark 4.0 has not, is an int32 of
-milliseconds.
+Connect's times have milliseconds where ours have microseconds. Time is written, and read as an int32 of milliseconds,
+since Spark 4.0 has no such type.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final
@@ -25,7 +26,7 @@ _NAMES: Final = (
     *((pa.types.is_int8, "int8"), (pa.types.is_int16, "int16"), (pa.types.is_int32, "int32")),
     *((pa.types.is_int64, "int64"), (pa.types.is_float32, "float"), (pa.types.is_float64, "double")),
     *((pa.types.is_boolean, "boolean"), (is_text, "string"), (is_binary, "bytes"), (pa.types.is_decimal, "bytes")),
-    *((pa.types.is_date32, "int32"), (pa.types.is_timestamp, "int64")),
+    *((pa.types.is_date32, "int32"), (pa.types.is_time, "int32"), (pa.types.is_timestamp, "int64")),
 )
 _SIMPLE: Final = {
     "int8": pa.int8(),
@@ -38,10 +39,35 @@ _SIMPLE: Final = {
     "string": pa.string(),
     "bytes": pa.binary(),
 }
+_NAME: Final = b"connect.name"
+_VERSION: Final = b"connect.version"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 DEFAULT: Final = "connect.default"
 """Key of a field's metadata that holds its default as JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaName:
+    """Name and version of the schema of keys or values, which a table keeps in the metadata of their column."""
+
+    name: str = ""
+    version: int | None = None
+
+    @classmethod
+    def of(cls, field: pa.Field) -> SchemaName:
+        """What a column's metadata says."""
+        metadata = field.metadata or {}
+        version = metadata.get(_VERSION)
+        return cls(metadata.get(_NAME, b"").decode(), None if version is None else int(version))
+
+    def on(self, field: pa.Field) -> pa.Field:
+        """The column's field with name and version in its metadata."""
+        metadata = {**(field.metadata or {}), _NAME: self.name.encode()}
+        return field.with_metadata(metadata if self.version is None else {**metadata, _VERSION: str(self.version)})
+
+    def __bool__(self) -> bool:
+        return bool(self.name) or self.version is not None
 
 
 def schema_of(kind: pa.DataType, *, optional: bool = True) -> dict[str, Any]:
@@ -58,6 +84,8 @@ def schema_of(kind: pa.DataType, *, optional: bool = True) -> dict[str, Any]:
         return schema | {"name": f"{_LOGICAL}Decimal", "version": 1, "parameters": parameters}
     if pa.types.is_date32(kind):
         return schema | {"name": f"{_LOGICAL}Date", "version": 1}
+    if pa.types.is_time(kind):
+        return schema | {"name": f"{_LOGICAL}Time", "version": 1}
     if pa.types.is_timestamp(kind):
         return schema | {"name": f"{_LOGICAL}Timestamp", "version": 1}
     return schema

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from connectx.data.connect_schema import SchemaName
 from connectx.errors import ConversionError
 from connectx.model.configdef import ConfigDef
 
@@ -58,6 +59,10 @@ class Converter:
 
     def for_topic(self, topic: str) -> Converter:
         """The converter for values that go to a topic. Default: the same for all topics."""
+        return self
+
+    def named(self, schema: SchemaName) -> Converter:
+        """The converter for values whose schema has a name or a version. Default: schemas are not written."""
         return self
 
     def to_bytes_arrow(self, values: pa.Array) -> pa.Array:

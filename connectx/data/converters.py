@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectx.data.avro.converter import AvroConverter
+from connectx.data.connect_schema import SchemaName
 from connectx.data.converter import Converter, Decoded
 from connectx.data.json.converter import JsonConverter
 from connectx.data.json_schema.converter import JsonSchemaConverter
@@ -187,6 +188,8 @@ def _written_by_topic(
     table: pa.Table, side: str, converter: Converter, topic: str | None, bad: dict[int, str] | None
 ) -> pa.ChunkedArray:
     """A column as bytes, by the topics that its rows go to where the converter asks for them."""
+    schema = SchemaName.of(table.schema.field(side))
+    converter = converter.named(schema) if schema else converter
     if not converter.by_topic:
         return _written(table[side], converter, bad)
     topics = pa.chunked_array([pa.array([topic] * table.num_rows, pa.string())])

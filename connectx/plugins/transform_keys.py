@@ -52,7 +52,7 @@ def plugin_class(
         PluginNotFoundError: there is none, or it cannot be used; in Kafka Connect's words.
     """
     from connectx.data.transforms.api import Predicate, Transform
-    from connectx.data.transforms.provided import ABSTRACT, NOT_PROVIDED
+    from connectx.data.transforms.provided import ABSTRACT
 
     name = name.strip()
     for java_name, cls in provided(kind).items():
@@ -64,9 +64,6 @@ def plugin_class(
                 raise PluginNotFoundError(
                     f"Transformation is abstract and cannot be created. Did you mean {', '.join(variants)}?"
                 )
-        for java_name, reason in NOT_PROVIDED.items():
-            if name in (java_name, java_name.rpartition(".")[2]):
-                raise PluginNotFoundError(reason)
     found, reason = registered.get(name), ""
     if found is None:
         found, reason = load(name)

@@ -75,7 +75,9 @@ class AvroConverter(RegistryConverter):
             ConversionError: Avro has no such type, or does not take the name of a field.
         """
         settings = self.settings
-        text = schema_of(kind, name=settings["record.name"], scrub=settings["scrub.invalid.names"])
+        text = schema_of(
+            kind, name=settings["record.name"], version=self._version, scrub=settings["scrub.invalid.names"]
+        )
         text = text if settings["connect.meta.data"] else _without_metadata(text)
         return OwnSchema(text, self._parsed(text, ()).name)
 

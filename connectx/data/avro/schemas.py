@@ -28,17 +28,22 @@ _SIMPLE: Final = (
 )
 
 
-def schema_of(kind: pa.DataType, *, name: str = "", scrub: bool = False) -> str:
+def schema_of(kind: pa.DataType, *, name: str = "", version: int | None = None, scrub: bool = False) -> str:
     """Text of the Avro schema of values of an Arrow type.
 
     Args:
         name: full name of the outermost record; empty: `io.confluent.connect.avro.ConnectDefault`.
+        version: of the outermost record (`connect.version`).
         scrub: make names valid that Avro does not take (`scrub.invalid.names`).
 
     Raises:
         ConversionError: Connect has no such type, or Avro does not take the name of a field.
     """
-    return json.dumps(_Names(scrub).required(kind, "", name), separators=(",", ":"), ensure_ascii=False)
+    made = _Names(scrub).required(kind, "", name)
+    if version is not None and pa.types.is_struct(kind):
+        last = {"connect.name": made.pop("connect.name")} if name else {}
+        made = {**made, "connect.version": version, **last}
+    return json.dumps(made, separators=(",", ":"), ensure_ascii=False)
 
 
 def scrubbed(name: str) -> str:

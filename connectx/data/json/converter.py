@@ -8,7 +8,9 @@ beyond a decimal's scale are rounded.
 
 from __future__ import annotations
 
+import copy
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +19,7 @@ import pyarrow.compute as pc
 
 from connectx.data import connect_schema
 from connectx.data.arrays import enclosed
+from connectx.data.connect_schema import SchemaName
 from connectx.data.converter import CONVERTER_CONFIG, Converter, Decoded
 from connectx.data.json.envelopes import split_envelopes, split_one
 from connectx.data.json.inference import read_documents
@@ -79,6 +82,16 @@ class JsonConverter(Converter):
         )
     )
 
+    def __init__(self, settings: Mapping[str, str] | None = None, *, is_key: bool = False) -> None:
+        super().__init__(settings, is_key=is_key)
+        self._schema = SchemaName()
+
+    def named(self, schema: SchemaName) -> JsonConverter:
+        """The same converter, which writes a name and a version into schemas."""
+        made = copy.copy(self)
+        made._schema = schema
+        return made
+
     @property
     def schemas_enabled(self) -> bool:
         """True when each record carries its schema."""
@@ -99,6 +112,8 @@ class JsonConverter(Converter):
         text = json_text(values, base64_decimals=self._base64_decimals)
         if self.schemas_enabled:
             schema = connect_schema.schema_of(values.type, optional=False)
+            schema |= {"name": self._schema.name} if self._schema.name else {}
+            schema |= {} if self._schema.version is None else {"version": self._schema.version}
             head = as_jackson(json.dumps(schema, separators=(",", ":"), ensure_ascii=False))
             text = enclosed(f'{{"schema":{head},"payload":', text, "}")
         return text.cast(pa.binary())

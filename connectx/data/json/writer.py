@@ -82,6 +82,8 @@ def _scalars(values: pa.Array, base64_decimals: bool) -> pa.Array:
         return pc.if_else(pc.is_finite(values), texts, enclosed('"', texts, '"'))
     if types.is_date32(kind):
         return values.cast(pa.int32()).cast(pa.string())
+    if types.is_time(kind):
+        return values.cast(pa.time32("ms"), safe=False).cast(pa.int32()).cast(pa.string())
     if types.is_timestamp(kind):
         return _milliseconds(values).cast(pa.string())
     if is_binary(kind):

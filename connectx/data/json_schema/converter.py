@@ -98,6 +98,7 @@ class JsonSchemaConverter(RegistryConverter):
         text = schema_of(
             kind,
             name=name,
+            version=self._version,
             numeric_decimals=self._numeric_decimals,
             is_open=settings["object.additional.properties"],
         )

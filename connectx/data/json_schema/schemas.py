@@ -19,11 +19,18 @@ _NUMBERS: Final = (
 )
 
 
-def schema_of(kind: pa.DataType, *, name: str = "", numeric_decimals: bool = False, is_open: bool = True) -> str:
+def schema_of(
+    kind: pa.DataType,
+    *,
+    name: str = "",
+    version: int | None = None,
+    numeric_decimals: bool = False,
+    is_open: bool = True,
+) -> str:
     """Text of the JSON Schema of values of an Arrow type.
 
     Args:
-        name: title of the outermost schema.
+        name: title of the outermost schema, `version` its `connect.version`.
         numeric_decimals: decimals are numbers, otherwise text in base64 (`decimal.format`).
         is_open: objects may have further properties (`object.additional.properties`).
 
@@ -31,7 +38,9 @@ def schema_of(kind: pa.DataType, *, name: str = "", numeric_decimals: bool = Fal
         ConversionError: Connect has no such type.
     """
     made = _Spelling(numeric_decimals, is_open).required(kind)
-    return json.dumps({"title": name, **made} if name else made, separators=(",", ":"), ensure_ascii=False)
+    made = {"title": name, **made} if name else made
+    made |= {} if version is None else {"connect.version": version}
+    return json.dumps(made, separators=(",", ":"), ensure_ascii=False)
 
 
 @dataclass(frozen=True, slots=True)

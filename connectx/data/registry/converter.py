@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectx.data.arrays import where_valid
+from connectx.data.connect_schema import SchemaName
 from connectx.data.converter import Converter, Decoded
 from connectx.data.parts import joined
 from connectx.data.registry.client import KnownSchema, RegistryClient
@@ -72,6 +73,7 @@ class RegistryConverter(Converter):
         self._codecs: dict[int, Codec | str] = {}
         self._written: dict[tuple[str, OwnSchema], tuple[int, Codec]] = {}
         self._topic = ""
+        self._version: int | None = None
 
     def own_schema(self, kind: pa.DataType) -> OwnSchema:
         """The schema of values of an Arrow type.
@@ -93,6 +95,13 @@ class RegistryConverter(Converter):
         """The same converter, for records of a topic."""
         made = copy.copy(self)
         made._topic = topic
+        return made
+
+    def named(self, schema: SchemaName) -> Self:
+        """The same converter, with the name in place of `record.name`."""
+        made = copy.copy(self)
+        made.settings = {**self.settings, **({"record.name": schema.name} if schema.name else {})}
+        made._version = schema.version
         return made
 
     def to_bytes_arrow(self, values: pa.Array) -> pa.Array:

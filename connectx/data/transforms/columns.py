@@ -14,8 +14,9 @@ import pyarrow.compute as pc
 from connectx.data.headers import HEADERS
 from connectx.errors import TransformError
 
-__all__ = ["HEADERS", "TIMESTAMP", "Column", "Fields", "one", "replaced", "require_all", "spread"]
+__all__ = ["HEADERS", "TIME", "TIMESTAMP", "Column", "Fields", "one", "replaced", "require_all", "spread"]
 
+TIME: Final = pa.time32("ms")
 TIMESTAMP: Final = pa.timestamp("us", "UTC")
 
 Column: TypeAlias = tuple[pa.Field, pa.Array]
@@ -93,7 +94,10 @@ class Fields:
 
     def back(self, columns: Sequence[Column]) -> pa.Table:
         """The table with these fields in the place of the former ones."""
-        return replaced(self._table, self._side, self.struct(columns))
+        place = self._table.column_names.index(self._side)
+        made = self.struct(columns)
+        metadata = self._table.schema.field(place).metadata  # edited fields leave the schema its name and version
+        return self._table.set_column(place, pa.field(self._side, made.type, metadata=metadata), made)
 
 
 def require_all(fields: Fields, purpose: str) -> None:

@@ -1,11 +1,13 @@
-"""Java's SimpleDateFormat, as far as timestamps in UTC need it: letters for numbers, literals and zones of UTC.
+"""Java's SimpleDateFormat, as far as timestamps in UTC need it: numbers, English names, literals and zones of UTC.
 
-Formats and parses whole columns. It does not know names of months and days, weeks and eras, and says so.
+Formats and parses whole columns. Names of months and days are those of Java's locale en_US; in text that is parsed they
+may be short or long, in any case, and the day of the week is not compared with the date. Weeks and eras are refused.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -15,7 +17,18 @@ import pyarrow.compute as pc
 from connectx.errors import TransformError
 
 _TOKEN: Final = re.compile(r"'(?:[^']|'')*'|([A-Za-z])\1*|[^A-Za-z']+")
-_NUMBERS: Final = {"y": "year", "M": "month", "d": "day", "H": "hour", "m": "minute", "s": "second", "S": "ms"}
+_NUMBERS: Final = {
+    **{"y": "year", "M": "month", "d": "day", "H": "hour", "m": "minute", "s": "second", "S": "ms"},
+    **{"h": "hour_12", "K": "hour_0", "k": "hour_24"},
+}
+_MONTHS: Final = (
+    *("January", "February", "March", "April", "May", "June", "July"),
+    *("August", "September", "October", "November", "December"),
+)
+_DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+_HALVES: Final = ("AM", "PM")
+_SHORT: Final = 3
+_DEFAULTS: Final = {"year": 1970, "month": 1, "day": 1, "hour": 0, "minute": 0, "second": 0, "ms": 0}
 _ZONES: Final = ("X", "Z", "z")
 _STRFTIME: Final = {"yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss": "%S"}
 _EPOCH: Final = datetime(1970, 1, 1)
@@ -40,7 +53,9 @@ class DateFormat:
                 literal = "'" if text == "''" else text[1:-1].replace("''", "'")
                 self._tokens.append((literal, False))
             elif found.group(1):
-                if (text[0] not in _NUMBERS and text[0] not in _ZONES) or (text[0] == "M" and len(text) > 2):
+                if text[0] == "L":
+                    text = text.replace("L", "M")  # months that stand alone have the same names in English
+                if text[0] not in (*_NUMBERS, *_ZONES, "E", "a"):
                     raise ValueError(f"the letters {text} are not supported")
                 self._tokens.append((text, True))
             else:
@@ -76,11 +91,13 @@ class DateFormat:
                 parts.append(text)
             elif text[0] in _ZONES:
                 parts.append({"X": "Z", "Z": "+0000", "z": "UTC"}[text[0]])
+            elif names := _names(text):
+                place = {"M": moment.month - 1, "E": moment.weekday(), "a": moment.hour // 12}[text[0]]
+                parts.append(names[place] if len(text) > _SHORT else names[place][:_SHORT])
             elif text[0] == "y" and len(text) == 2:
                 parts.append(f"{moment.year % 100:02d}")
             else:
-                number = moment.microsecond // 1000 if text[0] == "S" else getattr(moment, _NUMBERS[text[0]])
-                parts.append(str(number).rjust(len(text), "0"))
+                parts.append(str(_number(moment, text[0])).rjust(len(text), "0"))
         return "".join(parts)
 
     def _expression(self) -> re.Pattern[str]:
@@ -91,8 +108,12 @@ class DateFormat:
                 parts.append(re.escape(text))
             elif text[0] in _ZONES:
                 parts.append(r"(?P<zone>Z|UTC|GMT|[+-]\d\d(?::?\d\d)?)")
+            elif names := _names(text):
+                either = "|".join((*names, *(name[:_SHORT] for name in names)))
+                group = {"M": "month_name", "E": "weekday", "a": "half"}[text[0]]
+                parts.append(f"(?P<{group}>(?i:{either}))")
             else:
-                adjacent = following[1] and following[0][0] in _NUMBERS
+                adjacent = following[1] and following[0][0] in _NUMBERS and not _names(following[0])
                 parts.append(
                     rf"(?P<{_NUMBERS[text[0]]}>\d{{{len(text)}}})" if adjacent else rf"(?P<{_NUMBERS[text[0]]}>\d+)"
                 )
@@ -105,9 +126,10 @@ class DateFormat:
             raise TransformError(f"Could not parse timestamp: value ({text}) does not match pattern ({self.pattern})")
         given = found.groupdict()
         year, month, day, hour, minute, second, ms = (
-            int(given.get(name) or default)
-            for name, default in zip(_NUMBERS.values(), (1970, 1, 1, 0, 0, 0, 0), strict=True)
+            int(given.get(name) or default) for name, default in _DEFAULTS.items()
         )
+        month = _place(given.get("month_name"), _MONTHS, month - 1) + 1
+        hour = _hour(given, hour)
         if "yy" in [token for token, _ in self._tokens] and len(given["year"]) == 2:
             year += 1900 if year + 2000 > datetime.now(UTC).year + 20 else 2000
         year, month = year + (month - 1) // 12, (month - 1) % 12 + 1
@@ -118,6 +140,44 @@ class DateFormat:
         except (ValueError, OverflowError) as error:
             raise TransformError(f"Could not parse timestamp: value ({text}) is out of range: {error}") from error
         return (moment - _EPOCH - _zone(given.get("zone"))) // timedelta(milliseconds=1)
+
+
+def _names(token: str) -> tuple[str, ...]:
+    """Names that a token stands for; none where it is a number or a zone."""
+    if token[0] == "M" and len(token) >= _SHORT:
+        return _MONTHS
+    return {"E": _DAYS, "a": _HALVES}.get(token[0], ())
+
+
+def _number(moment: datetime, letter: str) -> int:
+    match letter:
+        case "S":
+            return moment.microsecond // 1000
+        case "h":
+            return moment.hour % 12 or 12
+        case "K":
+            return moment.hour % 12
+        case "k":
+            return moment.hour or 24
+    return int(getattr(moment, _NUMBERS[letter]))
+
+
+def _place(text: str | None, names: tuple[str, ...], default: int) -> int:
+    if text is None:
+        return default
+    return next(place for place, name in enumerate(names) if name[:_SHORT].lower() == text[:_SHORT].lower())
+
+
+def _hour(given: Mapping[str, str | None], hour: int) -> int:
+    """The hour of a day, of the letters h and K with AM and PM, or k from 1 to 24."""
+    half = 12 * _place(given.get("half"), _HALVES, 0)
+    if (of_half := given.get("hour_12")) is not None:
+        return half + (0 if int(of_half) == 12 else int(of_half))
+    if (of_half := given.get("hour_0")) is not None:
+        return half + int(of_half)
+    if (of_day := given.get("hour_24")) is not None:
+        return 0 if int(of_day) == 24 else int(of_day)
+    return hour
 
 
 def _zone(text: str | None) -> timedelta:

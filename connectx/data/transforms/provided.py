@@ -26,10 +26,12 @@ from connectx.data.transforms.headers import (
     TopicNameMatches,
 )
 from connectx.data.transforms.routing import Filter, RegexRouter, TimestampConverter, TimestampRouter
+from connectx.data.transforms.schema_metadata import SetSchemaMetadata
 
 PACKAGE: Final = "org.apache.kafka.connect.transforms."
 _SIDED: Final[tuple[type[SideTransform], ...]] = (
-    *(Cast, ExtractField, Flatten, HeaderFrom, HoistField, InsertField, MaskField, ReplaceField, TimestampConverter),
+    *(Cast, ExtractField, Flatten, HeaderFrom, HoistField, InsertField, MaskField, ReplaceField),
+    *(SetSchemaMetadata, TimestampConverter),
 )
 _WHOLE: Final[tuple[type[Transform], ...]] = (
     *(DropHeaders, Filter, InsertHeader, RegexRouter, TimestampRouter, ValueToKey),
@@ -56,9 +58,3 @@ ABSTRACT: Final[Mapping[str, tuple[str, str]]] = {
     PACKAGE + cls.__name__: (f"{PACKAGE}{cls.__name__}$Key", f"{PACKAGE}{cls.__name__}$Value") for cls in _SIDED
 }
 """Java class names that need a variant, and their variants."""
-
-NOT_PROVIDED: Final[Mapping[str, str]] = {
-    f"{PACKAGE}SetSchemaMetadata${side}": "Schemas have neither a name nor a version here, so there is nothing to set."
-    for side in ("Key", "Value")
-}
-"""Java class names that are known and refused, with the reason."""

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectx.data.transforms.api import Transform
-from connectx.data.transforms.columns import TIMESTAMP, one, replaced
+from connectx.data.transforms.columns import TIME, TIMESTAMP, one, replaced
 from connectx.data.transforms.date_format import DateFormat
 from connectx.data.transforms.fields import SideTransform
 from connectx.errors import ConfigError, TransformError
@@ -96,11 +96,11 @@ def _date_format_problem(value: Any) -> str | None:
     try:
         DateFormat(value or "")
     except ValueError as error:
-        return f"A SimpleDateFormat of numbers is expected: {error}"
+        return f"A SimpleDateFormat is expected: {error}"
     return None
 
 
-_DATE_FORMAT: Final = Validator(_date_format_problem, "SimpleDateFormat of numbers")
+_DATE_FORMAT: Final = Validator(_date_format_problem, "SimpleDateFormat")
 
 
 class TimestampRouter(Transform):
@@ -144,7 +144,7 @@ class TimestampRouter(Transform):
 
 
 class TimestampConverter(SideTransform):
-    """Converts times between text, numbers and Connect's Date and Timestamp."""
+    """Converts times between text, numbers and Connect's Date, Time and Timestamp."""
 
     config = (
         ConfigDef()
@@ -153,8 +153,8 @@ class TimestampConverter(SideTransform):
             "target.type",
             str,
             importance="HIGH",
-            doc="string, unix, Date or Timestamp. Time is not provided: there is no type for it here.",
-            validator=one_of("string", "unix", "Date", "Timestamp"),
+            doc="string, unix, Date, Time or Timestamp.",
+            validator=one_of("string", "unix", "Date", "Time", "Timestamp"),
         )
         .define(
             "format", str, "", doc="How text is written and read (java.text.SimpleDateFormat).", validator=_DATE_FORMAT
@@ -206,6 +206,8 @@ class TimestampConverter(SideTransform):
         kind, types = values.type, pa.types
         if types.is_timestamp(kind):
             return pc.floor_temporal(values, unit="millisecond").cast(pa.timestamp("ms", kind.tz)).cast(pa.int64())
+        if types.is_time(kind):
+            return values.cast(pa.time32("ms"), safe=False).cast(pa.int32()).cast(pa.int64())
         if types.is_date32(kind):
             return pc.multiply(values.cast(pa.int32()).cast(pa.int64()), 86_400_000)
         if types.is_string(kind) or types.is_large_string(kind):
@@ -228,4 +230,8 @@ class TimestampConverter(SideTransform):
             case "Date":
                 day = pc.floor_temporal(stamps_ms.cast(pa.timestamp("ms")), unit="day")
                 return day.cast(pa.date32())
+            case "Time":
+                stamps = stamps_ms.cast(pa.timestamp("ms"))
+                since_midnight = pc.subtract(stamps, pc.floor_temporal(stamps, unit="day"))
+                return since_midnight.cast(pa.int64()).cast(pa.int32()).cast(TIME)
         return stamps_ms.cast(pa.timestamp("ms", "UTC")).cast(TIMESTAMP)

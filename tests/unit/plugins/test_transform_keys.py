@@ -74,7 +74,7 @@ def test_keys_of_a_transformation_and_its_predicate_are_part_of_the_validation()
         (
             {"transforms": "a", "transforms.a.type": "SetSchemaMetadata$Value"},
             "transforms.a.type",
-            "Schemas have neither a name nor a version here",
+            "Neither schema name nor version configured",
         ),
         (
             {"transforms": "a", "transforms.a.type": "Filter", "transforms.a.negate": "true"},
@@ -97,14 +97,14 @@ def test_keys_of_a_transformation_and_its_predicate_are_part_of_the_validation()
             "No field insertion configured",
         ),
         (
-            {"transforms": "a", "transforms.a.type": "TimestampConverter$Key", "transforms.a.target.type": "Time"},
+            {"transforms": "a", "transforms.a.type": "TimestampConverter$Key", "transforms.a.target.type": "Hour"},
             "transforms.a.target.type",
-            "String must be one of: string, unix, Date, Timestamp",
+            "String must be one of: string, unix, Date, Time, Timestamp",
         ),
         (
-            {"transforms": "a", "transforms.a.type": "TimestampRouter", "transforms.a.timestamp.format": "EEE"},
+            {"transforms": "a", "transforms.a.type": "TimestampRouter", "transforms.a.timestamp.format": "ww"},
             "transforms.a.timestamp.format",
-            "A SimpleDateFormat of numbers is expected: the letters EEE are not supported",
+            "A SimpleDateFormat is expected: the letters ww are not supported",
         ),
         ({"predicates": "p", "predicates.p.type": "Filter"}, "predicates.p.type", "Class Filter could not be found."),
     ],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any
 
@@ -151,6 +151,21 @@ CASES = [
     ),
     Case("TimestampConverter$Value", {"target.type": "Date"}, MOMENT, date(2017, 1, 3)),
     Case("TimestampConverter$Value", {"target.type": "Date"}, -1, date(1969, 12, 31)),
+    Case("TimestampConverter$Value", {"target.type": "Time"}, MOMENT, time(6, 30, 1, 864_000)),
+    Case("TimestampConverter$Value", {"target.type": "Time"}, -1, time(23, 59, 59, 999_000)),
+    Case("TimestampConverter$Value", {"target.type": "unix"}, time(0, 0, 1), 1_000),
+    Case(
+        "TimestampConverter$Value",
+        {"target.type": "string", "format": "EEE, d MMM yyyy hh:mm a"},
+        MOMENT,
+        "Tue, 3 Jan 2017 06:30 AM",
+    ),
+    Case(
+        "TimestampConverter$Value",
+        {"target.type": "unix", "format": "d MMMM yyyy, h:mm a"},
+        "3 jan 2017, 12:30 PM",
+        1_483_446_600_000,
+    ),
     Case(
         "TimestampConverter$Value",
         {"target.type": "string", "format": "yyyy MM dd HH mm ss SSS z"},
