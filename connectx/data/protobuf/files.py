@@ -145,7 +145,7 @@ def _read_message(made: DescriptorProto, message: Any, is_new: bool) -> None:
 
 
 def _add_synthetic(made: DescriptorProto, fields: list[Any]) -> None:
-    """A oneof of its own for each `optional` field of proto3, after all others, as protoc makes it."""
+    """A separate oneof for each `optional` field of proto3, after all others, as protoc makes it."""
     optional = {one.name for one in fields if one.cardinality == "OPTIONAL"}
     for field in made.field:
         if field.name in optional:

@@ -83,7 +83,7 @@ def _durations(column: pa.Array) -> pa.Array:
 
 
 def _decimals(column: pa.StructArray, one: ProtoType) -> pa.Array:
-    """Each value has a scale of its own; those of another than the field's are rescaled."""
+    """Each value has its own scale; those of another than the field's are rescaled."""
     kind = pa.decimal128(one.precision, one.scale)
     unscaled, scales = column.field("value"), column.field("scale")
     present = column.is_valid()
