@@ -121,7 +121,7 @@ class SourceWorld:
             setup.settings,
             create=setup.creates_topics,
             offsets_topic=setup.offsets_topic,
-            admin=Admin(setup.admin_config),
+            admin=lambda: Admin(setup.admin_config),
             checkpoint=runner.checkpoint,
             used=runner.topic_used,
         )

@@ -24,7 +24,7 @@ class SourceTopics:
         settings: the connector's topic creation groups.
         create: False leaves missing topics to the broker.
         offsets_topic: where the task's own offsets go; records must not.
-        admin: admin client of the connector.
+        admin: makes an admin client of the connector; one is made and closed each time that topics are new.
         checkpoint: called between tries while the broker does not answer.
         used: called with each topic once (KIP-558).
     """
@@ -35,14 +35,14 @@ class SourceTopics:
         *,
         create: bool,
         offsets_topic: str,
-        admin: Admin,
+        admin: Callable[[], Admin],
         checkpoint: Callable[[], None],
         used: Callable[[str], None],
     ) -> None:
         self._settings = settings
         self._creates = create
         self._offsets_topic = offsets_topic
-        self._admin = admin
+        self._new_admin = admin
         self._checkpoint = checkpoint
         self._used = used
         self._known: set[str] = set()
@@ -62,33 +62,37 @@ class SourceTopics:
         new = [topic for topic in topics if topic not in self._known]
         if self._offsets_topic in new:
             raise OwnOffsetsTopicError(self._offsets_topic)
-        for topic in new:
-            if self._creates:
-                self._create_if_missing(topic)
-            self._known.add(topic)
-            self._used(topic)
-        if new:
-            self._admin.close()
+        if not new:
+            return
+        admin = self._new_admin()
+        try:
+            for topic in new:
+                if self._creates:
+                    self._create_if_missing(admin, topic)
+                self._known.add(topic)
+                self._used(topic)
+        finally:
+            admin.close()
 
-    def _create_if_missing(self, topic: str) -> None:
+    def _create_if_missing(self, admin: Admin, topic: str) -> None:
         """Ask again for as long as no broker answers: a lost broker comes back."""
         while True:
             self._checkpoint()
             try:
-                if self._admin.partition_counts([topic], _CALL_S)[topic] is None:
-                    self._create(topic)
+                if admin.partition_counts([topic], _CALL_S)[topic] is None:
+                    self._create(admin, topic)
             except KafkaUnreachableError:
                 continue
             except ConnectxError as error:
                 raise _not_creatable(topic, str(error)) from error
             return
 
-    def _create(self, topic: str) -> None:
+    def _create(self, admin: Admin, topic: str) -> None:
         group = self._settings.topic_group(topic)
         spec = TopicSpec(topic)
         if group is not None:
             spec = TopicSpec(topic, group.partitions, group.replication_factor, group.settings)
-        error = self._admin.create_topics([spec], _CALL_S)[topic]
+        error = admin.create_topics([spec], _CALL_S)[topic]
         if error is not None and error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
             raise _not_creatable(topic, error.str())
 
