@@ -14,6 +14,7 @@ import os
 import struct
 import subprocess
 import sys
+import threading
 import time
 import weakref
 from collections.abc import Mapping
@@ -120,13 +121,32 @@ class SparkDriver:
         self._process: subprocess.Popen[bytes] | None = None
         self._artifacts: Path | None = None
         self._end: weakref.finalize[..., SparkDriver] | None = None
-        self._cancelled = False
+        self._lock = threading.Lock()
+        self._cancelled = self._completed = False
         self.port = 0
         self.secret = ""
 
     def cancel(self) -> None:
-        """From another thread: end a start that goes on, or that is still to come, with SparkStartError."""
-        self._cancelled = True
+        """From another thread: end a start that goes on, or that is still to come, with SparkStartError.
+
+        The JVM is killed, which also ends the calls of a session that is being made on it. Does nothing once the start
+        is `completed`.
+        """
+        with self._lock:
+            self._cancelled = not self._completed
+            if self._cancelled and self._process is not None:
+                self._process.kill()
+
+    def completed(self) -> None:
+        """A session was made: `cancel` has no effect from now on.
+
+        Raises:
+            SparkStartError: it was cancelled before.
+        """
+        with self._lock:
+            if self._cancelled:
+                raise SparkStartError("was stopped")
+            self._completed = True
 
     @property
     def pid(self) -> int | None:

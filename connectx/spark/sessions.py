@@ -65,6 +65,7 @@ class _LocalDriver:
                 driver.start()
                 try:
                     session = _connect_to(driver, settings)
+                    driver.completed()
                 except BaseException:
                     driver.stop(grace_s=0)
                     _forget_gateway()
@@ -234,9 +235,10 @@ class SparkProvider:
                 own_driver = self.owned and not is_connect(session)
                 self.connect_url.set_result(_local_driver.serve() if own_driver else url_of(session))
         except BaseException as error:
-            self._session.set_exception(error)
+            failure = SparkStartError("was stopped") if self._is_closed else error
+            self._session.set_exception(failure)
             if not self.connect_url.done():
-                self.connect_url.set_exception(error)
+                self.connect_url.set_exception(failure)
         else:
             self._session.set_result(session)
 
@@ -418,8 +420,15 @@ def _disconnect() -> None:
 
 
 def _forget_gateway() -> None:
+    """Forget also what pyspark keeps of a session whose driver went while it was made."""
     from pyspark import SparkContext
+    from pyspark.sql import SparkSession
 
+    context, SparkContext._active_spark_context = SparkContext._active_spark_context, None
+    if (server := getattr(context, "_accumulatorServer", None)) is not None:
+        server.shutdown()
+        server.server_close()
+    SparkSession._instantiatedSession = None
     gateway = SparkContext._gateway
     SparkContext._gateway = None
     SparkContext._jvm = None

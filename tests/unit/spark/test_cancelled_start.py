@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -43,3 +45,30 @@ def test_closing_a_provider_ends_the_start_of_its_driver(monkeypatch: pytest.Mon
     provider.close()
     with pytest.raises(SparkStartError, match="was stopped"):
         provider.get()
+
+
+@pytest.fixture
+def process() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as started:
+        yield started
+        started.kill()
+
+
+def test_cancelling_kills_a_jvm_whose_session_is_being_made(process: subprocess.Popen[bytes]) -> None:
+    driver = SparkDriver()
+    driver._process = process
+    driver.cancel()
+    assert process.wait(30) == -signal.SIGKILL
+    with pytest.raises(SparkStartError, match="was stopped"):
+        driver.completed()
+    driver._process = None
+
+
+def test_cancelling_leaves_a_jvm_that_has_a_session_alone(process: subprocess.Popen[bytes]) -> None:
+    driver = SparkDriver()
+    driver._process = process
+    driver.completed()
+    driver.cancel()
+    driver.completed()
+    assert process.poll() is None
+    driver._process = None
