@@ -19,7 +19,7 @@ from confluent_kafka import (
     TopicCollection,
 )
 from confluent_kafka import TopicPartition as Tp
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec
+from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, OffsetSpec
 
 from connectx.errors import ClientClosedError, ClientSettingError, KafkaRequestError
 from connectx.kafka.admin.groups import GroupClient
@@ -121,6 +121,12 @@ class Admin:
         new = [NewTopic(s.name, s.partitions, s.replication_factor, config=dict(s.settings)) for s in specs]
         futures = self._rdkafka().create_topics(new, operation_timeout=timeout_s, request_timeout=timeout_s)
         return {topic: self._outcome(future)[1] for topic, future in futures.items()}
+
+    def create_partitions(self, topic: str, count: int, timeout_s: float = CALL_S) -> KafkaError | None:
+        """Add partitions until a topic has `count`; the error, None for success."""
+        asked = [NewPartitions(topic, count)]
+        (future,) = self._rdkafka().create_partitions(asked, request_timeout=timeout_s).values()
+        return self._outcome(future)[1]
 
     def topic_settings(self, topics: Sequence[str], timeout_s: float = CALL_S) -> dict[str, dict[str, str] | None]:
         """Settings of each topic; None where they cannot be read (no permission, or the broker is too old)."""

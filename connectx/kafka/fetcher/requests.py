@@ -72,6 +72,8 @@ class FetcherRequests:
         except kafka_errors.UnknownBrokerIdError as error:
             await self._learn_brokers(deadline_s)
             self._lose(effect, f"broker {error} is not known")
+        except kafka_errors.Cancelled:  # its connection was closed here
+            self._report(msg.Unanswered(effect.request_id, "the request was cancelled"))
         except (kafka_errors.KafkaError, OSError, RuntimeError) as error:
             self._lose(effect, str(error) or type(error).__name__)
         except Exception as error:  # whatever it is, the core must not wait forever
