@@ -38,6 +38,7 @@ def main(
         "file_sink": lambda: flows.measure_file_sink(records),
         "jdbc_source": lambda: flows.measure_jdbc_source(records),
         "postgres_cdc": lambda: cdc.measure_postgres_cdc(records // 4),
+        "mirror": lambda: flows.measure_mirror(records),
         "postgres_sink": lambda: flows.measure_postgres_sink(records // 2),
         "http_sink": lambda: flows.measure_http_sink(records // 10),
         "lake_sinks": lambda: flows.measure_lake_sinks(records),

@@ -412,6 +412,31 @@ def measure_lake_sinks(count: int) -> Iterator[dict[str, object]]:
             yield {"measure": "lake_sink", "connector": name, "rows": count, "rows_per_s": round(rate)}
 
 
+def measure_mirror(count: int) -> Iterator[dict[str, object]]:
+    """MirrorSource, exactly-once, lines of 100 bytes, 1 and 4 partitions, from its creation to the last commit."""
+    with cx.Cluster(workers=1, faults=False) as source, cx.Cluster(workers=1, faults=False) as target:
+        for partitions in (1, 4):
+            topic = f"lines-{partitions}"
+            create_topic(source, topic, partitions)
+            fill(source, topic, (f"{i:09d}-".ljust(LINE_BYTES, "x").encode() for i in range(count)), partitions)
+            started = time.monotonic()
+            connector = target.create(
+                topic,
+                {
+                    "connector.class": "MirrorSource",
+                    "source.cluster.bootstrap.servers": source.bootstrap_servers,
+                    "target.cluster.bootstrap.servers": target.bootstrap_servers,
+                    "topics": topic,
+                    "key.converter": "ByteArrayConverter",
+                    "value.converter": "ByteArrayConverter",
+                },
+            )
+            target.wait_committed(topic, count, timeout=600)
+            rate = count / (time.monotonic() - started)
+            connector.delete()
+            yield {"measure": "mirror", "partitions": partitions, "records": count, "records_per_s": round(rate)}
+
+
 def measure_http_sink(count: int) -> Iterator[dict[str, object]]:
     """HttpSink, at-least-once, 1 task, one record and 100 records in a request, to a service in another process."""
     with http_target() as url, cx.Cluster(workers=1, faults=False) as cluster:

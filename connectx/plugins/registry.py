@@ -51,6 +51,7 @@ _PROVIDED: Final[Mapping[str, str]] = {
     "IcebergSink": "connectx.connectors.lake.iceberg:IcebergSink",
     "JdbcSink": "connectx.connectors.jdbc.sink:JdbcSink",
     "JdbcSource": "connectx.connectors.jdbc.source:JdbcSource",
+    "MirrorSource": "connectx.connectors.mirror.source:MirrorSource",
     "ParquetSink": "connectx.connectors.lake.parquet:ParquetSink",
     "PostgresCdcSource": "connectx.connectors.postgres.cdc.source:PostgresCdcSource",
     "PostgresSink": "connectx.connectors.jdbc.sink:PostgresSink",
@@ -62,10 +63,14 @@ _JAVA_CLASSES: Final[Mapping[str, str]] = {
     "HttpSink": "io.confluent.connect.http.HttpSinkConnector",
     "JdbcSink": "io.confluent.connect.jdbc.JdbcSinkConnector",
     "JdbcSource": "io.confluent.connect.jdbc.JdbcSourceConnector",
+    "MirrorSource": "org.apache.kafka.connect.mirror.MirrorSourceConnector",
     "PostgresCdcSource": "io.debezium.connector.postgresql.PostgresConnector",
 }
-_FORMER_PATHS: Final[Mapping[str, str]] = {"connectx.connectors.postgres.sink.PostgresSink": "PostgresSink"}
-"""Where connectors were before: configurations that name them so go on to work."""
+_OTHER_NAMES: Final[Mapping[str, str]] = {
+    "connectx.connectors.postgres.sink.PostgresSink": "PostgresSink",
+    "io.confluent.kafka.connect.datagen.DatagenConnector": "Generator",
+}
+"""Where connectors were before, and connectors whose configurations ours take: what names them so goes on to work."""
 _JAVA_TASKS: Final[Mapping[str, str]] = {
     "FileStreamSink": f"{_JAVA_FILE}FileStreamSinkTask",
     "FileStreamSource": f"{_JAVA_FILE}FileStreamSourceTask",
@@ -406,7 +411,7 @@ def task_properties(
 
 
 def _provided_path(name: str) -> str | None:
-    name = _FORMER_PATHS.get(name, name)
+    name = _OTHER_NAMES.get(name, name)
     for alias, path in _PROVIDED.items():
         if name in (alias, f"{alias}Connector", _JAVA_CLASSES.get(alias)):
             return path

@@ -68,7 +68,7 @@ def test_the_layer_table_has_a_row_for_every_folder_and_each_names_its_subfolder
 @pytest.mark.parametrize("page", [page for page in PAGES if page.name != "CHANGELOG.md"], ids=name_of)
 def test_every_verb_that_a_page_names_exists(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
-    for verb in set(re.findall(r"(?<![\w-])cluster\.(\w+)", text)):
+    for verb in set(re.findall(r"(?<![\w.-])cluster\.(\w+)", text)):
         assert hasattr(connectx.Cluster, verb) or f"self.{verb}" in (ROOT / "connectx/api/cluster.py").read_text(
             "utf-8"
         )
