@@ -87,7 +87,7 @@ class GroupOffsets:
         return found
 
     def _translated(self, committed: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Offsets of the target by partition of the target; without those that cannot be told."""
+        """Offsets of the target by partition of the target; without those that have no match."""
         places = {TopicPartition(self._naming.target(at.topic), at.partition): at for at in committed}
         starts = self._target.start_offsets(places)
         ends = self._target.end_offsets(places, committed=True)

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 
@@ -94,7 +93,6 @@ def committed(servers: str, topic: str, partitions: int) -> dict[int, int]:
         consumer.close()
 
 
-@pytest.mark.rule("618.8.3")
 def test_a_mirror_has_every_record_once_finds_what_is_new_and_translates_offsets_of_groups(
     kafka: EmbeddedKafka, make_cluster: MakeCluster, topic: Callable[..., str]
 ) -> None:
