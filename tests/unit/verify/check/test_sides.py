@@ -133,7 +133,7 @@ def test_a_topic_is_read_up_to_its_end_after_its_target_was_read() -> None:
 
 
 def test_a_transaction_that_was_opened_later_hides_nothing_that_is_checked() -> None:
-    reason = "records behind an open transaction in topic t cannot be read yet"
+    reason = "records after an open transaction in topic t cannot be read yet"
     snapshot = TopicSnapshot("t", {0: 0}, {0: 7}, (reason, "the topic is compacted"), True, {}, {0: 9})
     assert snapshot.without_later({0: 8}) is snapshot
     later = snapshot.without_later({0: 7})
