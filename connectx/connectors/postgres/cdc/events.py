@@ -198,8 +198,10 @@ class Changes:
             "txId": pa.array(self.xids, pa.int64()),
             "lsn": lsns,
             "xmin": pa.nulls(count, pa.int64()),
+            "origin": pa.nulls(count, pa.string()),
+            "origin_lsn": pa.nulls(count, pa.int64()),
         }
-        optional = ("snapshot", "sequence", "ts_us", "ts_ns", "txId", "lsn", "xmin")
+        optional = ("snapshot", "sequence", "ts_us", "ts_ns", "txId", "lsn", "xmin", "origin", "origin_lsn")
         fields = [pa.field(name, array.type, name in optional) for name, array in values.items()]
         return pa.StructArray.from_arrays(list(values.values()), fields=fields)
 

@@ -164,7 +164,7 @@ def test_the_source_block_names_transaction_position_and_last_commit() -> None:
     assert source == {
         "version": "0.2.0", "connector": "postgresql", "name": "srv", "ts_ms": 1000, "snapshot": "false", "db": "shop",
         "sequence": '["100","130"]', "ts_us": 1_000_000, "ts_ns": 1_000_000_000, "schema": "public", "table": "t",
-        "txId": 9, "lsn": 130, "xmin": None,
+        "txId": 9, "lsn": 130, "xmin": None, "origin": None, "origin_lsn": None,
     }  # fmt: skip
 
 
