@@ -42,8 +42,9 @@ class Part:
     repeats_all: bool = False
 
 
+AT_ONCE: Final = 2
 Stage = tuple[Part, ...]
-"""Parts that run at the same time."""
+"""Parts of which two run at a time, in this order."""
 
 
 @dataclass
@@ -142,11 +143,11 @@ def _pytest(command: Sequence[str], root: Path, log: Path | None) -> int:
 
 
 def run_tier(stages: Sequence[Stage], root: Path = ROOT) -> Result:
-    """Run the stages one after the other, and the parts of a stage at the same time."""
+    """Run the stages one after the other, and the parts of a stage two at a time."""
     (root / ARTEFACTS.name).mkdir(exist_ok=True)
     result = Result()
     for stage in stages:
-        with ThreadPoolExecutor(len(stage)) as pool:
+        with ThreadPoolExecutor(AT_ONCE) as pool:
             alone = len(stage) == 1
             for one in pool.map(lambda part, alone=alone: run_part(part, root, shows_output=alone), stage):
                 result.add(one)
@@ -220,7 +221,7 @@ _SPARK41: Final = (
     "tests/integration/sink/test_file_sink.py",
 )
 _TUTORIALS: Final = ("02-tasks", "03-rebalances", "05-killing-workers", "07-your-own-connector",
-                     "08-databricks-and-your-own-kafka")  # fmt: skip
+                     "08-databricks-and-your-own-kafka", "09-into-the-lakehouse")  # fmt: skip
 # In `make test-all` only: brokers and JVMs of other kinds than users start, what holds the model of a broker to the
 # real one, and tutorials on what other tests hold.
 _DEEP: Final = (
@@ -238,13 +239,13 @@ TIERS: Final[Mapping[str, Sequence[Stage]]] = {
     "test-all": [
         (Part("pure", _PURE, workers=2),),
         (Part("real", _REAL, workers=3),),
-        (Part("peer", ("tests/peer",)), Part("connect", _CONNECT)),
-        (
+        (  # long parts first
             Part("browser", ("tests/browser", *_PANEL), repeats_all=True),
+            Part("wheel", ("tests/wheel",)),
             Part("databricks", _VERSIONS, python=_over("databricks")),
-        ),
-        (Part("wheel", ("tests/wheel",)), Part("spark41", _SPARK41, python=_over("spark41"))),
-        (
+            Part("peer", ("tests/peer",)),
+            Part("spark41", _SPARK41, python=_over("spark41")),
+            Part("connect", _CONNECT),
             Part(
                 "databricks-panel",
                 ("tests/databricks/test_panel.py", *_PANEL),
