@@ -141,7 +141,9 @@ def _half(isolation: str, flows: Flows, chaos: Chaos, problems: Sequence[str], s
     sentence, objections = _checked(cluster)
     kinds = Counter(event.kind for event in cluster.events)
     failed = [
-        f"{event.worker} failed: {event.cause}" for event in cluster.events if event.kind is EventKind.WORKER_FAILED
+        f"{event.worker} failed: {event.data.get('error')}"
+        for event in cluster.events
+        if event.kind is EventKind.WORKER_FAILED
     ]
     return Half(
         isolation=isolation,

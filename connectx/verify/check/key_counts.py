@@ -181,6 +181,11 @@ def interruptible(spark: SparkSession) -> Iterator[SparkSession]:
     except KeyboardInterrupt:
         interrupt()
         raise
+    except Exception as error:
+        if isinstance(error.__context__, KeyboardInterrupt):  # py4j lost its connection by it
+            interrupt()
+            raise KeyboardInterrupt from error
+        raise
     finally:
         if session is spark:
             spark.removeTag(tag)

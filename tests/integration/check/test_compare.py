@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import pytest
 from confluent_kafka import Producer
+from py4j.protocol import Py4JNetworkError
 
 from connectx.connectors.postgres.session import PostgresSession
 from connectx.errors import CheckError, TopicMissingError
@@ -118,6 +119,18 @@ def test_an_empty_topic_misses_nothing_and_a_missing_one_is_an_error(topic: Make
     assert (empty.records, empty.missing, empty.unexpected, empty.complete) == (0, 0, 1, True)
     with pytest.raises(TopicMissingError):
         compared("no-such-topic", [{"id": 1}], "id")
+
+
+def test_an_interrupt_that_breaks_py4js_connection_is_an_interrupt_all_the_same(spark: SparkSession) -> None:
+    def collect() -> None:
+        with interruptible(spark):
+            try:
+                raise KeyboardInterrupt
+            finally:
+                raise Py4JNetworkError("Answer from Java side is empty")
+
+    with pytest.raises(KeyboardInterrupt):
+        collect()
 
 
 def test_an_interrupt_ends_what_runs_in_spark(spark: SparkSession) -> None:

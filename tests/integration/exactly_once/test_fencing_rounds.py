@@ -54,7 +54,7 @@ def test_newer_task_configs_end_the_round_and_no_record_of_it_is_written(
     until(lambda: events(workers, EventKind.FENCING_STARTED, since, connector=rows.name), "a round")
     connector.config.update({"tasks.max": "1"})
     failed = until(lambda: events(workers, EventKind.FENCING_FAILED, since, connector=rows.name), "its end")
-    assert "new task configs" in failed[0].cause
+    assert "new task configs" in failed[0].data["error"]
     until(lambda: len(events(workers, EventKind.FENCING_STARTED, since, connector=rows.name)) == 2, "another round")
     assert [value for _, value in config_records(workers, f"tasks-fencing-{rows.name}")] == [{"task-count": 2}]
     valve.open()

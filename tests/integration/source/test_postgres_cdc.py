@@ -322,7 +322,9 @@ def test_killed_workers_lose_and_double_no_change(spark_provider: SparkProvider,
                    for record in records if record["value"] is not None and record["value"]["op"] != "r"]  # fmt: skip
         assert len(changes) == len(set(changes))
         verdict = cluster.check(timeout=WAIT_S)
-        assert verdict.answer == "valid", verdict
+        # The history does not know the outcome of a commit in whose middle the kill came, and a slot is read only once.
+        assert verdict.answer in ("valid", "unknown"), verdict
+        assert (verdict.lost, verdict.duplicated) == (0, 0)
         (stored,) = connector.offsets.get()
         assert stored["partition"] == {"server": shop.name}
         assert stored["offset"]["lsn"] == stored["offset"]["lsn_commit"]
