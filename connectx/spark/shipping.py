@@ -62,7 +62,7 @@ def archive(module: str) -> Path:
     Raises:
         ModuleNotShippedError: there is no source of it.
     """
-    files = sorted(_files(module))
+    files = sorted(dict(_files(module)).items())  # a folder can be on sys.path twice
     digest = hashlib.sha256()
     for name, path in files:
         content = path.read_bytes()

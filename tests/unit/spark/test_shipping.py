@@ -80,3 +80,14 @@ def test_a_classic_session_gets_each_archive_once(package: Path) -> None:
     ship(session, ["mysinks"])
     added = session.sparkContext._python_includes
     assert [name.partition("-")[0] for name in added] == ["connectx", "mysinks"]
+
+
+def test_a_package_whose_folder_is_on_the_path_twice_is_archived_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "found_twice").mkdir()
+    (tmp_path / "found_twice" / "part.py").write_text("number = 1\n")
+    for path in (tmp_path, tmp_path / "found_twice" / ".."):
+        monkeypatch.syspath_prepend(str(path))
+    with zipfile.ZipFile(archive("found_twice")) as made:
+        assert made.namelist() == ["found_twice/part.py"]
