@@ -1,8 +1,7 @@
 """PostgresCdcSource: rows of tables, then every change of them, as Debezium's PostgreSQL connector writes them.
 
-Configuration keys, records, source partition and source offsets are those of Debezium, so that either can go on where
-the other stopped. Changes come from a logical replication slot by plain SQL: a poll peeks, and the slot moves only
-after the changes are committed in Kafka.
+Configuration keys, records, source partition and source offsets have Debezium's format. Changes come from a logical
+replication slot by plain SQL: a poll peeks, and the slot moves only after the changes are committed in Kafka.
 """
 
 from __future__ import annotations
