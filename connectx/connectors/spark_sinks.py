@@ -44,21 +44,11 @@ class _SparkTask(GatheringTask):
             raise DataSourceWriteError(self.name, error) from error
 
 
-class SparkSink(SinkConnector):
-    """Appends to any format that Spark can write; settings `format.options.<name>` are its options."""
+class _SparkConnector(SinkConnector):
+    """What sinks have in common that write a DataFrame at each flush."""
 
     version = VERSION
     requires = (("spark", "pyspark"),)
-    config = ConfigDef(
-        ConfigDef().define(
-            "format",
-            str,
-            importance="HIGH",
-            validator=non_empty(),
-            doc="Format as in DataFrameWriter.format: parquet, orc, json, jdbc, or one of a library of your Spark.",
-        ),
-        GATHERING_CONFIG,
-    )
 
     @classmethod
     def bulk_obstacle(cls, config: Mapping[str, str | None]) -> str | None:
@@ -70,6 +60,21 @@ class SparkSink(SinkConnector):
         """As configured."""
         interval_ms: int = cls.config.parse(config)["flush.interval.ms"]
         return interval_ms
+
+
+class SparkSink(_SparkConnector):
+    """Appends to any format that Spark can write; settings `format.options.<name>` are its options."""
+
+    config = ConfigDef(
+        ConfigDef().define(
+            "format",
+            str,
+            importance="HIGH",
+            validator=non_empty(),
+            doc="Format as in DataFrameWriter.format: parquet, orc, json, jdbc, or one of a library of your Spark.",
+        ),
+        GATHERING_CONFIG,
+    )
 
     class Task(_SparkTask):
         """All topics go to one target."""
@@ -87,11 +92,9 @@ class SparkSink(SinkConnector):
             frame.write.format(self._format).options(**self._options).mode("append").save()
 
 
-class FunctionSink(SinkConnector):
+class FunctionSink(_SparkConnector):
     """Calls a Python function with a DataFrame, as foreachBatch of Structured Streaming does."""
 
-    version = VERSION
-    requires = (("spark", "pyspark"),)
     config = ConfigDef(
         ConfigDef().define(
             "function",
@@ -112,17 +115,6 @@ class FunctionSink(SinkConnector):
         except ConfigError as error:
             return {"function": error.problems}
         return {}
-
-    @classmethod
-    def bulk_obstacle(cls, config: Mapping[str, str | None]) -> str | None:
-        """The worker converts."""
-        return "the worker converts what the function writes"
-
-    @classmethod
-    def flush_interval_ms(cls, config: Mapping[str, str | None]) -> int | None:
-        """As configured."""
-        interval_ms: int = cls.config.parse(config)["flush.interval.ms"]
-        return interval_ms
 
     class Task(_SparkTask):
         """Calls the function at each flush that has rows."""
