@@ -1,4 +1,4 @@
-"""A source task that waits for Spark's start when it is told to stop."""
+"""A source task that waits for Spark's start when it must stop."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class NeedsSpark(cx.SourceConnector):
 
 
 @pytest.mark.parametrize("exactly_once", [True, False])
-def test_a_task_that_is_told_to_stop_while_it_waits_for_spark_stops_and_has_not_failed(
+def test_a_task_that_must_stop_while_it_waits_for_spark_stops_and_has_not_failed(
     place: Place, exactly_once: bool
 ) -> None:
     place.spark = NeverUp()

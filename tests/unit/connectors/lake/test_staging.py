@@ -28,7 +28,7 @@ Ranges = dict[TopicPartition, tuple[int, int]]
 
 
 def stage(lake: Lake, task: Any, token: str, *batches: SinkBatch, **settings: Any) -> list[Any]:
-    """Messages of an executor, which has a task object of its own and gets everything pickled."""
+    """Messages of an executor, which has a separate task object and gets everything pickled."""
     plan = pickle.loads(pickle.dumps(task.plan(token, "rows")))
     on_executor = lake.task(**settings)
     return [pickle.loads(pickle.dumps(each)) for each in on_executor.stage(plan, token, iter(batches))]

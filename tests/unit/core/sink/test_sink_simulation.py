@@ -2,7 +2,7 @@
 
 The world does to the loops what real ones do: partitions move, members are dropped, puts fail before or after they
 took effect, commits and flushes fail, jobs of executors end early, late or never, tasks pause, stop, are killed and
-start anew. After each step nothing may be
+start again. After each step nothing may be
 acknowledged that is not in the target, and in the end everything is there, with an exactly-once target once.
 """
 
@@ -242,7 +242,7 @@ class Task:
 
 
 def rebalance(world: World, tasks: dict[int, Task], now_ms: int) -> None:
-    """Give partitions out anew. A member that is in the middle of a put is dropped: it hears of it at its next poll."""
+    """Assign partitions again. A member that is in the middle of a put is dropped: it hears of it at its next poll."""
     chance = world.chance
     polling = [number for number, task in tasks.items() if isinstance(task.outstanding, m.Poll)]
     new = {p: chance.choice(polling) if polling else None for p in PARTITIONS}

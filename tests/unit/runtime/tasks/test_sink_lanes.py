@@ -336,7 +336,7 @@ def _set_up(config: Mapping[str, str | None]) -> SinkSetup:
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Lane]:
-    """`run(lane, connector, config, log, seed)` puts a log into a table of its own."""
+    """`run(lane, connector, config, log, seed)` puts a log into a separate table."""
 
     def make(name: str, kind: str, config: Mapping[str, str], log: pa.Table, seed: int) -> Lane:
         chance = random.Random(seed)
