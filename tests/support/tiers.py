@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -33,13 +33,13 @@ ALLOWED_FLAKES: Final = 2
 
 @dataclass(frozen=True)
 class Part:
-    """One run of pytest on a number of xdist workers. `repeats_all`: its tests build on each other."""
+    """One run of pytest on a number of xdist workers. `repeats_files`: the tests of a file build on each other."""
 
     name: str
     arguments: tuple[str, ...]
     workers: int = 0
     python: str = sys.executable
-    repeats_all: bool = False
+    repeats_files: bool = False
 
 
 AT_ONCE: Final = 2
@@ -107,7 +107,9 @@ def run_part(part: Part, root: Path, *, shows_output: bool = True) -> Result:
     repeated = Report()
     if report.failed:
         print(f"{part.name}: {len(report.failed)} failed and are repeated", flush=True)
-        chosen = () if part.repeats_all else ("--last-failed", "--last-failed-no-failures=none")
+        chosen = ["--last-failed", "--last-failed-no-failures=none"]
+        if part.repeats_files:
+            chosen = [f"--ignore={file}" for file in sorted(_files(report.passed) - _files(report.failed))]
         again.unlink(missing_ok=True)
         _pytest([*command, *chosen, f"--junitxml={again}"], root, log)
         repeated = Report.read(again)
@@ -116,6 +118,10 @@ def run_part(part: Part, root: Path, *, shows_output: bool = True) -> Result:
     again_seconds = {name: seconds for name, seconds in repeated.seconds.items() if name in report.failed}
     flaky = sorted(report.failed - failed)
     return Result(_by_file(report.seconds | again_seconds), flaky, sorted(failed), len(report.passed - failed))
+
+
+def _files(names: Iterable[str]) -> set[str]:
+    return {name.partition("::")[0] for name in names}
 
 
 def _by_file(seconds: Mapping[str, float]) -> dict[str, float]:
@@ -128,7 +134,8 @@ def _by_file(seconds: Mapping[str, float]) -> dict[str, float]:
 def _pytest(command: Sequence[str], root: Path, log: Path | None) -> int:
     """Run pytest with its own folder for temporary files; its exit code. The log's text is printed at the end."""
     # Java's second compiler pays off in long runs only: without it, a Spark start takes half the processor time.
-    environment = {**os.environ, "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1"}
+    # Without bytecode every process of every part would compile connectx and the tests again.
+    environment = {**os.environ, "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1", "PYTHONDONTWRITEBYTECODE": ""}
     # A run resets the permissions of pytest's default folder, which the user of another run's PostgreSQL needs.
     with (
         tempfile.TemporaryDirectory(prefix="connectx-tests-", ignore_cleanup_errors=True) as folder,
@@ -193,7 +200,7 @@ def _over(name: str) -> str:
     return str(ROOT / f".venv-{name}" / "bin" / "python")
 
 
-_PURE: Final = ("tests/unit", "tests/simulation", "tests/conformance/test_model.py", "-p", "no:schemathesis")
+_PURE: Final = ("tests/simulation", "tests/unit", "tests/conformance/test_model.py", "-p", "no:schemathesis")
 # Long folders first, so that the workers end at about the same time.
 _LONG: Final = ("cluster", "demo", "infra", "processes", "exactly_once")
 _INTEGRATION: Final = [path.parent.name for path in (ROOT / "tests" / "integration").glob("*/test_*.py")]
@@ -240,7 +247,7 @@ TIERS: Final[Mapping[str, Sequence[Stage]]] = {
         (Part("pure", _PURE, workers=2),),
         (Part("real", _REAL, workers=3),),
         (  # long parts first
-            Part("browser", ("tests/browser", *_PANEL), repeats_all=True),
+            Part("browser", ("tests/browser", *_PANEL), repeats_files=True),
             Part("wheel", ("tests/wheel",)),
             Part("databricks", _VERSIONS, python=_over("databricks")),
             Part("peer", ("tests/peer",)),
@@ -250,7 +257,7 @@ TIERS: Final[Mapping[str, Sequence[Stage]]] = {
                 "databricks-panel",
                 ("tests/databricks/test_panel.py", *_PANEL),
                 python=_over("databricks"),
-                repeats_all=True,
+                repeats_files=True,
             ),
             Part("soak", ("tests/soak",)),
         ),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 from tests.support.kip618 import PAGE, ROOT, Holder, holders, rules, written
 
 RULES = {rule.id: rule for group in rules().values() for rule in group}
+HOLDERS = cache(holders)
 
 
 def test_each_rule_is_declared_once() -> None:
@@ -14,11 +16,11 @@ def test_each_rule_is_declared_once() -> None:
 
 
 def test_each_rule_has_a_test() -> None:
-    assert RULES.keys() - holders().keys() == set()
+    assert RULES.keys() - HOLDERS().keys() == set()
 
 
 def test_each_marker_names_a_declared_rule() -> None:
-    assert holders().keys() - RULES.keys() == set()
+    assert HOLDERS().keys() - RULES.keys() == set()
 
 
 def test_each_module_of_a_rule_exists() -> None:
@@ -29,7 +31,7 @@ def test_each_module_of_a_rule_exists() -> None:
 def test_the_page_is_written_again_when_rules_or_markers_change() -> None:
     """Otherwise run `python -m tests.support.kip618` and commit the page."""
     page = PAGE.read_text(encoding="utf-8")
-    assert page == written(page, rules(), holders())
+    assert page == written(page, rules(), HOLDERS())
 
 
 def test_a_marker_counts_on_a_test_and_on_a_file(tmp_path: Path) -> None:

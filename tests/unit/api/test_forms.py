@@ -13,7 +13,7 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, fields
-from functools import partial
+from functools import cache, partial
 from types import SimpleNamespace
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -75,6 +75,7 @@ CLASSES: list[type] = [value for name in cx.__all__ if isinstance(value := getat
 # ------------------------------------------------------------------------------------------------------- the walk
 
 
+@cache
 def names_of(module: Any) -> dict[str, Any]:
     """What annotations of a module can name: also what it imports only for them."""
     names = dict(vars(module))
@@ -121,6 +122,7 @@ def is_ours(cls: type) -> bool:
     return cls.__module__.startswith("connectx") and not is_named_value
 
 
+@cache
 def reachable() -> dict[type, str]:
     """Every class of connectx that a user can get hold of, and where."""
     functions = [value for name in cx.__all__ if inspect.isfunction(value := getattr(cx, name))]

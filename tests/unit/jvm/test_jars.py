@@ -35,7 +35,7 @@ def repository(tmp_path: Path) -> Iterator[tuple[Path, str]]:
     folder = tmp_path / "repository"
     folder.mkdir()
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(QuietHandler, directory=str(folder))) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         yield folder, f"http://127.0.0.1:{server.server_address[1]}/"
         server.shutdown()

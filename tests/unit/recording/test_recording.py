@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import re
 import subprocess
 import sys
@@ -424,11 +425,12 @@ def test_a_recording_becomes_a_test_that_passes_until_the_core_decides_otherwise
     beside = tmp_path / "test_recorded.jsonl"
     assert read_recordings(beside) == read_recordings(path)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), str(test)]
-    passed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # plugins take seconds to load
+    passed = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert "1 passed" in passed.stdout, passed.stdout
     (recording,) = read_recordings(beside)
     write_recordings(beside, [replace(recording, entries=(replace(recording.entries[0], effects=[]),))])
-    failed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    failed = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert "effect 1 was not recorded" in failed.stdout
 
 

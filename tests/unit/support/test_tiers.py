@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -57,10 +58,16 @@ def test_an_error_in_a_fixtures_end_is_a_failure(write: WriteTests, tmp_path: Pa
     assert run_part(write(text), tmp_path).failed == ["tests/test_part.py::test_it"]
 
 
-def test_tests_that_build_on_each_other_are_repeated_together(write: WriteTests, tmp_path: Path) -> None:
-    part = write("def test_first(): pass\n" + FLAKY.format(name="second"), repeats_all=True)
-    assert run_part(part, tmp_path).flaky == ["tests/test_part.py::test_second"]
-    assert len(Report.read(tmp_path / "test-artefacts" / "part-again.xml").passed) == 2
+def test_of_tests_that_build_on_each_other_the_files_with_a_failure_are_repeated(
+    write: WriteTests, tmp_path: Path
+) -> None:
+    write("def test_other(): pass\n", "other")
+    part = write("def test_first(): pass\n" + FLAKY.format(name="second"), repeats_files=True)
+    assert run_part(replace(part, arguments=("tests", *part.arguments[1:])), tmp_path).flaky == [
+        "tests/test_part.py::test_second"
+    ]
+    again = Report.read(tmp_path / "test-artefacts" / "part-again.xml")
+    assert again.passed == {"tests/test_part.py::test_first", "tests/test_part.py::test_second"}
 
 
 def test_a_flaky_test_counts_with_the_seconds_of_its_good_run(write: WriteTests, tmp_path: Path) -> None:

@@ -169,7 +169,7 @@ def test_what_cannot_show_the_panel_shows_the_clusters_own_forms(panel: Listenin
 
 
 @pytest.mark.filterwarnings("ignore:Widget.widgets is deprecated")  # the one name that ipywidgets 7 and 8 have
-def test_fifty_panels_one_after_the_other_leave_no_more_behind_than_one(cluster: Shown) -> None:
+def test_ten_panels_one_after_the_other_leave_no_more_behind_than_one(cluster: Shown) -> None:
     import connectx_widgets
     from ipywidgets import Widget
 
@@ -179,7 +179,7 @@ def test_fifty_panels_one_after_the_other_leave_no_more_behind_than_one(cluster:
         return len(Widget.widgets), threading.active_count()
 
     once = left_after(1)
-    assert left_after(49) == once
+    assert left_after(9) == once
 
 
 def test_a_commit_alone_sends_nothing_before_numbers_are_read_again(cluster: Shown) -> None:

@@ -227,7 +227,7 @@ def answering() -> Iterator[Callable[..., tuple[AvroConverter, list[str | None]]
         handler = type("Handler", (_Answers,), {"status": status, "body": content, "logins": []})
         server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         servers.append(server)
-        Thread(target=server.serve_forever, daemon=True).start()
+        Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         given = {name.replace("__", "."): value for name, value in settings.items()}
         registry = f"http://127.0.0.1:{server.server_port}"
         return AvroConverter({"schema.registry.url": registry, **given}), handler.logins  # type: ignore[attr-defined]
