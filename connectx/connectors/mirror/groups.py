@@ -28,7 +28,8 @@ log = logging.getLogger(__name__)
 _IDLE_STATES: Final = ("Empty", "Dead")
 _POLL_S: Final = 0.5
 _PROBE_RECORDS: Final = 100
-_PROBE_BYTES: Final = "65536"
+# Small, and soon: a translation is dozens of probes, each of which may find nothing until the end of a partition.
+_PROBE: Final = {"max.partition.fetch.bytes": "65536", "fetch.wait.max.ms": "20"}
 
 Probe = Callable[[int], tuple[int, int] | None]
 
@@ -92,7 +93,7 @@ class GroupOffsets:
         starts = self._target.start_offsets(places)
         ends = self._target.end_offsets(places, committed=True)
         config = client_config(self._config, TARGET_ADMIN, "connectx-mirror-search")
-        fetcher = RecordFetcher({**config, "max.partition.fetch.bytes": _PROBE_BYTES})
+        fetcher = RecordFetcher({**config, **_PROBE})
         fetcher.start()
         found: dict[TopicPartition, int] = {}
         try:
