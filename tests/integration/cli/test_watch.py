@@ -13,11 +13,13 @@ from connectx.kafka.broker.embedded import EmbeddedKafka
 from tests.support.waiting import until
 from tests.support.worker_processes import WorkerProcess
 
+SHORT = {"session_timeout_ms": "3000", "heartbeat_interval_ms": "500", "scheduled_rebalance_max_delay_ms": "0"}
+
 
 def test_watch_shows_rates_lag_a_worker_that_goes_and_what_happened(
     start_worker: Callable[..., WorkerProcess], kafka: EmbeddedKafka, tmp_path: Path
 ) -> None:
-    first, second = (start_worker(scheduled_rebalance_max_delay_ms="0") for _ in range(2))
+    first, second = (start_worker(**SHORT) for _ in range(2))
     url, other = first.wait_url(), second.wait_url()
     group = f"cli-{tmp_path.name}"
     topics = {f"{kind}.storage.topic": f"{group}-{kind}" for kind in ("config", "status")}
