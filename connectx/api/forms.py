@@ -36,9 +36,9 @@ def html_form(
     samples: Samples | None = None,
 ) -> str:
     """The panel's static twin: facts, timeline, what happened, tables; None for facts: the cluster is closed."""
-    from connectx.history.folds.stories import stories
     from connectx.history.render.svg import timeline_image
     from connectx.history.render.timeline import timeline
+    from connectx.history.sentences.stories import stories
 
     listed = list(events)
     found = stories(listed)

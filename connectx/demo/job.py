@@ -23,8 +23,8 @@ from connectx.demo.verdict import Kill, Outcome, judge
 from connectx.demo.watch import SINK, SOURCE, SOURCE_TASK, Watch
 from connectx.errors import ConnectxError, DemoError
 from connectx.history.folds.failovers import failovers
-from connectx.history.folds.stories import stories
 from connectx.history.render.report import report_page, save_page, write_report
+from connectx.history.sentences.stories import stories
 from connectx.history.wording import duration, gist
 from connectx.model.worker_keys import WorkerKeys
 

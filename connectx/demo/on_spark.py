@@ -23,8 +23,8 @@ from connectx.demo.verdict import places_table, unlike
 from connectx.demo.watch import SINK, SOURCE, SOURCE_TASK, Watch
 from connectx.errors import DemoError
 from connectx.extras import require
-from connectx.history.folds.stories import stories
 from connectx.history.render.report import Verdict, report_page, save_page
+from connectx.history.sentences.stories import stories
 from connectx.history.wording import gist, listing
 from connectx.model.events import EventKind
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from connectx.history.folds.snapshot import Snapshot, WorkerSnapshot
-from connectx.history.folds.stories import Story
 from connectx.history.render.report import Table, Verdict
+from connectx.history.sentences.stories import Story
 from connectx.history.wording import plural
 from connectx.jvm.progress import Progress
 from connectx.views import text_table

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from connectx.history.folds.rebalances import Rebalance, rebalances
-from connectx.history.folds.stories import Story, stories
+from connectx.history.sentences.stories import Story, stories
 from connectx.history.wording import duration, listing
 from connectx.model.events import Event
 from connectx.views import html_card, html_table, text_table

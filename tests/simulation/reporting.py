@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from connectx.history.folds.stories import stories
+from connectx.history.sentences.stories import stories
 from connectx.history.wording import duration, plural
 from connectx.model.events import Event, EventKind
 from connectx.model.payloads import FaultInjected

@@ -16,10 +16,10 @@ from typing import Any
 from connectx.history.folds.flow import Flow
 from connectx.history.folds.lost import LostWork
 from connectx.history.folds.snapshot import Snapshot, WorkSnapshot
-from connectx.history.folds.stories import Story
 from connectx.history.folds.totals import Totals
 from connectx.history.render.shapes import SIGNS
 from connectx.history.render.timeline import Band, Bar, BarPart, Mark, Row, Timeline
+from connectx.history.sentences.stories import Story
 from connectx.history.wording import gist
 from connectx.views import masked_text
 

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any
 
 from connectx.errors import ConnectxError
 from connectx.history.folds.snapshot import SnapshotFold
-from connectx.history.folds.stories import Story, stories
 from connectx.history.folds.totals import COMMITS, Totals, TotalsFold
 from connectx.history.render.palette import colour
 from connectx.history.render.timeline import TimelineFold
+from connectx.history.sentences.stories import Story, stories
 from connectx.model.events import Event, EventKind
 from connectx.views import masked_text
 from connectx_widgets.actions import ReadOnlyError, describe_action, parse

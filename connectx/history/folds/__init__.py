@@ -1,1 +1,1 @@
-"""Folds over the event log: runs, rebalances, failovers, snapshots, stories. Pure."""
+"""Folds over the event log: runs, rebalances, failovers, snapshots. Pure."""

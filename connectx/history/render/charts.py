@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from connectx.extras import require
 from connectx.history.folds.latency import LatencySamples, latencies
 from connectx.history.folds.rates import Counts, LagSample, Series, lags, throughput
-from connectx.history.folds.stories import stories
 from connectx.history.render.palette import colour
 from connectx.history.render.timeline import MarkKind, Timeline, timeline
+from connectx.history.sentences.stories import stories
 from connectx.model.events import Event
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ from typing import Any
 import plotly.graph_objects as go
 
 from connectx.history.folds.runs import RunState
-from connectx.history.folds.stories import stories
 from connectx.history.folds.tracks import Samples
 from connectx.history.render.palette import colour
 from connectx.history.render.svg import timeline_svg
 from connectx.history.render.timeline import Bar, BarPart, Mark, MarkKind, Timeline, timeline
+from connectx.history.sentences.stories import stories
 from connectx.model.events import Event
 
 TEXT = "#7b7b7b"

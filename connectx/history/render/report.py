@@ -9,10 +9,10 @@ from pathlib import Path
 
 from connectx.errors import EventLogError
 from connectx.history.folds.snapshot import snapshot
-from connectx.history.folds.stories import stories
 from connectx.history.folds.tracks import Samples
 from connectx.history.render.svg import timeline_svg
 from connectx.history.render.timeline import timeline
+from connectx.history.sentences.stories import stories
 from connectx.history.sequences import REBALANCE_COLUMNS, Rebalances
 from connectx.history.wording import duration
 from connectx.model.events import Event

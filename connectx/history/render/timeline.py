@@ -12,17 +12,16 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import inf
 
-from connectx.history.folds.failovers import fault_of
 from connectx.history.folds.rebalances import Rebalance, RebalanceFold
 from connectx.history.folds.runs import Run, RunFold, RunState, Segment, epoch_of
-from connectx.history.folds.stories import Story
 from connectx.history.folds.tracks import Samples, Track, tracks
 from connectx.history.folds.worker_states import Standing, WorkerState, WorkerStateFold
 from connectx.history.render.palette import colour, text_on
 from connectx.history.render.shapes import BAR, LANE, ROW_LEAST, ROW_PAD, THIN, THIN_LANE
-from connectx.history.wording import duration, listing
+from connectx.history.sentences.stories import Story
+from connectx.history.sentences.titles import mark_title, rebalance_title, rejection, run_title
+from connectx.history.wording import duration
 from connectx.model.events import Event, EventKind
-from connectx.model.payloads import FaultInjected
 from connectx.views import masked_text
 
 
@@ -353,7 +352,7 @@ def _bar(run: Run, lane: int, fences: Sequence[Event], window: _Window, places: 
             segment.start_ms,
             segment.end_ms,
             segment.seq,
-            _what(run, segment),
+            run_title(run, segment),
             _why(run, segment, fences),
         )
         for segment in run.segments
@@ -362,20 +361,11 @@ def _bar(run: Run, lane: int, fences: Sequence[Event], window: _Window, places: 
     return Bar(run.connector, run.task, run.name, lane, places[run.connector], parts)
 
 
-def _what(run: Run, segment: Segment) -> str:
-    facts = [f"{run.name} on {run.worker}: {segment.state.value}"]
-    if run.generation is not None:
-        facts.append(f"generation {run.generation}")
-    if run.producer_epoch is not None:
-        facts.append(f"epoch {run.producer_epoch}")
-    return ", ".join(facts)
-
-
 def _why(run: Run, segment: Segment, fences: Sequence[Event]) -> str:
     reasons = [segment.cause] if segment.cause else []
     rejected = [event for event in fences if _is_about(event, run)] if segment is run.segments[-1] else []
     if rejected:
-        reasons.append(_rejection(rejected[-1], run))
+        reasons.append(rejection(rejected[-1], epoch_of(rejected[-1], run)))
     return "".join(f"; {masked_text(reason)}" for reason in reasons)
 
 
@@ -384,8 +374,6 @@ def _is_about(event: Event, run: Run) -> bool:
 
 
 # ------------------------------------------------------------------------------------------------ marks and bands
-
-_BROKER_FAULTS = {"broker_kill": "fault: the broker was killed", "broker_restart": "the broker was started again"}
 
 
 def _mark_kind(event: Event) -> MarkKind | None:
@@ -408,7 +396,7 @@ def _mark(event: Event, own: Sequence[Run], lane_of: dict[Run, int]) -> Mark:
     run = next((run for run in begun if run.covers(event.time_ms)), begun[-1] if begun else None)
     name = None if event.connector is None else f"{event.connector}-{event.task}"
     lane = lane_of.get(run) if run is not None else None
-    return Mark(kind, event.time_ms, lane, event.seq, masked_text(_mark_title(event, kind, run)), name)
+    return Mark(kind, event.time_ms, lane, event.seq, masked_text(mark_title(event, epoch_of(event, run))), name)
 
 
 def _with_outcome(mark: Mark, outcomes: Mapping[int, str]) -> Mark:
@@ -436,36 +424,7 @@ def _merged(marks: Iterable[Mark], together_ms: int) -> Iterator[Mark]:
         yield replace(group[0], title=title, kind=MarkKind.FENCED if fenced else group[0].kind)
 
 
-def _mark_title(event: Event, kind: MarkKind, run: Run | None) -> str:
-    about = f"{event.connector}-{event.task} on {event.worker}"
-    match kind:
-        case MarkKind.FAULT:
-            fault = fault_of(event) or "unknown"
-            if fault in _BROKER_FAULTS:
-                return _BROKER_FAULTS[fault]
-            if fault == "add_worker":
-                return f"{event.worker} was added"
-            direction = event.payload.direction if isinstance(event.payload, FaultInjected) else None
-            return f"fault: {fault} {event.worker}" + (f" ({direction})" if direction not in (None, "both") else "")
-        case MarkKind.FENCED:
-            return f"{about}: {_rejection(event, run)}"
-        case MarkKind.ABORTED:
-            return f"{about}: a transaction was aborted" + (f" ({event.cause})" if event.cause else "")
-
-
-def _rejection(event: Event, run: Run | None) -> str:
-    """What was refused: a producer by the broker, or a sink's commit by its group or target."""
-    if event.kind is EventKind.COMMIT_REFUSED:
-        return "its commit was refused" + (f": {event.cause}" if event.cause else "")
-    epoch = epoch_of(event, run)
-    return "its write was rejected" if epoch is None else f"its write at epoch {epoch} was rejected"
-
-
 def _band(round_: Rebalance) -> Band:
-    if round_.generation is None or round_.end_ms is None:
-        return Band(None, round_.start_ms, None, round_.seq, masked_text(f"rebalance under way: {round_.why}"))
-    title = f"generation {round_.generation}, {duration(round_.end_ms - round_.start_ms)}, {listing(round_.members)}"
-    title += f"; leader {round_.leader}" if round_.leader else ""
-    title += f"; {round_.why}" if round_.why else ""
-    title += f"; lost work waits {duration(round_.delay_ms)}" if round_.delay_ms and round_.lost else ""
-    return Band(round_.generation, round_.start_ms, round_.end_ms, round_.seq, masked_text(title))
+    is_open = round_.generation is None or round_.end_ms is None
+    ended = (None, round_.start_ms, None) if is_open else (round_.generation, round_.start_ms, round_.end_ms)
+    return Band(*ended, round_.seq, masked_text(rebalance_title(round_)))

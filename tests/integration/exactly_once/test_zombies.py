@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pytest
 
 import connectx as cx
-from connectx.history.folds.stories import stories
+from connectx.history.sentences.stories import stories
 from connectx.model.events import EventKind
 from tests.support.clusters import events, explained_fence, netloc, owner_of
 from tests.support.flows import Rows

@@ -37,9 +37,9 @@ from connectx.core.invariants import BrokenRule, Rule
 from connectx.history.folds.lost import LostWork
 from connectx.history.folds.rates import LagSample
 from connectx.history.folds.rebalances import Rebalance, rebalances
-from connectx.history.folds.stories import Story
 from connectx.history.folds.tracks import Samples
 from connectx.history.log import Subscription
+from connectx.history.sentences.stories import Story
 from connectx.history.sequences import Rebalances, Stories
 from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.model.causes import Cause

@@ -9,8 +9,8 @@ from rich.console import Console
 
 from connectx.demo.screen import Look, PlainScreen, RichScreen, screen_for
 from connectx.history.folds.snapshot import snapshot
-from connectx.history.folds.stories import stories
 from connectx.history.render.report import Table, Verdict
+from connectx.history.sentences.stories import stories
 from tests.support.histories import START_MS, kill_of_source
 
 VERDICT = Verdict(True, "Nothing lost.", Table(("measure", "file", "same"), [("rows", 336776, "yes")]))

@@ -20,8 +20,8 @@ from connectx_widgets.elements import (
 
 from connectx.history.folds.lost import LostWork
 from connectx.history.folds.snapshot import SnapshotFold, snapshot
-from connectx.history.folds.stories import stories
 from connectx.history.render.timeline import TimelineFold
+from connectx.history.sentences.stories import stories
 from connectx.model.ids import TaskId
 from tests.support.histories import START_MS, History, crowded, kill_of_source, small_cluster
 

@@ -10,9 +10,9 @@ from html.parser import HTMLParser
 import pytest
 
 from connectx.api.forms import html_form
-from connectx.history.folds.stories import stories
 from connectx.history.render.svg import timeline_svg
 from connectx.history.render.timeline import timeline
+from connectx.history.sentences.stories import stories
 from tests.support.histories import History, crowded, kill_of_source, pause_with_fence, small_cluster
 
 SVG = "{http://www.w3.org/2000/svg}"

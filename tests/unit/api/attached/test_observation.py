@@ -7,7 +7,7 @@ from typing import Any
 from connectx.api.attached.observation import CONFIG_TOPIC, GROUP, POLLING, STATUS_TOPIC, Observation, WorkerTransition
 from connectx.history.folds.runs import runs
 from connectx.history.folds.snapshot import snapshot
-from connectx.history.folds.stories import stories
+from connectx.history.sentences.stories import stories
 from connectx.kafka.admin.group_view import GroupView, Member
 from connectx.model.config_records import ConnectorConfigRecord, TargetStateRecord, TaskCommitRecord, TaskConfigRecord
 from connectx.model.events import Event, EventKind

@@ -137,7 +137,7 @@ def test_marks_lie_on_the_lane_of_their_task_and_faults_on_the_row() -> None:
     assert [mark.title for mark in marks[2:]] == [
         "fault: stall worker-1",
         "orders-warehouse-replica-eu-0 on worker-1: its write at epoch 3 was rejected",
-        "audit-1 on worker-1: its commit was refused: the table is ahead",
+        "audit-1 on worker-1: its commit was refused (the table is ahead)",
     ]
 
 

@@ -13,6 +13,7 @@ from connectx.history.folds.failovers import REJECTIONS, Failover, Move, failove
 from connectx.history.folds.fences import fenced_by
 from connectx.history.folds.rebalances import Rebalance, rebalances
 from connectx.history.folds.runs import Run, RunState, epoch_of, runs
+from connectx.history.sentences.titles import rejection
 from connectx.history.wording import duration, gist, listing, plural
 from connectx.model.causes import OutsideGroup, TakenSilently
 from connectx.model.events import Event, EventKind
@@ -135,8 +136,11 @@ def _after_fault(failover: Failover) -> Iterator[str]:
         records = event.payload.records if isinstance(event.payload, TransactionAborted) else None
         what = f" of {plural(records, 'record')}" if records else ""
         yield f"an open transaction{what} of {failover.worker} was aborted"
-    fences = failover.fenced_by
-    yield from dict.fromkeys(_rejection(e, failover.epochs.get(_task(e)), fences) for e in failover.rejections)
+    fences, rejections = failover.fenced_by, []
+    for event in failover.rejections:
+        epoch = failover.epochs.get(_task(event)) if event.producer_epoch is None else event.producer_epoch
+        rejections.append(_rejection(event, epoch, fences))
+    yield from dict.fromkeys(rejections)
 
 
 def _ended(failover: Failover) -> bool:
@@ -144,14 +148,8 @@ def _ended(failover: Failover) -> bool:
 
 
 def _rejection(event: Event, epoch: int | None, fences: Mapping[int, str]) -> str:
-    """A write that was refused, by the broker (producer epoch) or by the sink's group or target."""
-    owner = f"{event.worker}'s"
-    if event.kind is EventKind.COMMIT_REFUSED:
-        reason = gist(event.cause)
-        return f"{owner} commit for {_task(event)} was refused" + (f" ({reason})" if reason else "")
-    at = "" if epoch is None else f" at epoch {epoch}"
     by = f": {fences[event.seq]}" if event.seq in fences else ""
-    return f"{owner} write for {_task(event)}{at} was rejected{by}"
+    return rejection(event, epoch, owner=f"{event.worker}'s", of=f" for {_task(event)}") + by
 
 
 # ---------------------------------------------------------------------------------------------- other stories

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from connectx.history.folds.failovers import failovers
-from connectx.history.folds.stories import stories
+from connectx.history.sentences.stories import stories
 from connectx.model.events import EventKind
 from connectx.model.payloads import WorkerStarted
 from tests.support.histories import START_MS, History, kill_of_source, pause_with_fence, small_cluster
@@ -214,6 +214,13 @@ def test_what_a_later_instance_on_the_same_worker_does_is_another_story() -> Non
     assert [len(failover.rejections) for failover in (first, second)] == [1, 1]
     assert reported(history)[0].count("rejected") == 1
     assert reported(history)[1].endswith("worker-2's write for flights-in-0 at epoch 2 was rejected")
+
+
+def test_a_rejected_write_has_the_epoch_that_it_was_rejected_with() -> None:
+    history = pause_with_fence().at(24).start("worker-2", "flights-in-0", instance=3, epoch=2)
+    history.at(26).fault("stall", "worker-2").at(30).start("worker-3", "flights-in-0", instance=4, epoch=4)
+    history.at(31).fenced("worker-2", "flights-in-0", epoch=3)
+    assert reported(history)[1].endswith("worker-2's write for flights-in-0 at epoch 3 was rejected")
 
 
 def test_a_newcomer_takes_over_in_a_second_round() -> None:
