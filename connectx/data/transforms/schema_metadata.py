@@ -6,6 +6,8 @@ them into their schemas.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 
 from connectx.data.connect_schema import SchemaName
@@ -40,5 +42,9 @@ class SetSchemaMetadata(SideTransform):
         field = table.schema.field(place)
         before = SchemaName.of(field)
         name, version = self.settings["schema.name"], self.settings["schema.version"]
-        made = SchemaName(before.name if name is None else name, before.version if version is None else version)
+        made = replace(
+            before,
+            name=before.name if name is None else name,
+            version=before.version if version is None else version,
+        )
         return table.set_column(place, made.on(field), table[self.side])

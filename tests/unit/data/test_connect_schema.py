@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from connectx.data.connect_schema import default_value, schema_of, type_of
+from connectx.data.connect_schema import DEFAULT, SchemaName, default_value, schema_of, type_of
 from connectx.errors import ConversionError
 
 ROW = pa.struct([
@@ -36,6 +36,21 @@ def test_a_schema_is_written_with_javas_order_of_keys() -> None:
         '{"type":"map","keys":{"type":"string","optional":false},"values":{"type":"float","optional":true},'
         '"optional":true,"field":"more"}],"optional":false}'
     )
+
+
+def test_a_field_within_has_the_name_version_parameters_and_default_of_its_metadata() -> None:
+    name = SchemaName("com.acme.Level", 2, "How loud", (("allowed", "low,high"),))
+    field = name.on(pa.field("level", pa.string(), metadata={DEFAULT: '"low"'}))
+    described = {"name": name.name, "version": 2, "doc": "How loud", "parameters": {"allowed": "low,high"}}
+    expected = {"type": "string", "optional": True, **described, "default": "low"}
+    assert SchemaName.of(field) == name
+    for kind, found in (
+        (pa.struct([field]), lambda schema: schema["fields"][0]),
+        (pa.list_(field), lambda schema: schema["items"] | {"field": "level"}),
+        (pa.map_(pa.string(), field), lambda schema: schema["values"] | {"field": "level"}),
+    ):
+        written = found(schema_of(kind))
+        assert list(written.items()) == [*expected.items(), ("field", "level")]
 
 
 def test_a_schema_read_back_is_the_type() -> None:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from connectx.connectors.postgres.cdc.events import Column, TableShape
-from connectx.connectors.postgres.cdc.values import Modes, array_of_texts, column_type
+from connectx.connectors.postgres.cdc.values import TEXT, ColumnType, Modes, array_type, column_type, enum_type
 from connectx.connectors.postgres.session import PostgresSession, identifier, literal
 from connectx.errors import DatabaseError
 from connectx.protocol.pgoutput import Relation
@@ -69,6 +69,18 @@ class TableFilter:
             and (not self.tables or _any(self.tables, full))
             and not _any(self.tables_not, full)
         )
+
+
+class _OwnType(NamedTuple):
+    """A type that users made: the type below a domain, its modifier, and the labels of an enum.
+
+    `is_array`: the type is an array, of an enum if it has labels.
+    """
+
+    base: int
+    modifier: int
+    is_array: bool = False
+    labels: str = ""
 
 
 class Catalog:
@@ -139,26 +151,33 @@ class Catalog:
         own = self._own_types({oid for _, oid, _ in named if oid >= _FIRST_OWN_OID})
         columns = []
         for (column, oid, modifier), is_nullable in zip(named, nullable, strict=True):
-            base, base_modifier, is_array = own.get(oid, (oid, modifier, False))
-            where = f"{schema}.{name}.{column}"
-            kind = (
-                array_of_texts(self._modes, where) if is_array else column_type(base, base_modifier, self._modes, where)
-            )
+            kind = self._column_type(own.get(oid) or _OwnType(oid, modifier), f"{schema}.{name}.{column}")
             columns.append(Column(column, kind, is_nullable))
         return TableShape(schema, name, tuple(columns), key)
 
-    def _own_types(self, oids: set[int]) -> dict[int, tuple[int, int, bool]]:
-        """Of types that users made: the type below a domain, its modifier, and whether it is an array of such types."""
+    def _column_type(self, own: _OwnType, where: str) -> ColumnType:
+        if not own.is_array:
+            return enum_type(own.labels, self._modes) if own.labels else column_type(*own[:2], self._modes, where)
+        if own.labels:
+            return array_type(enum_type(own.labels, self._modes), where, has_nulls=False)
+        return array_type(column_type(TEXT, -1, self._modes, where), where)
+
+    def _own_types(self, oids: set[int]) -> dict[int, _OwnType]:
         if not oids:
             return {}
         listed = ", ".join(map(str, sorted(oids)))
+        labels = "(SELECT string_agg(enumlabel, ',' ORDER BY enumsortorder) FROM pg_enum WHERE enumtypid = {})"
         rows = self._query(
             "WITH RECURSIVE t AS (SELECT oid, oid AS base, typtypmod AS modifier FROM pg_type "
             f"WHERE oid IN ({listed}) UNION ALL SELECT t.oid, p.typbasetype, p.typtypmod FROM t "
             "JOIN pg_type p ON p.oid = t.base WHERE p.typtype = 'd') SELECT t.oid::bigint, t.base::bigint, t.modifier, "
-            "p.typcategory = 'A' FROM t JOIN pg_type p ON p.oid = t.base WHERE p.typtype <> 'd'"
+            f"p.typcategory = 'A', coalesce({labels.format('p.oid')}, {labels.format('p.typelem')}) "
+            "FROM t JOIN pg_type p ON p.oid = t.base WHERE p.typtype <> 'd'"
         )
-        return {oid: (base, modifier, is_array and base >= _FIRST_OWN_OID) for oid, base, modifier, is_array in rows}
+        return {
+            oid: _OwnType(base, modifier, is_array and base >= _FIRST_OWN_OID, labels or "")
+            for oid, base, modifier, is_array, labels in rows
+        }
 
     # -------------------------------------------------------------------------------------------- the publication
 

@@ -1,18 +1,20 @@
 """Changes of one table as Debezium's events, in Arrow columns.
 
-Pure. Envelope and source block: Debezium 3.6, Envelope, PostgresSourceInfoStructMaker.
+Pure. Envelope, source block and names of schemas: Debezium 3.6, SchemaFactory, PostgresSourceInfoStructMaker.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connectx.connectors.postgres.cdc.values import ColumnType
+from connectx.connectors.postgres.cdc.values import ColumnType, debezium_schema
+from connectx.data.connect_schema import DEFAULT, SchemaName
 from connectx.protocol.pgoutput import UNCHANGED, Row
 
 CREATE, UPDATE, DELETE, READ, TRUNCATE = "c", "u", "d", "r", "t"
@@ -26,6 +28,15 @@ _TRANSACTION: Final = pa.struct(
         pa.field("data_collection_order", pa.int64(), False),
     ]
 )
+_TRANSACTION_SCHEMA: Final = SchemaName("event.block", 1)
+_SOURCE_SCHEMA: Final = debezium_schema("connector.postgresql.Source")
+_MARKERS: Final = "true,first,first_in_data_collection,last_in_data_collection,last,false,incremental"
+_ENVELOPE_VERSION: Final = 2
+HEARTBEAT_SCHEMAS: Final = {
+    "key": debezium_schema("connector.common.ServerNameKey"),
+    "value": debezium_schema("connector.common.Heartbeat"),
+}
+"""Names of the schemas of a heartbeat's key and value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +128,8 @@ class Changes:
     def table(self, topic: str, origin: Origin, now_us: int) -> pa.Table:
         """The events as columns `key`, `value` and `topic` of a slice; `now_us` is the time of processing."""
         count = len(self.ops)
+        row = SchemaName(f"{topic}.Value")
+        names = {"before": row, "after": row, "source": _SOURCE_SCHEMA, "transaction": _TRANSACTION_SCHEMA}
         values = {
             "before": self._rows(self.rows_before, self.partial),
             "after": self._rows(self.rows_after, None),
@@ -125,8 +138,8 @@ class Changes:
             "op": pa.array(self.ops, pa.string()),
             **_times(pa.array([now_us] * count, pa.int64())),
         }
-        required = ("source", "op")
-        fields = [pa.field(name, array.type, name not in required) for name, array in values.items()]
+        fields = [pa.field(name, array.type, name not in ("source", "op")) for name, array in values.items()]
+        fields = [names[field.name].on(field) if field.name in names else field for field in fields]
         value = pa.StructArray.from_arrays(list(values.values()), fields=fields)
         key = self._keys()
         if self.tombstones:
@@ -137,13 +150,16 @@ class Changes:
                 keyed = [row for number in range(count) for row in ((number,) * (2 if number in after else 1))]
                 key = key.take(pa.array(keyed, pa.int64()))
         columns = {"value": value, "topic": pa.array([topic] * len(value), pa.string())}
-        return pa.table(columns if key is None else {"key": key, **columns})
+        schemas = {"value": SchemaName(f"{topic}.Envelope", _ENVELOPE_VERSION)}
+        if key is not None:
+            columns, schemas = {"key": key, **columns}, {"key": SchemaName(f"{topic}.Key"), **schemas}
+        return named_table(columns, schemas)
 
     # ------------------------------------------------------------------------------------------------- inner parts
 
     def _rows(self, rows: Sequence[Row | None], partial: Sequence[bool] | None) -> pa.StructArray:
         columns = self.shape.columns
-        fields = [pa.field(column.name, column.type.arrow, column.is_nullable) for column in columns]
+        fields = [column.type.field(column.name, is_nullable=column.is_nullable) for column in columns]
         missing = [row is None for row in rows]
         if all(missing):
             return pa.nulls(len(rows), pa.struct(fields))
@@ -167,9 +183,7 @@ class Changes:
         missing = [row is None for row in self.keyed]
         rows = [(None,) * len(shape.columns) if row is None else row for row in self.keyed]
         arrays = [column_values(shape.columns[at].type, [row[at] for row in rows]) for at in shape.key]
-        fields = [
-            pa.field(shape.columns[at].name, array.type, False) for at, array in zip(shape.key, arrays, strict=True)
-        ]
+        fields = [shape.columns[at].type.field(shape.columns[at].name, is_nullable=False) for at in shape.key]
         return pa.StructArray.from_arrays(arrays, fields=fields, mask=pa.array(missing) if any(missing) else None)
 
     def _source(self, origin: Origin) -> pa.StructArray:
@@ -203,7 +217,18 @@ class Changes:
         }
         optional = ("snapshot", "sequence", "ts_us", "ts_ns", "txId", "lsn", "xmin", "origin", "origin_lsn")
         fields = [pa.field(name, array.type, name in optional) for name, array in values.items()]
+        at = list(values).index("snapshot")
+        fields[at] = debezium_schema("data.Enum", allowed=_MARKERS).on(
+            fields[at].with_metadata({DEFAULT: json.dumps(STREAMED)})
+        )
         return pa.StructArray.from_arrays(list(values.values()), fields=fields)
+
+
+def named_table(columns: Mapping[str, pa.Array], schemas: Mapping[str, SchemaName]) -> pa.Table:
+    """A table of columns; `schemas` are the names of the schemas of some."""
+    fields = [pa.field(name, array.type) for name, array in columns.items()]
+    fields = [schemas[field.name].on(field) if field.name in schemas else field for field in fields]
+    return pa.Table.from_arrays(list(columns.values()), schema=pa.schema(fields))
 
 
 def column_values(kind: ColumnType, values: Sequence[Any]) -> pa.Array:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from connectx.connectors.postgres.cdc.catalog import Catalog, TableFilter
 from connectx.connectors.postgres.cdc.config import CONFIG, CONNECTION_KEYS, problems, uri
-from connectx.connectors.postgres.cdc.events import Changes, Origin
+from connectx.connectors.postgres.cdc.events import HEARTBEAT_SCHEMAS, Changes, Origin, named_table
 from connectx.connectors.postgres.cdc.positions import Position, check_offset
 from connectx.connectors.postgres.cdc.reading import SlotReader
 from connectx.connectors.postgres.cdc.resuming import Resumption
@@ -198,6 +198,6 @@ class PostgresCdcSource(SourceConnector):
             key = pa.array([{"serverName": prefix}], pa.struct([pa.field("serverName", pa.string(), False)]))
             value = pa.array([{"ts_ms": moment_ms}], pa.struct([pa.field("ts_ms", pa.int64(), False)]))
             topic = f"{self._values['topic.heartbeat.prefix']}.{prefix}"
-            return pa.table({"key": key, "value": value, "topic": pa.array([topic], pa.string())})
+            return named_table({"key": key, "value": value, "topic": pa.array([topic], pa.string())}, HEARTBEAT_SCHEMAS)
 
     task_class = Task

@@ -1,6 +1,6 @@
 """Values of PostgreSQL's types, written as text by the server, as Arrow columns in Debezium's forms.
 
-Pure. Debezium 3.6: PostgresValueConverter, TemporalPrecisionMode.
+Pure. Debezium 3.6: PostgresValueConverter, TemporalPrecisionMode, SchemaFactory.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from connectx.data.connect_schema import SchemaName
 from connectx.errors import ReplicationMessageError, TableMismatchError
 
 Convert: TypeAlias = "Callable[[pa.StringArray], pa.Array]"
@@ -21,7 +22,9 @@ Convert: TypeAlias = "Callable[[pa.StringArray], pa.Array]"
 BOOL, BYTEA, INT8, INT2, INT4, OID, FLOAT4, FLOAT8 = 16, 17, 20, 21, 23, 26, 700, 701
 BPCHAR, DATE, TIME, TIMESTAMP, TIMESTAMPTZ, INTERVAL, TIMETZ, NUMERIC = 1042, 1082, 1083, 1114, 1184, 1186, 1266, 1700
 INET: Final = 869
-_TEXT: Final = 25
+TEXT: Final = 25
+_NAMED_TEXTS: Final = {114: "data.Json", 3802: "data.Json", 2950: "data.Uuid", 142: "data.Xml", 3614: "data.Tsvector"}
+"""Schemas of types whose values are texts."""
 
 _ARRAYS: Final = {
     **{1000: BOOL, 1001: BYTEA, 1005: INT2, 1007: INT4, 1016: INT8, 1028: OID, 1021: FLOAT4, 1022: FLOAT8},
@@ -46,6 +49,9 @@ _UTC: Final = r"^(\d+-\d\d-\d\d) (\d\d:\d\d:\d\d)(\.(\d+))?\+00$"
 _VARIABLE_SCALE: Final = pa.struct([pa.field("scale", pa.int32(), False), pa.field("value", pa.binary(), False)])
 
 
+_UNNAMED: Final = SchemaName()
+
+
 @dataclass(frozen=True, slots=True)
 class Modes:
     """decimal.handling.mode, time.precision.mode, binary.handling.mode, unavailable.value.placeholder."""
@@ -65,6 +71,7 @@ class ColumnType:
         unavailable: value in place of one that an update did not change and PostgreSQL did not send.
         absent: what Debezium writes for a null in a column that is NOT NULL, as in the old row of a delete.
         is_cast_differently: a cast to text gives another text than the type's output function, which the stream has.
+        schema: name of the schema of its values.
     """
 
     arrow: pa.DataType
@@ -72,6 +79,17 @@ class ColumnType:
     unavailable: Any = None
     absent: Any = None
     is_cast_differently: bool = False
+    schema: SchemaName = _UNNAMED
+
+    def field(self, name: str, *, is_nullable: bool) -> pa.Field:
+        """A field of a struct that holds values of the column."""
+        made = pa.field(name, self.arrow, is_nullable)
+        return self.schema.on(made) if self.schema else made
+
+
+def debezium_schema(name: str, *, doc: str = "", **parameters: str) -> SchemaName:
+    """The name of one of Debezium's schemas, below `io.debezium`."""
+    return SchemaName(f"io.debezium.{name}", 1, doc, tuple(parameters.items()))
 
 
 def column_type(oid: int, modifier: int, modes: Modes, column: str) -> ColumnType:
@@ -81,7 +99,7 @@ def column_type(oid: int, modifier: int, modes: Modes, column: str) -> ColumnTyp
         TableMismatchError: the column has a precision that no Arrow type has.
     """
     if (element := _ARRAYS.get(oid)) is not None:
-        return _array(column_type(element, modifier, modes, column), column)
+        return array_type(column_type(element, modifier, modes, column), column)
     if (number := _NUMBERS.get(oid)) is not None:
         return ColumnType(number, lambda texts: texts.cast(number), None, 0)
     match oid:
@@ -100,14 +118,23 @@ def column_type(oid: int, modifier: int, modes: Modes, column: str) -> ColumnTyp
         case 1114:
             return _timestamp(modifier, modes)
         case 1184:
-            return ColumnType(pa.string(), _zoned(modifier if 0 <= modifier <= 6 else 6), None, "1970-01-01T00:00:00Z")
+            convert, schema = _zoned(modifier if 0 <= modifier <= 6 else 6), debezium_schema("time.ZonedTimestamp")
+            return ColumnType(pa.string(), convert, None, "1970-01-01T00:00:00Z", schema=schema)
         case 1266:
-            return ColumnType(pa.string(), _zoned_time, None, "00:00:00Z")
+            return ColumnType(pa.string(), _zoned_time, None, "00:00:00Z", schema=debezium_schema("time.ZonedTime"))
         case 1186:
-            return ColumnType(pa.int64(), _intervals, None, 0)
-    return ColumnType(
-        pa.string(), lambda texts: texts, modes.placeholder, "", is_cast_differently=oid in (BPCHAR, INET)
-    )
+            return ColumnType(pa.int64(), _intervals, None, 0, schema=debezium_schema("time.MicroDuration"))
+    schema = debezium_schema(_NAMED_TEXTS[oid]) if oid in _NAMED_TEXTS else _UNNAMED
+    return _texts(modes, schema, is_cast_differently=oid in (BPCHAR, INET))
+
+
+def enum_type(labels: str, modes: Modes) -> ColumnType:
+    """How a column with an enum is read; `labels` are its values in order, with commas between."""
+    return _texts(modes, debezium_schema("data.Enum", allowed=labels))
+
+
+def _texts(modes: Modes, schema: SchemaName, *, is_cast_differently: bool = False) -> ColumnType:
+    return ColumnType(pa.string(), lambda texts: texts, modes.placeholder, "", is_cast_differently, schema)
 
 
 # ------------------------------------------------------------------------------------------------------ numbers, bytes
@@ -123,7 +150,8 @@ def _numeric(modifier: int, modes: Modes, column: str) -> ColumnType:
     if modes.decimals == "double":
         return ColumnType(pa.float64(), lambda texts: texts.cast(pa.float64()), None, 0.0)
     if modifier < 4:
-        return ColumnType(_VARIABLE_SCALE, _variable_scale, None, {"scale": 0, "value": b"\0"})
+        schema = debezium_schema("data.VariableScaleDecimal", doc="Variable scaled decimal")
+        return ColumnType(_VARIABLE_SCALE, _variable_scale, None, {"scale": 0, "value": b"\0"}, schema=schema)
     precision, scale = (modifier - 4) >> 16 & 0xFFFF, (modifier - 4) & 0x7FF
     scale = scale - 2048 if scale > 1000 else scale
     if precision > 38 or not 0 <= scale <= precision:
@@ -178,7 +206,7 @@ def _date(modes: Modes) -> ColumnType:
     def days(texts: pa.StringArray) -> pa.Array:
         return texts.cast(pa.date32()).cast(pa.int32())
 
-    return ColumnType(pa.int32(), days, None, 0)
+    return ColumnType(pa.int32(), days, None, 0, schema=debezium_schema("time.Date"))
 
 
 def _time(modifier: int, modes: Modes) -> ColumnType:
@@ -192,7 +220,10 @@ def _time(modifier: int, modes: Modes) -> ColumnType:
         micros = pc.if_else(end_of_day, pa.scalar(_DAY_US), micros)
         return pc.divide(micros, 1000).cast(pa.int32()) if in_ms else micros
 
-    return ColumnType(pa.int32() if in_ms else pa.int64(), count, None, 0)
+    schema = debezium_schema("time.Time" if in_ms else "time.MicroTime")
+    if modes.times == "connect":
+        schema = SchemaName("org.apache.kafka.connect.data.Time", 1)
+    return ColumnType(pa.int32() if in_ms else pa.int64(), count, None, 0, schema=schema)
 
 
 def _timestamp(modifier: int, modes: Modes) -> ColumnType:
@@ -212,7 +243,9 @@ def _timestamp(modifier: int, modes: Modes) -> ColumnType:
         above, below = (pa.scalar(_INFINITE_US[name]) for name in ("infinity", "-infinity"))
         return pc.if_else(endless, pc.if_else(pc.equal(texts, "infinity"), above, below), finite)
 
-    return ColumnType(pa.int64(), count, None, 0)
+    return ColumnType(
+        pa.int64(), count, None, 0, schema=debezium_schema("time.Timestamp" if in_ms else "time.MicroTimestamp")
+    )
 
 
 def _instants(texts: pa.StringArray) -> pa.Array:
@@ -280,17 +313,11 @@ def _interval_us(text: str) -> int:
 # -------------------------------------------------------------------------------------------------------------- arrays
 
 
-def array_of_texts(modes: Modes, column: str) -> ColumnType:
-    """How a column with an array of a type that users made is read."""
-    return _array(column_type(_TEXT, -1, modes, column), column)
-
-
-def _array(inner: ColumnType, column: str) -> ColumnType:
+def array_type(inner: ColumnType, column: str, *, has_nulls: bool = True) -> ColumnType:
+    """How a column with arrays is read. `has_nulls`: their elements are optional in the schema."""
     unavailable = None if inner.unavailable is None else [inner.unavailable]
-    return ColumnType(pa.list_(inner.arrow), _array_converter(inner, column), unavailable, [])
+    kind = pa.list_(inner.field("item", is_nullable=has_nulls))
 
-
-def _array_converter(element: ColumnType, column: str) -> Convert:
     def convert(texts: pa.StringArray) -> pa.Array:
         offsets: list[int | None] = []
         flat: list[str | None] = []
@@ -299,10 +326,10 @@ def _array_converter(element: ColumnType, column: str) -> Convert:
             if text is not None:
                 flat += array_elements(text, column)
         offsets.append(len(flat))
-        values = element.convert(pa.array(flat, pa.string()))
-        return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values)
+        values = inner.convert(pa.array(flat, pa.string()))
+        return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values, type=kind)
 
-    return convert
+    return ColumnType(kind, convert, unavailable, [])
 
 
 def array_elements(text: str, column: str) -> list[str | None]:

@@ -13,6 +13,7 @@ from connectx.connectors.postgres.cdc.events import Column, Origin, TableShape
 from connectx.connectors.postgres.cdc.positions import Position, SnapshotState, Visible
 from connectx.connectors.postgres.cdc.stream import Decoder, Transactions, after_wal
 from connectx.connectors.postgres.cdc.values import Modes, column_type
+from connectx.data.connect_schema import SchemaName, schema_of
 from connectx.errors import ReplicationMessageError
 from connectx.protocol.pgoutput import UNCHANGED, Begin, Commit, Delete, Insert, Message, Relation, Truncate, Update
 from tests.support.pgoutput import encoded, relation
@@ -166,6 +167,24 @@ def test_the_source_block_names_transaction_position_and_last_commit() -> None:
         "sequence": '["100","130"]', "ts_us": 1_000_000, "ts_ns": 1_000_000_000, "schema": "public", "table": "t",
         "txId": 9, "lsn": 130, "xmin": None, "origin": None, "origin_lsn": None,
     }  # fmt: skip
+
+
+def test_schemas_have_the_names_of_debezium() -> None:
+    (found,) = slices(transaction(100, T, Insert(1, (b"1", b"a"))))
+    table = found.parts[0].table("srv.public.t", Origin("1", "srv", "shop"), 0)
+    assert [SchemaName.of(table.field(side)) for side in ("key", "value")] == [
+        SchemaName("srv.public.t.Key"),
+        SchemaName("srv.public.t.Envelope", 2),
+    ]
+    fields = {field["field"]: field for field in schema_of(table["value"].type)["fields"]}
+    assert {name: field["name"] for name, field in fields.items() if "name" in field} == {
+        "before": "srv.public.t.Value",
+        "after": "srv.public.t.Value",
+        "source": "io.debezium.connector.postgresql.Source",
+        "transaction": "event.block",
+    }
+    (marker,) = (field for field in fields["source"]["fields"] if field["field"] == "snapshot")
+    assert (marker["name"], marker["default"]) == ("io.debezium.data.Enum", "false")
 
 
 def test_a_required_column_that_an_old_row_lacks_has_the_types_zero() -> None:

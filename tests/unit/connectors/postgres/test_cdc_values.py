@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 from connectx.connectors.postgres.cdc.events import column_values
-from connectx.connectors.postgres.cdc.values import Modes, array_elements, array_of_texts, column_type
+from connectx.connectors.postgres.cdc.values import Modes, array_elements, array_type, column_type, enum_type
+from connectx.data.connect_schema import schema_of
 from connectx.errors import ReplicationMessageError, TableMismatchError
 from connectx.protocol.pgoutput import UNCHANGED
 
@@ -120,9 +121,42 @@ def test_an_unchanged_value_is_the_placeholder_of_its_type() -> None:
         assert column_values(kind, [UNCHANGED, None]).to_pylist() == [expected, None]
 
 
-def test_an_array_of_an_own_type_is_one_of_texts() -> None:
-    kind = array_of_texts(Modes(), "t.c")
+def test_an_array_of_an_enum_names_its_labels_and_has_required_elements() -> None:
+    kind = array_type(enum_type("ok,bad", Modes()), "t.c", has_nulls=False)
     assert kind.convert(pa.array(["{ok,bad}"])).to_pylist() == [["ok", "bad"]]
+    assert schema_of(kind.arrow)["items"] == {
+        "type": "string",
+        "optional": False,
+        "name": "io.debezium.data.Enum",
+        "version": 1,
+        "parameters": {"allowed": "ok,bad"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("oid", "modifier", "mode", "name"),
+    [
+        (1082, -1, "adaptive", "io.debezium.time.Date"),
+        (1083, 3, "adaptive", "io.debezium.time.Time"),
+        (1083, -1, "adaptive", "io.debezium.time.MicroTime"),
+        (1083, -1, "connect", "org.apache.kafka.connect.data.Time"),
+        (1114, 3, "adaptive", "io.debezium.time.Timestamp"),
+        (1114, -1, "adaptive", "io.debezium.time.MicroTimestamp"),
+        (1114, -1, "connect", "org.apache.kafka.connect.data.Timestamp"),
+        (1184, -1, "adaptive", "io.debezium.time.ZonedTimestamp"),
+        (1266, -1, "adaptive", "io.debezium.time.ZonedTime"),
+        (1186, -1, "adaptive", "io.debezium.time.MicroDuration"),
+        (1700, -1, "adaptive", "io.debezium.data.VariableScaleDecimal"),
+        (2950, -1, "adaptive", "io.debezium.data.Uuid"),
+        (3802, -1, "adaptive", "io.debezium.data.Json"),
+        (142, -1, "adaptive", "io.debezium.data.Xml"),
+        (25, -1, "adaptive", None),
+    ],
+)
+def test_schemas_have_the_names_of_debezium(oid: int, modifier: int, mode: str, name: str | None) -> None:
+    field = column_type(oid, modifier, Modes(times=mode), "t.c").field("c", is_nullable=True)
+    (found,) = schema_of(pa.struct([field]))["fields"]
+    assert found.get("name") == name
 
 
 def test_an_array_of_two_dimensions_is_refused() -> None:
