@@ -33,21 +33,21 @@ COLUMNS: Final = (
     "id int PRIMARY KEY, s smallint, b bigint, n numeric(10,2), x numeric, f real, d double precision, o boolean, "
     "c char(5), v varchar(9), y bytea, da date, t time, t3 time(3), ts timestamp, ts3 timestamp(3), tz timestamptz, "
     "tz3 timestamptz(3), u uuid, j jsonb, js json, ia int[], ta text[], da2 date[], i interval, tt timetz, e mood, "
-    "ip inet, ra int4range, xm xml, nu numeric(6,0)[], m text NOT NULL, k int NOT NULL, big text"
+    "ip inet, ra int4range, cr cidr, nu numeric(6,0)[], m text NOT NULL, k int NOT NULL, big text"
 )
 ROW: Final = (
     "{}, 2, 3, 1.5, -123.456, 0.25, 0.1, true, 'ab', 'é', '\\x00ff', '2026-01-02', '01:02:03.5', '01:02:03.5', "
     "'2026-01-02 03:04:05.678901', '2026-01-02 03:04:05.678', '2026-01-02 03:04:05.1+02', '2026-01-02 03:04:05.1+02', "
     "'6ba7b810-9dad-11d1-80b4-00c04fd430c8', '{{\"a\": 1}}', '{{\"a\":  1}}', '{{1,NULL}}', '{{a,\"b,c\"}}', "
-    "'{{2026-01-02}}', '1 mon 2 days 03:04:05', '10:00+02', 'ok', '10.0.0.1', '[1,5)', '<a/>', '{{12,-3}}', 'm', 5, "
-    "repeat('z', 3000)"
+    "'{{2026-01-02}}', '1 mon 2 days 03:04:05', '10:00+02', 'ok', '10.0.0.1', '[1,5)', '10.0.0.0/8', '{{12,-3}}', 'm', "
+    "5, repeat('z', 3000)"
 )
 EXTREMES: Final = (
     "{}, -32768, -9223372036854775808, -99999999.99, 100, '-1e-30', '1e300', false, '', '', '', '1900-03-01', "
     "'23:59:59.999999', '00:00:00', '1969-12-31 23:59:59.999999', '1900-01-01', '1969-12-31 23:59:59.999999+00', "
     "'2038-01-19 03:14:08.999+00', '00000000-0000-0000-0000-000000000000', 'null', '[]', '{{}}', "
     "'{{\"NULL\",NULL,\"\\\"\",\"\\\\\"}}', '{{}}', '-1 year -2 mons +3 days -04:05:06.789', '23:59:59.123456-11:30', "
-    "'bad', '::1/64', 'empty', NULL, '{{}}', '', 0, NULL"
+    "'bad', '::1/64', 'empty', '::/0', '{{}}', '', 0, NULL"
 )
 TABLES: Final = {"kinds": 3, "whole": 2, "lines": 1}
 """Rows of each table before the snapshot. `whole` has REPLICA IDENTITY FULL, `lines` has no key."""
@@ -225,7 +225,7 @@ def test_a_connector_moves_to_connectx_and_back_with_slot_and_offsets(
 ) -> None:
     sql("CREATE TABLE moved (id int PRIMARY KEY, name text)", "INSERT INTO moved VALUES (1, 'a')")
     config = settings("moving", table_include_list="public.moved")
-    expected = [("r", 1)]
+    expected: list[tuple[str | None, int]] = [("r", 1)]
 
     def change(number: int) -> None:
         """A transaction of three changes, and one of a single change."""

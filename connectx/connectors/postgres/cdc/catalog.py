@@ -59,6 +59,11 @@ class TableFilter:
             tuple(values["table.exclude.list"]),
         )
 
+    def place(self, schema: str, table: str) -> int:
+        """Number of the first expression of table.include.list that chooses a table; 0 without the list."""
+        full = f"{schema}.{table}"
+        return next((number for number, pattern in enumerate(self.tables) if _any((pattern,), full)), 0)
+
     def takes(self, schema: str, table: str) -> bool:
         """Whether a table is read. Expressions match whole names, in any case."""
         full = f"{schema}.{table}"
@@ -128,9 +133,9 @@ class Catalog:
         return self._shape(relation.schema, relation.name, named, nullable, key)
 
     def tables(self, publication: str) -> list[TableShape]:
-        """Tables of the publication that are read, by name."""
-        published = sorted(self._published(publication))
-        return [self._table(schema, name) for schema, name in published if self._takes.takes(schema, name)]
+        """Tables of the publication that are read, in the order of table.include.list, then by name."""
+        read = [(schema, name) for schema, name in self._published(publication) if self._takes.takes(schema, name)]
+        return [self._table(*table) for table in sorted(read, key=lambda table: (self._takes.place(*table), table))]
 
     def _table(self, schema: str, name: str) -> TableShape:
         rows = self._query(

@@ -17,6 +17,9 @@ from connectx.model.source_offsets import SourceOffset
 SNAPSHOT: Final = "connectx_snapshot"
 """Key of an offset that Debezium ignores: the state of a snapshot, as JSON."""
 
+_CHANGES: Final = ("INSERT", "UPDATE", "DELETE", "TRUNCATE")
+"""Values of messageType when a change was the last message."""
+
 _XID_BITS: Final = 32
 _NUMBERS: Final = ("lsn", "lsn_proc", "lsn_commit", "lsn_events_processed", "txId", "ts_usec", "xmin")
 _TEXTS: Final = ("snapshot", "messageType", "transaction_id", "origin", SNAPSHOT)
@@ -127,7 +130,9 @@ class Position:
         base = int(lsn if committed is None else committed)
         kind, xid = offset.get("messageType"), offset.get("txId")
         micros = int(offset.get("ts_usec", 0))
-        if state is not None or in_snapshot or xid is None or kind in ("BEGIN", "COMMIT") or int(lsn) <= base:
+        # A change right after a commit has the position of its end.
+        is_partial = int(lsn) > base or (int(lsn) == base and kind in _CHANGES)
+        if state is not None or in_snapshot or xid is None or kind in ("BEGIN", "COMMIT") or not is_partial:
             return cls(base, snapshot=state, last_xid=xid, commit_us=micros)
         count = offset.get("lsn_events_processed")
         return cls(base, int(xid) % (1 << _XID_BITS), int(lsn), None if not count else int(count), None, xid, micros)

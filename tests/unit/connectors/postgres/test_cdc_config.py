@@ -80,6 +80,12 @@ def test_the_uri_has_all_that_libpq_needs_and_no_more() -> None:
     assert uri(values) == "postgresql:///d%20b?host=/run/pg&port=5432&user=u&password=a%26b&connect_timeout=10"
 
 
+def test_tables_come_in_the_order_of_the_list_that_chooses_them() -> None:
+    takes = TableFilter(tables=(r"public\.b", r"public\..*"))
+    assert [takes.place("public", name) for name in ("a", "b", "c")] == [1, 0, 1]
+    assert TableFilter().place("public", "a") == 0
+
+
 def test_lists_match_whole_names_in_any_case() -> None:
     takes = TableFilter(("public",), (), (r"public\.a.*",), ()).takes
     assert takes("public", "Abc")

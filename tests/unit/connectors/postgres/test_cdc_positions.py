@@ -47,6 +47,14 @@ def test_an_offset_of_debezium_within_a_transaction_goes_on_there() -> None:
     assert found.within(10) is None
 
 
+def test_a_change_of_debezium_where_the_commit_before_ends_is_not_sent_again() -> None:
+    found = debezium(lsn=150, lsn_proc=150, lsn_commit=150, messageType="DELETE")
+    assert found is not None
+    resumed = found.within(9)
+    assert resumed is not None
+    assert [resumed.skips(lsn) for lsn in (150, 150, 160)] == [True, True, False]
+
+
 @pytest.mark.parametrize("kind", ["BEGIN", "COMMIT"])
 def test_an_offset_of_debezium_between_transactions_skips_nothing(kind: str) -> None:
     found = debezium(lsn=150, lsn_proc=150, lsn_commit=150, messageType=kind)
