@@ -7,6 +7,7 @@ that is read names its schema. A format adds a codec of one schema, and the sche
 from __future__ import annotations
 
 import copy
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, Self
@@ -49,7 +50,7 @@ class OwnSchema:
     record: str
 
 
-class RegistryConverter(Converter):
+class RegistryConverter(Converter, ABC):
     """Base of converters with a schema registry.
 
     `kind` is the registry's name of the format, `label` the name in messages, `requires` pairs an extra and a module.
@@ -75,21 +76,21 @@ class RegistryConverter(Converter):
         self._topic = ""
         self._version: int | None = None
 
+    @abstractmethod
     def own_schema(self, kind: pa.DataType) -> OwnSchema:
         """The schema of values of an Arrow type.
 
         Raises:
             ConversionError: the format has no such type.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def codec(self, known: KnownSchema, record: str = "") -> Codec:
         """A codec of a registered schema; `record` is what is written, in a format whose schemas have several.
 
         Raises:
             ConversionError: no Arrow type can hold its values.
         """
-        raise NotImplementedError
 
     def for_topic(self, topic: str) -> Self:
         """The same converter, for records of a topic."""
