@@ -13,7 +13,10 @@ from connectx.kafka.broker.embedded import EmbeddedKafka
 from tests.support.waiting import until
 from tests.support.worker_processes import WorkerProcess
 
-SHORT = {"session_timeout_ms": "3000", "heartbeat_interval_ms": "500", "scheduled_rebalance_max_delay_ms": "0"}
+SHORT = {
+    **{"session_timeout_ms": "3000", "heartbeat_interval_ms": "500", "scheduled_rebalance_max_delay_ms": "0"},
+    "offset_flush_interval_ms": "1000",
+}
 
 
 def test_watch_shows_rates_lag_a_worker_that_goes_and_what_happened(
