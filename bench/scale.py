@@ -39,6 +39,7 @@ from connectx.core.messages import (
     WorkerStarted,
 )
 from connectx.core.settings import CoreSettings
+from connectx.core.timer_keys import GroupTimer
 from connectx.core.worker import WorkerCore
 from connectx.model.config_records import ConfigRecord, ConnectorConfigRecord, TaskCommitRecord, TaskConfigRecord
 from connectx.model.group import Assignment, MemberMetadata, ProtocolVersion, WorkSet
@@ -299,7 +300,7 @@ class Group:
 
     def _make_leader_join(self) -> None:
         if self.join is None:
-            self.deliver(TimerFired("group.heartbeat", self.heartbeat_timer))
+            self.deliver(TimerFired(GroupTimer.HEARTBEAT, self.heartbeat_timer))
 
     def _metadata(self) -> dict[str, MemberMetadata]:
         assert self.join is not None

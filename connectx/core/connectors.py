@@ -27,6 +27,7 @@ from connectx.core.messages import (
     TaskConfigsSent,
     TaskReconfigurationRequested,
 )
+from connectx.core.timer_keys import ConnectorStopLimit, TaskConfigsRetry
 from connectx.model.causes import Cause, ConfigurationChanged, TargetStateAsked
 from connectx.model.states import State, TargetState
 from connectx.model.status_records import Status
@@ -175,11 +176,11 @@ class Connectors:
         if life is not None and life.phase is ConnectorPhase.STOPPING:
             self._forget(life)
 
-    def on_stop_timer(self, instance_text: str) -> None:
+    def on_stop_timer(self, key: ConnectorStopLimit) -> None:
         """The fixed limit is over: the instance is left alone and makes room."""
-        for life in list(self.lives.values()):
-            if str(life.instance) == instance_text and life.phase is ConnectorPhase.STOPPING:
-                self._forget(life)
+        life = self._life(key.connector, key.instance)
+        if life is not None and life.phase is ConnectorPhase.STOPPING:
+            self._forget(life)
 
     def on_reconfiguration_requested(self, stimulus: TaskReconfigurationRequested) -> None:
         """The plugin says that its task configs changed."""
@@ -221,11 +222,11 @@ class Connectors:
         if life is not None and life.phase is ConnectorPhase.ACTIVE:
             self._published(life, error)
 
-    def on_retry_timer(self, instance_text: str) -> None:
+    def on_retry_timer(self, key: TaskConfigsRetry) -> None:
         """Publish task configs again, and request them from the connector again, because they may have changed."""
-        for life in self.lives.values():
-            if str(life.instance) == instance_text:
-                self._generate(life)
+        life = self._life(key.connector, key.instance)
+        if life is not None:
+            self._generate(life)
 
     # ---------------------------------------------------------------------------------------------- inner moves
 
@@ -305,9 +306,9 @@ class Connectors:
         return life if life is not None and life.instance == instance else None
 
 
-def _retry_timer(life: ConnectorLife) -> str:
-    return f"task-configs.{life.instance}"
+def _retry_timer(life: ConnectorLife) -> TaskConfigsRetry:
+    return TaskConfigsRetry(life.connector, life.instance)
 
 
-def _stop_timer(life: ConnectorLife) -> str:
-    return f"connector-stop.{life.instance}"
+def _stop_timer(life: ConnectorLife) -> ConnectorStopLimit:
+    return ConnectorStopLimit(life.connector, life.instance)

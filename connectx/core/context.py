@@ -9,6 +9,7 @@ from connectx.core.config_log import ConfigLog
 from connectx.core.messages import Effect, Step, WriteStatus
 from connectx.core.settings import CoreSettings
 from connectx.core.status_log import StatusLog
+from connectx.core.timer_keys import TimerKey
 from connectx.core.timers import Timers
 from connectx.model import payloads
 from connectx.model.causes import Cause
@@ -110,7 +111,7 @@ class Context:
         self.last_instance += 1
         return self.last_instance
 
-    def set_timer(self, key: str, delay_ms: int) -> None:
+    def set_timer(self, key: TimerKey, delay_ms: int) -> None:
         """Fire `key` after `delay_ms`, replacing an earlier one."""
         self.emit(self.timers.set(key, self.now_ms + delay_ms))
 

@@ -12,6 +12,7 @@ from enum import StrEnum
 from connectx.core.config_writer import ConfigWriter, FencingOrigin, WriteOutcome
 from connectx.core.context import Context
 from connectx.core.messages import ConfigReadToEnd, FenceProducers, ProducersFenced, ReadConfigToEnd
+from connectx.core.timer_keys import TaskCountRetry
 from connectx.model import payloads
 from connectx.model.causes import TaskCountOutdated
 from connectx.model.ids import TaskId
@@ -140,11 +141,11 @@ class FencingRounds:
         self.context.set_timer(_retry_timer(fencing), min(_RETRY_MAX_MS, _RETRY_MS * 2 ** min(fencing.attempts, 5)))
         fencing.attempts += 1
 
-    def on_retry_timer(self, round_text: str) -> None:
+    def on_retry_timer(self, key: TaskCountRetry) -> None:
         """Time to write the task count record again."""
-        for fencing in list(self.rounds.values()):
-            if str(fencing.round_id) == round_text:
-                self._write_record(fencing)
+        fencing = self.rounds.get(key.connector)
+        if fencing is not None and fencing.round_id == key.round_id:
+            self._write_record(fencing)
 
     def cancel(self, connector: str, error: str, status: int = 409) -> None:
         """Newer task configs were seen, or this worker may lead no more: end the round and write nothing."""
@@ -193,5 +194,5 @@ class FencingRounds:
         return next((r for r in rounds if r.request_id == request_id and r.phase is phase), None)
 
 
-def _retry_timer(fencing: FencingRound) -> str:
-    return f"fencing-record.{fencing.round_id}"
+def _retry_timer(fencing: FencingRound) -> TaskCountRetry:
+    return TaskCountRetry(fencing.connector, fencing.round_id)

@@ -9,18 +9,28 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, Protocol
+from typing import Final, Protocol, assert_never
 
 from connectx.core.config_writer import Claim, ConfigWriter, FencingOrigin, RequestOrigin
 from connectx.core.connectors import ConnectorPhase, Connectors
 from connectx.core.context import Context, WorkerPhase
 from connectx.core.fencing import FencingRounds, LocalWaiter, RequestWaiter, RoundPhase
-from connectx.core.group import membership as group
 from connectx.core.group.leadership import Leadership
 from connectx.core.group.membership import Membership, MembershipState
 from connectx.core.group.rebalance import Rebalance, RebalancePhase
 from connectx.core.requests import RequestHandler
 from connectx.core.tasks import BEFORE_ITS_START, TaskPhase, Tasks
+from connectx.core.timer_keys import (
+    ConnectorStopLimit,
+    GroupTimer,
+    TaskConfigsRetry,
+    TaskCountRetry,
+    TaskFencingRetry,
+    TaskRestart,
+    TaskStopLimit,
+    TimerKey,
+    WorkerTimer,
+)
 from connectx.views import Shown
 
 
@@ -150,19 +160,19 @@ def _own_instance(core: Parts) -> Iterator[str]:
 def _step_is_awaited(core: Parts) -> Iterator[str]:
     is_set = core.context.timers.is_set
     for connector, life in core.connectors.lives.items():
-        if life.phase is ConnectorPhase.STOPPING and not is_set(f"connector-stop.{life.instance}"):
+        if life.phase is ConnectorPhase.STOPPING and not is_set(ConnectorStopLimit(connector, life.instance)):
             yield f"connector {connector} stops without a limit"
     in_rounds = {waiter for a_round in core.fencing.rounds.values() for waiter in a_round.waiters}
     for task, task_life in core.tasks.lives.items():
         number = task_life.instance
         match task_life.phase:
-            case TaskPhase.STOPPING if not is_set(f"task-stop.{number}"):
+            case TaskPhase.STOPPING if not is_set(TaskStopLimit(task, number)):
                 yield f"task {task} stops without a limit"
             case TaskPhase.VERIFYING if task_life.request_id is None:
                 yield f"task {task} verifies its start and reads nothing"
             case TaskPhase.FENCING:
                 in_round = LocalWaiter(task, number) in in_rounds
-                if task_life.request_id is None and not in_round and not is_set(f"task-fence.{number}"):
+                if task_life.request_id is None and not in_round and not is_set(TaskFencingRetry(task, number)):
                     yield f"task {task} waits for a fencing round that no one runs"
     yield from _rounds_are_awaited(core)
 
@@ -174,7 +184,7 @@ def _rounds_are_awaited(core: Parts) -> Iterator[str]:
             if a_round.request_id is None:
                 yield f"the round of {connector} is {a_round.phase} and waits for no answer"
             continue
-        retries = core.context.timers.is_set(f"fencing-record.{a_round.round_id}")
+        retries = core.context.timers.is_set(TaskCountRetry(connector, a_round.round_id))
         if not retries and FencingOrigin(a_round.round_id) not in origins:
             yield f"the round of {connector} records nothing"
 
@@ -214,34 +224,41 @@ def _unique_requests(core: Parts) -> Iterator[str]:
 
 
 def _timer_has_owner(core: Parts) -> Iterator[str]:
-    tasks = {str(life.instance) for life in core.tasks.lives.values()}
-    connectors = {str(life.instance) for life in core.connectors.lives.values()}
-    rounds = {str(a_round.round_id) for a_round in core.fencing.rounds.values()}
-    owners: Mapping[str, set[str]] = {
-        "task-stop": tasks,
-        "task-fence": tasks,
-        "task-restart": tasks,
-        "connector-stop": connectors,
-        "task-configs": connectors,
-        "fencing-record": rounds,
-    }
-    leads = core.writer.claim is not Claim.NONE
-    single = {
-        "rebalance-delay": True,
-        "mismatch": core.rebalance.phase is RebalancePhase.SYNCING,
-        "config-read-retry": core.rebalance.phase is RebalancePhase.UNSYNCED,
-        "reclaim": core.writer.claim is Claim.PENDING,
-        "session-key": leads,
-        "empty-stopped": leads,
-    }
     for key in core.context.timers.awaited:
-        name, _, number = key.partition(".")
-        if not (single.get(name, False) if not number else number in owners.get(name, ())):
+        if not _has_owner(core, key):
             yield f"timer {key}"
     state = core.membership.state
     for key in core.membership.timers.awaited:
-        if state not in _STATES_OF_TIMER[key]:
+        if not isinstance(key, GroupTimer) or state not in _STATES_OF_TIMER[key]:
             yield f"timer {key} of a member that is {state}"
+
+
+def _has_owner(core: Parts, key: TimerKey) -> bool:
+    claim = core.writer.claim
+    match key:
+        case TaskStopLimit(task, instance) | TaskFencingRetry(task, instance) | TaskRestart(task, instance):
+            life = core.tasks.lives.get(task)
+            return life is not None and life.instance == instance
+        case ConnectorStopLimit(connector, instance) | TaskConfigsRetry(connector, instance):
+            host = core.connectors.lives.get(connector)
+            return host is not None and host.instance == instance
+        case TaskCountRetry(connector, round_id):
+            a_round = core.fencing.rounds.get(connector)
+            return a_round is not None and a_round.round_id == round_id
+        case WorkerTimer.REBALANCE_DELAY:
+            return True
+        case WorkerTimer.MISMATCH:
+            return core.rebalance.phase is RebalancePhase.SYNCING
+        case WorkerTimer.CONFIG_READ:
+            return core.rebalance.phase is RebalancePhase.UNSYNCED
+        case WorkerTimer.RECLAIM:
+            return claim is Claim.PENDING
+        case WorkerTimer.SESSION_KEY | WorkerTimer.EMPTY_STOPPED:
+            return claim is not Claim.NONE
+        case GroupTimer():
+            return False
+        case _:
+            assert_never(key)
 
 
 _HEARTBEATS: Final = (
@@ -251,11 +268,11 @@ _HEARTBEATS: Final = (
     MembershipState.SYNCING,
     MembershipState.STABLE,
 )
-_STATES_OF_TIMER: Final[Mapping[str, tuple[MembershipState, ...]]] = {
-    group.HEARTBEAT: _HEARTBEATS,
-    group.SESSION: (*_HEARTBEATS, MembershipState.FINDING),
-    group.RETRY: (MembershipState.FINDING, MembershipState.WAITING),
-    group.UNKNOWN: (MembershipState.FINDING,),
+_STATES_OF_TIMER: Final[Mapping[GroupTimer, tuple[MembershipState, ...]]] = {
+    GroupTimer.HEARTBEAT: _HEARTBEATS,
+    GroupTimer.SESSION: (*_HEARTBEATS, MembershipState.FINDING),
+    GroupTimer.RETRY: (MembershipState.FINDING, MembershipState.WAITING),
+    GroupTimer.UNKNOWN: (MembershipState.FINDING,),
 }
 
 
@@ -300,7 +317,7 @@ def _rights_of_leader(core: Parts) -> Iterator[str]:
 def _claim_is_awaited(core: Parts) -> Iterator[str]:
     claim, leadership = core.writer.claim, core.leadership
     if claim is Claim.PENDING:
-        if leadership.claim_request is None and not core.context.timers.is_set("reclaim"):
+        if leadership.claim_request is None and not core.context.timers.is_set(WorkerTimer.RECLAIM):
             yield "the claim is pending, and nothing claims it"
     elif leadership.claim_request is not None:
         yield f"the claim is {claim}, and request {leadership.claim_request} claims it"
@@ -331,11 +348,11 @@ def _member_goes_on(core: Parts) -> Iterator[str]:
         case MembershipState.JOINING | MembershipState.SYNCING:
             goes_on = has_request
         case MembershipState.FINDING:
-            goes_on = has_request or is_set(group.RETRY)
+            goes_on = has_request or is_set(GroupTimer.RETRY)
         case MembershipState.WAITING:
-            goes_on = is_set(group.RETRY)
+            goes_on = is_set(GroupTimer.RETRY)
         case MembershipState.STABLE:
-            goes_on = is_set(group.HEARTBEAT) and is_set(group.SESSION)
+            goes_on = is_set(GroupTimer.HEARTBEAT) and is_set(GroupTimer.SESSION)
         case _:
             goes_on = True
     if not goes_on:

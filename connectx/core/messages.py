@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from connectx.core.timer_keys import TimerKey
 from connectx.core.verbs import Verb
 from connectx.model.config_records import ConfigRecord
 from connectx.model.events import Transition
@@ -122,7 +123,7 @@ class HeartbeatReplied:
 class SetTimer:
     """Deliver TimerFired(key, token) at `at_ms` of the core's clock; replaces a timer with the same key."""
 
-    key: str
+    key: TimerKey
     token: int
     at_ms: int
 
@@ -131,7 +132,7 @@ class SetTimer:
 class TimerFired:
     """A timer's time has come; ignored when the core has set that key again since."""
 
-    key: str
+    key: TimerKey
     token: int
 
 

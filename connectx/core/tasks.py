@@ -31,6 +31,7 @@ from connectx.core.messages import (
     TaskStopped,
 )
 from connectx.core.takeovers import Fenced, Takeovers
+from connectx.core.timer_keys import TaskFencingRetry, TaskRestart, TaskStopLimit
 from connectx.model import causes
 from connectx.model.cause_text import takeover_text
 from connectx.model.causes import Cause, Refusal
@@ -181,11 +182,11 @@ class Tasks:
         else:
             self._begin(life)
 
-    def on_fence_timer(self, instance_text: str) -> None:
+    def on_fence_timer(self, key: TaskFencingRetry) -> None:
         """Time to ask for the fencing round again."""
-        for life in list(self.lives.values()):
-            if str(life.instance) == instance_text and life.phase is TaskPhase.FENCING:
-                self._ask_for_fencing(life)
+        life = self._in_phase(key.task, key.instance, TaskPhase.FENCING)
+        if life is not None:
+            self._ask_for_fencing(life)
 
     def on_fenced(self, waiter: LocalWaiter, error: str | None, *, retriable: bool = False) -> None:
         """The round that this task waited for has ended."""
@@ -270,19 +271,19 @@ class Tasks:
             self.context.report_task(life.task, life.instance, State.UNASSIGNED, version=life.version)
             self._forget(life)
 
-    def on_stop_timer(self, instance_text: str) -> None:
+    def on_stop_timer(self, key: TaskStopLimit) -> None:
         """The graceful time is over: cancel. A cancelled instance reports nothing any more (it may be a zombie)."""
-        for life in list(self.lives.values()):
-            if str(life.instance) == instance_text and life.phase is TaskPhase.STOPPING:
-                self._step(life, StepName.CANCEL, causes.GracefulTimeOver())
-                self.context.emit(CancelTask(life.task, life.instance))
-                self._forget(life)
+        life = self._in_phase(key.task, key.instance, TaskPhase.STOPPING)
+        if life is not None:
+            self._step(life, StepName.CANCEL, causes.GracefulTimeOver())
+            self.context.emit(CancelTask(life.task, life.instance))
+            self._forget(life)
 
-    def on_restart_timer(self, instance_text: str) -> None:
+    def on_restart_timer(self, key: TaskRestart) -> None:
         """The pause of a failed task is over."""
-        for life in list(self.lives.values()):
-            if str(life.instance) == instance_text and life.phase is TaskPhase.FAILED and life.restart_cause:
-                self._stop(life.task, life.restart_cause, StartAgain(life.restart_cause, is_restart=True))
+        life = self._in_phase(key.task, key.instance, TaskPhase.FAILED)
+        if life is not None and life.restart_cause is not None:
+            self._stop(life.task, life.restart_cause, StartAgain(life.restart_cause, is_restart=True))
 
     # ---------------------------------------------------------------------------------------------- inner moves
 
@@ -441,8 +442,8 @@ class Tasks:
         return [self.lives[task] for task in sorted(self.lives) if task.connector == connector]
 
 
-def _stop_timer(life: TaskLife) -> str:
-    return f"task-stop.{life.instance}"
+def _stop_timer(life: TaskLife) -> TaskStopLimit:
+    return TaskStopLimit(life.task, life.instance)
 
 
 def restart_policy(config: Mapping[str, str | None]) -> tuple[int, int]:
@@ -453,9 +454,9 @@ def restart_policy(config: Mapping[str, str | None]) -> tuple[int, int]:
         return 0, 0
 
 
-def _restart_timer(life: TaskLife) -> str:
-    return f"task-restart.{life.instance}"
+def _restart_timer(life: TaskLife) -> TaskRestart:
+    return TaskRestart(life.task, life.instance)
 
 
-def _fence_timer(life: TaskLife) -> str:
-    return f"task-fence.{life.instance}"
+def _fence_timer(life: TaskLife) -> TaskFencingRetry:
+    return TaskFencingRetry(life.task, life.instance)

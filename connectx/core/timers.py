@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from connectx.core.messages import SetTimer, TimerFired
+from connectx.core.timer_keys import TimerKey
 
 
 @dataclass(slots=True)
@@ -16,20 +17,20 @@ class Timers:
     """Tokens of the timers that are set; a token is never used twice by one `Timers`."""
 
     last_token: int = 0
-    awaited: dict[str, int] = field(default_factory=dict)
+    awaited: dict[TimerKey, int] = field(default_factory=dict)
 
-    def set(self, key: str, at_ms: int) -> SetTimer:
+    def set(self, key: TimerKey, at_ms: int) -> SetTimer:
         """Order a timer for `at_ms` of the core's clock; an earlier one of that key no longer counts."""
         self.last_token += 1
         self.awaited[key] = self.last_token
         return SetTimer(key, self.last_token, at_ms)
 
-    def cancel(self, *keys: str) -> None:
+    def cancel(self, *keys: TimerKey) -> None:
         """Forget timers; unknown keys are fine."""
         for key in keys:
             self.awaited.pop(key, None)
 
-    def is_set(self, key: str) -> bool:
+    def is_set(self, key: TimerKey) -> bool:
         """True while a timer of that key is awaited."""
         return key in self.awaited
 

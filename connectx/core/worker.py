@@ -76,6 +76,17 @@ from connectx.core.messages import (
 from connectx.core.requests import RequestHandler
 from connectx.core.settings import CoreSettings
 from connectx.core.tasks import Tasks
+from connectx.core.timer_keys import (
+    ConnectorStopLimit,
+    GroupTimer,
+    TaskConfigsRetry,
+    TaskCountRetry,
+    TaskFencingRetry,
+    TaskRestart,
+    TaskStopLimit,
+    WorkerTimer,
+    WorkTimer,
+)
 from connectx.model import causes, payloads
 from connectx.model.cause_text import cause_text
 from connectx.model.causes import Cause
@@ -295,37 +306,39 @@ class WorkerCore:
         self.context.emit(WorkerShutDown(None if fatal is None else cause_text(fatal)))
 
     def _on_timer(self, stimulus: TimerFired) -> None:
-        if stimulus.key.startswith("group."):
+        if isinstance(stimulus.key, GroupTimer):
             self.rebalance.take(self.membership.handle(stimulus, self.context.now_ms))
-            return
-        if not self.context.timers.accept(stimulus):
-            return
-        key, _, rest = stimulus.key.partition(".")
+        elif self.context.timers.accept(stimulus):
+            self._on_time(stimulus.key)
+
+    def _on_time(self, key: WorkTimer) -> None:  # one line per timer: a table
         match key:
-            case "rebalance-delay":
+            case WorkerTimer.REBALANCE_DELAY:
                 self.rebalance.on_delay_over()
-            case "mismatch":
+            case WorkerTimer.MISMATCH:
                 self.rebalance.on_mismatch_timer()
-            case "config-read-retry":
+            case WorkerTimer.CONFIG_READ:
                 self.rebalance.on_read_retry()
-            case "task-stop":
-                self.tasks.on_stop_timer(rest)
-            case "connector-stop":
-                self.connectors.on_stop_timer(rest)
-            case "task-fence":
-                self.tasks.on_fence_timer(rest)
-            case "task-restart":
-                self.tasks.on_restart_timer(rest)
-            case "task-configs":
-                self.connectors.on_retry_timer(rest)
-            case "fencing-record":
-                self.fencing.on_retry_timer(rest)
-            case "reclaim":
+            case WorkerTimer.RECLAIM:
                 self.leadership.on_reclaim_timer(is_member=self.membership.is_confirmed)
-            case "session-key":
+            case WorkerTimer.SESSION_KEY:
                 self.leadership.check_session_key()
-            case "empty-stopped":
+            case WorkerTimer.EMPTY_STOPPED:
                 self.leadership.empty_stopped()
+            case TaskStopLimit():
+                self.tasks.on_stop_timer(key)
+            case TaskFencingRetry():
+                self.tasks.on_fence_timer(key)
+            case TaskRestart():
+                self.tasks.on_restart_timer(key)
+            case ConnectorStopLimit():
+                self.connectors.on_stop_timer(key)
+            case TaskConfigsRetry():
+                self.connectors.on_retry_timer(key)
+            case TaskCountRetry():
+                self.fencing.on_retry_timer(key)
+            case _:
+                assert_never(key)
 
     # --------------------------------------------------------------------------------------------- config topic
 

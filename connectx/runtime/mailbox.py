@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from connectx.core.messages import Posted, SetTimer, TimerFired
+from connectx.core.timer_keys import TimerKey
 from connectx.model.clock import Clock
 
 _log = logging.getLogger(__name__)
@@ -54,7 +55,7 @@ class Mailbox:
         self._on_crash = on_crash
         self._queue: queue.SimpleQueue[Posted | _Call | _Stop] = queue.SimpleQueue()
         self._timers: list[tuple[int, int, SetTimer]] = []
-        self._latest: dict[str, int] = {}
+        self._latest: dict[TimerKey, int] = {}
         self._running = threading.Event()
         self._running.set()
         self._dead = False

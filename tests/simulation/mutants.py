@@ -303,7 +303,7 @@ def stale_timer_accepted(patch: pytest.MonkeyPatch, hits: Hits) -> None:
         if fired.key not in self.awaited:
             return False
         if self.awaited[fired.key] != fired.token:
-            hits.append(fired.key)
+            hits.append(str(fired.key))
         del self.awaited[fired.key]
         return True
 

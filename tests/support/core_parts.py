@@ -9,10 +9,11 @@ from typing import Any
 
 from connectx.core.config_writer import Claim
 from connectx.core.context import Context, WorkerPhase
-from connectx.core.group.membership import HEARTBEAT, SESSION, MembershipState
+from connectx.core.group.membership import MembershipState
 from connectx.core.group.rebalance import RebalancePhase
 from connectx.core.messages import Effect
 from connectx.core.settings import CoreSettings, SignatureCheck
+from connectx.core.timer_keys import GroupTimer
 from connectx.core.worker import WorkerCore
 from connectx.model.config_records import (
     ConfigRecord,
@@ -75,7 +76,7 @@ def a_core(*, leads: bool = True, **changes: Any) -> WorkerCore:
     member = core.membership
     member.state, member.member_id, member.generation = MembershipState.STABLE, "me", 3
     member.leader_id, member.protocol, member.last_request_id = given.group.leader_id, given.group.protocol, -4
-    for key in (HEARTBEAT, SESSION):
+    for key in (GroupTimer.HEARTBEAT, GroupTimer.SESSION):
         member.timers.set(key, 1_000)
     return core
 

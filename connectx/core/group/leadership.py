@@ -29,6 +29,7 @@ from connectx.core.messages import (
     SessionKeyCreated,
     WriteStatus,
 )
+from connectx.core.timer_keys import WorkerTimer
 from connectx.model import payloads
 from connectx.model.causes import FormerLeaderFenced, LostWorkWaits, RevocationsFollow
 from connectx.model.config_records import SessionKeyRecord
@@ -151,7 +152,7 @@ class Leadership:
             return
         self.claim_request = None
         if stimulus.error is not None:
-            self.context.set_timer("reclaim", _RECLAIM_MS)
+            self.context.set_timer(WorkerTimer.RECLAIM, _RECLAIM_MS)
             return
         self.context.record(
             payloads.LeadershipClaimed(self.context.settings.worker.config_transactional_id), why=FormerLeaderFenced()
@@ -164,7 +165,7 @@ class Leadership:
             return
         self.context.record(payloads.LeadershipFenced(error))
         self.writer.set_claim(Claim.PENDING)
-        self.context.set_timer("reclaim", _RECLAIM_MS)
+        self.context.set_timer(WorkerTimer.RECLAIM, _RECLAIM_MS)
 
     def on_reclaim_timer(self, *, is_member: bool) -> None:
         """Try to claim again, once the group has said that this worker is a member: a zombie would fence the leader.
@@ -176,10 +177,10 @@ class Leadership:
         if is_member:
             self._claim()
         else:
-            self.context.set_timer("reclaim", _RECLAIM_MS)
+            self.context.set_timer(WorkerTimer.RECLAIM, _RECLAIM_MS)
 
     def _claim(self) -> None:
-        self.context.timers.cancel("reclaim")
+        self.context.timers.cancel(WorkerTimer.RECLAIM)
         if not self.context.settings.worker.exactly_once_source_support.leader_is_transactional:
             self._may_write()
             return
@@ -209,13 +210,13 @@ class Leadership:
     def on_stopped_emptied(self, error: str | None) -> None:
         """Their tasks are gone, or it is tried again soon."""
         if error is not None and self.writer.claim is Claim.HELD:
-            self.context.set_timer("empty-stopped", _RECLAIM_MS)
+            self.context.set_timer(WorkerTimer.EMPTY_STOPPED, _RECLAIM_MS)
 
     def _lose_rights(self) -> None:
         self.writer.set_claim(Claim.NONE)
         self.claim_request = None
         self.key_request = None
-        self.context.timers.cancel("session-key", "reclaim", "empty-stopped")
+        self.context.timers.cancel(WorkerTimer.SESSION_KEY, WorkerTimer.RECLAIM, WorkerTimer.EMPTY_STOPPED)
 
     # -------------------------------------------------------------------------------------------- session key
 
@@ -233,7 +234,7 @@ class Leadership:
             if ttl_ms == 0:  # the first key does not expire
                 return
             if due_in_ms > 0:
-                context.set_timer("session-key", due_in_ms)
+                context.set_timer(WorkerTimer.SESSION_KEY, due_in_ms)
                 return
         self.key_request = context.new_request_id()
         context.emit(CreateSessionKey(self.key_request, settings.worker.inter_worker_key_bytes))
@@ -252,7 +253,7 @@ class Leadership:
         if error is None:
             self.check_session_key()
         else:
-            self.context.set_timer("session-key", _KEY_RETRY_MS)
+            self.context.set_timer(WorkerTimer.SESSION_KEY, _KEY_RETRY_MS)
 
     # ----------------------------------------------------------------------------------------------- statuses
 

@@ -31,16 +31,12 @@ from connectx.core.messages import (
     SyncGroupReplied,
     TimerFired,
 )
+from connectx.core.timer_keys import GroupTimer, TimerKey
 from connectx.core.timers import Timers
 from connectx.model import causes
 from connectx.model.causes import Cause
 from connectx.model.group import Assignment, MemberMetadata, ProtocolVersion
 from connectx.model.worker_config import WorkerConfig
-
-HEARTBEAT = "group.heartbeat"  # send the next heartbeat
-SESSION = "group.session"  # the coordinator has, by our clock, dropped us
-RETRY = "group.retry"  # look for the coordinator, or join, again
-UNKNOWN = "group.coordinator"  # the coordinator has been unknown for too long
 
 NO_GENERATION = -1
 
@@ -133,8 +129,8 @@ Output = GroupEffect | SetTimer | Signal
 class Membership:
     """The state machine. Change it only through its methods; each returns what to do, in order.
 
-    Requests are numbered -1, -2, ... so that they never collide with the positive ids of others; timer keys begin
-    with `group.`. An answer to a request that is no longer awaited, and a timer of an old token, change nothing.
+    Requests are numbered -1, -2, ... so that they never collide with the positive ids of others. An answer to a request
+    that is no longer awaited, and a timer of an old token, change nothing.
     """
 
     settings: WorkerConfig
@@ -168,7 +164,7 @@ class Membership:
         self.rejoin_reason = causes.WorkerStarts()
         self.state = MembershipState.FINDING
         self.unknown_since_ms = now_ms
-        deadline = self.timers.set(UNKNOWN, now_ms + self.settings.heartbeat_interval_ms)
+        deadline = self.timers.set(GroupTimer.UNKNOWN, now_ms + self.settings.heartbeat_interval_ms)
         return [deadline, FindCoordinator(self._new_request())]
 
     def request_rejoin(self, reason: Cause, now_ms: int) -> list[Output]:
@@ -206,7 +202,7 @@ class Membership:
     # ------------------------------------------------------------------------------------------------- stimuli
 
     def handle(self, stimulus: GroupStimulus | TimerFired, now_ms: int) -> list[Output]:
-        """Take in an answer of the coordinator or a timer whose key begins with `group.`."""
+        """Take in an answer of the coordinator or one of its timers."""
         if isinstance(stimulus, TimerFired):
             return self._timer_fired(stimulus.key, now_ms) if self.timers.accept(stimulus) else []
         if stimulus.request_id == self.heartbeat_request_id:
@@ -234,12 +230,12 @@ class Membership:
                 )
         return []
 
-    def _timer_fired(self, key: str, now_ms: int) -> list[Output]:
-        if key == HEARTBEAT:
+    def _timer_fired(self, key: TimerKey, now_ms: int) -> list[Output]:
+        if key is GroupTimer.HEARTBEAT:
             return self._send_heartbeat(now_ms)
-        if key == UNKNOWN:
+        if key is GroupTimer.UNKNOWN:
             return [CoordinatorUnknown(self.unknown_since_ms)]
-        if key == SESSION:
+        if key is GroupTimer.SESSION:
             reason = causes.SessionExpired(self.settings.session_timeout_ms)
             lost = self._forget_generation(reason, None)
             self.rejoin_reason = self.rejoin_reason or reason
@@ -250,7 +246,7 @@ class Membership:
         return self._prepare_join(self.rejoin_reason or causes.GroupRebalances())
 
     def _coordinator_found(self, now_ms: int) -> list[Output]:
-        self.timers.cancel(UNKNOWN)
+        self.timers.cancel(GroupTimer.UNKNOWN)
         heartbeats = [] if self.generation == NO_GENERATION else self._send_heartbeat(now_ms)
         if self.rejoin_reason is None:
             self.state = MembershipState.STABLE
@@ -320,7 +316,7 @@ class Membership:
         self.state = MembershipState.JOINING
         self.rejoin_reason = None
         self.heartbeat_request_id = None
-        self.timers.cancel(HEARTBEAT, SESSION)
+        self.timers.cancel(GroupTimer.HEARTBEAT, GroupTimer.SESSION)
         timeouts_ms = self.settings.session_timeout_ms, self.settings.rebalance_timeout_ms
         return [SendJoinGroup(self._new_request(), self.member_id, *timeouts_ms, self.protocols)]
 
@@ -330,7 +326,7 @@ class Membership:
 
     def _send_heartbeat(self, now_ms: int) -> list[Output]:
         """Send a heartbeat, unless one is unanswered, and set the time of the next."""
-        next_one = self.timers.set(HEARTBEAT, now_ms + self.settings.heartbeat_interval_ms)
+        next_one = self.timers.set(GroupTimer.HEARTBEAT, now_ms + self.settings.heartbeat_interval_ms)
         if self.heartbeat_request_id is not None:
             return [next_one]
         self.heartbeat_request_id = self._next_id()
@@ -339,7 +335,7 @@ class Membership:
 
     def _begin_heartbeats(self, now_ms: int) -> list[Output]:
         session = self._session_timer(now_ms)
-        return [session, self.timers.set(HEARTBEAT, now_ms + self.settings.heartbeat_interval_ms)]
+        return [session, self.timers.set(GroupTimer.HEARTBEAT, now_ms + self.settings.heartbeat_interval_ms)]
 
     def _wait(self, reason: Cause, now_ms: int) -> list[Output]:
         """Join again after the back-off; a member that was joining goes back to heartbeats of its old generation."""
@@ -355,9 +351,9 @@ class Membership:
             self.rejoin_reason = self.rejoin_reason or reason
         self.state = MembershipState.FINDING
         self.request_id = self.heartbeat_request_id = None
-        self.timers.cancel(HEARTBEAT)
+        self.timers.cancel(GroupTimer.HEARTBEAT)
         self.unknown_since_ms = now_ms
-        deadline = self.timers.set(UNKNOWN, now_ms + self.settings.heartbeat_interval_ms)
+        deadline = self.timers.set(GroupTimer.UNKNOWN, now_ms + self.settings.heartbeat_interval_ms)
         session = [self._session_timer(now_ms)] if was_joining and self.generation != NO_GENERATION else []
         return [deadline, *session, self._back_off(now_ms)]
 
@@ -366,7 +362,7 @@ class Membership:
         lost: list[Output] = [] if self.generation == NO_GENERATION else [MembershipLost(reason, error)]
         self.generation = NO_GENERATION
         self.heartbeat_request_id = None
-        self.timers.cancel(HEARTBEAT, SESSION)
+        self.timers.cancel(GroupTimer.HEARTBEAT, GroupTimer.SESSION)
         if error == "UNKNOWN_MEMBER_ID":
             self.member_id = ""
         return lost
@@ -377,15 +373,15 @@ class Membership:
         self.leader_id = ""
         self.protocol = self.rejoin_reason = self.request_id = self.heartbeat_request_id = None
         self.protocols = ()
-        self.timers.cancel(HEARTBEAT, SESSION, RETRY, UNKNOWN)
+        self.timers.cancel(GroupTimer.HEARTBEAT, GroupTimer.SESSION, GroupTimer.RETRY, GroupTimer.UNKNOWN)
 
     def _session_timer(self, from_ms: int) -> SetTimer:
-        return self.timers.set(SESSION, from_ms + self.settings.session_timeout_ms)
+        return self.timers.set(GroupTimer.SESSION, from_ms + self.settings.session_timeout_ms)
 
     def _back_off(self, now_ms: int) -> SetTimer:
         backoff_ms = self.settings.retry_backoff_ms * 2 ** min(self.failures, 30)
         self.failures += 1
-        return self.timers.set(RETRY, now_ms + min(backoff_ms, self.settings.retry_backoff_max_ms))
+        return self.timers.set(GroupTimer.RETRY, now_ms + min(backoff_ms, self.settings.retry_backoff_max_ms))
 
     def _next_id(self) -> int:
         self.last_request_id -= 1

@@ -24,6 +24,7 @@ from connectx.core.group.membership import (
 )
 from connectx.core.messages import ConfigReadToEnd, GroupEffect, ReadConfigToEnd, SetTimer
 from connectx.core.tasks import Tasks
+from connectx.core.timer_keys import WorkerTimer
 from connectx.model import causes, payloads
 from connectx.model.causes import Cause
 from connectx.model.group import Assignment, MemberMetadata, ProtocolVersion, WorkSet
@@ -180,9 +181,9 @@ class Rebalance:
         self.leadership.last_completed_generation = signal.generation
         self._adopt(assignment)
         if assignment.delay_ms > 0:
-            self.context.set_timer("rebalance-delay", assignment.delay_ms)
+            self.context.set_timer(WorkerTimer.REBALANCE_DELAY, assignment.delay_ms)
         else:
-            self.context.timers.cancel("rebalance-delay")
+            self.context.timers.cancel(WorkerTimer.REBALANCE_DELAY)
         self._record_assignment(assignment)
         if group.is_leader:
             self.leadership.take_over()
@@ -237,7 +238,7 @@ class Rebalance:
 
     def _forget_read(self) -> None:
         self.read_request = None
-        self.context.timers.cancel("config-read-retry", "mismatch")
+        self.context.timers.cancel(WorkerTimer.CONFIG_READ, WorkerTimer.MISMATCH)
 
     def _read_failed(self, error: str) -> None:
         """Leave the group, so that others may have the work, and read again and again before joining.
@@ -251,10 +252,10 @@ class Rebalance:
             self.take(self.membership.leave())
             self.phase = RebalancePhase.UNSYNCED
         if not group.protocol.is_cooperative:
-            self.context.set_timer("config-read-retry", settings.worker.worker_unsync_backoff_ms)
+            self.context.set_timer(WorkerTimer.CONFIG_READ, settings.worker.worker_unsync_backoff_ms)
         elif self.read_retries_left > 0:
             delay_ms = settings.worker.scheduled_rebalance_max_delay_ms // 10 // self.read_retries_left
-            self.context.set_timer("config-read-retry", delay_ms)
+            self.context.set_timer(WorkerTimer.CONFIG_READ, delay_ms)
             self.read_retries_left -= 1
         else:
             self.read_retries_left = _READ_RETRIES
@@ -267,7 +268,7 @@ class Rebalance:
         if self.assignment.error != 0 and not group.is_leader:
             # The leader has not read the config topic yet. Kafka Connect rejoins immediately and gets the same answer
             # repeatedly.
-            self.context.set_timer("mismatch", _MISMATCH_MS)
+            self.context.set_timer(WorkerTimer.MISMATCH, _MISMATCH_MS)
         elif self.assignment.error != 0 or config.offset != self.assignment.config_offset:
             self.phase = RebalancePhase.JOINING
             self.request_rejoin(causes.ConfigMovedOn())

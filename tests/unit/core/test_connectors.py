@@ -26,6 +26,7 @@ from connectx.core.messages import (
     TaskReconfigurationRequested,
     WriteStatus,
 )
+from connectx.core.timer_keys import ConnectorStopLimit, TaskConfigsRetry
 from connectx.model.config_records import ConnectorConfigRecord, TaskCommitRecord, TaskConfigRecord
 from connectx.model.events import EventKind
 from connectx.model.group import WorkSet
@@ -49,7 +50,7 @@ from tests.support.core_parts import (
 from tests.support.histories import Because, Recorded
 
 OLD, NEW = (task_config(0), task_config(1)), (task_config(0, "2"),)
-STOP_TIMER = SetTimer("connector-stop.1", 1, 6_000)
+STOP_TIMER = SetTimer(ConnectorStopLimit("c", 1), 1, 6_000)
 
 
 def state(value: State, cause: str = "", trace: str | None = None) -> Recorded:
@@ -238,7 +239,7 @@ def test_task_configs_that_were_not_taken_are_asked_for_anew_later_and_later() -
         timer = effects(context)[-1]
         assert isinstance(timer, SetTimer)
         delays_ms.append(timer.at_ms - context.now_ms)
-        connectors.on_retry_timer("1")
+        connectors.on_retry_timer(TaskConfigsRetry("c", 1))
         assert effects(context) == [GenerateTaskConfigs("c", 1, SOURCE)]
     assert delays_ms == [250, 500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000, 60_000]
 
@@ -251,7 +252,7 @@ def test_task_configs_wait_while_the_leader_or_its_key_is_unknown(missing: str) 
     else:
         context.config.session_key = None
     connectors.on_task_configs(TaskConfigsGenerated("c", 1, NEW))
-    assert both(context) == ([], [SetTimer("task-configs.1", 1, 1_250)])
+    assert both(context) == ([], [SetTimer(TaskConfigsRetry("c", 1), 1, 1_250)])
 
 
 def test_a_stopped_connector_does_not_send_its_task_configs_again() -> None:
@@ -262,7 +263,7 @@ def test_a_stopped_connector_does_not_send_its_task_configs_again() -> None:
     connectors.on_state_reached(ConnectorStateReached("c", 1, TargetState.STOPPED))
     connectors.on_task_configs_sent(TaskConfigsSent(1, "400 stopped"))
     both(context)
-    connectors.on_retry_timer("1")
+    connectors.on_retry_timer(TaskConfigsRetry("c", 1))
     connectors.on_task_configs(TaskConfigsGenerated("c", 1, NEW))
     assert both(context) == ([], [])
 
@@ -305,7 +306,7 @@ def test_a_connector_stops_from_every_phase_and_is_unassigned(phase: ConnectorPh
 
 def test_a_connector_that_does_not_stop_is_left_alone_after_five_seconds() -> None:
     context, connectors = at(ConnectorPhase.STOPPING)
-    connectors.on_stop_timer("1")
+    connectors.on_stop_timer(ConnectorStopLimit("c", 1))
     assert both(context) == ([state(State.UNASSIGNED, "a reason")], [status(State.UNASSIGNED)])
     connectors.on_stopped(ConnectorStopped("c", 1))
     assert both(context) == ([], [])
@@ -367,12 +368,12 @@ def test_answers_of_an_older_instance_change_nothing(phase: ConnectorPhase) -> N
     connectors.on_state_reached(ConnectorStateReached("c", 0, TargetState.STOPPED))
     connectors.on_failed(ConnectorFailed("c", 0, "late"))
     connectors.on_stopped(ConnectorStopped("c", 0))
-    connectors.on_stop_timer("0")
+    connectors.on_stop_timer(ConnectorStopLimit("c", 0))
     connectors.on_reconfiguration_requested(TaskReconfigurationRequested("c", 0))
     connectors.on_task_configs(TaskConfigsGenerated("c", 0, NEW))
     connectors.on_task_configs_sent(TaskConfigsSent(99, "late"))
     connectors.on_task_configs_written(ConnectorOrigin("c", 0), "late")
-    connectors.on_retry_timer("0")
+    connectors.on_retry_timer(TaskConfigsRetry("c", 0))
     assert both(context) == ([], [])
     assert connectors.lives["c"].phase is phase
 

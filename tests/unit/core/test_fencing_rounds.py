@@ -17,6 +17,7 @@ from connectx.core.messages import (
     SetTimer,
     WriteConfigRecords,
 )
+from connectx.core.timer_keys import TaskCountRetry
 from connectx.model.config_records import ConnectorConfigRecord, TaskCountRecord
 from connectx.model.events import EventKind
 from tests.support.core_parts import C0, SOURCE, a_context, both, commit, configure, effects, read, transitions
@@ -184,13 +185,13 @@ def test_a_record_that_cannot_be_written_is_written_again_without_end() -> None:
         assert rounds.outcomes == []
         (timer,) = effects(context)
         assert isinstance(timer, SetTimer)
-        assert timer.key == f"fencing-record.{round_id}"
+        assert timer.key == TaskCountRetry("c", round_id)
         delays_ms.append(timer.at_ms - context.now_ms)
-        rounds.on_retry_timer(str(round_id))
+        rounds.on_retry_timer(TaskCountRetry("c", round_id))
     assert delays_ms == [250, 500, 1_000, 2_000, 4_000, 5_000, 5_000]
     recorded(context, rounds)
     assert rounds.outcomes == [FencingOutcome(LOCAL, 204, None)]
-    assert not context.timers.is_set(f"fencing-record.{round_id}")
+    assert not context.timers.is_set(TaskCountRetry("c", round_id))
 
 
 @pytest.mark.rule("618.2.3")
@@ -228,7 +229,7 @@ def test_late_answers_change_nothing() -> None:
     rounds.on_read(ConfigReadToEnd(1, "late"))
     rounds.on_producers_fenced(ProducersFenced(2, "late"))
     rounds.on_record_written(WriteOutcome(WriteKind.TASK_COUNT, FencingOrigin(99), "c", 204))
-    rounds.on_retry_timer("99")
+    rounds.on_retry_timer(TaskCountRetry("c", 99))
     assert both(context) == ([], [])
     assert rounds.outcomes == []
     assert list(rounds.rounds) == ["c"]

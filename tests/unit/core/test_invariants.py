@@ -37,6 +37,7 @@ from connectx.core.messages import (
 )
 from connectx.core.requests import RequestHandler
 from connectx.core.tasks import TaskLife, TaskPhase, Tasks
+from connectx.core.timer_keys import GroupTimer
 from connectx.core.timers import Timers
 from connectx.core.worker import WorkerCore
 from connectx.model.config_records import ConfigRecord, RestartRecord, TaskCommitRecord, TaskConfigRecord
@@ -87,7 +88,7 @@ def older_offset(self: ConfigLog, log_offset: int, record: ConfigRecord) -> list
 
 NEW_CONFIGS = read(TaskConfigRecord(C0, task_config(0, "2")), TaskCommitRecord("c", 1))
 PREPARED = TaskPrepared(C0, 2)
-HEARTBEAT = TimerFired("group.heartbeat", 1)
+HEARTBEAT = TimerFired(GroupTimer.HEARTBEAT, 1)
 STARTED = (PREPARED, FenceRequestAnswered(1), TaskProducerReady(C0, 2), ConfigReadToEnd(2))
 STOPPED = (ShutdownRequested(), TaskStopped(C0, 2), TaskStopped(C1, 3), ConnectorStopped("c", 1))
 FENCED = (*NEW_CONFIGS, Request(7, verbs.Fence("c")), ConfigReadToEnd(1), ProducersFenced(2))
@@ -126,7 +127,7 @@ MUTANTS = (
         (HEARTBEAT, HeartbeatReplied(-5, "REBALANCE_IN_PROGRESS")),
     ),
     Mutant(
-        Rule.MEMBER_GOES_ON, Membership, "_back_off", lambda *_: SetTimer("group.retry", 99, 0),
+        Rule.MEMBER_GOES_ON, Membership, "_back_off", lambda *_: SetTimer(GroupTimer.RETRY, 99, 0),
         (HEARTBEAT, GroupRequestFailed(-5, "the connection was cut")),
     ),
     Mutant(Rule.STOPPED_IS_EMPTY, Membership, "leave", lambda _: [], STOPPED),

@@ -12,6 +12,7 @@ from connectx.core.fencing import FencingRounds, LocalWaiter
 from connectx.core.messages import ConfigReadToEnd, TaskFailed, TaskPrepared, TaskProducerReady, TaskStateReached
 from connectx.core.takeovers import Fenced, find_takeover
 from connectx.core.tasks import TaskPhase, Tasks
+from connectx.core.timer_keys import TaskStopLimit
 from connectx.model.cause_text import takeover_text
 from connectx.model.causes import TakenOver, TakeoverUnknown
 from connectx.model.config_records import ConnectorConfigRecord
@@ -171,7 +172,7 @@ def test_newer_task_configs_explain_a_fencing_too() -> None:
 def test_a_zombie_that_was_cancelled_is_explained_in_the_history_only() -> None:
     context, tasks = running()
     tasks.restart(C0, Because(""))
-    tasks.on_stop_timer("1")
+    tasks.on_stop_timer(TaskStopLimit(C0, 1))
     both(context)
     tasks.on_failed(TaskFailed(C0, 1, "fenced", fenced=True, newer_epoch=4))
     recorded, ordered = both(context)

@@ -30,6 +30,7 @@ from connectx.core.messages import (
     WriteStatus,
 )
 from connectx.core.tasks import TaskPhase, Tasks
+from connectx.core.timer_keys import TaskFencingRetry, TaskRestart, TaskStopLimit
 from connectx.model.config_records import ConnectorConfigRecord, TaskCommitRecord, TaskConfigRecord
 from connectx.model.events import EventKind
 from connectx.model.group import WorkSet
@@ -197,7 +198,7 @@ def test_a_task_waits_while_the_leader_or_its_key_is_unknown(missing: str) -> No
         context.config.session_key = None
     tasks.on_prepared(TaskPrepared(C0, 1))
     retry = step("retry_fencing", "the leader or its session key is not known yet")
-    assert both(context) == ([step("request_fencing"), retry], [SetTimer("task-fence.1", 1, 1_250)])
+    assert both(context) == ([step("request_fencing"), retry], [SetTimer(TaskFencingRetry(C0, 1), 1, 1_250)])
 
 
 def test_a_leader_that_is_away_is_asked_again_later_and_later() -> None:
@@ -210,7 +211,7 @@ def test_a_leader_that_is_away_is_asked_again_later_and_later() -> None:
         timer = effects(context)[0]
         assert isinstance(timer, SetTimer)
         delays_ms.append(timer.at_ms - context.now_ms)
-        tasks.on_fence_timer("1")
+        tasks.on_fence_timer(TaskFencingRetry(C0, 1))
         assert [type(effect) for effect in effects(context)] == [SendFenceRequest]
     assert delays_ms == [250, 500, 1_000, 2_000, 4_000, 5_000, 5_000]
 
@@ -224,7 +225,7 @@ def test_a_signature_that_is_refused_is_tried_with_the_next_key_but_not_for_ever
         request_id = tasks.lives[C0].request_id or 0
         tasks.on_fence_request_answered(FenceRequestAnswered(request_id, "no", retriable=True, refused=is_refused))
         if tasks.lives[C0].phase is TaskPhase.FENCING:
-            tasks.on_fence_timer("1")
+            tasks.on_fence_timer(TaskFencingRetry(C0, 1))
 
     ask_again(1_000)
     ask_again(60_000)
@@ -269,7 +270,7 @@ def test_newer_task_configs_end_the_start() -> None:
     reason = "newer task configs are in the config topic"
     assert both(context) == (
         [refused(reason), step("stop", reason)],
-        [StopTask(C0, 1), SetTimer("task-stop.1", 1, 1_000 + GRACE_MS)],
+        [StopTask(C0, 1), SetTimer(TaskStopLimit(C0, 1), 1, 1_000 + GRACE_MS)],
     )
 
 
@@ -277,7 +278,7 @@ def test_a_task_that_is_no_longer_assigned_does_not_begin() -> None:
     context, tasks = at(TaskPhase.VERIFYING)
     context.group.assignment = WorkSet()
     tasks.on_config_read(ConfigReadToEnd(tasks.lives[C0].request_id or 0))
-    assert effects(context) == [StopTask(C0, 1), SetTimer("task-stop.1", 1, 1_000 + GRACE_MS)]
+    assert effects(context) == [StopTask(C0, 1), SetTimer(TaskStopLimit(C0, 1), 1, 1_000 + GRACE_MS)]
 
 
 @pytest.mark.rule("618.3.1")
@@ -289,7 +290,7 @@ def test_without_a_task_count_record_behind_the_latest_task_configs_a_task_is_re
     reason = "no task count record follows the latest task configs; the next rebalance tries again"
     assert both(context) == (
         [refused(reason), step("stop", reason)],
-        [StopTask(C0, 1), SetTimer("task-stop.1", 1, 1_000 + GRACE_MS)],
+        [StopTask(C0, 1), SetTimer(TaskStopLimit(C0, 1), 1, 1_000 + GRACE_MS)],
     )
     tasks.on_stopped(TaskStopped(C0, 1))
     assert tasks.running() == (), "it has not failed, and waits for nothing of this worker"
@@ -362,17 +363,17 @@ def test_a_task_that_rests_is_paused_and_one_that_goes_on_runs() -> None:
 def test_a_task_that_stops_in_time_is_unassigned() -> None:
     context, tasks = at(TaskPhase.ACTIVE)
     tasks.stop(C0, Because("the leader revoked it"))
-    timer = SetTimer("task-stop.1", 1, 1_000 + GRACE_MS)
+    timer = SetTimer(TaskStopLimit(C0, 1), 1, 1_000 + GRACE_MS)
     assert both(context) == ([step("stop", "the leader revoked it")], [StopTask(C0, 1), timer])
     tasks.on_stopped(TaskStopped(C0, 1))
     assert both(context) == ([state(State.UNASSIGNED)], [status(State.UNASSIGNED)])
     assert tasks.running() == ()
-    assert not context.timers.is_set("task-stop.1")
+    assert not context.timers.is_set(TaskStopLimit(C0, 1))
 
 
 def test_a_task_that_does_not_stop_is_cancelled_and_says_nothing_more() -> None:
     context, tasks = at(TaskPhase.STOPPING)
-    tasks.on_stop_timer("1")
+    tasks.on_stop_timer(TaskStopLimit(C0, 1))
     cause = "it did not stop within task.shutdown.graceful.timeout.ms"
     assert both(context) == ([step("cancel", cause)], [CancelTask(C0, 1)])
     tasks.on_stopped(TaskStopped(C0, 1))
@@ -457,8 +458,8 @@ def failed_again(context: Context, tasks: Tasks) -> list[int]:
             return pauses
         pauses.append(timers[0].at_ms - context.now_ms)
         context.now_ms = timers[0].at_ms
-        assert context.timers.is_set(f"task-restart.{instance}")
-        tasks.on_restart_timer(str(instance))
+        assert context.timers.is_set(TaskRestart(C0, instance))
+        tasks.on_restart_timer(TaskRestart(C0, instance))
 
 
 def test_a_failed_task_is_not_restarted_unless_its_connector_asks_for_it() -> None:
@@ -470,7 +471,7 @@ def test_a_failed_task_is_restarted_after_growing_pauses_up_to_the_limit_and_the
     context, tasks = restartable(task_restart_max="2", task_restart_backoff_ms="500")
     tasks.on_failed(TaskFailed(C0, 1, "oops\n  at x"))
     both(context)
-    tasks.on_restart_timer("1")
+    tasks.on_restart_timer(TaskRestart(C0, 1))
     cause = "restart 1 of 2 after a pause of 500 ms, since it failed: oops"
     assert transitions(context) == [state(State.RESTARTING, cause=cause), step("prepare", cause, instance=2)]
     assert failed_again(*restartable(task_restart_max="3", task_restart_backoff_ms="500")) == [500, 1_000, 2_000]
@@ -498,9 +499,9 @@ def test_a_task_that_was_revoked_before_its_restart_stays_away() -> None:
     context, tasks = restartable(task_restart_max="5")
     tasks.on_failed(TaskFailed(C0, 1, "oops"))
     tasks.stop(C0, Because(""))
-    assert not context.timers.is_set("task-restart.1")
+    assert not context.timers.is_set(TaskRestart(C0, 1))
     both(context)
-    tasks.on_restart_timer("1")
+    tasks.on_restart_timer(TaskRestart(C0, 1))
     assert both(context) == ([], [])
 
 
@@ -508,7 +509,7 @@ def test_a_cancelled_task_restarts_beside_its_zombie() -> None:
     context, tasks = at(TaskPhase.ACTIVE)
     tasks.restart(C0, Because("asked"))
     both(context)
-    tasks.on_stop_timer("1")
+    tasks.on_stop_timer(TaskStopLimit(C0, 1))
     assert effects(context) == [CancelTask(C0, 1), status(State.RESTARTING, version=None), prepare(2)]
     transitions(context)
     tasks.on_stopped(TaskStopped(C0, 1))
@@ -557,8 +558,8 @@ def test_answers_of_an_older_instance_change_nothing(phase: TaskPhase) -> None:
     tasks.on_state_reached(TaskStateReached(C0, 0, paused=True))
     tasks.on_failed(TaskFailed(C0, 0, "late"))
     tasks.on_stopped(TaskStopped(C0, 0))
-    tasks.on_stop_timer("0")
-    tasks.on_fence_timer("0")
+    tasks.on_stop_timer(TaskStopLimit(C0, 0))
+    tasks.on_fence_timer(TaskFencingRetry(C0, 0))
     assert both(context) == ([], [])
     assert tasks.lives[C0].phase is phase
 

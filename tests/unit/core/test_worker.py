@@ -48,6 +48,7 @@ from connectx.core.messages import (
     WriteStatus,
 )
 from connectx.core.settings import CoreSettings
+from connectx.core.timer_keys import GroupTimer, TaskConfigsRetry, TaskStopLimit, WorkerTimer
 from connectx.core.worker import WorkerCore
 from connectx.model.config_records import (
     ConfigRecord,
@@ -236,12 +237,12 @@ def test_a_lost_claim_is_claimed_again_and_the_request_is_told_that_it_may_try_a
     step = core.handle(ConfigRecordsWritten(1, "fenced", fenced=True), 1_000)
     assert kinds(step) == [EventKind.LEADERSHIP_FENCED]
     assert [effect.status for effect in step.effects if type(effect).__name__ == "Reply"] == [500]  # type: ignore[union-attr]
-    timer = next(e for e in step.effects if isinstance(e, SetTimer) and e.key == "reclaim")
+    timer = next(e for e in step.effects if isinstance(e, SetTimer) and e.key == WorkerTimer.RECLAIM)
     assert SendHeartbeat(-5, 3, "me") in step.effects, "the group is asked who leads"
-    (again,) = core.handle(TimerFired("reclaim", timer.token), 1_250).effects
+    (again,) = core.handle(TimerFired(WorkerTimer.RECLAIM, timer.token), 1_250).effects
     assert isinstance(again, SetTimer), "a zombie must not fence its successor"
     core.handle(HeartbeatReplied(-5, None), 1_260)
-    assert core.handle(TimerFired("reclaim", again.token), 1_500).effects == [ClaimConfigWrites(2)]
+    assert core.handle(TimerFired(WorkerTimer.RECLAIM, again.token), 1_500).effects == [ClaimConfigWrites(2)]
 
 
 @pytest.mark.rule("618.1.6")
@@ -249,11 +250,11 @@ def test_a_fenced_leader_that_the_group_has_dropped_joins_again_and_claims_nothi
     core = a_core()
     core.handle(Request(7, verbs.Delete("c")), 1_000)
     step = core.handle(ConfigRecordsWritten(1, "fenced", fenced=True), 1_000)
-    timer = next(e for e in step.effects if isinstance(e, SetTimer) and e.key == "reclaim")
+    timer = next(e for e in step.effects if isinstance(e, SetTimer) and e.key == WorkerTimer.RECLAIM)
     dropped = core.handle(HeartbeatReplied(-5, "UNKNOWN_MEMBER_ID"), 1_010)
     assert kinds(dropped) == [EventKind.MEMBER_LOST, EventKind.REBALANCE_STARTED]
     assert [type(effect).__name__ for effect in dropped.effects] == ["SendJoinGroup"]
-    assert core.handle(TimerFired("reclaim", timer.token), 1_250).effects == []
+    assert core.handle(TimerFired(WorkerTimer.RECLAIM, timer.token), 1_250).effects == []
     assert core.writer.claim is Claim.NONE
 
 
@@ -332,9 +333,9 @@ def test_after_its_end_nothing_moves_any_more(stimulus: Stimulus) -> None:
         ProducersFenced(99),
         SessionKeyCreated(99, b"k"),
         FenceRequestAnswered(99),
-        TimerFired("rebalance-delay", 99),
-        TimerFired("group.session", 99),
-        TimerFired("task-stop.2", 99),
+        TimerFired(WorkerTimer.REBALANCE_DELAY, 99),
+        TimerFired(GroupTimer.SESSION, 99),
+        TimerFired(TaskStopLimit(C0, 2), 99),
     ],
 )
 def test_answers_and_timers_that_nobody_awaits_change_nothing(stimulus: Stimulus) -> None:
@@ -383,7 +384,7 @@ def test_a_task_configs_outcome_reaches_its_connector() -> None:
     core.handle(TaskConfigsGenerated("c", 1, ({"new": "1"},)), 1_000)
     core.handle(ConfigReadToEnd(1), 1_000)
     step = core.handle(ConfigRecordsWritten(2, "timed out"), 1_000)
-    assert [effect.key for effect in step.effects if isinstance(effect, SetTimer)] == ["task-configs.1"]
+    assert [effect.key for effect in step.effects if isinstance(effect, SetTimer)] == [TaskConfigsRetry("c", 1)]
 
 
 def test_a_core_that_takes_over_a_state_is_equal_and_decides_alike() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from queue import SimpleQueue
 
 from connectx.core.messages import Posted, SetTimer, TimerFired, WorkerStarted
+from connectx.core.timer_keys import WorkerTimer
 from connectx.runtime.mailbox import Mailbox
 
 DUE_MS = 60_000
@@ -15,20 +16,20 @@ def test_a_timer_is_due_when_the_injected_clock_says_so() -> None:
     handled: SimpleQueue[Posted] = SimpleQueue()
 
     def handle(stimulus: Posted) -> None:
-        if stimulus == TimerFired("first", 1):
-            mailbox.set_timer(SetTimer("second", 2, DUE_MS))
+        if stimulus == TimerFired(WorkerTimer.RECLAIM, 1):
+            mailbox.set_timer(SetTimer(WorkerTimer.MISMATCH, 2, DUE_MS))
         handled.put(stimulus)
 
     mailbox = Mailbox("test-core", handle, lambda error: None, lambda: time_ms)
-    mailbox.set_timer(SetTimer("first", 1, 0))
+    mailbox.set_timer(SetTimer(WorkerTimer.RECLAIM, 1, 0))
     mailbox.start()
-    assert handled.get(timeout=30) == TimerFired("first", 1)
+    assert handled.get(timeout=30) == TimerFired(WorkerTimer.RECLAIM, 1)
     mailbox.post(WorkerStarted())
     assert handled.get(timeout=30) == WorkerStarted()
     assert handled.empty()
     time_ms = DUE_MS
     mailbox.post(WorkerStarted())
     assert handled.get(timeout=30) == WorkerStarted()
-    assert handled.get(timeout=30) == TimerFired("second", 2)
+    assert handled.get(timeout=30) == TimerFired(WorkerTimer.MISMATCH, 2)
     mailbox.close()
     assert mailbox.join(30)

@@ -23,6 +23,7 @@ from connectx.core.messages import (
     WriteConfigRecords,
     WriteStatus,
 )
+from connectx.core.timer_keys import WorkerTimer
 from connectx.model.config_records import ConnectorConfigRecord, SessionKeyRecord, TaskCommitRecord
 from connectx.model.events import EventKind
 from connectx.model.group import Assignment, MemberMetadata, ProtocolVersion, WorkSet
@@ -39,7 +40,7 @@ CLAIMED = Recorded(
     cause="the former leader's producer is fenced",
     data={"transactional_id": "connect-cluster-g"},
 )
-KEY_TIMER = SetTimer("session-key", 1, KEY.creation_timestamp_ms + HOUR_MS)
+KEY_TIMER = SetTimer(WorkerTimer.SESSION_KEY, 1, KEY.creation_timestamp_ms + HOUR_MS)
 
 
 def a_leader(claim: Claim = Claim.NONE, **changes: Any) -> tuple[Context, Leadership]:
@@ -86,7 +87,7 @@ def test_a_claim_that_fails_is_tried_again_after_250_ms() -> None:
     leadership.take_over()
     effects(context)
     leadership.on_claimed(ConfigWritesClaimed(1, "timed out"))
-    assert both(context) == ([], [SetTimer("reclaim", 1, 1_250)])
+    assert both(context) == ([], [SetTimer(WorkerTimer.RECLAIM, 1, 1_250)])
     leadership.on_reclaim_timer(is_member=True)
     assert effects(context) == [ClaimConfigWrites(2)]
 
@@ -95,7 +96,7 @@ def test_a_fenced_leader_claims_again_and_its_writes_wait() -> None:
     context, leadership = a_leader(Claim.HELD)
     leadership.lost_claim("fenced")
     fenced = Recorded(EventKind.LEADERSHIP_FENCED, generation=3, data={"error": "fenced"})
-    assert both(context) == ([fenced], [SetTimer("reclaim", 1, 1_250)])
+    assert both(context) == ([fenced], [SetTimer(WorkerTimer.RECLAIM, 1, 1_250)])
     assert leadership.writer.claim is Claim.PENDING
     leadership.on_reclaim_timer(is_member=True)
     assert effects(context) == [ClaimConfigWrites(1)]
@@ -106,7 +107,7 @@ def test_a_fenced_leader_does_not_claim_again_before_the_group_has_said_that_it_
     leadership.lost_claim("fenced")
     both(context)
     leadership.on_reclaim_timer(is_member=False)
-    assert effects(context) == [SetTimer("reclaim", 2, 1_250)]
+    assert effects(context) == [SetTimer(WorkerTimer.RECLAIM, 2, 1_250)]
     leadership.on_reclaim_timer(is_member=True)
     assert effects(context) == [ClaimConfigWrites(1)]
 
@@ -155,7 +156,7 @@ def test_a_leader_looks_at_all_stopped_connectors_when_it_may_write_and_again_wh
     assert [write.origin for write in leadership.writer.queue] == [StoppedOrigin("c")]
     effects(context)
     leadership.on_stopped_emptied("timed out")
-    assert effects(context) == [SetTimer("empty-stopped", 2, 1_250)]
+    assert effects(context) == [SetTimer(WorkerTimer.EMPTY_STOPPED, 2, 1_250)]
 
 
 def test_a_worker_that_falls_out_of_the_group_leads_no_more_until_it_is_named_again() -> None:
@@ -166,7 +167,7 @@ def test_a_worker_that_falls_out_of_the_group_leads_no_more_until_it_is_named_ag
     leadership.suspend()
     leadership.on_reclaim_timer(is_member=True)
     assert both(context) == ([], [])
-    assert not context.timers.is_set("reclaim")
+    assert not context.timers.is_set(WorkerTimer.RECLAIM)
     assert (leadership.writer.claim, context.group.is_leader, context.group.leader_url) == (Claim.NONE, False, "")
     assert leadership.memory is memory  # it may be named again, and then knows what it assigned
 
@@ -245,7 +246,7 @@ def test_a_key_that_could_not_be_written_is_made_again_soon() -> None:
     leadership.check_session_key()
     effects(context)
     leadership.on_session_key_written("timed out")
-    assert effects(context) == [SetTimer("session-key", 1, 1_250)]
+    assert effects(context) == [SetTimer(WorkerTimer.SESSION_KEY, 1, 1_250)]
 
 
 def test_a_key_that_comes_after_leadership_moved_is_not_written() -> None:

@@ -31,6 +31,7 @@ from connectx.core.messages import (
     SyncGroupReplied,
     TimerFired,
 )
+from connectx.core.timer_keys import GroupTimer, TimerKey
 from connectx.model.group import Assignment, MemberMetadata, ProtocolVersion
 from tests.support.core_parts import worker_of
 from tests.support.histories import Because
@@ -40,7 +41,7 @@ pytestmark = pytest.mark.rule("always.7")
 SETTINGS = worker_of(session_timeout_ms=10_000, heartbeat_interval_ms=3_000, rebalance_timeout_ms=60_000)
 PROTOCOLS = (MemberMetadata(ProtocolVersion.SESSIONED, "http://me/", 4),)
 ASSIGNMENT = Assignment(ProtocolVersion.SESSIONED, 0, "m0", "http://lead/", 4)
-HEARTBEAT, SESSION, RETRY, UNKNOWN = "group.heartbeat", "group.session", "group.retry", "group.coordinator"
+HEARTBEAT, SESSION, RETRY, UNKNOWN = GroupTimer.HEARTBEAT, GroupTimer.SESSION, GroupTimer.RETRY, GroupTimer.UNKNOWN
 
 
 def joined(request_id: int, leader: str = "m0", generation: int = 3, error: str | None = None) -> JoinGroupReplied:
@@ -86,7 +87,7 @@ def stable() -> Membership:
     return member
 
 
-def fire(member: Membership, key: str) -> TimerFired:
+def fire(member: Membership, key: TimerKey) -> TimerFired:
     return TimerFired(key, member.timers.awaited[key])
 
 

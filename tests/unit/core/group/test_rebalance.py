@@ -32,6 +32,7 @@ from connectx.core.messages import (
     TimerFired,
     WorkerShutDown,
 )
+from connectx.core.timer_keys import GroupTimer, TimerKey, WorkerTimer
 from connectx.core.worker import WorkerCore
 from connectx.model.config_records import ConnectorConfigRecord, TargetStateRecord
 from connectx.model.events import EventKind
@@ -44,7 +45,7 @@ from tests.support.histories import Because, Recorded
 ALL, NOTHING = WorkSet(("c",), (C0, C1)), WorkSet()
 OFFSET = 6
 SESSIONED, EAGER = ProtocolVersion.SESSIONED, ProtocolVersion.EAGER
-HEARTBEATS = ("group.heartbeat", "group.session")
+HEARTBEATS = (GroupTimer.HEARTBEAT, GroupTimer.SESSION)
 
 
 def working(**changes: Any) -> WorkerCore:
@@ -56,16 +57,16 @@ def working(**changes: Any) -> WorkerCore:
     return core
 
 
-def fire(core: WorkerCore, key: str, at_ms: int = 2_000) -> Step:
+def fire(core: WorkerCore, key: TimerKey, at_ms: int = 2_000) -> Step:
     """The timer with that key."""
-    timers = core.membership.timers if key.startswith("group.") else core.context.timers
+    timers = core.membership.timers if isinstance(key, GroupTimer) else core.context.timers
     return core.handle(TimerFired(key, timers.awaited[key]), at_ms)
 
 
 def rejoin(core: WorkerCore, at_ms: int = 2_000) -> Step:
     """A join becomes due."""
-    core.context.set_timer("rebalance-delay", 0)
-    return fire(core, "rebalance-delay", at_ms)
+    core.context.set_timer(WorkerTimer.REBALANCE_DELAY, 0)
+    return fire(core, WorkerTimer.REBALANCE_DELAY, at_ms)
 
 
 def joined(core: WorkerCore, members: Mapping[str, MemberMetadata] | None = None, protocol: str = "sessioned") -> Step:
@@ -239,11 +240,11 @@ def test_an_answer_to_the_read_of_an_older_assignment_starts_nothing() -> None:
 def test_a_follower_of_a_leader_that_was_behind_joins_again_a_little_later() -> None:
     core = working()
     effects = through(core, error=1)
-    assert [effect for effect in effects if isinstance(effect, SetTimer) and effect.key == "mismatch"] == [
-        SetTimer("mismatch", 2, 2_100)
+    assert [effect for effect in effects if isinstance(effect, SetTimer) and effect.key == WorkerTimer.MISMATCH] == [
+        SetTimer(WorkerTimer.MISMATCH, 2, 2_100)
     ]
     assert work_of(effects) == []
-    assert [type(effect) for effect in work_of(fire(core, "mismatch").effects)] == [SendJoinGroup]
+    assert [type(effect) for effect in work_of(fire(core, WorkerTimer.MISMATCH).effects)] == [SendJoinGroup]
 
 
 def test_a_leader_that_was_behind_reads_the_config_topic_to_its_end_and_joins_again() -> None:
@@ -258,11 +259,11 @@ def test_a_leader_that_was_behind_reads_the_config_topic_to_its_end_and_joins_ag
 def test_a_delay_sets_a_timer_to_join_again_and_no_delay_cancels_it() -> None:
     core = working()
     timers = [effect for effect in through(core, delay_ms=700) if isinstance(effect, SetTimer)]
-    assert timers[-1] == SetTimer("rebalance-delay", 2, 2_700)
-    assert [type(effect) for effect in work_of(fire(core, "rebalance-delay").effects)] == [SendJoinGroup]
+    assert timers[-1] == SetTimer(WorkerTimer.REBALANCE_DELAY, 2, 2_700)
+    assert [type(effect) for effect in work_of(fire(core, WorkerTimer.REBALANCE_DELAY).effects)] == [SendJoinGroup]
     joined(core)
     assigned(core)
-    assert not core.context.timers.is_set("rebalance-delay")
+    assert not core.context.timers.is_set(WorkerTimer.REBALANCE_DELAY)
 
 
 def test_a_member_that_is_not_named_leader_steps_down() -> None:
@@ -326,10 +327,10 @@ def test_a_worker_that_cannot_read_the_config_topic_leaves_the_group_and_its_wor
     core = working()
     through(core, offset=OFFSET + 1)
     step = core.handle(ConfigReadToEnd(1, "timed out"), 2_000)
-    assert step.effects == [SendLeaveGroup(-7, "me"), SetTimer("config-read-retry", 2, 2_000 + 6_000)]
+    assert step.effects == [SendLeaveGroup(-7, "me"), SetTimer(WorkerTimer.CONFIG_READ, 2, 2_000 + 6_000)]
     assert [t.kind for t in step.transitions] == [EventKind.MEMBER_LOST]
     assert core.tasks.running() == (C0, C1)
-    effects = fire(core, "config-read-retry").effects
+    effects = fire(core, WorkerTimer.CONFIG_READ).effects
     assert effects == [ReadConfigToEnd(2, 3_000)]
     effects = core.handle(ConfigReadToEnd(2), 2_000).effects
     assert [type(effect) for effect in work_of(effects)] == [FindCoordinator]
@@ -343,15 +344,15 @@ def test_five_tries_a_little_later_each_then_all_work_stops_once_and_counting_st
     delays_ms: list[int] = []
     for _ in range(5):
         effects = core.handle(ConfigReadToEnd(core.rebalance.read_request or 0, "timed out"), 2_000).effects
-        delays_ms += [e.at_ms - 2_000 for e in effects if isinstance(e, SetTimer) and e.key == "config-read-retry"]
+        delays_ms += [e.at_ms - 2_000 for e in effects if isinstance(e, SetTimer) and e.key == WorkerTimer.CONFIG_READ]
         assert STOPS[0] not in effects
-        fire(core, "config-read-retry")
+        fire(core, WorkerTimer.CONFIG_READ)
     assert delays_ms == [6_000, 7_500, 10_000, 15_000, 30_000]
     effects = core.handle(ConfigReadToEnd(core.rebalance.read_request or 0, "timed out"), 2_000).effects
     assert work_of(effects) == [*STOPS, ReadConfigToEnd(7, 3_000)]
     assert core.context.group.assignment is None
     effects = core.handle(ConfigReadToEnd(7, "timed out"), 2_000).effects
-    assert effects == [SetTimer("config-read-retry", core.context.timers.last_token, 8_000)]
+    assert effects == [SetTimer(WorkerTimer.CONFIG_READ, core.context.timers.last_token, 8_000)]
 
 
 def test_an_eager_worker_backs_off_for_long() -> None:
@@ -362,7 +363,7 @@ def test_an_eager_worker_backs_off_for_long() -> None:
     joined(core, protocol="default")
     assigned(core, ALL, offset=OFFSET + 1, version=EAGER)
     effects = core.handle(ConfigReadToEnd(1, "timed out"), 2_000).effects
-    assert SetTimer("config-read-retry", 2, 302_000) in effects
+    assert SetTimer(WorkerTimer.CONFIG_READ, 2, 302_000) in effects
 
 
 # ----------------------------------------------------------------------------------------------------------- eager
@@ -406,8 +407,8 @@ def test_when_the_group_falls_back_to_eager_what_is_not_assigned_goes() -> None:
 def test_a_lost_membership_lets_work_go_on_but_nobody_leads_and_requests_wait() -> None:
     core = working(leads=True)
     core.membership.heartbeat_request_id = -4
-    core.membership.timers.set("group.session", 0)
-    step = fire(core, "group.session")
+    core.membership.timers.set(GroupTimer.SESSION, 0)
+    step = fire(core, GroupTimer.SESSION)
     assert work_of(step.effects) == []
     assert [t.kind for t in step.transitions] == [EventKind.MEMBER_LOST]
     group = core.context.group
@@ -425,7 +426,7 @@ def without_coordinator() -> WorkerCore:
 
 def test_a_coordinator_that_stays_unknown_ends_all_work() -> None:
     core = without_coordinator()
-    step = fire(core, "group.coordinator")
+    step = fire(core, GroupTimer.UNKNOWN)
     assert work_of(step.effects) == STOPS
     assert (core.context.group.assignment, core.context.group.settled) == (None, False)
     assert step.transitions[0].kind is EventKind.MEMBER_LOST
@@ -433,8 +434,8 @@ def test_a_coordinator_that_stays_unknown_ends_all_work() -> None:
 
 def test_after_that_the_worker_joins_again_when_its_work_has_stopped_and_claims_nothing() -> None:
     core = without_coordinator()
-    fire(core, "group.coordinator")
-    fire(core, "group.retry")
+    fire(core, GroupTimer.UNKNOWN)
+    fire(core, GroupTimer.RETRY)
     core.handle(CoordinatorFound(core.membership.request_id or 0), 2_000)
     assert core.membership.state is MembershipState.PREPARING
     core.handle(TaskStopped(C0, 2), 2_000)
@@ -445,7 +446,7 @@ def test_after_that_the_worker_joins_again_when_its_work_has_stopped_and_claims_
 
 def test_a_coordinator_found_in_time_changes_nothing() -> None:
     core = without_coordinator()
-    fire(core, "group.retry", at_ms=1_200)
+    fire(core, GroupTimer.RETRY, at_ms=1_200)
     effects = core.handle(CoordinatorFound(core.membership.request_id or 0), 1_500).effects
     assert work_of(effects) == []
     assert core.context.group.settled
