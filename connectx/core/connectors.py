@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from connectx.core.config_writer import ConfigWriter, ConnectorOrigin
 from connectx.core.context import Context, StartAgain, WorkerPhase
@@ -27,6 +28,7 @@ from connectx.core.messages import (
     TaskConfigsSent,
     TaskReconfigurationRequested,
 )
+from connectx.core.moves import Moves, moved
 from connectx.core.timer_keys import ConnectorStopLimit, TaskConfigsRetry
 from connectx.model.causes import Cause, ConfigurationChanged, TargetStateAsked
 from connectx.model.states import State, TargetState
@@ -45,6 +47,15 @@ class ConnectorPhase(StrEnum):
     ACTIVE = "active"  # running, paused or stopped by its user: FAILED on its own report
     FAILED = "failed"  # until restarted, reconfigured or revoked; ACTIVE when its user stops it
     STOPPING = "stopping"  # forgotten, or STARTING again
+
+
+CONNECTOR_MOVES: Final[Moves[ConnectorPhase]] = {
+    ConnectorPhase.STARTING: frozenset({ConnectorPhase.ACTIVE, ConnectorPhase.FAILED, ConnectorPhase.STOPPING}),
+    ConnectorPhase.ACTIVE: frozenset({ConnectorPhase.FAILED, ConnectorPhase.STOPPING}),
+    ConnectorPhase.FAILED: frozenset({ConnectorPhase.ACTIVE, ConnectorPhase.STOPPING}),
+    ConnectorPhase.STOPPING: frozenset(),
+}
+"""A connector that stops leaves the table; a failed one becomes ACTIVE when its user stops it."""
 
 
 @dataclass(slots=True)
@@ -149,7 +160,7 @@ class Connectors:
         life = self._life(stimulus.connector, stimulus.instance)
         if life is None or life.phase is not ConnectorPhase.STARTING:
             return
-        life.phase = ConnectorPhase.ACTIVE
+        life.phase = moved(CONNECTOR_MOVES, life.phase, ConnectorPhase.ACTIVE, life.connector)
         life.version = stimulus.version
         self._reached(life, stimulus.state)
 
@@ -160,7 +171,7 @@ class Connectors:
             return
         if life.phase is ConnectorPhase.FAILED and stimulus.state is not TargetState.STOPPED:
             return
-        life.phase = ConnectorPhase.ACTIVE
+        life.phase = moved(CONNECTOR_MOVES, life.phase, ConnectorPhase.ACTIVE, life.connector)
         self._reached(life, stimulus.state)
 
     def on_failed(self, stimulus: ConnectorFailed) -> None:
@@ -237,7 +248,7 @@ class Connectors:
         life.cause, life.again = cause, again
         if life.phase is ConnectorPhase.STOPPING:
             return
-        life.phase = ConnectorPhase.STOPPING
+        life.phase = moved(CONNECTOR_MOVES, life.phase, ConnectorPhase.STOPPING, life.connector)
         life.request_id = None
         self.context.emit(StopConnector(connector, life.instance))
         self.context.set_timer(_stop_timer(life), _STOP_MS)
@@ -269,7 +280,7 @@ class Connectors:
             self._generate(life)
 
     def _failed(self, life: ConnectorLife, trace: str) -> None:
-        life.phase = ConnectorPhase.FAILED
+        life.phase = moved(CONNECTOR_MOVES, life.phase, ConnectorPhase.FAILED, life.connector)
         life.reported = self.context.report_connector(life.connector, State.FAILED, trace=trace, version=life.version)
 
     def _generate(self, life: ConnectorLife) -> None:

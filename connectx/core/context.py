@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Final
 
 from connectx.core.config_log import ConfigLog
 from connectx.core.messages import Effect, Step, WriteStatus
+from connectx.core.moves import Moves, moved
 from connectx.core.settings import CoreSettings
 from connectx.core.status_log import StatusLog
 from connectx.core.timer_keys import TimerKey
@@ -29,6 +31,15 @@ class WorkerPhase(StrEnum):
     RUNNING = "running"  # a member of the group, or on its way there: STOPPING
     STOPPING = "stopping"  # its work ends, nothing new is begun: STOPPED
     STOPPED = "stopped"  # has left the group; only requests are answered, with a refusal
+
+
+WORKER_MOVES: Final[Moves[WorkerPhase]] = {
+    WorkerPhase.STARTING: frozenset({WorkerPhase.RUNNING, WorkerPhase.STOPPING}),
+    WorkerPhase.RUNNING: frozenset({WorkerPhase.STOPPING}),
+    WorkerPhase.STOPPING: frozenset({WorkerPhase.STOPPED}),
+    WorkerPhase.STOPPED: frozenset(),
+}
+"""A worker starts, runs, stops, once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +125,10 @@ class Context:
     def set_timer(self, key: TimerKey, delay_ms: int) -> None:
         """Fire `key` after `delay_ms`, replacing an earlier one."""
         self.emit(self.timers.set(key, self.now_ms + delay_ms))
+
+    def move(self, after: WorkerPhase) -> None:
+        """Enter the worker's next phase."""
+        self.phase = moved(WORKER_MOVES, self.phase, after, "the worker")
 
     def connector_type(self, connector: str) -> ConnectorType:
         """Direction of a configured connector."""

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from connectx.core.config_writer import ConfigWriter, FencingOrigin, WriteOutcome
 from connectx.core.context import Context
 from connectx.core.messages import ConfigReadToEnd, FenceProducers, ProducersFenced, ReadConfigToEnd
+from connectx.core.moves import Moves, moved
 from connectx.core.timer_keys import TaskCountRetry
 from connectx.model import payloads
 from connectx.model.causes import TaskCountOutdated
@@ -28,6 +30,14 @@ class RoundPhase(StrEnum):
     READING = "reading"  # reads the config topic to its end: done, RECORDING or FENCING
     FENCING = "fencing"  # producers are being fenced: RECORDING
     RECORDING = "recording"  # the task count record is written and read back, again if that failed: done
+
+
+ROUND_MOVES: Final[Moves[RoundPhase]] = {
+    RoundPhase.READING: frozenset({RoundPhase.FENCING, RoundPhase.RECORDING}),
+    RoundPhase.FENCING: frozenset({RoundPhase.RECORDING}),
+    RoundPhase.RECORDING: frozenset(),
+}
+"""A round may end in any phase."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,14 +174,14 @@ class FencingRounds:
     def _fence(self, fencing: FencingRound, recorded: int) -> None:
         group_id = self.context.settings.worker.group_id
         ids = tuple(f"{group_id}-{fencing.connector}-{number}" for number in range(recorded))
-        fencing.phase = RoundPhase.FENCING
+        fencing.phase = moved(ROUND_MOVES, fencing.phase, RoundPhase.FENCING, fencing.connector)
         fencing.request_id = self.context.new_request_id()
         self.context.record(payloads.FencingStarted(recorded, ids), fencing.connector, why=TaskCountOutdated())
         config = self.context.config.connector_config(fencing.connector) or {}
         self.context.emit(FenceProducers(fencing.request_id, fencing.connector, dict(config), ids))
 
     def _write_record(self, fencing: FencingRound) -> None:
-        fencing.phase = RoundPhase.RECORDING
+        fencing.phase = moved(ROUND_MOVES, fencing.phase, RoundPhase.RECORDING, fencing.connector)
         fencing.request_id = None
         self.writer.put_task_count(
             fencing.connector,

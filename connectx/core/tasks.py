@@ -30,6 +30,7 @@ from connectx.core.messages import (
     TaskStateReached,
     TaskStopped,
 )
+from connectx.core.moves import Moves, moved
 from connectx.core.takeovers import Fenced, Takeovers
 from connectx.core.timer_keys import TaskFencingRetry, TaskRestart, TaskStopLimit
 from connectx.model import causes
@@ -55,6 +56,19 @@ class TaskPhase(StrEnum):
     ACTIVE = "active"  # running or paused
     FAILED = "failed"  # until it is restarted or revoked; its runner has ended
     STOPPING = "stopping"  # until the runner ends or the graceful time is over: forgotten, or PREPARING again
+
+
+TASK_MOVES: Final[Moves[TaskPhase]] = {
+    TaskPhase.PREPARING: frozenset({TaskPhase.FENCING, TaskPhase.STARTING, TaskPhase.FAILED, TaskPhase.STOPPING}),
+    TaskPhase.FENCING: frozenset({TaskPhase.INITIALIZING, TaskPhase.FAILED, TaskPhase.STOPPING}),
+    TaskPhase.INITIALIZING: frozenset({TaskPhase.VERIFYING, TaskPhase.FAILED, TaskPhase.STOPPING}),
+    TaskPhase.VERIFYING: frozenset({TaskPhase.STARTING, TaskPhase.FAILED, TaskPhase.STOPPING}),
+    TaskPhase.STARTING: frozenset({TaskPhase.ACTIVE, TaskPhase.FAILED, TaskPhase.STOPPING}),
+    TaskPhase.ACTIVE: frozenset({TaskPhase.FAILED, TaskPhase.STOPPING}),
+    TaskPhase.FAILED: frozenset(),
+    TaskPhase.STOPPING: frozenset(),
+}
+"""A task that fails or stops leaves the table: it is forgotten, or begins again as another instance."""
 
 
 BEFORE_ITS_START: Final = (TaskPhase.PREPARING, TaskPhase.FENCING, TaskPhase.INITIALIZING, TaskPhase.VERIFYING)
@@ -177,7 +191,7 @@ class Tasks:
             return
         life.version = stimulus.version
         if life.exactly_once:
-            life.phase = TaskPhase.FENCING
+            life.phase = moved(TASK_MOVES, life.phase, TaskPhase.FENCING, life.task)
             self._ask_for_fencing(life)
         else:
             self._begin(life)
@@ -195,7 +209,7 @@ class Tasks:
             return
         life.request_id = None
         if error is None:
-            life.phase = TaskPhase.INITIALIZING
+            life.phase = moved(TASK_MOVES, life.phase, TaskPhase.INITIALIZING, life.task)
             self._step(life, StepName.INIT_PRODUCER, causes.ProducersFenced())
             self.context.emit(InitTaskProducer(life.task, life.instance))
         elif retriable:
@@ -215,7 +229,7 @@ class Tasks:
         life = self._in_phase(stimulus.task, stimulus.instance, TaskPhase.INITIALIZING)
         if life is None:
             return
-        life.phase = TaskPhase.VERIFYING
+        life.phase = moved(TASK_MOVES, life.phase, TaskPhase.VERIFYING, life.task)
         life.request_id = self.context.new_request_id()
         self._step(life, StepName.READ_CONFIG_TO_END, causes.ProducerInitialized(), stimulus.producer_epoch)
         self.context.emit(ReadConfigToEnd(life.request_id, timeout_ms=None))
@@ -240,7 +254,7 @@ class Tasks:
             return
         if life.phase not in (TaskPhase.STARTING, TaskPhase.ACTIVE):
             return
-        life.phase = TaskPhase.ACTIVE
+        life.phase = moved(TASK_MOVES, life.phase, TaskPhase.ACTIVE, life.task)
         life.active_since_ms = self.context.now_ms if life.active_since_ms is None else life.active_since_ms
         state = State.PAUSED if stimulus.paused else State.RUNNING
         life.reported = self.context.report_task(life.task, life.instance, state, version=life.version)
@@ -328,7 +342,7 @@ class Tasks:
         if life.phase is TaskPhase.FAILED:  # its runner has ended
             self._forget(life)
             return
-        life.phase = TaskPhase.STOPPING
+        life.phase = moved(TASK_MOVES, life.phase, TaskPhase.STOPPING, life.task)
         life.request_id = None
         self._step(life, StepName.STOP, cause)
         self.context.emit(StopTask(task, life.instance))
@@ -376,12 +390,12 @@ class Tasks:
         self.stop(life.task, reason)
 
     def _begin(self, life: TaskLife) -> None:
-        life.phase = TaskPhase.STARTING
+        life.phase = moved(TASK_MOVES, life.phase, TaskPhase.STARTING, life.task)
         self._step(life, StepName.BEGIN)
         self.context.emit(BeginTask(life.task, life.instance))
 
     def _fail(self, life: TaskLife, trace: str, *, runner_ended: bool = False, fenced: bool = False) -> None:
-        life.phase = TaskPhase.FAILED
+        life.phase = moved(TASK_MOVES, life.phase, TaskPhase.FAILED, life.task)
         life.request_id = None
         if not runner_ended:
             self.context.emit(StopTask(life.task, life.instance))

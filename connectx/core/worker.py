@@ -283,13 +283,13 @@ class WorkerCore:
 
     def _on_worker_started(self) -> None:
         if self.context.phase is WorkerPhase.STARTING:
-            self.context.phase = WorkerPhase.RUNNING
+            self.context.move(WorkerPhase.RUNNING)
             self.context.record(payloads.WorkerStarted(self.context.settings.url))
             self.rebalance.take(self.membership.start(self.context.now_ms))
 
     def _begin_shutdown(self, reason: Cause) -> None:
         if self.context.phase in (WorkerPhase.STARTING, WorkerPhase.RUNNING):
-            self.context.phase = WorkerPhase.STOPPING
+            self.context.move(WorkerPhase.STOPPING)
             self.rebalance.give_up_work(reason)
 
     def _finish_shutdown(self) -> None:
@@ -299,7 +299,7 @@ class WorkerCore:
         self.fencing.cancel_all(error, status=503)
         self.writer.close(error)
         self._hand_on()
-        self.context.phase = WorkerPhase.STOPPED
+        self.context.move(WorkerPhase.STOPPED)
         self.rebalance.take(self.membership.leave())
         self.context.record(payloads.WorkerStopped())
         fatal = self.rebalance.fatal_error

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from connectx.core.messages import (
     CoordinatorFound,
@@ -31,6 +32,7 @@ from connectx.core.messages import (
     SyncGroupReplied,
     TimerFired,
 )
+from connectx.core.moves import Moves, moved
 from connectx.core.timer_keys import GroupTimer, TimerKey
 from connectx.core.timers import Timers
 from connectx.model import causes
@@ -66,6 +68,53 @@ class MembershipState(StrEnum):
     STABLE = "stable"
     # A group error that no retry heals. Answers nothing; goes to FINDING by start().
     FAILED = "failed"
+
+
+MEMBERSHIP_MOVES: Final[Moves[MembershipState]] = {
+    MembershipState.STOPPED: frozenset({MembershipState.FINDING}),
+    MembershipState.FINDING: frozenset({MembershipState.STABLE, MembershipState.PREPARING, MembershipState.STOPPED}),
+    MembershipState.PREPARING: frozenset(
+        {MembershipState.JOINING, MembershipState.FINDING, MembershipState.FAILED, MembershipState.STOPPED}
+    ),
+    MembershipState.JOINING: frozenset(
+        {
+            MembershipState.ELECTED,
+            MembershipState.SYNCING,
+            MembershipState.WAITING,
+            MembershipState.PREPARING,
+            MembershipState.FINDING,
+            MembershipState.FAILED,
+            MembershipState.STOPPED,
+        }
+    ),
+    MembershipState.WAITING: frozenset(
+        {MembershipState.PREPARING, MembershipState.FINDING, MembershipState.FAILED, MembershipState.STOPPED}
+    ),
+    MembershipState.ELECTED: frozenset(
+        {
+            MembershipState.SYNCING,
+            MembershipState.PREPARING,
+            MembershipState.FINDING,
+            MembershipState.FAILED,
+            MembershipState.STOPPED,
+        }
+    ),
+    MembershipState.SYNCING: frozenset(
+        {
+            MembershipState.STABLE,
+            MembershipState.PREPARING,
+            MembershipState.WAITING,
+            MembershipState.FINDING,
+            MembershipState.FAILED,
+            MembershipState.STOPPED,
+        }
+    ),
+    MembershipState.STABLE: frozenset(
+        {MembershipState.PREPARING, MembershipState.FINDING, MembershipState.FAILED, MembershipState.STOPPED}
+    ),
+    MembershipState.FAILED: frozenset({MembershipState.FINDING, MembershipState.STOPPED}),
+}
+"""`leave` leads to STOPPED from every state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +211,7 @@ class Membership:
             return []
         self.failures = 0
         self.rejoin_reason = causes.WorkerStarts()
-        self.state = MembershipState.FINDING
+        self._move(MembershipState.FINDING)
         self.unknown_since_ms = now_ms
         deadline = self.timers.set(GroupTimer.UNKNOWN, now_ms + self.settings.heartbeat_interval_ms)
         return [deadline, FindCoordinator(self._new_request())]
@@ -249,7 +298,7 @@ class Membership:
         self.timers.cancel(GroupTimer.UNKNOWN)
         heartbeats = [] if self.generation == NO_GENERATION else self._send_heartbeat(now_ms)
         if self.rejoin_reason is None:
-            self.state = MembershipState.STABLE
+            self._move(MembershipState.STABLE)
             return heartbeats
         return [*heartbeats, *self._prepare_join(self.rejoin_reason)]
 
@@ -265,7 +314,7 @@ class Membership:
         heartbeats = self._begin_heartbeats(now_ms)
         if self.member_id != self.leader_id:
             return [*heartbeats, *self._send_sync({})]
-        self.state = MembershipState.ELECTED
+        self._move(MembershipState.ELECTED)
         return [*heartbeats, Elected(self.generation, self.protocol, self.leader_id, dict(reply.members))]
 
     def _sync_replied(self, reply: SyncGroupReplied, now_ms: int) -> list[Output]:
@@ -275,7 +324,7 @@ class Membership:
             return self._request_refused("SyncGroup", reply.error, now_ms)
         if reply.assignment is None or self.protocol is None:
             return self._wait(causes.AssignmentMissing(), now_ms)
-        self.state = MembershipState.STABLE
+        self._move(MembershipState.STABLE)
         received = AssignmentReceived(self.generation, self.member_id, self.leader_id, self.protocol, reply.assignment)
         return [received, *(self._prepare_join(self.rejoin_reason) if self.rejoin_reason is not None else ())]
 
@@ -307,13 +356,13 @@ class Membership:
     # --------------------------------------------------------------------------------------------------- moves
 
     def _prepare_join(self, reason: Cause) -> list[Output]:
-        self.state = MembershipState.PREPARING
+        self._move(MembershipState.PREPARING)
         self.rejoin_reason = reason
         self.request_id = None
         return [JoinPreparing(reason)]
 
     def _send_join(self) -> list[Output]:
-        self.state = MembershipState.JOINING
+        self._move(MembershipState.JOINING)
         self.rejoin_reason = None
         self.heartbeat_request_id = None
         self.timers.cancel(GroupTimer.HEARTBEAT, GroupTimer.SESSION)
@@ -321,7 +370,7 @@ class Membership:
         return [SendJoinGroup(self._new_request(), self.member_id, *timeouts_ms, self.protocols)]
 
     def _send_sync(self, assignments: Mapping[str, Assignment]) -> list[Output]:
-        self.state = MembershipState.SYNCING
+        self._move(MembershipState.SYNCING)
         return [SendSyncGroup(self._new_request(), self.generation, self.member_id, assignments)]
 
     def _send_heartbeat(self, now_ms: int) -> list[Output]:
@@ -340,7 +389,7 @@ class Membership:
     def _wait(self, reason: Cause, now_ms: int) -> list[Output]:
         """Join again after the back-off; a member that was joining goes back to heartbeats of its old generation."""
         was_joining = self.state is MembershipState.JOINING
-        self.state = MembershipState.WAITING
+        self._move(MembershipState.WAITING)
         self.rejoin_reason = self.rejoin_reason or reason
         heartbeats = self._begin_heartbeats(now_ms) if was_joining and self.generation != NO_GENERATION else []
         return [*heartbeats, self._back_off(now_ms)]
@@ -349,7 +398,7 @@ class Membership:
         was_joining = self.state is MembershipState.JOINING
         if self.state is not MembershipState.STABLE:
             self.rejoin_reason = self.rejoin_reason or reason
-        self.state = MembershipState.FINDING
+        self._move(MembershipState.FINDING)
         self.request_id = self.heartbeat_request_id = None
         self.timers.cancel(GroupTimer.HEARTBEAT)
         self.unknown_since_ms = now_ms
@@ -368,12 +417,15 @@ class Membership:
         return lost
 
     def _stop(self, state: MembershipState) -> None:
-        self.state = state
+        self._move(state)
         self.generation = NO_GENERATION
         self.leader_id = ""
         self.protocol = self.rejoin_reason = self.request_id = self.heartbeat_request_id = None
         self.protocols = ()
         self.timers.cancel(GroupTimer.HEARTBEAT, GroupTimer.SESSION, GroupTimer.RETRY, GroupTimer.UNKNOWN)
+
+    def _move(self, after: MembershipState) -> None:
+        self.state = moved(MEMBERSHIP_MOVES, self.state, after, "the member")
 
     def _session_timer(self, from_ms: int) -> SetTimer:
         return self.timers.set(GroupTimer.SESSION, from_ms + self.settings.session_timeout_ms)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from connectx.core.connectors import Connectors
 from connectx.core.context import Context, WorkerPhase
@@ -23,6 +24,7 @@ from connectx.core.group.membership import (
     Signal,
 )
 from connectx.core.messages import ConfigReadToEnd, GroupEffect, ReadConfigToEnd, SetTimer
+from connectx.core.moves import Moves, moved
 from connectx.core.tasks import Tasks
 from connectx.core.timer_keys import WorkerTimer
 from connectx.model import causes, payloads
@@ -44,6 +46,19 @@ class RebalancePhase(StrEnum):
     SYNCING = "syncing"  # the config topic is read up to the leader's view: SETTLED, JOINING or UNSYNCED
     UNSYNCED = "unsynced"  # it cannot be read, the group was left; read again and again: JOINING
     SETTLED = "settled"  # work was started
+
+
+REBALANCE_MOVES: Final[Moves[RebalancePhase]] = {
+    RebalancePhase.JOINING: frozenset({RebalancePhase.STOPPING, RebalancePhase.REVOKING}),
+    RebalancePhase.STOPPING: frozenset({RebalancePhase.JOINING}),
+    RebalancePhase.REVOKING: frozenset({RebalancePhase.JOINING, RebalancePhase.STOPPING, RebalancePhase.SYNCING}),
+    RebalancePhase.SYNCING: frozenset(
+        {RebalancePhase.JOINING, RebalancePhase.STOPPING, RebalancePhase.SETTLED, RebalancePhase.UNSYNCED}
+    ),
+    RebalancePhase.UNSYNCED: frozenset({RebalancePhase.JOINING}),
+    RebalancePhase.SETTLED: frozenset({RebalancePhase.JOINING, RebalancePhase.STOPPING}),
+}
+"""A lost coordinator leads back to JOINING from every phase."""
 
 
 @dataclass(slots=True)
@@ -108,7 +123,7 @@ class Rebalance:
             return
         self.read_retries_left = _READ_RETRIES
         if self.phase is RebalancePhase.UNSYNCED:
-            self.phase = RebalancePhase.JOINING
+            self._move(RebalancePhase.JOINING)
             self.take(self.membership.start(self.context.now_ms))
         else:
             self._after_read()
@@ -144,13 +159,13 @@ class Rebalance:
         elif group.assignment is None:  # nothing is claimed, so nothing may run any more
             self._stop_everything(causes.NotAssigned())
         if self._stops():
-            self.phase = RebalancePhase.STOPPING
+            self._move(RebalancePhase.STOPPING)
             self._forget_read()
             return []
         return self._prepared()
 
     def _prepared(self) -> list[Output]:
-        self.phase = RebalancePhase.JOINING
+        self._move(RebalancePhase.JOINING)
         self.outgoing = WorkSet()
         self._forget_read()
         settings = self.context.settings
@@ -190,7 +205,7 @@ class Rebalance:
         else:
             self.leadership.step_down()
             self.tasks.fencing.cancel_all("this worker does not lead the group any more")
-        self.phase = RebalancePhase.REVOKING
+        self._move(RebalancePhase.REVOKING)
 
     def _adopt(self, assignment: Assignment) -> None:
         """An increment with versions 1 and 2; with version 0 all there is, so what is not in it has to go."""
@@ -224,7 +239,7 @@ class Rebalance:
     def _catch_up(self) -> None:
         """Start work only with the very config that the leader assigned with."""
         assert self.assignment is not None, "an assignment is being carried out"
-        self.phase = RebalancePhase.SYNCING
+        self._move(RebalancePhase.SYNCING)
         behind = self.context.config.offset < self.assignment.config_offset
         mismatch = self.assignment.error != 0
         if behind or (mismatch and self.context.group.is_leader):
@@ -250,7 +265,7 @@ class Rebalance:
         if self.phase is not RebalancePhase.UNSYNCED:
             self._on_lost(reason, None)
             self.take(self.membership.leave())
-            self.phase = RebalancePhase.UNSYNCED
+            self._move(RebalancePhase.UNSYNCED)
         if not group.protocol.is_cooperative:
             self.context.set_timer(WorkerTimer.CONFIG_READ, settings.worker.worker_unsync_backoff_ms)
         elif self.read_retries_left > 0:
@@ -270,7 +285,7 @@ class Rebalance:
             # repeatedly.
             self.context.set_timer(WorkerTimer.MISMATCH, _MISMATCH_MS)
         elif self.assignment.error != 0 or config.offset != self.assignment.config_offset:
-            self.phase = RebalancePhase.JOINING
+            self._move(RebalancePhase.JOINING)
             self.request_rejoin(causes.ConfigMovedOn())
         else:
             self._start_work()
@@ -284,7 +299,7 @@ class Rebalance:
 
     def _start_work(self) -> None:
         group = self.context.group
-        self.phase = RebalancePhase.SETTLED
+        self._move(RebalancePhase.SETTLED)
         group.settled = True
         self._drop_ghosts()
         for connector in group.work.connectors:
@@ -325,9 +340,12 @@ class Rebalance:
         if self.context.group.assignment is not None:
             self._on_lost(reason, None)
             self.give_up_work(reason)
-        self.phase = RebalancePhase.JOINING
+        self._move(RebalancePhase.JOINING)
         self._forget_read()
         self.request_rejoin(reason)
+
+    def _move(self, after: RebalancePhase) -> None:
+        self.phase = moved(REBALANCE_MOVES, self.phase, after, "the rebalance")
 
     def _stop_everything(self, cause: Cause) -> None:
         self.outgoing = self._running()
