@@ -14,7 +14,8 @@ from tests.support.state_diagrams import PAGE, TABLES, described, written
 @pytest.mark.parametrize("moves", TABLES.values(), ids=TABLES)
 def test_a_table_has_a_row_for_each_phase_and_reaches_all_of_them(moves: Moves[Any]) -> None:
     first = next(iter(moves))
-    assert list(moves) == list(type(first))
+    phases: Any = type(first)
+    assert list(moves) == list(phases)
     reached = {first}
     while more := {phase for before in reached for phase in moves[before]} - reached:
         reached |= more
