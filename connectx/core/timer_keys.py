@@ -21,7 +21,7 @@ class WorkerTimer(StrEnum):
     """Timers that a worker has once."""
 
     REBALANCE_DELAY = "rebalance-delay"  # the leader's delay for lost work has passed
-    MISMATCH = "mismatch"  # ask a leader that was behind for another assignment
+    MISMATCH = "mismatch"  # ask a leader that lagged for another assignment
     CONFIG_READ = "config-read-retry"  # read the config topic again
     RECLAIM = "reclaim"  # claim the config topic again
     SESSION_KEY = "session-key"  # rotate the session key, or try to write it again
