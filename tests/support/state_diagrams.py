@@ -1,13 +1,14 @@
-"""Writes the diagrams of phases in docs/how-it-works.md from the tables of moves in the core.
+"""Draws the diagrams of phases in docs/phases from the tables of moves in the core, with Graphviz.
 
     python -m tests.support.state_diagrams
 
-The page marks the place of a diagram by two comments that name the table. Text outside of them stays.
+Each picture holds the graph that it was drawn from, so that a test without Graphviz sees whether it is up to date.
 """
 
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +20,7 @@ from connectx.core.group.rebalance import REBALANCE_MOVES
 from connectx.core.moves import Moves
 from connectx.core.tasks import TASK_MOVES
 
-PAGE: Final = Path(__file__).parents[2] / "docs/how-it-works.md"
+PICTURES: Final = Path(__file__).parents[2] / "docs/phases"
 TABLES: Final[dict[str, Moves[Any]]] = {
     "worker": WORKER_MOVES,
     "membership": MEMBERSHIP_MOVES,
@@ -28,27 +29,39 @@ TABLES: Final[dict[str, Moves[Any]]] = {
     "task": TASK_MOVES,
     "fencing": ROUND_MOVES,
 }
-_DIAGRAM: Final = re.compile(r"(<!-- phases of (\w+): begin -->\n).*?(<!-- phases of \2: end -->)", re.DOTALL)
+_GRAPH: Final = re.compile(r"<!--\n(digraph .*?)-->\n", re.DOTALL)
+_BY_GRAPHVIZ: Final = re.compile(r"<\?xml.*?<svg", re.DOTALL)
 
 
-def described(page: str) -> list[str]:
-    """Return the names of the tables whose diagrams the page shows."""
-    return [match[2] for match in _DIAGRAM.finditer(page)]
+def graph(name: str) -> str:
+    """Return a table of moves as a graph in the language of Graphviz; a point leads to the first phase."""
+    moves = TABLES[name]
+    lines = [
+        'bgcolor="#ffffff" pad=0.2 rankdir=LR',
+        'node [shape=box style="rounded,filled" fillcolor="#e8eaf6" color="#3f51b5" fontname="sans-serif" fontsize=12]',
+        'edge [color="#616161" arrowsize=0.7]',
+        'begin [shape=point fillcolor="#212121" color="#212121"]',
+        *(f'"{phase}"' for phase in moves),
+        f'begin -> "{next(iter(moves))}"',
+    ]
+    lines += [f'"{before}" -> "{phase}"' for before, after in moves.items() for phase in moves if phase in after]
+    return "\n".join((f"digraph {name} {{", *lines, "}\n"))
 
 
-def written(page: str) -> str:
-    """Return the page with its diagrams written again."""
-    return _DIAGRAM.sub(lambda match: match[1] + diagram(TABLES[match[2]]) + match[3], page)
+def graph_in(picture: str) -> str | None:
+    """Return the graph that a picture was drawn from; None if it names none."""
+    found = _GRAPH.search(picture)
+    return None if found is None else found[1]
 
 
-def diagram(moves: Moves[Any]) -> str:
-    """Return a table of moves as a Mermaid state diagram; the first phase is where it begins."""
-    lines = [f"    [*] --> {next(iter(moves))}"]
-    for before, after in moves.items():
-        lines += [f"    {before} --> {phase}" for phase in moves if phase in after]
-        lines += [] if after else [f"    {before} --> [*]"]
-    return "\n".join(["```mermaid", "stateDiagram-v2", *lines, "```", ""])
+def drawn(name: str) -> str:
+    """Return the picture of a table as SVG. Needs the program `dot` of Graphviz."""
+    source = graph(name)
+    done = subprocess.run(["dot", "-Tsvg"], input=source, capture_output=True, text=True, check=True)
+    return _BY_GRAPHVIZ.sub(lambda _: f"<!--\n{source}-->\n<svg", done.stdout, count=1)
 
 
 if __name__ == "__main__":
-    PAGE.write_text(written(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    PICTURES.mkdir(exist_ok=True)
+    for table in TABLES:
+        (PICTURES / f"{table}.svg").write_text(drawn(table), encoding="utf-8")
