@@ -294,7 +294,7 @@ class Group:
                 return TaskStopped(effect.task, effect.instance)
             case StopConnector():
                 return ConnectorStopped(effect.connector, effect.instance)
-            case SetTimer(key="group.heartbeat"):
+            case SetTimer(key=GroupTimer.HEARTBEAT):
                 self.heartbeat_timer = effect.token
         return None
 

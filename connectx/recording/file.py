@@ -18,7 +18,7 @@ from connectx.model.worker_keys import WorkerKeys
 from connectx.views import Form, Shown, masked_text
 
 FORMAT: Final = "connectx-core-recording"
-VERSION: Final = 1
+VERSION: Final = 2
 
 SETTINGS: Final = tuple(
     key.name

@@ -356,7 +356,7 @@ def test_a_file_holds_the_recordings_of_all_workers_and_only_its_owner_reads_it(
         (lambda lines: ["[1]"], "Line 1 .* it is not a JSON object"),
         (lambda lines: lines[1:], "Line 1 .* it is not the header of a recording"),
         (lambda lines: lines[:-1], "Line 5 .* 1 lines are missing after it"),
-        (lambda lines: [lines[0].replace('"version":1', '"version":9'), *lines[1:]], "its version is 9"),
+        (lambda lines: [lines[0].replace('"version":2', '"version":9'), *lines[1:]], "its version is 9"),
         (lambda lines: [lines[0], "{}", *lines[2:]], "'state' is missing"),
         (lambda lines: [*lines[:-1], "{}"], "'at_ms' is missing"),
     ],
