@@ -44,8 +44,10 @@ class Difference:
         return "\n".join(lines)
 
 
-def first_difference(recording: Recording) -> Difference | None:
+def first_difference(recording: Recording, *, sentences: bool = True) -> Difference | None:
     """Replay a recording; None if every step is sound and orders the recorded effects.
+
+    Without `sentences`, bodies of replies, traces and errors are not compared.
 
     Raises:
         RecordingError: the recording is of another version, or was changed.
@@ -69,8 +71,8 @@ def first_difference(recording: Recording) -> Difference | None:
         except Exception as error:  # whatever it is, it is what the replay looks for
             return Difference(*named, found=f"the core raises {type(error).__name__}: {error}")
         ordered = [encode(effect) for effect in step.effects]
-        if entry.effects is not None and not agree(entry.effects, ordered):
-            return _of_effects(named, entry, ordered)
+        if entry.effects is not None and not agree(entry.effects, ordered, sentences):
+            return _of_effects(named, entry, ordered, sentences)
         if broken := core.check(before):
             return Difference(*named, found=f"a rule is broken: {'; '.join(map(str, broken))}")
     return None
@@ -83,9 +85,11 @@ def late_answers(recording: Recording) -> Iterator[str]:
             yield f"step {number} at {entry.at_ms} ms: {shown(entry.stimulus)} was dropped: {entry.dropped}"
 
 
-def _of_effects(named: tuple[str, int, int, str], entry: Entry, ordered: list[Any]) -> Difference:
+def _of_effects(named: tuple[str, int, int, str], entry: Entry, ordered: list[Any], sentences: bool) -> Difference:
     recorded = entry.effects or []
-    same = next((at for at, pair in enumerate(zip(recorded, ordered, strict=False)) if not agree(*pair)), None)
+    same = next(
+        (at for at, pair in enumerate(zip(recorded, ordered, strict=False)) if not agree(*pair, sentences)), None
+    )
     at = min(len(recorded), len(ordered)) if same is None else same
     only_recorded, only_ordered = tuple(map(shown, recorded[at:])), tuple(map(shown, ordered[at:]))
     found = f"effect {at + 1} differs" if only_recorded and only_ordered else f"there is no effect {at + 1}"

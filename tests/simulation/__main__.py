@@ -12,6 +12,7 @@ from tests.simulation import producer_runs
 from tests.simulation.chooser import read, written
 from tests.simulation.reporting import report
 from tests.simulation.runs import run_seed, run_trail, shortest
+from tests.simulation.trails import keep
 
 
 def main() -> int:
@@ -21,6 +22,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the first seed (default: %(default)s)")
     parser.add_argument("--jobs", type=int, default=1, help="processes (default: %(default)s)")
     parser.add_argument("--replay", metavar="TRAIL", help="a trail that a failing seed has printed")
+    parser.add_argument("--keep", metavar="NAME", help="with --replay: keep what its cores did in trails/NAME.jsonl")
     parser.add_argument("--digest", action="store_true", help="print the digest of each history")
     parser.add_argument("--shorten", type=int, default=300, metavar="N", help="attempts for a shorter trail")
     parser.add_argument("--protocol", type=int, choices=(1, 2), help="producers alone, with this protocol")
@@ -28,6 +30,8 @@ def main() -> int:
     if options.protocol is not None:
         return producers(options)
     if options.replay is not None:
+        if options.keep is not None:
+            print(f"kept in {keep(options.replay, options.keep)}")
         again = run_trail(read(options.replay))
         print(report(again, None) if again.error else "all invariants hold on this trail")
         return int(again.error is not None)

@@ -53,10 +53,10 @@ from connectx.core.messages import (
 )
 from connectx.core.settings import CoreSettings
 from connectx.core.verbs import Verb
-from connectx.core.worker import WorkerCore
 from connectx.model.config_records import TaskCommitRecord
 from connectx.model.events import Transition
 from connectx.model.ids import TaskId
+from connectx.recording.ring import RecordedCore
 from tests.simulation.broker import CONFIG_TOPIC
 from tests.simulation.connections import REQUEST_TIMEOUT_MS, deliver_late
 from tests.simulation.sim_leader import SimFencer, SimLeader
@@ -80,7 +80,8 @@ class SimWorker:
     def __init__(self, world: World, name: str, settings: CoreSettings) -> None:
         self.world = world
         self.name = name
-        self.core = WorkerCore(settings)
+        self.recorded = RecordedCore(name, settings, world.recording_bytes, None)
+        self.core = self.recorded.core
         self.marks = self.core.marks()  # from before its last step
         self.alive = True
         self.frozen = False  # the core and the worker's heartbeats stand still; tasks go on
@@ -126,7 +127,7 @@ class SimWorker:
             case ConfigRecordRead(log_offset, TaskCommitRecord(connector)):
                 self.task_sets[connector] = log_offset
         self.marks = self.core.marks()
-        step = self.core.handle(stimulus, self.world.now_ms)
+        step = self.recorded.handle(stimulus, self.world.now_ms)
         for transition in step.transitions:
             self.world.note(self, transition)
         for effect in step.effects:

@@ -66,6 +66,8 @@ class World:
     or late, `repeats` of answers to a core. `protocol` is that of transactions.
     """
 
+    recording_bytes = 0  # of each worker's core; `tests.simulation.trails` sets it
+
     def __init__(self, workers: int, chooser: Chooser | None = None, protocol: int = 2, **settings: Any) -> None:
         self.now_ms = START_MS
         self.chooser: Chooser = chooser or Replay(())

@@ -46,7 +46,7 @@ from connectx.recording.replay import first_difference, late_answers
 from connectx.recording.ring import RecordedCore
 from connectx.recording.to_test import write_test
 from tests.simulation.chaos import Chaos
-from tests.simulation.sim_worker import SimWorker
+from tests.simulation.world import World
 from tests.support.core_parts import C0, SOURCE, a_core, settings
 
 ROOT = Path(__file__).parents[3]
@@ -258,38 +258,14 @@ def test_what_the_core_waits_for_is_not_late() -> None:
 def test_every_worker_of_a_simulated_cluster_is_replayed_without_a_difference(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    cores: list[RecordedCore] = []
-    handle = SimWorker.handle
-
-    def record_and_handle(self: SimWorker, stimulus: Stimulus) -> None:
-        if not any(core.core is self.core for core in cores):
-            cores.append(RecordedCore(self.name, self.core.context.settings, 60_000, MASK))
-            self.core = cores[-1].core
-            step = cores[-1].handle
-            self.core.handle = step_of(self.core, step)  # type: ignore[method-assign]
-        handle(self, stimulus)
-
-    monkeypatch.setattr(SimWorker, "handle", record_and_handle)
+    monkeypatch.setattr(World, "recording_bytes", 60_000)
     chaos = Chaos(seed=7)
     chaos.run()
-    recordings = [recording for core in cores if (recording := core.recording("a test")) is not None]
+    found = [worker.recorded.recording("a test") for worker in chaos.world.workers.values()]
+    recordings = [recording for recording in found if recording is not None]
     assert len(recordings) == len(chaos.world.workers)
     assert sum(len(recording.entries) for recording in recordings) > 200
     assert [first_difference(recording) for recording in recordings] == [None] * len(recordings)
-
-
-def step_of(core: WorkerCore, step: Any) -> Any:
-    """`core.handle` that is recorded; the recorder calls the core's own."""
-
-    def handle(stimulus: Stimulus, now_ms: int) -> Any:
-        own = core.handle
-        del core.handle
-        try:
-            return step(stimulus, now_ms)
-        finally:
-            core.handle = own  # type: ignore[method-assign]
-
-    return handle
 
 
 def test_a_replay_shows_the_first_step_whose_effects_differ(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,39 @@
+"""Kept trails: each core of a run that once broke an invariant still decides as it did when the bug was fixed.
+
+A deliberate change of decisions needs new recordings: `python -m tests.simulation --replay 'TRAIL' --keep NAME`, with
+the trail that the header of the recording names.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from connectx.recording.file import read_recordings
+from connectx.recording.replay import first_difference
+from tests.simulation.chooser import written
+from tests.simulation.runs import run_seed
+from tests.simulation.trails import TRAILS, keep
+
+KEPT = sorted(TRAILS.glob("*.jsonl"))
+
+
+@pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
+def test_the_cores_of_a_kept_trail_decide_as_they_did(path: Path) -> None:
+    recordings = read_recordings(path)
+    differences = [first_difference(recording, sentences=False) for recording in recordings]
+    assert differences == [None] * len(recordings), "\n".join(map(str, filter(None, differences)))
+
+
+def test_trails_are_kept() -> None:
+    assert KEPT
+
+
+def test_a_run_is_kept_with_all_its_cores_and_its_trail(tmp_path: Path) -> None:
+    run = run_seed(7)
+    path = keep(written(run.trail), "seven", tmp_path)
+    recordings = read_recordings(path)
+    assert len(recordings) == len(run.chaos.world.workers)
+    assert {recording.reason for recording in recordings} == {f"the trail {written(run.trail)}"}
+    assert [first_difference(recording) for recording in recordings] == [None] * len(recordings)
