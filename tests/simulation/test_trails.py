@@ -13,6 +13,7 @@ import pytest
 from connectx.recording.file import read_recordings
 from connectx.recording.replay import first_difference
 from tests.simulation.chooser import written
+from tests.simulation.mutants import MUTANTS
 from tests.simulation.runs import run_seed
 from tests.simulation.trails import TRAILS, keep
 
@@ -28,6 +29,13 @@ def test_the_cores_of_a_kept_trail_decide_as_they_did(path: Path) -> None:
 
 def test_trails_are_kept() -> None:
     assert KEPT
+
+
+def test_the_kept_trail_of_a_mutant_differs_under_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    (mutant,) = (mutant for mutant in MUTANTS if mutant.name == "lag check left out")
+    mutant.patch(monkeypatch, [])
+    recordings = read_recordings(TRAILS / "lag-check-left-out.jsonl")
+    assert any(first_difference(recording, sentences=False) for recording in recordings)
 
 
 def test_a_run_is_kept_with_all_its_cores_and_its_trail(tmp_path: Path) -> None:
