@@ -8,17 +8,23 @@ from __future__ import annotations
 
 import logging
 import random
+import socket
+import ssl
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, Final
 
 import kafka.errors as kafka_errors
 from kafka.net.compat import KafkaNetClient
+from kafka.net.manager import KafkaConnectionManager
+from kafka.net.selector import NetworkSelector
 from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
 
 _log = logging.getLogger(__name__)
 _STOP_MS: Final = 1_000
+_READ_BYTES: Final = 256 * 1024
 
 AUTHENTICATION_ERRORS: Final = (
     kafka_errors.SaslAuthenticationFailedError,
@@ -42,7 +48,8 @@ class KafkaNet:
     def start(self) -> None:
         """Start the loop's thread; connects to nothing yet."""
         quiet_kafka_python()
-        self._client = KafkaNetClient(**self._config)
+        loop = NetworkSelector(**self._config)
+        self._client = KafkaNetClient(net=loop, manager=_Connections(loop, **self._config))
         self._client._net.start()
 
     @property
@@ -211,6 +218,37 @@ class KafkaNet:
         for connection in list(manager._conns.values()):
             connection.close(kafka_errors.KafkaConnectionError("abandoned"))
         manager.cluster.close()
+
+
+class _Connections(KafkaConnectionManager):  # type: ignore[misc]
+    """kafka-python's connections, which read from their sockets in large pieces.
+
+    Its own read 4 KB at a time: a system call each, after which the network thread waits for Python's lock.
+    """
+
+    async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
+        transport = await super()._build_transport(node, timeout_at=timeout_at)
+        transport._sock_recv = partial(receive, transport._sock)
+        return transport
+
+
+def receive(sock: socket.socket) -> tuple[bytes, kafka_errors.KafkaConnectionError | None]:
+    """Read what is there from a socket that does not block; the error is set when the connection has ended."""
+    is_tls = isinstance(sock, ssl.SSLSocket)  # its decrypted bytes wake up no selector: they are all read
+    pieces: list[bytes] = []
+    while True:
+        try:
+            piece = sock.recv(_READ_BYTES)
+        except (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            break
+        except (OSError, ValueError) as error:
+            return b"", kafka_errors.KafkaConnectionError(error)
+        if not piece:
+            return b"", kafka_errors.KafkaConnectionError("socket disconnected")
+        pieces.append(piece)
+        if len(piece) < _READ_BYTES and not is_tls:
+            break
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces), None
 
 
 class NetTasks:

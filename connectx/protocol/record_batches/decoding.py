@@ -27,6 +27,8 @@ _CODEC: Final = 0x07
 _LOG_APPEND_TIME: Final = 0x08
 _TRANSACTIONAL: Final = 0x10
 _CONTROL: Final = 0x20
+_FIRST_STEPS: Final = 64
+_MOST_STEPS: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +119,7 @@ def scan(data: Any, *, check_crc: bool = True) -> Iterator[BatchHeader]:
         )
         if magic != 2:
             raise _malformed(f"its format is {magic}, and connectx reads format 2")
-        if check_crc and google_crc32c.value(bytes(view[at + _CHECKED_FROM : end])) != crc:
+        if check_crc and google_crc32c.value(pa.py_buffer(view[at + _CHECKED_FROM : end])) != crc:
             raise _malformed(f"its CRC at offset {base} is wrong")
         yield BatchHeader(
             *(at, end, base, base + last + 1, leader_epoch, attributes, first_ms, max_ms),
@@ -165,7 +167,8 @@ def _bodies(found: Sequence[tuple[Any, BatchHeader]]) -> tuple[Any, list[tuple[i
     """A buffer with the uncompressed records of all batches, and where those of each begin and end."""
     first = found[0][0] if found else b""
     if all(data is first and batch.attributes & _CODEC == 0 for data, batch in found):
-        return memoryview(first).cast("B"), [(batch.start + HEADER_BYTES, batch.end) for _, batch in found]
+        whole = first if isinstance(first, bytes) else memoryview(first).cast("B")
+        return whole, [(batch.start + HEADER_BYTES, batch.end) for _, batch in found]
     bodies = [_body(memoryview(data), batch) for data, batch in found]
     ends = np.cumsum([len(body) for body in bodies]).tolist()
     return bodies[0] if len(bodies) == 1 else b"".join(bodies), list(zip([0, *ends], ends, strict=False))
@@ -195,31 +198,74 @@ def _timestamps(batches: Sequence[BatchHeader], deltas_ms: Any) -> Any:
 
 
 def _records(body: Any, spans: Sequence[tuple[int, int]], counts: Sequence[int]) -> tuple[Any, Any]:
-    """Positions of the records, at their length, and where they end.
-
-    The one loop over records: a record's place follows from the length of the one before. It costs 0.2 us a record,
-    where chaining jumps in arrays costs 5.
-    """
-    firsts, ends = [], []
+    """Positions of the records, at their length, and where they end."""
+    firsts, ends = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    flat = np.frombuffer(body, np.uint8)
     try:
         for (start, end), count in zip(spans, counts, strict=True):
-            at = start
-            for _ in range(count):
-                firsts.append(at)
-                zigzag = body[at]
-                at += 1
-                if zigzag >= 0x80:
-                    byte, shift, zigzag = 0x80, 7, zigzag & 0x7F
-                    while byte >= 0x80:
-                        byte = body[at]
-                        zigzag, shift, at = zigzag | (byte & 0x7F) << shift, shift + 7, at + 1
-                at += zigzag >> 1
-                ends.append(at)
+            found, at = _firsts(body, flat, start, end, count)
             if at != end:
                 raise _malformed("its records have lengths that do not fit")
+            firsts.append(found)
+            ends += (found[1:], np.array([end]))
     except IndexError as error:
         raise _malformed("it holds fewer records than its header says") from error
-    return np.array(firsts, np.int64), np.array(ends, np.int64)
+    return np.concatenate(firsts), np.concatenate(ends)
+
+
+def _firsts(body: Any, flat: Any, start: int, end: int, count: int) -> tuple[Any, int]:
+    """Positions of the records of one batch, and where the last one ends.
+
+    The length of a record says where the next one begins. Records of equal length follow each other at equal distances,
+    and numpy finds them together. The others take a step of Python each, 0.1 us. The fewer runs there are, the less
+    often they are looked for.
+    """
+    parts = [np.empty(0, np.int64)]
+    at, left, steps = start, count, _FIRST_STEPS
+    while left > 0:
+        stride = _after(body, at) - at
+        run = _run(flat, at, stride, min(left, (end - at) // stride))
+        if run > 1:
+            parts.append(at + stride * np.arange(run))
+            at, left = at + stride * run, left - run
+        steps = _FIRST_STEPS if run > steps else min(steps * 2, _MOST_STEPS)
+        firsts = []
+        for _ in range(min(steps, left)):
+            firsts.append(at)
+            low = body[at]
+            if low < 0x80:
+                at += 1 + (low >> 1)
+            elif (high := body[at + 1]) < 0x80:
+                at += 2 + ((low & 0x7F | high << 7) >> 1)
+            else:
+                at = _after(body, at)
+        left -= len(firsts)
+        parts.append(np.array(firsts, np.int64))
+    return np.concatenate(parts), at
+
+
+def _run(flat: Any, at: int, stride: int, most: int) -> int:
+    """How many records from a position on have the same length; `most` is as many as there is room for."""
+    width = 1 + int(np.argmax(flat[at : at + 10] < 0x80))
+    count, limit = 1, _FIRST_STEPS
+    while count < most:
+        begin, tried = at + count * stride, min(limit, most - count)
+        same = np.ones(tried, bool)
+        for place in range(width):
+            same &= flat[begin + place : begin + tried * stride : stride] == flat[at + place]
+        if not same.all():
+            return count + int(same.argmin())
+        count, limit = count + tried, limit * 4
+    return count
+
+
+def _after(body: Any, at: int) -> int:
+    """Where a record ends that begins at a position."""
+    zigzag, shift, byte = 0, 0, 0x80
+    while byte >= 0x80:
+        byte = int(body[at])
+        zigzag, shift, at = zigzag | (byte & 0x7F) << shift, shift + 7, at + 1
+    return at + (zigzag >> 1)
 
 
 def _values(body: Any, at: Any, limits: Any) -> tuple[Any, Any]:

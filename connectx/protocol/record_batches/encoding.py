@@ -150,7 +150,7 @@ def finish(
         base_sequence,
         records.count,
     )
-    data = bytes(records.data)
+    data = pa.py_buffer(records.data)
     crc = google_crc32c.extend(google_crc32c.value(bytes(header[_CHECKED_FROM:])), data)
     struct.pack_into(">I", header, _CRC_AT, crc)
     return b"".join((header, data))

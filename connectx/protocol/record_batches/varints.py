@@ -65,9 +65,11 @@ def read_varints(data: Any, at: Any) -> tuple[Any, Any]:
     Positions beyond the end read the last byte, and a varint longer than 10 bytes ends there: check the results.
     """
     last = len(data) - 1
-    byte = data[np.minimum(at, last)]
-    zigzag = (byte & 0x7F).astype(np.uint64)
+    byte = data.take(at, mode="clip")
     after = at + 1
+    if len(byte) and byte.max() < 0x80:
+        return (byte >> 1).astype(np.int64) ^ -(byte & 1).astype(np.int64), after
+    zigzag = (byte & 0x7F).astype(np.uint64)
     rows = np.flatnonzero(byte >= 0x80)
     for group in range(1, _LONGEST):
         if not len(rows):

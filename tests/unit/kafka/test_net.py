@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from connectx.kafka.net import NetTasks
+from kafka.errors import KafkaConnectionError
+
+from connectx.kafka.net import NetTasks, receive
 
 
 class Loop:
@@ -88,3 +91,28 @@ def test_a_loop_that_has_ended_runs_nothing() -> None:
     loop = Ended()
     NetTasks(loop, threading.RLock(), lambda: fired.append(1)).wake_at(1)  # type: ignore[arg-type]
     assert (loop.spawned, fired) == ([], [])
+
+
+def test_what_waits_at_a_socket_is_read_whole_and_an_empty_one_blocks_nobody() -> None:
+    near, far = socket.socketpair()
+    with near, far:
+        near.setblocking(False)
+        assert receive(near) == (b"", None)
+        sent = bytes(range(256)) * 4096
+        sender = threading.Thread(target=far.sendall, args=(sent,))
+        sender.start()
+        found = b""
+        while len(found) < len(sent):
+            data, error = receive(near)
+            assert error is None
+            found += data
+        sender.join()
+        assert found == sent
+
+
+def test_a_connection_that_the_other_side_closed_is_an_error() -> None:
+    near, far = socket.socketpair()
+    with near:
+        near.setblocking(False)
+        far.close()
+        assert isinstance(receive(near)[1], KafkaConnectionError)

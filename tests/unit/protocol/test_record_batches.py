@@ -164,6 +164,22 @@ def test_damaged_records_raise_one_error_and_nothing_else(given_records: list[Re
         list(decode(bytes(batch), check_crc=False))
 
 
+@given(runs=st.lists(st.tuples(st.integers(0, 300), st.integers(1, 400)), min_size=1, max_size=8))
+@settings(max_examples=40)
+def test_runs_of_records_with_equal_lengths_are_decoded_as_they_were(runs: list[tuple[int, int]]) -> None:
+    values = [bytes([number % 256]) * length for number, (length, times) in enumerate(runs) for _ in range(times)]
+    (decoded,) = decode(batch_of(pa.table({"value": pa.array(values, pa.binary())})))
+    assert decoded.rows["value"].to_pylist() == values
+
+
+@pytest.mark.parametrize("claimed", [-1, 299, 301, 2**31 - 1])
+def test_a_batch_that_holds_another_number_of_records_than_it_claims_is_refused(claimed: int) -> None:
+    data = bytearray(batch_of(pa.table({"value": pa.array([b"x" * 100] * 300, pa.binary())})))
+    struct.pack_into(">i", data, 57, claimed)
+    with pytest.raises(MalformedDataError):
+        list(decode(bytes(data), check_crc=False))
+
+
 def test_an_old_format_is_refused_by_name() -> None:
     data = bytearray(batch_of(pa.table({"value": [b"abc"]})))
     data[16] = 1

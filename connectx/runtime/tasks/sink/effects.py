@@ -175,7 +175,7 @@ class SinkWorld:
         self._update_lag()
         if fetched is None:
             return self._jobs.ended() or m.FetchedNothing(effect.epoch)
-        number = self._records.fetched(fetched.rows)
+        number = self._records.fetched(fetched.rows, fetched.ranges.keys())
         for topic in sorted({partition.topic for partition in fetched.ranges}):
             self._runner.topic_used(topic)
         full = fetched.rows.num_rows * 2 >= limit

@@ -6,7 +6,7 @@ It decides nothing but which records cannot be read. Mirrors the message batch o
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -39,14 +39,14 @@ class RecordsAtHand:
         self._counted = counted
         self._number = 0
         self._put_number = 0
-        self._fetches: dict[int, pa.Table] = {}
+        self._fetches: dict[int, tuple[pa.Table, Set[TopicPartition]]] = {}
         self._by_topic: dict[str, TopicRecords] = {}
 
-    def fetched(self, rows: pa.Table) -> int:
-        """The consumer brought these; returns the number of the fetch."""
+    def fetched(self, rows: pa.Table, partitions: Set[TopicPartition]) -> int:
+        """The consumer brought these rows, all of these partitions; returns the number of the fetch."""
         self._number += 1
-        kept = {number: rows for number, rows in self._fetches.items() if number == self._put_number}
-        self._fetches = {**kept, self._number: rows}
+        kept = {number: fetch for number, fetch in self._fetches.items() if number == self._put_number}
+        self._fetches = {**kept, self._number: (rows, partitions)}
         return self._number
 
     def of(self, number: int, ranges: Ranges) -> TopicRecords:
@@ -58,7 +58,9 @@ class RecordsAtHand:
         topic = next(iter(ranges)).topic
         known = self._by_topic.get(topic)
         if known is None or known.partitions != tuple(sorted(ranges)):
-            rows = _of_partitions(self._fetches[number], topic, sorted(partition.partition for partition in ranges))
+            rows, partitions = self._fetches[number]
+            if partitions != ranges.keys():
+                rows = _of_partitions(rows, topic, sorted(partition.partition for partition in ranges))
             known = TopicRecords(self._setup, self._dead_letters, self._counted, tuple(sorted(ranges)), rows)
             self._by_topic[topic] = known
         return known
@@ -173,10 +175,8 @@ def report_bad(
 
 
 def _of_partitions(rows: pa.Table, topic: str, partitions: list[int]) -> pa.Table:
-    """Rows of these partitions; the same table when it has no others."""
-    if rows.num_rows == 0:
-        return rows
+    """Rows of these partitions."""
     wanted = pc.and_(
         pc.equal(rows["topic"], topic), pc.is_in(rows["partition"], pa.array(partitions, rows["partition"].type))
     )
-    return rows if pc.all(wanted).as_py() else rows.filter(wanted)
+    return rows.filter(wanted)

@@ -279,7 +279,7 @@ class Lane:
         """In chunks of any size."""
         while first < end:
             stop = min(end, first + self.chance.randrange(1, 40))
-            number = self.records.fetched(between(self.log, partition, first, stop))
+            number = self.records.fetched(between(self.log, partition, first, stop), {partition})
             ranges = {partition: (first, stop)}
             records = self.records.of(number, ranges)
             rows, _ = records.readable(self.plugin)
