@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from bench import bulk, cdc, cluster, conversion, flows, peer, processes, scale
+from bench import bulk, cdc, cluster, conversion, flows, lake, peer, processes, scale
 from bench.machine import describe
 
 Measurement = Callable[[], Iterator[dict[str, object]]]
@@ -16,7 +16,7 @@ Measurement = Callable[[], Iterator[dict[str, object]]]
 
 def main(
     names: Annotated[
-        list[str] | None, typer.Argument(help="Measurements to run; all but peer and steady by default.")
+        list[str] | None, typer.Argument(help="Measurements to run; all but peer, iceberg_peer and steady by default.")
     ] = None,
     records: Annotated[int, typer.Option(help="Records of a throughput run.")] = 1_000_000,
     json_path: Annotated[Path | None, typer.Option("--json", help="Write the result there, too.")] = None,
@@ -41,17 +41,18 @@ def main(
         "mirror": lambda: flows.measure_mirror(records),
         "postgres_sink": lambda: flows.measure_postgres_sink(records // 2),
         "http_sink": lambda: flows.measure_http_sink(records // 10),
-        "lake_sinks": lambda: flows.measure_lake_sinks(records),
+        "lake_sinks": lambda: lake.measure_lake_sinks(records),
+        "iceberg_peer": lambda: lake.measure_iceberg_peer(records),
         "latency": lambda: flows.measure_latency(200),
         "failover": lambda: cluster.measure_failover(3),
         "scale": scale.measure_scale,
         "processes": processes.measure_processes,
         "process_start": lambda: processes.measure_process_start(3),
         "process_failover": lambda: processes.measure_process_failover(3),
-        "peer": lambda: peer.measure_peer(records),
+        "peer": lambda: peer.measure_peer(records * 4),  # so that a run lasts some seconds
         "steady": lambda: cluster.measure_steady(minutes),
     }
-    chosen = names or [name for name in measurements if name not in ("peer", "steady")]
+    chosen = names or [name for name in measurements if name not in ("peer", "iceberg_peer", "steady")]
     unknown = sorted(set(chosen) - set(measurements))
     if unknown:
         raise typer.BadParameter(f"unknown: {', '.join(unknown)}; known: {', '.join(measurements)}")

@@ -1,4 +1,4 @@
-"""CPU time per record of a source's two lanes: in the worker, in Spark's JVMs, and in the Python of its executors.
+"""CPU time per record of the two lanes: in the worker, in Spark's JVMs, and in the Python of its executors.
 
 The bulk lane is measured on three masters with two cores each: threads of the driver, processes of a local cluster, and
 a standalone cluster of a master and two workers.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ import psutil
 from confluent_kafka import KafkaException
 
 import connectx as cx
-from bench.flows import JSON, committed_end, create_topic, until
+from bench.flows import JSON, committed_end, create_topic, group_offset, until
 from connectx.demo.standalone import SparkStandalone
 
 PARTITIONS = 4
@@ -77,11 +77,11 @@ def _seconds(process: psutil.Process) -> float:
 
 
 def measure_bulk(count: int) -> Iterator[dict[str, object]]:
-    """FileSource of CSV as JSON: the tail, and the bulk lane on each master, after a run that warms both up.
+    """FileSource of CSV as JSON, and ParquetSink of its topic: the tail, and the bulk lane on each master.
 
-    Then rates that are computed, not measured, for more cores.
+    Each after a run that warms up. Then rates that are computed, not measured, for more cores.
     """
-    figures: Mapping[str, Any] = {}
+    last: dict[str, Mapping[str, Any]] = {}
     for master in MASTERS:
         with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
             folder, spark = Path(name), {"spark.master": master}
@@ -89,22 +89,51 @@ def measure_bulk(count: int) -> Iterator[dict[str, object]]:
                 spark = stack.enter_context(SparkStandalone(folder / "spark")).settings
             cluster = stack.enter_context(cx.Cluster(workers=1, faults=False, spark=spark))
             for mode in ("never", "always") if master == MASTERS[0] else ("always",):
-                _flow(cluster, folder, mode, count // 10)
-                found = {"measure": "bulk", "lane": "tail" if mode == "never" else "bulk", "master": master}
-                figures = _flow(cluster, folder, mode, count)
-                yield {**found, **figures}
-    for cores in EXECUTOR_CORES:
-        yield {"measure": "bulk_computed", "cores": cores, "records_per_s": computed_rate(figures, cores)}
+                for kind, flow in (("source", _source), ("sink", _sink)):
+                    flow(cluster, folder, mode, count // 10)
+                    found = {"kind": kind, "lane": "tail" if mode == "never" else "bulk", "master": master}
+                    last[kind] = flow(cluster, folder, mode, count)
+                    yield {"measure": "bulk", **found, **last[kind]}
+    for kind, figures in last.items():
+        for cores in EXECUTOR_CORES:
+            rate = computed_rate(figures, cores)
+            yield {"measure": "bulk_computed", "kind": kind, "cores": cores, "records_per_s": rate}
 
 
-def _flow(cluster: cx.Cluster, folder: Path, mode: str, count: int) -> dict[str, object]:
-    """Move so many rows in one lane, with a new connector."""
-    path, name = rows_file(folder, count), f"rows-{mode}-{count}"
+def _source(cluster: cx.Cluster, folder: Path, mode: str, count: int) -> dict[str, Any]:
+    """Move so many rows of a file to a new topic in one lane, with a new connector."""
+    path, name = rows_file(folder, count), _topic(mode, count)
     create_topic(cluster, name, PARTITIONS)
+    config = {"connector.class": "FileSource", "file": str(path), "topic": name, "schema": SCHEMA}
+    return _flow(cluster, name, {**config, "bulk.mode": mode}, count, lambda: _committed(cluster, name))
+
+
+def _sink(cluster: cx.Cluster, folder: Path, mode: str, count: int) -> dict[str, Any]:
+    """Move the rows of that topic to a new table."""
+    topic = _topic(mode, count)
+    name = f"{topic}-sink"
+    config = {
+        "connector.class": "ParquetSink",
+        "path": str(folder),
+        "topics": topic,
+        "table.name.format": name,
+        "flush.interval.ms": "1000",
+        "bulk.mode": mode,
+    }
+    return _flow(cluster, name, config, count, lambda: group_offset(cluster, f"connect-{name}", topic, PARTITIONS))
+
+
+def _topic(mode: str, count: int) -> str:
+    return f"rows-{mode}-{count}"
+
+
+def _flow(
+    cluster: cx.Cluster, name: str, config: Mapping[str, str], count: int, done: Callable[[], int]
+) -> dict[str, Any]:
+    """From the creation of a connector until that many records are done; also who used how much CPU time."""
     cpu, began_s = CpuTimes(), time.monotonic()
-    source = {"connector.class": "FileSource", "file": str(path), "topic": name, "schema": SCHEMA}
-    connector = cluster.create(name, {**source, **JSON, "bulk.mode": mode})
-    until(lambda: _committed(cluster, name) >= count, 600, 0.2)
+    connector = cluster.create(name, {**config, **JSON})
+    until(lambda: done() >= count, 600, 0.2)
     took_s = time.monotonic() - began_s
     used = cpu.us_per_record(count)
     connector.delete()

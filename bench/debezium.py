@@ -2,41 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Final
-from unittest.mock import patch
 
-from connectx.jvm import jars
-from connectx.jvm.java import find_java
 from connectx.kafka.broker import node
 
 JDBC_SINK: Final = "debezium-jdbc"
 POSTGRES_SOURCE: Final = "debezium-postgres"
-_LOCK: Final = Path(__file__).with_name("debezium.lock.json")
-
 SINK_CLASS: Final = "io.debezium.connector.jdbc.JdbcSinkConnector"
-
-
-def plugin_folder(parent: Path, connector: str) -> Path:
-    """A plugin path for Kafka Connect with a connector and all that it needs, from Maven Central.
-
-    Args:
-        parent: where the folder is made.
-        connector: JDBC_SINK or POSTGRES_SOURCE.
-    """
-    wanted = tuple(jars.Jar(**entry) for entry in json.loads(_LOCK.read_text())[connector])
-    locked = jars.locked
-    with patch.object(jars, "locked", lambda name: wanted if name == connector else locked(name)):
-        found = jars.fetch(connector, find_java())
-    folder = parent / "plugins" / connector
-    folder.mkdir(parents=True)
-    for jar in found:
-        (folder / jar.name).symlink_to(jar)
-    return folder.parent
 
 
 @contextmanager

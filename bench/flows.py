@@ -63,11 +63,25 @@ def create_topic(kafka: Kafka, name: str, partitions: int = 1) -> None:
         future.result()
 
 
+def delete_topic(kafka: Kafka, name: str) -> None:
+    """Delete a topic."""
+    for future in admin_of(kafka.bootstrap_servers).delete_topics([name]).values():
+        future.result()
+
+
 def committed_end(kafka: Kafka, topic: str, partitions: int = 1) -> int:
     """Sum of the last stable offsets: what a read_committed reader can see, transaction markers included."""
-    admin = admin_of(kafka.bootstrap_servers)
+    return _end(kafka, topic, partitions, IsolationLevel.READ_COMMITTED)
+
+
+def last_end(kafka: Kafka, topic: str, partitions: int = 1) -> int:
+    """Sum of the high watermarks: records of open transactions included."""
+    return _end(kafka, topic, partitions, IsolationLevel.READ_UNCOMMITTED)
+
+
+def _end(kafka: Kafka, topic: str, partitions: int, isolation: IsolationLevel) -> int:
     asked = {TopicPartition(topic, p): OffsetSpec.latest() for p in range(partitions)}
-    answers = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED)
+    answers = admin_of(kafka.bootstrap_servers).list_offsets(asked, isolation_level=isolation)
     return sum(future.result().offset for future in answers.values())
 
 
@@ -383,33 +397,6 @@ def measure_postgres_sink(count: int) -> Iterator[dict[str, object]]:
                 rate = count / (time.monotonic() - started)
                 connector.delete()
             yield {"measure": "postgres_sink", "mode": mode, "rows": count, "rows_per_s": round(rate)}
-
-
-def measure_lake_sinks(count: int) -> Iterator[dict[str, object]]:
-    """Sinks of tables in files, exactly-once, narrow rows, a commit each second, 1 task over 4 partitions."""
-    with tempfile.TemporaryDirectory() as folder, cx.Cluster(workers=1, faults=False) as cluster:
-        create_topic(cluster, "rows", 4)
-        fill(cluster, "rows", (b'{"id":%d,"name":"name-%d","amount":%d.5}' % (i, i, i) for i in range(count)), 4)
-        catalog = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}"}
-        places = {
-            "ParquetSink": {"path": folder},
-            "DeltaSink": {"path": folder},
-            "IcebergSink": {f"iceberg.catalog.{name}": text for name, text in catalog.items()},
-        }
-        for name, place in places.items():
-            table = f"bench.{name.lower()}"
-            config = {
-                "connector.class": name,
-                "topics": "rows",
-                "flush.interval.ms": "1000",
-                "table.name.format": table,
-            }
-            started = time.monotonic()
-            connector = cluster.create(name, {**config, **place, **JSON})
-            until(lambda name=name: group_offset(cluster, f"connect-{name}", "rows", 4) >= count, step_s=0.05)
-            rate = count / (time.monotonic() - started)
-            connector.delete()
-            yield {"measure": "lake_sink", "connector": name, "rows": count, "rows_per_s": round(rate)}
 
 
 def measure_mirror(count: int) -> Iterator[dict[str, object]]:

@@ -14,15 +14,16 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import httpx
 import psutil
 from confluent_kafka import Producer
 
 from bench import flows
-from bench.debezium import JDBC_SINK, SINK_CLASS, plugin_folder, postgres_on_loopback
+from bench.debezium import JDBC_SINK, SINK_CLASS, postgres_on_loopback
 from bench.flows import LINE_BYTES, STRINGS, until
+from bench.plugins import plugin_folder
 from connectx.kafka.broker import node
 from connectx.kafka.broker.embedded import EmbeddedKafka
 from tests.support.java_worker import JavaWorker, peer_config
@@ -47,6 +48,18 @@ _SINK = {
     "consumer.override.isolation.level": "read_committed",
     **STRINGS,
 }
+
+
+_STEADY: Final = (0.2, 0.9)
+"""Parts of a run between which its steady rate is taken: without the connector's start and its last commit."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """Rates of one run, records/s: from the connector's creation to the last record, and in between."""
+
+    whole: float
+    steady: float
 
 
 @dataclass(frozen=True)
@@ -109,14 +122,16 @@ def connectx_side(config: Mapping[str, str], folder: Path, endings: ExitStack) -
 
 
 @contextmanager
-def both_sides(kafka: EmbeddedKafka, folder: Path, support: str) -> Iterator[tuple[Side, Side]]:
-    """A Java worker and a connectx worker on one broker, each in a separate group."""
+def both_sides(
+    kafka: EmbeddedKafka, folder: Path, support: str, plugins: Path | None = None
+) -> Iterator[tuple[Side, Side]]:
+    """A Java worker, with a plugin path, and a connectx worker on one broker, each in a separate group."""
     settings = {"exactly_once_source_support": support, "connector_client_config_override_policy": "All"}
     java = peer_config(kafka.bootstrap_servers, f"java-{support}", **settings)
     python = peer_config(kafka.bootstrap_servers, f"python-{support}", **settings)
     with ExitStack() as endings:
-        plugins = {"plugin.path": str(plugin_folder(folder, JDBC_SINK))} if support == "disabled" else {}
-        theirs = java_side({**java, **plugins}, folder / f"java-{support}", endings)
+        path = {} if plugins is None else {"plugin.path": str(plugins)}
+        theirs = java_side({**java, **path}, folder / f"java-{support}", endings)
         yield theirs, connectx_side(python, folder / f"python-{support}", endings)
 
 
@@ -128,9 +143,10 @@ def measure_peer(count: int, rounds: int = 3) -> Iterator[dict[str, object]]:
         flows.create_topic(kafka, "filled", 1)
         flows.fill(kafka, "filled", (f"{i:09d}-".ljust(LINE_BYTES, "x").encode() for i in range(count)))
         for support in ("enabled", "disabled"):
-            with both_sides(kafka, folder, support) as sides:
+            plugins = plugin_folder(folder, JDBC_SINK) if support == "disabled" else None
+            with both_sides(kafka, folder, support, plugins) as sides:
                 if support == "enabled":
-                    yield _compared("start_s", _by_side(sides, lambda side: side.start_s), less_is_better=True)
+                    yield compared("start_s", _by_side(sides, lambda side: side.start_s), less_is_better=True)
                 guarantee = "exactly_once" if support == "enabled" else "at_least_once"
                 more = _EXACTLY_ONCE if support == "enabled" else {}
                 yield from _rates(f"source_{guarantee}", sides, rounds, _Source(kafka, path, count, more))
@@ -138,10 +154,35 @@ def measure_peer(count: int, rounds: int = 3) -> Iterator[dict[str, object]]:
                     yield from _rates("file_sink", sides, rounds, _Sink(folder, count))
                     with postgres_on_loopback() as port:
                         yield from _rates("postgres_upsert", sides, rounds, _Upsert(kafka, port, count // 5))
-                    yield _compared("latency_p50_ms", _latencies(kafka, sides, folder), less_is_better=True)
-                    yield _compared("memory_mb", _by_side(sides, Side.memory_mb), less_is_better=True)
-                    yield _compared("rest_500_connectors_ms", _rest(sides, folder), less_is_better=True)
-        yield _compared("failover_s", _failovers(kafka, folder), less_is_better=True)
+                    yield compared("latency_p50_ms", _latencies(kafka, sides, folder), less_is_better=True)
+                    yield compared("memory_mb", _by_side(sides, Side.memory_mb), less_is_better=True)
+                    yield compared("rest_500_connectors_ms", _rest(sides, folder), less_is_better=True)
+        yield compared("failover_s", _failovers(kafka, folder), less_is_better=True)
+
+
+def _followed(
+    side: Side, name: str, config: Mapping[str, str], count: int, progress: Callable[[], tuple[int, int]]
+) -> Run:
+    """Create a connector and follow it to its end, then delete it.
+
+    Args:
+        progress: returns how many records have arrived, and how many of them count as done.
+    """
+    began_s = time.monotonic()
+    side.create(name, config)
+    marks: list[tuple[float, int]] = []
+
+    def is_done() -> bool:
+        arrived, done = progress()
+        if len(marks) < len(_STEADY) and arrived >= _STEADY[len(marks)] * count:
+            marks.append((time.monotonic(), arrived))
+        return done >= count
+
+    until(is_done)
+    whole = count / (time.monotonic() - began_s)
+    side.delete(name)
+    (first_s, first), (last_s, last) = marks[0], marks[-1]
+    return Run(whole, (last - first) / (last_s - first_s) if len(marks) == len(_STEADY) else whole)
 
 
 @dataclass
@@ -153,16 +194,17 @@ class _Source:
     count: int
     more: Mapping[str, str]
 
-    def __call__(self, side: Side, number: int) -> float:
+    def __call__(self, side: Side, number: int) -> Run:
         topic = f"in-{side.name}-{len(self.more)}-{number}"
         flows.create_topic(self.kafka, topic)
         config = {"connector.class": "FileStreamSource", "file": str(self.path), "topic": topic, "tasks.max": "1"}
-        began_s = time.monotonic()
-        side.create(topic, {**config, **_FAST, **self.more})
-        until(lambda: flows.committed_end(self.kafka, topic) >= self.count)
-        rate = self.count / (time.monotonic() - began_s)
-        side.delete(topic)
-        return rate
+
+        def progress() -> tuple[int, int]:
+            return flows.last_end(self.kafka, topic), flows.committed_end(self.kafka, topic)
+
+        run = _followed(side, topic, {**config, **_FAST, **self.more}, self.count, progress)
+        flows.delete_topic(self.kafka, topic)
+        return run
 
 
 @dataclass
@@ -172,17 +214,18 @@ class _Sink:
     folder: Path
     count: int
 
-    def __call__(self, side: Side, number: int) -> float:
+    def __call__(self, side: Side, number: int) -> Run:
         name = f"out-{side.name}-{number}"
-        path, size_bytes = self.folder / name, self.count * (LINE_BYTES + 1)
+        path = self.folder / name
         config = {"connector.class": "FileStreamSink", "file": str(path), "topics": "filled", "tasks.max": "1"}
-        began_s = time.monotonic()
-        side.create(name, {**config, **_SINK})
-        until(lambda: path.exists() and path.stat().st_size >= size_bytes)
-        rate = self.count / (time.monotonic() - began_s)
-        side.delete(name)
+
+        def progress() -> tuple[int, int]:
+            lines = path.stat().st_size // (LINE_BYTES + 1) if path.exists() else 0
+            return lines, lines
+
+        run = _followed(side, name, {**config, **_SINK}, self.count, progress)
         path.unlink()
-        return rate
+        return run
 
 
 @dataclass
@@ -204,7 +247,7 @@ class _Upsert:
         with self._cursor() as cursor:
             cursor.execute("create table rows (id bigint primary key, name text, amount double precision)")
 
-    def __call__(self, side: Side, number: int) -> float:
+    def __call__(self, side: Side, number: int) -> Run:
         name = f"rows-{side.name}-{number}"
         address = f"postgresql://{node.HOST}:{self.port}/postgres"
         json_converter = "org.apache.kafka.connect.json.JsonConverter"
@@ -231,17 +274,13 @@ class _Upsert:
         }[side.name]
         with self._cursor() as cursor:
             cursor.execute("truncate table rows")
-            began_s = time.monotonic()
-            side.create(name, {**_SINK, **both, **own})
 
-            def rows() -> int:
-                cursor.execute("select count(*) from rows")
-                return int(cursor.fetchone()[0])
+            def progress() -> tuple[int, int]:
+                cursor.execute("select max(id) from rows")  # of the primary key; one partition, so they come in order
+                rows = (cursor.fetchone()[0] or -1) + 1
+                return rows, rows
 
-            until(lambda: rows() >= self.count, step_s=0.1)
-            rate = self.count / (time.monotonic() - began_s)
-        side.delete(name)
-        return rate
+            return _followed(side, name, {**_SINK, **both, **own}, self.count, progress)
 
     @contextmanager
     def _cursor(self) -> Iterator[Any]:
@@ -278,22 +317,24 @@ def _failovers(kafka: EmbeddedKafka, folder: Path) -> dict[str, float]:
 
 
 def _rates(
-    measure: str, sides: tuple[Side, Side], rounds: int, run: Callable[[Side, int], float]
+    measure: str, sides: tuple[Side, Side], rounds: int, follow: _Source | _Sink | _Upsert
 ) -> Iterator[dict[str, object]]:
     """Records/s of both in turns; the first round warms up and does not count. Also processor time a record."""
-    rates: dict[str, list[float]] = {side.name: [] for side in sides}
-    cpu_s = dict.fromkeys(rates, 0.0)
+    runs: dict[str, list[Run]] = {side.name: [] for side in sides}
+    cpu_s = dict.fromkeys(runs, 0.0)
     for number in range(rounds + 1):
         for side in sides:
             before_s = side.cpu_s()
-            rate = run(side, number)
+            run = follow(side, number)
             if number:
-                rates[side.name].append(rate)
+                runs[side.name].append(run)
                 cpu_s[side.name] += side.cpu_s() - before_s
-    yield _compared(f"{measure}_records_per_s", {name: statistics.median(found) for name, found in rates.items()})
-    count = run.count  # type: ignore[attr-defined]
-    micros = {name: seconds / rounds / count * 1e6 for name, seconds in cpu_s.items()}
-    yield _compared(f"{measure}_worker_cpu_us_per_record", micros, less_is_better=True)
+    steady = {name: statistics.median(run.steady for run in found) for name, found in runs.items()}
+    yield compared(f"{measure}_records_per_s", steady)
+    whole = {name: statistics.median(run.whole for run in found) for name, found in runs.items()}
+    yield compared(f"{measure}_whole_run_records_per_s", whole)
+    micros = {name: seconds / rounds / follow.count * 1e6 for name, seconds in cpu_s.items()}
+    yield compared(f"{measure}_worker_cpu_us_per_record", micros, less_is_better=True)
 
 
 def _latencies(kafka: EmbeddedKafka, sides: tuple[Side, Side], folder: Path) -> dict[str, float]:
@@ -336,7 +377,7 @@ def _by_side(sides: tuple[Side, Side], figure: Callable[[Side], float]) -> dict[
     return {side.name: figure(side) for side in sides}
 
 
-def _compared(measure: str, figures: Mapping[str, float], *, less_is_better: bool = False) -> dict[str, object]:
+def compared(measure: str, figures: Mapping[str, float], *, less_is_better: bool = False) -> dict[str, object]:
     theirs, ours = figures["kafka_connect"], figures["connectx"]
     ratio = theirs / ours if less_is_better else ours / theirs
     return {

@@ -1,13 +1,14 @@
-"""Plots and the table of docs/performance.md from a result of `python -m bench peer --json PATH`.
+"""Plots and tables of docs/performance.md from results of `python -m bench NAME ... --json PATH`.
 
-`python -m bench.plot RESULT` writes `docs/performance-rates.svg` and `docs/performance-cpu.svg`, and replaces the table
-between the markers in `docs/performance.md`.
+`python -m bench.plot RESULT` replaces the tables between the markers in `docs/performance.md` that the result has
+figures for. Figures of `peer` also make `docs/performance-rates.svg` and `docs/performance-cpu.svg`. The result is kept
+in `docs/performance.json` or, without figures of `peer`, in `docs/performance-lanes.json`.
 """
 
 from __future__ import annotations
 
 import json
-import re
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ _TITLES: Final = {
     "postgres_upsert": "PostgreSQL, upsert",
 }
 _RATE: Final = "_records_per_s"
+_WHOLE_RUN: Final = "_whole_run_records_per_s"
 _CPU: Final = "_worker_cpu_us_per_record"
 _OTHERS: Final = {
     "latency_p50_ms": "Median latency from a producer to a line in the sink's file, ms",
@@ -30,7 +32,10 @@ _OTHERS: Final = {
     "rest_500_connectors_ms": "`GET /connectors` with status and info of 500 connectors, ms",
     "failover_s": "Failover after SIGKILL, session timeout 6 s, s",
 }
-_TABLE: Final = re.compile(r"(?<=<!-- table -->\n).*?(?=<!-- /table -->)", re.DOTALL)
+_ICEBERG: Final = {
+    "iceberg_rows_per_s": "Rows/s from the creation of the connector to the last commit",
+    "iceberg_worker_cpu_us_per_record": "Worker's CPU in us a record",
+}
 _WIDTH, _LABEL, _BAR, _ROW, _TOP = 760, 230, 400, 58, 54
 _COLORS: Final = {"connectx": "#3f51b5", "kafka_connect": "#9e9e9e"}
 _NAMES: Final = {"connectx": "connectx", "kafka_connect": "Kafka Connect 4.3"}
@@ -38,37 +43,103 @@ _NAMES: Final = {"connectx": "connectx", "kafka_connect": "Kafka Connect 4.3"}
 
 @dataclass(frozen=True)
 class Result:
-    """Figures by measure, each with those of both sides and their ratio."""
+    """What was measured.
+
+    Attributes:
+        figures: by measure, those that have figures of both sides and their ratio.
+        own: those of connectx alone.
+    """
 
     date: str
     machine: Mapping[str, Any]
     figures: Mapping[str, Mapping[str, Any]]
+    own: Sequence[Mapping[str, Any]]
 
     @classmethod
     def read(cls, path: Path) -> Result:
         """Read what `--json` wrote."""
         found = json.loads(path.read_text(encoding="utf-8"))
         compared = {figure["measure"]: figure for figure in found["figures"] if "kafka_connect" in figure}
-        return cls(found["date"], found["machine"], compared)
+        own = [figure for figure in found["figures"] if "kafka_connect" not in figure]
+        return cls(found["date"], found["machine"], compared, own)
+
+    @property
+    def about(self) -> str:
+        """When and on what it was measured."""
+        machine = self.machine
+        shown = f"{machine['cores']} cores ({machine['processor']}), {machine['memory_gb']} GB, {machine['system']}"
+        return f"Measured on {self.date}: {shown}, Python {machine['python']}."
+
+    @property
+    def is_beside_peer(self) -> bool:
+        """Whether it has figures of `peer`."""
+        return any(f"{name}{_CPU}" in self.figures for name in _TITLES)
+
+    def of(self, measure: str) -> Sequence[Mapping[str, Any]]:
+        """The figures of connectx alone that belong to a measure."""
+        return [figure for figure in self.own if figure["measure"] == measure]
 
 
-def table(result: Result) -> str:
-    """The figures as Markdown, those that the result has."""
+def peer_table(result: Result) -> str:
+    """The figures of `peer` as Markdown, those that the result has."""
     titles = {f"{name}{_RATE}": f"{title}, records/s" for name, title in _TITLES.items()}
+    titles |= {
+        f"{name}{_WHOLE_RUN}": f"{title}, records/s with start and last commit" for name, title in _TITLES.items()
+    }
     titles |= {f"{name}{_CPU}": f"{title}, worker's CPU in us a record" for name, title in _TITLES.items()}
-    machine = result.machine
-    about = f"{machine['cores']} cores ({machine['processor']}), {machine['memory_gb']} GB, {machine['system']}"
-    lines = [
-        f"Measured on {result.date}: {about}, Python {machine['python']}.",
-        "",
-        "| measure | connectx | Kafka Connect 4.3 | ratio |",
-        "| --- | --- | --- | --- |",
+    return _compared({**titles, **_OTHERS}, result)
+
+
+def lake_tables(result: Result) -> str:
+    """The figures of `lake_sinks` and `iceberg_peer` as Markdown."""
+    found = [
+        [
+            *(figure["connector"], _number(figure["rows_per_s"]), _number(figure["process_cpu_us_per_record"])),
+            *(_number(figure["median_rows_of_a_commit"]), _number(figure["commit_p50_ms"])),
+            _number(figure["few_rows_commit_p50_ms"]),
+        ]
+        for figure in result.of("lake_sink")
     ]
-    for measure, title in {**titles, **_OTHERS}.items():
-        if (figure := result.figures.get(measure)) is not None:
-            ours, theirs = _number(figure["connectx"]), _number(figure["kafka_connect"])
-            lines.append(f"| {title} | {ours} | {theirs} | {figure['ratio']:.2g} |")
-    return "\n".join([*lines, ""])
+    head = ("sink", "rows/s", "CPU in us a row", "rows of a commit", "commit, p50 ms", "commit of a few rows, p50 ms")
+    beside = _compared(_ICEBERG, result) if any(name in result.figures for name in _ICEBERG) else ""
+    return "\n".join([result.about, "", *_rows(head, found), "", *beside.splitlines()[2:], ""])
+
+
+def bulk_tables(result: Result) -> str:
+    """The figures of `bulk` as Markdown: measured, and computed for more cores."""
+    parts = ("worker", "spark_jvm", "executors_python")
+    measured = [
+        [
+            *(figure["kind"], figure["lane"], figure["master"] if figure["lane"] == "bulk" else "none"),
+            *(_number(figure["records_per_s"]), *(_number(figure[f"{part}_us_per_record"]) for part in parts)),
+        ]
+        for figure in result.of("bulk")
+    ]
+    head = ("kind", "lane", "master", "records/s", "worker, us", "Spark's JVM, us", "Python of executors, us")
+    computed = [
+        [figure["kind"], str(figure["cores"]), _number(figure["records_per_s"])]
+        for figure in result.of("bulk_computed")
+    ]
+    return "\n".join(
+        [
+            *(result.about, "", *_rows(head, measured), ""),
+            *("Computed, not measured:", "", *_rows(("kind", "executor cores", "records/s, computed"), computed), ""),
+        ]
+    )
+
+
+def _compared(titles: Mapping[str, str], result: Result) -> str:
+    found = [
+        [title, _number(figure["connectx"]), _number(figure["kafka_connect"]), f"{figure['ratio']:.2g}"]
+        for measure, title in titles.items()
+        if (figure := result.figures.get(measure)) is not None
+    ]
+    return "\n".join([result.about, "", *_rows(("measure", "connectx", "Kafka Connect 4.3", "ratio"), found), ""])
+
+
+def _rows(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of a Markdown table."""
+    return [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows)]
 
 
 def bars(title: str, suffix: str, result: Result) -> str:
@@ -107,12 +178,31 @@ def _number(value: float) -> str:
 
 
 def main(result: Result, docs: Path) -> None:
-    """Write the plots and the table."""
-    (docs / "performance-rates.svg").write_text(bars("Records per second", _RATE, result), encoding="utf-8")
-    (docs / "performance-cpu.svg").write_text(bars("CPU of the worker, us a record", _CPU, result), encoding="utf-8")
+    """Write the tables that the result has figures for, and the plots."""
+    tables: dict[str, str] = {}
+    if result.is_beside_peer:
+        tables["peer"] = peer_table(result)
+        plots = {
+            "rates": bars("Records per second", _RATE, result),
+            "cpu": bars("CPU of the worker, us a record", _CPU, result),
+        }
+        for name, plot in plots.items():
+            (docs / f"performance-{name}.svg").write_text(plot, encoding="utf-8")
+    if result.of("lake_sink"):
+        tables["lake"] = lake_tables(result)
+    if result.of("bulk"):
+        tables["bulk"] = bulk_tables(result)
     page = docs / "performance.md"
-    page.write_text(_TABLE.sub(lambda _: table(result), page.read_text(encoding="utf-8")), encoding="utf-8")
+    text = page.read_text(encoding="utf-8")
+    for name, table in tables.items():
+        head, _, rest = text.partition(f"<!-- {name} -->\n")
+        _, _, tail = rest.partition(f"<!-- /{name} -->")
+        text = f"{head}<!-- {name} -->\n{table}<!-- /{name} -->{tail}"
+    page.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main(Result.read(Path(sys.argv[1])), DOCS)
+    given = Path(sys.argv[1])
+    found = Result.read(given)
+    main(found, DOCS)
+    shutil.copyfile(given, DOCS / ("performance.json" if found.is_beside_peer else "performance-lanes.json"))

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 import connectx as cx
-from bench.debezium import POSTGRES_SOURCE, plugin_folder, postgres_on_loopback
+from bench.debezium import POSTGRES_SOURCE, postgres_on_loopback
+from bench.plugins import plugin_folder
 from connectx.kafka.broker import node
 from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.rest.client import RestClient
