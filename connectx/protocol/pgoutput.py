@@ -1,6 +1,7 @@
 """Messages of PostgreSQL's output plugin pgoutput, protocol version 1, with values as text.
 
-Pure. Source: PostgreSQL documentation, "Logical Replication Message Formats"; logicalrep_write_* in proto.c.
+Pure. All messages of one reading lie in one buffer, and numpy reads each field of all of them at a time: a row costs
+no Python object. Source: PostgreSQL documentation, "Logical Replication Message Formats", and proto.c.
 """
 
 from __future__ import annotations
@@ -8,55 +9,30 @@ from __future__ import annotations
 from dataclasses import dataclass
 from struct import Struct
 from struct import error as StructError
-from typing import Final, TypeAlias
+from typing import Any, Final, NamedTuple
+
+import numpy as np
 
 from connectx.errors import ReplicationMessageError
 
 POSTGRES_EPOCH_US: Final = 946_684_800_000_000
 """2000-01-01 in microseconds since 1970; PostgreSQL counts from there."""
 
-_BEGIN: Final = Struct(">QqI")
-_COMMIT: Final = Struct(">BQQq")
+BEGIN, COMMIT, RELATION, INSERT, UPDATE, DELETE, TRUNCATE = b"BCRIUDT"
+KEY, OLD, NEW = b"KON"
+"""What a row is: the old key, the whole old row, the new row."""
+
+ABSENT, NULL, UNCHANGED, TEXT = b"\0nut"
+"""Kinds of a value. ABSENT: without a row. UNCHANGED: stored out of line (TOAST) and not sent, as it did not change."""
+
+_KINDS: Final = np.frombuffer(b"BCRIUDTOYM", np.uint8)
+_ROWS: Final = np.array([INSERT, UPDATE, DELETE], np.uint8)
+_BEGIN_BYTES: Final = 21
+_COMMIT_BYTES: Final = 26
 _COLUMN: Final = Struct(">Ii")
 _COUNT: Final = Struct(">H")
 _OID: Final = Struct(">I")
 _TRUNCATE: Final = Struct(">IB")
-_NEW, _KEY, _OLD = ord("N"), ord("K"), ord("O")
-_NULL, _UNCHANGED, _TEXT = ord("n"), ord("u"), ord("t")
-
-
-class Unchanged:
-    """Type of UNCHANGED."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return "UNCHANGED"
-
-
-UNCHANGED: Final = Unchanged()
-"""A value stored out of line (TOAST) that an update did not change; PostgreSQL does not send it."""
-
-Value: TypeAlias = "bytes | Unchanged | None"
-Row: TypeAlias = "tuple[Value, ...]"
-
-
-@dataclass(frozen=True, slots=True)
-class Begin:
-    """Start of a transaction: LSN of its commit record, commit time (us since 1970), transaction id (32 bits)."""
-
-    commit_lsn: int
-    commit_us: int
-    xid: int
-
-
-@dataclass(frozen=True, slots=True)
-class Commit:
-    """End of a transaction: LSN of the commit record, LSN after it, commit time (us since 1970)."""
-
-    commit_lsn: int
-    end_lsn: int
-    commit_us: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,128 +59,203 @@ class Relation:
     columns: tuple[RelationColumn, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Insert:
-    """A new row."""
+class Begins(NamedTuple):
+    """All starts of transactions, as int64 arrays.
 
-    relation: int
-    new: Row
+    Attributes:
+        numbers: of the messages.
+        commit_lsns: where the commit records begin.
+        commits_us: commit times, us since 1970.
+        xids: transaction ids (32 bits).
+    """
 
-
-@dataclass(frozen=True, slots=True)
-class Update:
-    """A changed row. `old` is the row before, or only its key (`old_is_key`), or None when the key did not change."""
-
-    relation: int
-    new: Row
-    old: Row | None
-    old_is_key: bool
+    numbers: Any
+    commit_lsns: Any
+    commits_us: Any
+    xids: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Delete:
-    """A deleted row. `old` is the row, or only its key (`old_is_key`) with nulls in all other columns."""
+class Commits(NamedTuple):
+    """All ends of transactions, as int64 arrays: numbers of the messages, begin and end of the commit records."""
 
-    relation: int
-    old: Row
-    old_is_key: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Truncate:
-    """Emptied tables."""
-
-    relations: tuple[int, ...]
-    cascade: bool
-    restart_identity: bool
+    numbers: Any
+    commit_lsns: Any
+    end_lsns: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Other:
-    """A message that changes no row: O (origin), Y (type) or M (logical message)."""
+class Texts(NamedTuple):
+    """Values of one column: their kinds (uint8), and where in the buffer texts begin and how long they are (int64)."""
 
-    kind: str
+    kinds: Any
+    starts: Any
+    lengths: Any
+
+    def take(self, numbers: Any) -> Texts:
+        """The values of some rows; a negative number gives ABSENT."""
+        return Texts(np.where(numbers < 0, ABSENT, self.kinds[numbers]), self.starts[numbers], self.lengths[numbers])
 
 
-Message: TypeAlias = "Begin | Commit | Relation | Insert | Update | Delete | Truncate | Other"
+class Rows(NamedTuple):
+    """Rows of inserts, updates and deletes.
+
+    Attributes:
+        marks: what each message begins with (uint8): KEY, OLD or NEW.
+        old: columns of the old rows; ABSENT in messages without one.
+        new: columns of the new rows; ABSENT in deletes.
+    """
+
+    marks: Any
+    old: list[Texts]
+    new: list[Texts]
 
 
-def decode(data: bytes) -> Message:
-    """Read one message.
+class Messages:
+    """Messages of one reading.
+
+    Args:
+        buffer: uint8, all messages one after another.
+        starts: int64, where each begins, then the end of the last one.
+        lsns: int64, of each.
+
+    Attributes:
+        buffer, lsns: as given.
+        kinds: uint8, of each.
 
     Raises:
-        ReplicationMessageError: it is no message of protocol version 1, or has binary values.
+        ReplicationMessageError: a message is empty or of a kind that protocol version 1 does not have.
     """
+
+    def __init__(self, buffer: Any, starts: Any, lsns: Any) -> None:
+        self.buffer = buffer
+        self.lsns = lsns
+        self._starts = starts
+        everything = np.arange(len(lsns))
+        self._refuse(everything, starts[1:] <= starts[:-1], "it is empty")
+        self.kinds = buffer[starts[:-1]]
+        self._refuse(everything, ~np.isin(self.kinds, _KINDS), "its kind is unknown")
+
+    def __len__(self) -> int:
+        return len(self.kinds)
+
+    def begins(self) -> Begins:
+        """The starts of transactions in order."""
+        numbers = self._all(BEGIN, _BEGIN_BYTES)
+        at = self._starts[numbers]
+        moments = self._numbers(at + 9, ">i8") + POSTGRES_EPOCH_US
+        return Begins(numbers, self._numbers(at + 1, ">u8"), moments, self._numbers(at + 17, ">u4"))
+
+    def commits(self) -> Commits:
+        """The ends of transactions in order."""
+        numbers = self._all(COMMIT, _COMMIT_BYTES)
+        at = self._starts[numbers]
+        return Commits(numbers, self._numbers(at + 2, ">u8"), self._numbers(at + 10, ">u8"))
+
+    def relations(self) -> list[tuple[int, Relation]]:
+        """Number of the message and table, of each description of a table."""
+        return [(number, _relation(self.data(number))) for number in self._of(RELATION)]
+
+    def truncates(self) -> list[tuple[int, tuple[int, ...]]]:
+        """Number of the message and oids of the tables, of each TRUNCATE."""
+        return [(number, _truncated(self.data(number))) for number in self._of(TRUNCATE)]
+
+    def changes(self) -> tuple[Any, Any]:
+        """Numbers of all inserts, updates and deletes, and the oids of their tables (int64)."""
+        numbers = np.flatnonzero(np.isin(self.kinds, _ROWS))
+        starts = self._starts[numbers]
+        self._refuse(numbers, starts + 6 > self._starts[numbers + 1], "it ends before its row")
+        return numbers, self._numbers(starts + 1, ">u4")
+
+    def rows(self, numbers: Any, width: int) -> Rows:
+        """The rows of some inserts, updates and deletes of a table.
+
+        Args:
+            numbers: of the messages.
+            width: how many columns the table has.
+
+        Raises:
+            ReplicationMessageError: a row has another form.
+        """
+        kinds, at, ends = self.kinds[numbers], self._starts[numbers] + 5, self._starts[numbers + 1]
+        marks = self.buffer[at]
+        has_old, has_new = (marks == KEY) | (marks == OLD), kinds != DELETE
+        fits = np.where(kinds == INSERT, marks == NEW, has_old | ((kinds == UPDATE) & (marks == NEW)))
+        self._refuse(numbers, ~fits, "a row begins with another mark")
+        old, at = self._row(numbers, at, ends, has_old, width)
+        both = has_old & has_new
+        self._refuse(numbers, both & (at >= ends), "it ends before its new row")
+        self._refuse(numbers, both & (self.buffer[np.where(both, at, 0)] != NEW), "a row begins with another mark")
+        new, at = self._row(numbers, at, ends, has_new, width)
+        self._refuse(numbers, at != ends, "it has bytes after its end")
+        return Rows(marks, old, new)
+
+    def data(self, number: int) -> bytes:
+        """The bytes of a message."""
+        return bytes(self.buffer[self._starts[number] : self._starts[number + 1]])
+
+    # ---------------------------------------------------------------------------------------------- inner parts
+
+    def _row(self, numbers: Any, at: Any, ends: Any, present: Any, width: int) -> tuple[list[Texts], Any]:
+        """Read a row, which begins with its mark, in the messages where it is present; returns where each ends."""
+        if not present.all():
+            some = np.flatnonzero(present)
+            everything = np.ones(len(some), bool)
+            columns, at_some = self._row(numbers[some], at[some], ends[some], everything, width)
+            after = at.copy()
+            after[some] = at_some
+            return [Texts(*(_spread(part, some, len(at)) for part in column)) for column in columns], after
+        at = at + 1
+        self._refuse(numbers, at + 2 > ends, "it ends within a row")
+        self._refuse(numbers, self._numbers(at, ">u2") != width, f"a row has not {width} columns")
+        at = at + 2
+        columns = []
+        for _ in range(width):
+            self._refuse(numbers, at >= ends, "it ends within a row")
+            kinds = self.buffer[at]
+            is_text = kinds == TEXT
+            self._refuse(numbers, ~is_text & (kinds != NULL) & (kinds != UNCHANGED), "a value is not text")
+            self._refuse(numbers, is_text & (at + 5 > ends), "it ends within a row")
+            lengths = np.where(is_text, self._numbers(np.where(is_text, at + 1, 0), ">u4"), 0)
+            columns.append(Texts(kinds, at + 5, lengths))
+            at = at + np.where(is_text, lengths + 5, 1)
+            self._refuse(numbers, at > ends, "a value ends after it")
+        return columns, at
+
+    def _of(self, kind: int) -> list[int]:
+        found: list[int] = np.flatnonzero(self.kinds == kind).tolist()
+        return found
+
+    def _all(self, kind: int, size: int) -> Any:
+        numbers = np.flatnonzero(self.kinds == kind)
+        self._refuse(numbers, self._starts[numbers + 1] - self._starts[numbers] != size, f"it has not {size} bytes")
+        return numbers
+
+    def _numbers(self, at: Any, kind: str) -> Any:
+        """Numbers of a type of numpy at some places of the buffer, as int64."""
+        if not len(at):
+            return np.empty(0, np.int64)
+        places = len(self.buffer) - np.dtype(kind).itemsize + 1
+        return np.ndarray((places,), kind, self.buffer, strides=(1,))[at].astype(np.int64)
+
+    def _refuse(self, numbers: Any, wrong: Any, reason: str) -> None:
+        if wrong.any():
+            raise _malformed(self.data(int(numbers[wrong.argmax()])), reason)
+
+
+def _spread(values: Any, places: Any, count: int) -> Any:
+    """An array of zeros with values at some places."""
+    made = np.zeros(count, values.dtype)
+    made[places] = values
+    return made
+
+
+def _relation(data: bytes) -> Relation:
     try:
-        message, end = _decode(data)
+        return _described(data)
     except (StructError, IndexError, UnicodeDecodeError, ValueError) as error:
         raise _malformed(data, str(error) or type(error).__name__) from error
-    if end != len(data):
-        raise _malformed(data, f"it has {len(data) - end} bytes too many")
-    return message
 
 
-def _decode(data: bytes) -> tuple[Message, int]:
-    match data[:1]:
-        case b"I":
-            _expect(data, 5, _NEW)
-            new, end = _row(data, 6)
-            return Insert(_OID.unpack_from(data, 1)[0], new), end
-        case b"U":
-            old, at = None, 5
-            if (mark := data[5]) in (_KEY, _OLD):
-                old, at = _row(data, 6)
-            _expect(data, at, _NEW)
-            new, end = _row(data, at + 1)
-            return Update(_OID.unpack_from(data, 1)[0], new, old, old is not None and mark == _KEY), end
-        case b"D":
-            if (mark := data[5]) not in (_KEY, _OLD):
-                raise ValueError(f"a row begins with {mark}")
-            old, end = _row(data, 6)
-            return Delete(_OID.unpack_from(data, 1)[0], old, mark == _KEY), end
-        case b"B":
-            lsn, micros, xid = _BEGIN.unpack_from(data, 1)
-            return Begin(lsn, micros + POSTGRES_EPOCH_US, xid), 1 + _BEGIN.size
-        case b"C":
-            _, lsn, end_lsn, micros = _COMMIT.unpack_from(data, 1)
-            return Commit(lsn, end_lsn, micros + POSTGRES_EPOCH_US), 1 + _COMMIT.size
-        case b"R":
-            return _relation(data)
-        case b"T":
-            count, options = _TRUNCATE.unpack_from(data, 1)
-            end = 1 + _TRUNCATE.size + count * _OID.size
-            relations = tuple(_OID.unpack_from(data, at)[0] for at in range(1 + _TRUNCATE.size, end, _OID.size))
-            return Truncate(relations, bool(options & 1), bool(options & 2)), end
-        case b"O" | b"Y" | b"M":
-            return Other(chr(data[0])), len(data)
-    raise ValueError("its kind is unknown")
-
-
-def _row(data: bytes, at: int) -> tuple[Row, int]:
-    """Values of a row, and where it ends."""
-    (count,) = _COUNT.unpack_from(data, at)
-    at += 2
-    values: list[Value] = []
-    for _ in range(count):
-        kind = data[at]
-        if kind == _TEXT:
-            start = at + 5
-            at = start + int.from_bytes(data[at + 1 : start], "big")
-            if at > len(data):
-                raise ValueError("a value ends after the message")
-            values.append(data[start:at])
-        elif kind == _NULL:
-            values.append(None)
-            at += 1
-        elif kind == _UNCHANGED:
-            values.append(UNCHANGED)
-            at += 1
-        else:
-            raise ValueError(f"a value is of the kind {kind}")
-    return tuple(values), at
-
-
-def _relation(data: bytes) -> tuple[Relation, int]:
+def _described(data: bytes) -> Relation:
     oid = _OID.unpack_from(data, 1)[0]
     schema, at = _text(data, 5)
     name, at = _text(data, at)
@@ -217,17 +268,21 @@ def _relation(data: bytes) -> tuple[Relation, int]:
         type_oid, modifier = _COLUMN.unpack_from(data, at)
         columns.append(RelationColumn(column, type_oid, modifier, is_key))
         at += _COLUMN.size
-    return Relation(oid, schema or "pg_catalog", name, identity, tuple(columns)), at
+    if at != len(data):
+        raise ValueError("it has bytes after its end")
+    return Relation(oid, schema or "pg_catalog", name, identity, tuple(columns))
+
+
+def _truncated(data: bytes) -> tuple[int, ...]:
+    first = 1 + _TRUNCATE.size
+    if len(data) < first or len(data) != first + _TRUNCATE.unpack_from(data, 1)[0] * _OID.size:
+        raise _malformed(data, "its size does not fit its number of tables")
+    return tuple(_OID.unpack_from(data, at)[0] for at in range(first, len(data), _OID.size))
 
 
 def _text(data: bytes, at: int) -> tuple[str, int]:
     end = data.index(0, at)
     return data[at:end].decode(), end + 1
-
-
-def _expect(data: bytes, at: int, mark: int) -> None:
-    if data[at] != mark:
-        raise ValueError(f"a row begins with {data[at]}")
 
 
 def _malformed(data: bytes, reason: str) -> ReplicationMessageError:

@@ -1,24 +1,92 @@
-"""Writes messages of pgoutput, protocol version 1, as PostgreSQL does (proto.c)."""
+"""Messages of pgoutput, protocol version 1, as PostgreSQL writes them (proto.c)."""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
 
-from connectx.protocol.pgoutput import (
-    POSTGRES_EPOCH_US,
-    UNCHANGED,
-    Begin,
-    Commit,
-    Delete,
-    Insert,
-    Message,
-    Relation,
-    RelationColumn,
-    Row,
-    Truncate,
-    Update,
-)
+import pyarrow as pa
+
+from connectx.connectors.postgres.cdc.reading import messages_of
+from connectx.protocol.pgoutput import POSTGRES_EPOCH_US, Messages, Relation, RelationColumn
+
+
+class Unchanged:
+    """Type of UNCHANGED."""
+
+    def __repr__(self) -> str:
+        return "UNCHANGED"
+
+
+UNCHANGED = Unchanged()
+"""A value that PostgreSQL does not send."""
+
+Row: TypeAlias = "tuple[bytes | Unchanged | None, ...]"
+
+
+@dataclass(frozen=True)
+class Begin:
+    """Start of a transaction."""
+
+    commit_lsn: int
+    commit_us: int
+    xid: int
+
+
+@dataclass(frozen=True)
+class Commit:
+    """End of a transaction."""
+
+    commit_lsn: int
+    end_lsn: int
+    commit_us: int
+
+
+@dataclass(frozen=True)
+class Insert:
+    """A new row."""
+
+    relation: int
+    new: Row
+
+
+@dataclass(frozen=True)
+class Update:
+    """A changed row; `old_is_key`: the old row has only its key."""
+
+    relation: int
+    new: Row
+    old: Row | None
+    old_is_key: bool
+
+
+@dataclass(frozen=True)
+class Delete:
+    """A deleted row."""
+
+    relation: int
+    old: Row
+    old_is_key: bool
+
+
+@dataclass(frozen=True)
+class Truncate:
+    """Emptied tables."""
+
+    relations: tuple[int, ...]
+    cascade: bool
+    restart_identity: bool
+
+
+Message: TypeAlias = "Begin | Commit | Relation | Insert | Update | Delete | Truncate"
+
+
+def messages(pairs: Iterable[tuple[int, bytes]]) -> Messages:
+    """What a reading gives, of LSNs and messages."""
+    lsns, data = zip(*given, strict=True) if (given := list(pairs)) else ((), ())
+    return messages_of([pa.table([pa.array(lsns, pa.int64()), pa.array(data, pa.binary())], ["lsn", "data"])])
 
 
 def encoded(message: Message) -> bytes:

@@ -39,6 +39,7 @@ def _escapes() -> list[bytes]:
 
 _ESCAPES: Final = _escapes()
 _WIDTHS: Final = np.array([len(escape) or 12 for escape in _ESCAPES])
+_IS_SPECIAL: Final = _WIDTHS != 1
 _LONGEST: Final = 6
 _ESCAPED: Final = np.frombuffer(b"".join(escape.ljust(_LONGEST) for escape in _ESCAPES), np.uint8).reshape(-1, _LONGEST)
 _HEX: Final = np.frombuffer(b"0123456789ABCDEF", np.uint8)
@@ -58,8 +59,9 @@ def json_text(values: pa.Array, *, base64_decimals: bool) -> pa.Array:
     if types.is_dictionary(kind):
         return json_text(values.cast(kind.value_type), base64_decimals=base64_decimals)
     if types.is_struct(kind):
-        names = [quoted(field.name) for field in kind]
-        return _objects(values, names, [inner(values.field(index)) for index in range(kind.num_fields)])
+        parts = [values.field(index) for index in range(kind.num_fields)]
+        texts = [inner(part[:1])[0].as_py() if _is_constant(part) else inner(part) for part in parts]
+        return _objects(values, [quoted(field.name) for field in kind], texts)
     if types.is_map(kind):
         if not is_text(kind.key_type):
             raise ConversionError(f"JsonConverter cannot write {kind}: keys of a map must be strings.")
@@ -118,17 +120,39 @@ def _surrogates(character: str) -> str:
     return f"\\u{pair[:4]}\\u{pair[4:]}"
 
 
-def _objects(values: pa.StructArray, names: list[str], texts: list[pa.Array]) -> pa.Array:
-    parts: list[object] = []
-    for name, text in zip(names, texts, strict=True):
-        parts += [f"{',' if parts else '{'}{name}:", text]
-    if not parts:
-        parts = [pa.array(["{"] * len(values), pa.string())]
-    return where_valid(values, pc.binary_join_element_wise(*parts, "}", ""))
+def _objects(values: pa.StructArray, names: list[str], texts: list[pa.Array | str]) -> pa.Array:
+    """Objects of members, whose texts are columns, or one text for all."""
+    parts: list[pa.Array | str] = ["{"]
+    for number, (name, text) in enumerate(zip(names, texts, strict=True)):
+        parts[-1] += f"{',' if number else ''}{name}:"
+        if isinstance(text, str):
+            parts[-1] += text
+        else:
+            parts += [text, ""]
+    parts[-1] += "}"
+    if len(parts) == 1:
+        return where_valid(values, pa.repeat(parts[0], len(values)))
+    return where_valid(values, pc.binary_join_element_wise(*parts, ""))
+
+
+def _is_constant(values: pa.Array) -> bool:
+    """Whether all values are the same, and have the same text. Floats do not count, since 0.0 equals -0.0."""
+    kind, count, types = values.type, len(values), pa.types
+    if count and values.null_count == count:
+        return True
+    if count < 2 or values.null_count or values[0] != values[count - 1]:
+        return False
+    if not (types.is_string(kind) or types.is_integer(kind) or types.is_boolean(kind) or types.is_temporal(kind)):
+        return False
+    return bool(pc.all(pc.equal(values, values[0])).as_py())
 
 
 def _escaped(texts: pa.Array) -> pa.Array:
     """Texts with Jackson's escapes. Only those that need some are touched."""
+    _, offsets, data = texts.buffers()
+    first, last = np.frombuffer(offsets, np.int32)[[texts.offset, texts.offset + len(texts)]] if len(texts) else (0, 0)
+    if first == last or not _IS_SPECIAL[np.frombuffer(data, np.uint8)[first:last]].any():
+        return texts
     special = pc.fill_null(pc.match_substring_regex(texts, _SPECIAL), False)
     if not pc.any(special).as_py():
         return texts

@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectx.connectors.postgres.cdc.values import ColumnType, debezium_schema
 from connectx.data.connect_schema import DEFAULT, SchemaName
-from connectx.protocol.pgoutput import UNCHANGED, Row
 
 CREATE, UPDATE, DELETE, READ, TRUNCATE = "c", "u", "d", "r", "t"
 STREAMED: Final = "false"
@@ -72,84 +72,78 @@ class Origin:
     database: str
 
 
-@dataclass(slots=True)
-class Changes:
-    """Changes of a table in order, one entry of each list for each event.
+@dataclass(frozen=True, slots=True)
+class RowTexts:
+    """Rows before or after changes, one for each event.
 
     Attributes:
-        rows_before, rows_after: texts of the columns; None where an event has no such row.
-        keyed: the row that gives the record's key; None: no key.
-        partial: `rows_before` has only the key.
-        tombstones: numbers of events that a record without a value follows.
-        commits: end of the commit before the event's transaction, if known.
+        columns: UTF-8 text of each value (binary); null also where the event has no such row.
+        unchanged: by number of a column, a mask of values that PostgreSQL did not send.
+        missing: mask of events without such a row; None: all have one.
+    """
+
+    columns: Sequence[pa.Array]
+    unchanged: Mapping[int, Any] = field(default_factory=dict)
+    missing: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Changes of a table in order, as columns with an entry for each event.
+
+    Attributes:
+        ops: CREATE, UPDATE, DELETE, READ or TRUNCATE (string).
+        before, after: rows; None: no event has one.
+        lsns: int64.
+        commits: end of the commit before the event's transaction (int64), null when it is not known.
+        xids: transaction ids (int64), null when they are not known.
+        moments: commit times (int64), us since 1970.
+        snapshot: `source.snapshot` (string).
+        partial: mask of events whose row before has only the key; None: none has.
+        tombstones: numbers of the events that a record without a value follows.
     """
 
     shape: TableShape
-    ops: list[str] = field(default_factory=list)
-    rows_before: list[Row | None] = field(default_factory=list)
-    rows_after: list[Row | None] = field(default_factory=list)
-    keyed: list[Row | None] = field(default_factory=list)
-    partial: list[bool] = field(default_factory=list)
-    lsns: list[int] = field(default_factory=list)
-    commits: list[int | None] = field(default_factory=list)
-    xids: list[int | None] = field(default_factory=list)
-    moments_us: list[int] = field(default_factory=list)
-    snapshot: list[str] = field(default_factory=list)
-    tombstones: list[int] = field(default_factory=list)
+    ops: pa.StringArray
+    before: RowTexts | None
+    after: RowTexts | None
+    lsns: pa.Int64Array
+    commits: pa.Int64Array
+    xids: pa.Int64Array
+    moments: pa.Int64Array
+    snapshot: pa.StringArray
+    partial: Any = None
+    tombstones: Any = ()
 
-    def add(
-        self,
-        op: str,
-        before: Row | None,
-        after: Row | None,
-        lsn: int,
-        transaction: tuple[int | None, int | None, int],
-        *,
-        is_partial: bool = False,
-        snapshot: str = STREAMED,
-    ) -> None:
-        """Add an event; `transaction` is the end of the commit before it, its id, its commit time (us since 1970)."""
-        self.ops.append(op)
-        self.rows_before.append(before)
-        self.rows_after.append(after)
-        self.keyed.append(before if op == DELETE else after)
-        self.partial.append(is_partial)
-        self.lsns.append(lsn)
-        commit, xid, moment_us = transaction
-        self.commits.append(commit)
-        self.xids.append(xid)
-        self.moments_us.append(moment_us)
-        self.snapshot.append(snapshot)
-
-    def add_tombstone(self) -> None:
-        """Let a record without a value follow the last event."""
-        self.tombstones.append(len(self.ops) - 1)
+    def __len__(self) -> int:
+        return len(self.ops)
 
     def table(self, topic: str, origin: Origin, now_us: int) -> pa.Table:
         """The events as columns `key`, `value` and `topic` of a slice; `now_us` is the time of processing."""
-        count = len(self.ops)
+        count = len(self)
         row = SchemaName(f"{topic}.Value")
         names = {"before": row, "after": row, "source": _SOURCE_SCHEMA, "transaction": _TRANSACTION_SCHEMA}
+        before, after = self._arrays(self.before, self.partial), self._arrays(self.after, None)
         values = {
-            "before": self._rows(self.rows_before, self.partial),
-            "after": self._rows(self.rows_after, None),
+            "before": self._rows(self.before, before),
+            "after": self._rows(self.after, after),
             "source": self._source(origin),
             "transaction": pa.nulls(count, _TRANSACTION),
-            "op": pa.array(self.ops, pa.string()),
-            **_times(pa.array([now_us] * count, pa.int64())),
+            "op": self.ops,
+            **_times(pa.repeat(pa.scalar(now_us, pa.int64()), count)),
         }
         fields = [pa.field(name, array.type, name not in ("source", "op")) for name, array in values.items()]
         fields = [names[field.name].on(field) if field.name in names else field for field in fields]
         value = pa.StructArray.from_arrays(list(values.values()), fields=fields)
-        key = self._keys()
-        if self.tombstones:
-            after = set(self.tombstones)
-            order = [row for number in range(count) for row in ((number, None) if number in after else (number,))]
-            value = value.take(pa.array(order, pa.int64()))
-            if key is not None:
-                keyed = [row for number in range(count) for row in ((number,) * (2 if number in after else 1))]
-                key = key.take(pa.array(keyed, pa.int64()))
-        columns = {"value": value, "topic": pa.array([topic] * len(value), pa.string())}
+        key = self._keys(before, after)
+        if len(self.tombstones):
+            follows = np.zeros(count, bool)
+            follows[self.tombstones] = True
+            record = np.repeat(np.arange(count), 1 + follows)
+            is_tombstone = np.concatenate([[False], record[1:] == record[:-1]])
+            value = value.take(pa.array(record, mask=is_tombstone))
+            key = None if key is None else key.take(pa.array(record))
+        columns = {"value": value, "topic": pa.repeat(topic, len(value))}
         schemas = {"value": SchemaName(f"{topic}.Envelope", _ENVELOPE_VERSION)}
         if key is not None:
             columns, schemas = {"key": key, **columns}, {"key": SchemaName(f"{topic}.Key"), **schemas}
@@ -157,60 +151,61 @@ class Changes:
 
     # ------------------------------------------------------------------------------------------------- inner parts
 
-    def _rows(self, rows: Sequence[Row | None], partial: Sequence[bool] | None) -> pa.StructArray:
-        columns = self.shape.columns
-        fields = [column.type.field(column.name, is_nullable=column.is_nullable) for column in columns]
-        missing = [row is None for row in rows]
-        if all(missing):
-            return pa.nulls(len(rows), pa.struct(fields))
-        empty: Row = (None,) * len(columns)
-        whole = rows if not any(missing) else [empty if row is None else row for row in rows]
-        fills = partial if partial is not None and any(partial) else None
+    def _arrays(self, rows: RowTexts | None, partial: Any) -> list[pa.Array]:
+        """The columns of rows as values."""
+        if rows is None:
+            return []
         arrays = []
-        for number, (column, values) in enumerate(zip(columns, zip(*whole, strict=True), strict=True)):
-            array = column_values(column.type, values)
-            if fills is not None and not column.is_nullable and number not in self.shape.key:
+        for number, (column, texts) in enumerate(zip(self.shape.columns, rows.columns, strict=True)):
+            array = column_values(column.type, texts, rows.unchanged.get(number))
+            if partial is not None and not column.is_nullable and number not in self.shape.key:
                 absent = pa.scalar(column.type.absent, column.type.arrow)
-                array = pc.if_else(pa.array(fills), absent, array)
+                array = pc.if_else(pa.array(partial), absent, array)
             arrays.append(array)
-        mask = pa.array(missing) if any(missing) else None
+        return arrays
+
+    def _rows(self, rows: RowTexts | None, arrays: Sequence[pa.Array]) -> pa.StructArray:
+        fields = [column.type.field(column.name, is_nullable=column.is_nullable) for column in self.shape.columns]
+        if rows is None:
+            return pa.nulls(len(self), pa.struct(fields))
+        mask = None if rows.missing is None else pa.array(rows.missing)
         return pa.StructArray.from_arrays(arrays, fields=fields, mask=mask)
 
-    def _keys(self) -> pa.StructArray | None:
+    def _keys(self, before: Sequence[pa.Array], after: Sequence[pa.Array]) -> pa.StructArray | None:
+        """The key of the row before a delete, otherwise that of the row after."""
         shape = self.shape
         if not shape.key:
             return None
-        missing = [row is None for row in self.keyed]
-        rows = [(None,) * len(shape.columns) if row is None else row for row in self.keyed]
-        arrays = [column_values(shape.columns[at].type, [row[at] for row in rows]) for at in shape.key]
         fields = [shape.columns[at].type.field(shape.columns[at].name, is_nullable=False) for at in shape.key]
-        return pa.StructArray.from_arrays(arrays, fields=fields, mask=pa.array(missing) if any(missing) else None)
+        if not before or not after:
+            found = [(before or after)[at] for at in shape.key] if before or after else []
+            found = found or [pa.nulls(len(self), one.type) for one in fields]
+        else:
+            is_delete = pc.equal(self.ops, DELETE)
+            found = [pc.if_else(is_delete, before[at], after[at]) for at in shape.key]
+        truncates = pc.equal(self.ops, TRUNCATE)
+        return pa.StructArray.from_arrays(found, fields=fields, mask=truncates if truncates.true_count else None)
 
     def _source(self, origin: Origin) -> pa.StructArray:
-        count = len(self.ops)
-        moments = _times(pa.array(self.moments_us, pa.int64()))
-        lsns = pa.array(self.lsns, pa.int64())
-        before = pc.binary_join_element_wise('"', pa.array(self.commits, pa.int64()).cast(pa.string()), '"', "")
+        count = len(self)
+        moments = _times(self.moments)
+        before = pc.binary_join_element_wise('"', self.commits.cast(pa.string()), '"', "")
         before = pc.fill_null(before, "null")
-        sequence = pc.binary_join_element_wise("[", before, ',"', lsns.cast(pa.string()), '"]', "")
-
-        def same(text: str) -> pa.Array:
-            return pa.array([text] * count, pa.string())
-
+        sequence = pc.binary_join_element_wise("[", before, ',"', self.lsns.cast(pa.string()), '"]', "")
         values: dict[str, Any] = {
-            "version": same(origin.version),
-            "connector": same("postgresql"),
-            "name": same(origin.server),
+            "version": pa.repeat(origin.version, count),
+            "connector": pa.repeat("postgresql", count),
+            "name": pa.repeat(origin.server, count),
             "ts_ms": moments["ts_ms"],
-            "snapshot": pa.array(self.snapshot, pa.string()),
-            "db": same(origin.database),
+            "snapshot": self.snapshot,
+            "db": pa.repeat(origin.database, count),
             "sequence": sequence,
             "ts_us": moments["ts_us"],
             "ts_ns": moments["ts_ns"],
-            "schema": same(self.shape.schema),
-            "table": same(self.shape.name),
-            "txId": pa.array(self.xids, pa.int64()),
-            "lsn": lsns,
+            "schema": pa.repeat(self.shape.schema, count),
+            "table": pa.repeat(self.shape.name, count),
+            "txId": self.xids,
+            "lsn": self.lsns,
             "xmin": pa.nulls(count, pa.int64()),
             "origin": pa.nulls(count, pa.string()),
             "origin_lsn": pa.nulls(count, pa.int64()),
@@ -231,12 +226,9 @@ def named_table(columns: Mapping[str, pa.Array], schemas: Mapping[str, SchemaNam
     return pa.Table.from_arrays(list(columns.values()), schema=pa.schema(fields))
 
 
-def column_values(kind: ColumnType, values: Sequence[Any]) -> pa.Array:
-    """A column of the texts (bytes) of a row, None or UNCHANGED."""
-    unchanged = [value is UNCHANGED for value in values] if UNCHANGED in values else None
-    if unchanged is not None:
-        values = [None if value is UNCHANGED else value for value in values]
-    array = kind.convert(pa.array(values, pa.binary()).cast(pa.string()))
+def column_values(kind: ColumnType, texts: pa.BinaryArray, unchanged: Any = None) -> pa.Array:
+    """A column of the texts of its values; `unchanged` is a mask of those that PostgreSQL did not send."""
+    array = kind.convert(texts.cast(pa.string()))
     if unchanged is None:
         return array
     return pc.if_else(pa.array(unchanged), pa.scalar(kind.unavailable, kind.arrow), array)

@@ -8,7 +8,7 @@ one the slot moves to what was committed.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from connectx.connectors.postgres.cdc.catalog import Catalog, as_number
@@ -16,6 +16,7 @@ from connectx.connectors.postgres.cdc.positions import Position
 from connectx.connectors.postgres.cdc.stream import Decoder, Transactions
 from connectx.connectors.postgres.session import PostgresSession, identifier, literal
 from connectx.errors import DatabaseUnavailableError
+from connectx.protocol.pgoutput import Messages
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -80,7 +81,7 @@ class SlotReader:
             )
             most = self._most + self._unconfirmed
             messages = self._messages(most)
-            self._ready.extend(decoder.slices((lsn, data) for lsn, data in messages))
+            self._ready.extend(decoder.slices(messages))
         except DatabaseUnavailableError as error:
             if "is active for PID" in error.message:
                 error.next_step = "End the other reader of slot.name, or name another slot; the task tries again."
@@ -95,7 +96,7 @@ class SlotReader:
             self._catalog.advance(self._slot, self._committed)
             self._confirmed, self._unconfirmed = self._committed, 0
 
-    def _messages(self, most: int) -> list[tuple[int, bytes]]:
+    def _messages(self, most: int) -> Messages:
         names = identifier(self._publication)
         sql = (
             f"SELECT {as_number('lsn')}, data FROM pg_logical_slot_peek_binary_changes({literal(self._slot)}, NULL, "
@@ -103,8 +104,18 @@ class SlotReader:
         )
         found = list(self._session.read(sql))
         self._session.commit()
-        return [pair for table in found for pair in _pairs(table)]
+        return messages_of(found)
 
 
-def _pairs(table: pa.Table) -> Iterator[tuple[int, bytes]]:
-    return zip(table.column(0).to_pylist(), table.column(1).to_pylist(), strict=True)
+def messages_of(tables: Sequence[pa.Table]) -> Messages:
+    """The messages in tables with two columns, LSN (int64) and message (binary)."""
+    import numpy as np
+    import pyarrow as pa
+
+    if not sum(table.num_rows for table in tables):
+        return Messages(np.empty(0, np.uint8), np.zeros(1, np.int64), np.empty(0, np.int64))
+    lsns = pa.concat_arrays([chunk for table in tables for chunk in table.column(0).chunks])
+    data = pa.concat_arrays([chunk.cast(pa.large_binary()) for table in tables for chunk in table.column(1).chunks])
+    _, offsets, content = data.buffers()
+    starts = np.frombuffer(offsets, np.int64, len(data) + 1, 8 * data.offset)
+    return Messages(np.frombuffer(content, np.uint8), starts, lsns.to_numpy())

@@ -6,14 +6,12 @@ table goes on after its last row in another transaction. A table without a prima
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import pyarrow as pa
 
 from connectx.connectors.postgres.cdc.catalog import Catalog, as_number
-from connectx.connectors.postgres.cdc.events import READ, Changes, Column, TableShape
+from connectx.connectors.postgres.cdc.events import READ, Changes, Column, RowTexts, TableShape
 from connectx.connectors.postgres.cdc.positions import Position, SnapshotState, Visible
 from connectx.connectors.postgres.session import PostgresSession, identifier, literal
 
@@ -62,7 +60,7 @@ class Snapshot:
             page, has_more = self._page(shape, after)
             last = not has_more and number == len(left) - 1
             state = self._after(state, shape, page, has_more=has_more)
-            if page:
+            if page.num_rows:
                 changes = self._changes(shape, page, position.lsn, begins=not after, more=has_more, last=last)
                 return changes, replace(position, snapshot=state)
         return None, replace(position, snapshot=replace(state, table="", after=(), finished=True))
@@ -78,16 +76,15 @@ class Snapshot:
         """Where to go on. A place (ctid) holds only within the transaction that it was read in."""
         return after if shape.key or after == self._page_key else ()
 
-    def _after(self, state: SnapshotState, shape: TableShape, page: Sequence[Any], *, has_more: bool) -> SnapshotState:
+    def _after(self, state: SnapshotState, shape: TableShape, page: pa.Table, *, has_more: bool) -> SnapshotState:
         if not has_more:
             self._page_key = ()
             return replace(state, done=(*state.done, shape.full), table="", after=())
-        row = page[-1]
-        key = tuple(row[at].decode() for at in shape.key) if shape.key else (row[-1].decode(),)
+        key = tuple(page.column(at)[-1].as_py() for at in shape.key or (page.num_columns - 1,))
         self._page_key = key
         return replace(state, table=shape.full, after=key)
 
-    def _page(self, shape: TableShape, after: tuple[str, ...]) -> tuple[list[tuple[bytes | None, ...]], bool]:
+    def _page(self, shape: TableShape, after: tuple[str, ...]) -> tuple[pa.Table, bool]:
         """Rows as texts, without a key followed by their place, and whether there are more."""
         # Without t. ORDER BY would take the texts, which have another order.
         order = [f"t.{identifier(shape.columns[at].name)}" for at in shape.key] or [_CTID]
@@ -100,9 +97,7 @@ class Snapshot:
         table = f"{identifier(shape.schema)}.{identifier(shape.name)}"
         sql = f"SELECT {selected} FROM ONLY {table} t {where}ORDER BY {', '.join(order)} LIMIT {self._rows + 1}"
         found = pa.concat_tables(list(self._session.read(sql)) or [pa.table({})])
-        columns = [column.cast(pa.binary()).to_pylist() for column in found.columns]
-        rows = list(zip(*columns, strict=True))
-        return rows[: self._rows], len(rows) > self._rows
+        return found.slice(0, self._rows).combine_chunks(), found.num_rows > self._rows
 
     def _key_types(self, shape: TableShape) -> list[str]:
         if not shape.key:
@@ -114,21 +109,29 @@ class Snapshot:
         kinds = dict(rows)
         return [kinds[shape.columns[at].name] for at in shape.key]
 
-    def _changes(
-        self, shape: TableShape, page: Sequence[Any], lsn: int, *, begins: bool, more: bool, last: bool
-    ) -> Changes:
-        changes = Changes(shape)
-        width = len(shape.columns)
-        markers = ["true"] * len(page)
+    def _changes(self, shape: TableShape, page: pa.Table, lsn: int, *, begins: bool, more: bool, last: bool) -> Changes:
+        count = page.num_rows
+        markers = ["true"] * count
         if begins:
             markers[0] = "first" if self._is_first else "first_in_data_collection"
         if not more:
             markers[-1] = "last" if last else "last_in_data_collection"
         self._is_first = False
-        transaction = (None, self._xid, self.now_us)
-        for row, marker in zip(page, markers, strict=True):
-            changes.add(READ, None, row[:width], lsn, transaction, snapshot=marker)
-        return changes
+
+        def same(number: int | None) -> pa.Array:
+            return pa.repeat(pa.scalar(number, pa.int64()), count)
+
+        return Changes(
+            shape,
+            pa.repeat(READ, count),
+            before=None,
+            after=RowTexts([column.chunk(0) for column in page.columns[: len(shape.columns)]]),
+            lsns=same(lsn),
+            commits=same(None),
+            xids=same(self._xid),
+            moments=same(self.now_us),
+            snapshot=pa.array(markers),
+        )
 
 
 def _as_text(column: Column) -> str:

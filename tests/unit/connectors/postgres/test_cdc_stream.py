@@ -15,8 +15,20 @@ from connectx.connectors.postgres.cdc.stream import Decoder, Transactions, after
 from connectx.connectors.postgres.cdc.values import Modes, column_type
 from connectx.data.connect_schema import SchemaName, schema_of
 from connectx.errors import ReplicationMessageError
-from connectx.protocol.pgoutput import UNCHANGED, Begin, Commit, Delete, Insert, Message, Relation, Truncate, Update
-from tests.support.pgoutput import encoded, relation
+from connectx.protocol.pgoutput import Relation
+from tests.support.pgoutput import (
+    UNCHANGED,
+    Begin,
+    Commit,
+    Delete,
+    Insert,
+    Message,
+    Truncate,
+    Update,
+    encoded,
+    messages,
+    relation,
+)
 
 T = relation(1, "id", "name")
 U = relation(2, "id", name="u")
@@ -34,16 +46,14 @@ def shape_of(given: Relation) -> TableShape | None:
 
 def transaction(end: int, *changes: Message, xid: int = 9) -> list[tuple[int, bytes]]:
     """A transaction whose changes lie 10 apart before its commit, which ends at `end`."""
-    messages: list[Message] = [Begin(end - 5, 1_000_000, xid), *changes, Commit(end - 5, end, 1_000_000)]
-    lsns = [end - 90 + 10 * number for number in range(len(messages) - 1)]
-    return [(lsn, encoded(message)) for lsn, message in zip([*lsns, end], messages, strict=True)]
+    whole: list[Message] = [Begin(end - 5, 1_000_000, xid), *changes, Commit(end - 5, end, 1_000_000)]
+    lsns = [end - 90 + 10 * number for number in range(len(whole) - 1)]
+    return [(lsn, encoded(message)) for lsn, message in zip([*lsns, end], whole, strict=True)]
 
 
-def slices(
-    messages: Sequence[tuple[int, bytes]], position: Position | None = None, **settings: Any
-) -> list[Transactions]:
+def slices(pairs: Sequence[tuple[int, bytes]], position: Position | None = None, **settings: Any) -> list[Transactions]:
     given = {"most": 1, **settings}
-    return list(Decoder(shape_of, position or Position(0), given.pop("most"), **given).slices(messages))
+    return list(Decoder(shape_of, position or Position(0), given.pop("most"), **given).slices(messages(pairs)))
 
 
 def events(found: Sequence[Transactions]) -> list[tuple[Any, ...]]:
@@ -93,14 +103,15 @@ def test_a_value_that_was_not_sent_is_taken_from_the_old_row_or_is_a_placeholder
 
 
 def test_tombstones_and_operations_can_be_left_out() -> None:
-    messages = transaction(100, T, Insert(1, (b"1", b"a")), Delete(1, (b"1", None), True), Truncate((1,), False, False))
-    assert [row[0] for row in events(slices(messages, tombstones=False))] == ["c", "d", "t"]
-    assert [row[0] for row in events(slices(messages, skipped=frozenset("dt")))] == ["c"]
+    pairs = transaction(100, T, Insert(1, (b"1", b"a")), Delete(1, (b"1", None), True), Truncate((1,), False, False))
+    assert [row[0] for row in events(slices(pairs, tombstones=False))] == ["c", "d", "t"]
+    assert [row[0] for row in events(slices(pairs, skipped=frozenset("dt")))] == ["c"]
+    assert slices(pairs, skipped=frozenset("cdt")) == []
 
 
 def test_changes_of_several_tables_stay_in_one_slice_and_in_order_by_table() -> None:
     (found,) = slices(transaction(100, T, U, Insert(1, (b"1", b"a")), Insert(2, (b"7",)), Insert(1, (b"2", b"b"))))
-    assert [(part.shape.name, len(part.ops)) for part in found.parts] == [("t", 2), ("u", 1)]
+    assert [(part.shape.name, len(part)) for part in found.parts] == [("t", 2), ("u", 1)]
 
 
 def test_a_table_that_changes_its_columns_begins_a_new_part() -> None:
@@ -114,46 +125,44 @@ def test_a_table_that_changes_its_columns_begins_a_new_part() -> None:
 def test_tables_that_are_not_read_give_nothing_but_move_the_position() -> None:
     decoder = Decoder(shape_of, Position(0), 1)
     hidden = relation(3, "id", name="hidden")
-    assert list(decoder.slices(transaction(100, hidden, Insert(3, (b"1",))))) == []
+    assert list(decoder.slices(messages(transaction(100, hidden, Insert(3, (b"1",)))))) == []
     assert decoder.position.lsn == 100
 
 
 def test_a_slice_ends_with_a_transaction_and_when_it_is_full() -> None:
-    messages = [
-        pair for end in (100, 200, 300) for pair in transaction(end, T, *[Insert(1, (b"1", b"a"))] * 2, xid=end)
-    ]
-    assert [(one.events, one.position.lsn) for one in slices(messages, most=3)] == [(4, 200), (2, 300)]
+    pairs = [pair for end in (100, 200, 300) for pair in transaction(end, T, *[Insert(1, (b"1", b"a"))] * 2, xid=end)]
+    assert [(one.events, one.position.lsn) for one in slices(pairs, most=3)] == [(4, 200), (2, 300)]
 
 
 @given(st.lists(st.integers(0, 3), max_size=8), st.integers(1, 5), st.integers(0, 9))
 def test_any_restart_between_slices_gives_each_change_once(sizes: list[int], most: int, taken: int) -> None:
-    messages = [
+    pairs = [
         pair
         for number, size in enumerate(sizes)
         for pair in transaction(100 * (number + 1), T, *[Insert(1, (str(number).encode(), b"x"))] * size, xid=number)
     ]
-    whole = events(slices(messages, most=most))
-    before = slices(messages, most=most)[:taken]
+    whole = events(slices(pairs, most=most))
+    before = slices(pairs, most=most)[:taken]
     position = Position.of(before[-1].position.offset) if before else Position(0)
-    assert events(before) + events(slices(messages, position, most=most)) == whole
+    assert events(before) + events(slices(pairs, position, most=most)) == whole
     assert len(whole) == sum(sizes)
 
 
 def test_within_a_transaction_that_debezium_has_sent_in_part_the_rest_follows() -> None:
-    messages = transaction(200, T, *(Insert(1, (b"%d" % n, b"x")) for n in range(4)))
-    lsns = [lsn for lsn, _ in messages][2:-1]
+    pairs = transaction(200, T, *(Insert(1, (b"%d" % n, b"x")) for n in range(4)))
+    lsns = [lsn for lsn, _ in pairs][2:-1]
     offset = {"lsn": lsns[1], "lsn_proc": lsns[1], "lsn_commit": 100, "txId": 9, "messageType": "INSERT"}
-    assert [row[1] for row in events(slices(messages, Position.of(offset)))] == [("2",), ("3",)]
+    assert [row[1] for row in events(slices(pairs, Position.of(offset)))] == [("2",), ("3",)]
 
 
 def test_transactions_that_the_snapshot_has_seen_are_not_sent_again() -> None:
     state = SnapshotState(Visible("5:9:7", 250), finished=True)
-    messages = [
+    pairs = [
         pair
         for end, xid in ((100, 6), (200, 7), (300, 6))
         for pair in transaction(end, T, Insert(1, (b"%d" % end, b"x")), xid=xid)
     ]
-    found = slices(messages, Position(0, snapshot=state))
+    found = slices(pairs, Position(0, snapshot=state))
     assert [row[1] for row in events(found)] == [("200",), ("300",)]
     assert found[0].position.snapshot == state
     assert found[1].position.snapshot is None
@@ -191,7 +200,8 @@ def test_a_required_column_that_an_old_row_lacks_has_the_types_zero() -> None:
     shape = TableShape("public", "t", (
         Column("id", column_type(23, -1, Modes(), ""), False), Column("n", column_type(23, -1, Modes(), ""), False)
     ), (0,))  # fmt: skip
-    found = list(Decoder(lambda _: shape, Position(0), 1).slices(transaction(100, T, Delete(1, (b"1", None), True))))
+    pairs = transaction(100, T, Delete(1, (b"1", None), True))
+    found = list(Decoder(lambda _: shape, Position(0), 1).slices(messages(pairs)))
     assert events(found)[0] == ("d", (1,), (1, 0), None)
 
 
@@ -199,6 +209,63 @@ def test_a_required_column_that_an_old_row_lacks_has_the_types_zero() -> None:
 def test_a_transaction_without_its_begin_or_end_is_refused(cut: slice) -> None:
     with pytest.raises(ReplicationMessageError, match="without its"):
         slices(transaction(100, T, Insert(1, (b"1", b"a")))[cut])
+
+
+def test_a_change_of_a_table_that_was_not_described_is_refused() -> None:
+    with pytest.raises(ReplicationMessageError, match="did not describe"):
+        slices(transaction(100, Insert(1, (b"1", b"a"))))
+
+
+def test_a_row_with_other_columns_than_its_table_is_refused() -> None:
+    with pytest.raises(ReplicationMessageError, match="has not 2 columns"):
+        slices(transaction(100, T, Insert(1, (b"1",))))
+
+
+VALUES = st.one_of(st.none(), st.just(UNCHANGED), st.sampled_from([b"", b"a", b"b", b"long" * 40]))
+KEYS = st.sampled_from([b"1", b"2"])
+CHANGES = st.one_of(
+    st.builds(Insert, st.just(1), st.tuples(KEYS, VALUES)),
+    st.builds(Update, st.just(1), st.tuples(KEYS, VALUES), st.none(), st.just(False)),
+    st.builds(Update, st.just(1), st.tuples(KEYS, VALUES), st.tuples(KEYS, VALUES), st.booleans()),
+    st.builds(Delete, st.just(1), st.tuples(KEYS, VALUES), st.booleans()),
+    st.just(Truncate((1,), False, False)),
+)
+
+
+def shown(row: Any, old: Any = None) -> tuple[str | None, ...]:
+    """A row as an event shows it; values that were not sent come from the old row, or are placeholders."""
+    filled = [
+        before if value is UNCHANGED and isinstance(before, bytes) else value
+        for value, before in zip(row, old or row, strict=True)
+    ]
+    return tuple(PLACEHOLDER if value is UNCHANGED else value if value is None else value.decode() for value in filled)
+
+
+def expected_of(change: Message) -> list[tuple[Any, ...]]:
+    """The records of a change."""
+
+    def key_of(row: Any) -> tuple[str]:
+        return (row[0].decode(),)
+
+    def deleted(row: Any) -> list[tuple[Any, ...]]:
+        return [("d", key_of(row), shown(row), None), (None, key_of(row))]
+
+    match change:
+        case Insert(_, new):
+            return [("c", key_of(new), None, shown(new))]
+        case Delete(_, old, _):
+            return deleted(old)
+        case Update(_, new, old, is_key) if old is None or old[0] == new[0]:
+            return [("u", key_of(new), None if is_key or old is None else shown(old), shown(new, old))]
+        case Update(_, new, old, _):
+            return [*deleted(old), ("c", key_of(new), None, shown(new, old))]
+    return [("t", None, None, None)]
+
+
+@given(st.lists(CHANGES, max_size=12))
+def test_changes_as_columns_are_those_of_one_row_at_a_time(changes: list[Message]) -> None:
+    expected = [record for change in changes for record in expected_of(change)]
+    assert events(slices(transaction(10_000, T, *changes), most=100)) == expected
 
 
 def test_an_idle_position_moves_over_wal_and_forgets_the_snapshot() -> None:

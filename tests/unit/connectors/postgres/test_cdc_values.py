@@ -6,6 +6,7 @@ import datetime
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -13,7 +14,6 @@ from connectx.connectors.postgres.cdc.events import column_values
 from connectx.connectors.postgres.cdc.values import Modes, array_elements, array_type, column_type, enum_type
 from connectx.data.connect_schema import schema_of
 from connectx.errors import ReplicationMessageError, TableMismatchError
-from connectx.protocol.pgoutput import UNCHANGED
 
 DAY_US = 86_400_000_000
 
@@ -118,7 +118,8 @@ def test_an_unchanged_value_is_the_placeholder_of_its_type() -> None:
     placeholder = Modes().placeholder
     for oid, expected in [(25, placeholder), (17, placeholder.encode()), (1009, [placeholder]), (1700, None)]:
         kind = column_type(oid, -1, Modes(), "t.c")
-        assert column_values(kind, [UNCHANGED, None]).to_pylist() == [expected, None]
+        found = column_values(kind, pa.nulls(2, pa.binary()), np.array([True, False]))
+        assert found.to_pylist() == [expected, None]
 
 
 def test_an_array_of_an_enum_names_its_labels_and_has_required_elements() -> None:

@@ -30,6 +30,28 @@ def written(values: Any, converter: Any = PLAIN) -> list[Any]:
     return [None if value is None else value.decode() for value in table["value"].to_pylist()]
 
 
+MEMBERS = pa.struct({"s": pa.string(), "n": pa.int64(), "f": pa.float64(), "b": pa.bool_(), "l": pa.list_(pa.int8()),
+                     "t": pa.timestamp("ms"), "o": pa.struct({"s": pa.string()})})  # fmt: skip
+
+
+@given(st.data())
+def test_members_that_are_the_same_in_all_rows_are_written_as_in_one(data: st.DataObject) -> None:
+    pick = {
+        "s": st.sampled_from(["", 'a"', "é", None]),
+        "n": st.sampled_from([1, -1, None]),
+        "f": st.sampled_from([0.0, -0.0, None]),
+        "b": st.sampled_from([True, None]),
+        "l": st.sampled_from([[1], [], None]),
+        "t": st.sampled_from([datetime(2026, 1, 2), None]),
+        "o": st.sampled_from([{"s": "x"}, {"s": None}, None]),
+    }
+    columns = {name: data.draw(st.one_of(some.map(lambda one: [one] * 3), st.lists(some, min_size=3, max_size=3)))
+               for name, some in pick.items()}  # fmt: skip
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    values = pa.array([*rows, data.draw(st.sampled_from([None, rows[0]]))], MEMBERS)
+    assert written(values) == [written(values[at : at + 1])[0] for at in range(len(values))]
+
+
 # ------------------------------------------------------------------------------------ what Kafka Connect itself wrote
 
 GOLDEN = [line.split("\t") for line in (Path(__file__).parent / "golden.tsv").read_text("utf-8").split("\n") if line]
