@@ -271,6 +271,28 @@ def test_a_filtered_publication_has_the_chosen_tables_and_is_changed_with_them(s
     assert shop.sql("SELECT tablename::text FROM pg_publication_tables ORDER BY 1") == [("t",), ("u",)]
 
 
+@pytest.mark.parametrize("autocreate", ["all_tables", "filtered"])
+def test_partitions_have_one_topic_when_their_root_is_published(shop: Captured, autocreate: str) -> None:
+    for name, key in (("t", ", PRIMARY KEY (id, day)"), ("u", "")):
+        shop.sql(f"CREATE TABLE {name} (id int, day date{key}) PARTITION BY RANGE (day)")
+        for year in (2025, 2026):
+            bounds = f"FROM ('{year}-01-01') TO ('{year + 1}-01-01')"
+            shop.sql(f"CREATE TABLE {name}_{year} PARTITION OF {name} FOR VALUES {bounds}")
+    shop.sql("INSERT INTO t VALUES (1, '2025-05-01'), (2, '2026-05-01'), (3, '2025-06-01')")
+    shop.sql("INSERT INTO u SELECT id, day FROM t")
+    capture = Capture(
+        shop, publish_via_partition_root="true", publication_autocreate_mode=autocreate, snapshot_fetch_size=2
+    )
+    found = capture.records()
+    shop.sql("UPDATE t SET day = '2026-07-01' WHERE id = 1", "INSERT INTO u VALUES (4, '2026-08-01')")
+    found += capture.records()
+    capture.stop()
+    assert {record["topic"] for record in found} == {f"{shop.name}.public.t", f"{shop.name}.public.u"}
+    of_t, of_u = ([record for record in found if record["topic"].endswith(name)] for name in (".t", ".u"))
+    assert ops(of_t) == ["r"] * 3 + ["d", None, "c"]
+    assert sorted(record["value"]["after"]["id"] for record in of_u) == [1, 2, 3, 4]
+
+
 def test_a_slot_that_another_session_reads_is_waited_for(shop: Captured) -> None:
     shop.sql(KEYED)
     first, second = Capture(shop), Capture(shop)

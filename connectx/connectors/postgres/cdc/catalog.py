@@ -186,27 +186,40 @@ class Catalog:
 
     # -------------------------------------------------------------------------------------------- the publication
 
-    def ensure_publication(self, name: str, mode: str) -> None:
+    def ensure_publication(self, name: str, mode: str, *, via_root: bool = False) -> None:
         """Create the publication, or set its tables, as publication.autocreate.mode says.
+
+        `via_root`: one that is created or changed names partitioned tables, and not their partitions.
 
         Raises:
             DatabaseError: it does not exist, or no table is chosen.
         """
-        exists = bool(self._query(f"SELECT 1 FROM pg_publication WHERE pubname = {literal(name)}"))
+        found = self._query(f"SELECT pubviaroot FROM pg_publication WHERE pubname = {literal(name)}")
+        option = f"(publish_via_partition_root = {str(via_root).lower()})"
         if mode == "filtered":
-            verb = "ALTER PUBLICATION {} SET TABLE {}" if exists else "CREATE PUBLICATION {} FOR TABLE {}"
-            wanted = self._chosen_tables()
-            if exists and wanted == set(self._published(name)):
-                return
+            wanted = self._chosen_tables(via_root=via_root)
             listed = ", ".join(f"{identifier(schema)}.{identifier(table)}" for schema, table in sorted(wanted))
-            self._execute(verb.format(identifier(name), listed))
-        elif not exists and mode == "all_tables":
-            self._execute(f"CREATE PUBLICATION {identifier(name)} FOR ALL TABLES")
-        elif not exists:
+            if not found:
+                self._execute(f"CREATE PUBLICATION {identifier(name)} FOR TABLE {listed} WITH {option}")
+            elif via_root and found == [(False,)]:
+                self._execute(f"ALTER PUBLICATION {identifier(name)} SET {option}")
+            if found and wanted != set(self._published(name)):
+                self._execute(f"ALTER PUBLICATION {identifier(name)} SET TABLE {listed}")
+        elif not found and mode == "all_tables":
+            self._execute(f"CREATE PUBLICATION {identifier(name)} FOR ALL TABLES WITH {option}")
+        elif not found:
             raise DatabaseError(
                 f"PostgreSQL has no publication {name}, and publication.autocreate.mode is disabled.",
                 next_step="Create it, or correct publication.name or the mode, and restart the task.",
             )
+
+    def partitioned(self) -> set[str]:
+        """Partitioned tables, as `schema.table`."""
+        rows = self._query(
+            "SELECT n.nspname::text, c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
+            "WHERE c.relkind = 'p'"
+        )
+        return {f"{schema}.{table}" for schema, table in rows}
 
     def _published(self, name: str) -> Iterable[tuple[str, str]]:
         rows = self._query(
@@ -214,10 +227,11 @@ class Catalog:
         )
         return [(schema, table) for schema, table in rows]
 
-    def _chosen_tables(self) -> set[tuple[str, str]]:
+    def _chosen_tables(self, *, via_root: bool) -> set[tuple[str, str]]:
+        kinds = "c.relkind IN ('r', 'p') AND NOT c.relispartition" if via_root else "c.relkind = 'r'"
         rows = self._query(
             "SELECT n.nspname::text, c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
-            "WHERE c.relkind = 'r' AND c.relpersistence = 'p'"
+            f"WHERE {kinds} AND c.relpersistence = 'p'"
         )
         chosen = {(schema, table) for schema, table in rows if self._takes.takes(schema, table)}
         if not chosen:

@@ -38,7 +38,6 @@ _WITHOUT_EFFECT: Final[Mapping[str, tuple[str, ...]]] = {
     "field.name.adjustment.mode": ("none",),
     "include.unknown.datatypes": ("true", "false"),
     "provide.transaction.metadata": ("false",),
-    "publish.via.partition.root": ("false",),
     "schema.name.adjustment.mode": ("none",),
     "schema.refresh.mode": ("columns_diff", "columns_diff_exclude_unchanged_toast"),
     "slot.drop.on.stop": ("false",),
@@ -115,6 +114,15 @@ CONFIG: Final = (
         "it must exist.",
         group=_SLOT,
         validator=one_of("all_tables", "filtered", "disabled"),
+    )
+    .define(
+        "publish.via.partition.root",
+        bool,
+        False,
+        doc="Whether a publication that the task creates or changes names the root of a partitioned table, so that "
+        "all partitions have one topic. Otherwise each partition has its own.",
+        group=_SLOT,
+        importance="LOW",
     )
     .define(
         "offset.mismatch.strategy",

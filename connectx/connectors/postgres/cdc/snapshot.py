@@ -7,6 +7,7 @@ table goes on after its last row in another transaction. A table without a prima
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 import pyarrow as pa
 
@@ -15,7 +16,8 @@ from connectx.connectors.postgres.cdc.events import READ, Changes, Column, RowTe
 from connectx.connectors.postgres.cdc.positions import Position, SnapshotState, Visible
 from connectx.connectors.postgres.session import PostgresSession, identifier, literal
 
-_CTID = "t.ctid"
+_PLACE: Final = {"t.tableoid": "oid", "t.ctid": "tid"}
+"""Where a row lies, and the types of that: partitions of a table have different oids."""
 
 
 class Snapshot:
@@ -42,6 +44,7 @@ class Snapshot:
         self.visible = Visible(text, until)
         self.now_us = int(now_us)
         self._xid = int(xid)
+        self._partitioned = catalog.partitioned()
         self._tables = {shape.full: shape for shape in catalog.tables(publication)}
         self._page_key: tuple[str, ...] = ()  # of the last row of the table that is being read
         self._is_first = True
@@ -73,35 +76,39 @@ class Snapshot:
     # ---------------------------------------------------------------------------------------------- inner parts
 
     def _resumed(self, shape: TableShape, after: tuple[str, ...]) -> tuple[str, ...]:
-        """Where to go on. A place (ctid) holds only within the transaction that it was read in."""
+        """Where to go on. A place of rows holds only within the transaction that it was read in."""
         return after if shape.key or after == self._page_key else ()
 
     def _after(self, state: SnapshotState, shape: TableShape, page: pa.Table, *, has_more: bool) -> SnapshotState:
         if not has_more:
             self._page_key = ()
             return replace(state, done=(*state.done, shape.full), table="", after=())
-        key = tuple(page.column(at)[-1].as_py() for at in shape.key or (page.num_columns - 1,))
+        places = shape.key or range(len(shape.columns), page.num_columns)
+        key = tuple(page.column(at)[-1].as_py() for at in places)
         self._page_key = key
         return replace(state, table=shape.full, after=key)
 
     def _page(self, shape: TableShape, after: tuple[str, ...]) -> tuple[pa.Table, bool]:
         """Rows as texts, without a key followed by their place, and whether there are more."""
         # Without t. ORDER BY would take the texts, which have another order.
-        order = [f"t.{identifier(shape.columns[at].name)}" for at in shape.key] or [_CTID]
+        order = [f"t.{identifier(shape.columns[at].name)}" for at in shape.key] or list(_PLACE)
         types = self._key_types(shape)
-        selected = ", ".join([*map(_as_text, shape.columns), *([] if shape.key else [f"{_CTID}::text"])])
+        place = [] if shape.key else [f"{name}::text" for name in _PLACE]
+        selected = ", ".join([*map(_as_text, shape.columns), *place])
         where = ""
         if after:
             given = ", ".join(f"{literal(text)}::{kind}" for text, kind in zip(after, types, strict=True))
             where = f"WHERE ({', '.join(order)}) > ({given}) "
         table = f"{identifier(shape.schema)}.{identifier(shape.name)}"
-        sql = f"SELECT {selected} FROM ONLY {table} t {where}ORDER BY {', '.join(order)} LIMIT {self._rows + 1}"
+        only = "" if shape.full in self._partitioned else "ONLY "
+        sql = f"SELECT {selected} FROM {only}{table} t {where}ORDER BY {', '.join(order)} LIMIT {self._rows + 1}"
         found = pa.concat_tables(list(self._session.read(sql)) or [pa.table({})])
-        return found.slice(0, self._rows).combine_chunks(), found.num_rows > self._rows
+        has_more = found.num_rows > self._rows
+        return (found.slice(0, self._rows) if has_more else found).combine_chunks(), has_more
 
     def _key_types(self, shape: TableShape) -> list[str]:
         if not shape.key:
-            return ["tid"]
+            return list(_PLACE.values())
         rows = self._session.query(
             "SELECT a.attname::text, format_type(a.atttypid, a.atttypmod) FROM pg_attribute a WHERE a.attrelid = "
             f"{literal(f'{identifier(shape.schema)}.{identifier(shape.name)}')}::regclass AND a.attnum > 0"

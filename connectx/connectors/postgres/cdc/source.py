@@ -141,7 +141,8 @@ class PostgresCdcSource(SourceConnector):
 
         def _resume(self, offset: SourceOffset | None) -> None:
             values, catalog = self._values, self._catalog
-            catalog.ensure_publication(values["publication.name"], values["publication.autocreate.mode"])
+            publication, autocreate = values["publication.name"], values["publication.autocreate.mode"]
+            catalog.ensure_publication(publication, autocreate, via_root=values["publish.via.partition.root"])
             mode, strategy = values["snapshot.mode"], values["offset.mismatch.strategy"]
             resumption = Resumption(catalog, self._slot, mode, strategy, values["database.dbname"])
             self._position, begins = resumption.resume(offset)
@@ -149,7 +150,7 @@ class PostgresCdcSource(SourceConnector):
             state = self._position.snapshot
             if begins or (state is not None and not state.finished):
                 rows = values["snapshot.fetch.size"]
-                self._snapshot = Snapshot(self._session, catalog, values["publication.name"], rows)
+                self._snapshot = Snapshot(self._session, catalog, publication, rows)
                 if begins:
                     self._position = self._snapshot.begin(self._position.lsn)
             self._reader = SlotReader(self._session, catalog, values, self._slot)
