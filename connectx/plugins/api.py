@@ -46,7 +46,7 @@ class CommitRefusedError(ConnectxError):
 
 
 class NotStageableError(ConnectxError):
-    """Raised by `plan` and `stage`: these records must go through `put`, for example because they change a table.
+    """Raised by `plan`, `stage` and `commit`: these records must go through `put`, as when they change a table.
 
     The worker puts them, and executors go on with the next ones.
     """
@@ -401,6 +401,8 @@ class SinkTask(Shown):
         Raises:
             RetriableError: the same commit is tried again later.
             CommitRefusedError: the target's offsets do not match the start of the ranges.
+            NotStageableError: nothing was committed, and the records must go through `put`, which finds the one that
+                the target refuses.
         """
         raise TypeError(f"{type(self).__name__} must define commit")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import itertools
+import pickle
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ import pytest
 from connectx.connectors.jdbc.sink import JdbcSink
 from connectx.errors import RecordRejectedError, TableMismatchError, TableMissingError
 from connectx.model.ids import TaskId, TopicPartition
-from connectx.plugins.api import CommitRefusedError, SinkBatch
+from connectx.plugins.api import CommitRefusedError, NotStageableError, SinkBatch, SinkTaskContext
 from tests.support.profiles import dotted
 
 FLIGHT = pa.struct([("id", pa.int64()), ("name", pa.string())])
@@ -34,7 +35,7 @@ class Context:
         self.task = TaskId(group_id.removeprefix("connect-"), 0)
         self.assignment: Sequence[TopicPartition] = ()
         self.reported: list[str] = []
-        self._tolerate = tolerate
+        self.tolerate = tolerate
 
     def timeout(self, timeout_ms: int) -> None:
         self.retry_in_ms = timeout_ms
@@ -43,7 +44,7 @@ class Context:
         raise AssertionError("this sink needs no Spark")
 
     def report(self, partition: TopicPartition, offset: int, error: Exception) -> None:
-        if not self._tolerate:
+        if not self.tolerate:
             raise error
         self.reported.append(f"{partition}@{offset}")
 
@@ -128,6 +129,56 @@ def postgres_place(uri: str, connector: type[JdbcSink] = JdbcSink) -> Iterator[P
     yield made
     made.close()
     connection.close()
+
+
+class BulkSink(JdbcSink):
+    """A JdbcSink whose tasks put each batch as executors and the worker do in bulk, in pieces of two records."""
+
+    class Task(JdbcSink.Task):
+        """Falls back to the tail as the loop does."""
+
+        def start(self, config: Mapping[str, str], context: SinkTaskContext) -> None:
+            """As of JdbcSink."""
+            super().start(config, context)
+            self._in_bulk = JdbcSink.bulk_obstacle(config) is None
+
+        def put(self, batch: SinkBatch) -> None:
+            """Stage and commit, or put."""
+            token, worker = f"job-{next(_numbers)}", self.context
+            assert isinstance(worker, Context)
+            try:
+                if not self._in_bulk:
+                    raise NotStageableError("never")
+                plan = pickle.loads(pickle.dumps(self.plan(token, next(iter(batch.ranges)).topic)))
+                self.context = executor = Context(worker.group_id, worker.tolerate)
+                staged = pickle.loads(pickle.dumps(self.stage(plan, token, iter(pieces(batch)))))
+                self.commit(token, batch.ranges, staged)
+                worker.reported += executor.reported
+            except NotStageableError:
+                self.context = worker
+                self.discard(token, [])
+                super().put(batch)
+            except Exception:
+                self.discard(token, [])
+                raise
+            finally:
+                self.context = worker
+
+
+def staging_tables(place: Place) -> list[tuple[str]]:
+    """Names of those that tasks of this place have left; their comments name the task."""
+    return place.sql(
+        "SELECT relname::text FROM pg_class WHERE starts_with(relname, 'connectx_stage_') "
+        f"AND starts_with(obj_description(oid), 'Rows of {place.topic}-0 ')"
+    )
+
+
+def pieces(batch: SinkBatch) -> Iterator[SinkBatch]:
+    """Batches of two records, as executors read them."""
+    ((partition, (first, end)),) = batch.ranges.items()
+    for at in range(0, batch.rows.num_rows, 2):
+        stop = end if at + 2 >= batch.rows.num_rows else first + at + 2
+        yield SinkBatch(batch.rows.slice(at, 2), {partition: (first + at, stop)})
 
 
 @contextmanager

@@ -263,11 +263,9 @@ class TableRows:
             yield False, rows.filter(pc.invert(dead))
             yield True, rows.filter(dead)
             return
-        rows = rows.take(_last_of_each(pa.table(self._key_columns(rows))))
-        dead = pc.is_null(rows["value"])
-        for is_delete, chosen in ((True, dead), (False, pc.invert(dead))):
-            if pc.any(chosen).as_py():
-                yield is_delete, rows.filter(chosen)
+        yield True, rows.filter(dead)  # also of keys that come again: a later record may leave columns out
+        latest = rows.take(_last_of_each(pa.table(self._key_columns(rows))))
+        yield False, latest.filter(pc.is_valid(latest["value"]))
 
     def _load(self, topic: str, rows: pa.Table, *, is_delete: bool, in_part: bool) -> None:
         if not rows.num_rows:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from connectx.connectors.jdbc.database import DatabaseSettings
-from connectx.connectors.jdbc.dialects import open_database, open_target
-from connectx.connectors.jdbc.offsets import OffsetsTable
+from connectx.connectors.jdbc.dialects import dialect_of, open_database, open_target
+from connectx.connectors.jdbc.offsets import OffsetsTable, Ranges
+from connectx.connectors.jdbc.postgres_staging import StagedRows, StagingArea, StagingTarget, refused_rows, stage
+from connectx.connectors.jdbc.postgres_target import PostgresTarget
 from connectx.connectors.jdbc.rows import KAFKA_KEY, TableRows
 from connectx.connectors.jdbc.sink_config import CONFIG, problems, row_settings, target_settings
 from connectx.connectors.jdbc.tables import TableName
@@ -71,8 +73,22 @@ class JdbcSink(SinkConnector):
             left_out=key if rows.pk_mode == "kafka" else (),
         )
 
+    @classmethod
+    def bulk_obstacle(cls, config: Mapping[str, str | None]) -> str | None:
+        """PostgreSQL has tables that others do not see, and their rows keep no order of inserts and deletes."""
+        values = cls.config.parse(config)
+        if not cls._is_postgres(values["connection.url"]):
+            return "only tables of PostgreSQL are written by executors"
+        if values["delete.enabled"] and values["insert.mode"] == "insert":
+            return "inserts with delete.enabled=true are written by the worker"
+        return None
+
+    @classmethod
+    def _is_postgres(cls, url: str) -> bool:
+        return dialect_of(url) == "postgresql"
+
     class Task(SinkTask):
-        """One connection; every put is one transaction."""
+        """One connection; every put and every commit of staged rows is one transaction."""
 
         exactly_once = True
         reads_fields = True
@@ -84,9 +100,13 @@ class JdbcSink(SinkConnector):
             values = self.connector.config.parse(config)
             prefix = f"connectx {context.group_id} "[:55]
             name = f"{prefix}{context.task} {uuid.uuid4().hex[:6]}"
-            self._target = self.connector.open_target(target_settings(values, name, prefix))
-            self._offsets = OffsetsTable(self._target, values["offsets.table.name"], context.group_id)
-            self._rows = TableRows(self._target, row_settings(values), context.report)
+            self._target_settings, self._row_settings = target_settings(values, name, prefix), row_settings(values)
+            self._target = self.connector.open_target(self._target_settings)
+            offsets_name = values["offsets.table.name"]
+            self._offsets = OffsetsTable(self._target, offsets_name, context.group_id)
+            self._rows = TableRows(self._target, self._row_settings, context.report)
+            schema = offsets_name.rpartition(".")[0]
+            self._staging = StagingArea(self._target, schema, context.group_id, context.task)
             self._max_retries, self._failures = values["max.retries"], 0
             self._backoff_ms = values["retry.backoff.ms"]
             self._cancelled = False
@@ -102,8 +122,10 @@ class JdbcSink(SinkConnector):
             return found
 
         def open(self, partitions: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-            """Offsets that the database holds."""
+            """Offsets that the database holds. Staging tables of an instance that died are dropped."""
             held = self._offsets.open(partitions)
+            if isinstance(self._target, PostgresTarget):
+                self._staging.drop_leftovers()
             self._target.rest()
             return held
 
@@ -117,25 +139,43 @@ class JdbcSink(SinkConnector):
                 TableMissingError, TableMismatchError, DatabasePermissionError
                 DatabaseError: also when the database could not be used max.retries times.
             """
+            carefully = self._rows.needs_care(batch.rows)
+            self._guarded(batch.ranges, lambda: self._put(batch, carefully=carefully))
+
+        def plan(self, token: str, topic: str) -> tuple[str, str]:
+            """Schema of the job's staging tables, and begin of their names."""
             try:
-                self._put(batch, carefully=self._rows.needs_care(batch.rows))
-                self._target.rest()
-            except LockTimeoutError as error:
-                self._target.rollback()
-                self._end_zombies(batch)
-                self._count(error)
-                raise
-            except DatabaseUnavailableError as error:
-                self._target.rollback()
-                self._count(error)
-                raise
+                place = self._staging.begin(token)
+                self._target.commit()
             except BaseException:
                 self._target.rollback()
                 raise
-            finally:
-                if self._cancelled:
-                    self._target.close()
-            self._failures = 0
+            return place
+
+        def stage(self, plan: tuple[str, str], token: str, batches: Iterator[SinkBatch]) -> Sequence[StagedRows]:
+            """On an executor: see `connectx.connectors.jdbc.postgres_staging.stage`."""
+            note = f"Rows of {self.context.task} that are not committed; job {token}"
+            return stage(StagingTarget(self._target_settings, *plan, note), self._row_settings, self.context, batches)
+
+        def commit(self, token: str, ranges: Ranges, messages: Sequence[StagedRows]) -> None:
+            """Move staged rows and offsets in one transaction, which also drops the staging tables.
+
+            Raises:
+                NotStageableError: the table refuses a row, or staged rows are gone.
+                CommitRefusedError, DatabaseUnavailableError, DatabaseError: as `put`.
+            """
+            self._guarded(ranges, lambda: self._commit(token, ranges, messages))
+            self._staging.end(token)
+
+        def discard(self, token: str, messages: Sequence[StagedRows]) -> None:
+            """Drop the staging tables of a job."""
+            self._staging.end(token)
+            try:
+                self._staging.drop(token)
+                self._target.commit()
+            except BaseException:
+                self._target.rollback()
+                raise
 
         def stop(self) -> None:
             """Close the connection."""
@@ -150,6 +190,17 @@ class JdbcSink(SinkConnector):
             self._cancelled = True
             self._target.cancel()
 
+        def _commit(self, token: str, ranges: Ranges, messages: Sequence[StagedRows]) -> None:
+            self._offsets.lock(ranges)
+            for staged in messages:
+                self._staging.move(staged)
+            self._offsets.move(ranges)
+            self._staging.drop(token)
+            try:
+                self._end_transaction()
+            except RowRefusedError as error:  # by a constraint that is checked last
+                raise refused_rows(error) from error
+
         def _put(self, batch: SinkBatch, *, carefully: bool) -> None:
             """In one go; if that shows that a row is refused, again in parts, to find it."""
             try:
@@ -159,18 +210,40 @@ class JdbcSink(SinkConnector):
                 if batch.rows.num_rows:
                     self._rows.write(batch.rows, carefully=carefully)
                 self._offsets.move(batch.ranges)
-                if self._cancelled:
-                    raise DatabaseUnavailableError("The task was cancelled before it committed.")
-                self._target.commit()
+                self._end_transaction()
             except RowRefusedError:
                 if carefully:
                     raise
                 self._target.rollback()
                 self._put(batch, carefully=True)
 
-        def _end_zombies(self, batch: SinkBatch) -> None:
-            for name in self._offsets.end_holders(batch.ranges):
-                log.warning("%s ended the session %r, which held its offsets", self.context.task, name)
+        def _end_transaction(self) -> None:
+            if self._cancelled:
+                raise DatabaseUnavailableError("The task was cancelled before it committed.")
+            self._target.commit()
+
+        def _guarded(self, ranges: Ranges, write: Callable[[], None]) -> None:
+            """Run a transaction; after an error roll back, end zombies that hold its locks, and count the tries."""
+            try:
+                write()
+                self._target.rest()
+            except LockTimeoutError as error:
+                self._target.rollback()
+                for name in self._offsets.end_holders(ranges):
+                    log.warning("%s ended the session %r, which held its offsets", self.context.task, name)
+                self._count(error)
+                raise
+            except DatabaseUnavailableError as error:
+                self._target.rollback()
+                self._count(error)
+                raise
+            except BaseException:
+                self._target.rollback()
+                raise
+            finally:
+                if self._cancelled:
+                    self._target.close()
+            self._failures = 0
 
         def _count(self, error: DatabaseUnavailableError) -> None:
             self._failures += 1
@@ -220,10 +293,12 @@ class PostgresSink(JdbcSink):
         return found
 
     @classmethod
+    def _is_postgres(cls, url: str) -> bool:
+        return True
+
+    @classmethod
     def open_target(cls, settings: TargetSettings) -> Target:
         """PostgreSQL, whatever the URL looks like."""
-        from connectx.connectors.jdbc.postgres_target import PostgresTarget
-
         return PostgresTarget(settings)
 
 

@@ -344,10 +344,15 @@ class SinkTaskCore:
             self._record(step, payloads.BulkStaged(job.token, staged.records, staged.refused))
 
     def _on_bulk_failed(self, failed: m.BulkFailed, step: SinkStep) -> None:
-        """The worker reads on past what executors cannot take."""
-        if (job := self.bulk.end(failed.token)) is None:
+        """The worker reads on past what executors cannot take, or what cannot be committed as it was staged."""
+        if self.batches and self.batches[0].token == failed.token:
+            ranges: m.Ranges = self.batches.pop(0).ranges
+            self._discard(failed.token, step)
+        elif (job := self.bulk.end(failed.token)) is not None:
+            ranges = job.ranges
+        else:
             return
-        ends = failed.ends or {partition: end for partition, (_, end) in job.ranges.items()}
+        ends = failed.ends or {partition: end for partition, (_, end) in ranges.items()}
         self._record(step, payloads.BulkFailed(failed.error, failed.token, named(ends)))
         self.bulk.fail(failed.error, ends)
         if self.bulk.choose(self.progress):

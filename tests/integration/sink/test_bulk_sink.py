@@ -17,7 +17,9 @@ from connectx.core.messages import TaskFailed, TaskStateReached
 from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.model.events import EventKind
 from connectx.model.states import TargetState
+from connectx.spark.sessions import SparkProvider, is_connect
 from tests.support import functions
+from tests.support.databases import Table
 from tests.support.held_jobs import held, holding
 from tests.support.json_lines import JsonLines, lines_in, named
 from tests.support.records import read_all
@@ -293,3 +295,82 @@ def test_a_pause_and_a_stop_are_served_while_a_job_runs(
     task.stop()
     assert ids(folder, name) == [0]
     assert list((folder / name).glob("connectx-*")) == []
+
+
+def changes(produce: Make, name: str) -> None:
+    """Rows of two partitions, some of them changed, deleted, broken or refused by a condition of the table."""
+    numbers = [*range(200), *range(40, 60)]
+    rows = [{"amount": number / 4, "name": f"n{at}"} for at, number in enumerate(numbers)]
+    sent: list[bytes | None] = [json.dumps(row).encode() for row in rows]
+    sent[70], sent[75], sent[205], sent[90] = b'{"amount":', None, None, b'{"amount":1000,"name":"too much"}'
+    produce(name, sent, keys=[str(number).encode() for number in numbers])
+    more: list[bytes | None] = [json.dumps({"amount": 1, "name": f"m{number}"}).encode() for number in range(300)]
+    produce(name, more, 1, keys=[str(1000 + number).encode() for number in range(300)])
+
+
+def test_postgresql_gets_the_same_rows_and_dead_letters_by_staging_tables_and_spark_shows_no_password(
+    kafka: EmbeddedKafka,
+    sink_task: Make,
+    produce: Make,
+    committed: Make,
+    topic: Make,
+    postgres: str,
+    spark_provider: SparkProvider,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    name, results = topic("staged", partitions=2), dict[str, tuple[Any, ...]]()
+    for mode in ("always", "never"):
+        database, dead = Table(postgres, f"{name}-{mode}"), f"{topic('dead')}-{mode}"
+        database.sql(f'DROP TABLE "{database.table}"')
+        database.sql(
+            f'CREATE TABLE "{database.table}" (id bigint PRIMARY KEY, amount double precision NOT NULL '
+            "CHECK (amount < 500), name text UNIQUE)"
+        )
+        config = database.config(
+            topics=name,
+            table_name_format=database.table,
+            key_converter=JSON,
+            key_converter_schemas_enable="false",
+            insert_mode="upsert",
+            pk_mode="record_key",
+            pk_fields="id",
+            delete_enabled="true",
+            connection_password="not-to-be-shown",
+            bulk_mode=mode,
+            errors_tolerance="all",
+        )
+        queue = {"errors.deadletterqueue.topic.name": dead, "errors.deadletterqueue.topic.replication.factor": "1"}
+        task = sink_task(f"staged-{mode}", config | queue).begin()
+        if not results:
+            changes(produce, name)
+            wait_committed(task, committed, f"connect-staged-{mode}", {f"{name}-0": 220, f"{name}-1": 300})
+            assert task.recorded(EventKind.BULK_FAILED) == []
+            assert staged(task) == 520
+            produce(name, [b'{"amount":2,"name":"n3"}', b'{"amount":2,"name":"x"}'], keys=[b"300", b"8"])
+        wait_committed(task, committed, f"connect-staged-{mode}", {f"{name}-0": 222, f"{name}-1": 300})
+        task.stop()
+        rows = sorted(database.sql(f'SELECT * FROM "{database.table}"'))
+        found = [(message.key(), message.value()) for message in read_all(kafka.bootstrap_servers, dead)]
+        results[mode] = rows, sorted(found), task.runner.metrics()["records"]
+        assert ["duplicate key" in event.data["error"] for event in task.recorded(EventKind.BULK_FAILED)] == (
+            [True] if mode == "always" else []
+        )
+    assert results["always"] == results["never"]
+    rows, found, _ = results["always"]
+    assert [key for key, _ in found] == [b"300", b"70", b"90"]
+    assert [row for row in rows if row[0] in (8, 75, 45, 46, 300)] == [(8, 2.0, "x"), (46, 11.5, "n206")]
+    assert len(rows) == 496
+    assert "not-to-be-shown" not in shown_by_spark(spark_provider) + caplog.text
+
+
+def shown_by_spark(provider: SparkProvider) -> str:
+    """What Spark's pages say of its jobs and queries; those of a server elsewhere cannot be read."""
+    session: Any = provider.task_session()
+    if is_connect(session):
+        return ""
+    executions = session._jsparkSession.sharedState().statusStore().executionsList()
+    shown = [executions.apply(number) for number in range(executions.size())]
+    texts = [f"{each.description()} {each.details()} {each.physicalPlanDescription()}" for each in shown]
+    assert "MapInArrow" in "".join(texts)
+    jobs = session.sparkContext._jsc.sc().statusStore().jobsList(None)
+    return "".join([*texts, jobs.toString()])

@@ -9,7 +9,18 @@ import pyarrow as pa
 import pytest
 
 from connectx.errors import DatabasePermissionError, DatabaseUnavailableError, TableMismatchError, TableMissingError
-from tests.support.jdbc_sinks import NAME, UPSERT, Contract, Place, flights, keyed, mariadb_place, postgres_place
+from tests.support.jdbc_sinks import (
+    NAME,
+    UPSERT,
+    BulkSink,
+    Contract,
+    Place,
+    flights,
+    keyed,
+    mariadb_place,
+    postgres_place,
+    staging_tables,
+)
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.rule("always.8"), pytest.mark.rule("618.8.3")]
@@ -29,6 +40,16 @@ def mariadb_table(mariadb: str) -> Iterator[Place]:
 
 class TestPostgres(Contract):
     """PostgreSQL keeps the contract."""
+
+
+class TestPostgresInBulk(Contract):
+    """PostgreSQL keeps the contract where executors stage the rows."""
+
+    @pytest.fixture
+    def place(self, postgres: str) -> Iterator[Place]:
+        with postgres_place(postgres, BulkSink) as made:
+            yield made
+            assert staging_tables(made) == []
 
 
 class TestMariaDb(Contract):

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from connectx.connectors.jdbc.sink import PostgresSink
+from connectx.connectors.jdbc.sink import JdbcSink, PostgresSink
 from connectx.errors import (
     ConnectxError,
     DatabaseError,
@@ -22,7 +22,19 @@ from connectx.errors import (
     TableMissingError,
 )
 from connectx.model.ids import TopicPartition
-from tests.support.jdbc_sinks import FLIGHT, Context, Place, flights, postgres_place
+from connectx.plugins.api import CommitRefusedError, NotStageableError
+from tests.support.jdbc_sinks import (
+    FLIGHT,
+    NAME,
+    UPSERT,
+    Context,
+    Place,
+    flights,
+    keyed,
+    postgres_place,
+    reported,
+    staging_tables,
+)
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.rule("always.8")
@@ -327,3 +339,129 @@ def test_upsert_without_a_key_is_a_configuration_error(settings: dict[str, str])
 def test_the_configuration_hides_the_password(target: Place) -> None:
     given: Callable[..., Mapping[str, Any]] = PostgresSink.config.parse
     assert "secret" not in repr(given({"connection.url": "postgresql://x/y", "connection.password": "secret"}))
+
+
+# ------------------------------------------------------------------------------------------------------- bulk lane
+
+
+def staged(task: JdbcSink.Task, token: str, target: Place, *ids: int) -> Any:
+    """What executors report of records from offset 0 on."""
+    plan = task.plan(token, target.topic)
+    return task.stage(plan, token, iter([target.batch(0, flights(*ids))]))
+
+
+def test_staged_rows_are_in_no_table_before_their_commit_which_drops_the_staging_tables(target: Place) -> None:
+    target.create()
+    task = target.task()
+    messages = staged(task, "job-1", target, 1, 2)
+    assert (target.rows(), target.offset(), len(staging_tables(target))) == ([], None, 1)
+    task.commit("job-1", {target.partition: (0, 2)}, messages)
+    assert (target.rows(), target.offset()) == ([(1, "flight 1"), (2, "flight 2")], 2)
+    assert staging_tables(target) == []
+
+
+def test_a_zombie_s_staged_rows_are_refused_by_the_offsets_of_its_successor(target: Place) -> None:
+    target.create()
+    zombie = target.task()
+    messages = staged(zombie, "job-1", target, 7, 8)
+    successor = target.task(opened=False)
+    successor.open([target.partition])
+    successor.put(target.batch(0, flights(1, 2, 3)))
+    with pytest.raises(CommitRefusedError, match="is at 3, the batch starts at 0") as refused:
+        zombie.commit("job-1", {target.partition: (0, 2)}, messages)
+    assert refused.value.committed == {target.partition: 3}
+    assert [row[0] for row in target.rows()] == [1, 2, 3]
+
+
+def test_staging_tables_of_a_dead_instance_are_dropped_when_the_task_opens_and_its_own_stay(target: Place) -> None:
+    target.create()
+    staged(target.task(), "dead-1", target, 1)
+    other = target.task()  # of the same task
+    assert staging_tables(target) == []
+    messages = staged(other, "alive-1", target, 1)
+    other.open([TopicPartition(target.topic, 1)])
+    other.commit("alive-1", {target.partition: (0, 1)}, messages)
+    assert target.rows() == [(1, "flight 1")]
+
+
+def test_a_discarded_job_leaves_no_staging_table(target: Place) -> None:
+    target.create()
+    task = target.task()
+    messages = staged(task, "job-1", target, 1)
+    task.discard("job-1", messages)
+    assert (target.rows(), staging_tables(target)) == ([], [])
+
+
+@pytest.mark.parametrize("harm", ["TRUNCATE", "DROP TABLE"])
+def test_staged_rows_that_are_gone_are_left_to_the_worker(target: Place, harm: str) -> None:
+    """A crash of the server empties tables that are not logged."""
+    target.create()
+    task = target.task()
+    messages = staged(task, "job-1", target, 1, 2)
+    ((name,),) = staging_tables(target)
+    target.sql(f'{harm} "{name}"')
+    with pytest.raises(NotStageableError, match="has 0 of 2 rows"):
+        task.commit("job-1", {target.partition: (0, 2)}, messages)
+    assert target.offset() is None
+    task.put(target.batch(0, flights(1, 2)))
+    assert target.offset() == 2
+
+
+def test_rows_that_only_the_table_itself_refuses_are_left_to_the_worker(target: Place) -> None:
+    target.create()
+    target.sql(f"INSERT INTO {target.table} VALUES (2, 'old')")
+    task = target.task()
+    messages = staged(task, "job-1", target, 1, 2)
+    with pytest.raises(NotStageableError, match="duplicate key"):
+        task.commit("job-1", {target.partition: (0, 2)}, messages)
+    assert target.rows() == [(2, "old")]
+
+
+def test_what_columns_demand_is_checked_where_rows_are_staged_and_defaults_are_left_to_the_table(target: Place) -> None:
+    target.create("no serial PRIMARY KEY, id bigint NOT NULL CHECK (id < 9), doc jsonb NOT NULL, at date DEFAULT now()")
+    task = target.task(tolerate=True)
+    kind = pa.struct([("id", pa.int64()), ("doc", pa.string())])
+    ids_and_texts = [(1, "{}"), (9, "{}"), (2, "{"), (None, "{}"), (3, "[]")]
+    batch = target.batch(0, [{"id": number, "doc": text} for number, text in ids_and_texts], kind)
+    messages = task.stage(task.plan("job-1", target.topic), "job-1", iter([batch]))
+    assert reported(task) == [f"{target.partition}@{offset}" for offset in (1, 2, 3)]
+    task.commit("job-1", {target.partition: (0, 5)}, messages)
+    found = target.sql(f"SELECT no, id, doc::text, at = CURRENT_DATE FROM {target.table} ORDER BY no")
+    assert [row[1:] for row in found] == [(1, "{}", True), (3, "[]", True)]
+
+
+def test_the_last_record_of_a_key_wins_over_batches_also_when_it_is_a_tombstone(target: Place) -> None:
+    target.create("id bigint PRIMARY KEY, name text, note text DEFAULT 'none'")
+    target.sql(f"INSERT INTO {target.table} VALUES (1, 'a', 'x'), (2, 'b', 'x'), (3, 'c', 'x')")
+    task = target.task(UPSERT)
+    steps: list[list[tuple[int, str | None]]] = [
+        [(1, "one"), (2, None), (4, "new")],
+        [(1, None), (2, "two"), (3, "three"), (4, "newer")],
+        [(4, "newest"), (3, None), (5, None)],
+    ]
+    batches, at = [], 0
+    for step in steps:
+        names: list[dict[str, Any] | None] = [None if name is None else {"name": name} for _, name in step]
+        batches.append(target.batch(at, names, NAME, keyed(*(key for key, _ in step))))
+        at += len(step)
+    messages = task.stage(task.plan("job-1", target.topic), "job-1", iter(batches))
+    task.commit("job-1", {target.partition: (0, at)}, messages)
+    assert target.rows() == [(2, "two", "none"), (4, "newest", "none")]
+
+
+def test_records_that_need_a_new_column_are_left_to_the_worker(target: Place) -> None:
+    target.create()
+    task = target.task(auto_evolve="true")
+    kind = pa.struct([*FLIGHT, pa.field("tip", pa.int32())])
+    batch = target.batch(0, [{"id": 1, "name": "a", "tip": 5}], kind)
+    with pytest.raises(NotStageableError, match="new table or column"):
+        task.stage(task.plan("job-1", target.topic), "job-1", iter([batch]))
+    assert staging_tables(target) == []
+
+
+def test_only_tables_of_postgresql_are_written_by_executors() -> None:
+    assert "PostgreSQL" in (JdbcSink.bulk_obstacle({"connection.url": "sqlite:/x"}) or "")
+    url = {"connection.url": "postgresql://h/d"}
+    assert JdbcSink.bulk_obstacle(url) is None
+    assert PostgresSink.bulk_obstacle(url) is None
+    assert "delete.enabled" in (PostgresSink.bulk_obstacle({**url, "delete.enabled": "true"}) or "")

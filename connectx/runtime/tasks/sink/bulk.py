@@ -160,10 +160,10 @@ class BulkJobs:
         )
         try:
             plan = setup.plugin.plan(token, topic)
+            value_type = setup.conversion.value_type(setup.plugin, topic)
         except Exception as error:
             job.fail(error)
             return
-        value_type = setup.conversion.value_type(setup.plugin, topic)
 
         def order(parts: Parts) -> StagingOrder:
             return StagingOrder(

@@ -19,7 +19,7 @@ from connectx.kafka.sink_consumer import CommitError, SinkConsumer
 from connectx.model.cause_text import cause_text
 from connectx.model.ids import TopicPartition
 from connectx.model.summary import Summary
-from connectx.plugins.api import CommitRefusedError, SinkBatch
+from connectx.plugins.api import CommitRefusedError, NotStageableError, SinkBatch
 from connectx.runtime.tasks.connector_host import trace_of
 from connectx.runtime.tasks.runner import Runner, TaskCancelled
 from connectx.runtime.tasks.sink.bulk import BulkJobs, report_staged
@@ -289,6 +289,9 @@ class SinkWorld:
         except CommitRefusedError as refused:
             job.uncertain = uncertain
             return m.PutRefused(effect.epoch, refused.committed, str(refused), records)
+        except NotStageableError as error:
+            job.uncertain = uncertain
+            return m.BulkFailed(effect.token, error.message, {})
         except TaskCancelled:
             return m.PutFailed(effect.epoch, False, "the task was cancelled")
         except Exception as error:

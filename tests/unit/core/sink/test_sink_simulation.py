@@ -178,6 +178,8 @@ class Task:
                     assert self.world.between(partition, start, end) == read, "a gap"
                 rows = [(p, o) for p in effect.ranges for o in self.world.between(p, *fetched[p])]
                 self.feed(self.put(effect, rows, durable=self.world.exactly_once), now_ms)
+            case m.CommitBulk(_, token) if self.world.fails(0.1):
+                self.feed(m.BulkFailed(token, "a row is refused", {}), now_ms)
             case m.CommitBulk(_, token):
                 self.feed(self.put(effect, self.staged[token], durable=True), now_ms)
 

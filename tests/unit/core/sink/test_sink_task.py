@@ -796,6 +796,19 @@ def test_a_job_that_failed_leaves_its_records_to_the_worker() -> None:
     assert run(core, PutDone(1, 30), now_ms=501).effects == [QueryEnds(1, (A0, A1))]
 
 
+def test_staged_records_of_which_the_target_refuses_one_are_discarded_and_put_by_the_worker() -> None:
+    core = in_bulk()
+    run(core, BulkStaged(1, 50))
+    step = run(core, BulkFailed(1, "a key exists", {}))
+    assert step == SinkStep(
+        [
+            transition(EventKind.BULK_FAILED, token=1, error="a key exists", offsets={"a-0": 30, "a-1": 30}),
+            transition(EventKind.LANE_CHANGED, lane="tail", reason="a key exists"),
+        ],
+        [DiscardBulk(1), Seek({A0: 10, A1: 0}), ResumePartitions((A0, A1)), Poll(1, 100)],
+    )
+
+
 def test_records_that_only_the_worker_can_put_do_not_keep_a_job_from_the_others() -> None:
     core = in_bulk()
     run(core, BulkFailed(1, "a new column", {A0: 12}))
