@@ -14,11 +14,11 @@ import pyarrow as pa
 
 from connectx.connectors.datasource import load_data_source
 from connectx.connectors.gathering import GATHERING_CONFIG, GatheringTask, Ranges
-from connectx.connectors.lake.columns import evolved
 from connectx.errors import ConfigError, ConnectxError, DataSourceWriteError
 from connectx.model.configdef import ConfigDef
 from connectx.model.validators import non_empty
-from connectx.plugins.api import NotStageableError, SinkBatch, SinkConnector, SinkTaskContext
+from connectx.plugins.api import SinkBatch, SinkConnector, SinkTaskContext
+from connectx.spark.columns import spark_schema
 from connectx.version import VERSION
 
 if TYPE_CHECKING:
@@ -93,10 +93,9 @@ class DataSourceSink(SinkConnector):
             Raises:
                 NotStageableError: no columns are known yet.
             """
-            if self.schema is None:
-                raise NotStageableError("The columns are not known before the worker has put records.")
-            self._jobs[token] = self._writer(self.schema)
-            return WriterPlan(self.schema, self._jobs[token])
+            schema = self.known_columns()
+            self._jobs[token] = self._writer(schema)
+            return WriterPlan(schema, self._jobs[token])
 
         def stage(self, plan: WriterPlan, token: str, batches: Iterator[SinkBatch]) -> Sequence[Any]:
             """On an executor: let the writer write all batches.
@@ -106,7 +105,7 @@ class DataSourceSink(SinkConnector):
                 DataSourceWriteError: the writer has failed.
             """
             try:
-                return [plan.writer.write(_records(plan.writer, self._tables(plan.schema, batches), plan.schema))]
+                return [plan.writer.write(_records(plan.writer, self.converted(plan.schema, batches), plan.schema))]
             except ConnectxError:
                 raise
             except Exception as error:
@@ -125,16 +124,6 @@ class DataSourceSink(SinkConnector):
             """Let the writer abort."""
             if (writer := self._jobs.pop(token, None)) is not None:
                 writer.abort(list(messages))
-
-        def _tables(self, schema: pa.Schema, batches: Iterator[SinkBatch]) -> Iterator[pa.Table]:
-            for batch in batches:
-                (partition,) = batch.ranges
-                columns, places = self.columns(partition, batch.rows)
-                if not columns.num_rows:
-                    continue
-                if not evolved(schema, columns.schema, self.name, evolve=True).equals(schema):
-                    raise NotStageableError("The records have other columns than those before.")
-                yield self.fitting(partition, columns, places, schema)
 
         # ------------------------------------------------------------------------------------------ inner parts
 
@@ -163,9 +152,7 @@ class DataSourceSink(SinkConnector):
                 raise wrapped from error
 
         def _writer(self, schema: pa.Schema) -> DataSourceWriter:
-            from pyspark.sql.pandas.types import from_arrow_schema
-
-            return self._source.writer(from_arrow_schema(schema, prefer_timestamp_ntz=True), False)
+            return self._source.writer(spark_schema(schema), False)
 
         def _error(self, error: Exception) -> ConnectxError:
             return error if isinstance(error, ConnectxError) else DataSourceWriteError(self.name, error)
@@ -201,9 +188,8 @@ def _records(writer: DataSourceWriter, tables: Iterator[pa.Table], schema: pa.Sc
     """What a writer takes: record batches, or rows."""
     from pyspark.sql.conversion import ArrowTableToRowsConversion
     from pyspark.sql.datasource import DataSourceArrowWriter
-    from pyspark.sql.pandas.types import from_arrow_schema
 
-    kind = from_arrow_schema(schema, prefer_timestamp_ntz=True)
+    kind = spark_schema(schema)
     for table in tables:
         if isinstance(writer, DataSourceArrowWriter):
             yield from table.to_batches()

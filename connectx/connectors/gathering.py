@@ -5,7 +5,7 @@ It decides which columns the rows have and when they are written, not how.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -16,7 +16,7 @@ from connectx.errors import ConnectxError, RecordRejectedError
 from connectx.model.configdef import ConfigDef
 from connectx.model.ids import TopicPartition
 from connectx.model.validators import at_least
-from connectx.plugins.api import SinkBatch, SinkTask
+from connectx.plugins.api import NotStageableError, SinkBatch, SinkTask
 
 GATHERING_CONFIG: Final = (
     ConfigDef()
@@ -122,6 +122,27 @@ class GatheringTask(SinkTask):
             self._refuse(partition, place["offset"], cause)
 
         return fitted_by_halves(columns, places, schema, refuse)[0]
+
+    def known_columns(self) -> pa.Schema:
+        """Columns so far, for executors. Raises NotStageableError without any."""
+        if self.schema is None:
+            raise NotStageableError("The columns are not known before the worker has put records.")
+        return self.schema
+
+    def converted(self, schema: pa.Schema, batches: Iterator[SinkBatch]) -> Iterator[pa.Table]:
+        """On an executor: rows of batches in these columns.
+
+        Raises:
+            NotStageableError: a batch has other columns.
+        """
+        for batch in batches:
+            (partition,) = batch.ranges
+            columns, places = self.columns(partition, batch.rows)
+            if not columns.num_rows:
+                continue
+            if not evolved(schema, columns.schema, self.name, evolve=True).equals(schema):
+                raise NotStageableError("The records have other columns than those before.")
+            yield self.fitting(partition, columns, places, schema)
 
     def _write(self) -> None:
         tables = [rows for tables in self._rows.values() for rows in tables]

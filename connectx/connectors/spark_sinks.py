@@ -1,13 +1,14 @@
-"""SparkSink and FunctionSink: rows of each flush as a DataFrame, written by Spark, at least once.
+"""SparkSink and FunctionSink: rows as a DataFrame, written by Spark, at least once.
 
-The worker reads and converts records; Spark's executors write them. Offsets follow when the write has returned.
+The DataFrame has the rows of a flush, which the worker has read and converted, or in bulk those that executors have.
+Offsets follow when the write has returned.
 """
 
 from __future__ import annotations
 
 import hashlib
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -16,28 +17,61 @@ from connectx.connectors.gathering import GATHERING_CONFIG, GatheringTask, Range
 from connectx.errors import ConfigError, ConnectxError, DataSourceWriteError
 from connectx.model.configdef import ConfigDef
 from connectx.model.validators import non_empty
-from connectx.plugins.api import SinkConnector, SinkTaskContext
+from connectx.plugins.api import SinkBatch, SinkConnector, SinkTaskContext
+from connectx.spark.columns import spark_schema
 from connectx.version import VERSION
 
 _OPTIONS: Final = "format.options."
 
 
 class _SparkTask(GatheringTask):
-    """Makes a DataFrame of the rows at hand, and hands it to `save`."""
+    """Hands a DataFrame to `write`: of the rows at hand, or of those that executors have read and converted."""
 
-    def save(self, frame: Any, ranges: Ranges, token: str) -> None:
+    stages_rows = True
+
+    def write(self, frame: Any, ranges: Ranges, token: str) -> None:
         """Write a DataFrame."""
-        raise TypeError(f"{type(self).__name__} must define save")
+        raise TypeError(f"{type(self).__name__} must define write")
 
     def write_out(self, tables: Sequence[pa.Table], schema: pa.Schema, ranges: Ranges) -> None:
-        """Let Spark write.
+        """Let Spark write rows of the worker.
 
         Raises:
             DataSourceWriteError: the write has failed.
         """
+        rows = pa.concat_tables(tables)
+        self._write_frame(lambda: self.context.spark().createDataFrame(rows, spark_schema(schema)), ranges)
+
+    def plan(self, token: str, topic: str) -> pa.Schema:
+        """The columns so far.
+
+        Raises:
+            NotStageableError: there are none yet.
+        """
+        return self.known_columns()
+
+    def stage(self, plan: pa.Schema, token: str, batches: Iterator[SinkBatch]) -> Iterator[pa.Table]:
+        """On an executor: rows in these columns.
+
+        Raises:
+            NotStageableError: a batch has other columns.
+        """
+        return self.converted(plan, batches)
+
+    def save(self, token: str, ranges: Ranges, frame: Any) -> None:
+        """Let Spark write rows that its executors hold.
+
+        Raises:
+            DataSourceWriteError: the write has failed.
+        """
+        self._write_frame(lambda: frame, ranges)
+
+    def commit(self, token: str, ranges: Ranges, messages: Sequence[Any]) -> None:
+        """Nothing is left to do: `save` has written."""
+
+    def _write_frame(self, make: Callable[[], Any], ranges: Ranges) -> None:
         try:
-            frame = self.context.spark().createDataFrame(pa.concat_tables(tables))
-            self.save(frame, ranges, token_of(self.context.group_id, ranges))
+            self.write(make(), ranges, token_of(self.context.group_id, ranges))
         except ConnectxError:
             raise
         except Exception as error:
@@ -45,15 +79,15 @@ class _SparkTask(GatheringTask):
 
 
 class _SparkConnector(SinkConnector):
-    """What sinks have in common that write a DataFrame at each flush."""
+    """What sinks have in common that write a DataFrame."""
 
     version = VERSION
     requires = (("spark", "pyspark"),)
 
     @classmethod
     def bulk_obstacle(cls, config: Mapping[str, str | None]) -> str | None:
-        """The worker converts."""
-        return "the worker converts what Spark writes"
+        """None: executors read and convert, too."""
+        return None
 
     @classmethod
     def flush_interval_ms(cls, config: Mapping[str, str | None]) -> int | None:
@@ -87,7 +121,7 @@ class SparkSink(_SparkConnector):
             self._options = {name[len(_OPTIONS) :]: text for name, text in config.items() if name.startswith(_OPTIONS)}
             self.use(f"Spark's format {self._format}", values["flush.size"])
 
-        def save(self, frame: Any, ranges: Ranges, token: str) -> None:
+        def write(self, frame: Any, ranges: Ranges, token: str) -> None:
             """Append."""
             frame.write.format(self._format).options(**self._options).mode("append").save()
 
@@ -120,19 +154,19 @@ class FunctionSink(_SparkConnector):
         """Calls the function at each flush that has rows."""
 
         def start(self, config: Mapping[str, str], context: SinkTaskContext) -> None:
-            """Find the function.
-
-            Raises:
-                ConfigError: there is none.
-            """
+            """Take the settings. Executors have no need of the function, so that it is found when it is called."""
             super().start(config, context)
             values = FunctionSink.config.parse(config)
-            self._function = load_function(values["function"])
-            self.use(f"The function {values['function']}", values["flush.size"])
+            self._path: str = values["function"]
+            self.use(f"The function {self._path}", values["flush.size"])
 
-        def save(self, frame: Any, ranges: Ranges, token: str) -> None:
-            """Call it."""
-            self._function(frame, dict(ranges), token)
+        def write(self, frame: Any, ranges: Ranges, token: str) -> None:
+            """Call it.
+
+            Raises:
+                ConfigError: there is no such function any more.
+            """
+            load_function(self._path)(frame, dict(ranges), token)
 
 
 def load_function(path: str) -> Callable[[Any, Ranges, str], object]:

@@ -340,6 +340,8 @@ class SinkTask(Shown):
     """With `exactly_once`: `put` keeps rows in memory, and `flush` commits rows and offsets in one transaction."""
     reads_fields: ClassVar[bool] = False
     """Records without schemas are read as structs of the fields that they hold, where `value_type` is None."""
+    stages_rows: ClassVar[bool] = False
+    """`plan` returns a pyarrow.Schema, `stage` gives tables with it, and `save` writes them as one DataFrame."""
 
     def start(self, config: Mapping[str, str], context: SinkTaskContext) -> None:
         """Take the task configuration; raise to fail the task."""
@@ -391,6 +393,14 @@ class SinkTask(Shown):
             NotStageableError: the current batch must go through `put`; nothing of the job is committed.
         """
         raise TypeError(f"{type(self).__name__} must define stage")
+
+    def save(self, token: str, ranges: Mapping[TopicPartition, tuple[int, int]], frame: DataFrame) -> None:
+        """With `stages_rows`: let Spark write the rows of a job, so that they are durable when it returns.
+
+        Called on the thread of the job, after all of its records were converted and before `commit`, which gets no
+        messages. Not called if there are no rows, or if a bad record is to fail the task.
+        """
+        raise TypeError(f"{type(self).__name__} must define save")
 
     def commit(self, token: str, ranges: Mapping[TopicPartition, tuple[int, int]], messages: Sequence[Any]) -> None:
         """Make what a job staged visible, with the offsets after its ranges: all or nothing, as `put` does.

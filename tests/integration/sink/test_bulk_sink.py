@@ -262,25 +262,46 @@ def test_a_data_source_writes_on_executors_and_commits_in_the_worker(
     assert staged(task) == 2001
 
 
-def test_spark_writes_the_rows_of_each_flush_in_a_format_or_by_a_function(
-    sink_task: Make, produce: Make, topic: Make, committed: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("kind", ["SparkSink", "FunctionSink"])
+def test_spark_writes_the_same_rows_of_both_lanes_in_a_format_or_by_a_function(
+    kafka: EmbeddedKafka,
+    sink_task: Make,
+    produce: Make,
+    topic: Make,
+    committed: Make,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
 ) -> None:
-    name, folders = topic("formats"), {"SparkSink": tmp_path / "format", "FunctionSink": tmp_path / "function"}
-    monkeypatch.setattr(functions, "FOLDER", [folders["FunctionSink"]])
-    more = {
-        "SparkSink": {"format": "json", "format.options.path": str(folders["SparkSink"])},
-        "FunctionSink": {"function": f"{functions.__name__}.save"},
-    }
-    produce(name, [value(number) for number in range(1000)])
-    for kind, folder in folders.items():
-        config = lake(tmp_path, name, "auto") | {"connector.class": kind} | more[kind]
-        task = sink_task(f"{kind}-1", config).begin()
-        wait_committed(task, committed, f"connect-{kind}-1", {f"{name}-0": 1000})
-        found = sorted(
-            (json.loads(line) for path in folder.glob("*.json") for line in path.read_text().splitlines()),
-            key=lambda row: row["id"],
-        )
-        assert found == [json.loads(value(number)) for number in range(1000)]
+    name, results = topic("formats"), list[tuple[Any, ...]]()
+    sent = [value(number) for number in range(1000)]
+    for mode in ("always", "never"):
+        folder, dead = tmp_path / mode, f"{topic('dead')}-{mode}"
+        monkeypatch.setattr(functions, "FOLDER", [folder])
+        monkeypatch.setattr(functions, "CALLS", [])
+        more = {"format": "json", "format.options.path": str(folder), "function": f"{functions.__name__}.save"}
+        queue = {"errors.deadletterqueue.topic.name": dead, "errors.deadletterqueue.topic.replication.factor": "1"}
+        config = lake(tmp_path, name, mode, errors_tolerance="all") | {"connector.class": kind} | more | queue
+        task = sink_task(f"{kind}-{mode}", config).begin()
+        if not results:
+            produce(name, sent[:1])
+            wait_committed(task, committed, f"connect-{kind}-{mode}", {f"{name}-0": 1})
+            produce(name, [*sent[1:500], b"{", None, *sent[500:]])
+        wait_committed(task, committed, f"connect-{kind}-{mode}", {f"{name}-0": 1002})
+        task.stop()
+        lines = [line for path in folder.glob("*.json") for line in path.read_text().splitlines()]
+        refused = [message.value() for message in read_all(kafka.bootstrap_servers, dead)]
+        results.append((sorted(lines), refused, task.runner.metrics()["records"]))
+        if kind == "FunctionSink":
+            covered = sorted(cut for ranges, _ in functions.CALLS for cut in ranges.values())
+            assert [first for first, _ in covered] == [0, *(end for _, end in covered[:-1])]
+        failures = [event.data["error"] for event in task.recorded(EventKind.BULK_FAILED)]
+        assert all("columns are not known" in error for error in failures), failures
+        assert (staged(task) > 0) == (mode == "always")
+    assert results[0] == results[1]
+    lines, refused, _ = results[0]
+    assert sorted((json.loads(line) for line in lines), key=lambda row: row["id"]) == list(map(json.loads, sent))
+    assert refused == [b"{", None]
 
 
 def test_a_pause_and_a_stop_are_served_while_a_job_runs(
@@ -303,9 +324,9 @@ def changes(produce: Make, name: str) -> None:
     rows = [{"amount": number / 4, "name": f"n{at}"} for at, number in enumerate(numbers)]
     sent: list[bytes | None] = [json.dumps(row).encode() for row in rows]
     sent[70], sent[75], sent[205], sent[90] = b'{"amount":', None, None, b'{"amount":1000,"name":"too much"}'
-    produce(name, sent, keys=[str(number).encode() for number in numbers])
+    produce(name, sent, keys=[number.to_bytes(8, "big") for number in numbers])
     more: list[bytes | None] = [json.dumps({"amount": 1, "name": f"m{number}"}).encode() for number in range(300)]
-    produce(name, more, 1, keys=[str(1000 + number).encode() for number in range(300)])
+    produce(name, more, 1, keys=[(1000 + number).to_bytes(8, "big") for number in range(300)])
 
 
 def test_postgresql_gets_the_same_rows_and_dead_letters_by_staging_tables_and_spark_shows_no_password(
@@ -329,8 +350,7 @@ def test_postgresql_gets_the_same_rows_and_dead_letters_by_staging_tables_and_sp
         config = database.config(
             topics=name,
             table_name_format=database.table,
-            key_converter=JSON,
-            key_converter_schemas_enable="false",
+            key_converter="org.apache.kafka.connect.converters.LongConverter",
             insert_mode="upsert",
             pk_mode="record_key",
             pk_fields="id",
@@ -346,7 +366,8 @@ def test_postgresql_gets_the_same_rows_and_dead_letters_by_staging_tables_and_sp
             wait_committed(task, committed, f"connect-staged-{mode}", {f"{name}-0": 220, f"{name}-1": 300})
             assert task.recorded(EventKind.BULK_FAILED) == []
             assert staged(task) == 520
-            produce(name, [b'{"amount":2,"name":"n3"}', b'{"amount":2,"name":"x"}'], keys=[b"300", b"8"])
+            last = [b'{"amount":2,"name":"n3"}', b'{"amount":2,"name":"x"}']
+            produce(name, last, keys=[number.to_bytes(8, "big") for number in (300, 8)])
         wait_committed(task, committed, f"connect-staged-{mode}", {f"{name}-0": 222, f"{name}-1": 300})
         task.stop()
         rows = sorted(database.sql(f'SELECT * FROM "{database.table}"'))
@@ -357,7 +378,7 @@ def test_postgresql_gets_the_same_rows_and_dead_letters_by_staging_tables_and_sp
         )
     assert results["always"] == results["never"]
     rows, found, _ = results["always"]
-    assert [key for key, _ in found] == [b"300", b"70", b"90"]
+    assert [int.from_bytes(key, "big") for key, _ in found] == [70, 90, 300]
     assert [row for row in rows if row[0] in (8, 75, 45, 46, 300)] == [(8, 2.0, "x"), (46, 11.5, "n206")]
     assert len(rows) == 496
     assert "not-to-be-shown" not in shown_by_spark(spark_provider) + caplog.text

@@ -10,10 +10,12 @@ import pytest
 
 from connectx.connectors.spark_sinks import FunctionSink, SparkSink, token_of
 from connectx.errors import DataSourceWriteError
+from connectx.plugins.api import NotStageableError
 from tests.support import functions
 from tests.support.lake import Context, batch, partition, rows
 
 P0, P1 = partition(0), partition(1)
+MORE = pa.struct([("more", pa.int64())])
 
 
 class WithSpark(Context):
@@ -24,7 +26,7 @@ class WithSpark(Context):
         self.written: list[tuple[Any, ...]] = []
 
     def spark(self) -> Any:
-        return SimpleNamespace(createDataFrame=lambda table: SimpleNamespace(write=Writer(self.written, table)))
+        return SimpleNamespace(createDataFrame=lambda table, kind: SimpleNamespace(write=Writer(self.written, table)))
 
 
 class Writer:
@@ -86,6 +88,34 @@ def test_a_failure_names_the_target_and_the_first_line_of_the_cause() -> None:
 def test_a_token_is_the_same_for_the_same_ranges_only() -> None:
     assert token_of("g", {P0: (0, 5), P1: (1, 2)}) == token_of("g", {P1: (1, 2), P0: (0, 5)})
     assert len({token_of("g", {P0: (0, 5)}), token_of("g", {P0: (0, 6)}), token_of("h", {P0: (0, 5)})}) == 3
+
+
+def test_executors_give_rows_in_the_columns_so_far_and_the_format_writes_their_dataframe() -> None:
+    context, sink = WithSpark(), SparkSink.Task()
+    sink.start({"format": "orc"}, context)
+    with pytest.raises(NotStageableError, match="not known"):
+        sink.plan("job-1", "t")
+    sink.put(batch(0, rows(1)))
+    sink.flush()
+    plan = sink.plan("job-1", "t")
+    (made,) = sink.stage(plan, "job-1", iter([batch(1, rows(2, 3))]))
+    assert (made.schema, made.to_pylist()) == (plan, rows(2, 3))
+    with pytest.raises(NotStageableError, match="other columns"):
+        list(sink.stage(plan, "job-1", iter([batch(1, [{"more": 1}], MORE)])))
+    sink.save("job-1", {P0: (1, 3)}, SimpleNamespace(write=Writer(context.written, made)))
+    sink.commit("job-1", {P0: (1, 3)}, [])
+    assert [written[2] for written in context.written] == [rows(1), rows(2, 3)]
+
+
+def test_both_lanes_give_a_function_the_same_token_for_the_same_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[Any] = []
+    monkeypatch.setattr(functions, "save", lambda frame, ranges, token: calls.append((ranges, token)))
+    sink = FunctionSink.Task()
+    sink.start({"function": f"{functions.__name__}.save"}, WithSpark())
+    sink.put(batch(0, rows(1, 2)))
+    sink.flush()
+    sink.save("job-1", {P0: (0, 2)}, None)
+    assert calls[0] == calls[1]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 import pyarrow as pa
@@ -25,13 +26,18 @@ from connectx.runtime.tasks.sink.dead_letters import DeadLetter, DeadLetterQueue
 from connectx.runtime.tasks.sink.records import report_bad
 from connectx.runtime.tasks.sink.setup import SinkSetup
 from connectx.runtime.tasks.sink.staging import RESULT_SCHEMA, PartResult, StagingOrder
+from connectx.spark.columns import as_spark_takes, spark_schema
 from connectx.spark.cores import executor_cores
 from connectx.spark.shipping import modules_of, ship
 from connectx.spark.slices import TaskSpark, is_spark_error, spark_job_error
 
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
 log = logging.getLogger(__name__)
 
 Parts = Sequence[tuple[TopicPartition, tuple[int, int]]]
+Save = Callable[[Any], None]
 
 _END_S: Final = 5.0
 _STEP_S: Final = 0.05
@@ -64,12 +70,15 @@ class BulkJob:
         self._cancelled = False
         self._thread: threading.Thread | None = None
 
-    def start(self, order: Callable[[Parts], StagingOrder], after: Sequence[BulkJob] = ()) -> None:
-        """Run it in the background; `order` makes the order of its parts.
+    def start(
+        self, order: Callable[[Parts], StagingOrder], after: Sequence[BulkJob] = (), save: Save | None = None
+    ) -> None:
+        """Run it in the background; `order` makes the order of its parts, and `save` writes a DataFrame of their rows.
 
         It waits for the jobs in `after`, which were cancelled: an interrupt ends all jobs of a session.
         """
-        self._thread = threading.Thread(target=self._run, args=(order, after), name=f"bulk-{self.token}", daemon=True)
+        given = order, after, save
+        self._thread = threading.Thread(target=self._run, args=given, name=f"bulk-{self.token}", daemon=True)
         self._thread.start()
 
     def fail(self, error: Exception) -> None:
@@ -113,7 +122,7 @@ class BulkJob:
         """Parts, and how many of them are done, as far as Spark reports."""
         return {"job": self.number, "parts": len(self.parts), "parts_done": self._spark.tasks_done(self.token)}
 
-    def _run(self, order: Callable[[Parts], StagingOrder], after: Sequence[BulkJob]) -> None:
+    def _run(self, order: Callable[[Parts], StagingOrder], after: Sequence[BulkJob], save: Save | None) -> None:
         try:
             for job in after:
                 job.wait()
@@ -122,13 +131,31 @@ class BulkJob:
             self.parts = split(self._ranges, executor_cores(session))
             if self._cancelled or not self.parts:
                 return
-            frame = session.range(0, len(self.parts), 1, len(self.parts))
-            with self._spark.job(self.token):
-                answers: Any = frame.mapInArrow(order(self.parts), RESULT_SCHEMA).toArrow()
-            rows = sorted(answers.to_pylist(), key=lambda row: row["part"])
-            self.results = [pickle.loads(row["result"]) for row in rows]
+            frame, what = session.range(0, len(self.parts), 1, len(self.parts)), order(self.parts)
+            if save is None or what.row_schema is None:
+                self._stage(frame.mapInArrow(what, RESULT_SCHEMA))
+                return
+            made = frame.mapInArrow(what, _with_rows(what.row_schema)).persist()
+            try:
+                self._stage(made.where("result IS NOT NULL").select("part", "result"))
+                if self._is_good(tolerate_all=what.tolerate_all):
+                    with self._spark.job(f"{self.token}-save"):
+                        save(made.where("result IS NULL").select("row.*"))
+            finally:
+                made.unpersist()
         except Exception as error:
             self._error = error
+
+    def _stage(self, frame: Any) -> None:
+        with self._spark.job(self.token):
+            answers: Any = frame.toArrow()
+        rows = sorted(answers.to_pylist(), key=lambda row: row["part"])
+        self.results = [pickle.loads(row["result"]) for row in rows]
+
+    def _is_good(self, *, tolerate_all: bool) -> bool:
+        """Whether there are rows to save."""
+        is_refused = any(result.failure or (result.bad and not tolerate_all) for result in self.results)
+        return not (self._cancelled or is_refused) and any(result.rows for result in self.results)
 
 
 class BulkJobs:
@@ -158,9 +185,12 @@ class BulkJobs:
         job = self._running = BulkJob(
             token, effect.token, self._spark, (*modules_of(classes), *setup.bulk_modules), effect.ranges
         )
+        plugin, row_schema = setup.plugin, None
         try:
-            plan = setup.plugin.plan(token, topic)
-            value_type = setup.conversion.value_type(setup.plugin, topic)
+            plan = plugin.plan(token, topic)
+            value_type = setup.conversion.value_type(plugin, topic)
+            if plugin.stages_rows:
+                row_schema = as_spark_takes(plan)
         except Exception as error:
             job.fail(error)
             return
@@ -180,9 +210,11 @@ class BulkJobs:
                 token=token,
                 tolerate_all=setup.settings.errors.tolerate_all,
                 keep_raw=setup.dead_letter_config is not None,
+                row_schema=row_schema,
             )
 
-        job.start(order, tuple(self._cancelled))
+        save = partial(plugin.save, token, effect.ranges) if plugin.stages_rows else None
+        job.start(order, tuple(self._cancelled), save)
 
     def ended(self) -> m.BulkStaged | m.BulkFailed | None:
         """How the running job ended, once; also clears away what cancelled jobs staged."""
@@ -247,6 +279,13 @@ class BulkJobs:
             self._setup.plugin.discard(job.token, [each for result in job.results for each in result.messages])
         except Exception:
             log.warning("%s: discard(%s) failed", self._setup.task, job.token, exc_info=True)
+
+
+def _with_rows(row_schema: pa.Schema) -> StructType:
+    """RESULT_SCHEMA and a column of rows."""
+    from pyspark.sql.types import BinaryType, IntegerType, StructType
+
+    return StructType().add("part", IntegerType()).add("result", BinaryType()).add("row", spark_schema(row_schema))
 
 
 def report_staged(

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from connectx.model.worker_config import WorkerConfig
 
 RESULT_SCHEMA: Final = "part int, result binary"
-"""Columns of the frame that a job makes, in Spark's notation."""
+"""Columns of the frame that a job makes, in Spark's notation; with `row_schema` also `row`, one of both is null."""
 
 _BATCH_RECORDS: Final = 100_000
 
@@ -85,6 +85,7 @@ class StagingOrder:
         token: of the job.
         tolerate_all: errors.tolerance.
         keep_raw: bad records are wanted as they were fetched.
+        row_schema: columns of the rows that the plugin's `stage` gives, as Spark takes them; None: it gives messages.
     """
 
     task: TaskId
@@ -100,13 +101,32 @@ class StagingOrder:
     token: str
     tolerate_all: bool
     keep_raw: bool
+    row_schema: pa.Schema | None = None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
         """Stage the parts whose numbers are in the first column."""
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                result = pickle.dumps(_Staging(self, *self.parts[number]).run())
-                yield pa.RecordBatch.from_pydict({"part": pa.array([number], pa.int32()), "result": [result]})
+                result = _Staging(self, *self.parts[number]).run()
+                tables, last = [], {}
+                if self.row_schema is not None:
+                    tables, result.messages = result.messages, []
+                    last = {"row": pa.nulls(1, pa.struct(list(self.row_schema)))}
+                for table in tables:
+                    yield from _row_batches(number, table.cast(self.row_schema))
+                columns = {"part": pa.array([number], pa.int32()), "result": [pickle.dumps(result)]}
+                yield pa.RecordBatch.from_pydict(columns | last)
+
+
+def _row_batches(number: int, table: pa.Table) -> Iterator[pa.RecordBatch]:
+    """Rows of a part in the column `row`."""
+    for batch in table.to_batches():
+        columns = {
+            "part": pa.repeat(pa.scalar(number, pa.int32()), batch.num_rows),
+            "result": pa.nulls(batch.num_rows, pa.binary()),
+            "row": pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema)),
+        }
+        yield pa.RecordBatch.from_pydict(columns)
 
 
 class _Staging:
