@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from connectx.connectors.lake.changes import DELETED, last_changes
 from connectx.connectors.lake.columns import fitted, widens
+from connectx.connectors.lake.partitioning import check_partition_fields, check_partitioning
 from connectx.connectors.lake.settings import (
     FILE_CONFIG,
     FLUSH_CONFIG,
@@ -30,15 +31,14 @@ from connectx.connectors.lake.settings import (
     UPSERT_CONFIG,
     LakeSettings,
     tables_config,
-    upsert_problems,
 )
 from connectx.connectors.lake.staging import STAGED, StagedFile, remove_files
 from connectx.connectors.lake.storage import check_directory, options, storage_errors, store_of, url_of
-from connectx.connectors.lake.task import ConflictError, LakeSink, LakeTask, Offsets, Pending, stored_rows
+from connectx.connectors.lake.task import ChangingSink, ConflictError, LakeTask, Offsets, Pending
 from connectx.errors import LakeError, LakeUnavailableError
 from connectx.model.configdef import ConfigDef
 from connectx.model.ids import TopicPartition
-from connectx.plugins.api import Compaction, NotStageableError, SinkTaskContext, Stored
+from connectx.plugins.api import NotStageableError, SinkTaskContext
 from connectx.version import VERSION
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 _RETENTION: Final = "delta.setTransactionRetentionDuration"
 
 
-class DeltaSink(LakeSink):
+class DeltaSink(ChangingSink):
     """Writes topics to Delta Lake tables, exactly once."""
 
     version = VERSION
@@ -57,11 +57,6 @@ class DeltaSink(LakeSink):
     )
 
     @classmethod
-    def validate(cls, config: Mapping[str, str | None]) -> Mapping[str, Sequence[str]]:
-        """Upsert needs to know the key."""
-        return upsert_problems(config)
-
-    @classmethod
     def bulk_obstacle(cls, config: Mapping[str, str | None]) -> str | None:
         """Executors write files without partitions."""
         if cls.config.parse(config)["partition.by"]:
@@ -69,23 +64,10 @@ class DeltaSink(LakeSink):
         return super().bulk_obstacle(config)
 
     @classmethod
-    def stored(cls, config: Mapping[str, str | None], topic: str) -> Stored | None:
-        """The rows of the topic's table."""
-        settings, table = cls._table(config, topic)
-        return stored_rows(f"table {settings.table_of(topic)}", table, settings.upserts)
-
-    @classmethod
-    def compact(cls, config: Mapping[str, str | None], topic: str) -> Compaction:
-        """OPTIMIZE, in a commit without offsets; those of the sink stay in the log."""
-        settings, table = cls._table(config, topic)
-        return Compaction(f"table {settings.table_of(topic)}", *table.compact())
-
-    @classmethod
-    def _table(cls, config: Mapping[str, str | None], topic: str) -> tuple[LakeSettings, DeltaLakeTable]:
+    def table(cls, config: Mapping[str, str | None], name: str) -> DeltaLakeTable:
+        """A table to read, or to merge its files with OPTIMIZE, which leaves the offsets in the log."""
         values = cls.config.parse(config)
-        settings, given = LakeSettings.of(values), options(config, STORAGE)
-        name, file_bytes = settings.table_of(topic), values["file.size.bytes"]
-        return settings, DeltaLakeTable(values["path"], name, given, "", file_bytes=file_bytes)
+        return DeltaLakeTable(values["path"], name, options(config, STORAGE), "", file_bytes=values["file.size.bytes"])
 
     class Task(LakeTask):
         """One commit per table."""
@@ -347,11 +329,7 @@ class DeltaLakeTable:
     def _create(self, schema: pa.Schema) -> None:
         from deltalake import DeltaTable
 
-        if missing := [name for name in self._partition_by if name not in schema.names]:
-            raise LakeError(
-                f"The records for {self.name} have no field {missing[0]}, which partition.by names.",
-                next_step="Correct partition.by or the records, and restart the task.",
-            )
+        check_partition_fields(self.name, self._partition_by, schema)
         with self._errors():
             DeltaTable.create(
                 self._url,
@@ -378,12 +356,7 @@ class DeltaLakeTable:
                 f"{self.name} has the property {_RETENTION}, so that it may forget offsets of this sink.",
                 next_step="Remove the property, or write to another table, and restart the task.",
             )
-        if self._partition_by and metadata.partition_columns != self._partition_by:
-            raise LakeError(
-                f"{self.name} is partitioned by {', '.join(metadata.partition_columns) or 'nothing'}, and "
-                f"partition.by names {', '.join(self._partition_by)}.",
-                next_step="Remove partition.by, or write to another table, and restart the task.",
-            )
+        check_partitioning(self.name, self._partition_by, metadata.partition_columns)
 
     def _app_id(self, partition: TopicPartition) -> str:
         return f"connectx/{self._group_id}/{partition.topic}/{partition.partition}"

@@ -17,6 +17,7 @@ import pyarrow as pa
 from connectx.connectors.lake.changes import last_changes
 from connectx.connectors.lake.columns import normal_type
 from connectx.connectors.lake.merging import merge_files
+from connectx.connectors.lake.partitioning import check_partition_fields, check_partitioning
 from connectx.connectors.lake.replacing import write_changes
 from connectx.connectors.lake.settings import (
     FILE_CONFIG,
@@ -25,16 +26,15 @@ from connectx.connectors.lake.settings import (
     UPSERT_CONFIG,
     LakeSettings,
     tables_config,
-    upsert_problems,
 )
 from connectx.connectors.lake.staging import STAGED, StagedFile, remove_files
 from connectx.connectors.lake.storage import options, storage_errors, store_of, url_of
-from connectx.connectors.lake.task import ConflictError, LakeSink, LakeTask, Offsets, Pending, stored_rows
-from connectx.errors import LakeError, LakeUnavailableError
+from connectx.connectors.lake.task import ChangingSink, ConflictError, LakeTask, Offsets, Pending
+from connectx.errors import LakeUnavailableError
 from connectx.model.configdef import ConfigDef
 from connectx.model.ids import TopicPartition
 from connectx.model.validators import non_empty
-from connectx.plugins.api import Compaction, SinkTaskContext, Stored
+from connectx.plugins.api import SinkTaskContext
 from connectx.version import VERSION
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ _CREATED: Final = {
 _DATA_PATH: Final = "write.data.path"
 
 
-class IcebergSink(LakeSink):
+class IcebergSink(ChangingSink):
     """Writes topics to Apache Iceberg tables, exactly once."""
 
     version = VERSION
@@ -83,30 +83,18 @@ class IcebergSink(LakeSink):
     @classmethod
     def validate(cls, config: Mapping[str, str | None]) -> Mapping[str, Sequence[str]]:
         """A catalog needs a type or an address, and upsert the key."""
-        problems = upsert_problems(config)
+        problems = dict(super().validate(config))
         if not options(config, CATALOG):
             missing = f"the settings of the catalog are missing, such as {CATALOG}type and {CATALOG}uri"
             problems["iceberg.catalog"] = [missing]
         return problems
 
     @classmethod
-    def stored(cls, config: Mapping[str, str | None], topic: str) -> Stored | None:
-        """The rows of the topic's table."""
-        settings, table = cls._table(config, topic)
-        return stored_rows(f"table {settings.table_of(topic)}", table, settings.upserts)
-
-    @classmethod
-    def compact(cls, config: Mapping[str, str | None], topic: str) -> Compaction:
-        """One snapshot with the same rows in fewer files; the properties of the table stay."""
-        settings, table = cls._table(config, topic)
-        return Compaction(f"table {settings.table_of(topic)}", *table.compact())
-
-    @classmethod
-    def _table(cls, config: Mapping[str, str | None], topic: str) -> tuple[LakeSettings, IcebergTable]:
+    def table(cls, config: Mapping[str, str | None], name: str) -> IcebergTable:
+        """A table to read, or to merge its files: one snapshot with the same rows; properties of the table stay."""
         values = cls.config.parse(config)
-        settings, given = LakeSettings.of(values), options(config, CATALOG)
-        name, file_bytes = settings.table_of(topic), values["file.size.bytes"]
-        return settings, IcebergTable(values["iceberg.catalog"], given, name, "", file_bytes=file_bytes)
+        given, file_bytes = options(config, CATALOG), values["file.size.bytes"]
+        return IcebergTable(values["iceberg.catalog"], given, name, "", file_bytes=file_bytes)
 
     class Task(LakeTask):
         """One transaction per table."""
@@ -170,13 +158,7 @@ class IcebergTable:
             except NoSuchTableError:
                 self._table = None
                 return
-        fields = [field.name for field in self._table.spec().fields]
-        if self._partition_by and fields != self._partition_by:
-            raise LakeError(
-                f"{self.name} is partitioned by {', '.join(fields) or 'nothing'}, and partition.by names "
-                f"{', '.join(self._partition_by)}.",
-                next_step="Remove partition.by, or write to another table, and restart the task.",
-            )
+        check_partitioning(self.name, self._partition_by, [field.name for field in self._table.spec().fields])
 
     def offsets(self, partitions: Sequence[TopicPartition]) -> Offsets:
         """Properties of the table."""
@@ -315,11 +297,7 @@ class IcebergTable:
         """Also the namespace. Another task may be first."""
         from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
 
-        if missing := [name for name in self._partition_by if name not in schema.names]:
-            raise LakeError(
-                f"The records for {self.name} have no field {missing[0]}, which partition.by names.",
-                next_step="Correct partition.by or the records, and restart the task.",
-            )
+        check_partition_fields(self.name, self._partition_by, schema)
         assert self._catalog is not None, "refreshed before"
         with self._errors():
             try:

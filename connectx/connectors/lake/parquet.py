@@ -17,12 +17,12 @@ from connectx.connectors.lake.columns import evolved
 from connectx.connectors.lake.settings import FLUSH_CONFIG, PATH_CONFIG, STORAGE, LakeSettings, tables_config
 from connectx.connectors.lake.staging import STAGED, StagedFile, remove_files
 from connectx.connectors.lake.storage import check_directory, options, storage_errors, store_of, url_of
-from connectx.connectors.lake.task import LakeSink, LakeTask, Offsets, Pending, compare, stored_rows
+from connectx.connectors.lake.task import LakeSink, LakeTask, Offsets, Pending, compare
 from connectx.errors import LakeError
 from connectx.model.configdef import ConfigDef
 from connectx.model.ids import TopicPartition
 from connectx.model.validators import one_of
-from connectx.plugins.api import CommitRefusedError, SinkTaskContext, Stored
+from connectx.plugins.api import CommitRefusedError, SinkTaskContext
 from connectx.version import VERSION
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ _TAIL_BYTES: Final = 64 << 10
 class ParquetSink(LakeSink):
     """Writes topics to Parquet files, exactly once."""
 
+    place = "files of"
     version = VERSION
     requires = (("lake", "obstore"),)
     config = ConfigDef(
@@ -63,12 +64,9 @@ class ParquetSink(LakeSink):
         }
 
     @classmethod
-    def stored(cls, config: Mapping[str, str | None], topic: str) -> Stored | None:
-        """The rows of the topic's files."""
-        values = cls.config.parse(config)
-        settings = LakeSettings.of(values)
-        table = ParquetTable(store_of(values["path"], options(config, STORAGE)), settings.table_of(topic), None, "none")
-        return stored_rows(f"files of {settings.table_of(topic)}", table, settings.upserts)
+    def table(cls, config: Mapping[str, str | None], name: str) -> ParquetTable:
+        """The files of a table, to read them."""
+        return ParquetTable(store_of(cls.config.parse(config)["path"], options(config, STORAGE)), name, None, "none")
 
     class Task(LakeTask):
         """One file per topic partition and commit."""

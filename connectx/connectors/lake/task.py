@@ -12,18 +12,26 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol, cast
+from typing import Any, ClassVar, Protocol, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connectx.connectors.lake.changes import DELETED, UpsertSettings, changes_of, check_keys
+from connectx.connectors.lake.changes import DELETED, changes_of, check_keys
 from connectx.connectors.lake.columns import columns_of, evolved, fitted, fitted_by_halves
-from connectx.connectors.lake.settings import LakeSettings
+from connectx.connectors.lake.settings import LakeSettings, upsert_problems
 from connectx.connectors.lake.staging import FileWriter, StagedFile, StagingPlan
 from connectx.errors import ConnectxError, LakeUnavailableError, RecordRejectedError, TableMismatchError
 from connectx.model.ids import TopicPartition
-from connectx.plugins.api import CommitRefusedError, NotStageableError, SinkBatch, SinkConnector, SinkTask, Stored
+from connectx.plugins.api import (
+    CommitRefusedError,
+    Compaction,
+    NotStageableError,
+    SinkBatch,
+    SinkConnector,
+    SinkTask,
+    Stored,
+)
 
 log = logging.getLogger(__name__)
 
@@ -156,24 +164,46 @@ class ReadableTable(LakeTable, Protocol):
         """The rows of the state that was read last."""
 
 
-def stored_rows(place: str, table: ReadableTable, upserts: UpsertSettings | None) -> Stored:
-    """A table as `cluster.check` reads it."""
-    table.refresh()
-    schema = table.schema
-    if upserts is None:
-        return Stored(place, table.read, value_type=None if schema is None else pa.struct(list(schema)))
-    return Stored(
-        place,
-        table.read,
-        key=upserts.key,
-        key_in_record_key=upserts.from_record_key,
-        value_type=None if schema is None else upserts.value_type(schema),
-        change=upserts.change,
-    )
+class MergingTable(ReadableTable, Protocol):
+    """A table whose small files can be merged."""
+
+    def compact(self) -> tuple[int, int]:
+        """Merge them; the number of files before and after.
+
+        Raises:
+            LakeUnavailableError: others changed the same files meanwhile.
+        """
 
 
 class LakeSink(SinkConnector):
     """Base of the connectors; `config` has the settings that all have in common."""
+
+    place: ClassVar[str] = "table"
+    """What messages put before the name of a table."""
+
+    @classmethod
+    def table(cls, config: Mapping[str, str | None], name: str) -> ReadableTable:
+        """A table as readers of it see it, not read yet."""
+        raise TypeError(f"{cls.__name__} must define table")
+
+    @classmethod
+    def stored(cls, config: Mapping[str, str | None], topic: str) -> Stored | None:
+        """The rows of the topic's table."""
+        settings = LakeSettings.of(cls.config.parse(config))
+        name, upserts = settings.table_of(topic), settings.upserts
+        table = cls.table(config, name)
+        table.refresh()
+        place, schema = f"{cls.place} {name}", table.schema
+        if upserts is None:
+            return Stored(place, table.read, value_type=None if schema is None else pa.struct(list(schema)))
+        return Stored(
+            place,
+            table.read,
+            key=upserts.key,
+            key_in_record_key=upserts.from_record_key,
+            value_type=None if schema is None else upserts.value_type(schema),
+            change=upserts.change,
+        )
 
     def task_configs(self, max_tasks: int) -> Sequence[Mapping[str, str]]:
         """Every task gets the whole configuration; the consumer group divides the partitions."""
@@ -189,6 +219,26 @@ class LakeSink(SinkConnector):
     def flush_interval_ms(cls, config: Mapping[str, str | None]) -> int | None:
         """flush.interval.ms."""
         return int(cls.config.parse(config)["flush.interval.ms"])
+
+
+class ChangingSink(LakeSink):
+    """Base of the connectors whose tables can have rows replaced and files merged."""
+
+    @classmethod
+    def table(cls, config: Mapping[str, str | None], name: str) -> MergingTable:
+        """As of LakeSink, for merging as well."""
+        raise TypeError(f"{cls.__name__} must define table")
+
+    @classmethod
+    def validate(cls, config: Mapping[str, str | None]) -> Mapping[str, Sequence[str]]:
+        """Upsert needs to know the key."""
+        return upsert_problems(config)
+
+    @classmethod
+    def compact(cls, config: Mapping[str, str | None], topic: str) -> Compaction:
+        """Merge small files, in a commit that leaves the offsets alone."""
+        name = LakeSettings.of(cls.config.parse(config)).table_of(topic)
+        return Compaction(f"{cls.place} {name}", *cls.table(config, name).compact())
 
 
 class LakeTask(SinkTask):
