@@ -197,7 +197,8 @@ def stage(
             if batch.rows.num_rows:
                 rows.prepare(batch.rows)
                 _write(target, rows, batch.rows)
-        target.commit()
+        if target.staged:
+            target.commit()
         return target.staged
     finally:
         target.close()

@@ -23,6 +23,7 @@ from tests.support.waiting import WAIT_S, until
 PARTITIONS = 4
 SINKS: Mapping[str, Mapping[str, str]] = {
     "parquet": {"connector.class": "ParquetSink", "path": "{folder}"},
+    "partitioned": {"connector.class": "ParquetSink", "path": "{folder}", "partition.by": "kind"},
     "delta": {"connector.class": "DeltaSink", "path": "{folder}"},
     "iceberg": {
         "connector.class": "IcebergSink",
@@ -37,6 +38,8 @@ def files_of(name: str, folder: Path, topic: str) -> Sequence[str]:
     """The data files of a topic's table."""
     if name == "parquet":
         return [str(path) for path in (folder / topic).glob("*.parquet")]
+    if name == "partitioned":
+        return [str(path) for path in (folder / topic).glob("kind=*/*.parquet")]
     if name == "delta":
         return delta_files(folder / topic)
     settings = {key: text.format(folder=folder) for key, text in SINKS[name].items()}
@@ -69,7 +72,7 @@ class Flow:
         """Numbered rows, round-robin over the partitions."""
         producer = Producer({"bootstrap.servers": self.cluster.bootstrap_servers})
         for number in range(self.count, self.count + count):
-            row = json.dumps({"id": number, "name": f"row {number}", "half": number / 2})
+            row = json.dumps({"id": number, "name": f"row {number}", "half": number / 2, "kind": f"k{number % 3}"})
             producer.produce(self.topic, row.encode(), partition=number % PARTITIONS)
         producer.flush(30)
         self.count += count

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import signal
@@ -9,19 +10,23 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 from deltalake import DeltaTable
 
+from connectx.connectors.lake.parquet import ParquetSink
 from connectx.core.messages import TaskFailed, TaskStateReached
 from connectx.kafka.broker.embedded import EmbeddedKafka
 from connectx.model.events import EventKind
+from connectx.model.ids import TopicPartition
 from connectx.model.states import TargetState
 from connectx.spark.sessions import SparkProvider, is_connect
 from tests.support import functions
 from tests.support.databases import Table
 from tests.support.held_jobs import held, holding
 from tests.support.json_lines import JsonLines, lines_in, named
+from tests.support.lake import Lake, batch, write
 from tests.support.records import read_all
 from tests.support.task_harness import Task
 from tests.support.waiting import until
@@ -395,3 +400,16 @@ def shown_by_spark(provider: SparkProvider) -> str:
     assert "MapInArrow" in "".join(texts)
     jobs = session.sparkContext._jsc.sc().statusStore().jobsList(None)
     return "".join([*texts, jobs.toString()])
+
+
+def test_spark_reads_directories_by_values_with_their_types(spark_provider: SparkProvider, tmp_path: Path) -> None:
+    kind = pa.struct([("id", pa.int64()), ("day", pa.date32()), ("kind", pa.string())])
+    days = [datetime.date(2024, 1, 2), None, datetime.date(2024, 1, 3)]
+    rows = [{"id": number, "day": days[number % 3], "kind": text} for number, text in enumerate(["a/b", "Ü %", "x:y"])]
+    write(
+        Lake(ParquetSink.Task, {"path": str(tmp_path), "partition.by": "day,kind"}).opened(TopicPartition("rows", 0)),
+        batch(0, rows, kind),
+    )
+    frame = spark_provider.task_session().read.parquet(str(tmp_path / "rows"))
+    assert dict(frame.dtypes) == {"id": "bigint", "day": "date", "kind": "string"}
+    assert [row.asDict() for row in frame.orderBy("id").collect()] == rows

@@ -22,6 +22,11 @@ def parquet(folder: Path) -> tuple[Lake, Files]:
     return Lake(ParquetSink.Task, {"path": str(folder)}), lambda table: [f"{folder}/{table}/*.parquet"]
 
 
+def partitioned(folder: Path) -> tuple[Lake, Files]:
+    settings = {"path": str(folder), "partition.by": "id"}
+    return Lake(ParquetSink.Task, settings), lambda table: [f"{folder}/{table}/id=*/*.parquet"]
+
+
 def delta(folder: Path) -> tuple[Lake, Files]:
     return Lake(DeltaSink.Task, {"path": str(folder)}), lambda table: delta_files(folder / table)
 
@@ -32,7 +37,12 @@ def iceberg(folder: Path) -> tuple[Lake, Files]:
     return Lake(IcebergSink.Task, settings), lambda table: iceberg_files(catalog, f"default.{table}")
 
 
-FORMATS: Mapping[str, Callable[[Path], tuple[Lake, Files]]] = {"parquet": parquet, "delta": delta, "iceberg": iceberg}
+FORMATS: Mapping[str, Callable[[Path], tuple[Lake, Files]]] = {
+    "parquet": parquet,
+    "partitioned": partitioned,
+    "delta": delta,
+    "iceberg": iceberg,
+}
 
 
 class Tables:

@@ -13,11 +13,13 @@ from connectx.connectors.lake.task import LakeTask
 from connectx.errors import LakeUnavailableError, RecordRejectedError, TableMismatchError
 from connectx.plugins.api import SinkBatch
 from tests.support.lake import Context, Lake, batch, partition, refusal, rows, write
-from tests.unit.connectors.lake.conftest import Tables
+from tests.unit.connectors.lake.conftest import FORMATS, Tables
 
 pytestmark = pytest.mark.rule("always.8")
 
 P0, P1 = partition(0), partition(1)
+any_columns = pytest.mark.parametrize("made", [name for name in FORMATS if name != "partitioned"], indirect=True)
+"""For rows without the column that the directories are named by."""
 
 
 def reported(task: LakeTask) -> list[str]:
@@ -200,6 +202,7 @@ def struct(**types: pa.DataType) -> pa.DataType:
     return pa.struct(list(types.items()))
 
 
+@any_columns
 def test_types_arrive_as_they_are(lake: Lake, tables: Tables) -> None:
     moment = datetime.datetime(2013, 1, 2, 3, 4, 5, 678000)
     row: dict[str, Any] = {"a": 1, "b": 2, "c": 1.5, "d": 2.5, "e": True, "f": "x", "g": b"\x00y", "h": moment.date()}
@@ -214,6 +217,7 @@ def test_types_arrive_as_they_are(lake: Lake, tables: Tables) -> None:
     assert tables.sql(shown) == [tuple(expected), (None,) * 12]
 
 
+@any_columns
 def test_values_without_fields_go_to_the_column_value(lake: Lake, tables: Tables) -> None:
     write(lake.opened(P0), batch(0, ["a", "b"], pa.string()))
     assert tables.sql("SELECT value FROM lake ORDER BY 1") == [("a",), ("b",)]
@@ -230,6 +234,7 @@ def test_columns_are_added_and_old_rows_are_null_there(lake: Lake, tables: Table
     assert found == [(1, "row 1", None, None), (2, "b", 1, None), (3, None, 2, "z")]
 
 
+@any_columns
 def test_empty_lists_show_no_type_of_a_column(lake: Lake, tables: Tables) -> None:
     def tagged(kind: pa.DataType) -> pa.DataType:
         return pa.struct(
@@ -254,6 +259,7 @@ def test_a_column_that_another_task_added_is_kept(lake: Lake, tables: Tables) ->
     assert tables.sql("SELECT id, x, y FROM lake ORDER BY id") == [(1, None, None), (2, 1, None), (3, None, 2)]
 
 
+@any_columns
 def test_integers_become_doubles_where_the_column_is_one(lake: Lake, tables: Tables) -> None:
     task = lake.opened(P0)
     write(task, batch(0, [{"x": 1.5}], struct(x=pa.float64())), batch(1, [{"x": 2}], struct(x=pa.int64())))
@@ -267,6 +273,7 @@ WIDER = [
 ]
 
 
+@any_columns
 @pytest.mark.parametrize(("narrow", "wide", "small", "large"), WIDER, ids=["integer", "float", "decimal"])
 def test_a_column_becomes_wider_and_keeps_its_rows_and_offsets(
     lake: Lake, tables: Tables, narrow: pa.DataType, wide: pa.DataType, small: Any, large: Any
@@ -281,6 +288,7 @@ def test_a_column_becomes_wider_and_keeps_its_rows_and_offsets(
     assert lake.task().open([P0, P1]) == {P0: 2, P1: 1}
 
 
+@any_columns
 @pytest.mark.rule("618.8.3")
 def test_a_zombie_of_the_time_before_a_column_became_wider_is_refused(lake: Lake, tables: Tables) -> None:
     zombie = lake.opened(P0)
@@ -291,6 +299,7 @@ def test_a_zombie_of_the_time_before_a_column_became_wider_is_refused(lake: Lake
     assert tables.sql("SELECT x FROM lake ORDER BY x") == [(1,), (2,), (2**40,)]
 
 
+@any_columns
 @pytest.mark.parametrize(
     ("known", "found", "rest"),
     [
@@ -340,6 +349,7 @@ def test_a_tombstone_is_reported_and_the_others_are_written(lake: Lake, tables: 
     assert (tables.ids(), reported(task)) == ([1, 3], ["rows-0@1"])
 
 
+@any_columns
 def test_a_value_that_does_not_fit_its_column_is_reported(lake: Lake, tables: Tables) -> None:
     task = lake.opened(P0, tolerate=True)
     write(task, batch(0, [{"x": 1.5}], struct(x=pa.float64())))

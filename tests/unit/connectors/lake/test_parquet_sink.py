@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import datetime
 import resource
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from connectx.connectors.lake.parquet import ParquetSink
+from connectx.connectors.lake.parquet_table import ParquetTable
 from connectx.connectors.lake.storage import storage_errors
 from connectx.errors import LakeError, LakeStorageError, LakeUnavailableError, TableMismatchError
-from tests.support.lake import Lake, batch, partition, rows, write
+from tests.support.lake import Lake, batch, partition, refusal, rows, write
 
 P0, P1 = partition(0), partition(1)
 
@@ -158,3 +162,116 @@ def test_a_password_in_an_error_of_the_storage_is_hidden() -> None:
     with pytest.raises(LakeUnavailableError) as caught, storage_errors("The table x", "path"):
         raise OSError("cannot reach https://user:hunter2@host/x")
     assert "hunter2" not in str(caught.value)
+
+
+# ------------------------------------------------------------------------------------------------- partition.by
+
+DAYS = pa.struct([("id", pa.int64()), ("day", pa.date32()), ("kind", pa.string()), ("level", pa.int16())])
+DAY = datetime.date(2024, 1, 2)
+
+
+def by(folder: Path, names: str) -> Lake:
+    return Lake(ParquetSink.Task, {"path": str(folder), "partition.by": names})
+
+
+def values(*given: tuple[int, datetime.date | None, str | None, int | None]) -> list[dict[str, Any]]:
+    return [dict(zip(("id", "day", "kind", "level"), each, strict=True)) for each in given]
+
+
+def test_directories_name_values_and_files_their_first_offset(tmp_path: Path) -> None:
+    lake = by(tmp_path, "day,kind,level")
+    written = values((1, DAY, "a", 1), (2, DAY, "b", 1), (3, DAY, "a", 1), (4, None, None, None))
+    write(lake.opened(P0), batch(7, written, DAYS))
+    name = f"rows+0+{7:020d}"
+    null = "__HIVE_DEFAULT_PARTITION__"
+    assert names(tmp_path) == [
+        f"rows/_connectx/{name}.json",
+        f"rows/day=2024-01-02/kind=a/level=1/{name}.parquet",
+        f"rows/day=2024-01-02/kind=b/level=1/{name}.parquet",
+        f"rows/day={null}/kind={null}/level={null}/{name}.parquet",
+    ]
+    assert pq.read_table(tmp_path / names(tmp_path)[1], partitioning=None).to_pylist() == [{"id": 1}, {"id": 3}]
+
+
+TEXTS = ["a", "Ünï ж", "x/y=z", "100%", "a:b?*", "q\"'", " ", "..", "2024-01-02", "{[^]}#", "~<>|"]
+
+
+def test_duckdb_and_check_read_values_in_their_types_and_any_text(tmp_path: Path) -> None:
+    lake = by(tmp_path, "day,kind,level")
+    written = values(*((number, DAY, text, -number) for number, text in enumerate([*TEXTS, None])))
+    write(lake.opened(P0), batch(0, written, DAYS))
+    config = {"path": str(tmp_path), "partition.by": "day,kind,level"}
+    stored = ParquetSink.stored(config, "rows")
+    assert stored is not None
+    found = pa.concat_tables(stored.read()).sort_by("id")
+    wanted = pa.schema([("id", pa.int64()), ("day", pa.date32()), ("kind", pa.string()), ("level", pa.int32())])
+    assert (found.schema.remove_metadata(), found.to_pylist()) == (wanted, written)
+    read = f"read_parquet('{tmp_path}/rows/day=*/*/*/*.parquet', hive_partitioning=true)"
+    found_rows = duckdb.execute(f"SELECT id, day, kind, level FROM {read} ORDER BY id").fetchall()
+    assert found_rows == [tuple(row.values()) for row in written]
+
+
+def test_a_text_that_is_empty_becomes_null(tmp_path: Path) -> None:
+    write(by(tmp_path, "day,kind,level").opened(P0), batch(0, values((1, DAY, "", 1), (2, DAY, None, 1)), DAYS))
+    (file,) = [name for name in names(tmp_path) if name.endswith(".parquet")]
+    assert "kind=__HIVE_DEFAULT_PARTITION__" in file
+
+
+@pytest.mark.rule("always.8")
+@pytest.mark.parametrize("moved", [0, 1])
+def test_a_successor_completes_the_moves_of_a_commit_that_was_cut_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moved: int
+) -> None:
+    lake, left = by(tmp_path, "day,kind,level"), [moved]
+    publish = ParquetTable._publish
+
+    def die(table: ParquetTable, staged: str, path: str) -> None:
+        if not left[0]:
+            raise OSError("the worker dies")
+        left[0] -= 1
+        publish(table, staged, path)
+
+    task = lake.opened(P0)
+    task.put(batch(0, values((1, DAY, "a", 1), (2, DAY, "b", 1)), DAYS))
+    monkeypatch.setattr(ParquetTable, "_publish", die)
+    with pytest.raises(LakeUnavailableError):
+        task.flush()
+    monkeypatch.undo()
+    assert lake.task().open([P0]) == {P0: 2}
+    assert len([name for name in names(tmp_path) if "/day=" in name]) == 2
+    again = batch(0, values((1, DAY, "a", 1), (2, DAY, "b", 1)), DAYS)
+    assert refusal(lambda: write(task, again)).committed == {P0: 2}
+
+
+@pytest.mark.parametrize(
+    ("names", "problem"),
+    [
+        ("half", r"column half of The table rows is of type double.*texts, integers"),
+        ("missing", r"no field missing, which partition\.by names"),
+        ("id,half", r"no field besides those of partition\.by"),
+    ],
+)
+def test_partition_by_names_fields_that_can_name_directories_and_leaves_some(
+    tmp_path: Path, names: str, problem: str
+) -> None:
+    kind = pa.struct([("id", pa.int64()), ("half", pa.float64() if names == "half" else pa.string())])
+    task = by(tmp_path, names).opened(P0)
+    task.put(batch(0, [{"id": 1, "half": None}, {"id": 2, "half": 0.5 if names == "half" else "x"}], kind))
+    with pytest.raises(LakeError, match=problem):
+        task.flush()
+
+
+def test_a_table_keeps_its_directories_and_its_group(tmp_path: Path) -> None:
+    write(by(tmp_path, "name").opened(P0), batch(0, rows(1)))
+    with pytest.raises(LakeError, match=r"is partitioned by name, and partition\.by names id"):
+        by(tmp_path, "id").opened(P0)
+    with pytest.raises(LakeError, match=r"directories by values, and partition\.by names none"):
+        by(tmp_path, "").opened(P0)
+    with pytest.raises(LakeError, match="consumer group connect-lake, not connect-other"):
+        by(tmp_path, "name").opened(P0, group="connect-other")
+
+
+def test_a_table_without_directories_does_not_get_them(lake: Lake, tmp_path: Path) -> None:
+    write(lake.opened(P0), batch(0, rows(1)))
+    with pytest.raises(LakeError, match=r"is partitioned by nothing, and partition\.by names id"):
+        by(tmp_path, "id").opened(P0)

@@ -391,3 +391,11 @@ def test_both_lanes_convert_and_transform_alike(run: Callable[..., Lane], case: 
 @pytest.mark.parametrize("case", ["json", "other shapes"])
 def test_both_lanes_write_tables_alike(run: Callable[..., Lane], kind: str, case: str) -> None:
     same(run, kind, case)
+
+
+def test_both_lanes_write_directories_by_values_alike(run: Callable[..., Lane]) -> None:
+    config, first, values = CASES["json"]
+    log = log_of(first, values, random.Random("directories"))
+    tail, by_bulk = (run(name, "ParquetSink", {**config, "partition.by": "on"}, log, 7) for name in ("tail", "bulk"))
+    assert by_bulk.staged > RECORDS
+    assert by_bulk.results() == tail.results()
