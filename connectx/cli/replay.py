@@ -115,7 +115,7 @@ def _replay_cores(path: Path, to_test: Path | None, as_json: bool) -> None:
         typer.echo(_json({"workers": workers, "test": None if written is None else str(written)}))
     else:
         for recording, difference, late in results:
-            typer.echo(f"{recording.worker}: {len(recording.entries):,} steps, {len(late):,} late answers were dropped")
+            typer.echo(f"{recording.worker}: {len(recording.entries):,} steps, {len(late):,} late answers were ignored")
             if recording.reason:
                 typer.echo(f"  written because {recording.reason}")
             typer.echo("  each step is as recorded" if difference is None else f"  {difference}")

@@ -18,6 +18,7 @@ from connectx.core.messages import (
     ReadConfigToEnd,
     WriteConfigRecords,
 )
+from connectx.core.pending import OperationReadBack, OperationWritten
 from connectx.model.config_records import (
     ConfigRecord,
     ConnectorConfigRecord,
@@ -246,9 +247,7 @@ class ConfigWriter:
 
     def on_written(self, stimulus: ConfigRecordsWritten) -> None:
         """A batch was appended, or not: read it back."""
-        write = self._current(stimulus.request_id)
-        if write is None or write.reading:
-            return
+        write = self.queue[0]
         write.request_id = None
         if stimulus.error is not None:
             message = f"Failed to write to the config topic: {stimulus.error}; {_RETRY}"
@@ -260,9 +259,7 @@ class ConfigWriter:
 
     def on_read(self, stimulus: ConfigReadToEnd) -> None:
         """The config topic was read to its end for the operation at the head of the queue."""
-        write = self._current(stimulus.request_id)
-        if write is None or not write.reading:
-            return
+        write = self.queue[0]
         write.request_id = None
         write.reading = False
         if stimulus.error is not None:
@@ -281,7 +278,8 @@ class ConfigWriter:
 
     def withdraw(self, origin: Origin) -> None:
         """Forget an operation without a waiting caller, unless it is being written already."""
-        self.queue = [write for write in self.queue if write.origin != origin or self._is_begun(write)]
+        for write in [write for write in self.queue if write.origin == origin and not self._is_begun(write)]:
+            self._remove(write)
         self._proceed()
 
     def close(self, error: str) -> None:
@@ -302,7 +300,7 @@ class ConfigWriter:
             if write.read_due:
                 write.read_due = False
                 write.reading = True
-                write.request_id = self.context.new_request_id()
+                write.request_id = self.context.new_request_id(OperationReadBack())
                 self.context.emit(ReadConfigToEnd(write.request_id, _READ_BACK_TIMEOUT_MS))
             elif write.next_batch == len(write.batches):
                 self._end(write, 201 if write.is_new else _DONE.get(write.kind, 204))
@@ -321,7 +319,7 @@ class ConfigWriter:
 
     def _write(self, write: ConfigWrite) -> None:
         write.is_new = write.kind is WriteKind.PUT and not self.context.config.contains(write.connector)
-        write.request_id = self.context.new_request_id()
+        write.request_id = self.context.new_request_id(OperationWritten())
         batch = write.batches[write.next_batch]
         records = batch.records
         if write.kind in _CREATING and self.context.config.has_leftover_tasks(write.connector):
@@ -356,12 +354,12 @@ class ConfigWriter:
         return not self.context.config.task_configs_changed(write.connector, tasks)
 
     def _end(self, write: ConfigWrite, status: int, error: str | None = None, *, fenced: bool = False) -> None:
-        self.queue = [other for other in self.queue if other is not write]
+        self._remove(write)
         self.outcomes.append(WriteOutcome(write.kind, write.origin, write.connector, status, error, fenced))
 
-    def _current(self, request_id: int) -> ConfigWrite | None:
-        head = self.queue[0] if self.queue else None
-        return head if head is not None and head.request_id == request_id else None
+    def _remove(self, write: ConfigWrite) -> None:
+        self.context.pending.drop(write.request_id)
+        self.queue = [other for other in self.queue if other is not write]
 
     @staticmethod
     def _is_begun(write: ConfigWrite) -> bool:

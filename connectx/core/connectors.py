@@ -14,6 +14,7 @@ from typing import Final
 
 from connectx.core.config_writer import ConfigWriter, ConnectorOrigin
 from connectx.core.context import Context, StartAgain, WorkerPhase
+from connectx.core.ignored import InstanceGone, PhaseOver
 from connectx.core.messages import (
     ConnectorFailed,
     ConnectorStarted,
@@ -29,6 +30,7 @@ from connectx.core.messages import (
     TaskReconfigurationRequested,
 )
 from connectx.core.moves import Moves, moved
+from connectx.core.pending import ConnectorConfigsSent
 from connectx.core.timer_keys import ConnectorStopLimit, TaskConfigsRetry
 from connectx.model.causes import Cause, ConfigurationChanged, TargetStateAsked
 from connectx.model.states import State, TargetState
@@ -157,8 +159,8 @@ class Connectors:
 
     def on_started(self, stimulus: ConnectorStarted) -> None:
         """The instance runs, or rests as its target state asks."""
-        life = self._life(stimulus.connector, stimulus.instance)
-        if life is None or life.phase is not ConnectorPhase.STARTING:
+        life = self._reported(stimulus.connector, stimulus.instance, ConnectorPhase.STARTING)
+        if life is None:
             return
         life.phase = moved(CONNECTOR_MOVES, life.phase, ConnectorPhase.ACTIVE, life.connector)
         life.version = stimulus.version
@@ -166,43 +168,43 @@ class Connectors:
 
     def on_state_reached(self, stimulus: ConnectorStateReached) -> None:
         """The instance followed its target state; one that has failed meanwhile counts only when it is STOPPED."""
-        life = self._life(stimulus.connector, stimulus.instance)
-        if life is None or life.phase in (ConnectorPhase.STARTING, ConnectorPhase.STOPPING):
-            return
-        if life.phase is ConnectorPhase.FAILED and stimulus.state is not TargetState.STOPPED:
+        may_be = [ConnectorPhase.ACTIVE]
+        if stimulus.state is TargetState.STOPPED:
+            may_be.append(ConnectorPhase.FAILED)
+        life = self._reported(stimulus.connector, stimulus.instance, *may_be)
+        if life is None:
             return
         life.phase = moved(CONNECTOR_MOVES, life.phase, ConnectorPhase.ACTIVE, life.connector)
         self._reached(life, stimulus.state)
 
     def on_failed(self, stimulus: ConnectorFailed) -> None:
         """The instance failed; nothing restarts it but its user."""
-        life = self._life(stimulus.connector, stimulus.instance)
-        if life is None or life.phase in (ConnectorPhase.STOPPING, ConnectorPhase.FAILED):
-            return
-        self._failed(life, stimulus.trace)
+        life = self._reported(stimulus.connector, stimulus.instance, ConnectorPhase.STARTING, ConnectorPhase.ACTIVE)
+        if life is not None:
+            self._failed(life, stimulus.trace)
 
     def on_stopped(self, stimulus: ConnectorStopped) -> None:
         """The instance ended in time."""
-        life = self._life(stimulus.connector, stimulus.instance)
-        if life is not None and life.phase is ConnectorPhase.STOPPING:
+        life = self._reported(stimulus.connector, stimulus.instance, ConnectorPhase.STOPPING)
+        if life is not None:
             self._forget(life)
 
     def on_stop_timer(self, key: ConnectorStopLimit) -> None:
         """The fixed limit is over: the instance is left alone and makes room."""
-        life = self._life(key.connector, key.instance)
-        if life is not None and life.phase is ConnectorPhase.STOPPING:
+        life = self._reported(key.connector, key.instance, ConnectorPhase.STOPPING)
+        if life is not None:
             self._forget(life)
 
     def on_reconfiguration_requested(self, stimulus: TaskReconfigurationRequested) -> None:
         """The plugin says that its task configs changed."""
-        life = self._life(stimulus.connector, stimulus.instance)
+        life = self._started(stimulus.connector, stimulus.instance)
         if life is not None:
             self._generate(life)
 
     def on_task_configs(self, stimulus: TaskConfigsGenerated) -> None:
         """Publish the task configs if they changed: write them as the leader, or send them to the leader."""
-        life = self._life(stimulus.connector, stimulus.instance)
-        if life is None or not self._is_started(life):
+        life = self._started(stimulus.connector, stimulus.instance)
+        if life is None:
             return
         if stimulus.error is not None:
             # Kafka Connect logs it and asks again: a connector that looks RUNNING and never gets its tasks.
@@ -220,22 +222,21 @@ class Connectors:
         if life is not None and life.generated is not None and self._is_started(life):
             self._publish(life, life.generated)
 
-    def on_task_configs_sent(self, stimulus: TaskConfigsSent) -> None:
+    def on_task_configs_sent(self, connector: str, stimulus: TaskConfigsSent) -> None:
         """The leader took the task configs, or they must be sent again."""
-        for life in self.lives.values():
-            if life.request_id == stimulus.request_id:
-                life.request_id = None
-                self._published(life, stimulus.error)
+        life = self.lives[connector]
+        life.request_id = None
+        self._published(life, stimulus.error)
 
     def on_task_configs_written(self, origin: ConnectorOrigin, error: str | None) -> None:
         """This worker, as the leader, wrote the task configs, or failed to."""
-        life = self._life(origin.connector, origin.instance)
-        if life is not None and life.phase is ConnectorPhase.ACTIVE:
+        life = self.lives.get(origin.connector)
+        if life is not None and life.instance == origin.instance and life.phase is ConnectorPhase.ACTIVE:
             self._published(life, error)
 
     def on_retry_timer(self, key: TaskConfigsRetry) -> None:
         """Publish task configs again, and request them from the connector again, because they may have changed."""
-        life = self._life(key.connector, key.instance)
+        life = self._started(key.connector, key.instance)
         if life is not None:
             self._generate(life)
 
@@ -249,7 +250,7 @@ class Connectors:
         if life.phase is ConnectorPhase.STOPPING:
             return
         life.phase = moved(CONNECTOR_MOVES, life.phase, ConnectorPhase.STOPPING, life.connector)
-        life.request_id = None
+        self._drop_request(life)
         self.context.emit(StopConnector(connector, life.instance))
         self.context.set_timer(_stop_timer(life), _STOP_MS)
 
@@ -295,7 +296,8 @@ class Connectors:
         if group.is_leader:
             self.writer.put_task_configs(life.connector, task_configs, ConnectorOrigin(life.connector, life.instance))
         elif self.context.may_ask_leader:
-            life.request_id = self.context.new_request_id()
+            self._drop_request(life)  # an older answer says nothing of these task configs
+            life.request_id = self.context.new_request_id(ConnectorConfigsSent(life.connector))
             self.context.emit(SendTaskConfigs(life.request_id, group.leader_url, life.connector, task_configs))
         else:
             self._published(life, "the leader or its session key is not known yet")
@@ -312,9 +314,29 @@ class Connectors:
     def _is_started(life: ConnectorLife) -> bool:
         return life.phase is ConnectorPhase.ACTIVE and life.state is TargetState.STARTED
 
-    def _life(self, connector: str, instance: int) -> ConnectorLife | None:
+    def _drop_request(self, life: ConnectorLife) -> None:
+        self.context.pending.drop(life.request_id)
+        life.request_id = None
+
+    def _started(self, connector: str, instance: int) -> ConnectorLife | None:
+        """As `_reported`, for an instance that runs."""
+        life = self._reported(connector, instance, *ConnectorPhase)
+        if life is not None and not self._is_started(life):
+            is_active = life.phase is ConnectorPhase.ACTIVE and life.state is not None
+            self.context.ignore(PhaseOver(connector, instance, str(life.state if is_active else life.phase)))
+            return None
+        return life
+
+    def _reported(self, connector: str, instance: int, *phases: ConnectorPhase) -> ConnectorLife | None:
+        """Return the instance that a report or a timer is about; one in another phase, or gone, ignores it."""
         life = self.lives.get(connector)
-        return life if life is not None and life.instance == instance else None
+        if life is None or life.instance != instance:
+            self.context.ignore(InstanceGone(connector, instance, None if life is None else life.instance))
+            return None
+        if life.phase not in phases:
+            self.context.ignore(PhaseOver(connector, instance, life.phase))
+            return None
+        return life
 
 
 def _retry_timer(life: ConnectorLife) -> TaskConfigsRetry:

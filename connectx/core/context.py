@@ -7,8 +7,10 @@ from enum import StrEnum
 from typing import Final
 
 from connectx.core.config_log import ConfigLog
+from connectx.core.ignored import Ignored
 from connectx.core.messages import Effect, Step, WriteStatus
 from connectx.core.moves import Moves, moved
+from connectx.core.pending import Pending, Waiting
 from connectx.core.settings import CoreSettings
 from connectx.core.status_log import StatusLog
 from connectx.core.timer_keys import TimerKey
@@ -90,7 +92,7 @@ class Context:
     phase: WorkerPhase = WorkerPhase.STARTING
     now_ms: int = 0
     step: Step = field(default_factory=Step)
-    last_request_id: int = 0
+    pending: Pending = field(default_factory=Pending)
     last_instance: int = 0
 
     def emit(self, effect: Effect) -> None:
@@ -112,10 +114,13 @@ class Context:
             generation = self.group.generation
         self.step.transitions.append(Transition(payload, connector, task, generation, producer_epoch, why))
 
-    def new_request_id(self) -> int:
-        """Id of the next request of the herder (positive; the membership's are negative)."""
-        self.last_request_id += 1
-        return self.last_request_id
+    def ignore(self, reason: Ignored) -> None:
+        """Show that nothing is taken from this step's stimulus, and why."""
+        self.step.ignored = reason
+
+    def new_request_id(self, waiting: Waiting) -> int:
+        """Id of the next request of the herder, whose answer goes to `waiting`."""
+        return self.pending.begin(waiting)
 
     def new_instance(self) -> int:
         """Number of the next connector or task instance of this worker."""

@@ -14,6 +14,7 @@ from connectx.core.config_writer import ConfigWriter, FencingOrigin, WriteOutcom
 from connectx.core.context import Context
 from connectx.core.messages import ConfigReadToEnd, FenceProducers, ProducersFenced, ReadConfigToEnd
 from connectx.core.moves import Moves, moved
+from connectx.core.pending import RoundFenced, RoundRead
 from connectx.core.timer_keys import TaskCountRetry
 from connectx.model import payloads
 from connectx.model.causes import TaskCountOutdated
@@ -96,16 +97,14 @@ class FencingRounds:
         if active is not None:
             active.waiters.append(waiter)
             return
-        request_id = self.context.new_request_id()
+        request_id = self.context.new_request_id(RoundRead(connector))
         self.rounds[connector] = FencingRound(connector, request_id, RoundPhase.READING, [waiter], request_id)
         self.context.emit(ReadConfigToEnd(request_id, self.context.settings.worker.worker_sync_timeout_ms))
 
-    def on_read(self, stimulus: ConfigReadToEnd) -> None:
+    def on_read(self, connector: str, stimulus: ConfigReadToEnd) -> None:
         """Decide, with the newest config in view, what this round has to do (section 14.3 of the reference)."""
-        fencing = self._waiting(stimulus.request_id, RoundPhase.READING)
-        if fencing is None:
-            return
-        config, connector = self.context.config, fencing.connector
+        fencing, config = self.rounds[connector], self.context.config
+        fencing.request_id = None
         if stimulus.error is not None:
             # Kafka Connect answers 500, which fails the task. Nothing was tried yet, so it may be asked for again.
             self._end(fencing, 503, f"Failed to read the config topic to its end: {stimulus.error}")
@@ -116,22 +115,21 @@ class FencingRounds:
         if self.context.connector_type(connector) is not ConnectorType.SOURCE:
             self._end(fencing, 400, f"Connector {connector} is not a source connector")
             return
-        if not config.pending_fencing(fencing.connector):
+        if not config.pending_fencing(connector):
             self._end(fencing, 200, None)
             return
-        fencing.task_count = config.task_count(fencing.connector)
-        fencing.task_config_generation = config.task_config_generation(fencing.connector)
-        recorded = config.task_count_record(fencing.connector)
+        fencing.task_count = config.task_count(connector)
+        fencing.task_config_generation = config.task_config_generation(connector)
+        recorded = config.task_count_record(connector)
         if not recorded or recorded == fencing.task_count == 1:
             self._write_record(fencing)
         else:
             self._fence(fencing, recorded)
 
-    def on_producers_fenced(self, stimulus: ProducersFenced) -> None:
+    def on_producers_fenced(self, connector: str, stimulus: ProducersFenced) -> None:
         """All producers of the previous task count are fenced, or the round has failed."""
-        fencing = self._waiting(stimulus.request_id, RoundPhase.FENCING)
-        if fencing is None:
-            return
+        fencing = self.rounds[connector]
+        fencing.request_id = None
         if stimulus.error is not None:
             self._end(fencing, 500, f"Failed to fence older producers: {stimulus.error}")
         else:
@@ -142,8 +140,8 @@ class FencingRounds:
 
         The producers are fenced by then, so the write is tried again for as long as the round makes sense (KIP-618).
         """
-        fencing = next((r for r in self.rounds.values() if FencingOrigin(r.round_id) == outcome.origin), None)
-        if fencing is None:
+        fencing = self.rounds.get(outcome.connector)
+        if fencing is None or FencingOrigin(fencing.round_id) != outcome.origin:
             return
         if outcome.status < 500:
             self._end(fencing, outcome.status, outcome.error)
@@ -175,14 +173,13 @@ class FencingRounds:
         group_id = self.context.settings.worker.group_id
         ids = tuple(f"{group_id}-{fencing.connector}-{number}" for number in range(recorded))
         fencing.phase = moved(ROUND_MOVES, fencing.phase, RoundPhase.FENCING, fencing.connector)
-        fencing.request_id = self.context.new_request_id()
+        fencing.request_id = self.context.new_request_id(RoundFenced(fencing.connector))
         self.context.record(payloads.FencingStarted(recorded, ids), fencing.connector, why=TaskCountOutdated())
         config = self.context.config.connector_config(fencing.connector) or {}
         self.context.emit(FenceProducers(fencing.request_id, fencing.connector, dict(config), ids))
 
     def _write_record(self, fencing: FencingRound) -> None:
         fencing.phase = moved(ROUND_MOVES, fencing.phase, RoundPhase.RECORDING, fencing.connector)
-        fencing.request_id = None
         self.writer.put_task_count(
             fencing.connector,
             fencing.task_count,
@@ -192,16 +189,13 @@ class FencingRounds:
 
     def _end(self, fencing: FencingRound, status: int, error: str | None) -> None:
         del self.rounds[fencing.connector]
+        self.context.pending.drop(fencing.request_id)
         self.context.timers.cancel(_retry_timer(fencing))
         if error is not None:
             self.context.record(payloads.FencingFailed(error), fencing.connector)
         elif fencing.phase is not RoundPhase.READING:
             self.context.record(payloads.FencingCompleted(fencing.task_count), fencing.connector)
         self.outcomes.extend(FencingOutcome(waiter, status, error) for waiter in fencing.waiters)
-
-    def _waiting(self, request_id: int, phase: RoundPhase) -> FencingRound | None:
-        rounds = self.rounds.values()
-        return next((r for r in rounds if r.request_id == request_id and r.phase is phase), None)
 
 
 def _retry_timer(fencing: FencingRound) -> TaskCountRetry:

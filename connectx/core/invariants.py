@@ -18,6 +18,7 @@ from connectx.core.fencing import FencingRounds, LocalWaiter, RequestWaiter, Rou
 from connectx.core.group.leadership import Leadership
 from connectx.core.group.membership import Membership, MembershipState
 from connectx.core.group.rebalance import Rebalance, RebalancePhase
+from connectx.core.pending import RequestRead
 from connectx.core.requests import RequestHandler
 from connectx.core.tasks import BEFORE_ITS_START, TaskPhase, Tasks
 from connectx.core.timer_keys import (
@@ -42,7 +43,7 @@ class Rule(StrEnum):
     OWN_INSTANCE = "every instance has its own number, and none is above the last one that was given"
     STEP_IS_AWAITED = "a connector, task or fencing round that waits has a pending request, a round or a timer"
     REQUEST_IN_PHASE = "a task has a pending request only while it is fencing or verifying"
-    UNIQUE_REQUESTS = "a request id is pending once, and none is above the last one that was given"
+    UNIQUE_REQUESTS = "one part waits for each pending request, and none is above the last one that was given"
     TIMER_HAS_OWNER = "every awaited timer belongs to something that still waits for it"
     QUEUE_MOVES = "the first write waits for an answer or for the claim, later writes wait for the first"
     OUTCOMES_TAKEN = "no outcome of a write or fencing round is left after a step"
@@ -75,7 +76,7 @@ class Marks:
     last_request_id: int
     last_instance: int
     last_timer: int
-    group_requests: int
+    last_group_request: int
     last_group_timer: int
 
 
@@ -99,10 +100,10 @@ def marks_of(core: Parts) -> Marks:
     return Marks(
         now_ms=context.now_ms,
         config_offset=context.config.offset,
-        last_request_id=context.last_request_id,
+        last_request_id=context.pending.last_id,
         last_instance=context.last_instance,
         last_timer=context.timers.last_token,
-        group_requests=-member.last_request_id,
+        last_group_request=member.last_request_id,
         last_group_timer=member.timers.last_token,
     )
 
@@ -202,24 +203,26 @@ def _request_in_phase(core: Parts) -> Iterator[str]:
 
 
 def pending_requests(core: Parts) -> list[int]:
-    """Return the ids of the herder's effects that are not answered yet, each as often as a part waits for it."""
+    """Return the ids of the requests that parts wait for, each as often as a part does."""
     ids = [core.rebalance.read_request, core.leadership.claim_request, core.leadership.key_request]
     ids += [write.request_id for write in core.writer.queue]
     ids += [life.request_id for life in core.tasks.lives.values()]
     ids += [life.request_id for life in core.connectors.lives.values()]
     ids += [a_round.request_id for a_round in core.fencing.rounds.values()]
-    return [*(number for number in ids if number is not None), *core.requests.reading]
+    reads = (number for number, waiting in core.context.pending.waiting.items() if isinstance(waiting, RequestRead))
+    return [*(number for number in ids if number is not None), *reads]
 
 
 def _unique_requests(core: Parts) -> Iterator[str]:
     numbers = pending_requests(core)
-    if len(set(numbers)) < len(numbers):
-        yield f"pending requests {sorted(numbers)}"
-    if numbers and not 0 < min(numbers) <= max(numbers) <= core.context.last_request_id:
-        yield f"pending requests {sorted(numbers)}, the last is {core.context.last_request_id}"
+    pending = core.context.pending
+    if sorted(numbers) != sorted(pending.waiting):
+        yield f"parts wait for requests {sorted(numbers)}, pending are {sorted(pending.waiting)}"
+    if numbers and not 0 < min(numbers) <= max(numbers) <= pending.last_id:
+        yield f"pending requests {sorted(numbers)}, the last is {pending.last_id}"
     member = core.membership
     for number in (member.request_id, member.heartbeat_request_id):
-        if number is not None and not member.last_request_id <= number < 0:
+        if number is not None and not 0 < number <= member.last_request_id:
             yield f"pending group request {number}, the last is {member.last_request_id}"
 
 
@@ -362,7 +365,7 @@ def _member_goes_on(core: Parts) -> Iterator[str]:
 def _stopped_is_empty(core: Parts) -> Iterator[str]:
     if core.context.phase is not WorkerPhase.STOPPED:
         return
-    if core.connectors.lives or core.tasks.lives or core.fencing.rounds or core.writer.queue or core.requests.reading:
+    if core.connectors.lives or core.tasks.lives or core.fencing.rounds or core.writer.queue or pending_requests(core):
         yield "it has work left"
     if core.membership.state is not MembershipState.STOPPED:
         yield f"the member is {core.membership.state}"

@@ -2,7 +2,8 @@
 
 A *stimulus* is a fact that reached the worker; an *effect* is an order to the driver. Every effect that has an answer
 carries a `request_id`; the answer brings it back, and an answer to a request that the core no longer waits for is
-dropped. The group coordinator's errors are Kafka's names (`REBALANCE_IN_PROGRESS`), None is success.
+ignored, with a reason in the step. The group coordinator's errors are Kafka's names (`REBALANCE_IN_PROGRESS`), None is
+success.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from connectx.core.ignored import Ignored
 from connectx.core.timer_keys import TimerKey
 from connectx.core.verbs import Verb
 from connectx.model.config_records import ConfigRecord
@@ -565,6 +567,17 @@ class WorkerShutDown:
 GroupEffect = FindCoordinator | SendJoinGroup | SendSyncGroup | SendHeartbeat | SendLeaveGroup
 GroupStimulus = CoordinatorFound | GroupRequestFailed | JoinGroupReplied | SyncGroupReplied | HeartbeatReplied
 
+Answer = (
+    ConfigReadToEnd
+    | ConfigRecordsWritten
+    | ConfigWritesClaimed
+    | SessionKeyCreated
+    | ProducersFenced
+    | FenceRequestAnswered
+    | TaskConfigsSent
+)
+"""Answers to effects of the herder, by request id."""
+
 Effect = (
     GroupEffect
     | SetTimer
@@ -626,7 +639,8 @@ Posted = Stimulus | InternalTopicsFailed
 
 @dataclass(slots=True)
 class Step:
-    """Outcome of handling one stimulus, in order."""
+    """Outcome of handling one stimulus, in order. `ignored` is why the core took nothing from it, None if it did."""
 
     transitions: list[Transition] = field(default_factory=list)
     effects: list[Effect] = field(default_factory=list)
+    ignored: Ignored | None = None

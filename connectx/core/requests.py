@@ -18,6 +18,7 @@ from connectx.core.context import Context, WorkerPhase
 from connectx.core.fencing import FencingOutcome, FencingRounds, RequestWaiter
 from connectx.core.group.leadership import Leadership
 from connectx.core.messages import ConfigReadToEnd, ReadConfigToEnd, Reply, Request, WriteStatus
+from connectx.core.pending import ReadsFirst, RequestRead
 from connectx.core.tasks import Tasks
 from connectx.core.verbs import Verb
 from connectx.model.causes import RestartAsked
@@ -30,7 +31,6 @@ from connectx.model.status_records import TopicStatusRecord
 _Reads = verbs.ConnectorInfo | verbs.ConnectorStatus | verbs.Tasks | verbs.TaskStatus | verbs.Offsets
 _WhileStopping = _Reads | verbs.ConnectorConfig | verbs.ListConnectors | verbs.Topics
 _FromSnapshot = _Reads | verbs.ConnectorConfig | verbs.Pause | verbs.Resume
-_ReadsFirst = verbs.RestartConnector | verbs.RestartTask | verbs.ModifyOffsets
 _OfLeader = verbs.ConnectorConfig | verbs.Create | verbs.PutConfig | verbs.Delete | verbs.Stop
 _PENDING = (
     "Cannot complete request momentarily due to stale configuration (typically caused by a concurrent config change)"
@@ -39,7 +39,7 @@ _PENDING = (
 
 @dataclass(slots=True)
 class RequestHandler:
-    """Requests that wait for a read of the config topic or a write to it."""
+    """Requests that wait for a write to the config topic or a fencing round; reads are in `context.pending`."""
 
     context: Context
     writer: ConfigWriter
@@ -47,8 +47,6 @@ class RequestHandler:
     leadership: Leadership
     connectors: Connectors
     tasks: Tasks
-    reading: dict[int, tuple[int, _ReadsFirst]] = field(default_factory=dict)
-    """Request id and verb by the id of the read that they wait for."""
     fencing_offsets: dict[int, verbs.ModifyOffsets] = field(default_factory=dict)
     """Requests that wait for a fencing round, by request id."""
     planned: dict[int, Any] = field(default_factory=dict)
@@ -99,18 +97,15 @@ class RequestHandler:
             case _:
                 assert_never(verb)
 
-    def on_config_read(self, stimulus: ConfigReadToEnd) -> None:
+    def on_config_read(self, waiting: RequestRead, stimulus: ConfigReadToEnd) -> None:
         """The config topic was read to its end for a request."""
-        waiting = self.reading.pop(stimulus.request_id, None)
-        if waiting is None:
-            return
-        request_id, verb = waiting
+        request_id, verb = waiting.request_id, waiting.verb
         if stimulus.error is not None:
             self._answer(request_id, 500, f"Failed to read to the end of the config topic: {stimulus.error}")
         elif self._is_still_possible(request_id, verb):
             self._after_read(request_id, verb)
 
-    def _after_read(self, request_id: int, verb: _ReadsFirst) -> None:
+    def _after_read(self, request_id: int, verb: ReadsFirst) -> None:
         match verb:
             case verbs.RestartTask():
                 self._restart_task(request_id, TaskId(verb.connector, verb.task))
@@ -149,9 +144,10 @@ class RequestHandler:
 
     def close(self, error: str) -> None:
         """The worker ends: refuse what waits for a read. Writes and fencing rounds end by themselves."""
-        for request_id, _ in self.reading.values():
-            self._answer(request_id, 503, error)
-        self.reading = {}
+        for read_id, waiting in list(self.context.pending.waiting.items()):
+            if isinstance(waiting, RequestRead):
+                self.context.pending.drop(read_id)
+                self._answer(waiting.request_id, 503, error)
 
     def _is_up_for(self, verb: Verb) -> bool:
         phase = self.context.phase
@@ -256,17 +252,16 @@ class RequestHandler:
 
     # ------------------------------------------------------------------------------- restarts, offsets (read first)
 
-    def _read_first(self, request_id: int, verb: _ReadsFirst) -> None:
+    def _read_first(self, request_id: int, verb: ReadsFirst) -> None:
         if _is_of_leader(verb):
             is_mine = self._is_for_leader(request_id)
         else:  # what this worker does not know may be in what it has not read yet
             is_mine = not self._is_known(verb) or self._is_owned_here(request_id, verb)
         if is_mine:
-            read_id = self.context.new_request_id()
-            self.reading[read_id] = (request_id, verb)
+            read_id = self.context.new_request_id(RequestRead(request_id, verb))
             self.context.emit(ReadConfigToEnd(read_id, self.context.settings.worker.worker_sync_timeout_ms))
 
-    def _is_still_possible(self, request_id: int, verb: _ReadsFirst) -> bool:
+    def _is_still_possible(self, request_id: int, verb: ReadsFirst) -> bool:
         """True when nothing that the request needs has changed while it waited; otherwise it was answered."""
         if not self._is_known(verb):
             work = _work_of(verb)
@@ -277,13 +272,13 @@ class RequestHandler:
             return not _is_of_leader(verb) or self._is_for_leader(request_id)
         return False
 
-    def _is_known(self, verb: _ReadsFirst) -> bool:
+    def _is_known(self, verb: ReadsFirst) -> bool:
         work = _work_of(verb)
         if isinstance(work, TaskId):
             return self.context.config.has_task(work)
         return self.context.config.contains(work)
 
-    def _is_owned_here(self, request_id: int, verb: _ReadsFirst) -> bool:
+    def _is_owned_here(self, request_id: int, verb: ReadsFirst) -> bool:
         """True when this worker runs what shall be restarted; otherwise the request was answered or forwarded."""
         group, work = self.context.group, _work_of(verb)
         if work in group.work.connectors or work in group.work.tasks:
@@ -365,11 +360,11 @@ class RequestHandler:
         self.context.emit(Reply(request_id, status, body))
 
 
-def _is_of_leader(verb: _ReadsFirst) -> bool:
+def _is_of_leader(verb: ReadsFirst) -> bool:
     """True for offsets, and for restarts that go through the config topic (KIP-745); else the owner restarts."""
     return isinstance(verb, verbs.ModifyOffsets) or (isinstance(verb, verbs.RestartConnector) and verb.is_of_leader)
 
 
-def _work_of(verb: _ReadsFirst) -> str | TaskId:
+def _work_of(verb: ReadsFirst) -> str | TaskId:
     """The task or the connector that a verb is about."""
     return TaskId(verb.connector, verb.task) if isinstance(verb, verbs.RestartTask) else verb.connector

@@ -13,6 +13,7 @@ from typing import Final
 
 from connectx.core.context import Context, StartAgain, WorkerPhase
 from connectx.core.fencing import FencingRounds, LocalWaiter
+from connectx.core.ignored import InstanceGone, PhaseOver
 from connectx.core.messages import (
     BeginTask,
     CancelTask,
@@ -31,6 +32,7 @@ from connectx.core.messages import (
     TaskStopped,
 )
 from connectx.core.moves import Moves, moved
+from connectx.core.pending import TaskFenced, TaskRead
 from connectx.core.takeovers import Fenced, Takeovers
 from connectx.core.timer_keys import TaskFencingRetry, TaskRestart, TaskStopLimit
 from connectx.model import causes
@@ -186,7 +188,7 @@ class Tasks:
 
     def on_prepared(self, stimulus: TaskPrepared) -> None:
         """Plugins are sound: an exactly-once source task asks for a fencing round, any other begins."""
-        life = self._in_phase(stimulus.task, stimulus.instance, TaskPhase.PREPARING)
+        life = self._reported(stimulus.task, stimulus.instance, TaskPhase.PREPARING)
         if life is None:
             return
         life.version = stimulus.version
@@ -198,16 +200,15 @@ class Tasks:
 
     def on_fence_timer(self, key: TaskFencingRetry) -> None:
         """Time to ask for the fencing round again."""
-        life = self._in_phase(key.task, key.instance, TaskPhase.FENCING)
+        life = self._reported(key.task, key.instance, TaskPhase.FENCING)
         if life is not None:
             self._ask_for_fencing(life)
 
     def on_fenced(self, waiter: LocalWaiter, error: str | None, *, retriable: bool = False) -> None:
         """The round that this task waited for has ended."""
-        life = self._in_phase(waiter.task, waiter.instance, TaskPhase.FENCING)
-        if life is None:
+        life = self.lives.get(waiter.task)
+        if life is None or life.instance != waiter.instance or life.phase is not TaskPhase.FENCING:
             return
-        life.request_id = None
         if error is None:
             life.phase = moved(TASK_MOVES, life.phase, TaskPhase.INITIALIZING, life.task)
             self._step(life, StepName.INIT_PRODUCER, causes.ProducersFenced())
@@ -217,42 +218,38 @@ class Tasks:
         else:
             self._fail(life, f"Fencing of older producers of {life.task.connector} failed: {error}")
 
-    def on_fence_request_answered(self, stimulus: FenceRequestAnswered) -> None:
+    def on_fence_request_answered(self, task: TaskId, stimulus: FenceRequestAnswered) -> None:
         """The leader answered PUT /connectors/{c}/fence."""
-        for life in list(self.lives.values()):
-            if life.request_id == stimulus.request_id and life.phase is TaskPhase.FENCING:
-                retriable = stimulus.retriable and not self._is_refused_for_good(life, stimulus)
-                self.on_fenced(LocalWaiter(life.task, life.instance), stimulus.error, retriable=retriable)
+        life = self.lives[task]
+        life.request_id = None
+        retriable = stimulus.retriable and not self._is_refused_for_good(life, stimulus)
+        self.on_fenced(LocalWaiter(task, life.instance), stimulus.error, retriable=retriable)
 
     def on_producer_ready(self, stimulus: TaskProducerReady) -> None:
         """Transactions are initialised; now make sure that this worker did not miss newer task configs."""
-        life = self._in_phase(stimulus.task, stimulus.instance, TaskPhase.INITIALIZING)
+        life = self._reported(stimulus.task, stimulus.instance, TaskPhase.INITIALIZING)
         if life is None:
             return
         life.phase = moved(TASK_MOVES, life.phase, TaskPhase.VERIFYING, life.task)
-        life.request_id = self.context.new_request_id()
+        life.request_id = self.context.new_request_id(TaskRead(life.task))
         self._step(life, StepName.READ_CONFIG_TO_END, causes.ProducerInitialized(), stimulus.producer_epoch)
         self.context.emit(ReadConfigToEnd(life.request_id, timeout_ms=None))
 
-    def on_config_read(self, stimulus: ConfigReadToEnd) -> None:
+    def on_config_read(self, task: TaskId, stimulus: ConfigReadToEnd) -> None:
         """The config topic was read to its end for a task that verifies its start."""
-        for life in list(self.lives.values()):
-            if life.request_id != stimulus.request_id or life.phase is not TaskPhase.VERIFYING:
-                continue
-            life.request_id = None
-            if stimulus.error is not None:
-                self._fail(life, f"Could not read the config topic before the start of {life.task}: {stimulus.error}")
-            elif (reason := self._reason_to_refuse(life)) is not None:
-                self._refuse(life, reason)
-            else:
-                self._begin(life)
+        life = self.lives[task]
+        life.request_id = None
+        if stimulus.error is not None:
+            self._fail(life, f"Could not read the config topic before the start of {task}: {stimulus.error}")
+        elif (reason := self._reason_to_refuse(life)) is not None:
+            self._refuse(life, reason)
+        else:
+            self._begin(life)
 
     def on_state_reached(self, stimulus: TaskStateReached) -> None:
         """The runner runs, or is paused."""
-        life = self.lives.get(stimulus.task)
-        if life is None or life.instance != stimulus.instance:
-            return
-        if life.phase not in (TaskPhase.STARTING, TaskPhase.ACTIVE):
+        life = self._reported(stimulus.task, stimulus.instance, TaskPhase.STARTING, TaskPhase.ACTIVE)
+        if life is None:
             return
         life.phase = moved(TASK_MOVES, life.phase, TaskPhase.ACTIVE, life.task)
         life.active_since_ms = self.context.now_ms if life.active_since_ms is None else life.active_since_ms
@@ -265,8 +262,11 @@ class Tasks:
         if life is None or life.instance != stimulus.instance:
             if stimulus.fenced:  # a cancelled instance shows no status any more, but the history records it
                 self.takeovers.record(self._fenced(stimulus, None), None if life is None else life.instance)
+            else:
+                self._reported(stimulus.task, stimulus.instance)
             return
         if life.phase is TaskPhase.FAILED:
+            self.context.ignore(PhaseOver(str(life.task), life.instance, life.phase))
             return
         trace = stimulus.trace
         if stimulus.fenced:
@@ -280,14 +280,14 @@ class Tasks:
 
     def on_stopped(self, stimulus: TaskStopped) -> None:
         """The runner ended in time."""
-        life = self._in_phase(stimulus.task, stimulus.instance, TaskPhase.STOPPING)
+        life = self._reported(stimulus.task, stimulus.instance, TaskPhase.STOPPING)
         if life is not None:
             self.context.report_task(life.task, life.instance, State.UNASSIGNED, version=life.version)
             self._forget(life)
 
     def on_stop_timer(self, key: TaskStopLimit) -> None:
         """The graceful time is over: cancel. A cancelled instance reports nothing any more (it may be a zombie)."""
-        life = self._in_phase(key.task, key.instance, TaskPhase.STOPPING)
+        life = self._reported(key.task, key.instance, TaskPhase.STOPPING)
         if life is not None:
             self._step(life, StepName.CANCEL, causes.GracefulTimeOver())
             self.context.emit(CancelTask(life.task, life.instance))
@@ -295,7 +295,7 @@ class Tasks:
 
     def on_restart_timer(self, key: TaskRestart) -> None:
         """The pause of a failed task is over."""
-        life = self._in_phase(key.task, key.instance, TaskPhase.FAILED)
+        life = self._reported(key.task, key.instance, TaskPhase.FAILED)
         if life is not None and life.restart_cause is not None:
             self._stop(life.task, life.restart_cause, StartAgain(life.restart_cause, is_restart=True))
 
@@ -343,7 +343,7 @@ class Tasks:
             self._forget(life)
             return
         life.phase = moved(TASK_MOVES, life.phase, TaskPhase.STOPPING, life.task)
-        life.request_id = None
+        self._drop_request(life)
         self._step(life, StepName.STOP, cause)
         self.context.emit(StopTask(task, life.instance))
         self.context.set_timer(_stop_timer(life), self.context.settings.worker.task_shutdown_graceful_timeout_ms)
@@ -354,7 +354,7 @@ class Tasks:
         if group.is_leader:
             self.fencing.request(life.task.connector, LocalWaiter(life.task, life.instance))
         elif self.context.may_ask_leader:
-            life.request_id = self.context.new_request_id()
+            life.request_id = self.context.new_request_id(TaskFenced(life.task))
             self.context.emit(SendFenceRequest(life.request_id, group.leader_url, life.task.connector))
         else:
             self._retry_fencing(life, causes.LeaderUnknown())
@@ -396,7 +396,7 @@ class Tasks:
 
     def _fail(self, life: TaskLife, trace: str, *, runner_ended: bool = False, fenced: bool = False) -> None:
         life.phase = moved(TASK_MOVES, life.phase, TaskPhase.FAILED, life.task)
-        life.request_id = None
+        self._drop_request(life)
         if not runner_ended:
             self.context.emit(StopTask(life.task, life.instance))
         self._report_failure(life, trace, fenced=fenced)
@@ -448,9 +448,20 @@ class Tasks:
         task, payload = life.task, TaskStep(step, life.instance)
         self.context.record(payload, task.connector, task.task, why, producer_epoch=producer_epoch)
 
-    def _in_phase(self, task: TaskId, instance: int, phase: TaskPhase) -> TaskLife | None:
+    def _drop_request(self, life: TaskLife) -> None:
+        self.context.pending.drop(life.request_id)
+        life.request_id = None
+
+    def _reported(self, task: TaskId, instance: int, *phases: TaskPhase) -> TaskLife | None:
+        """Return the instance that a report or a timer is about; one in another phase, or gone, ignores it."""
         life = self.lives.get(task)
-        return life if life is not None and life.instance == instance and life.phase is phase else None
+        if life is None or life.instance != instance:
+            self.context.ignore(InstanceGone(str(task), instance, None if life is None else life.instance))
+            return None
+        if life.phase not in phases:
+            self.context.ignore(PhaseOver(str(task), instance, life.phase))
+            return None
+        return life
 
     def _of(self, connector: str) -> list[TaskLife]:
         return [self.lives[task] for task in sorted(self.lives) if task.connector == connector]

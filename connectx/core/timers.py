@@ -34,9 +34,13 @@ class Timers:
         """True while a timer of that key is awaited."""
         return key in self.awaited
 
+    def expects(self, fired: TimerFired) -> bool:
+        """True for the awaited token of a key, False for any other."""
+        return self.awaited.get(fired.key) == fired.token
+
     def accept(self, fired: TimerFired) -> bool:
-        """True once for the awaited token of a key, False for any other."""
-        if self.awaited.get(fired.key) != fired.token:
+        """As `expects`, and forget the timer: it fires once."""
+        if not self.expects(fired):
             return False
         del self.awaited[fired.key]
         return True

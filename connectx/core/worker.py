@@ -35,8 +35,10 @@ from connectx.core.fencing import FencingOutcome, FencingRounds, LocalWaiter
 from connectx.core.group.leadership import Leadership
 from connectx.core.group.membership import Membership
 from connectx.core.group.rebalance import Rebalance
+from connectx.core.ignored import NotPending, TimerReplaced, WorkerIsOver
 from connectx.core.invariants import BrokenRule, Marks, broken_rules, marks_of
 from connectx.core.messages import (
+    Answer,
     ConfigReadToEnd,
     ConfigRecordRead,
     ConfigRecordsWritten,
@@ -48,6 +50,7 @@ from connectx.core.messages import (
     CoordinatorFound,
     FenceRequestAnswered,
     GroupRequestFailed,
+    GroupStimulus,
     HeartbeatReplied,
     JoinGroupReplied,
     ProducersFenced,
@@ -72,6 +75,19 @@ from connectx.core.messages import (
     WorkerShutDown,
     WorkerStarted,
     WriteStatus,
+)
+from connectx.core.pending import (
+    AssignmentRead,
+    ConnectorConfigsSent,
+    LeaderClaimed,
+    LeaderKeyCreated,
+    OperationReadBack,
+    OperationWritten,
+    RequestRead,
+    RoundFenced,
+    RoundRead,
+    TaskFenced,
+    TaskRead,
 )
 from connectx.core.requests import RequestHandler
 from connectx.core.settings import CoreSettings
@@ -109,13 +125,11 @@ _WorkStimulus = (
     | ConnectorStopped
     | TaskReconfigurationRequested
     | TaskConfigsGenerated
-    | TaskConfigsSent
     | TaskPrepared
     | TaskProducerReady
     | TaskStateReached
     | TaskFailed
     | TaskStopped
-    | FenceRequestAnswered
     | TopicUsed
 )
 """Reports of connectors and tasks."""
@@ -147,6 +161,8 @@ class WorkerCore:
         if self.context.phase is not WorkerPhase.STOPPED or isinstance(stimulus, Request):
             self._dispatch(stimulus)
             self._settle()
+        else:
+            self.context.ignore(WorkerIsOver())
         return self.context.step
 
     def state(self) -> dict[str, dict[str, Any]]:
@@ -204,30 +220,66 @@ class WorkerCore:
                 self._on_config_record(stimulus)
             case StatusRecordRead():
                 self._on_status_record(stimulus)
-            case ConfigReadToEnd():
-                self._on_config_read(stimulus)
             case TimerFired():
                 self._on_timer(stimulus)
             case (
                 CoordinatorFound() | GroupRequestFailed() | JoinGroupReplied() | SyncGroupReplied() | HeartbeatReplied()
             ):
-                self.rebalance.take(self.membership.handle(stimulus, self.context.now_ms))
+                self._on_group(stimulus)
+            case (
+                ConfigReadToEnd()
+                | ConfigRecordsWritten()
+                | ConfigWritesClaimed()
+                | SessionKeyCreated()
+                | ProducersFenced()
+                | FenceRequestAnswered()
+                | TaskConfigsSent()
+            ):
+                self._on_answer(stimulus)
             case Request():
                 self.requests.on_request(stimulus)
             case WorkerStarted():
                 self._on_worker_started()
             case ShutdownRequested():
                 self._begin_shutdown(causes.WorkerShutsDown())
-            case ConfigRecordsWritten():
-                self.writer.on_written(stimulus)
-            case ConfigWritesClaimed():
-                self.leadership.on_claimed(stimulus)
-            case SessionKeyCreated():
-                self.leadership.on_session_key(stimulus)
-            case ProducersFenced():
-                self.fencing.on_producers_fenced(stimulus)
             case _:
                 self._dispatch_work(stimulus)
+
+    def _on_group(self, answer: GroupStimulus) -> None:
+        if self.membership.awaits(answer):
+            self.rebalance.take(self.membership.handle(answer, self.context.now_ms))
+        else:
+            self.context.ignore(NotPending(answer.request_id))
+
+    def _on_answer(self, answer: Answer) -> None:  # one line per request that is answered: a table
+        waiting = self.context.pending.waiting.pop(answer.request_id, None)
+        match waiting, answer:
+            case OperationWritten(), ConfigRecordsWritten():
+                self.writer.on_written(answer)
+            case OperationReadBack(), ConfigReadToEnd():
+                self.writer.on_read(answer)
+            case RoundRead(connector), ConfigReadToEnd():
+                self.fencing.on_read(connector, answer)
+            case RoundFenced(connector), ProducersFenced():
+                self.fencing.on_producers_fenced(connector, answer)
+            case AssignmentRead(), ConfigReadToEnd():
+                self.rebalance.on_config_read(answer)
+            case LeaderClaimed(), ConfigWritesClaimed():
+                self.leadership.on_claimed(answer)
+            case LeaderKeyCreated(), SessionKeyCreated():
+                self.leadership.on_session_key(answer)
+            case TaskFenced(task), FenceRequestAnswered():
+                self.tasks.on_fence_request_answered(task, answer)
+            case TaskRead(task), ConfigReadToEnd():
+                self.tasks.on_config_read(task, answer)
+            case ConnectorConfigsSent(connector), TaskConfigsSent():
+                self.connectors.on_task_configs_sent(connector, answer)
+            case RequestRead(), ConfigReadToEnd():
+                self.requests.on_config_read(waiting, answer)
+            case None, _:
+                self.context.ignore(NotPending(answer.request_id))
+            case _:
+                raise AssertionError(f"{waiting} was answered by {type(answer).__name__}")
 
     def _dispatch_work(self, stimulus: _WorkStimulus) -> None:
         match stimulus:
@@ -243,8 +295,6 @@ class WorkerCore:
                 self.connectors.on_reconfiguration_requested(stimulus)
             case TaskConfigsGenerated():
                 self.connectors.on_task_configs(stimulus)
-            case TaskConfigsSent():
-                self.connectors.on_task_configs_sent(stimulus)
             case TaskPrepared():
                 self.tasks.on_prepared(stimulus)
             case TaskProducerReady():
@@ -255,8 +305,6 @@ class WorkerCore:
                 self.tasks.on_failed(stimulus)
             case TaskStopped():
                 self.tasks.on_stopped(stimulus)
-            case FenceRequestAnswered():
-                self.tasks.on_fence_request_answered(stimulus)
             case TopicUsed():
                 self._on_topic_used(stimulus)
             case _:
@@ -307,9 +355,14 @@ class WorkerCore:
 
     def _on_timer(self, stimulus: TimerFired) -> None:
         if isinstance(stimulus.key, GroupTimer):
-            self.rebalance.take(self.membership.handle(stimulus, self.context.now_ms))
+            if self.membership.awaits(stimulus):
+                self.rebalance.take(self.membership.handle(stimulus, self.context.now_ms))
+            else:
+                self.context.ignore(TimerReplaced(stimulus.key))
         elif self.context.timers.accept(stimulus):
             self._on_time(stimulus.key)
+        else:
+            self.context.ignore(TimerReplaced(stimulus.key))
 
     def _on_time(self, key: WorkTimer) -> None:  # one line per timer: a table
         match key:
@@ -341,13 +394,6 @@ class WorkerCore:
                 assert_never(key)
 
     # --------------------------------------------------------------------------------------------- config topic
-
-    def _on_config_read(self, stimulus: ConfigReadToEnd) -> None:
-        self.writer.on_read(stimulus)
-        self.fencing.on_read(stimulus)
-        self.rebalance.on_config_read(stimulus)
-        self.tasks.on_config_read(stimulus)
-        self.requests.on_config_read(stimulus)
 
     def _on_config_record(self, stimulus: ConfigRecordRead) -> None:
         for change in self.context.config.apply(stimulus.log_offset, stimulus.record):

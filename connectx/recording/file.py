@@ -54,7 +54,7 @@ class Entry(Shown):
         at_ms: the core's clock.
         stimulus: what the core was given.
         effects: what it ordered; None if it raised an error.
-        dropped: why it dropped a late answer, None for a stimulus that it waited for.
+        ignored: why it ignored the stimulus, as a late answer; None if it did not.
         signatures: what the checks of signatures in this step returned, in order.
         error: what it raised.
     """
@@ -62,7 +62,7 @@ class Entry(Shown):
     at_ms: int
     stimulus: Any
     effects: list[Any] | None
-    dropped: str | None = None
+    ignored: str | None = None
     signatures: tuple[Any, ...] = ()
     error: str | None = None
 
@@ -124,8 +124,8 @@ def json_text(value: Any) -> str:
 def entry_text(entry: Entry) -> str:
     """Return one step as a line; what is None or empty is left out."""
     content: dict[str, Any] = {"at_ms": entry.at_ms, "stimulus": entry.stimulus, "effects": entry.effects}
-    if entry.dropped is not None:
-        content["dropped"] = entry.dropped
+    if entry.ignored is not None:
+        content["ignored"] = entry.ignored
     if entry.signatures:
         content["signatures"] = list(entry.signatures)
     if entry.error is not None:
@@ -198,8 +198,8 @@ def recordings_of(lines: Sequence[str], path: str) -> tuple[Recording, ...]:
 def entry_of(content: Mapping[str, Any]) -> Entry:
     """Inverse of `entry_text` after JSON parsing; KeyError if a field is missing."""
     signatures = tuple(content.get("signatures", ()))
-    dropped, error = content.get("dropped"), content.get("error")
-    return Entry(content["at_ms"], content["stimulus"], content["effects"], dropped, signatures, error)
+    ignored, error = content.get("ignored"), content.get("error")
+    return Entry(content["at_ms"], content["stimulus"], content["effects"], ignored, signatures, error)
 
 
 def _object(path: str, number: int, line: str) -> dict[str, Any]:

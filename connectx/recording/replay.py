@@ -73,16 +73,18 @@ def first_difference(recording: Recording, *, sentences: bool = True) -> Differe
         ordered = [encode(effect) for effect in step.effects]
         if entry.effects is not None and not agree(entry.effects, ordered, sentences):
             return _of_effects(named, entry, ordered, sentences)
+        if entry.effects is not None and (entry.ignored is None) != (step.ignored is None):
+            return Difference(*named, found="it is ignored" if step.ignored else "it is not ignored any more")
         if broken := core.check(before):
             return Difference(*named, found=f"a rule is broken: {'; '.join(map(str, broken))}")
     return None
 
 
 def late_answers(recording: Recording) -> Iterator[str]:
-    """Return a line for each stimulus that the core dropped, with the reason."""
+    """Return a line for each stimulus that the core ignored, with the reason."""
     for number, entry in enumerate(recording.entries, start=1):
-        if entry.dropped is not None:
-            yield f"step {number} at {entry.at_ms} ms: {shown(entry.stimulus)} was dropped: {entry.dropped}"
+        if entry.ignored is not None:
+            yield f"step {number} at {entry.at_ms} ms: {shown(entry.stimulus)} was ignored: {entry.ignored}"
 
 
 def _of_effects(named: tuple[str, int, int, str], entry: Entry, ordered: list[Any], sentences: bool) -> Difference:

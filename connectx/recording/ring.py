@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from connectx.core.context import WorkerPhase
-from connectx.core.late import reason_to_drop
 from connectx.core.messages import ConfigRecordRead, StatusRecordRead, Step, Stimulus
 from connectx.core.settings import CoreSettings
 from connectx.core.worker import WorkerCore
@@ -64,14 +63,13 @@ class RecordedCore:
         if self._max_bytes == 0 or (is_reading and isinstance(stimulus, ConfigRecordRead | StatusRecordRead)):
             return self.core.handle(stimulus, now_ms)
         segment = self._segment()
-        dropped = reason_to_drop(self.core, stimulus)
         self._signatures = []
         try:
             step = self.core.handle(stimulus, now_ms)
         except Exception as error:
-            self._keep(segment, stimulus, now_ms, None, dropped, f"{type(error).__name__}: {error}")
+            self._keep(segment, stimulus, now_ms, None, f"{type(error).__name__}: {error}")
             raise
-        self._keep(segment, stimulus, now_ms, step, dropped, None)
+        self._keep(segment, stimulus, now_ms, step, None)
         return step
 
     def recording(self, reason: str) -> Recording | None:
@@ -99,13 +97,11 @@ class RecordedCore:
             self._segments = [*self._segments[-1:], segment]
         return segment
 
-    def _keep(
-        self, segment: _Segment, stimulus: Stimulus, now_ms: int, step: Step | None, dropped: str | None,
-        error: str | None,
-    ) -> None:  # fmt: skip
+    def _keep(self, segment: _Segment, stimulus: Stimulus, now_ms: int, step: Step | None, error: str | None) -> None:
         effects = None if step is None else [encode(effect, self._mask) for effect in step.effects]
+        ignored = None if step is None or step.ignored is None else str(step.ignored)
         signatures = tuple(self._signatures)
-        line = entry_text(Entry(now_ms, encode(stimulus, self._mask), effects, dropped, signatures, error))
+        line = entry_text(Entry(now_ms, encode(stimulus, self._mask), effects, ignored, signatures, error))
         with self._lock:
             segment.lines.append(line)
             segment.size += len(line)

@@ -388,6 +388,8 @@ class Worker:
         if isinstance(stimulus, HeartbeatReplied) and stimulus.error in (None, "REBALANCE_IN_PROGRESS"):
             self._heartbeat_ms = self._clock()
         step = self._recorded.handle(stimulus, self._clock())
+        if step.ignored is not None:
+            _log.debug("%s ignores %s: %s", self.name, type(stimulus).__name__, step.ignored)
         for transition in step.transitions:
             if transition.kind is EventKind.TASK_REFUSED:
                 connector, task = transition.connector, transition.task

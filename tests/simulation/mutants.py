@@ -14,14 +14,15 @@ import pytest
 
 from connectx.core import verbs
 from connectx.core.config_log import ConfigLog
-from connectx.core.config_writer import ConfigWrite, ConfigWriter
 from connectx.core.fencing import FencingRound, FencingRounds
 from connectx.core.group.leadership import Leadership
 from connectx.core.group.rebalance import Rebalance
 from connectx.core.lanes import BulkMode
 from connectx.core.messages import (
+    Answer,
     BeginTask,
     ConfigReadToEnd,
+    ConfigRecordsWritten,
     ConnectorFailed,
     InitTaskProducer,
     ReadConfigToEnd,
@@ -29,6 +30,7 @@ from connectx.core.messages import (
     TaskProducerReady,
     TimerFired,
 )
+from connectx.core.pending import TaskRead
 from connectx.core.producer import messages as msg
 from connectx.core.producer.producer import ProducerCore
 from connectx.core.sink import messages as sm
@@ -38,6 +40,7 @@ from connectx.core.sink.progress import Progress
 from connectx.core.source.loop import SourceTaskCore
 from connectx.core.tasks import TaskLife, TaskPhase, Tasks
 from connectx.core.timers import Timers
+from connectx.core.worker import WorkerCore
 from connectx.model.causes import FencingNotDone, NewTaskConfigs, Refusal, TaskCountMissing
 from connectx.model.config_records import TaskCommitRecord, TaskConfigRecord
 from connectx.model.group import Assignment, WorkSet
@@ -252,28 +255,27 @@ def looks_before_its_producer(patch: pytest.MonkeyPatch, hits: Hits) -> None:
     """The config topic is read to its end first, and the producer initialised after that."""
 
     def fenced(self: Tasks, waiter: Any, error: str | None, *, retriable: bool = False) -> None:
-        life = self._in_phase(waiter.task, waiter.instance, TaskPhase.FENCING)
+        life = self._reported(waiter.task, waiter.instance, TaskPhase.FENCING)
         if life is None:
             return
         if error is not None:
             self._retry_fencing(life, FencingNotDone(error))
             return
         life.phase = TaskPhase.VERIFYING
-        life.request_id = self.context.new_request_id()
+        life.request_id = self.context.new_request_id(TaskRead(life.task))
         self.context.emit(ReadConfigToEnd(life.request_id, timeout_ms=None))
 
-    def read(self: Tasks, stimulus: ConfigReadToEnd) -> None:
-        for life in list(self.lives.values()):
-            if life.request_id == stimulus.request_id and life.phase is TaskPhase.VERIFYING:
-                if (reason := self._reason_to_refuse(life)) is not None:
-                    self._refuse(life, reason)
-                    continue
-                hits.append(str(life.task))
-                life.phase = TaskPhase.INITIALIZING
-                self.context.emit(InitTaskProducer(life.task, life.instance))
+    def read(self: Tasks, task: TaskId, stimulus: ConfigReadToEnd) -> None:
+        life = self.lives[task]
+        if (reason := self._reason_to_refuse(life)) is not None:
+            self._refuse(life, reason)
+            return
+        hits.append(str(task))
+        life.phase = TaskPhase.INITIALIZING
+        self.context.emit(InitTaskProducer(task, life.instance))
 
     def ready(self: Tasks, stimulus: TaskProducerReady) -> None:
-        life = self._in_phase(stimulus.task, stimulus.instance, TaskPhase.INITIALIZING)
+        life = self._reported(stimulus.task, stimulus.instance, TaskPhase.INITIALIZING)
         if life is not None:
             life.phase = TaskPhase.STARTING
             self.context.emit(BeginTask(life.task, life.instance))
@@ -287,27 +289,28 @@ def looks_before_its_producer(patch: pytest.MonkeyPatch, hits: Hits) -> None:
 def old_completion_applied(patch: pytest.MonkeyPatch, hits: Hits) -> None:
     """The answer to any write counts for the one at the head of the queue."""
 
-    def current(self: ConfigWriter, request_id: int) -> ConfigWrite | None:
-        head = self.queue[0] if self.queue else None
-        if head is not None and head.request_id != request_id:
-            hits.append(head.kind)
-        return head
+    on_answer = WorkerCore._on_answer
 
-    patch.setattr(ConfigWriter, "_current", current)
+    def take(self: WorkerCore, answer: Answer) -> None:
+        head = self.writer.queue[0] if self.writer.queue else None
+        awaited = None if head is None or head.reading else head.request_id
+        if isinstance(answer, ConfigRecordsWritten) and awaited not in (None, answer.request_id):
+            hits.append(str(answer))
+            answer = replace(answer, request_id=awaited)
+        on_answer(self, answer)
+
+    patch.setattr(WorkerCore, "_on_answer", take)
 
 
 def stale_timer_accepted(patch: pytest.MonkeyPatch, hits: Hits) -> None:
     """A timer that was set anew fires at its old time, too."""
 
-    def accept(self: Timers, fired: TimerFired) -> bool:
-        if fired.key not in self.awaited:
-            return False
-        if self.awaited[fired.key] != fired.token:
+    def expects(self: Timers, fired: TimerFired) -> bool:
+        if fired.key in self.awaited and self.awaited[fired.key] != fired.token:
             hits.append(str(fired.key))
-        del self.awaited[fired.key]
-        return True
+        return fired.key in self.awaited
 
-    patch.setattr(Timers, "accept", accept)
+    patch.setattr(Timers, "expects", expects)
 
 
 def partial_set_acted_on(patch: pytest.MonkeyPatch, hits: Hits) -> None:

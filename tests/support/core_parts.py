@@ -66,7 +66,7 @@ def a_context(*, leads: bool = True, **changes: Any) -> Context:
 
 
 def a_core(*, leads: bool = True, **changes: Any) -> WorkerCore:
-    """A worker's core around `a_context`; its membership is that of a settled member, with the request -5 next."""
+    """A worker's core around `a_context`; its membership is that of a settled member, with the request 5 next."""
     given = a_context(leads=leads, **changes)
     core = WorkerCore(given.settings)
     for item in fields(Context):
@@ -75,7 +75,7 @@ def a_core(*, leads: bool = True, **changes: Any) -> WorkerCore:
     core.rebalance.phase = RebalancePhase.SETTLED
     member = core.membership
     member.state, member.member_id, member.generation = MembershipState.STABLE, "me", 3
-    member.leader_id, member.protocol, member.last_request_id = given.group.leader_id, given.group.protocol, -4
+    member.leader_id, member.protocol, member.last_request_id = given.group.leader_id, given.group.protocol, 4
     for key in (GroupTimer.HEARTBEAT, GroupTimer.SESSION):
         member.timers.set(key, 1_000)
     return core

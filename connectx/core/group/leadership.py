@@ -29,6 +29,7 @@ from connectx.core.messages import (
     SessionKeyCreated,
     WriteStatus,
 )
+from connectx.core.pending import LeaderClaimed, LeaderKeyCreated
 from connectx.core.timer_keys import WorkerTimer
 from connectx.model import payloads
 from connectx.model.causes import FormerLeaderFenced, LostWorkWaits, RevocationsFollow
@@ -60,6 +61,8 @@ class Leadership:
     urls: dict[str, str] = field(default_factory=dict)
     claim_request: int | None = None
     key_request: int | None = None
+    writes_key: bool = False
+    """True from the moment a session key was created until it can be read back."""
 
     # ---------------------------------------------------------------------------------------------- assignment
 
@@ -148,8 +151,6 @@ class Leadership:
 
     def on_claimed(self, stimulus: ConfigWritesClaimed) -> None:
         """The transactional producer is initialised, which fenced the former leader, or it has to be tried again."""
-        if stimulus.request_id != self.claim_request:
-            return
         self.claim_request = None
         if stimulus.error is not None:
             self.context.set_timer(WorkerTimer.RECLAIM, _RECLAIM_MS)
@@ -185,7 +186,7 @@ class Leadership:
             self._may_write()
             return
         self.writer.set_claim(Claim.PENDING)
-        self.claim_request = self.context.new_request_id()
+        self.claim_request = self.context.new_request_id(LeaderClaimed())
         self.context.emit(ClaimConfigWrites(self.claim_request))
 
     def _may_write(self) -> None:
@@ -214,8 +215,10 @@ class Leadership:
 
     def _lose_rights(self) -> None:
         self.writer.set_claim(Claim.NONE)
-        self.claim_request = None
-        self.key_request = None
+        for request_id in (self.claim_request, self.key_request):
+            self.context.pending.drop(request_id)
+        self.claim_request = self.key_request = None
+        self.writes_key = False
         self.context.timers.cancel(WorkerTimer.SESSION_KEY, WorkerTimer.RECLAIM, WorkerTimer.EMPTY_STOPPED)
 
     # -------------------------------------------------------------------------------------------- session key
@@ -225,7 +228,7 @@ class Leadership:
         context, settings = self.context, self.context.settings
         if not context.group.is_leader or context.group.protocol is not ProtocolVersion.SESSIONED:
             return
-        if self.writer.claim is not Claim.HELD or self.key_request is not None:
+        if self.writer.claim is not Claim.HELD or self.key_request is not None or self.writes_key:
             return
         key, ttl_ms = context.session_key, settings.worker.inter_worker_key_ttl_ms
         made_like_ours = settings.worker.inter_worker_key_generation_algorithm, settings.worker.inter_worker_key_bytes
@@ -236,20 +239,20 @@ class Leadership:
             if due_in_ms > 0:
                 context.set_timer(WorkerTimer.SESSION_KEY, due_in_ms)
                 return
-        self.key_request = context.new_request_id()
+        self.key_request = context.new_request_id(LeaderKeyCreated())
         context.emit(CreateSessionKey(self.key_request, settings.worker.inter_worker_key_bytes))
 
     def on_session_key(self, stimulus: SessionKeyCreated) -> None:
         """Write the new key."""
-        if stimulus.request_id == self.key_request:
-            algorithm = self.context.settings.worker.inter_worker_key_generation_algorithm
-            self.writer.put_session_key(SessionKeyRecord(stimulus.key, algorithm, stimulus.creation_timestamp_ms))
+        self.key_request, self.writes_key = None, True
+        algorithm = self.context.settings.worker.inter_worker_key_generation_algorithm
+        self.writer.put_session_key(SessionKeyRecord(stimulus.key, algorithm, stimulus.creation_timestamp_ms))
 
     def on_session_key_written(self, error: str | None) -> None:
         """The key can be read back; or writing it failed: try again soon."""
-        if self.key_request is None:
+        if not self.writes_key:
             return
-        self.key_request = None
+        self.writes_key = False
         if error is None:
             self.check_session_key()
         else:

@@ -178,7 +178,7 @@ Output = GroupEffect | SetTimer | Signal
 class Membership:
     """The state machine. Change it only through its methods; each returns what to do, in order.
 
-    Requests are numbered -1, -2, ... so that they never collide with the positive ids of others. An answer to a request
+    Its requests have their own numbers, 1, 2, ...: only answers of the coordinator carry them. An answer to a request
     that is no longer awaited, and a timer of an old token, change nothing.
     """
 
@@ -202,6 +202,12 @@ class Membership:
     def is_confirmed(self) -> bool:
         """True when the group was not asked since it last said that this is a member."""
         return self.state is not MembershipState.FINDING and self.heartbeat_request_id is None
+
+    def awaits(self, stimulus: GroupStimulus | TimerFired) -> bool:
+        """True for an answer to a request that is not answered yet, and for a timer that is set."""
+        if isinstance(stimulus, TimerFired):
+            return self.timers.expects(stimulus)
+        return stimulus.request_id in (self.request_id, self.heartbeat_request_id)
 
     # ---------------------------------------------------------------------------------------- the herder's calls
 
@@ -436,7 +442,7 @@ class Membership:
         return self.timers.set(GroupTimer.RETRY, now_ms + min(backoff_ms, self.settings.retry_backoff_max_ms))
 
     def _next_id(self) -> int:
-        self.last_request_id -= 1
+        self.last_request_id += 1
         return self.last_request_id
 
     def _new_request(self) -> int:

@@ -25,6 +25,7 @@ from connectx.core.group.membership import (
 )
 from connectx.core.messages import ConfigReadToEnd, GroupEffect, ReadConfigToEnd, SetTimer
 from connectx.core.moves import Moves, moved
+from connectx.core.pending import AssignmentRead
 from connectx.core.tasks import Tasks
 from connectx.core.timer_keys import WorkerTimer
 from connectx.model import causes, payloads
@@ -115,8 +116,6 @@ class Rebalance:
 
     def on_config_read(self, stimulus: ConfigReadToEnd) -> None:
         """The config topic was read for an assignment that was ahead of this worker, or before joining again."""
-        if stimulus.request_id != self.read_request:
-            return
         self.read_request = None
         if stimulus.error is not None:
             self._read_failed(stimulus.error)
@@ -248,10 +247,12 @@ class Rebalance:
             self._after_read()
 
     def _read(self) -> None:
-        self.read_request = self.context.new_request_id()
+        self.context.pending.drop(self.read_request)
+        self.read_request = self.context.new_request_id(AssignmentRead())
         self.context.emit(ReadConfigToEnd(self.read_request, self.context.settings.worker.worker_sync_timeout_ms))
 
     def _forget_read(self) -> None:
+        self.context.pending.drop(self.read_request)
         self.read_request = None
         self.context.timers.cancel(WorkerTimer.CONFIG_READ, WorkerTimer.MISMATCH)
 

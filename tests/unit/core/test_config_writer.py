@@ -332,20 +332,6 @@ def test_a_write_that_cannot_be_read_back_fails() -> None:
     assert writer.outcomes == [WriteOutcome(WriteKind.DELETE, ORIGIN, "c", 500, error)]
 
 
-def test_answers_to_other_requests_change_nothing() -> None:
-    context, writer = a_writer()
-    delete(writer)
-    effects(context)
-    writer.on_read(ConfigReadToEnd(1))  # it waits for the write
-    writer.on_written(ConfigRecordsWritten(99))
-    writer.on_written(ConfigRecordsWritten(1))
-    effects(context)
-    writer.on_written(ConfigRecordsWritten(1))  # it waits for the read
-    writer.on_written(ConfigRecordsWritten(2))
-    writer.on_read(ConfigReadToEnd(1, "late"))
-    assert (effects(context), writer.outcomes) == ([], [])
-
-
 # --------------------------------------------------------------------------------------------- the leader's rights
 
 

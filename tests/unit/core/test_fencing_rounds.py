@@ -38,7 +38,7 @@ def begun(recorded: int | None = 2, tasks: int = 3, *, pending: bool = True) -> 
     rounds = FencingRounds(context, ConfigWriter(context, Claim.HELD))
     rounds.request(connector, LOCAL)
     assert both(context) == ([], [ReadConfigToEnd(1, 3_000)])
-    rounds.on_read(ConfigReadToEnd(1))
+    rounds.on_read(connector, ConfigReadToEnd(1))
     return context, rounds
 
 
@@ -46,7 +46,7 @@ def fenced(recorded: int = 2, tasks: int = 3) -> tuple[Context, FencingRounds]:
     """The same round after all older producers were fenced; it waits to read before it writes the record."""
     context, rounds = begun(recorded, tasks)
     both(context)
-    rounds.on_producers_fenced(ProducersFenced(2))
+    rounds.on_producers_fenced("c", ProducersFenced(2))
     return context, rounds
 
 
@@ -108,7 +108,7 @@ def test_all_producers_of_the_recorded_tasks_are_fenced_before_the_record_is_wri
         {"task_count": before, "transactional_ids": list(ids)},
     )
     assert both(context) == ([started], [FenceProducers(2, "c", SOURCE, ids)])
-    rounds.on_producers_fenced(ProducersFenced(2))
+    rounds.on_producers_fenced("c", ProducersFenced(2))
     done = recorded(context, rounds)
     assert done[1] == WriteConfigRecords(4, (TaskCountRecord("c", now),), privileged=True)
     completed = Recorded(EventKind.FENCING_COMPLETED, "c", None, 3, None, "", {"task_count": now})
@@ -133,7 +133,7 @@ def test_rounds_of_two_connectors_do_not_meet() -> None:
     both(context)
     rounds.request("d", REMOTE)
     assert effects(context) == [ReadConfigToEnd(3, 3_000)]
-    rounds.on_read(ConfigReadToEnd(3))
+    rounds.on_read("c", ConfigReadToEnd(3))
     assert effects(context) == [FenceProducers(4, "d", SOURCE, ("g-d-0", "g-d-1"))]
 
 
@@ -149,7 +149,7 @@ def test_a_round_for_no_source_connector_is_refused(record: ConnectorConfigRecor
     rounds = FencingRounds(context, ConfigWriter(context, Claim.HELD))
     rounds.request("c", REMOTE)
     read(context, record)  # what the read finds
-    rounds.on_read(ConfigReadToEnd(1))
+    rounds.on_read("c", ConfigReadToEnd(1))
     assert rounds.outcomes == [FencingOutcome(REMOTE, status, error)]
 
 
@@ -160,7 +160,7 @@ def test_a_config_topic_that_cannot_be_read_ends_the_round_so_that_it_is_asked_f
     context = a_context()
     rounds = FencingRounds(context, ConfigWriter(context, Claim.HELD))
     rounds.request("c", REMOTE)
-    rounds.on_read(ConfigReadToEnd(1, "timed out"))
+    rounds.on_read("c", ConfigReadToEnd(1, "timed out"))
     error = "Failed to read the config topic to its end: timed out"
     assert rounds.outcomes == [FencingOutcome(REMOTE, 503, error)]
     failed = Recorded(EventKind.FENCING_FAILED, "c", None, 3, None, "", {"error": error})
@@ -170,7 +170,7 @@ def test_a_config_topic_that_cannot_be_read_ends_the_round_so_that_it_is_asked_f
 def test_producers_that_cannot_be_fenced_end_the_round_with_500_and_no_record() -> None:
     context, rounds = begun()
     both(context)
-    rounds.on_producers_fenced(ProducersFenced(2, "not authorised"))
+    rounds.on_producers_fenced("c", ProducersFenced(2, "not authorised"))
     assert rounds.outcomes == [FencingOutcome(LOCAL, 500, "Failed to fence older producers: not authorised")]
     assert effects(context) == []
 
@@ -223,11 +223,9 @@ def test_all_rounds_end_when_this_worker_leads_no_more() -> None:
     assert rounds.rounds == {}
 
 
-def test_late_answers_change_nothing() -> None:
+def test_outcomes_and_timers_of_another_round_change_nothing() -> None:
     context, rounds = fenced()
     both(context)
-    rounds.on_read(ConfigReadToEnd(1, "late"))
-    rounds.on_producers_fenced(ProducersFenced(2, "late"))
     rounds.on_record_written(WriteOutcome(WriteKind.TASK_COUNT, FencingOrigin(99), "c", 204))
     rounds.on_retry_timer(TaskCountRetry("c", 99))
     assert both(context) == ([], [])

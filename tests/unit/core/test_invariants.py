@@ -35,6 +35,7 @@ from connectx.core.messages import (
     TaskStopped,
     TimerFired,
 )
+from connectx.core.pending import TaskRead
 from connectx.core.requests import RequestHandler
 from connectx.core.tasks import TaskLife, TaskPhase, Tasks
 from connectx.core.timer_keys import GroupTimer
@@ -78,7 +79,7 @@ def give_up_without_stopping(self: Rebalance, reason: str) -> None:
 
 
 def begin_and_wait(self: Tasks, life: TaskLife) -> None:
-    life.phase, life.request_id = TaskPhase.STARTING, self.context.new_request_id()
+    life.phase, life.request_id = TaskPhase.STARTING, self.context.new_request_id(TaskRead(life.task))
 
 
 def older_offset(self: ConfigLog, log_offset: int, record: ConfigRecord) -> list[Any]:
@@ -110,8 +111,8 @@ MUTANTS = (
     Mutant(Rule.STEP_IS_AWAITED, Context, "set_timer", nothing, NEW_CONFIGS),
     Mutant(Rule.STEP_IS_AWAITED, ConfigWriter, "put_task_count", nothing, FENCED, leads=True),
     Mutant(Rule.REQUEST_IN_PHASE, Tasks, "_begin", begin_and_wait, STARTED),
-    Mutant(Rule.UNIQUE_REQUESTS, Context, "new_request_id", lambda _: 1, (PREPARED, TaskPrepared(C1, 3))),
-    Mutant(Rule.UNIQUE_REQUESTS, Context, "new_request_id", lambda _: 99, (PREPARED,)),
+    Mutant(Rule.UNIQUE_REQUESTS, Context, "new_request_id", lambda *_: 1, (PREPARED, TaskPrepared(C1, 3))),
+    Mutant(Rule.UNIQUE_REQUESTS, Context, "new_request_id", lambda *_: 99, (PREPARED,)),
     Mutant(Rule.TIMER_HAS_OWNER, Tasks, "_forget", forget_without_timers, (*NEW_CONFIGS, TaskStopped(C0, 2))),
     Mutant(Rule.TIMER_HAS_OWNER, Timers, "cancel", nothing, NEW_CONFIGS),
     Mutant(Rule.QUEUE_MOVES, ConfigWriter, "_proceed", nothing, (Request(7, verbs.Pause("c")),)),
@@ -119,16 +120,16 @@ MUTANTS = (
     Mutant(Rule.REPLIES_ARE_DUE, RequestHandler, "on_written", nothing, RESTARTED, leads=True),
     Mutant(
         Rule.RIGHTS_OF_LEADER, Leadership, "_lose_rights", nothing,
-        (HEARTBEAT, HeartbeatReplied(-5, "UNKNOWN_MEMBER_ID")), leads=True,
+        (HEARTBEAT, HeartbeatReplied(5, "UNKNOWN_MEMBER_ID")), leads=True,
     ),
     Mutant(Rule.CLAIM_IS_AWAITED, Context, "set_timer", nothing, REFUSED, leads=True),
     Mutant(
         Rule.SETTLED_MEMBER, Rebalance, "_on_join_preparing", lambda *_: [],
-        (HEARTBEAT, HeartbeatReplied(-5, "REBALANCE_IN_PROGRESS")),
+        (HEARTBEAT, HeartbeatReplied(5, "REBALANCE_IN_PROGRESS")),
     ),
     Mutant(
         Rule.MEMBER_GOES_ON, Membership, "_back_off", lambda *_: SetTimer(GroupTimer.RETRY, 99, 0),
-        (HEARTBEAT, GroupRequestFailed(-5, "the connection was cut")),
+        (HEARTBEAT, GroupRequestFailed(5, "the connection was cut")),
     ),
     Mutant(Rule.STOPPED_IS_EMPTY, Membership, "leave", lambda _: [], STOPPED),
     Mutant(Rule.NEVER_BACK, ConfigLog, "apply", older_offset, read(TaskCommitRecord("c", 1))),

@@ -46,7 +46,7 @@ def running() -> tuple[Context, Tasks]:
     tasks.on_prepared(TaskPrepared(C0, 1, "1"))
     tasks.on_fenced(LocalWaiter(C0, 1), None)
     tasks.on_producer_ready(TaskProducerReady(C0, 1, 3))
-    tasks.on_config_read(ConfigReadToEnd(tasks.lives[C0].request_id or 0))
+    tasks.on_config_read(C0, ConfigReadToEnd(tasks.lives[C0].request_id or 0))
     tasks.on_state_reached(TaskStateReached(C0, 1, paused=False))
     assert tasks.lives[C0].phase is TaskPhase.ACTIVE
     reports(context, State.RUNNING, ME, 3)

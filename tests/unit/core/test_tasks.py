@@ -96,7 +96,7 @@ def at(phase: TaskPhase, **changes: Any) -> tuple[Context, Tasks]:
         lambda: tasks.on_prepared(TaskPrepared(C0, 1, "1")),
         lambda: tasks.on_fenced(LocalWaiter(C0, 1), None),
         lambda: tasks.on_producer_ready(TaskProducerReady(C0, 1, 7)),
-        lambda: tasks.on_config_read(ConfigReadToEnd(tasks.lives[C0].request_id or 0)),
+        lambda: tasks.on_config_read(C0, ConfigReadToEnd(tasks.lives[C0].request_id or 0)),
         lambda: tasks.on_state_reached(TaskStateReached(C0, 1, paused=False)),
     ]
     if phase in (TaskPhase.FAILED, TaskPhase.STOPPING):
@@ -171,7 +171,7 @@ def test_an_exactly_once_source_task_starts_in_the_order_of_kip_618() -> None:
     tasks.on_producer_ready(TaskProducerReady(C0, 1, 7))
     verify = step("read_config_to_end", "producer is initialised", producer_epoch=7)
     assert both(context) == ([verify], [ReadConfigToEnd(2, None)])
-    tasks.on_config_read(ConfigReadToEnd(2))
+    tasks.on_config_read(C0, ConfigReadToEnd(2))
     assert both(context) == ([step("begin")], [BeginTask(C0, 1)])
     tasks.on_state_reached(TaskStateReached(C0, 1, paused=False))
     assert both(context) == ([state(State.RUNNING)], [status(State.RUNNING)])
@@ -185,7 +185,7 @@ def test_a_follower_asks_the_leader_to_fence() -> None:
     context, tasks = at(TaskPhase.PREPARING, leads=False)
     tasks.on_prepared(TaskPrepared(C0, 1))
     assert both(context) == ([step("request_fencing")], [SendFenceRequest(1, LEADER_URL, "c")])
-    tasks.on_fence_request_answered(FenceRequestAnswered(1))
+    tasks.on_fence_request_answered(C0, FenceRequestAnswered(1))
     assert effects(context) == [InitTaskProducer(C0, 1)]
 
 
@@ -205,9 +205,8 @@ def test_a_leader_that_is_away_is_asked_again_later_and_later() -> None:
     context, tasks = at(TaskPhase.FENCING, leads=False)
     delays_ms = []
     for _ in range(7):
-        tasks.on_fence_request_answered(
-            FenceRequestAnswered(tasks.lives[C0].request_id or 0, "leader moved", retriable=True)
-        )
+        answer = FenceRequestAnswered(tasks.lives[C0].request_id or 0, "leader moved", retriable=True)
+        tasks.on_fence_request_answered(C0, answer)
         timer = effects(context)[0]
         assert isinstance(timer, SetTimer)
         delays_ms.append(timer.at_ms - context.now_ms)
@@ -223,7 +222,7 @@ def test_a_signature_that_is_refused_is_tried_with_the_next_key_but_not_for_ever
     def ask_again(now_ms: int, *, is_refused: bool = True) -> None:
         context.now_ms = now_ms
         request_id = tasks.lives[C0].request_id or 0
-        tasks.on_fence_request_answered(FenceRequestAnswered(request_id, "no", retriable=True, refused=is_refused))
+        tasks.on_fence_request_answered(C0, FenceRequestAnswered(request_id, "no", retriable=True, refused=is_refused))
         if tasks.lives[C0].phase is TaskPhase.FENCING:
             tasks.on_fence_timer(TaskFencingRetry(C0, 1))
 
@@ -242,7 +241,7 @@ def test_a_signature_that_is_refused_is_tried_with_the_next_key_but_not_for_ever
 
 def test_a_real_fencing_error_fails_the_task() -> None:
     context, tasks = at(TaskPhase.FENCING, leads=False)
-    tasks.on_fence_request_answered(FenceRequestAnswered(tasks.lives[C0].request_id or 0, "not authorised"))
+    tasks.on_fence_request_answered(C0, FenceRequestAnswered(tasks.lives[C0].request_id or 0, "not authorised"))
     trace = "Fencing of older producers of c failed: not authorised"
     assert both(context) == (
         [state(State.FAILED, trace=trace)],
@@ -266,7 +265,7 @@ def test_a_task_that_was_told_to_stop_never_touches_its_producer() -> None:
 def test_newer_task_configs_end_the_start() -> None:
     context, tasks = at(TaskPhase.VERIFYING)
     commit(context)
-    tasks.on_config_read(ConfigReadToEnd(tasks.lives[C0].request_id or 0))
+    tasks.on_config_read(C0, ConfigReadToEnd(tasks.lives[C0].request_id or 0))
     reason = "newer task configs are in the config topic"
     assert both(context) == (
         [refused(reason), step("stop", reason)],
@@ -277,7 +276,7 @@ def test_newer_task_configs_end_the_start() -> None:
 def test_a_task_that_is_no_longer_assigned_does_not_begin() -> None:
     context, tasks = at(TaskPhase.VERIFYING)
     context.group.assignment = WorkSet()
-    tasks.on_config_read(ConfigReadToEnd(tasks.lives[C0].request_id or 0))
+    tasks.on_config_read(C0, ConfigReadToEnd(tasks.lives[C0].request_id or 0))
     assert effects(context) == [StopTask(C0, 1), SetTimer(TaskStopLimit(C0, 1), 1, 1_000 + GRACE_MS)]
 
 
@@ -286,7 +285,7 @@ def test_without_a_task_count_record_behind_the_latest_task_configs_a_task_is_re
     context, tasks = at(TaskPhase.VERIFYING)
     read(context, TaskCommitRecord("c", 0), TaskCommitRecord("c", 2))  # of no generation that counts
     tasks.lives[C0].task_config_generation = context.config.task_config_generation("c")
-    tasks.on_config_read(ConfigReadToEnd(tasks.lives[C0].request_id or 0))
+    tasks.on_config_read(C0, ConfigReadToEnd(tasks.lives[C0].request_id or 0))
     reason = "no task count record follows the latest task configs; the next rebalance tries again"
     assert both(context) == (
         [refused(reason), step("stop", reason)],
@@ -318,7 +317,7 @@ def test_newer_task_configs_stop_what_runs(phase: TaskPhase) -> None:
 
 def test_a_config_topic_that_cannot_be_read_fails_the_start() -> None:
     context, tasks = at(TaskPhase.VERIFYING)
-    tasks.on_config_read(ConfigReadToEnd(tasks.lives[C0].request_id or 0, "gone"))
+    tasks.on_config_read(C0, ConfigReadToEnd(tasks.lives[C0].request_id or 0, "gone"))
     trace = "Could not read the config topic before the start of c-0: gone"
     assert effects(context) == [StopTask(C0, 1), status(State.FAILED, trace)]
 
@@ -552,9 +551,7 @@ def test_answers_of_an_older_instance_change_nothing(phase: TaskPhase) -> None:
     context, tasks = at(phase)
     tasks.on_prepared(TaskPrepared(C0, 0))
     tasks.on_fenced(LocalWaiter(C0, 0), "error")
-    tasks.on_fence_request_answered(FenceRequestAnswered(99, "error"))
     tasks.on_producer_ready(TaskProducerReady(C0, 0, 1))
-    tasks.on_config_read(ConfigReadToEnd(99, "error"))
     tasks.on_state_reached(TaskStateReached(C0, 0, paused=True))
     tasks.on_failed(TaskFailed(C0, 0, "late"))
     tasks.on_stopped(TaskStopped(C0, 0))

@@ -238,10 +238,10 @@ def test_a_lost_claim_is_claimed_again_and_the_request_is_told_that_it_may_try_a
     assert kinds(step) == [EventKind.LEADERSHIP_FENCED]
     assert [effect.status for effect in step.effects if type(effect).__name__ == "Reply"] == [500]  # type: ignore[union-attr]
     timer = next(e for e in step.effects if isinstance(e, SetTimer) and e.key == WorkerTimer.RECLAIM)
-    assert SendHeartbeat(-5, 3, "me") in step.effects, "the group is asked who leads"
+    assert SendHeartbeat(5, 3, "me") in step.effects, "the group is asked who leads"
     (again,) = core.handle(TimerFired(WorkerTimer.RECLAIM, timer.token), 1_250).effects
     assert isinstance(again, SetTimer), "a zombie must not fence its successor"
-    core.handle(HeartbeatReplied(-5, None), 1_260)
+    core.handle(HeartbeatReplied(5, None), 1_260)
     assert core.handle(TimerFired(WorkerTimer.RECLAIM, again.token), 1_500).effects == [ClaimConfigWrites(2)]
 
 
@@ -251,7 +251,7 @@ def test_a_fenced_leader_that_the_group_has_dropped_joins_again_and_claims_nothi
     core.handle(Request(7, verbs.Delete("c")), 1_000)
     step = core.handle(ConfigRecordsWritten(1, "fenced", fenced=True), 1_000)
     timer = next(e for e in step.effects if isinstance(e, SetTimer) and e.key == WorkerTimer.RECLAIM)
-    dropped = core.handle(HeartbeatReplied(-5, "UNKNOWN_MEMBER_ID"), 1_010)
+    dropped = core.handle(HeartbeatReplied(5, "UNKNOWN_MEMBER_ID"), 1_010)
     assert kinds(dropped) == [EventKind.MEMBER_LOST, EventKind.REBALANCE_STARTED]
     assert [type(effect).__name__ for effect in dropped.effects] == ["SendJoinGroup"]
     assert core.handle(TimerFired(WorkerTimer.RECLAIM, timer.token), 1_250).effects == []
@@ -272,7 +272,7 @@ def test_a_round_of_the_leader_starts_its_own_tasks_in_the_same_step() -> None:
 def test_a_worker_joins_when_it_has_read_its_topics_and_only_once() -> None:
     core = WorkerCore(settings())
     step = core.handle(WorkerStarted(), 1_000)
-    assert (kinds(step), step.effects[-1]) == ([EventKind.WORKER_STARTED], FindCoordinator(-1))
+    assert (kinds(step), step.effects[-1]) == ([EventKind.WORKER_STARTED], FindCoordinator(1))
     step = core.handle(WorkerStarted(), 1_000)
     assert (step.transitions, step.effects) == ([], [])
 
@@ -288,7 +288,7 @@ def test_a_worker_ends_when_all_work_has_stopped_and_leaves_the_group() -> None:
     core.handle(TaskStopped(C1, 3), 1_000)
     step = core.handle(ConnectorStopped("c", 1), 1_000)
     assert kinds(step) == [EventKind.CONNECTOR_STATE, EventKind.WORKER_STOPPED]
-    assert step.effects[-2:] == [SendLeaveGroup(-5, "me"), WorkerShutDown()]
+    assert step.effects[-2:] == [SendLeaveGroup(5, "me"), WorkerShutDown()]
 
 
 def test_work_that_does_not_stop_does_not_hold_the_end() -> None:

@@ -19,7 +19,6 @@ from typer.testing import CliRunner
 from connectx.cli import app
 from connectx.core import messages, verbs
 from connectx.core.context import StartAgain
-from connectx.core.late import reason_to_drop
 from connectx.core.messages import (
     ConfigReadToEnd,
     ConfigRecordRead,
@@ -228,28 +227,27 @@ def test_a_core_without_room_records_nothing() -> None:
     ("stimulus", "reason"),
     [
         (ConfigReadToEnd(99), "request 99 is not pending"),
-        (JoinGroupReplied(-9, None, 4, "me", "me", "sessioned", {}), "group request -9 is not pending"),
+        (JoinGroupReplied(9, None, 4, "me", "me", "sessioned", {}), "request 9 is not pending"),
         (TaskStopped(C0, 9), "instance 9 of c-0 is gone"),
         (ConnectorStarted("c", 9, TargetState.STARTED), "instance 9 of c is gone, instance 1 follows it"),
     ],
 )
-def test_a_late_answer_is_recorded_with_the_reason_for_dropping_it(stimulus: Stimulus, reason: str) -> None:
+def test_a_late_answer_is_recorded_with_the_reason_for_ignoring_it(stimulus: Stimulus, reason: str) -> None:
     core = recorded()
     core.core.connectors.start("c", Assigned())
-    assert reason_to_drop(core.core, stimulus) == reason
     before = core.core.state()["tasks"]
     core.handle(stimulus, 1_000)
     recording = core.recording("a test")
     assert recording is not None
-    assert [entry.dropped for entry in recording.entries] == [reason]
+    assert [entry.ignored for entry in recording.entries] == [reason]
     assert reason in next(late_answers(recording))
     assert core.core.state()["tasks"] == before
 
 
 def test_what_the_core_waits_for_is_not_late() -> None:
     recording = some_steps(recorded())
-    assert (recording.entries[3].dropped or "").endswith("was cancelled or set again")
-    assert [entry.dropped is None for entry in recording.entries] == [True, True, False, False]
+    assert (recording.entries[3].ignored or "").endswith("was cancelled or set again")
+    assert [entry.ignored is None for entry in recording.entries] == [True, True, False, False]
 
 
 # --------------------------------------------------------------------------------------------------------- replay
@@ -379,7 +377,7 @@ def test_the_command_replays_each_worker_and_its_exit_code_tells_of_a_difference
     path = write_recordings(tmp_path / "cores.jsonl", [recording])
     assert run("--core", path) == (
         0,
-        "worker-1: 4 steps, 2 late answers were dropped\n  written because a test\n  each step is as recorded\n",
+        "worker-1: 4 steps, 2 late answers were ignored\n  written because a test\n  each step is as recorded\n",
     )
     write_recordings(path, [replace(recording, entries=(replace(recording.entries[0], effects=[]),))])
     code, output = run("--core", path)

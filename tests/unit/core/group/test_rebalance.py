@@ -130,7 +130,7 @@ def test_a_join_offers_all_protocols_and_claims_what_is_assigned() -> None:
         MemberMetadata(ProtocolVersion.COMPATIBLE, url, OFFSET, compatible),
         MemberMetadata(EAGER, url, OFFSET),
     )
-    assert step.effects == [SendJoinGroup(-5, "me", 10_000, 60_000, protocols)]
+    assert step.effects == [SendJoinGroup(5, "me", 10_000, 60_000, protocols)]
     reason = "the scheduled rebalance delay has passed"
     assert step.transitions == [
         Recorded(EventKind.REBALANCE_STARTED, generation=3, cause=reason, data={"reason": reason})
@@ -141,8 +141,8 @@ def test_a_join_offers_all_protocols_and_claims_what_is_assigned() -> None:
 def test_cooperative_rebalancing_lets_work_run_while_the_group_is_joined() -> None:
     core = working()
     assert work_of([*rejoin(core).effects, *joined(core).effects]) == [
-        SendJoinGroup(-5, "me", 10_000, 60_000, core.membership.protocols),
-        SendSyncGroup(-6, 4, "me", {}),
+        SendJoinGroup(5, "me", 10_000, 60_000, core.membership.protocols),
+        SendSyncGroup(6, 4, "me", {}),
     ]
 
 
@@ -327,7 +327,7 @@ def test_a_worker_that_cannot_read_the_config_topic_leaves_the_group_and_its_wor
     core = working()
     through(core, offset=OFFSET + 1)
     step = core.handle(ConfigReadToEnd(1, "timed out"), 2_000)
-    assert step.effects == [SendLeaveGroup(-7, "me"), SetTimer(WorkerTimer.CONFIG_READ, 2, 2_000 + 6_000)]
+    assert step.effects == [SendLeaveGroup(7, "me"), SetTimer(WorkerTimer.CONFIG_READ, 2, 2_000 + 6_000)]
     assert [t.kind for t in step.transitions] == [EventKind.MEMBER_LOST]
     assert core.tasks.running() == (C0, C1)
     effects = fire(core, WorkerTimer.CONFIG_READ).effects
@@ -406,7 +406,7 @@ def test_when_the_group_falls_back_to_eager_what_is_not_assigned_goes() -> None:
 
 def test_a_lost_membership_lets_work_go_on_but_nobody_leads_and_requests_wait() -> None:
     core = working(leads=True)
-    core.membership.heartbeat_request_id = -4
+    core.membership.heartbeat_request_id = 4
     core.membership.timers.set(GroupTimer.SESSION, 0)
     step = fire(core, GroupTimer.SESSION)
     assert work_of(step.effects) == []
@@ -419,8 +419,8 @@ def test_a_lost_membership_lets_work_go_on_but_nobody_leads_and_requests_wait() 
 def without_coordinator() -> WorkerCore:
     """The last group request failed, and looking for the coordinator takes too long."""
     core = working()
-    core.membership.heartbeat_request_id = -4
-    core.handle(GroupRequestFailed(-4, "cut off"), 1_000)
+    core.membership.heartbeat_request_id = 4
+    core.handle(GroupRequestFailed(4, "cut off"), 1_000)
     return core
 
 

@@ -1,0 +1,66 @@
+"""Why a core ignores a stimulus. Values only: recordings and logs show them.
+
+A late answer or report is normal: the driver cannot know that the core has gone on meanwhile.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from connectx.core.timer_keys import TimerKey
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerIsOver:
+    """The worker has stopped, and answers requests only."""
+
+    def __str__(self) -> str:
+        return "the worker has stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class TimerReplaced:
+    """The timer was cancelled, or set again, after the driver took it over."""
+
+    key: TimerKey
+
+    def __str__(self) -> str:
+        return f"timer {self.key} was cancelled or set again"
+
+
+@dataclass(frozen=True, slots=True)
+class NotPending:
+    """An answer to a request that no part waits for."""
+
+    request_id: int
+
+    def __str__(self) -> str:
+        return f"request {self.request_id} is not pending"
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceGone:
+    """A report of an instance that the core has forgotten; `present` is the number of the one that followed it."""
+
+    name: str
+    instance: int
+    present: int | None
+
+    def __str__(self) -> str:
+        follows = "" if self.present is None else f", instance {self.present} follows it"
+        return f"instance {self.instance} of {self.name} is gone{follows}"
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseOver:
+    """A report of an instance that is in another phase by now."""
+
+    name: str
+    instance: int
+    phase: str
+
+    def __str__(self) -> str:
+        return f"instance {self.instance} of {self.name} is {self.phase}"
+
+
+Ignored = WorkerIsOver | TimerReplaced | NotPending | InstanceGone | PhaseOver

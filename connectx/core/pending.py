@@ -1,0 +1,117 @@
+"""Requests of a worker's core that are not answered yet, and what waits for each answer.
+
+An effect that is answered carries a number of this registry. Its answer goes to the part that waits for it and to no
+other; an answer to a number that is not in the registry is late.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from connectx.core.verbs import ModifyOffsets, RestartConnector, RestartTask
+from connectx.model.ids import TaskId
+
+ReadsFirst = RestartConnector | RestartTask | ModifyOffsets
+"""Verbs that are decided after the config topic was read to its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperationWritten:
+    """The first operation of the config writer, for its write."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperationReadBack:
+    """The first operation of the config writer, for its read."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoundRead:
+    """A fencing round, for a read of the config topic."""
+
+    connector: str
+
+
+@dataclass(frozen=True, slots=True)
+class RoundFenced:
+    """A fencing round, for the fencing of older producers."""
+
+    connector: str
+
+
+@dataclass(frozen=True, slots=True)
+class AssignmentRead:
+    """The rebalance, for a read of the config topic."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderClaimed:
+    """The leader, for the right to write to the config topic."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderKeyCreated:
+    """The leader, for a session key."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFenced:
+    """A task that is about to start, for the leader's fencing round."""
+
+    task: TaskId
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRead:
+    """A task that is about to start, for a read of the config topic."""
+
+    task: TaskId
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorConfigsSent:
+    """A connector, for the leader to take its task configs."""
+
+    connector: str
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRead:
+    """A request of REST, for a read of the config topic."""
+
+    request_id: int
+    verb: ReadsFirst
+
+
+Waiting = (
+    OperationWritten
+    | OperationReadBack
+    | RoundRead
+    | RoundFenced
+    | AssignmentRead
+    | LeaderClaimed
+    | LeaderKeyCreated
+    | TaskFenced
+    | TaskRead
+    | ConnectorConfigsSent
+    | RequestRead
+)
+
+
+@dataclass(slots=True)
+class Pending:
+    """The registry. A number is never used twice; parts keep the number of what they wait for, to drop it."""
+
+    last_id: int = 0
+    waiting: dict[int, Waiting] = field(default_factory=dict)
+
+    def begin(self, waiting: Waiting) -> int:
+        """Return the number of a new request."""
+        self.last_id += 1
+        self.waiting[self.last_id] = waiting
+        return self.last_id
+
+    def drop(self, request_id: int | None) -> None:
+        """Wait for an answer no longer; None and unknown numbers are fine."""
+        if request_id is not None:
+            self.waiting.pop(request_id, None)
