@@ -532,13 +532,33 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
-    """Answer to a Request: an HTTP status and a JSON-like body; `forward_to` names the worker to ask instead."""
+class Done:
+    """A request was carried out: an HTTP status below 300, and JSON-like data in the shape of `connectx.core.verbs`."""
 
     request_id: int
     status: int
     body: Any = None
-    forward_to: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A request was not carried out: an HTTP status of 400 and above, and why."""
+
+    request_id: int
+    status: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Forwarded:
+    """Another worker decides about a request: the leader, or the owner of its connector or task."""
+
+    request_id: int
+    worker_url: str
+
+
+Reply = Done | Refused | Forwarded
+"""Answer to a Request: each gets one."""
 
 
 # ------------------------------------------------------------------------------------------------ the worker

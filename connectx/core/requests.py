@@ -17,7 +17,7 @@ from connectx.core.connectors import Connectors
 from connectx.core.context import Context, WorkerPhase
 from connectx.core.fencing import FencingOutcome, FencingRounds, RequestWaiter
 from connectx.core.group.leadership import Leadership
-from connectx.core.messages import ConfigReadToEnd, ReadConfigToEnd, Reply, Request, WriteStatus
+from connectx.core.messages import ConfigReadToEnd, Done, Forwarded, ReadConfigToEnd, Refused, Request, WriteStatus
 from connectx.core.pending import ReadsFirst, RequestRead
 from connectx.core.tasks import Tasks
 from connectx.core.verbs import Verb
@@ -60,7 +60,7 @@ class RequestHandler:
         if isinstance(verb, verbs.Worker):
             self._answer(request_id, 200, rest_views.worker(self.context))
         elif not self._is_up_for(verb):
-            self._answer(request_id, 503, f"This worker is {self.context.phase}; ask another one, or try again")
+            self._refuse(request_id, 503, f"This worker is {self.context.phase}; ask another one, or try again")
         else:
             self._on_verb(request_id, verb)
 
@@ -88,7 +88,7 @@ class RequestHandler:
             ):
                 self._answer_from_snapshot(request_id, verb)
             case _ if not self.context.group.settled:
-                self._answer(request_id, 409, _PENDING)
+                self._refuse(request_id, 409, _PENDING)
             case verbs.RestartConnector() | verbs.RestartTask() | verbs.ModifyOffsets():
                 self._read_first(request_id, verb)
             case verbs.ConnectorConfig() | verbs.Create() | verbs.PutConfig() | verbs.Delete() | verbs.Stop():
@@ -101,7 +101,7 @@ class RequestHandler:
         """The config topic was read to its end for a request."""
         request_id, verb = waiting.request_id, waiting.verb
         if stimulus.error is not None:
-            self._answer(request_id, 500, f"Failed to read to the end of the config topic: {stimulus.error}")
+            self._refuse(request_id, 500, f"Failed to read to the end of the config topic: {stimulus.error}")
         elif self._is_still_possible(request_id, verb):
             self._after_read(request_id, verb)
 
@@ -126,7 +126,7 @@ class RequestHandler:
         """The write of a request can be read back, or failed."""
         plan = self.planned.pop(request_id, None)
         if outcome.error is not None:
-            self._answer(request_id, outcome.status, outcome.error)
+            self._refuse(request_id, outcome.status, outcome.error)
         elif outcome.kind in (WriteKind.CREATE, WriteKind.PUT):
             self._answer(request_id, outcome.status, rest_views.connector_info(self.context, outcome.connector))
         else:
@@ -147,7 +147,7 @@ class RequestHandler:
         for read_id, waiting in list(self.context.pending.waiting.items()):
             if isinstance(waiting, RequestRead):
                 self.context.pending.drop(read_id)
-                self._answer(waiting.request_id, 503, error)
+                self._refuse(waiting.request_id, 503, error)
 
     def _is_up_for(self, verb: Verb) -> bool:
         phase = self.context.phase
@@ -158,11 +158,11 @@ class RequestHandler:
     def _on_topics(self, request_id: int, verb: verbs.Topics | verbs.ResetTopics) -> None:
         settings, topics = self.context.settings.worker, list(self.context.status.topics(verb.connector))
         if not settings.topic_tracking_enable:
-            self._answer(request_id, 403, "Topic tracking is disabled.")
+            self._refuse(request_id, 403, "Topic tracking is disabled.")
         elif isinstance(verb, verbs.Topics):
             self._answer(request_id, 200, {verb.connector: {"topics": topics}})
         elif not settings.topic_tracking_allow_reset:
-            self._answer(request_id, 403, "Topic tracking reset is disabled.")
+            self._refuse(request_id, 403, "Topic tracking reset is disabled.")
         else:
             for topic in topics:
                 self.context.emit(WriteStatus(TopicStatusRecord(topic, verb.connector, None)))
@@ -171,7 +171,7 @@ class RequestHandler:
     def _answer_from_snapshot(self, request_id: int, verb: _FromSnapshot) -> None:
         context, connector = self.context, verb.connector
         if not context.config.contains(connector):
-            self._answer(request_id, 404, f"Connector {connector} not found")
+            self._refuse(request_id, 404, f"Connector {connector} not found")
             return
         match verb:
             case verbs.ConnectorInfo():
@@ -197,7 +197,7 @@ class RequestHandler:
 
     def _answer_status(self, request_id: int, status: Mapping[str, Any] | None, of: str) -> None:
         if status is None:
-            self._answer(request_id, 404, f"No status found for {of}")
+            self._refuse(request_id, 404, f"No status found for {of}")
         else:
             self._answer(request_id, 200, status)
 
@@ -209,9 +209,9 @@ class RequestHandler:
         if group.is_leader:
             return True
         if group.leader_url:
-            self.context.emit(Reply(request_id, 200, forward_to=group.leader_url))
+            self.context.emit(Forwarded(request_id, group.leader_url))
         else:
-            self._answer(request_id, 409, "The leader of the group is not known at the moment; try again")
+            self._refuse(request_id, 409, "The leader of the group is not known at the moment; try again")
         return False
 
     def _on_leader_verb(self, request_id: int, verb: _OfLeader) -> None:
@@ -222,7 +222,7 @@ class RequestHandler:
             case verbs.PutConfig():
                 self.writer.put_connector(verb.connector, verb.config, verb.expected, origin)
             case _ if not config.contains(verb.connector):
-                self._answer(request_id, 404, f"Connector {verb.connector} not found")
+                self._refuse(request_id, 404, f"Connector {verb.connector} not found")
             case verbs.ConnectorConfig():
                 self._answer(request_id, 200, config.connector_config(verb.connector))
             case verbs.Delete():
@@ -265,9 +265,9 @@ class RequestHandler:
         """True when nothing that the request needs has changed while it waited; otherwise it was answered."""
         if not self._is_known(verb):
             work = _work_of(verb)
-            self._answer(request_id, 404, f"{'Task' if isinstance(work, TaskId) else 'Connector'} {work} not found")
+            self._refuse(request_id, 404, f"{'Task' if isinstance(work, TaskId) else 'Connector'} {work} not found")
         elif not self.context.group.settled:
-            self._answer(request_id, 409, _PENDING)
+            self._refuse(request_id, 409, _PENDING)
         else:
             return not _is_of_leader(verb) or self._is_for_leader(request_id)
         return False
@@ -285,14 +285,14 @@ class RequestHandler:
             return True
         url = self.leadership.owner_url(work) if group.is_leader else group.leader_url
         if url and url != self.context.settings.url:
-            self.context.emit(Reply(request_id, 200, forward_to=url))
+            self.context.emit(Forwarded(request_id, url))
         else:
-            self._answer(request_id, 409, f"The worker that runs {work} is not known at the moment; try again")
+            self._refuse(request_id, 409, f"The worker that runs {work} is not known at the moment; try again")
         return False
 
     def _restart_task(self, request_id: int, task: TaskId) -> None:
         if task not in self.context.group.work.tasks:
-            self._answer(request_id, 409, f"Task {task} is no longer assigned to this worker")
+            self._refuse(request_id, 409, f"Task {task} is no longer assigned to this worker")
         else:
             self._restart(task)
             self._answer(request_id, 204, None)
@@ -304,12 +304,12 @@ class RequestHandler:
                 self.context, connector, include_tasks=include_tasks, only_failed=only_failed
             )
             if plan is None:
-                self._answer(request_id, 404, f"Status for connector {connector} not found")
+                self._refuse(request_id, 404, f"Status for connector {connector} not found")
                 return
             self.planned[request_id] = plan
             self.writer.put_restart(RestartRecord(connector, include_tasks, only_failed), RequestOrigin(request_id))
         elif connector not in self.context.group.work.connectors:
-            self._answer(request_id, 409, f"Connector {connector} is no longer assigned to this worker")
+            self._refuse(request_id, 409, f"Connector {connector} is no longer assigned to this worker")
         else:
             self._restart(connector)
             self._answer(request_id, 204, None)
@@ -346,7 +346,7 @@ class RequestHandler:
             f"Connector {connector} must be in the STOPPED state before its offsets can be modified: "
             f"use 'PUT /connectors/{connector}/stop'"
         )
-        self._answer(request_id, 400, reason)
+        self._refuse(request_id, 400, reason)
         return False
 
     def _permit_offsets(self, request_id: int, connector: str) -> None:
@@ -357,7 +357,10 @@ class RequestHandler:
         self._answer(request_id, 200, body)
 
     def _answer(self, request_id: int, status: int, body: Any) -> None:
-        self.context.emit(Reply(request_id, status, body))
+        self.context.emit(Done(request_id, status, body))
+
+    def _refuse(self, request_id: int, status: int, message: str) -> None:
+        self.context.emit(Refused(request_id, status, message))
 
 
 def _is_of_leader(verb: ReadsFirst) -> bool:

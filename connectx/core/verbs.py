@@ -1,12 +1,12 @@
 """The verbs that a worker's core answers, with their arguments and replies. Values only: the herder decides.
 
-Mirrors the methods of Kafka Connect's Herder. A `Request` holds one verb with its arguments. The answer is a `Reply`:
+Mirrors the methods of Kafka Connect's Herder. A `Request` holds one verb with its arguments. The answer is one of:
 
-- `status` is the HTTP status; 200, 201, 202 and 204 as in Kafka Connect's REST reference, per verb below.
-- `body` of a success is JSON-like data in the shape that REST shows (None with 204 and with an empty 202).
-- `body` of a failure (400 and above) is the message, a string; REST wraps it as `{"error_code", "message"}`.
-- `forward_to` is a worker's URL: this worker may not answer (it is not the leader, or not the owner), ask that one.
-  Status and body then mean nothing. A leader or owner that is not known at the moment is a 409, not a forward.
+- `Done`: an HTTP status (200, 201, 202 or 204, as in Kafka Connect's REST reference, per verb below) and a body:
+  JSON-like data in the shape that REST shows, None with 204 and with an empty 202.
+- `Refused`: an HTTP status of 400 and above, and a message; REST wraps it as `{"error_code", "message"}`.
+- `Forwarded`: the URL of the worker that decides, the leader or the owner. A leader or owner that is not known at the
+  moment is a refusal with 409.
 
 "where" below: *any* worker answers from its own snapshot; *leader* and *owner* (of the connector or task) forward.
 While a rebalance is wanted, verbs of leader and owner answer 409. A worker that is not up yet, or ends, answers 503,

@@ -135,7 +135,7 @@ def _encode(value: Any, mask: Mask | None, open_keys: frozenset[str] | None) -> 
 
 def _dataclass(value: Any, mask: Mask | None) -> dict[str, Any]:
     cls = type(value)
-    is_reply = cls is messages.Reply
+    is_reply = cls is messages.Done
     encoded: dict[str, Any] = {_CLASS: _name_of(cls)}
     for item in fields(cls):
         name = item.name

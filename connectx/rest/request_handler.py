@@ -10,14 +10,14 @@ import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, assert_never
 from urllib.parse import unquote
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from connectx.core import verbs
-from connectx.core.messages import Reply
+from connectx.core.messages import Done, Forwarded, Refused, Reply
 from connectx.core.verbs import Verb
 from connectx.errors import RestError
 from connectx.rest import bodies
@@ -73,11 +73,17 @@ class RequestHandler:
 
     async def respond(self, request: Request, body: bytes, reply: Reply) -> Response:
         """What a reply says, or the answer of the worker that it names."""
-        if reply.forward_to is not None:
-            return await self.forward(request, body, reply.forward_to)
-        if reply.status >= 400:
-            return error_response(reply.status, str(reply.body))
-        return Response(status_code=reply.status) if reply.body is None else JSONResponse(reply.body, reply.status)
+        match reply:
+            case Forwarded():
+                return await self.forward(request, body, reply.worker_url)
+            case Refused():
+                return error_response(reply.status, reply.message)
+            case Done(body=None):
+                return Response(status_code=reply.status)
+            case Done():
+                return JSONResponse(reply.body, reply.status)
+            case _:
+                assert_never(reply)
 
     async def forward(self, request: Request, body: bytes, worker_url: str) -> Response:
         """The answer of another worker."""

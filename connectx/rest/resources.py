@@ -7,13 +7,14 @@ ConnectorPluginsResource.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from connectx.core import verbs
-from connectx.core.messages import Reply
+from connectx.core.messages import Done
 from connectx.core.verbs import Verb
 from connectx.errors import RestError
 from connectx.model.group import ProtocolVersion
@@ -92,7 +93,7 @@ class Resources:
         body = await self._handler.body(request)
         patch = bodies.parse_config(body)
         reply = await self._handler.ask(verbs.ConnectorConfig(_connector(request), leader=True))
-        if reply.forward_to is not None or reply.status >= 400:
+        if not isinstance(reply, Done):
             return await self._handler.respond(request, body, reply)
         current: Mapping[str, str | None] = reply.body
         merged = {key: value for key, value in {**current, **patch}.items() if patch.get(key, "") is not None}
@@ -103,7 +104,7 @@ class Resources:
     async def tasks_config(self, request: Request) -> Response:
         """Configurations of the tasks by task id, as Kafka Connect gave them before 4.0."""
         reply = await self._handler.ask(verbs.Tasks(_connector(request)))
-        if reply.status >= 400:
+        if not isinstance(reply, Done):
             return await self._handler.respond(request, b"", reply)
         return JSONResponse({"{connector}-{task}".format(**task["id"]): task["config"] for task in reply.body})
 
@@ -134,7 +135,7 @@ class Resources:
     async def read_offsets(self, request: Request) -> Response:
         """Committed offsets of a connector."""
         reply = await self._handler.ask(verbs.Offsets(_connector(request)))
-        if reply.forward_to is not None or reply.status >= 400:
+        if not isinstance(reply, Done):
             return await self._handler.respond(request, b"", reply)
         offsets = await self._handler.blocking(self._services.read_offsets, *_permitted(request, reply))
         return JSONResponse({"offsets": offsets})
@@ -144,7 +145,7 @@ class Resources:
         body = await self._handler.body(request)
         offsets = bodies.parse_offsets(body)
         reply = await self._handler.ask(verbs.ModifyOffsets(_connector(request)))
-        if reply.forward_to is not None or reply.status >= 400:
+        if not isinstance(reply, Done):
             return await self._handler.respond(request, body, reply)
         message = await self._handler.blocking(self._services.alter_offsets, *_permitted(request, reply), offsets)
         return JSONResponse({"message": message})
@@ -152,7 +153,7 @@ class Resources:
     async def reset_offsets(self, request: Request) -> Response:
         """Forget the offsets of a stopped connector."""
         reply = await self._handler.ask(verbs.ModifyOffsets(_connector(request)))
-        if reply.forward_to is not None or reply.status >= 400:
+        if not isinstance(reply, Done):
             return await self._handler.respond(request, b"", reply)
         message = await self._handler.blocking(self._services.reset_offsets, *_permitted(request, reply))
         return JSONResponse({"message": message})
@@ -182,15 +183,22 @@ class Resources:
     async def _require_sender(self, request: Request) -> None:
         """A signature stands for a login, but only where the group's protocol has it verified (KIP-507)."""
         if request.scope[UNKNOWN_SENDER]:
-            worker = (await self._handler.ask(verbs.Worker())).body
+            worker = await self._worker()
             if worker["protocol"] != ProtocolVersion.SESSIONED.wire_name:
                 raise RestError(NO_LOGIN, status=401)
 
     async def _leader_elsewhere(self) -> str | None:
         """URL of the leader when it is another worker: validation is left to it."""
-        worker = (await self._handler.ask(verbs.Worker())).body
+        worker = await self._worker()
         leader: str | None = worker["leader_url"]
         return leader if leader and leader != worker["url"] else None
+
+    async def _worker(self) -> Mapping[str, Any]:
+        """This worker's place in the group; any worker answers that at any time."""
+        reply = await self._handler.ask(verbs.Worker())
+        assert isinstance(reply, Done), "a worker describes itself in every phase"
+        body: Mapping[str, Any] = reply.body
+        return body
 
     async def _validate(self, config: Mapping[str, str | None]) -> None:
         result = await self._handler.blocking(self._services.validate, config)
@@ -212,7 +220,7 @@ def _connector(request: Request) -> str:
     return in_path(request, "connector")
 
 
-def _permitted(request: Request, reply: Reply) -> tuple[str, ConnectorType, Mapping[str, str | None]]:
+def _permitted(request: Request, reply: Done) -> tuple[str, ConnectorType, Mapping[str, str | None]]:
     return _connector(request), ConnectorType(reply.body["type"]), reply.body["config"]
 
 

@@ -25,8 +25,10 @@ from connectx.core.messages import (
     CancelTask,
     ClaimConfigWrites,
     CreateSessionKey,
+    Done,
     FenceProducers,
     FindCoordinator,
+    Forwarded,
     GenerateTaskConfigs,
     HeartbeatReplied,
     InitTaskProducer,
@@ -34,6 +36,7 @@ from connectx.core.messages import (
     Posted,
     PrepareTask,
     ReadConfigToEnd,
+    Refused,
     Reply,
     Request,
     SendFenceRequest,
@@ -417,7 +420,7 @@ class Worker:
             FenceProducers: calls.fence_producers,
             CreateSessionKey: self._on_create_session_key,
             SetLoggerLevel: self._loggers.execute,
-            Reply: self._on_reply,
+            **dict.fromkeys((Done, Refused, Forwarded), self._on_reply),
             WorkerShutDown: self._on_shut_down,
         }
 

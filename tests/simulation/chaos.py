@@ -12,7 +12,7 @@ from typing import Any
 
 from connectx.core import verbs
 from connectx.core.lanes import BulkMode
-from connectx.core.messages import Reply
+from connectx.core.messages import Done, Refused
 from connectx.core.verbs import Verb
 from connectx.model.states import ExactlyOnceSupport, TargetState
 from tests.simulation.chooser import Chooser, Seeded, one_of
@@ -50,7 +50,7 @@ class Chaos:
         self.kinds = [kinds.pop(self.chooser.pick(len(kinds))) for _ in range(self.chooser.pick(6))]
         self.world.source_bulk = tuple(BulkMode)[len(self.kinds) % 3]
         self.faults = Faults(self.world, self.chooser)
-        self.replies: list[Reply] = []
+        self.replies: list[Done | Refused] = []
         self.asked = 0
 
     def one_of(self, things: Sequence[Any]) -> Any:

@@ -17,9 +17,11 @@ from connectx.core.messages import (
     ConnectorStopped,
     CoordinatorFound,
     CreateSessionKey,
+    Done,
     FenceProducers,
     FenceRequestAnswered,
     FindCoordinator,
+    Forwarded,
     GenerateTaskConfigs,
     GroupEffect,
     GroupRequestFailed,
@@ -27,6 +29,7 @@ from connectx.core.messages import (
     PrepareTask,
     ProducersFenced,
     ReadConfigToEnd,
+    Refused,
     Reply,
     Request,
     SendFenceRequest,
@@ -175,7 +178,7 @@ class SimWorker:
                 world.at(world.latency_ms(), lambda: self.write(effect))
             case WriteStatus():
                 world.at(2, lambda: world.publish_status(effect.record))  # one producer: in order
-            case Reply():
+            case Done() | Refused() | Forwarded():
                 self.waiting.pop(effect.request_id)(effect)  # a second reply is a KeyError
             case CreateSessionKey():
                 self.deliver(SessionKeyCreated(effect.request_id, b"k" * effect.key_bytes, world.now_ms))
@@ -358,10 +361,12 @@ class SimWorker:
         def answer(reply: Reply) -> None:
             if lost:
                 answer_with("the answer was lost", True)
-            elif reply.forward_to is not None or reply.status in RETRIABLE:
-                answer_with(f"{reply.status} {reply.body}", True)
+            elif isinstance(reply, Forwarded):
+                answer_with(f"moved to {reply.worker_url}", True)
+            elif isinstance(reply, Refused) and reply.status in RETRIABLE:
+                answer_with(f"{reply.status} {reply.message}", True)
             else:
-                answer_with(None if reply.status < 400 else f"{reply.status} {reply.body}", False)
+                answer_with(f"{reply.status} {reply.message}" if isinstance(reply, Refused) else None, False)
 
         leader = self.world.worker_at(effect.leader_url)
         if leader is None:

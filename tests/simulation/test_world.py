@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from connectx.core import verbs
+from connectx.core.messages import Done
 from connectx.model.config_records import TaskCommitRecord, TaskCountRecord
 from connectx.model.events import EventKind
 from connectx.model.ids import TaskId
@@ -182,6 +183,8 @@ def test_a_paused_worker_that_wakes_as_a_zombie_gives_its_tasks_up() -> None:
 
 
 def _states(world: World) -> set[str]:
-    body = world.ask(verbs.ConnectorStatus, "c").body
+    reply = world.ask(verbs.ConnectorStatus, "c")
+    assert isinstance(reply, Done)
+    body = reply.body
     states = {body["connector"]["state"]} | {task["state"] for task in body["tasks"]}
     return states if states != {"STOPPED", "UNASSIGNED"} else {"UNASSIGNED"}

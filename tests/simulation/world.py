@@ -14,6 +14,9 @@ from typing import Any
 
 from connectx.core.lanes import BulkMode
 from connectx.core.messages import (
+    Done,
+    Forwarded,
+    Refused,
     Reply,
     ShutdownRequested,
     StatusRecordRead,
@@ -231,7 +234,7 @@ class World:
         worker.tasks.clear()
         waiting, worker.waiting = worker.waiting, {}
         for request_id, answer in waiting.items():
-            answer(Reply(request_id, 503, "connection reset"))
+            answer(Refused(request_id, 503, "connection reset"))
 
     def stop(self, name: str) -> None:
         self.workers[name].handle(ShutdownRequested())
@@ -260,23 +263,25 @@ class World:
                 owners.setdefault(task, []).append(worker.name)
         return owners
 
-    def ask(self, verb: Callable[..., Verb], *args: Any, worker: SimWorker | None = None, **named: Any) -> Reply:
+    def ask(
+        self, verb: Callable[..., Verb], *args: Any, worker: SimWorker | None = None, **named: Any
+    ) -> Done | Refused:
         """Ask a worker (by default the leader) and run the world until the answer is there."""
-        replies: list[Reply] = []
+        replies: list[Done | Refused] = []
         self.send(worker or self.leader, verb(*args, **named), replies.append)
         self.run_until(lambda: bool(replies))
         return replies[0]
 
-    def send(self, worker: SimWorker, verb: Verb, answer: Callable[[Reply], None]) -> None:
+    def send(self, worker: SimWorker, verb: Verb, answer: Callable[[Done | Refused], None]) -> None:
         """Ask a worker; its answer may come from another one, two hops away at most."""
 
         def hop(hops: int) -> Callable[[Reply], None]:
             def take(reply: Reply) -> None:
-                target = None if reply.forward_to is None else self.worker_at(reply.forward_to)
+                target = self.worker_at(reply.worker_url) if isinstance(reply, Forwarded) else None
                 if target is not None and hops < 2:
                     target.ask(verb, hop(hops + 1))
                 else:
-                    answer(reply if reply.forward_to is None else Reply(0, 409, "moved"))
+                    answer(Refused(0, 409, "moved") if isinstance(reply, Forwarded) else reply)
 
             return take
 

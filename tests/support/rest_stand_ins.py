@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from connectx.core import verbs
-from connectx.core.messages import Reply
+from connectx.core.messages import Done, Reply
 from connectx.core.verbs import Verb
 from connectx.errors import ConnectorNotFoundError
 from connectx.model.states import ConnectorType
@@ -32,11 +32,11 @@ class Core:
     def ask(self, verb: Verb) -> Future[Reply]:
         future: Future[Reply] = Future()
         if isinstance(verb, verbs.Worker) and verbs.Worker not in self.answers:
-            future.set_result(Reply(1, 200, {"url": self.url, "leader_url": self.leader_url or self.url}))
+            future.set_result(Done(1, 200, {"url": self.url, "leader_url": self.leader_url or self.url}))
             return future
         self.asked.append(verb)
         self.reached.set()
-        answer = self.answers.get(type(verb), Reply(1, 200, {}))
+        answer = self.answers.get(type(verb), Done(1, 200, {}))
         if answer is not None:
             future.set_result(answer if isinstance(answer, Reply) else answer(verb))
         return future

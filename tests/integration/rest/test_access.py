@@ -17,7 +17,7 @@ import pytest
 import trustme
 
 from connectx.core import verbs
-from connectx.core.messages import Reply
+from connectx.core.messages import Done, Forwarded, Refused
 from connectx.errors import RestAuthError, RestError, RestTlsError
 from connectx.model.config_records import SessionKeyRecord
 from connectx.model.worker_config import WorkerConfig
@@ -134,7 +134,7 @@ def test_no_login_stands_in_an_answer_or_in_the_log(
     serve: Serve, logins: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.DEBUG):
-        worker = serve({verbs.Delete: Reply(1, 500, "it broke")}, logins)
+        worker = serve({verbs.Delete: Refused(1, 500, "it broke")}, logins)
         answers = [
             httpx.delete(worker.url + "/connectors/f1", auth=("ana", secret)).text
             for secret in (SECRET, "wr0ng-secret")
@@ -153,7 +153,7 @@ SIGNED = {"X-Connect-Authorization": "c2ln", "X-Connect-Request-Signature-Algori
 def test_a_signature_stands_for_a_login_where_the_core_verifies_it(
     serve: Serve, logins: dict[str, str], protocol: str | None, status: int
 ) -> None:
-    worker = serve({verbs.Fence: Reply(1, 204), verbs.Worker: Reply(1, 200, {**WORKER, "protocol": protocol})}, logins)
+    worker = serve({verbs.Fence: Done(1, 204), verbs.Worker: Done(1, 200, {**WORKER, "protocol": protocol})}, logins)
     assert httpx.put(worker.url + "/connectors/f1/fence", headers=SIGNED).status_code == status
     assert (verbs.Fence in worker.core.verbs()) is (status == 204)
 
@@ -161,7 +161,7 @@ def test_a_signature_stands_for_a_login_where_the_core_verifies_it(
 def test_a_signature_that_stands_for_nothing_is_refused_before_a_body_is_waited_for(
     serve: Serve, logins: dict[str, str]
 ) -> None:
-    worker = serve({verbs.Worker: Reply(1, 200, {**WORKER, "protocol": "compatible"})}, logins)
+    worker = serve({verbs.Worker: Done(1, 200, {**WORKER, "protocol": "compatible"})}, logins)
     head = "".join(f"{name}: {value}\r\n" for name, value in SIGNED.items())
 
     async def status_without_a_body() -> bytes:
@@ -186,20 +186,20 @@ def test_a_signature_opens_nothing_but_the_two_requests_of_workers(serve: Serve,
 
 def test_clients_of_a_cluster_show_its_login(serve: Serve, logins: dict[str, str]) -> None:
     unsigned = {**WORKER, "protocol": "compatible"}
-    worker = serve({verbs.ListConnectors: Reply(1, 200, ["f1"]), verbs.Worker: Reply(1, 200, unsigned)}, logins)
+    worker = serve({verbs.ListConnectors: Done(1, 200, ["f1"]), verbs.Worker: Done(1, 200, unsigned)}, logins)
     config = WorkerConfig.parse({**worker.config.originals, **logins})
     client = RestClient([worker.url], retry_s=0, http=http_client(config))
     assert client.connectors() == ["f1"]
     with pytest.raises(RestError, match=r"rest\.auth\.basic\.file") as refused:
         RestClient([worker.url], retry_s=0).connectors()
     assert refused.value.status == 401
-    worker.core.answers[verbs.Fence] = Reply(1, 204)
+    worker.core.answers[verbs.Fence] = Done(1, 204)
     InternalClient(config).fence(worker.url, "f1", None)
     assert worker.core.verbs()[-1] is verbs.Fence
 
 
 def test_a_signed_request_shows_no_login(serve: Serve, logins: dict[str, str]) -> None:
-    worker = serve({verbs.Fence: Reply(1, 204), verbs.Worker: Reply(1, 200, {**WORKER, "protocol": None})}, logins)
+    worker = serve({verbs.Fence: Done(1, 204), verbs.Worker: Done(1, 200, {**WORKER, "protocol": None})}, logins)
     config = WorkerConfig.parse({**worker.config.originals, **logins})
     with pytest.raises(RestError) as refused:  # a worker that does not verify signatures wants the login
         InternalClient(config).fence(worker.url, "f1", SessionKeyRecord(b"k" * 32, "HmacSHA256", 1))
@@ -207,8 +207,8 @@ def test_a_signed_request_shows_no_login(serve: Serve, logins: dict[str, str]) -
 
 
 def test_a_login_is_passed_on_to_the_leader(serve: Serve, logins: dict[str, str]) -> None:
-    leader = serve({verbs.Stop: Reply(1, 204)}, logins)
-    follower = serve({verbs.Stop: Reply(1, 200, forward_to=leader.core.url)}, logins)
+    leader = serve({verbs.Stop: Done(1, 204)}, logins)
+    follower = serve({verbs.Stop: Forwarded(1, leader.core.url)}, logins)
     assert httpx.put(follower.url + "/connectors/f1/stop", headers=bearer(TOKEN)).status_code == 204
 
 
@@ -254,8 +254,8 @@ def test_an_https_listener_serves_those_who_trust_its_certificate(
 
 
 def test_workers_and_clients_trust_the_truststore_of_the_listeners(serve: Serve, tls: dict[str, str]) -> None:
-    leader = serve({verbs.Stop: Reply(1, 204)}, tls)
-    follower = serve({verbs.Stop: Reply(1, 200, forward_to=leader.core.url)}, tls)
+    leader = serve({verbs.Stop: Done(1, 204)}, tls)
+    follower = serve({verbs.Stop: Forwarded(1, leader.core.url)}, tls)
     RestClient([follower.url], retry_s=0, http=http_client(follower.config)).stop("f1")
     assert leader.core.verbs() == [verbs.Stop]
 

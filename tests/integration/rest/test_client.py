@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from connectx.core import verbs
-from connectx.core.messages import Reply
+from connectx.core.messages import Done, Refused, Reply
 from connectx.core.verbs import Verb
 from connectx.errors import (
     ConfigRejectedError,
@@ -116,22 +116,24 @@ def test_a_connector_that_was_deleted_since_it_was_listed_is_left_out(
 ) -> None:
     shown = {"f1": {"info": INFO, "status": STATUS}}
     answers = {
-        verbs.ListConnectors: lambda verb: Reply(1, 200, shown if verb.expand else ["f1", "f2", "gone"]),
-        verbs.ConnectorInfo: lambda verb: Reply(1, 200, INFO) if verb.connector == "f2" else Reply(1, 404, "not found"),
+        verbs.ListConnectors: lambda verb: Done(1, 200, shown if verb.expand else ["f1", "f2", "gone"]),
+        verbs.ConnectorInfo: lambda verb: (
+            Done(1, 200, INFO) if verb.connector == "f2" else Refused(1, 404, "not found")
+        ),
     }
     assert connect(serve(answers)).expanded() == {**shown, "f2": {"info": INFO}}
 
 
 def test_answers_come_back_as_plain_values(serve: Serve, connect: Callable[..., RestClient]) -> None:
-    permitted = Reply(1, 200, {"type": "sink", "config": {}})
+    permitted = Done(1, 200, {"type": "sink", "config": {}})
     answers = {
-        verbs.ListConnectors: lambda verb: Reply(1, 200, {"f1": {}} if verb.expand else ["b", "a"]),
-        verbs.Create: Reply(1, 201, INFO),
-        verbs.Tasks: Reply(1, 200, [{"id": {"connector": "f1", "task": 0}, "config": {}}]),
-        verbs.Topics: lambda verb: Reply(1, 200, {verb.connector: {"topics": ["t2", "t1"]}}),
+        verbs.ListConnectors: lambda verb: Done(1, 200, {"f1": {}} if verb.expand else ["b", "a"]),
+        verbs.Create: Done(1, 201, INFO),
+        verbs.Tasks: Done(1, 200, [{"id": {"connector": "f1", "task": 0}, "config": {}}]),
+        verbs.Topics: lambda verb: Done(1, 200, {verb.connector: {"topics": ["t2", "t1"]}}),
         verbs.Offsets: permitted,
         verbs.ModifyOffsets: permitted,
-        verbs.ConnectorConfig: Reply(1, 200, {"name": NAME, "old": "1"}),
+        verbs.ConnectorConfig: Done(1, 200, {"name": NAME, "old": "1"}),
     }
     worker = serve(answers)
     client = connect(worker)
@@ -155,11 +157,11 @@ def test_answers_come_back_as_plain_values(serve: Serve, connect: Callable[..., 
 def test_create_and_delete_return_when_the_asked_worker_has_read_them(
     serve: Serve, connect: Callable[..., RestClient]
 ) -> None:
-    missing, there = Reply(1, 404, "Connector f1 not found"), Reply(1, 200, INFO)
+    missing, there = Refused(1, 404, "Connector f1 not found"), Done(1, 200, INFO)
     replies = iter([missing, there, there, missing])
     answers = {
-        verbs.Create: Reply(1, 201, INFO),
-        verbs.Delete: Reply(1, 204),
+        verbs.Create: Done(1, 201, INFO),
+        verbs.Delete: Done(1, 204),
         verbs.ConnectorInfo: lambda *_: next(replies),
     }
     worker = serve(answers)
@@ -171,13 +173,13 @@ def test_create_and_delete_return_when_the_asked_worker_has_read_them(
 
 
 def test_a_dead_worker_is_passed_over(serve: Serve, connect: Callable[..., RestClient], dead_url: str) -> None:
-    worker = serve({verbs.Stop: Reply(1, 204)})
+    worker = serve({verbs.Stop: Done(1, 204)})
     connect(dead_url, worker).stop("f1")
     assert worker.core.verbs() == [verbs.Stop]
 
 
 def test_workers_are_asked_for_anew_at_each_attempt(serve: Serve, dead_url: str) -> None:
-    worker = serve({verbs.Stop: Reply(1, 204)})
+    worker = serve({verbs.Stop: Done(1, 204)})
     rounds = iter([[], [dead_url], [worker.url]])
     RestClient(lambda: next(rounds), retry_s=60).stop("f1")
     assert worker.core.verbs() == [verbs.Stop]
@@ -193,7 +195,7 @@ def test_no_worker_at_all_is_an_error_that_names_the_last_one(
 
 
 def test_a_rebalance_is_waited_for(serve: Serve, connect: Callable[..., RestClient]) -> None:
-    replies = iter([Reply(1, 409, "rebalance"), Reply(1, 503, "starting"), Reply(1, 204)])
+    replies = iter([Refused(1, 409, "rebalance"), Refused(1, 503, "starting"), Done(1, 204)])
     worker = serve({verbs.Stop: lambda *_: next(replies)})
     connect(worker, retry_s=60).stop("f1")
     assert worker.core.verbs() == [verbs.Stop] * 3
@@ -202,13 +204,13 @@ def test_a_rebalance_is_waited_for(serve: Serve, connect: Callable[..., RestClie
 def test_an_endless_rebalance_is_given_up_with_the_attempts_told(
     serve: Serve, connect: Callable[..., RestClient]
 ) -> None:
-    worker = serve({verbs.Stop: Reply(1, 409, "a rebalance is expected")})
+    worker = serve({verbs.Stop: Refused(1, 409, "a rebalance is expected")})
     with pytest.raises(RebalancePendingError, match=r"a rebalance is expected\. Asked 2 times within \d+\.\d s"):
         connect(worker, retry_s=0.12).stop("f1")
 
 
 def test_a_client_for_text_forms_tries_nothing_again(serve: Serve, connect: Callable[..., RestClient]) -> None:
-    worker = serve({verbs.ConnectorStatus: Reply(1, 409, "rebalance")})
+    worker = serve({verbs.ConnectorStatus: Refused(1, 409, "rebalance")})
     with pytest.raises(RebalancePendingError):
         connect(worker, retry_s=60).impatient().status("f1")
     assert len(worker.core.asked) == 1
@@ -217,12 +219,12 @@ def test_a_client_for_text_forms_tries_nothing_again(serve: Serve, connect: Call
 @pytest.mark.parametrize(
     ("reply", "expected"),
     [
-        (Reply(1, 404, "Connector f1 not found"), ConnectorNotFoundError),
-        (Reply(1, 409, "Connector f1 already exists"), ConnectorExistsError),
-        (Reply(1, 409, "no known leader"), RebalancePendingError),
-        (Reply(1, 503, "starting"), WorkerNotReadyError),
-        (Reply(1, 500, "Request timed out"), RestError),
-        (Reply(1, 400, "not stopped"), RestError),
+        (Refused(1, 404, "Connector f1 not found"), ConnectorNotFoundError),
+        (Refused(1, 409, "Connector f1 already exists"), ConnectorExistsError),
+        (Refused(1, 409, "no known leader"), RebalancePendingError),
+        (Refused(1, 503, "starting"), WorkerNotReadyError),
+        (Refused(1, 500, "Request timed out"), RestError),
+        (Refused(1, 400, "not stopped"), RestError),
     ],
 )
 def test_a_refusal_is_a_typed_error_with_status_and_message(
@@ -238,7 +240,7 @@ def test_the_read_oddity_of_a_java_worker_counts_as_a_rebalance(
     serve: Serve, connect: Callable[..., RestClient]
 ) -> None:
     message = "Request cannot be completed because a rebalance is expected"
-    worker = serve({verbs.ConnectorInfo: Reply(1, 500, message), verbs.Stop: Reply(1, 500, message)})
+    worker = serve({verbs.ConnectorInfo: Refused(1, 500, message), verbs.Stop: Refused(1, 500, message)})
     with pytest.raises(RebalancePendingError):
         connect(worker).info("f1")
     with pytest.raises(RestError) as caught:
@@ -258,7 +260,7 @@ def test_a_rejected_config_has_every_problem_and_not_the_config(
 
 
 def created_before(_: Verb) -> Reply:
-    return Reply(1, 409, "Connector f1 already exists")
+    return Refused(1, 409, "Connector f1 already exists")
 
 
 def test_a_create_that_a_silent_worker_carried_out_is_a_success(
@@ -266,8 +268,8 @@ def test_a_create_that_a_silent_worker_carried_out_is_a_success(
 ) -> None:
     answers = {
         verbs.Create: created_before,
-        verbs.ConnectorConfig: Reply(1, 200, INFO["config"]),
-        verbs.ConnectorInfo: Reply(1, 200, INFO),
+        verbs.ConnectorConfig: Done(1, 200, INFO["config"]),
+        verbs.ConnectorInfo: Done(1, 200, INFO),
     }
     client = connect(silent_url, serve(answers))
     assert client.create("f1", {"k": "v"}) == INFO
@@ -285,7 +287,7 @@ def test_without_a_silent_worker_an_existing_connector_is_an_error(
 def test_a_delete_that_a_silent_worker_carried_out_is_a_success(
     serve: Serve, connect: Callable[..., RestClient], silent_url: str
 ) -> None:
-    missing = Reply(1, 404, "Connector f1 not found")
+    missing = Refused(1, 404, "Connector f1 not found")
     worker = serve({verbs.Delete: missing, verbs.ConnectorInfo: missing})
     connect(silent_url, worker).delete("f1")
     with pytest.raises(ConnectorNotFoundError):
@@ -310,7 +312,7 @@ def internal() -> Iterator[InternalClient]:
 
 
 def test_internal_calls_are_signed_over_their_exact_bytes(serve: Serve, internal: InternalClient) -> None:
-    leader = serve({verbs.PutTaskConfigs: Reply(1, 204), verbs.Fence: Reply(1, 204)})
+    leader = serve({verbs.PutTaskConfigs: Done(1, 204), verbs.Fence: Done(1, 204)})
     internal.send_task_configs(leader.core.url, NAME, [{"a": "b"}], KEY)
     internal.fence(leader.core.url, NAME, KEY)
     of_configs, of_fence = (
@@ -324,7 +326,7 @@ def test_internal_calls_are_signed_over_their_exact_bytes(serve: Serve, internal
 
 
 def test_without_a_key_internal_calls_are_not_signed(serve: Serve, internal: InternalClient) -> None:
-    leader = serve({verbs.Fence: Reply(1, 204)})
+    leader = serve({verbs.Fence: Done(1, 204)})
     internal.fence(leader.core.url, "f1", None)
     assert leader.core.asked == [verbs.Fence("f1")]
 
@@ -343,7 +345,7 @@ def test_without_a_key_internal_calls_are_not_signed(serve: Serve, internal: Int
 def test_internal_refusals_tell_whether_trying_again_may_help_and_are_tried_once(
     serve: Serve, internal: InternalClient, status: int, message: str, expected: type[RestError], retriable: bool
 ) -> None:
-    leader = serve({verbs.Fence: Reply(1, status, message)})
+    leader = serve({verbs.Fence: Refused(1, status, message)})
     with pytest.raises(expected, match=message) as caught:
         internal.fence(leader.core.url, "f1", KEY)
     assert caught.value.retriable is retriable

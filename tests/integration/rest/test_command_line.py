@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 from connectx.api.attached.cluster import attach
 from connectx.cli import app
 from connectx.core import verbs
-from connectx.core.messages import Reply
+from connectx.core.messages import Done
 from connectx.errors import RestError
 
 CONFIG = {
@@ -26,13 +26,13 @@ CONFIG = {
 INFO = {"name": "orders", "config": CONFIG, "tasks": [], "type": "source"}
 STATUS = {"name": "orders", "connector": {"state": "RUNNING", "worker_id": "a:1"}, "tasks": [], "type": "source"}
 ANSWERS = {
-    verbs.ConnectorInfo: Reply(1, 200, INFO),
-    verbs.ConnectorConfig: Reply(1, 200, CONFIG),
-    verbs.ConnectorStatus: Reply(1, 200, STATUS),
-    verbs.ListConnectors: lambda verb: Reply(
+    verbs.ConnectorInfo: Done(1, 200, INFO),
+    verbs.ConnectorConfig: Done(1, 200, CONFIG),
+    verbs.ConnectorStatus: Done(1, 200, STATUS),
+    verbs.ListConnectors: lambda verb: Done(
         1, 200, {"orders": {"status": STATUS, "info": INFO}} if verb.expand else ["orders"]
     ),
-    verbs.PutConfig: Reply(1, 200, INFO),
+    verbs.PutConfig: Done(1, 200, INFO),
 }
 
 

@@ -10,14 +10,14 @@ import pytest
 import connectx.api.connector
 from connectx.api.connector import Connector
 from connectx.core import verbs
-from connectx.core.messages import Reply
+from connectx.core.messages import Done, Refused, Reply
 from connectx.core.verbs import Verb
 from connectx.errors import ConfigRejectedError, ConnectorFailedError, ConnectorNotFoundError, WaitTimeoutError
 from connectx.rest.client import RestClient
 
 Serve = Callable[..., Any]
 
-MISSING = Reply(1, 404, "Connector orders not found")
+MISSING = Refused(1, 404, "Connector orders not found")
 CONFIG = {"name": "orders", "connector.class": "FileStreamSource", "db.password": "geheim", "old": "1"}
 INFO = {"name": "orders", "config": CONFIG, "tasks": [], "type": "source"}
 TRACE = "Traceback (most recent call last):\n  File ...\nOSError: <no> postgresql://u:geheim@h/db"
@@ -33,7 +33,7 @@ def status(connector: str, *tasks: str) -> Reply:
         "tasks": [{"id": number, **at(state)} for number, state in enumerate(tasks)],
         "type": "source",
     }
-    return Reply(1, 200, body)
+    return Done(1, 200, body)
 
 
 def in_turn(*replies: Reply) -> Callable[[str | None, Mapping[str, Any]], Reply]:
@@ -49,8 +49,8 @@ def attach(serve: Serve) -> Iterator[Callable[..., tuple[Connector, Any]]]:
 
     def make(answers: Mapping[type[Verb], Any] | None = None, **known: Any) -> tuple[Connector, Any]:
         ready = {
-            verbs.ConnectorConfig: Reply(1, 200, CONFIG),
-            verbs.ConnectorInfo: Reply(1, 200, INFO),
+            verbs.ConnectorConfig: Done(1, 200, CONFIG),
+            verbs.ConnectorInfo: Done(1, 200, INFO),
             verbs.ConnectorStatus: status("RUNNING", "RUNNING"),
         }
         worker = serve({**ready, **(answers or {})})
@@ -96,7 +96,7 @@ def test_what_runs_on_a_dead_worker_is_lost_and_what_failed_there_has_failed(att
 
 
 def test_a_connector_that_nobody_has_started_yet_is_unassigned(attach: Attach) -> None:
-    connector, worker = attach({verbs.ConnectorStatus: Reply(1, 404, "No status found for connector orders")})
+    connector, worker = attach({verbs.ConnectorStatus: Refused(1, 404, "No status found for connector orders")})
     assert connector.status() == {
         "name": "orders",
         "connector": {"state": "UNASSIGNED", "worker_id": ""},
@@ -129,7 +129,7 @@ def test_verbs_are_kafka_connects(attach: Attach) -> None:
 
 def test_config_is_a_mapping_that_changes_through_the_cluster(attach: Attach) -> None:
     changed = {**INFO, "config": {**CONFIG, "new": "2"}}
-    connector, worker = attach({verbs.PutConfig: Reply(1, 200, changed)})
+    connector, worker = attach({verbs.PutConfig: Done(1, 200, changed)})
     config = connector.config
     assert (dict(config), config["db.password"]) == (CONFIG, "geheim")
     config.update({"new": "2", "old": None})
@@ -154,7 +154,7 @@ def test_validate_checks_the_configuration_with_the_changes(attach: Attach) -> N
 
 
 def test_offsets_are_read_and_altered(attach: Attach) -> None:
-    permitted = Reply(1, 200, {"type": "source", "config": {}})
+    permitted = Done(1, 200, {"type": "source", "config": {}})
     connector, worker = attach({verbs.Offsets: permitted, verbs.ModifyOffsets: permitted})
     offsets = connector.offsets.get()
     assert offsets == [{"partition": {"filename": "a"}, "offset": {"position": 7}}]
@@ -192,7 +192,7 @@ def test_wait_ends_when_the_connector_and_its_tasks_are_there(
 def test_waiting_counts_tasks_that_no_worker_has_started_yet(attach: Attach) -> None:
     two = {**INFO, "tasks": [{"connector": "orders", "task": task} for task in range(2)]}
     answers = {
-        verbs.ConnectorInfo: Reply(1, 200, two),
+        verbs.ConnectorInfo: Done(1, 200, two),
         verbs.ConnectorStatus: in_turn(status("RUNNING", "RUNNING"), status("RUNNING", "RUNNING", "RUNNING")),
     }
     connector, worker = attach(answers)

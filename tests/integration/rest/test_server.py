@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from connectx.core import verbs
-from connectx.core.messages import Reply
+from connectx.core.messages import Done, Forwarded, Refused
 from connectx.core.verbs import Verb
 from connectx.errors import ListenerError, ListenerTakenError
 from connectx.model.states import ConnectorType, TargetState
@@ -58,7 +58,7 @@ def error(status: int, message: str) -> dict[str, object]:
     ],
 )
 def test_a_path_is_one_verb_of_the_core(serve: Serve, method: str, path: str, verb: Any, args: dict[str, Any]) -> None:
-    worker = serve({verb: Reply(1, 200, {"answer": "of the core"})})
+    worker = serve({verb: Done(1, 200, {"answer": "of the core"})})
     answer = httpx.request(method, worker.url + path)
     assert (answer.status_code, answer.json()) == (200, {"answer": "of the core"})
     assert worker.core.asked == [verb(**args) if verb is verbs.ListConnectors else verb("f1", **args)]
@@ -73,20 +73,20 @@ def test_a_path_is_one_verb_of_the_core(serve: Serve, method: str, path: str, ve
     ],
 )
 def test_a_success_without_body_is_empty(serve: Serve, verb: type[Verb], method: str, path: str, status: int) -> None:
-    worker = serve({verb: Reply(1, status, None)})
+    worker = serve({verb: Done(1, status, None)})
     answer = httpx.request(method, worker.url + path)
     assert (answer.status_code, answer.content) == (status, b"")
 
 
 def test_a_flagged_restart_answers_the_planned_states(serve: Serve) -> None:
-    worker = serve({verbs.RestartConnector: Reply(1, 202, STATUS)})
+    worker = serve({verbs.RestartConnector: Done(1, 202, STATUS)})
     answer = httpx.post(worker.url + "/connectors/f1/restart?includeTasks=true")
     assert (answer.status_code, answer.json()) == (202, STATUS)
 
 
 @pytest.mark.parametrize("name", ["a/b", "with space", "ümlaut-名前", "per%cent", "a?b#c", "a+b", "dots.and-dashes"])
 def test_names_are_percent_encoded_in_paths(serve: Serve, name: str) -> None:
-    worker = serve({verbs.ConnectorInfo: Reply(1, 200, INFO)})
+    worker = serve({verbs.ConnectorInfo: Done(1, 200, INFO)})
     request = httpx.Request("GET", worker.url)
     request.url = httpx.URL(worker.url).copy_with(raw_path=f"/connectors/{quote(name, safe='')}".encode())
     with httpx.Client() as client:
@@ -97,7 +97,7 @@ def test_names_are_percent_encoded_in_paths(serve: Serve, name: str) -> None:
 
 @pytest.mark.parametrize("status", [403, 404, 409, 500, 503])
 def test_a_failure_is_error_code_and_message(serve: Serve, status: int) -> None:
-    worker = serve({verbs.Stop: Reply(1, status, "why")})
+    worker = serve({verbs.Stop: Refused(1, status, "why")})
     answer = httpx.put(worker.url + "/connectors/f1/stop")
     assert (answer.status_code, answer.json()) == (status, error(status, "why"))
 
@@ -116,7 +116,7 @@ def test_unknown_paths_and_methods_have_the_same_error_body(serve: Serve, method
 
 
 def test_create_validates_then_writes_and_names_the_location(serve: Serve) -> None:
-    worker = serve({verbs.Create: Reply(1, 201, INFO)})
+    worker = serve({verbs.Create: Done(1, 201, INFO)})
     body = {"name": " a/b ", "config": {"connector.class": "X", "tasks.max": 2, "ratio": 1.50, "on": True, "off": None}}
     answer = httpx.post(worker.url + "/connectors", json=body)
     config = {"connector.class": "X", "tasks.max": "2", "ratio": "1.5", "on": "true", "off": None, "name": "a/b"}
@@ -130,7 +130,7 @@ def test_create_validates_then_writes_and_names_the_location(serve: Serve) -> No
     [("RUNNING", TargetState.STARTED), ("paused", TargetState.PAUSED), ("STOPPED", TargetState.STOPPED)],
 )
 def test_create_takes_an_initial_state(serve: Serve, state: str, target: TargetState) -> None:
-    worker = serve({verbs.Create: Reply(1, 201, INFO)})
+    worker = serve({verbs.Create: Done(1, 201, INFO)})
     httpx.post(worker.url + "/connectors", json={"name": "f1", "config": {}, "initial_state": state})
     assert worker.core.asked[0].initial_state is target
 
@@ -155,7 +155,7 @@ def test_an_invalid_config_is_refused_with_every_message_and_never_reaches_the_c
 
 
 def test_put_config_creates_or_updates(serve: Serve) -> None:
-    worker = serve({verbs.PutConfig: Reply(1, 201, INFO)})
+    worker = serve({verbs.PutConfig: Done(1, 201, INFO)})
     answer = httpx.put(worker.url + "/connectors/f1/config", json={"connector.class": "X"})
     assert (answer.status_code, answer.headers["location"]) == (201, "/connectors/f1")
     config = {"connector.class": "X", "name": "f1"}
@@ -164,7 +164,7 @@ def test_put_config_creates_or_updates(serve: Serve) -> None:
 
 def test_patch_merges_at_the_leader_and_writes_only_over_what_it_read(serve: Serve) -> None:
     current = {"name": "f1", "a": "1", "b": "2", "empty": None}
-    worker = serve({verbs.ConnectorConfig: Reply(1, 200, current), verbs.PutConfig: Reply(1, 200, INFO)})
+    worker = serve({verbs.ConnectorConfig: Done(1, 200, current), verbs.PutConfig: Done(1, 200, INFO)})
     answer = httpx.patch(worker.url + "/connectors/f1/config", json={"a": None, "c": "3"})
     assert (answer.status_code, answer.json()) == (200, INFO)
     merged = {"name": "f1", "b": "2", "empty": None, "c": "3"}
@@ -215,8 +215,8 @@ def test_a_body_over_the_limit_is_refused(serve: Serve) -> None:
 
 
 def test_the_leader_gets_the_request_as_it_came_and_its_answer_is_passed_on(serve: Serve) -> None:
-    leader = serve({verbs.RestartConnector: Reply(1, 202, STATUS)})
-    follower = serve({verbs.RestartConnector: Reply(1, 200, forward_to=leader.core.url)})
+    leader = serve({verbs.RestartConnector: Done(1, 202, STATUS)})
+    follower = serve({verbs.RestartConnector: Forwarded(1, leader.core.url)})
     name = "a/ü b"
     answer = httpx.post(
         f"{follower.url}/connectors/{quote(name, safe='')}/restart?onlyFailed=true",
@@ -227,7 +227,7 @@ def test_the_leader_gets_the_request_as_it_came_and_its_answer_is_passed_on(serv
 
 
 def test_a_follower_leaves_validation_to_the_leader(serve: Serve) -> None:
-    leader = serve({verbs.Create: Reply(1, 201, INFO)})
+    leader = serve({verbs.Create: Done(1, 201, INFO)})
     follower = serve()
     follower.core.leader_url = leader.core.url
     answer = httpx.post(follower.url + "/connectors", json={"name": "f1", "config": {"k": "v"}})
@@ -237,19 +237,19 @@ def test_a_follower_leaves_validation_to_the_leader(serve: Serve) -> None:
 
 
 def test_an_error_of_the_leader_is_passed_on(serve: Serve) -> None:
-    leader = serve({verbs.Stop: Reply(1, 404, "Connector f1 not found")})
-    follower = serve({verbs.Stop: Reply(1, 200, forward_to=leader.core.url)})
+    leader = serve({verbs.Stop: Refused(1, 404, "Connector f1 not found")})
+    follower = serve({verbs.Stop: Forwarded(1, leader.core.url)})
     answer = httpx.put(follower.url + "/connectors/f1/stop")
     assert (answer.status_code, answer.json()) == (404, error(404, "Connector f1 not found"))
 
 
 def test_a_request_takes_two_hops_at_most(serve: Serve) -> None:
-    owner = serve({verbs.RestartTask: Reply(1, 204)})
-    leader = serve({verbs.RestartTask: Reply(1, 200, forward_to=owner.core.url)})
-    follower = serve({verbs.RestartTask: Reply(1, 200, forward_to=leader.core.url)})
+    owner = serve({verbs.RestartTask: Done(1, 204)})
+    leader = serve({verbs.RestartTask: Forwarded(1, owner.core.url)})
+    follower = serve({verbs.RestartTask: Forwarded(1, leader.core.url)})
     path = "/connectors/f1/tasks/0/restart"
     assert httpx.post(follower.url + path).status_code == 204
-    third = serve({verbs.RestartTask: Reply(1, 200, forward_to=follower.core.url)})
+    third = serve({verbs.RestartTask: Forwarded(1, follower.core.url)})
     answer = httpx.post(third.url + path)
     assert (answer.status_code, answer.json()["error_code"]) == (409, 409)
     assert [len(worker.core.asked) for worker in (third, follower, leader, owner)] == [1, 2, 2, 1]
@@ -257,22 +257,22 @@ def test_a_request_takes_two_hops_at_most(serve: Serve) -> None:
 
 @pytest.mark.parametrize(("forward", "status"), [("", 204), ("?forward=true", 204), ("?forward=false", 409)])
 def test_the_forward_flag_says_how_many_hops_are_left(serve: Serve, forward: str, status: int) -> None:
-    leader = serve({verbs.Stop: Reply(1, 204)})
-    follower = serve({verbs.Stop: Reply(1, 200, forward_to=leader.core.url)})
+    leader = serve({verbs.Stop: Done(1, 204)})
+    follower = serve({verbs.Stop: Forwarded(1, leader.core.url)})
     assert httpx.put(follower.url + "/connectors/f1/stop" + forward).status_code == status
 
 
 def test_two_workers_that_name_each_other_end_in_a_conflict(serve: Serve) -> None:
     one, two = serve(), serve()
-    one.core.answers[verbs.Stop] = Reply(1, 200, forward_to=two.core.url)
-    two.core.answers[verbs.Stop] = Reply(1, 200, forward_to=one.core.url)
+    one.core.answers[verbs.Stop] = Forwarded(1, two.core.url)
+    two.core.answers[verbs.Stop] = Forwarded(1, one.core.url)
     assert httpx.put(one.url + "/connectors/f1/stop").status_code == 409
 
 
 def test_a_leader_that_cannot_be_reached_is_a_409_that_names_it_since_nothing_was_done(serve: Serve) -> None:
     gone = serve()
     gone.server.stop()
-    follower = serve({verbs.Stop: Reply(1, 200, forward_to=gone.core.url)})
+    follower = serve({verbs.Stop: Forwarded(1, gone.core.url)})
     answer = httpx.put(follower.url + "/connectors/f1/stop")
     assert answer.status_code == 409
     assert gone.core.url in answer.json()["message"]
@@ -282,7 +282,7 @@ def test_a_leader_that_cannot_be_reached_is_a_409_that_names_it_since_nothing_wa
 
 
 def test_internal_requests_reach_the_core_with_the_exact_bytes_and_both_headers(serve: Serve) -> None:
-    worker = serve({verbs.PutTaskConfigs: Reply(1, 204), verbs.Fence: Reply(1, 204)})
+    worker = serve({verbs.PutTaskConfigs: Done(1, 204), verbs.Fence: Done(1, 204)})
     headers = {
         "content-type": "application/json",
         "X-Connect-Authorization": "c2lnbmF0dXJl",
@@ -299,8 +299,8 @@ def test_internal_requests_reach_the_core_with_the_exact_bytes_and_both_headers(
 
 
 def test_an_internal_request_keeps_its_signature_when_it_is_forwarded(serve: Serve) -> None:
-    leader = serve({verbs.PutTaskConfigs: Reply(1, 204)})
-    follower = serve({verbs.PutTaskConfigs: Reply(1, 200, forward_to=leader.core.url)})
+    leader = serve({verbs.PutTaskConfigs: Done(1, 204)})
+    follower = serve({verbs.PutTaskConfigs: Forwarded(1, leader.core.url)})
     headers = {"content-type": "application/json", "X-Connect-Authorization": "c2ln"}
     body = b'[{"a":"\xc3\xbc"}]'
     assert httpx.post(follower.url + "/connectors/f1/tasks", content=body, headers=headers).status_code == 204
@@ -309,7 +309,7 @@ def test_an_internal_request_keeps_its_signature_when_it_is_forwarded(serve: Ser
 
 # ----------------------------------------------------------------------------------------------------------- offsets
 
-PERMITTED = Reply(1, 200, {"type": "source", "config": {"file": "a"}})
+PERMITTED = Done(1, 200, {"type": "source", "config": {"file": "a"}})
 
 
 def test_offsets_are_read_by_the_services_after_the_core_knew_the_connector(serve: Serve) -> None:
@@ -331,7 +331,7 @@ def test_offsets_are_written_only_with_the_permission_of_the_core(serve: Serve) 
         ("reset", "f1", ConnectorType.SOURCE),
     ]
     assert worker.core.verbs() == [verbs.ModifyOffsets, verbs.ModifyOffsets]
-    worker.core.answers[verbs.ModifyOffsets] = Reply(1, 400, "not stopped")
+    worker.core.answers[verbs.ModifyOffsets] = Refused(1, 400, "not stopped")
     answer = httpx.patch(worker.url + "/connectors/f1/offsets", json={"offsets": entries})
     assert (answer.status_code, answer.json()) == (400, error(400, "not stopped"))
     assert len(worker.services.calls) == 2
@@ -441,7 +441,7 @@ def test_a_request_that_takes_too_long_names_the_stage_of_the_worker(serve: Serv
     [{"host": "attacker.example"}, {"origin": "https://attacker.example"}, {"origin": "null"}],
 )
 def test_requests_that_another_site_makes_a_browser_send_are_refused(serve: Serve, headers: dict[str, str]) -> None:
-    worker = serve({verbs.RestartConnector: Reply(1, 204)})
+    worker = serve({verbs.RestartConnector: Done(1, 204)})
     answer = httpx.post(worker.url + "/connectors/f1/restart", headers=headers)
     assert (answer.status_code, worker.core.asked) == (403, [])
     own = httpx.post(worker.url + "/connectors/f1/restart", headers={"origin": worker.url})

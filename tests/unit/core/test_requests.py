@@ -14,10 +14,13 @@ from connectx.core.messages import (
     ConfigRecordRead,
     ConfigRecordsWritten,
     ConnectorFailed,
+    Done,
     Effect,
     FenceProducers,
+    Forwarded,
     ProducersFenced,
     ReadConfigToEnd,
+    Refused,
     Reply,
     Request,
     SetLoggerLevel,
@@ -106,7 +109,7 @@ def ask(core: WorkerCore, verb: Kind, connector: str | None = "c", **args: Any) 
 
 
 def replied(status: int, body: Any = None) -> list[Effect]:
-    return [Reply(77, status, body)]
+    return [Done(77, status, body) if status < 400 else Refused(77, status, body)]
 
 
 def run(core: WorkerCore, effects: list[Effect]) -> list[Effect]:
@@ -243,7 +246,7 @@ def test_a_worker_tells_its_place_in_the_group() -> None:
 
 @pytest.mark.parametrize(("verb", "args"), [*OF_LEADER, *INTERNAL])
 def test_a_follower_forwards_to_the_leader(verb: Kind, args: dict[str, Any]) -> None:
-    assert ask(a_core(leads=False), verb, **args) == [Reply(77, 200, forward_to=LEADER_URL)]
+    assert ask(a_core(leads=False), verb, **args) == [Forwarded(77, LEADER_URL)]
 
 
 @pytest.mark.parametrize(("verb", "args"), [*OF_LEADER, *INTERNAL])
@@ -276,14 +279,14 @@ def test_work_of_others_is_forwarded_by_the_leader_to_its_owner_and_by_others_to
 ) -> None:
     core = a_core(leads=False)
     core.context.group.assignment = WorkSet()
-    assert ask(core, verb, **args) == [Reply(77, 200, forward_to=LEADER_URL)]
+    assert ask(core, verb, **args) == [Forwarded(77, LEADER_URL)]
     core = a_core()
     core.context.group.assignment = WorkSet()
     core.leadership.owners = {"other": WorkSet(("c",), (C0,))}
     core.leadership.urls = {"other": "http://other/"}
-    assert ask(core, verb, **args) == [Reply(77, 200, forward_to="http://other/")]
+    assert ask(core, verb, **args) == [Forwarded(77, "http://other/")]
     core.leadership.forget_owners()
-    assert [reply.status for reply in ask(core, verb, **args) if isinstance(reply, Reply)] == [409]
+    assert [reply.status for reply in ask(core, verb, **args) if isinstance(reply, Refused)] == [409]
 
 
 @pytest.mark.parametrize(("verb", "args"), INTERNAL)
@@ -357,7 +360,10 @@ def test_two_patches_of_the_same_configuration_do_not_overwrite_each_other() -> 
     first = ask(core, verbs.PutConfig, config=SOURCE | {"x": "1"}, expected=SOURCE)
     second = core.handle(Request(78, verbs.PutConfig("c", SOURCE | {"y": "1"}, SOURCE)), 1_000)
     answers = replies(run(core, [*first, *second.effects]))
-    assert [(reply.request_id, reply.status) for reply in answers if isinstance(reply, Reply)] == [(77, 200), (78, 409)]
+    assert [(reply.request_id, reply.status) for reply in answers if isinstance(reply, Done | Refused)] == [
+        (77, 200),
+        (78, 409),
+    ]
     assert core.context.config.connector_config("c") == SOURCE | {"x": "1"}
 
 
@@ -421,7 +427,7 @@ def test_a_restart_with_flags_is_a_command_in_the_config_topic_and_answers_with_
         shown(core.context, subject, State.FAILED if failed and subject != C0 else State.RUNNING)
     effects = run(core, ask(core, verbs.RestartConnector, include_tasks=include_tasks, only_failed=only_failed))
     (reply,) = replies(effects)
-    assert isinstance(reply, Reply)
+    assert isinstance(reply, Done)
     assert reply.status == 202
     shown_as: dict[str | TaskId, str] = {
         "c": reply.body["connector"]["state"],
@@ -521,8 +527,11 @@ def test_what_changed_while_the_config_topic_was_read_counts(verb: Kind, args: d
     follow(core)
     core.context.group.assignment = WorkSet()
     (reply,) = replies(core.handle(ConfigReadToEnd(1), 1_000).effects)
-    assert isinstance(reply, Reply)
-    assert reply.forward_to == LEADER_URL if (verb, args) not in OF_OWNER else reply.status == 409
+    if (verb, args) in OF_OWNER:
+        assert isinstance(reply, Refused)
+        assert reply.status == 409
+    else:
+        assert reply == Forwarded(77, LEADER_URL)
 
 
 @pytest.mark.rule("618.4.2")
@@ -617,7 +626,7 @@ def test_a_worker_that_stops_still_shows_what_it_knows(verb: Kind, args: dict[st
     core = with_work(a_core())
     core.handle(ShutdownRequested(), 1_000)
     (reply,) = replies(ask(core, verb, **args))
-    assert isinstance(reply, Reply)
+    assert isinstance(reply, Done)
     assert reply.status == 200
 
 
@@ -643,7 +652,7 @@ def test_every_request_that_waits_is_answered_when_the_worker_ends() -> None:
     for number, (verb, args) in enumerate(requests, start=101):
         assert replies(core.handle(Request(number, verb("c", **args)), 1_000).effects) == []
     effects = core.handle(ShutdownRequested(), 1_000).effects
-    answers = {reply.request_id: reply.status for reply in replies(effects) if isinstance(reply, Reply)}
+    answers = {reply.request_id: reply.status for reply in replies(effects) if isinstance(reply, Refused)}
     assert answers == {101: 500, 102: 503, 103: 503, 104: 503, 105: 503}
     assert len(replies(effects)) == len(requests)
     assert WorkerShutDown() in effects
@@ -658,5 +667,5 @@ def test_requests_that_wait_are_a_conflict_when_leadership_moves(verb: Kind, arg
     follow(core)
     core.fencing.cancel_all("moved")
     (reply,) = replies(core.handle(ConfigReadToEnd(99), 1_000).effects)
-    assert isinstance(reply, Reply)
+    assert isinstance(reply, Refused)
     assert reply.status == 409
