@@ -19,6 +19,7 @@ from connectx.core.messages import (
     WriteConfigRecords,
 )
 from connectx.core.pending import OperationReadBack, OperationWritten
+from connectx.core.signals import LeaderOrigin, Origin, WriteKind, WriteOutcome
 from connectx.model.config_records import (
     ConfigRecord,
     ConnectorConfigRecord,
@@ -35,21 +36,6 @@ from connectx.model.states import TargetState
 
 _READ_BACK_TIMEOUT_MS = 30_000
 _RETRY = "this may be due to a transient error and the request can be safely retried"
-
-
-class WriteKind(StrEnum):
-    """Operations on the config topic."""
-
-    CREATE = "create"
-    PUT = "put"
-    DELETE = "delete"
-    TARGET_STATE = "target_state"
-    STOP = "stop"
-    TASK_CONFIGS = "task_configs"
-    TASK_COUNT = "task_count"
-    SESSION_KEY = "session_key"
-    RESTART = "restart"
-    LOGGER_LEVEL = "logger_level"
 
 
 _DONE = {
@@ -71,43 +57,6 @@ class Claim(StrEnum):
     NONE = "none"  # another worker leads: privileged operations are refused
     PENDING = "pending"  # this worker leads and claims the config topic: they wait
     HELD = "held"  # they are written
-
-
-@dataclass(frozen=True, slots=True)
-class RequestOrigin:
-    """A request waits for the outcome."""
-
-    request_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class ConnectorOrigin:
-    """A connector instance of this worker published its task configs."""
-
-    connector: str
-    instance: int
-
-
-@dataclass(frozen=True, slots=True)
-class FencingOrigin:
-    """A fencing round writes its task count record."""
-
-    round_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class LeaderOrigin:
-    """The leader itself: a session key."""
-
-
-@dataclass(frozen=True, slots=True)
-class StoppedOrigin:
-    """The leader takes the tasks from a stopped connector."""
-
-    connector: str
-
-
-Origin = RequestOrigin | ConnectorOrigin | FencingOrigin | LeaderOrigin | StoppedOrigin
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,26 +89,13 @@ class ConfigWrite:
     reading: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class WriteOutcome:
-    """How an operation ended, with an HTTP status; `fenced` when the right to write has to be claimed again."""
-
-    kind: WriteKind
-    origin: Origin
-    connector: str
-    status: int
-    error: str | None = None
-    fenced: bool = False
-
-
 @dataclass(slots=True)
 class ConfigWriter:
-    """Queue of operations. `outcomes` collects what ended until the worker's core takes it: one for each operation."""
+    """Queue of operations. Each ends with a `WriteOutcome`."""
 
     context: Context
     claim: Claim = Claim.NONE
     queue: list[ConfigWrite] = field(default_factory=list)
-    outcomes: list[WriteOutcome] = field(default_factory=list)
 
     # ---------------------------------------------------------------------------------------------- operations
 
@@ -314,8 +250,10 @@ class ConfigWriter:
                 self._write(write)
 
     def _may_write(self) -> bool:
-        """False while the claim is waited for, or was just lost: the outcome that says so has not been taken yet."""
-        return self.claim is not Claim.PENDING and not any(outcome.fenced for outcome in self.outcomes)
+        """False while the claim is waited for, or was just lost: the outcome that says so has not been routed yet."""
+        signals = self.context.signals
+        is_lost = any(signal.fenced for signal in signals if isinstance(signal, WriteOutcome))
+        return self.claim is not Claim.PENDING and not is_lost
 
     def _write(self, write: ConfigWrite) -> None:
         write.is_new = write.kind is WriteKind.PUT and not self.context.config.contains(write.connector)
@@ -355,7 +293,7 @@ class ConfigWriter:
 
     def _end(self, write: ConfigWrite, status: int, error: str | None = None, *, fenced: bool = False) -> None:
         self._remove(write)
-        self.outcomes.append(WriteOutcome(write.kind, write.origin, write.connector, status, error, fenced))
+        self.context.report(WriteOutcome(write.kind, write.origin, write.connector, status, error, fenced))
 
     def _remove(self, write: ConfigWrite) -> None:
         self.context.pending.drop(write.request_id)

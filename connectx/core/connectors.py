@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from connectx.core.config_writer import ConfigWriter, ConnectorOrigin
+from connectx.core.config_writer import ConfigWriter
 from connectx.core.context import Context, StartAgain, WorkerPhase
 from connectx.core.ignored import InstanceGone, PhaseOver
 from connectx.core.messages import (
@@ -31,6 +31,7 @@ from connectx.core.messages import (
 )
 from connectx.core.moves import Moves, moved
 from connectx.core.pending import ConnectorConfigsSent
+from connectx.core.signals import ConnectorOrigin
 from connectx.core.timer_keys import ConnectorStopLimit, TaskConfigsRetry
 from connectx.model.causes import Cause, ConfigurationChanged, TargetStateAsked
 from connectx.model.states import State, TargetState

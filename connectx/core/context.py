@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
@@ -12,6 +13,7 @@ from connectx.core.messages import Effect, Step, WriteStatus
 from connectx.core.moves import Moves, moved
 from connectx.core.pending import Pending, Waiting
 from connectx.core.settings import CoreSettings
+from connectx.core.signals import Signal
 from connectx.core.status_log import StatusLog
 from connectx.core.timer_keys import TimerKey
 from connectx.core.timers import Timers
@@ -93,6 +95,8 @@ class Context:
     now_ms: int = 0
     step: Step = field(default_factory=Step)
     pending: Pending = field(default_factory=Pending)
+    signals: list[Signal] = field(default_factory=list)
+    """What parts have reported and `WorkerCore` has not routed yet; none between two steps."""
     last_instance: int = 0
 
     def emit(self, effect: Effect) -> None:
@@ -113,6 +117,18 @@ class Context:
         if generation is None and self.group.generation >= 0:
             generation = self.group.generation
         self.step.transitions.append(Transition(payload, connector, task, generation, producer_epoch, why))
+
+    def report(self, *signals: Signal) -> None:
+        """Report to the parts that a signal concerns, after the present call."""
+        self.signals.extend(signals)
+
+    def pass_on(self, outputs: Iterable[Effect | Signal]) -> None:
+        """Order the effects among `outputs` and report the signals."""
+        for output in outputs:
+            if isinstance(output, Signal):
+                self.report(output)
+            else:
+                self.emit(output)
 
     def ignore(self, reason: Ignored) -> None:
         """Show that nothing is taken from this step's stimulus, and why."""

@@ -10,15 +10,15 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from connectx.core.config_writer import ConfigWriter, FencingOrigin, WriteOutcome
+from connectx.core.config_writer import ConfigWriter
 from connectx.core.context import Context
 from connectx.core.messages import ConfigReadToEnd, FenceProducers, ProducersFenced, ReadConfigToEnd
 from connectx.core.moves import Moves, moved
 from connectx.core.pending import RoundFenced, RoundRead
+from connectx.core.signals import FencingOrigin, FencingOutcome, Waiter, WriteOutcome
 from connectx.core.timer_keys import TaskCountRetry
 from connectx.model import payloads
 from connectx.model.causes import TaskCountOutdated
-from connectx.model.ids import TaskId
 from connectx.model.states import ConnectorType
 
 _RETRY_MS = 250
@@ -41,33 +41,6 @@ ROUND_MOVES: Final[Moves[RoundPhase]] = {
 """A round may end in any phase."""
 
 
-@dataclass(frozen=True, slots=True)
-class LocalWaiter:
-    """A task of the leader itself waits for the round."""
-
-    task: TaskId
-    instance: int
-
-
-@dataclass(frozen=True, slots=True)
-class RequestWaiter:
-    """Another worker's request waits for the round."""
-
-    request_id: int
-
-
-Waiter = LocalWaiter | RequestWaiter
-
-
-@dataclass(frozen=True, slots=True)
-class FencingOutcome:
-    """The outcome for a waiting caller; `status` is the HTTP status for a request."""
-
-    waiter: Waiter
-    status: int
-    error: str | None
-
-
 @dataclass(slots=True)
 class FencingRound:
     """One connector's round; later requests join it and share the result."""
@@ -84,12 +57,11 @@ class FencingRound:
 
 @dataclass(slots=True)
 class FencingRounds:
-    """Active rounds, at most one per connector. `outcomes` collects results until the worker's core takes them."""
+    """Active rounds, at most one per connector. Each ends with a `FencingOutcome` for each of its waiters."""
 
     context: Context
     writer: ConfigWriter
     rounds: dict[str, FencingRound] = field(default_factory=dict)
-    outcomes: list[FencingOutcome] = field(default_factory=list)
 
     def request(self, connector: str, waiter: Waiter) -> None:
         """Join the connector's round, or begin one by reading the config topic to its end."""
@@ -195,7 +167,7 @@ class FencingRounds:
             self.context.record(payloads.FencingFailed(error), fencing.connector)
         elif fencing.phase is not RoundPhase.READING:
             self.context.record(payloads.FencingCompleted(fencing.task_count), fencing.connector)
-        self.outcomes.extend(FencingOutcome(waiter, status, error) for waiter in fencing.waiters)
+        self.context.report(*(FencingOutcome(waiter, status, error) for waiter in fencing.waiters))
 
 
 def _retry_timer(fencing: FencingRound) -> TaskCountRetry:

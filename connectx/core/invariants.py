@@ -11,15 +11,16 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol, assert_never
 
-from connectx.core.config_writer import Claim, ConfigWriter, FencingOrigin, RequestOrigin
+from connectx.core.config_writer import Claim, ConfigWriter
 from connectx.core.connectors import ConnectorPhase, Connectors
 from connectx.core.context import Context, WorkerPhase
-from connectx.core.fencing import FencingRounds, LocalWaiter, RequestWaiter, RoundPhase
+from connectx.core.fencing import FencingRounds, RoundPhase
 from connectx.core.group.leadership import Leadership
 from connectx.core.group.membership import Membership, MembershipState
 from connectx.core.group.rebalance import Rebalance, RebalancePhase
 from connectx.core.pending import RequestRead
 from connectx.core.requests import RequestHandler
+from connectx.core.signals import FencingOrigin, LocalWaiter, RequestOrigin, RequestWaiter
 from connectx.core.tasks import BEFORE_ITS_START, TaskPhase, Tasks
 from connectx.core.timer_keys import (
     ConnectorStopLimit,
@@ -46,7 +47,7 @@ class Rule(StrEnum):
     UNIQUE_REQUESTS = "one part waits for each pending request, and none is above the last one that was given"
     TIMER_HAS_OWNER = "every awaited timer belongs to something that still waits for it"
     QUEUE_MOVES = "the first write waits for an answer or for the claim, later writes wait for the first"
-    OUTCOMES_TAKEN = "no outcome of a write or fencing round is left after a step"
+    SIGNALS_ROUTED = "no signal between parts is left after a step"
     REPLIES_ARE_DUE = "a reply that is prepared belongs to a write or fencing round that goes on"
     RIGHTS_OF_LEADER = "only the leader claims the config topic or runs fencing rounds"
     CLAIM_IS_AWAITED = "a pending claim has a pending request or a timer"
@@ -292,9 +293,9 @@ def _queue_moves(core: Parts) -> Iterator[str]:
                 yield f"the first write ({write.kind} of {write.connector!r}) waits for nothing"
 
 
-def _outcomes_taken(core: Parts) -> Iterator[str]:
-    for outcome in (*core.writer.outcomes, *core.fencing.outcomes):
-        yield f"{outcome}"
+def _signals_routed(core: Parts) -> Iterator[str]:
+    for signal in core.context.signals:
+        yield f"{signal}"
 
 
 def _replies_are_due(core: Parts) -> Iterator[str]:
@@ -365,7 +366,9 @@ def _member_goes_on(core: Parts) -> Iterator[str]:
 def _stopped_is_empty(core: Parts) -> Iterator[str]:
     if core.context.phase is not WorkerPhase.STOPPED:
         return
-    if core.connectors.lives or core.tasks.lives or core.fencing.rounds or core.writer.queue or pending_requests(core):
+    work = (core.connectors.lives, core.tasks.lives, core.fencing.rounds, core.writer.queue)
+    is_asked = any(isinstance(waiting, RequestRead) for waiting in core.context.pending.waiting.values())
+    if any(work) or is_asked:
         yield "it has work left"
     if core.membership.state is not MembershipState.STOPPED:
         yield f"the member is {core.membership.state}"
@@ -380,7 +383,7 @@ _CHECKS: Final[Mapping[Rule, Callable[[Parts], Iterator[str]]]] = {
     Rule.UNIQUE_REQUESTS: _unique_requests,
     Rule.TIMER_HAS_OWNER: _timer_has_owner,
     Rule.QUEUE_MOVES: _queue_moves,
-    Rule.OUTCOMES_TAKEN: _outcomes_taken,
+    Rule.SIGNALS_ROUTED: _signals_routed,
     Rule.REPLIES_ARE_DUE: _replies_are_due,
     Rule.RIGHTS_OF_LEADER: _rights_of_leader,
     Rule.CLAIM_IS_AWAITED: _claim_is_awaited,

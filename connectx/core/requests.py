@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 from typing import Any, assert_never
 
 from connectx.core import rest_views, verbs
-from connectx.core.config_writer import ConfigWriter, RequestOrigin, WriteKind, WriteOutcome
+from connectx.core.config_writer import ConfigWriter
 from connectx.core.connectors import Connectors
 from connectx.core.context import Context, WorkerPhase
-from connectx.core.fencing import FencingOutcome, FencingRounds, RequestWaiter
+from connectx.core.fencing import FencingRounds
 from connectx.core.group.leadership import Leadership
 from connectx.core.messages import ConfigReadToEnd, Done, Forwarded, ReadConfigToEnd, Refused, Request, WriteStatus
 from connectx.core.pending import ReadsFirst, RequestRead
+from connectx.core.signals import FencingOutcome, RequestOrigin, RequestWaiter, WriteKind, WriteOutcome
 from connectx.core.tasks import Tasks
 from connectx.core.verbs import Verb
 from connectx.model.causes import RestartAsked
@@ -136,7 +137,7 @@ class RequestHandler:
         """A fencing round that a request waited for has ended."""
         verb = self.fencing_offsets.pop(waiter.request_id, None)
         if outcome.error is not None:
-            self._answer(waiter.request_id, outcome.status, outcome.error)
+            self._refuse(waiter.request_id, outcome.status, outcome.error)
         elif verb is None:
             self._answer(waiter.request_id, 204, None)
         elif self._is_still_possible(waiter.request_id, verb) and self._is_stopped(waiter.request_id, verb.connector):
@@ -236,7 +237,7 @@ class RequestHandler:
 
     def _on_internal(self, request_id: int, verb: verbs.PutTaskConfigs | verbs.Fence) -> None:
         if (refusal := self._signature_error(verb)) is not None:
-            self._answer(request_id, *refusal)
+            self._refuse(request_id, *refusal)
         elif self._is_for_leader(request_id):  # also during a rebalance: the leader's rights are what counts
             if isinstance(verb, verbs.PutTaskConfigs):
                 self.writer.put_task_configs(verb.connector, verb.task_configs, RequestOrigin(request_id))

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Final
 
 from connectx.core.context import Context, StartAgain, WorkerPhase
-from connectx.core.fencing import FencingRounds, LocalWaiter
+from connectx.core.fencing import FencingRounds
 from connectx.core.ignored import InstanceGone, PhaseOver
 from connectx.core.messages import (
     BeginTask,
@@ -33,6 +33,7 @@ from connectx.core.messages import (
 )
 from connectx.core.moves import Moves, moved
 from connectx.core.pending import TaskFenced, TaskRead
+from connectx.core.signals import LocalWaiter
 from connectx.core.takeovers import Fenced, Takeovers
 from connectx.core.timer_keys import TaskFencingRetry, TaskRestart, TaskStopLimit
 from connectx.model import causes

@@ -20,18 +20,10 @@ from connectx.core.config_log import (
     TargetStateChanged,
     TaskConfigsCommitted,
 )
-from connectx.core.config_writer import (
-    ConfigWriter,
-    ConnectorOrigin,
-    FencingOrigin,
-    LeaderOrigin,
-    RequestOrigin,
-    StoppedOrigin,
-    WriteOutcome,
-)
+from connectx.core.config_writer import ConfigWriter
 from connectx.core.connectors import Connectors
 from connectx.core.context import Context, WorkerPhase
-from connectx.core.fencing import FencingOutcome, FencingRounds, LocalWaiter
+from connectx.core.fencing import FencingRounds
 from connectx.core.group.leadership import Leadership
 from connectx.core.group.membership import Membership
 from connectx.core.group.rebalance import Rebalance
@@ -91,6 +83,23 @@ from connectx.core.pending import (
 )
 from connectx.core.requests import RequestHandler
 from connectx.core.settings import CoreSettings
+from connectx.core.signals import (
+    AssignmentReceived,
+    ConnectorOrigin,
+    CoordinatorUnknown,
+    Elected,
+    FatalGroupError,
+    FencingOrigin,
+    FencingOutcome,
+    JoinPreparing,
+    LeaderOrigin,
+    LocalWaiter,
+    MembershipLost,
+    RequestOrigin,
+    Signal,
+    StoppedOrigin,
+    WriteOutcome,
+)
 from connectx.core.tasks import Tasks
 from connectx.core.timer_keys import (
     ConnectorStopLimit,
@@ -117,6 +126,9 @@ _REFERENCES = frozenset(
     {"settings", "step", "context", "membership", "writer", "fencing", "leadership", "connectors", "tasks", "takeovers"}
 )
 """Fields of parts that are settings, another part, or the step being built."""
+
+_MOST_SIGNALS = 100_000
+"""Signals that a step may route: one that ends needs a few for each operation and task that it ends."""
 
 _WorkStimulus = (
     ConnectorStarted
@@ -149,7 +161,9 @@ class WorkerCore:
         self.leadership = Leadership(self.context, self.writer)
         self.connectors = Connectors(self.context, self.writer)
         self.tasks = Tasks(self.context, self.fencing)
-        self.rebalance = Rebalance(self.context, self.membership, self.leadership, self.connectors, self.tasks)
+        self.rebalance = Rebalance(
+            self.context, self.membership, self.fencing, self.leadership, self.connectors, self.tasks
+        )
         self.requests = RequestHandler(
             self.context, self.writer, self.fencing, self.leadership, self.connectors, self.tasks
         )
@@ -247,7 +261,7 @@ class WorkerCore:
 
     def _on_group(self, answer: GroupStimulus) -> None:
         if self.membership.awaits(answer):
-            self.rebalance.take(self.membership.handle(answer, self.context.now_ms))
+            self.context.pass_on(self.membership.handle(answer, self.context.now_ms))
         else:
             self.context.ignore(NotPending(answer.request_id))
 
@@ -312,20 +326,41 @@ class WorkerCore:
 
     def _settle(self) -> None:
         """Go on with what the stimulus has made possible."""
-        if self.rebalance.fatal_error is not None:
-            self._begin_shutdown(self.rebalance.fatal_error)
-        self._hand_on()
+        self._route()
         self.rebalance.advance()
+        self._route()
         if self.context.phase is WorkerPhase.STOPPING and not self.connectors.lives and not self.tasks.lives:
             self._finish_shutdown()
 
-    def _hand_on(self) -> None:
-        """Hand outcomes on until nothing moves: a finished write may end a round, a round may start a task."""
-        while self.writer.outcomes or self.fencing.outcomes:
-            while self.writer.outcomes:
-                self._on_written(self.writer.outcomes.pop(0))
-            while self.fencing.outcomes:
-                self._on_fencing_outcome(self.fencing.outcomes.pop(0))
+    def _route(self) -> None:
+        """Take each signal to the parts that it concerns, until none is left: a written record may start a task."""
+        for _ in range(_MOST_SIGNALS):
+            if not self.context.signals:
+                return
+            self._on_signal(self.context.signals.pop(0))
+        raise AssertionError(f"signals do not end in one step; the next is {self.context.signals[0]}")
+
+    def _on_signal(self, signal: Signal) -> None:  # one line per signal: a table
+        match signal:
+            case WriteOutcome():
+                self._on_written(signal)
+            case FencingOutcome():
+                self._on_fencing_outcome(signal)
+            case JoinPreparing():
+                self.rebalance.on_join_preparing(signal)
+            case Elected():
+                assignments = self.leadership.assign(signal)
+                self.context.pass_on(self.membership.assignments(signal.generation, assignments, self.context.now_ms))
+            case AssignmentReceived():
+                self.rebalance.on_assignment(signal)
+            case MembershipLost(reason, error):
+                self.rebalance.on_lost(reason, error)
+            case CoordinatorUnknown():
+                self.rebalance.on_coordinator_unknown()
+            case FatalGroupError():
+                self._begin_shutdown(self.rebalance.on_fatal_error(signal))
+            case _:
+                assert_never(signal)
 
     # ----------------------------------------------------------------------------------------------- life cycle
 
@@ -333,7 +368,7 @@ class WorkerCore:
         if self.context.phase is WorkerPhase.STARTING:
             self.context.move(WorkerPhase.RUNNING)
             self.context.record(payloads.WorkerStarted(self.context.settings.url))
-            self.rebalance.take(self.membership.start(self.context.now_ms))
+            self.context.pass_on(self.membership.start(self.context.now_ms))
 
     def _begin_shutdown(self, reason: Cause) -> None:
         if self.context.phase in (WorkerPhase.STARTING, WorkerPhase.RUNNING):
@@ -346,9 +381,9 @@ class WorkerCore:
         self.requests.close(error)
         self.fencing.cancel_all(error, status=503)
         self.writer.close(error)
-        self._hand_on()
+        self._route()
         self.context.move(WorkerPhase.STOPPED)
-        self.rebalance.take(self.membership.leave())
+        self.context.pass_on(self.membership.leave())
         self.context.record(payloads.WorkerStopped())
         fatal = self.rebalance.fatal_error
         self.context.emit(WorkerShutDown(None if fatal is None else cause_text(fatal)))
@@ -356,7 +391,7 @@ class WorkerCore:
     def _on_timer(self, stimulus: TimerFired) -> None:
         if isinstance(stimulus.key, GroupTimer):
             if self.membership.awaits(stimulus):
-                self.rebalance.take(self.membership.handle(stimulus, self.context.now_ms))
+                self.context.pass_on(self.membership.handle(stimulus, self.context.now_ms))
             else:
                 self.context.ignore(TimerReplaced(stimulus.key))
         elif self.context.timers.accept(stimulus):
@@ -433,7 +468,7 @@ class WorkerCore:
     def _on_written(self, outcome: WriteOutcome) -> None:
         if outcome.fenced:
             self.leadership.lost_claim(outcome.error or "fenced by a newer leader")
-            self.rebalance.take(self.membership.confirm(self.context.now_ms))
+            self.context.pass_on(self.membership.confirm(self.context.now_ms))
         match outcome.origin:
             case RequestOrigin(request_id):
                 self.requests.on_written(outcome, request_id)

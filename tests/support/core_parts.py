@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 from connectx.core.config_writer import Claim
 from connectx.core.context import Context, WorkerPhase
@@ -13,6 +13,7 @@ from connectx.core.group.membership import MembershipState
 from connectx.core.group.rebalance import RebalancePhase
 from connectx.core.messages import Effect
 from connectx.core.settings import CoreSettings, SignatureCheck
+from connectx.core.signals import Signal
 from connectx.core.timer_keys import GroupTimer
 from connectx.core.worker import WorkerCore
 from connectx.model.config_records import (
@@ -32,6 +33,7 @@ from connectx.model.status_records import ConnectorStatusRecord, Status, TaskSta
 from connectx.model.worker_config import WorkerConfig, own_kafka_config
 from connectx.model.worker_keys import WorkerKeys
 
+_Signal = TypeVar("_Signal", bound=Signal)
 ME, LEADER_URL = "127.0.0.1:8083", "http://127.0.0.1:9999/"
 C0, C1 = TaskId("c", 0), TaskId("c", 1)
 SOURCE: dict[str, str | None] = {"connector.class": "Source"}
@@ -130,6 +132,11 @@ def shown(context: Context, subject: str | TaskId, state: State, worker_id: str 
             context.status.apply(TaskStatusRecord(subject, status))
         case _:
             context.status.apply(ConnectorStatusRecord(subject, status))
+
+
+def reported(context: Context, kind: type[_Signal]) -> list[_Signal]:
+    """Signals of a kind that were not taken yet."""
+    return [signal for signal in context.signals if isinstance(signal, kind)]
 
 
 def effects(context: Context) -> list[Effect]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from connectx.core.config_writer import Claim, ConfigWriter, StoppedOrigin
+from connectx.core.config_writer import Claim, ConfigWriter
 from connectx.core.context import Context
 from connectx.core.group.assignor import (
     CONFIG_MISMATCH,
@@ -21,7 +21,6 @@ from connectx.core.group.assignor import (
     assign_eagerly,
     assignment_messages,
 )
-from connectx.core.group.membership import Elected
 from connectx.core.messages import (
     ClaimConfigWrites,
     ConfigWritesClaimed,
@@ -30,6 +29,7 @@ from connectx.core.messages import (
     WriteStatus,
 )
 from connectx.core.pending import LeaderClaimed, LeaderKeyCreated
+from connectx.core.signals import Elected, StoppedOrigin
 from connectx.core.timer_keys import WorkerTimer
 from connectx.model import payloads
 from connectx.model.causes import FormerLeaderFenced, LostWorkWaits, RevocationsFollow

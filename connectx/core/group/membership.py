@@ -33,6 +33,15 @@ from connectx.core.messages import (
     TimerFired,
 )
 from connectx.core.moves import Moves, moved
+from connectx.core.signals import (
+    AssignmentReceived,
+    CoordinatorUnknown,
+    Elected,
+    FatalGroupError,
+    JoinPreparing,
+    MembershipLost,
+    MemberSignal,
+)
 from connectx.core.timer_keys import GroupTimer, TimerKey
 from connectx.core.timers import Timers
 from connectx.model import causes
@@ -117,61 +126,7 @@ MEMBERSHIP_MOVES: Final[Moves[MembershipState]] = {
 """`leave` leads to STOPPED from every state."""
 
 
-@dataclass(frozen=True, slots=True)
-class JoinPreparing:
-    """A join is due: stop work if eager, then call `prepared` with the metadata. Once per attempt to join."""
-
-    reason: Cause
-
-
-@dataclass(frozen=True, slots=True)
-class Elected:
-    """This member leads: compute, then call `assignments` with this generation."""
-
-    generation: int
-    protocol: ProtocolVersion
-    leader_id: str
-    members: Mapping[str, MemberMetadata]
-
-
-@dataclass(frozen=True, slots=True)
-class AssignmentReceived:
-    """The rebalance is complete; the member is stable."""
-
-    generation: int
-    member_id: str
-    leader_id: str
-    protocol: ProtocolVersion
-    assignment: Assignment
-
-
-@dataclass(frozen=True, slots=True)
-class MembershipLost:
-    """The generation is no longer ours; rejoining goes on by itself.
-
-    `error` is Kafka's name, None when the session ran out by the member's own clock.
-    """
-
-    reason: Cause
-    error: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class CoordinatorUnknown:
-    """No coordinator could be found for `heartbeat_interval_ms`: stop all work (KAFKA-9184). Once per loss."""
-
-    since_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class FatalGroupError:
-    """The group does not take this member and no retry will change that; state FAILED until start()."""
-
-    error: str
-
-
-Signal = JoinPreparing | Elected | AssignmentReceived | MembershipLost | CoordinatorUnknown | FatalGroupError
-Output = GroupEffect | SetTimer | Signal
+Output = GroupEffect | SetTimer | MemberSignal
 
 
 @dataclass(slots=True)

@@ -1,7 +1,7 @@
 """Carries out an assignment: revokes work, reads the config topic, starts work, rejoins.
 
-Decides the order of these steps and when the group must be joined again or left. Never sends a group request itself: it
-talks to the membership. Mirrors Kafka Connect's DistributedHerder (handleRebalanceCompleted, RebalanceListener).
+Decides the order of these steps and when the group must be joined again or left. The membership sends the group
+requests. Mirrors Kafka Connect's DistributedHerder (handleRebalanceCompleted, RebalanceListener).
 """
 
 from __future__ import annotations
@@ -12,20 +12,13 @@ from typing import Final
 
 from connectx.core.connectors import Connectors
 from connectx.core.context import Context, WorkerPhase
+from connectx.core.fencing import FencingRounds
 from connectx.core.group.leadership import Leadership
-from connectx.core.group.membership import (
-    AssignmentReceived,
-    CoordinatorUnknown,
-    Elected,
-    FatalGroupError,
-    JoinPreparing,
-    Membership,
-    MembershipLost,
-    Signal,
-)
-from connectx.core.messages import ConfigReadToEnd, GroupEffect, ReadConfigToEnd, SetTimer
+from connectx.core.group.membership import Membership
+from connectx.core.messages import ConfigReadToEnd, ReadConfigToEnd
 from connectx.core.moves import Moves, moved
 from connectx.core.pending import AssignmentRead
+from connectx.core.signals import AssignmentReceived, FatalGroupError, JoinPreparing
 from connectx.core.tasks import Tasks
 from connectx.core.timer_keys import WorkerTimer
 from connectx.model import causes, payloads
@@ -34,8 +27,6 @@ from connectx.model.group import Assignment, MemberMetadata, ProtocolVersion, Wo
 
 _READ_RETRIES = 5
 _MISMATCH_MS = 100
-
-Output = GroupEffect | SetTimer | Signal
 
 
 class RebalancePhase(StrEnum):
@@ -68,6 +59,7 @@ class Rebalance:
 
     context: Context
     membership: Membership
+    fencing: FencingRounds
     leadership: Leadership
     connectors: Connectors
     tasks: Tasks
@@ -82,33 +74,10 @@ class Rebalance:
 
     # ------------------------------------------------------------------------------------------- what comes in
 
-    def take(self, outputs: list[Output]) -> None:
-        """Pass the membership's effects on and act on its signals, until there are none."""
-        waiting = list(outputs)
-        while waiting:
-            output = waiting.pop(0)
-            match output:
-                case JoinPreparing():
-                    waiting.extend(self._on_join_preparing(output))
-                case Elected():
-                    assignments = self.leadership.assign(output)
-                    waiting.extend(self.membership.assignments(output.generation, assignments, self.context.now_ms))
-                case AssignmentReceived():
-                    self._on_assignment(output)
-                case MembershipLost():
-                    self._on_lost(output.reason, output.error)
-                case CoordinatorUnknown():
-                    self._on_coordinator_unknown()
-                case FatalGroupError():
-                    self.fatal_error = causes.GroupRefusesWorker(output.error)
-                    self._on_lost(self.fatal_error, output.error)
-                case _:
-                    self.context.emit(output)
-
     def request_rejoin(self, reason: Cause) -> None:
         """Join the group again as soon as possible; what was assigned but not started yet is claimed all the same."""
         self.context.group.settled = False
-        self.take(self.membership.request_rejoin(reason, self.context.now_ms))
+        self.context.pass_on(self.membership.request_rejoin(reason, self.context.now_ms))
 
     def on_delay_over(self) -> None:
         """The leader's delay for lost work has passed."""
@@ -123,7 +92,7 @@ class Rebalance:
         self.read_retries_left = _READ_RETRIES
         if self.phase is RebalancePhase.UNSYNCED:
             self._move(RebalancePhase.JOINING)
-            self.take(self.membership.start(self.context.now_ms))
+            self.context.pass_on(self.membership.start(self.context.now_ms))
         else:
             self._after_read()
 
@@ -137,17 +106,18 @@ class Rebalance:
         if self.context.phase is not WorkerPhase.RUNNING or self._stops():
             return
         if self.phase is RebalancePhase.STOPPING:
-            self.take(self._prepared())
+            self._prepare()
         elif self.phase is RebalancePhase.REVOKING:
             self._catch_up()
 
     # --------------------------------------------------------------------------------------------------- joining
 
-    def _on_join_preparing(self, signal: JoinPreparing) -> list[Output]:
+    def on_join_preparing(self, signal: JoinPreparing) -> None:
+        """A join is due: stop what may not run meanwhile, then hand the membership its metadata."""
         self.context.group.settled = False
         self.leadership.forget_owners()
         if self.context.phase is not WorkerPhase.RUNNING:
-            return []  # it leaves the group soon, and wants nothing
+            return  # it leaves the group soon, and wants nothing
         if self.started_ms is None:
             self.started_ms = self.context.now_ms
             self.context.record(payloads.RebalanceStarted(), why=signal.reason)
@@ -160,10 +130,10 @@ class Rebalance:
         if self._stops():
             self._move(RebalancePhase.STOPPING)
             self._forget_read()
-            return []
-        return self._prepared()
+        else:
+            self._prepare()
 
-    def _prepared(self) -> list[Output]:
+    def _prepare(self) -> None:
         self._move(RebalancePhase.JOINING)
         self.outgoing = WorkSet()
         self._forget_read()
@@ -172,7 +142,7 @@ class Rebalance:
             MemberMetadata(version, settings.url, self.context.config.offset, self._allocation(version))
             for version in settings.worker.connect_protocol
         )
-        return self.membership.prepared(protocols, self.context.now_ms)
+        self.context.pass_on(self.membership.prepared(protocols, self.context.now_ms))
 
     def _allocation(self, version: ProtocolVersion) -> Assignment | None:
         group = self.context.group
@@ -182,7 +152,8 @@ class Rebalance:
 
     # ------------------------------------------------------------------------------------------------ assignment
 
-    def _on_assignment(self, signal: AssignmentReceived) -> None:
+    def on_assignment(self, signal: AssignmentReceived) -> None:
+        """Carry out what the leader assigned: first, stop what it revoked."""
         if self.context.phase is not WorkerPhase.RUNNING:
             return
         group, assignment = self.context.group, signal.assignment
@@ -203,7 +174,7 @@ class Rebalance:
             self.leadership.take_over()
         else:
             self.leadership.step_down()
-            self.tasks.fencing.cancel_all("this worker does not lead the group any more")
+            self.fencing.cancel_all("this worker does not lead the group any more")
         self._move(RebalancePhase.REVOKING)
 
     def _adopt(self, assignment: Assignment) -> None:
@@ -264,8 +235,8 @@ class Rebalance:
         group, settings = self.context.group, self.context.settings
         reason = causes.ConfigUnreadable(error)
         if self.phase is not RebalancePhase.UNSYNCED:
-            self._on_lost(reason, None)
-            self.take(self.membership.leave())
+            self.on_lost(reason, None)
+            self.context.pass_on(self.membership.leave())
             self._move(RebalancePhase.UNSYNCED)
         if not group.protocol.is_cooperative:
             self.context.set_timer(WorkerTimer.CONFIG_READ, settings.worker.worker_unsync_backoff_ms)
@@ -328,18 +299,24 @@ class Rebalance:
         self.context.group.assignment = None
         self.context.group.settled = False
 
-    def _on_lost(self, reason: Cause, error: str | None) -> None:
+    def on_lost(self, reason: Cause, error: str | None) -> None:
         """Not a member any more. Work goes on: it is claimed when joining again (KIP-415)."""
         self.context.record(payloads.MemberLost(error), why=reason)
         self.context.group.settled = False
         self.leadership.suspend()
-        self.tasks.fencing.cancel_all("this worker has lost its place in the group")
+        self.fencing.cancel_all("this worker has lost its place in the group")
 
-    def _on_coordinator_unknown(self) -> None:
+    def on_fatal_error(self, signal: FatalGroupError) -> causes.GroupRefusesWorker:
+        """No retry will make this worker a member; returns why it ends."""
+        self.fatal_error = causes.GroupRefusesWorker(signal.error)
+        self.on_lost(self.fatal_error, signal.error)
+        return self.fatal_error
+
+    def on_coordinator_unknown(self) -> None:
         """The group may think that this worker is gone: nothing of it may go on (KAFKA-9184)."""
         reason = causes.CoordinatorUnreachable()
         if self.context.group.assignment is not None:
-            self._on_lost(reason, None)
+            self.on_lost(reason, None)
             self.give_up_work(reason)
         self._move(RebalancePhase.JOINING)
         self._forget_read()

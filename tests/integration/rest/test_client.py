@@ -228,12 +228,12 @@ def test_a_client_for_text_forms_tries_nothing_again(serve: Serve, connect: Call
     ],
 )
 def test_a_refusal_is_a_typed_error_with_status_and_message(
-    serve: Serve, connect: Callable[..., RestClient], reply: Reply, expected: type[RestError]
+    serve: Serve, connect: Callable[..., RestClient], reply: Refused, expected: type[RestError]
 ) -> None:
     with pytest.raises(RestError) as caught:
         connect(serve({verbs.Stop: reply})).stop("f1")
     assert type(caught.value) is expected
-    assert (caught.value.status, caught.value.message) == (reply.status, reply.body)
+    assert (caught.value.status, caught.value.message) == (reply.status, reply.message)
 
 
 def test_the_read_oddity_of_a_java_worker_counts_as_a_rebalance(

@@ -292,7 +292,7 @@ MADE: dict[type, Callable[[], Any]] = {
     AuditedWorker: lambda: AuditedWorker(BAD, connectors=(BAD,)),
     AuditFinding: lambda: FLAW,
     AuditInput: lambda: AUDITED,
-    BrokenRule: lambda: BrokenRule(Rule.OUTCOMES_TAKEN, f"{URL} {BAD}"),
+    BrokenRule: lambda: BrokenRule(Rule.SIGNALS_ROUTED, f"{URL} {BAD}"),
     Entry: lambda: Entry(0, {"$": "TaskId", "connector": BAD}, []),
     Recording: lambda: Recording(BAD, URL, {}, {}, (), {}, f"{URL} {BAD}"),
     Backup: lambda: Backup({"version": BAD}, BAD, (EXPORTED,)),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from connectx.core.config_writer import Claim, ConfigWriter, ConnectorOrigin, WriteKind
+from connectx.core.config_writer import Claim, ConfigWriter
 from connectx.core.connectors import ConnectorPhase, Connectors
 from connectx.core.context import Context, WorkerPhase
 from connectx.core.messages import (
@@ -26,6 +26,7 @@ from connectx.core.messages import (
     TaskReconfigurationRequested,
     WriteStatus,
 )
+from connectx.core.signals import ConnectorOrigin, WriteKind
 from connectx.core.timer_keys import ConnectorStopLimit, TaskConfigsRetry
 from connectx.model.config_records import ConnectorConfigRecord, TaskCommitRecord, TaskConfigRecord
 from connectx.model.events import EventKind

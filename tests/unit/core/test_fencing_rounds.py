@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from connectx.core.config_writer import Claim, ConfigWriter, FencingOrigin, WriteKind, WriteOutcome
+from connectx.core.config_writer import Claim, ConfigWriter
 from connectx.core.context import Context
-from connectx.core.fencing import FencingOutcome, FencingRounds, LocalWaiter, RequestWaiter
+from connectx.core.fencing import FencingRounds
 from connectx.core.messages import (
     ConfigReadToEnd,
     ConfigRecordsWritten,
@@ -17,10 +17,22 @@ from connectx.core.messages import (
     SetTimer,
     WriteConfigRecords,
 )
+from connectx.core.signals import FencingOrigin, FencingOutcome, LocalWaiter, RequestWaiter, WriteKind, WriteOutcome
 from connectx.core.timer_keys import TaskCountRetry
 from connectx.model.config_records import ConnectorConfigRecord, TaskCountRecord
 from connectx.model.events import EventKind
-from tests.support.core_parts import C0, SOURCE, a_context, both, commit, configure, effects, read, transitions
+from tests.support.core_parts import (
+    C0,
+    SOURCE,
+    a_context,
+    both,
+    commit,
+    configure,
+    effects,
+    read,
+    reported,
+    transitions,
+)
 from tests.support.histories import Recorded
 
 LOCAL, REMOTE = LocalWaiter(C0, 1), RequestWaiter(8)
@@ -62,9 +74,9 @@ def recorded(context: Context, rounds: FencingRounds, error: str | None = None) 
                 if error is None:
                     read(context, *effect.records)
                 rounds.writer.on_written(ConfigRecordsWritten(effect.request_id, error))
-    for outcome in rounds.writer.outcomes:
+    for outcome in reported(context, WriteOutcome):
+        context.signals.remove(outcome)
         rounds.on_record_written(outcome)
-    rounds.writer.outcomes.clear()
     return done
 
 
@@ -75,7 +87,7 @@ def recorded(context: Context, rounds: FencingRounds, error: str | None = None) 
 def test_nothing_is_to_be_done_when_the_record_follows_the_task_configs() -> None:
     context, rounds = begun(pending=False)
     assert both(context) == ([], [])
-    assert rounds.outcomes == [FencingOutcome(LOCAL, 200, None)]
+    assert reported(context, FencingOutcome) == [FencingOutcome(LOCAL, 200, None)]
     assert rounds.rounds == {}
 
 
@@ -90,7 +102,7 @@ def test_the_record_is_written_without_fencing(before: int | None, now: int) -> 
     connector = "s" if before is None else "c"
     assert [type(effect) for effect in done] == [ReadConfigToEnd, WriteConfigRecords, ReadConfigToEnd]
     assert done[1] == WriteConfigRecords(3, (TaskCountRecord(connector, now),), privileged=True)
-    assert rounds.outcomes == [FencingOutcome(LOCAL, 204, None)]
+    assert reported(context, FencingOutcome) == [FencingOutcome(LOCAL, 204, None)]
 
 
 @pytest.mark.rule("618.2.2")
@@ -113,7 +125,7 @@ def test_all_producers_of_the_recorded_tasks_are_fenced_before_the_record_is_wri
     assert done[1] == WriteConfigRecords(4, (TaskCountRecord("c", now),), privileged=True)
     completed = Recorded(EventKind.FENCING_COMPLETED, "c", None, 3, None, "", {"task_count": now})
     assert transitions(context) == [completed]
-    assert rounds.outcomes == [FencingOutcome(LOCAL, 204, None)]
+    assert reported(context, FencingOutcome) == [FencingOutcome(LOCAL, 204, None)]
 
 
 # -------------------------------------------------------------------------------------------------- who is told
@@ -123,7 +135,7 @@ def test_later_requests_join_the_round_and_share_its_result() -> None:
     context, rounds = fenced()
     rounds.request("c", REMOTE)
     recorded(context, rounds)
-    assert rounds.outcomes == [FencingOutcome(LOCAL, 204, None), FencingOutcome(REMOTE, 204, None)]
+    assert reported(context, FencingOutcome) == [FencingOutcome(LOCAL, 204, None), FencingOutcome(REMOTE, 204, None)]
 
 
 def test_rounds_of_two_connectors_do_not_meet() -> None:
@@ -133,7 +145,7 @@ def test_rounds_of_two_connectors_do_not_meet() -> None:
     both(context)
     rounds.request("d", REMOTE)
     assert effects(context) == [ReadConfigToEnd(3, 3_000)]
-    rounds.on_read("c", ConfigReadToEnd(3))
+    rounds.on_read("d", ConfigReadToEnd(3))
     assert effects(context) == [FenceProducers(4, "d", SOURCE, ("g-d-0", "g-d-1"))]
 
 
@@ -150,7 +162,7 @@ def test_a_round_for_no_source_connector_is_refused(record: ConnectorConfigRecor
     rounds.request("c", REMOTE)
     read(context, record)  # what the read finds
     rounds.on_read("c", ConfigReadToEnd(1))
-    assert rounds.outcomes == [FencingOutcome(REMOTE, status, error)]
+    assert reported(context, FencingOutcome) == [FencingOutcome(REMOTE, status, error)]
 
 
 # -------------------------------------------------------------------------------------------------- what goes wrong
@@ -162,7 +174,7 @@ def test_a_config_topic_that_cannot_be_read_ends_the_round_so_that_it_is_asked_f
     rounds.request("c", REMOTE)
     rounds.on_read("c", ConfigReadToEnd(1, "timed out"))
     error = "Failed to read the config topic to its end: timed out"
-    assert rounds.outcomes == [FencingOutcome(REMOTE, 503, error)]
+    assert reported(context, FencingOutcome) == [FencingOutcome(REMOTE, 503, error)]
     failed = Recorded(EventKind.FENCING_FAILED, "c", None, 3, None, "", {"error": error})
     assert transitions(context) == [failed]
 
@@ -171,7 +183,9 @@ def test_producers_that_cannot_be_fenced_end_the_round_with_500_and_no_record() 
     context, rounds = begun()
     both(context)
     rounds.on_producers_fenced("c", ProducersFenced(2, "not authorised"))
-    assert rounds.outcomes == [FencingOutcome(LOCAL, 500, "Failed to fence older producers: not authorised")]
+    assert reported(context, FencingOutcome) == [
+        FencingOutcome(LOCAL, 500, "Failed to fence older producers: not authorised")
+    ]
     assert effects(context) == []
 
 
@@ -182,7 +196,7 @@ def test_a_record_that_cannot_be_written_is_written_again_without_end() -> None:
     delays_ms = []
     for _ in range(7):
         recorded(context, rounds, error="timed out")
-        assert rounds.outcomes == []
+        assert reported(context, FencingOutcome) == []
         (timer,) = effects(context)
         assert isinstance(timer, SetTimer)
         assert timer.key == TaskCountRetry("c", round_id)
@@ -190,7 +204,7 @@ def test_a_record_that_cannot_be_written_is_written_again_without_end() -> None:
         rounds.on_retry_timer(TaskCountRetry("c", round_id))
     assert delays_ms == [250, 500, 1_000, 2_000, 4_000, 5_000, 5_000]
     recorded(context, rounds)
-    assert rounds.outcomes == [FencingOutcome(LOCAL, 204, None)]
+    assert reported(context, FencingOutcome) == [FencingOutcome(LOCAL, 204, None)]
     assert not context.timers.is_set(TaskCountRetry("c", round_id))
 
 
@@ -199,8 +213,8 @@ def test_newer_task_configs_cancel_the_round_and_no_record_is_written() -> None:
     context, rounds = fenced()
     effects(context)
     rounds.cancel("c", "new task configs")
-    assert rounds.outcomes == [FencingOutcome(LOCAL, 409, "new task configs")]
-    rounds.writer.on_read(ConfigReadToEnd(3))
+    assert reported(context, FencingOutcome) == [FencingOutcome(LOCAL, 409, "new task configs")]
+    assert 3 not in context.pending.waiting
     assert (effects(context), rounds.writer.queue) == ([], [])
 
 
@@ -211,7 +225,7 @@ def test_task_configs_seen_only_by_the_read_before_the_record_refuse_it() -> Non
     done = recorded(context, rounds)
     assert [type(effect) for effect in done] == [ReadConfigToEnd]
     error = "New task configs of connector c came during the fencing round"
-    assert rounds.outcomes == [FencingOutcome(LOCAL, 409, error)]
+    assert reported(context, FencingOutcome) == [FencingOutcome(LOCAL, 409, error)]
 
 
 def test_all_rounds_end_when_this_worker_leads_no_more() -> None:
@@ -219,7 +233,10 @@ def test_all_rounds_end_when_this_worker_leads_no_more() -> None:
     rounds.request("a", REMOTE)
     both(context)
     rounds.cancel_all("moved")
-    assert rounds.outcomes == [FencingOutcome(REMOTE, 409, "moved"), FencingOutcome(LOCAL, 409, "moved")]
+    assert reported(context, FencingOutcome) == [
+        FencingOutcome(REMOTE, 409, "moved"),
+        FencingOutcome(LOCAL, 409, "moved"),
+    ]
     assert rounds.rounds == {}
 
 
@@ -229,5 +246,5 @@ def test_outcomes_and_timers_of_another_round_change_nothing() -> None:
     rounds.on_record_written(WriteOutcome(WriteKind.TASK_COUNT, FencingOrigin(99), "c", 204))
     rounds.on_retry_timer(TaskCountRetry("c", 99))
     assert both(context) == ([], [])
-    assert rounds.outcomes == []
+    assert reported(context, FencingOutcome) == []
     assert list(rounds.rounds) == ["c"]

@@ -104,6 +104,7 @@ def test_every_kind_of_answer_report_and_timer_can_be_late() -> None:
     assert {type(stimulus) for stimulus, _ in LATE} == set(MAY_BE_LATE)
 
 
+@pytest.mark.unchecked
 def test_a_worker_that_has_stopped_ignores_all_but_requests() -> None:
     core = working()
     core.context.phase = WorkerPhase.STOPPED

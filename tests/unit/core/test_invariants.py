@@ -116,7 +116,7 @@ MUTANTS = (
     Mutant(Rule.TIMER_HAS_OWNER, Tasks, "_forget", forget_without_timers, (*NEW_CONFIGS, TaskStopped(C0, 2))),
     Mutant(Rule.TIMER_HAS_OWNER, Timers, "cancel", nothing, NEW_CONFIGS),
     Mutant(Rule.QUEUE_MOVES, ConfigWriter, "_proceed", nothing, (Request(7, verbs.Pause("c")),)),
-    Mutant(Rule.OUTCOMES_TAKEN, WorkerCore, "_hand_on", nothing, (Request(7, verbs.Create("c", SOURCE)),), leads=True),
+    Mutant(Rule.SIGNALS_ROUTED, WorkerCore, "_route", nothing, (Request(7, verbs.Create("c", SOURCE)),), leads=True),
     Mutant(Rule.REPLIES_ARE_DUE, RequestHandler, "on_written", nothing, RESTARTED, leads=True),
     Mutant(
         Rule.RIGHTS_OF_LEADER, Leadership, "_lose_rights", nothing,
@@ -124,7 +124,7 @@ MUTANTS = (
     ),
     Mutant(Rule.CLAIM_IS_AWAITED, Context, "set_timer", nothing, REFUSED, leads=True),
     Mutant(
-        Rule.SETTLED_MEMBER, Rebalance, "_on_join_preparing", lambda *_: [],
+        Rule.SETTLED_MEMBER, Rebalance, "on_join_preparing", nothing,
         (HEARTBEAT, HeartbeatReplied(5, "REBALANCE_IN_PROGRESS")),
     ),
     Mutant(
@@ -177,6 +177,6 @@ def test_every_rule_has_a_mutant() -> None:
 
 def test_a_broken_rule_names_itself_and_what_was_found() -> None:
     core = a_core()
-    core.writer.outcomes.append("an outcome")  # type: ignore[arg-type]
+    core.context.signals.append("an outcome")  # type: ignore[arg-type]
     (found,) = core.check()
-    assert str(found) == "no outcome of a write or fencing round is left after a step: an outcome"
+    assert str(found) == "no signal between parts is left after a step: an outcome"

@@ -8,8 +8,9 @@ import pytest
 
 from connectx.core.config_writer import Claim, ConfigWriter
 from connectx.core.context import Context
-from connectx.core.fencing import FencingRounds, LocalWaiter
+from connectx.core.fencing import FencingRounds
 from connectx.core.messages import ConfigReadToEnd, TaskFailed, TaskPrepared, TaskProducerReady, TaskStateReached
+from connectx.core.signals import LocalWaiter
 from connectx.core.takeovers import Fenced, find_takeover
 from connectx.core.tasks import TaskPhase, Tasks
 from connectx.core.timer_keys import TaskStopLimit

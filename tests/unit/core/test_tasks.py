@@ -9,7 +9,7 @@ import pytest
 
 from connectx.core.config_writer import Claim, ConfigWriter
 from connectx.core.context import Context, WorkerPhase
-from connectx.core.fencing import FencingRounds, LocalWaiter
+from connectx.core.fencing import FencingRounds
 from connectx.core.messages import (
     BeginTask,
     CancelTask,
@@ -29,6 +29,7 @@ from connectx.core.messages import (
     TaskStopped,
     WriteStatus,
 )
+from connectx.core.signals import LocalWaiter
 from connectx.core.tasks import TaskPhase, Tasks
 from connectx.core.timer_keys import TaskFencingRetry, TaskRestart, TaskStopLimit
 from connectx.model.config_records import ConnectorConfigRecord, TaskCommitRecord, TaskConfigRecord

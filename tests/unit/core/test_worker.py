@@ -9,6 +9,7 @@ import pytest
 from connectx.core import verbs
 from connectx.core.config_writer import Claim
 from connectx.core.context import WorkerPhase
+from connectx.core.group.rebalance import Rebalance
 from connectx.core.messages import (
     ClaimConfigWrites,
     ConfigReadToEnd,
@@ -23,6 +24,7 @@ from connectx.core.messages import (
     PrepareTask,
     ProducersFenced,
     ReadConfigToEnd,
+    Refused,
     Request,
     SendHeartbeat,
     SendJoinGroup,
@@ -48,6 +50,7 @@ from connectx.core.messages import (
     WriteStatus,
 )
 from connectx.core.settings import CoreSettings
+from connectx.core.signals import CoordinatorUnknown
 from connectx.core.timer_keys import GroupTimer, TaskConfigsRetry, TaskStopLimit, WorkerTimer
 from connectx.core.worker import WorkerCore
 from connectx.model.config_records import (
@@ -146,7 +149,7 @@ def test_committed_task_configs_cancel_the_fencing_round_of_their_connector_with
     core.handle(Request(7, verbs.Fence("c")), 1_000)
     step = see(core, TaskCommitRecord("c", 0))
     assert EventKind.FENCING_FAILED in kinds(step)
-    assert [effect.status for effect in step.effects if type(effect).__name__ == "Reply"] == [409]  # type: ignore[union-attr]
+    assert [effect.status for effect in step.effects if isinstance(effect, Refused)] == [409]
 
 
 def test_a_target_state_reaches_the_connector_and_its_tasks_here() -> None:
@@ -236,7 +239,7 @@ def test_a_lost_claim_is_claimed_again_and_the_request_is_told_that_it_may_try_a
     core.handle(Request(7, verbs.Delete("c")), 1_000)
     step = core.handle(ConfigRecordsWritten(1, "fenced", fenced=True), 1_000)
     assert kinds(step) == [EventKind.LEADERSHIP_FENCED]
-    assert [effect.status for effect in step.effects if type(effect).__name__ == "Reply"] == [500]  # type: ignore[union-attr]
+    assert [effect.status for effect in step.effects if isinstance(effect, Refused)] == [500]
     timer = next(e for e in step.effects if isinstance(e, SetTimer) and e.key == WorkerTimer.RECLAIM)
     assert SendHeartbeat(5, 3, "me") in step.effects, "the group is asked who leads"
     (again,) = core.handle(TimerFired(WorkerTimer.RECLAIM, timer.token), 1_250).effects
@@ -407,3 +410,13 @@ def test_cores_differ_in_each_field_of_their_parts() -> None:
             state[part][name] = "another value"
             other.restore(state)
             assert other != core, f"{part}.{name}"
+
+
+@pytest.mark.unchecked
+def test_signals_that_do_not_end_are_a_defect_that_names_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    core = a_core()
+    unknown = CoordinatorUnknown(0)
+    monkeypatch.setattr(Rebalance, "on_coordinator_unknown", lambda self: self.context.report(unknown))
+    core.context.report(unknown)
+    with pytest.raises(AssertionError, match=r"signals do not end in one step; the next is CoordinatorUnknown"):
+        core.handle(StatusRecordRead(ConnectorStatusRecord("c", None)), 1_000)

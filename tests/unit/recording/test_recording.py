@@ -32,7 +32,7 @@ from connectx.core.messages import (
     TimerFired,
     WorkerStarted,
 )
-from connectx.core.tasks import Tasks
+from connectx.core.requests import RequestHandler
 from connectx.core.worker import WorkerCore
 from connectx.errors import RecordingError
 from connectx.model.causes import Assigned, Cause
@@ -149,7 +149,7 @@ def test_secrets_are_not_in_a_recording_and_the_replay_still_sees_what_changed()
     core.handle(Request(9, verbs.ListConnectors(("info", "status"))), 1_000)
     core.handle(Request(10, verbs.PutTaskConfigs("c", (config,), SECRET.encode(), SECRET, "HmacSHA256")), 1_000)
     core.handle(TaskConfigsGenerated("c", 1, (config,), f"no connection to jdbc://u:{SECRET}@h"), 1_000)
-    core.handle(SessionKeyCreated(1, SECRET.encode()), 1_000)
+    core.handle(SessionKeyCreated(99, SECRET.encode()), 1_000)
     recording = core.recording("a test")
     assert recording is not None
     text = "\n".join(recording.lines())
@@ -295,7 +295,7 @@ def test_a_replay_shows_effects_that_are_missing_or_new(extra: bool) -> None:
 def test_a_replay_shows_the_step_in_which_the_core_failed_or_broke_a_rule(monkeypatch: pytest.MonkeyPatch) -> None:
     core = recorded()
     with monkeypatch.context() as broken:
-        broken.setattr(Tasks, "on_config_read", lambda *_: 1 // 0)
+        broken.setattr(RequestHandler, "on_config_read", lambda *_: 1 // 0)
         core.handle(Request(7, verbs.RestartTask("c", 0)), 1_000)
         with pytest.raises(ZeroDivisionError):
             core.handle(ConfigReadToEnd(1), 1_001)

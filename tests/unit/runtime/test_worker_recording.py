@@ -58,7 +58,7 @@ def test_a_sound_core_passes_its_check_and_writes_nothing(worker: Worker, tmp_pa
 def test_a_broken_rule_is_returned_and_writes_the_recording(
     worker: Worker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    broken = BrokenRule(Rule.OUTCOMES_TAKEN, "an outcome")
+    broken = BrokenRule(Rule.SIGNALS_ROUTED, "an outcome")
     monkeypatch.setattr(WorkerCore, "check", lambda core: (broken,))
     assert worker.check() == (broken,)
     (path,) = tmp_path.iterdir()

@@ -6,16 +6,7 @@ import copy
 
 import pytest
 
-from connectx.core.group.membership import (
-    AssignmentReceived,
-    CoordinatorUnknown,
-    Elected,
-    FatalGroupError,
-    JoinPreparing,
-    Membership,
-    MembershipLost,
-    MembershipState,
-)
+from connectx.core.group.membership import Membership, MembershipState
 from connectx.core.messages import (
     CoordinatorFound,
     FindCoordinator,
@@ -30,6 +21,14 @@ from connectx.core.messages import (
     SetTimer,
     SyncGroupReplied,
     TimerFired,
+)
+from connectx.core.signals import (
+    AssignmentReceived,
+    CoordinatorUnknown,
+    Elected,
+    FatalGroupError,
+    JoinPreparing,
+    MembershipLost,
 )
 from connectx.core.timer_keys import GroupTimer, TimerKey
 from connectx.model.group import Assignment, MemberMetadata, ProtocolVersion
