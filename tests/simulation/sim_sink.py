@@ -36,6 +36,8 @@ class Target:
 
     rows: Counter[Row] = field(default_factory=Counter)
     held: dict[TopicPartition, int] = field(default_factory=dict)
+    away_until_ms: int = 0
+    """Until when it cannot be reached to open partitions."""
 
     def put(self, rows: list[Row], ranges: m.Ranges) -> dict[TopicPartition, int] | None:
         """One transaction: rows and offsets; or the offsets that it holds, where others were expected."""
@@ -104,9 +106,8 @@ class SimSink(SimTask):
                 self.consumer = SimConsumer(self, f"connect-{self.connector}", TOPICS)
             case m.Poll():
                 self.begin_poll(effect)
-            case m.OpenPartitions(epoch, partitions):
-                held = {p: self.target.held[p] for p in partitions if p in self.target.held}
-                self.answer(m.Opened(epoch, held if self.exactly_once else {}), self.world.latency_ms())
+            case m.OpenPartitions():
+                self.answer(self.open(effect), self.world.latency_ms() + effect.wait_ms)
             case m.Put():
                 self.ask_target(lambda: self.put(effect), m.PutFailed(effect.epoch, True, "no answer"))
             case m.Flush():
@@ -276,6 +277,13 @@ class SimSink(SimTask):
         self.staged.pop(token, None)
 
     # ------------------------------------------------------------------------------------------------ target, commits
+
+    def open(self, effect: m.OpenPartitions) -> m.SinkStimulus:
+        """Offsets that the target holds, if it can be reached by then."""
+        if self.world.now_ms + effect.wait_ms < self.target.away_until_ms:
+            return m.OpenRetriable(effect.epoch, effect.partitions, "the target is away")
+        held = {p: self.target.held[p] for p in effect.partitions if p in self.target.held}
+        return m.Opened(effect.epoch, held if self.exactly_once else {})
 
     def ask_target(self, act: Any, no_answer: Any) -> None:
         """As a broker: what was sent may be done though nobody hears of it. A broker that is away does not matter."""

@@ -15,6 +15,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from connectx.core.sink import messages as m
 from connectx.core.sink.bulk import BulkLane
@@ -24,6 +25,9 @@ from connectx.model import payloads
 from connectx.model.causes import Cause, CommitRejected, FlushFailed, RecordsFailed
 from connectx.model.events import Transition
 from connectx.model.payloads import Payload
+
+_OPEN_LIMIT_MS: Final = 60_000
+_OPEN_RETRY_MS: Final = 250
 
 
 class Phase(StrEnum):
@@ -54,6 +58,8 @@ class SinkTaskCore:
     giving_up: Partitions | None = None
     held: bool = False
     put_at_ms: float = 0
+    open_since_ms: int | None = None
+    """Since when the target cannot be reached to open partitions."""
     lag_since_ms: int | None = None
     lag_alarm: bool = False
     bulk: BulkLane = field(init=False)
@@ -409,7 +415,10 @@ class SinkTaskCore:
         match stimulus:
             case m.PartitionsAssigned(positions):
                 self._on_assigned(positions, step)
+            case m.OpenRetriable():
+                self._on_open_retriable(stimulus, step, now_ms)
             case m.Opened(epoch, offsets):
+                self.open_since_ms = None
                 if moved := self.progress.move(offsets) if epoch == self.epoch else {}:
                     step.effects.append(m.Seek(moved))
             case m.OpenFailed(error):
@@ -431,6 +440,17 @@ class SinkTaskCore:
         if self.held:
             step.effects.append(m.PausePartitions(added))
         step.effects.append(m.OpenPartitions(self.epoch, added))
+
+    def _on_open_retriable(self, refused: m.OpenRetriable, step: SinkStep, now_ms: int) -> None:
+        """Open again for a minute: nothing is lost by waiting. After that the task fails."""
+        if refused.epoch != self.epoch:
+            return
+        self.open_since_ms = now_ms if self.open_since_ms is None else self.open_since_ms
+        if now_ms - self.open_since_ms < _OPEN_LIMIT_MS:
+            step.effects.append(m.OpenPartitions(refused.epoch, refused.partitions, _OPEN_RETRY_MS))
+        else:
+            self.open_since_ms = None
+            self.failure = self.failure or refused.error
 
     def _mine(self, partitions: Partitions) -> Partitions:
         return tuple(p for p in sorted(partitions) if p in self.progress.positions)

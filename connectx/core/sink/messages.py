@@ -60,6 +60,7 @@ __all__ = [
     "OffsetsCommitted",
     "OpenFailed",
     "OpenPartitions",
+    "OpenRetriable",
     "Opened",
     "Partitions",
     "PartitionsAssigned",
@@ -115,10 +116,11 @@ class Poll:
 
 @dataclass(frozen=True, slots=True)
 class OpenPartitions:
-    """Call the plugin's open; answered by Opened or OpenFailed. Part of a rebalance."""
+    """Call the plugin's open after a pause; answered by Opened, OpenRetriable or OpenFailed. Part of a rebalance."""
 
     epoch: int
     partitions: Partitions
+    wait_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,6 +289,15 @@ class Opened:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenRetriable:
+    """Answer to OpenPartitions: the target cannot be reached now."""
+
+    epoch: int
+    partitions: Partitions
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
 class OpenFailed:
     """Answer to OpenPartitions, or to another effect of a rebalance that failed: the task fails."""
 
@@ -426,7 +437,7 @@ class CommitFailed:
     not_owner: bool = False
 
 
-Rebalance = PartitionsAssigned | PartitionsRevoked | PartitionsLost | Opened | OpenFailed
+Rebalance = PartitionsAssigned | PartitionsRevoked | PartitionsLost | Opened | OpenRetriable | OpenFailed
 CommitOutcome = OffsetsCommitted | CommitFailed
 SinkRequest = StopRequested | PauseRequested | ResumeRequested | CancelRequested
 SinkStimulus = (

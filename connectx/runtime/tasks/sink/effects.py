@@ -34,8 +34,6 @@ from connectx.spark.slices import TaskSpark
 log = logging.getLogger(__name__)
 
 _LAG_EVERY_S = 0.5
-_OPEN_LIMIT_S = 60.0
-_OPEN_RETRY_S = 0.25
 
 
 class SinkWorld:
@@ -222,20 +220,18 @@ class SinkWorld:
         return m.SinkStarted()
 
     def _open(self, effect: m.OpenPartitions) -> m.SinkStimulus:
-        """Tried again for a minute while the target cannot be reached: nothing is lost by waiting."""
         self._context.add(effect.partitions)
-        end_s = time.monotonic() + _OPEN_LIMIT_S
-        while True:
-            self._runner.checkpoint()
-            try:
-                return m.Opened(effect.epoch, dict(self._plugin.open(effect.partitions)))
-            except Exception as error:
-                self._runner.stay_alive()
-                if not _is_retriable(error) or time.monotonic() >= end_s:
-                    raise
-                self._runner.errors.retries += 1
-                log.info("%s will open its partitions again: %s", self._setup.task, self._setup.masked(str(error)))
-            time.sleep(_OPEN_RETRY_S)
+        time.sleep(effect.wait_ms / 1000)
+        self._runner.checkpoint()
+        try:
+            return m.Opened(effect.epoch, dict(self._plugin.open(effect.partitions)))
+        except Exception as error:
+            self._runner.stay_alive()
+            if not _is_retriable(error):
+                raise
+            self._runner.errors.retries += 1
+            log.info("%s could not open its partitions: %s", self._setup.task, self._setup.masked(str(error)))
+            return m.OpenRetriable(effect.epoch, effect.partitions, trace_of(error))
 
     def _close(self, effect: m.ClosePartitions) -> None:
         self._context.remove(effect.partitions)

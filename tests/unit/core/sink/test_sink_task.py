@@ -36,6 +36,7 @@ from connectx.core.sink.messages import (
     Opened,
     OpenFailed,
     OpenPartitions,
+    OpenRetriable,
     PartitionsAssigned,
     PartitionsLost,
     PartitionsRevoked,
@@ -424,6 +425,25 @@ def test_a_failing_open_fails_the_task_when_the_poll_returns() -> None:
     run(core, Begin(), SinkStarted(), PartitionsAssigned({A0: 3}))
     assert run(core, OpenFailed("table missing")) == SinkStep()
     assert run(core, FetchedNothing(0)).effects == [ClosePartitions((A0,)), *END, ReportFailed("table missing")]
+
+
+def test_partitions_are_opened_again_for_a_minute_while_the_target_is_away() -> None:
+    core = SinkTaskCore(AT_LEAST_ONCE)
+    run(core, Begin(), SinkStarted(), PartitionsAssigned({A0: 3}))
+    away = OpenRetriable(1, (A0,), "no connection")
+    for now_ms in (1_000, 60_999):
+        assert run(core, away, now_ms=now_ms).effects == [OpenPartitions(1, (A0,), wait_ms=250)]
+    assert run(core, away, now_ms=61_000) == SinkStep()
+    assert run(core, FetchedNothing(0)).effects == [ClosePartitions((A0,)), *END, ReportFailed("no connection")]
+
+
+def test_each_opening_has_its_own_minute() -> None:
+    core = SinkTaskCore(AT_LEAST_ONCE)
+    run(core, Begin(), SinkStarted(), PartitionsAssigned({A0: 3}))
+    run(core, OpenRetriable(1, (A0,), "no connection"), Opened(1, {}), FetchedNothing(1), now_ms=1_000)
+    run(core, PartitionsAssigned({B0: 0}), now_ms=90_000)
+    again = run(core, OpenRetriable(2, (B0,), "no connection"), now_ms=90_000)
+    assert again.effects == [OpenPartitions(2, (B0,), wait_ms=250)]
 
 
 def test_revoked_partitions_are_flushed_and_committed_while_still_owned_then_closed() -> None:
