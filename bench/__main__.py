@@ -41,7 +41,7 @@ def main(
         "mirror": lambda: flows.measure_mirror(records),
         "postgres_sink": lambda: flows.measure_postgres_sink(records // 2),
         "http_sink": lambda: flows.measure_http_sink(records // 10),
-        "lake_sinks": lambda: lake.measure_lake_sinks(records),
+        "lake_sinks": lambda: lake.measure_lake_sinks(records * 3),
         "iceberg_peer": lambda: lake.measure_iceberg_peer(records),
         "latency": lambda: flows.measure_latency(200),
         "failover": lambda: cluster.measure_failover(3),

@@ -109,6 +109,9 @@ def _taken(cluster: cx.Cluster, name: str) -> int:
 
 
 def _rate(commits: Sequence[Commit]) -> float:
+    """Rows/s of the commits after the first one; 0 if there are none."""
+    if len(commits) < 2:
+        return 0.0
     return sum(commit.rows for commit in commits[1:]) / (commits[-1].end_s - commits[0].end_s)
 
 

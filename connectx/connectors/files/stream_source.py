@@ -113,10 +113,12 @@ class FileStreamSource(SourceConnector):
                 return None
             if self._max_lines:
                 block = first_lines(block, self._max_lines)
+            rows = lines_of(block)
+            if self._max_lines:
                 # About as many bytes as that many lines have: what is read beyond them is read again.
-                line_bytes = len(block) // max(1, block.count(b"\n"))
+                line_bytes = len(block) // rows.num_rows
                 self._slice_bytes = min(SLICE_BYTES, max(_LEAST_BYTES, self._max_lines * line_bytes * 5 // 4))
-            return Slice(lines_of(block), {"position": position + len(block)}, topic=self._topic)
+            return Slice(rows, {"position": position + len(block)}, topic=self._topic)
 
         def reread(self, spark: SparkSession, start: SourceOffset | None, end: SourceOffset | None) -> Iterator[Slice]:
             """The lines between two positions."""
@@ -143,14 +145,26 @@ def first_lines(block: bytes, count: int) -> bytes:
 def lines_of(block: bytes, column: str = "value") -> pa.Table:
     """Lines of a block, without their ends, as a column of strings. Bytes that are not UTF-8 become U+FFFD."""
     import pyarrow as pa
-    import pyarrow.compute as pc
 
-    if b"\r" in block:
-        lines = pa.array(block.splitlines(), pa.binary())
-    else:
-        lines = pc.split_pattern(pa.scalar(block.removesuffix(b"\n"), pa.binary()), b"\n").values
+    lines = pa.array(block.splitlines(), pa.binary()) if b"\r" in block else _split(block)
     try:
         texts = lines.cast(pa.string())
     except pa.ArrowInvalid:
         texts = pa.array([line.decode(errors="replace") for line in lines.to_pylist()], pa.string())
     return pa.table({column: texts})
+
+
+def _split(block: bytes) -> pa.Array:
+    """Lines that end with line feeds. Every other element of an array is a line; the others are the line feeds."""
+    import numpy as np
+    import pyarrow as pa
+
+    ends = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n"))
+    if not block.endswith(b"\n"):
+        ends = np.append(ends, len(block))
+    bounds = np.zeros(2 * len(ends) + 1, np.int32)
+    bounds[1::2], bounds[2::2] = ends, np.minimum(ends + 1, len(block))
+    buffers = [None, pa.py_buffer(bounds), pa.py_buffer(block)]
+    return pa.BinaryArray.from_buffers(pa.binary(), 2 * len(ends), buffers).take(
+        pa.array(np.arange(0, 2 * len(ends), 2))
+    )
