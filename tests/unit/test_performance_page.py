@@ -36,3 +36,27 @@ def test_another_result_replaces_the_table_and_leaves_out_what_it_does_not_have(
     assert "| FileStreamSink, records/s | 123,456 | 441,000 | 9.9 |" in page
     assert "PostgreSQL" not in page
     assert "123,456" in (docs / "performance-rates.svg").read_text()
+
+
+LANES = (
+    {"measure": "lake_sink", "connector": "DeltaSink", "rows_per_s": 200_000, "process_cpu_us_per_record": 2.5}
+    | {"median_rows_of_a_commit": 190_000, "commit_p50_ms": 60.0, "few_rows_commit_p50_ms": 20.0},
+    {"measure": "iceberg_rows_per_s", "kafka_connect": 100_000.0, "connectx": 150_000.0, "ratio": 1.5},
+    {"measure": "bulk", "kind": "source", "lane": "bulk", "master": "local[2]", "records_per_s": 50_000}
+    | {"worker_us_per_record": 0.2, "spark_jvm_us_per_record": 20.0, "executors_python_us_per_record": 5.0},
+    {"measure": "bulk_computed", "kind": "source", "cores": 16, "records_per_s": 640_000},
+)
+
+
+def test_figures_of_lanes_fill_their_own_tables_and_leave_those_beside_kafka_connect(docs: Path) -> None:
+    found = json.loads((docs / "performance.json").read_text())
+    (docs / "lanes.json").write_text(json.dumps(found | {"figures": LANES}))
+    before = (docs / "performance.md").read_text()
+    plot.main(plot.Result.read(docs / "lanes.json"), docs)
+    page = (docs / "performance.md").read_text()
+    assert "| DeltaSink | 200,000 | 2.5 | 190,000 | 60 | 20 |" in page
+    assert "| source | bulk | local[2] | 50,000 | 0.2 | 20 | 5 |" in page
+    assert "| source | 16 | 640,000 |" in page
+    assert "| 150,000 | 100,000 | 1.5 |" in page
+    of_peer = [text.partition("<!-- peer -->")[2].partition("<!-- /peer -->")[0] for text in (before, page)]
+    assert of_peer[0] == of_peer[1] != ""
