@@ -41,7 +41,7 @@ def main(
         "mirror": lambda: flows.measure_mirror(records),
         "postgres_sink": lambda: flows.measure_postgres_sink(records // 2),
         "http_sink": lambda: flows.measure_http_sink(records // 10),
-        "lake_sinks": lambda: lake.measure_lake_sinks(records * 3),
+        "lake_sinks": lambda: lake.measure_lake_sinks(records * 2),
         "iceberg_peer": lambda: lake.measure_iceberg_peer(records),
         "latency": lambda: flows.measure_latency(200),
         "failover": lambda: cluster.measure_failover(3),
@@ -49,7 +49,7 @@ def main(
         "processes": processes.measure_processes,
         "process_start": lambda: processes.measure_process_start(3),
         "process_failover": lambda: processes.measure_process_failover(3),
-        "peer": lambda: peer.measure_peer(records * 4),  # so that a run lasts some seconds
+        "peer": lambda: peer.measure_peer(records * 3),  # so that a run lasts some seconds
         "steady": lambda: cluster.measure_steady(minutes),
     }
     chosen = names or [name for name in measurements if name not in ("peer", "iceberg_peer", "steady")]

@@ -39,7 +39,7 @@ def rows_file(folder: Path, count: int) -> Path:
 
 
 class CpuTimes:
-    """CPU seconds used since it was made, by part. Python processes of executors live as long as Spark."""
+    """CPU seconds used since it was made, by part. Python processes of executors that ended count as their daemon's."""
 
     def __init__(self) -> None:
         self._before = _now()
@@ -57,7 +57,8 @@ def _now() -> dict[str, float]:
     for child in own.children(recursive=True):
         command = " ".join(child.cmdline())
         if "pyspark.daemon" in command:
-            found["executors_python"] += _seconds(child)
+            times = child.cpu_times()
+            found["executors_python"] += _seconds(child) + float(times.children_user + times.children_system)
         elif "spark" in command.lower() and "java" in child.name():
             found["spark_jvm"] += _seconds(child)
     return found
@@ -77,7 +78,7 @@ def _seconds(process: psutil.Process) -> float:
 
 
 def measure_bulk(count: int) -> Iterator[dict[str, object]]:
-    """FileSource of CSV as JSON, and ParquetSink of its topic: the tail, and the bulk lane on each master.
+    """FileSource of CSV as JSON, and DeltaSink of its topic: the tail, and the bulk lane on each master.
 
     Each after a run that warms up. Then rates that are computed, not measured, for more cores.
     """
@@ -109,14 +110,14 @@ def _source(cluster: cx.Cluster, folder: Path, mode: str, count: int) -> dict[st
 
 
 def _sink(cluster: cx.Cluster, folder: Path, mode: str, count: int) -> dict[str, Any]:
-    """Move the rows of that topic to a new table."""
+    """Move the rows of that topic to the lane's table, which the run that warms up has made."""
     topic = _topic(mode, count)
     name = f"{topic}-sink"
     config = {
-        "connector.class": "ParquetSink",
+        "connector.class": "DeltaSink",
         "path": str(folder),
         "topics": topic,
-        "table.name.format": name,
+        "table.name.format": f"rows-{mode}",
         "flush.interval.ms": "1000",
         "bulk.mode": mode,
     }
