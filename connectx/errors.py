@@ -840,6 +840,18 @@ class NotEmbeddedError(ConnectxError):
         )
 
 
+class NoExecutorError(ConnectxError):
+    """Spark has no executor that is a process below this one."""
+
+    code = "no_executor"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Spark has no executor as a child process here: executors are threads of the driver, or run elsewhere.",
+            next_step='Use spark={"spark.master": "local-cluster[1,2,1024]"}, or kill executors where they run.',
+        )
+
+
 class ClusterClosedError(ConnectxError):
     """The cluster was closed, or all its workers have ended."""
 

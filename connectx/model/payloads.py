@@ -105,7 +105,7 @@ class WorkerFailed(_Payload):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class FaultInjected(_Payload):
-    """A fault was injected: a verb of a worker, add_worker, broker_kill or broker_restart.
+    """A fault was injected: a verb of a worker, add_worker, broker_kill, broker_restart or executor_kill.
 
     `direction` is that of a cut, `requests` the kinds that a delay holds, or how many of each were delivered after
     `for_s`, `tasks` what the worker ran. `after_s` is the time since it was scheduled, `chaos_*` the chaos it is of.

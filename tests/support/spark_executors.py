@@ -100,11 +100,6 @@ def python_of_executors() -> list[psutil.Process]:
     return _children(lambda process, command: "pyspark.daemon" in command and not process.children())
 
 
-def executors() -> list[psutil.Process]:
-    """The JVMs of executors that are processes."""
-    return _children(lambda process, command: "CoarseGrainedExecutorBackend" in command)
-
-
 def _children(wanted: Callable[[psutil.Process, str], bool]) -> list[psutil.Process]:
     found = []
     for process in psutil.Process().children(recursive=True):
@@ -148,9 +143,7 @@ def _killed(cluster: cx.Cluster, folder: Path) -> Mapping[str, Any]:
     cluster.create("killed", {**source, **JSON, "bulk.mode": "always", "producer.override.batch.size": "500"})
     with held_while_sending(cluster.bootstrap_servers, topic, 2):
         committed = len(cluster.events.find(EventKind.TRANSACTION_COMMITTED, connector="killed"))
-        victim = executors()[0]
-        victim.kill()
-        psutil.wait_procs([victim])
+        cluster.kill_executor()
     cluster.wait_committed("killed", ROWS, timeout=WAIT_S)
     verdict = cluster.check(timeout=WAIT_S)
     values = [json.loads(message.value())["id"] for message in read_all(cluster.bootstrap_servers, topic)]

@@ -63,6 +63,10 @@ class After:
         """Later: `cluster.kill_broker`."""
         return self._later("broker_kill", None, self._cluster.kill_broker)
 
+    def kill_executor(self) -> Scheduled:
+        """Later: `cluster.kill_executor`."""
+        return self._later("executor_kill", None, self._cluster.kill_executor)
+
     def restart_broker(self) -> Scheduled:
         """Later: `cluster.restart_broker`."""
         return self._later("broker_restart", None, self._cluster.restart_broker)

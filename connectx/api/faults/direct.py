@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from connectx.api.fault_origin import injected
 from connectx.errors import NotEmbeddedError
+from connectx.spark import executors
 
 if TYPE_CHECKING:
     from connectx.api.workers import Worker, Workers
@@ -91,6 +92,16 @@ class DirectFaults(ABC):
         if kafka.alive:
             self.events.append(injected("broker_kill"))
             kafka.kill()
+
+    def kill_executor(self) -> None:
+        """SIGKILL an executor of Spark, with the tasks that run in it. Spark starts another one.
+
+        Raises:
+            NoExecutorError: executors are no processes of this machine; those of local-cluster[...] are.
+        """
+        oldest = executors.executors()[0]
+        self.events.append(injected("executor_kill"))
+        executors.kill(oldest)
 
     def restart_broker(self) -> None:
         """Start the embedded Kafka again on its port and its data; one that runs is first ended in an orderly way.

@@ -12,7 +12,11 @@ from connectx.history.wording import duration, gist, listing
 from connectx.model.events import Event, EventKind
 from connectx.model.payloads import FaultInjected
 
-_BROKER_FAULTS = {"broker_kill": "fault: the broker was killed", "broker_restart": "the broker was started again"}
+_OUTER_FAULTS = {
+    "broker_kill": "fault: the broker was killed",
+    "broker_restart": "the broker was started again",
+    "executor_kill": "fault: an executor of Spark was killed",
+}
 
 
 def run_title(run: Run, segment: Segment) -> str:
@@ -57,8 +61,8 @@ def mark_title(event: Event, epoch: int | None) -> str:
 
 def _fault_title(event: Event) -> str:
     fault = fault_of(event) or "unknown"
-    if fault in _BROKER_FAULTS:
-        return _BROKER_FAULTS[fault]
+    if fault in _OUTER_FAULTS:
+        return _OUTER_FAULTS[fault]
     if fault == "add_worker":
         return f"{event.worker} was added"
     direction = event.payload.direction if isinstance(event.payload, FaultInjected) else None

@@ -33,13 +33,15 @@ def test_colours_follow_first_appearance() -> None:
     assert timeline(late.events).connectors == ("flights-in", "flights-out", "audit")
 
 
-def test_what_happens_to_the_broker_is_a_mark_of_no_worker() -> None:
+def test_what_happens_to_the_broker_or_an_executor_is_a_mark_of_no_worker() -> None:
     history = small_cluster().at(5).add(EventKind.FAULT_INJECTED, fault="broker_kill")
     history.at(8).add(EventKind.FAULT_INJECTED, fault="broker_restart")
+    history.at(9).add(EventKind.FAULT_INJECTED, fault="executor_kill")
     drawn = timeline(history.events)
     assert [(mark.kind, mark.time_ms - START_MS, mark.title) for mark in drawn.marks] == [
         (MarkKind.FAULT, 5_000, "fault: the broker was killed"),
         (MarkKind.FAULT, 8_000, "the broker was started again"),
+        (MarkKind.FAULT, 9_000, "fault: an executor of Spark was killed"),
     ]
     assert not [mark for row in drawn.rows for mark in row.marks]
 
