@@ -743,6 +743,30 @@ class SparkJobError(ConnectxError):
     code = "spark_job"
 
 
+class SparkFormatError(ConnectxError):
+    """Spark does not know a format."""
+
+    code = "spark_format"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"Spark does not know the format {name}.",
+            next_step="Correct `format`, or add the library that brings it to your Spark, and restart the task.",
+        )
+
+
+class OffsetColumnError(ConnectxError):
+    """A column of a source cannot be its offset."""
+
+    code = "offset_column"
+
+    def __init__(self, column: str, where: str, cause: str) -> None:
+        super().__init__(
+            f"{column} in {where} cannot be the offset: {cause}.",
+            next_step="Correct `offset.columns` or the rows, and restart the task; its position is kept.",
+        )
+
+
 # ----------------------------------------------------------------------------------------- clusters and workers
 
 
@@ -1057,6 +1081,30 @@ class LakeUnavailableError(ConnectxError):
 
     code = "lake_unavailable"
     retriable = True
+
+
+class TableRewrittenError(LakeError):
+    """A table in files has lost the version, snapshot or files that a source would read next."""
+
+    code = "table_rewritten"
+
+    def __init__(self, name: str, cause: str) -> None:
+        super().__init__(
+            f"{name} cannot be read on: {cause}.",
+            next_step="Stop the connector and reset its offsets to read the table as it is now. Keep versions longer.",
+        )
+
+
+class TableChangedError(LakeError):
+    """A table in files has a commit that deletes or updates rows, which a source of added rows cannot follow."""
+
+    code = "table_changed"
+
+    def __init__(self, name: str, where: str, operation: str) -> None:
+        super().__init__(
+            f"{name} has rows deleted or updated in {where} ({operation}), and this source reads added rows.",
+            next_step="Set skip.change.commits=true to leave out all rows of such commits, and restart the task.",
+        )
 
 
 # ----------------------------------------------------------------------------------------------- checks

@@ -23,12 +23,8 @@ def keyed_table(rows: pa.Table, key_fields: Sequence[str]) -> pa.Table:
         return rows
     _check(rows.column_names, key_fields)
     whole = rows.combine_chunks()
-    value = pa.chunked_array(whole.to_struct_array().chunks, type=pa.struct(list(rows.schema)))
     keys = whole.select(list(key_fields))
-    key = keys.column(0)
-    if len(key_fields) > 1:
-        key = pa.chunked_array(keys.to_struct_array().chunks, type=pa.struct(list(keys.schema)))
-    return pa.table({"key": key, "value": value})
+    return pa.table({"key": keys.column(0) if len(key_fields) == 1 else _structs(keys), "value": _structs(whole)})
 
 
 def keyed_frame(rows: DataFrame, key_fields: Sequence[str]) -> DataFrame:
@@ -41,6 +37,28 @@ def keyed_frame(rows: DataFrame, key_fields: Sequence[str]) -> DataFrame:
     keys = [F.col(f"`{name}`") for name in key_fields]
     key = keys[0] if len(keys) == 1 else F.struct(*keys)
     return rows.select(key.alias("key"), F.struct(*(F.col(f"`{name}`") for name in rows.columns)).alias("value"))
+
+
+def valued_table(rows: pa.Table, key_fields: Sequence[str]) -> pa.Table:
+    """As `keyed_table`, but also rows without key fields are in a column `value`, whatever their fields are called."""
+    import pyarrow as pa
+
+    return keyed_table(rows, key_fields) if key_fields else pa.table({"value": _structs(rows)})
+
+
+def valued_frame(rows: DataFrame, key_fields: Sequence[str]) -> DataFrame:
+    """The same for a DataFrame."""
+    from pyspark.sql import functions as F
+
+    if key_fields:
+        return keyed_frame(rows, key_fields)
+    return rows.select(F.struct(*(F.col(f"`{name}`") for name in rows.columns)).alias("value"))
+
+
+def _structs(rows: pa.Table) -> pa.ChunkedArray:
+    import pyarrow as pa
+
+    return pa.chunked_array(rows.combine_chunks().to_struct_array().chunks, type=pa.struct(list(rows.schema)))
 
 
 def _check(names: Sequence[str], key_fields: Sequence[str]) -> None:

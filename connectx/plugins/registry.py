@@ -56,6 +56,7 @@ _PROVIDED: Final[Mapping[str, str]] = {
     "PostgresCdcSource": "connectx.connectors.postgres.cdc.source:PostgresCdcSource",
     "PostgresSink": "connectx.connectors.jdbc.sink:PostgresSink",
     "SparkSink": "connectx.connectors.spark_sinks:SparkSink",
+    "SparkSource": "connectx.connectors.spark_source.source:SparkSource",
 }
 _JAVA_CLASSES: Final[Mapping[str, str]] = {
     "FileStreamSink": f"{_JAVA_FILE}FileStreamSinkConnector",

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from connectx.connectors.files.formats import schema_of
 from connectx.connectors.files.readers import EVOLUTION_MODES, FORMATS, FileReader
-from connectx.connectors.keyed import keyed_table
+from connectx.connectors.keyed import valued_table
 from connectx.errors import SourceDirectoryMissingError, SourceFileShrunkError, SourceFileUnreadableError
 from connectx.extras import require
 from connectx.model.configdef import ConfigDef
@@ -219,8 +219,7 @@ class DirectorySource(SourceConnector):
         def _rows(self, rows: pa.Table | None) -> pa.Table:
             if rows is None:
                 return pa.table({"value": pa.nulls(0, pa.struct([]))})
-            keys = self._values["key.fields"]
-            return keyed_table(rows, keys) if keys else pa.table({"value": _structs(rows)})
+            return valued_table(rows, self._values["key.fields"])
 
         def _file_reader(self, spark: SparkSession) -> FileReader:
             if self._reader is None:
@@ -319,11 +318,6 @@ def _from(tables: Iterator[pa.Table], position: int) -> Iterator[pa.Table]:
         if position < table.num_rows:
             yield table.slice(position)
         position = max(0, position - table.num_rows)
-
-
-def _structs(rows: pa.Table) -> pa.ChunkedArray:
-    kind = pa.struct(list(rows.schema))
-    return pa.chunked_array(rows.combine_chunks().to_struct_array().chunks, type=kind)
 
 
 def _arrow_schema(spark: SparkSession, ddl: str) -> pa.Schema:

@@ -9,6 +9,7 @@ retries would lay the rows of a zombie over newer snapshots, so they are off: af
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
@@ -324,16 +325,21 @@ class IcebergTable:
         return f"connectx.offsets.{self._group_id}.{partition.topic}.{partition.partition}"
 
     def _errors(self) -> Any:
-        from pyiceberg import exceptions
-        from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+        return catalog_errors(self.name)
 
-        return storage_errors(
-            self.name,
-            CATALOG + "*",
-            later=(exceptions.RESTError, exceptions.WaitingForLockException, SQLAlchemyError),
-            final=(
-                *(ValueError, ArgumentError, exceptions.NoSuchPropertyException, exceptions.NotInstalledError),
-                *(exceptions.UnauthorizedError, exceptions.ForbiddenError, exceptions.BadRequestError),
-                *(exceptions.OAuthError, exceptions.NoSuchNamespaceError, exceptions.ValidationError),
-            ),
-        )
+
+def catalog_errors(name: str) -> AbstractContextManager[None]:
+    """Turn errors of the library, the catalog and the storage of a table into those of connectx; see storage_errors."""
+    from pyiceberg import exceptions
+    from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+
+    return storage_errors(
+        name,
+        CATALOG + "*",
+        later=(exceptions.RESTError, exceptions.WaitingForLockException, SQLAlchemyError),
+        final=(
+            *(ValueError, ArgumentError, exceptions.NoSuchPropertyException, exceptions.NotInstalledError),
+            *(exceptions.UnauthorizedError, exceptions.ForbiddenError, exceptions.BadRequestError),
+            *(exceptions.OAuthError, exceptions.NoSuchNamespaceError, exceptions.ValidationError),
+        ),
+    )

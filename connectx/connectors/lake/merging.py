@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
     from pyiceberg.table import FileScanTask, Table
 
+MERGED: Final = "connectx.merged"
+"""Property of a snapshot that only replaces files; the library has no operation for it."""
+
 _SMALL: Final = 0.75
 """Files below this part of the wanted size are merged."""
 
@@ -32,7 +35,8 @@ class MergedFiles:
         Raises:
             CommitFailedException, ValidationException: the table has another snapshot by now.
         """
-        with table.transaction() as transaction, transaction.update_snapshot().overwrite() as snapshot:
+        marked = {MERGED: "true"}
+        with table.transaction() as transaction, transaction.update_snapshot(marked).overwrite() as snapshot:
             for file in self.old:
                 snapshot.delete_data_file(file)
             for file in self.new:

@@ -19,8 +19,8 @@ _LAKE_SINK = re.compile(r"(^|\.)(ParquetSink|DeltaSink|IcebergSink)(Connector)?$
 
 
 def sources_of(config: Config) -> list[str]:
-    """What a source reads: files, tables, replication slots, topics of another Kafka; sorted."""
-    return sorted({*_files(config), *_slots(config), *_tables(config), *_mirrored(config)})
+    """What a source reads: files, tables, replication slots, topics of another Kafka, formats of Spark."""
+    return sorted({*_files(config), *_slots(config), *_tables(config), *_mirrored(config), *_formats(config)})
 
 
 def targets_of(config: Config, topics: list[str]) -> list[str]:
@@ -81,6 +81,11 @@ def _mirrored(config: Config) -> Iterator[str]:
     if servers := config.get("source.cluster.bootstrap.servers"):
         for topic in (config.get("topics") or ".*").split(","):
             yield f"topic {topic.strip()} of {servers}"
+
+
+def _formats(config: Config) -> Iterator[str]:
+    if path := config.get("format.options.path"):
+        yield f"{config.get('format')} {path}"
 
 
 def _database(config: Config) -> str:

@@ -119,6 +119,6 @@ def test_a_broken_entry_point_is_one_warning_with_its_name_and_the_others_are_us
     )
     assert "wrong" in wrong
     with pytest.raises(
-        PluginNotFoundError, match=r"available connectors are: .*Generator, HttpSink, .*SparkSink, ticks"
+        PluginNotFoundError, match=r"available connectors are: .*Generator, HttpSink, .*SparkSink, SparkSource, ticks"
     ):
         Plugins().connector_class("broken")

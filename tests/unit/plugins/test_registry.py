@@ -72,7 +72,7 @@ def test_anything_else_is_refused_in_connects_words(name: str) -> None:
         f"Failed to find any class that implements Connector and which name matches {name}, available connectors are: "
         "DataSourceSink, DataSourceSource, DeltaSink, DirectorySource, FileSource, FileStreamSink, "
         "FileStreamSource, FunctionSink, Generator, HttpSink, IcebergSink, JdbcSink, JdbcSource, MirrorSource, "
-        "ParquetSink, PostgresCdcSource, PostgresSink, SparkSink"
+        "ParquetSink, PostgresCdcSource, PostgresSink, SparkSink, SparkSource"
     )
 
 

@@ -25,6 +25,7 @@ from connectx.verify.audit.places import sources_of, targets_of
             {"source.cluster.bootstrap.servers": "k:9092", "topics": "a,b"},
             ["topic a of k:9092", "topic b of k:9092"],
         ),
+        ({"format": "delta", "format.options.path": "s3://b/t"}, ["delta s3://b/t"]),
         ({"topic": "t"}, []),
     ],
 )  # fmt: skip

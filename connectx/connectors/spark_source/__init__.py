@@ -1,0 +1,1 @@
+"""SparkSource: tables and formats of Spark that get new rows."""

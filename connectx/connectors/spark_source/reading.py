@@ -1,0 +1,39 @@
+"""How SparkSource reads in one of its offset modes: what the modes have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, Protocol
+
+from connectx.model.source_offsets import SourceOffset, SourcePartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+FORMAT_OPTIONS: Final = "format.options."
+"""Prefix of settings that are options of the format, as with SparkSink."""
+
+
+class Reader(Protocol):
+    """Reads rows after an offset, in slices with fixed bounds: the same offsets always enclose the same rows."""
+
+    @property
+    def partition(self) -> SourcePartition:
+        """Names what is read."""
+
+    def slices(self, spark: SparkSession, offset: SourceOffset | None) -> Iterator[tuple[pa.Table, SourceOffset]]:
+        """Rows that are there now, each table with the offset after it; a table without rows only moves the offset."""
+
+    def waiting_bytes(self, spark: SparkSession, offset: SourceOffset | None) -> int | None:
+        """Estimated size of what comes after an offset; None if executors cannot read it."""
+
+    def frame(
+        self, spark: SparkSession, offset: SourceOffset | None, max_bytes: int
+    ) -> tuple[DataFrame, SourceOffset] | None:
+        """About so many bytes as a DataFrame that executors evaluate, in order, and the offset after it."""
+
+    def again(
+        self, spark: SparkSession, start: SourceOffset | None, end: SourceOffset | None
+    ) -> Iterator[tuple[pa.Table, SourceOffset]]:
+        """Rows between two offsets once more; `end` None: up to what there is now."""
