@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from connectx.connectors.files.stream_sink import FileStreamSink
 from connectx.core.messages import BeginTask, CancelTask, TaskFailed, TaskStateReached, TaskStopped, TopicUsed
+from connectx.errors import DatabaseUnavailableError
 from connectx.model.events import EventKind
-from connectx.model.ids import TaskId
+from connectx.model.ids import TaskId, TopicPartition
 from connectx.model.states import TargetState
 from tests.support.profiles import dotted
 from tests.support.task_harness import Task
@@ -44,6 +46,25 @@ def test_records_become_lines_and_offsets_are_committed_after_them(
     ]
     (commit,) = until(lambda: task.recorded(EventKind.OFFSETS_COMMITTED))
     assert commit.data == {"records": 3, "offsets": {f"{name}-0": 3}}
+
+
+def test_partitions_are_opened_again_while_the_target_is_away(
+    sink_task: Make, topic: Make, produce: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries: list[object] = []
+
+    def open_third_time(self: FileStreamSink.Task, partitions: object) -> dict[TopicPartition, int]:
+        tries.append(partitions)
+        if len(tries) < 3:
+            raise DatabaseUnavailableError("The database restarts.")
+        return {}
+
+    monkeypatch.setattr(FileStreamSink.Task, "open", open_third_time, raising=False)
+    name, out = topic("opened"), tmp_path / "out.txt"
+    produce(name, [b"one"])
+    sink_task("file-opened", config(name, out)).begin()
+    until(lambda: lines_of(out) == ["one"])
+    assert tries == [(TopicPartition(name, 0),)] * 3
 
 
 def test_a_stopped_task_commits_what_it_put_and_the_next_one_goes_on_there(
