@@ -293,7 +293,7 @@ class ConfigWriter:
 
     def _end(self, write: ConfigWrite, status: int, error: str | None = None, *, fenced: bool = False) -> None:
         self._remove(write)
-        self.context.report(WriteOutcome(write.kind, write.origin, write.connector, status, error, fenced))
+        self.context.signal(WriteOutcome(write.kind, write.origin, write.connector, status, error, fenced))
 
     def _remove(self, write: ConfigWrite) -> None:
         self.context.pending.drop(write.request_id)

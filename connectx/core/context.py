@@ -118,7 +118,7 @@ class Context:
             generation = self.group.generation
         self.step.transitions.append(Transition(payload, connector, task, generation, producer_epoch, why))
 
-    def report(self, *signals: Signal) -> None:
+    def signal(self, *signals: Signal) -> None:
         """Report to the parts that a signal concerns, after the present call."""
         self.signals.extend(signals)
 
@@ -126,7 +126,7 @@ class Context:
         """Order the effects among `outputs` and report the signals."""
         for output in outputs:
             if isinstance(output, Signal):
-                self.report(output)
+                self.signal(output)
             else:
                 self.emit(output)
 

@@ -167,7 +167,7 @@ class FencingRounds:
             self.context.record(payloads.FencingFailed(error), fencing.connector)
         elif fencing.phase is not RoundPhase.READING:
             self.context.record(payloads.FencingCompleted(fencing.task_count), fencing.connector)
-        self.context.report(*(FencingOutcome(waiter, status, error) for waiter in fencing.waiters))
+        self.context.signal(*(FencingOutcome(waiter, status, error) for waiter in fencing.waiters))
 
 
 def _retry_timer(fencing: FencingRound) -> TaskCountRetry:

@@ -134,7 +134,7 @@ def shown(context: Context, subject: str | TaskId, state: State, worker_id: str 
             context.status.apply(ConnectorStatusRecord(subject, status))
 
 
-def reported(context: Context, kind: type[_Signal]) -> list[_Signal]:
+def signals_of(context: Context, kind: type[_Signal]) -> list[_Signal]:
     """Signals of a kind that were not taken yet."""
     return [signal for signal in context.signals if isinstance(signal, kind)]
 

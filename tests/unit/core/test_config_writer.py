@@ -32,7 +32,7 @@ from tests.support.core_parts import (
     commit,
     effects,
     read,
-    reported,
+    signals_of,
     target,
     task_config,
 )
@@ -184,9 +184,9 @@ def test_each_operation_writes_its_records_reads_them_back_and_then_answers(
 ) -> None:
     context, writer = a_writer()
     operation(writer)
-    assert reported(context, WriteOutcome) == []
+    assert signals_of(context, WriteOutcome) == []
     assert carry_out(context, writer) == expected
-    assert reported(context, WriteOutcome) == [outcome]
+    assert signals_of(context, WriteOutcome) == [outcome]
     assert writer.queue == []
 
 
@@ -269,7 +269,7 @@ def test_what_an_operation_before_it_made_impossible_is_refused_and_writes_nothi
     before(writer)
     operation(writer)
     written = carry_out(context, writer)
-    assert [(outcome.status, outcome.error) for outcome in reported(context, WriteOutcome)][1:] == [(status, error)]
+    assert [(outcome.status, outcome.error) for outcome in signals_of(context, WriteOutcome)][1:] == [(status, error)]
     alone = a_writer()
     before(alone[1])
     assert [done for done in written if done != "read"] == [d for d in carry_out(*alone) if d != "read"]
@@ -280,7 +280,7 @@ def test_a_stopped_connector_may_be_given_no_tasks() -> None:
     target(context, TargetState.STOPPED)
     writer.put_task_configs("c", [], ORIGIN)
     carry_out(context, writer)
-    assert [outcome.status for outcome in reported(context, WriteOutcome)] == [204]
+    assert [outcome.status for outcome in signals_of(context, WriteOutcome)] == [204]
 
 
 def test_task_configs_that_came_twice_are_written_once() -> None:
@@ -292,7 +292,7 @@ def test_task_configs_that_came_twice_are_written_once() -> None:
         ((TaskConfigRecord(C0, task_config(0, "2")),), True),
         ((TaskCommitRecord("c", 1),), True),
     ]
-    assert [outcome.status for outcome in reported(context, WriteOutcome)] == [204, 204]
+    assert [outcome.status for outcome in signals_of(context, WriteOutcome)] == [204, 204]
 
 
 # ------------------------------------------------------------------------------------------------------- failures
@@ -323,7 +323,7 @@ def test_a_write_that_fails_can_be_retried_and_the_next_goes_on() -> None:
         "Failed to write to the config topic: timed out; "
         "this may be due to a transient error and the request can be safely retried"
     )
-    assert reported(context, WriteOutcome) == [WriteOutcome(WriteKind.DELETE, ORIGIN, "c", 500, message, fenced=True)]
+    assert signals_of(context, WriteOutcome) == [WriteOutcome(WriteKind.DELETE, ORIGIN, "c", 500, message, fenced=True)]
     assert effects(context) == [WriteConfigRecords(2, (TargetStateRecord("c", TargetState.PAUSED),), privileged=False)]
 
 
@@ -333,7 +333,7 @@ def test_a_write_that_cannot_be_read_back_fails() -> None:
     writer.on_written(ConfigRecordsWritten(1))
     writer.on_read(ConfigReadToEnd(2, "timed out"))
     error = "Failed to read back the config topic: timed out"
-    assert reported(writer.context, WriteOutcome) == [WriteOutcome(WriteKind.DELETE, ORIGIN, "c", 500, error)]
+    assert signals_of(writer.context, WriteOutcome) == [WriteOutcome(WriteKind.DELETE, ORIGIN, "c", 500, error)]
 
 
 # --------------------------------------------------------------------------------------------- the leader's rights
@@ -350,7 +350,7 @@ def test_privileged_writes_wait_for_the_claim() -> None:
 def test_a_worker_that_does_not_lead_writes_target_states_only() -> None:
     context, writer = a_writer(Claim.NONE)
     delete(writer)
-    assert reported(context, WriteOutcome) == [WriteOutcome(WriteKind.DELETE, ORIGIN, "c", 409, STEP_DOWN)]
+    assert signals_of(context, WriteOutcome) == [WriteOutcome(WriteKind.DELETE, ORIGIN, "c", 409, STEP_DOWN)]
     pause(writer)
     assert [type(effect) for effect in effects(context)] == [WriteConfigRecords]
 
@@ -360,7 +360,7 @@ def test_a_lost_leadership_refuses_what_waits() -> None:
     delete(writer)
     delete(writer)
     writer.set_claim(Claim.NONE)
-    assert [(outcome.status, outcome.error) for outcome in reported(context, WriteOutcome)] == [(409, STEP_DOWN)] * 2
+    assert [(outcome.status, outcome.error) for outcome in signals_of(context, WriteOutcome)] == [(409, STEP_DOWN)] * 2
     assert effects(context) == []
 
 
@@ -368,9 +368,9 @@ def test_a_write_under_way_ends_as_its_answer_says_although_leadership_moved() -
     context, writer = a_writer()
     delete(writer)
     writer.set_claim(Claim.NONE)
-    assert reported(context, WriteOutcome) == []
+    assert signals_of(context, WriteOutcome) == []
     carry_out(context, writer)
-    assert [outcome.status for outcome in reported(context, WriteOutcome)] == [204]
+    assert [outcome.status for outcome in signals_of(context, WriteOutcome)] == [204]
 
 
 def test_task_configs_are_not_committed_after_leadership_moved() -> None:
@@ -382,7 +382,7 @@ def test_task_configs_are_not_committed_after_leadership_moved() -> None:
     assert carry_out(context, writer) == []
     writer.on_written(ConfigRecordsWritten(2))
     assert carry_out(context, writer) == ["read"]
-    assert [(outcome.status, outcome.error) for outcome in reported(context, WriteOutcome)] == [(409, STEP_DOWN)]
+    assert [(outcome.status, outcome.error) for outcome in signals_of(context, WriteOutcome)] == [(409, STEP_DOWN)]
 
 
 def test_a_stop_goes_on_without_the_rights_once_its_tasks_are_gone() -> None:
@@ -392,7 +392,7 @@ def test_a_stop_goes_on_without_the_rights_once_its_tasks_are_gone() -> None:
     writer.on_written(ConfigRecordsWritten(1))
     writer.set_claim(Claim.NONE)
     assert carry_out(context, writer) == ["read", ((TargetStateRecord("c", TargetState.STOPPED),), False), "read"]
-    assert [outcome.status for outcome in reported(context, WriteOutcome)] == [204]
+    assert [outcome.status for outcome in signals_of(context, WriteOutcome)] == [204]
 
 
 # ---------------------------------------------------------------------------------------------- withdrawn, the end
@@ -404,7 +404,7 @@ def test_a_withdrawn_operation_writes_nothing_and_has_no_outcome() -> None:
     effects(context)
     writer.withdraw(FencingOrigin(9))
     assert context.pending.waiting == {}
-    assert (effects(context), reported(context, WriteOutcome), writer.queue) == ([], [], [])
+    assert (effects(context), signals_of(context, WriteOutcome), writer.queue) == ([], [], [])
 
 
 def test_an_operation_that_is_being_written_cannot_be_withdrawn() -> None:
@@ -415,7 +415,7 @@ def test_an_operation_that_is_being_written_cannot_be_withdrawn() -> None:
     writer.withdraw(FencingOrigin(9))
     writer.on_written(ConfigRecordsWritten(2))
     carry_out(context, writer)
-    assert [outcome.status for outcome in reported(context, WriteOutcome)] == [204]
+    assert [outcome.status for outcome in signals_of(context, WriteOutcome)] == [204]
 
 
 def test_at_the_end_what_has_begun_is_in_doubt_and_the_rest_can_be_retried() -> None:
@@ -424,7 +424,7 @@ def test_at_the_end_what_has_begun_is_in_doubt_and_the_rest_can_be_retried() -> 
         operation(writer)
     effects(context)
     writer.close("The worker has shut down")
-    ended = [(outcome.kind, outcome.status, outcome.error) for outcome in reported(context, WriteOutcome)]
+    ended = [(outcome.kind, outcome.status, outcome.error) for outcome in signals_of(context, WriteOutcome)]
     assert ended == [
         (WriteKind.DELETE, 500, "The worker has shut down"),
         (WriteKind.TARGET_STATE, 503, "The worker has shut down"),

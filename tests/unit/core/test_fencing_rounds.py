@@ -30,7 +30,7 @@ from tests.support.core_parts import (
     configure,
     effects,
     read,
-    reported,
+    signals_of,
     transitions,
 )
 from tests.support.histories import Recorded
@@ -74,7 +74,7 @@ def recorded(context: Context, rounds: FencingRounds, error: str | None = None) 
                 if error is None:
                     read(context, *effect.records)
                 rounds.writer.on_written(ConfigRecordsWritten(effect.request_id, error))
-    for outcome in reported(context, WriteOutcome):
+    for outcome in signals_of(context, WriteOutcome):
         context.signals.remove(outcome)
         rounds.on_record_written(outcome)
     return done
@@ -87,7 +87,7 @@ def recorded(context: Context, rounds: FencingRounds, error: str | None = None) 
 def test_nothing_is_to_be_done_when_the_record_follows_the_task_configs() -> None:
     context, rounds = begun(pending=False)
     assert both(context) == ([], [])
-    assert reported(context, FencingOutcome) == [FencingOutcome(LOCAL, 200, None)]
+    assert signals_of(context, FencingOutcome) == [FencingOutcome(LOCAL, 200, None)]
     assert rounds.rounds == {}
 
 
@@ -102,7 +102,7 @@ def test_the_record_is_written_without_fencing(before: int | None, now: int) -> 
     connector = "s" if before is None else "c"
     assert [type(effect) for effect in done] == [ReadConfigToEnd, WriteConfigRecords, ReadConfigToEnd]
     assert done[1] == WriteConfigRecords(3, (TaskCountRecord(connector, now),), privileged=True)
-    assert reported(context, FencingOutcome) == [FencingOutcome(LOCAL, 204, None)]
+    assert signals_of(context, FencingOutcome) == [FencingOutcome(LOCAL, 204, None)]
 
 
 @pytest.mark.rule("618.2.2")
@@ -125,7 +125,7 @@ def test_all_producers_of_the_recorded_tasks_are_fenced_before_the_record_is_wri
     assert done[1] == WriteConfigRecords(4, (TaskCountRecord("c", now),), privileged=True)
     completed = Recorded(EventKind.FENCING_COMPLETED, "c", None, 3, None, "", {"task_count": now})
     assert transitions(context) == [completed]
-    assert reported(context, FencingOutcome) == [FencingOutcome(LOCAL, 204, None)]
+    assert signals_of(context, FencingOutcome) == [FencingOutcome(LOCAL, 204, None)]
 
 
 # -------------------------------------------------------------------------------------------------- who is told
@@ -135,7 +135,7 @@ def test_later_requests_join_the_round_and_share_its_result() -> None:
     context, rounds = fenced()
     rounds.request("c", REMOTE)
     recorded(context, rounds)
-    assert reported(context, FencingOutcome) == [FencingOutcome(LOCAL, 204, None), FencingOutcome(REMOTE, 204, None)]
+    assert signals_of(context, FencingOutcome) == [FencingOutcome(LOCAL, 204, None), FencingOutcome(REMOTE, 204, None)]
 
 
 def test_rounds_of_two_connectors_do_not_meet() -> None:
@@ -162,7 +162,7 @@ def test_a_round_for_no_source_connector_is_refused(record: ConnectorConfigRecor
     rounds.request("c", REMOTE)
     read(context, record)  # what the read finds
     rounds.on_read("c", ConfigReadToEnd(1))
-    assert reported(context, FencingOutcome) == [FencingOutcome(REMOTE, status, error)]
+    assert signals_of(context, FencingOutcome) == [FencingOutcome(REMOTE, status, error)]
 
 
 # -------------------------------------------------------------------------------------------------- what goes wrong
@@ -174,7 +174,7 @@ def test_a_config_topic_that_cannot_be_read_ends_the_round_so_that_it_is_asked_f
     rounds.request("c", REMOTE)
     rounds.on_read("c", ConfigReadToEnd(1, "timed out"))
     error = "Failed to read the config topic to its end: timed out"
-    assert reported(context, FencingOutcome) == [FencingOutcome(REMOTE, 503, error)]
+    assert signals_of(context, FencingOutcome) == [FencingOutcome(REMOTE, 503, error)]
     failed = Recorded(EventKind.FENCING_FAILED, "c", None, 3, None, "", {"error": error})
     assert transitions(context) == [failed]
 
@@ -183,7 +183,7 @@ def test_producers_that_cannot_be_fenced_end_the_round_with_500_and_no_record() 
     context, rounds = begun()
     both(context)
     rounds.on_producers_fenced("c", ProducersFenced(2, "not authorised"))
-    assert reported(context, FencingOutcome) == [
+    assert signals_of(context, FencingOutcome) == [
         FencingOutcome(LOCAL, 500, "Failed to fence older producers: not authorised")
     ]
     assert effects(context) == []
@@ -196,7 +196,7 @@ def test_a_record_that_cannot_be_written_is_written_again_without_end() -> None:
     delays_ms = []
     for _ in range(7):
         recorded(context, rounds, error="timed out")
-        assert reported(context, FencingOutcome) == []
+        assert signals_of(context, FencingOutcome) == []
         (timer,) = effects(context)
         assert isinstance(timer, SetTimer)
         assert timer.key == TaskCountRetry("c", round_id)
@@ -204,7 +204,7 @@ def test_a_record_that_cannot_be_written_is_written_again_without_end() -> None:
         rounds.on_retry_timer(TaskCountRetry("c", round_id))
     assert delays_ms == [250, 500, 1_000, 2_000, 4_000, 5_000, 5_000]
     recorded(context, rounds)
-    assert reported(context, FencingOutcome) == [FencingOutcome(LOCAL, 204, None)]
+    assert signals_of(context, FencingOutcome) == [FencingOutcome(LOCAL, 204, None)]
     assert not context.timers.is_set(TaskCountRetry("c", round_id))
 
 
@@ -213,7 +213,7 @@ def test_newer_task_configs_cancel_the_round_and_no_record_is_written() -> None:
     context, rounds = fenced()
     effects(context)
     rounds.cancel("c", "new task configs")
-    assert reported(context, FencingOutcome) == [FencingOutcome(LOCAL, 409, "new task configs")]
+    assert signals_of(context, FencingOutcome) == [FencingOutcome(LOCAL, 409, "new task configs")]
     assert 3 not in context.pending.waiting
     assert (effects(context), rounds.writer.queue) == ([], [])
 
@@ -225,7 +225,7 @@ def test_task_configs_seen_only_by_the_read_before_the_record_refuse_it() -> Non
     done = recorded(context, rounds)
     assert [type(effect) for effect in done] == [ReadConfigToEnd]
     error = "New task configs of connector c came during the fencing round"
-    assert reported(context, FencingOutcome) == [FencingOutcome(LOCAL, 409, error)]
+    assert signals_of(context, FencingOutcome) == [FencingOutcome(LOCAL, 409, error)]
 
 
 def test_all_rounds_end_when_this_worker_leads_no_more() -> None:
@@ -233,7 +233,7 @@ def test_all_rounds_end_when_this_worker_leads_no_more() -> None:
     rounds.request("a", REMOTE)
     both(context)
     rounds.cancel_all("moved")
-    assert reported(context, FencingOutcome) == [
+    assert signals_of(context, FencingOutcome) == [
         FencingOutcome(REMOTE, 409, "moved"),
         FencingOutcome(LOCAL, 409, "moved"),
     ]
@@ -246,5 +246,5 @@ def test_outcomes_and_timers_of_another_round_change_nothing() -> None:
     rounds.on_record_written(WriteOutcome(WriteKind.TASK_COUNT, FencingOrigin(99), "c", 204))
     rounds.on_retry_timer(TaskCountRetry("c", 99))
     assert both(context) == ([], [])
-    assert reported(context, FencingOutcome) == []
+    assert signals_of(context, FencingOutcome) == []
     assert list(rounds.rounds) == ["c"]

@@ -416,7 +416,7 @@ def test_cores_differ_in_each_field_of_their_parts() -> None:
 def test_signals_that_do_not_end_are_a_defect_that_names_them(monkeypatch: pytest.MonkeyPatch) -> None:
     core = a_core()
     unknown = CoordinatorUnknown(0)
-    monkeypatch.setattr(Rebalance, "on_coordinator_unknown", lambda self: self.context.report(unknown))
-    core.context.report(unknown)
+    monkeypatch.setattr(Rebalance, "on_coordinator_unknown", lambda self: self.context.signal(unknown))
+    core.context.signal(unknown)
     with pytest.raises(AssertionError, match=r"signals do not end in one step; the next is CoordinatorUnknown"):
         core.handle(StatusRecordRead(ConnectorStatusRecord("c", None)), 1_000)
