@@ -40,6 +40,7 @@ def _escapes() -> list[bytes]:
 _ESCAPES: Final = _escapes()
 _WIDTHS: Final = np.array([len(escape) or 12 for escape in _ESCAPES])
 _IS_SPECIAL: Final = _WIDTHS != 1
+_IS_RARE: Final = _IS_SPECIAL & ~np.isin(np.arange(256), [ord('"'), ord("\\")])
 _LONGEST: Final = 6
 _ESCAPED: Final = np.frombuffer(b"".join(escape.ljust(_LONGEST) for escape in _ESCAPES), np.uint8).reshape(-1, _LONGEST)
 _HEX: Final = np.frombuffer(b"0123456789ABCDEF", np.uint8)
@@ -151,8 +152,11 @@ def _escaped(texts: pa.Array) -> pa.Array:
     """Texts with Jackson's escapes. Only those that need some are touched."""
     _, offsets, data = texts.buffers()
     first, last = np.frombuffer(offsets, np.int32)[[texts.offset, texts.offset + len(texts)]] if len(texts) else (0, 0)
-    if first == last or not _IS_SPECIAL[np.frombuffer(data, np.uint8)[first:last]].any():
+    content = np.frombuffer(data, np.uint8)[first:last] if first < last else np.empty(0, np.uint8)
+    if not _IS_SPECIAL[content].any():
         return texts
+    if not _IS_RARE[content].any():
+        return pc.replace_substring(pc.replace_substring(texts, "\\", r"\\"), '"', r"\"")
     special = pc.fill_null(pc.match_substring_regex(texts, _SPECIAL), False)
     if not pc.any(special).as_py():
         return texts
