@@ -37,10 +37,11 @@ from connectx.verify.check.sides import (
     Topic,
     committed_by,
     decode_plainly,
+    joined_rows,
     skipped_by,
     topic_rows,
 )
-from connectx.verify.check.sources import SourceReader, partition_numbers, task_configs
+from connectx.verify.check.sources import SourceReader, judged_together, partition_numbers, task_configs
 from connectx.verify.check.targets import target_of
 from connectx.verify.check.verdict import Verdict
 
@@ -258,6 +259,7 @@ class _Gathering:
     def _take_sources(self, sources: Mapping[str, Config]) -> None:
         numbers = partition_numbers(self._histories)
         by_topic: dict[str, list[SourceReader]] = {}
+        problems: dict[str, str] = {}
         for name, config in sources.items():
             tasks = task_configs(self._checker.client.tasks(name), self._providers.resolve)
             mine = [history for history in self._histories if history.connector == name]
@@ -270,34 +272,46 @@ class _Gathering:
                 self.unseen.append(f"connector {name} has used no topic")
             for topic in sorted(topics):
                 by_topic.setdefault(topic, []).append(reader)
-        alone = {name for name in sources if sum(name in {r.connector for r in rs} for rs in by_topic.values()) == 1}
-        for topic in sorted(by_topic):
-            snapshot = self._snapshot(topic)
-            if snapshot is not None:
-                self.comparisons.append(self._comparison(snapshot, by_topic[topic], alone))
+            problems[name] = reader.problem() if topics else ""
+        users = {topic: [reader.connector for reader in readers] for topic, readers in by_topic.items()}
+        for together in judged_together(users, {name for name, problem in problems.items() if problem}):
+            taken = [snapshot for topic in together if (snapshot := self._snapshot(topic)) is not None]
+            read = {snapshot.topic for snapshot in taken}
+            names = set(users[together[0]])
+            whole = all(topic in read for topic, connectors in users.items() if not names.isdisjoint(connectors))
+            if taken:
+                self.comparisons.append(self._comparison(taken, by_topic[together[0]], problems, is_whole=whole))
 
     def _latest(self, connector: str) -> list[SourceHistory]:
         histories = source_histories(list(self._checker.events))
         return [history for history in histories if history.connector == connector]
 
-    def _comparison(self, snapshot: TopicSnapshot, readers: list[SourceReader], alone: set[str]) -> Comparison:
-        topic = snapshot.topic
+    def _comparison(
+        self,
+        snapshots: Sequence[TopicSnapshot],
+        readers: Sequence[SourceReader],
+        problem_of: Mapping[str, str],
+        *,
+        is_whole: bool,
+    ) -> Comparison:
+        """What should be in topics, and what is. `is_whole`: these are all topics that the sources have used."""
         names = tuple(reader.connector for reader in readers)
-        problems = list(filter(None, (reader.problem() for reader in readers)))
-        whole = Rows(f"the source of {' and '.join(names)}", lambda: _chain(readers, topic))
+        problems = [problem for name in names if (problem := problem_of[name])]
+        whole = Rows(f"the source of {' and '.join(names)}", lambda: _chain(readers, snapshots[0].topic))
         counted = sum(_committed(self._events, name) for name in names)
         key = () if not problems else self._wanted.keys
-        found = topic_rows(Topic(snapshot, decode_plainly), key)
+        found = joined_rows([topic_rows(Topic(snapshot, decode_plainly), key) for snapshot in snapshots])
+        hidden = [reason for snapshot in snapshots for reason in snapshot.hidden]
         return Comparison(
             names,
             found,
             None if problems else whole,
-            committed=counted if set(names) <= alone else None,
+            committed=counted if is_whole else None,
             identified=bool(key),
             exact=not _reconfigured(self._events, names),
             tolerated=skipped_by(self._events, names, by_kafka=True),
-            hidden=(*snapshot.hidden, *(problem for problem in problems if "cannot read its source" not in problem)),
-            waits=snapshot.waits,
+            hidden=(*hidden, *(problem for problem in problems if "cannot read its source" not in problem)),
+            waits=any(snapshot.waits for snapshot in snapshots),
             goal=self._began.goals.get(found.place),
         )
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from connectx.history.wording import listing
 from connectx.model.causes import RefusedByKafka
 from connectx.model.events import Event
 from connectx.model.ids import TopicPartition
@@ -58,6 +59,19 @@ def topic_rows(topic: Topic, key: Sequence[str]) -> Rows:
                 yield _row(record, identity, record["value"] or b"null")
 
     return Rows(f"topic {topic.snapshot.topic}", read, topic.snapshot.size)
+
+
+def joined_rows(places: Sequence[Rows]) -> Rows:
+    """Rows of several topics as those of one place; equal ones of two topics are not the same."""
+    if len(places) == 1:
+        return places[0]
+
+    def read() -> Iterator[Row]:
+        for rows in places:
+            for row in rows.read():
+                yield replace(row, identity=f"{row.topic}\0".encode() + row.identity)
+
+    return Rows(listing([rows.place for rows in places]), read, sum(rows.size for rows in places))
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,6 +139,23 @@ def partition_numbers(histories: Sequence[SourceHistory]) -> dict[str, dict[str,
     return numbers
 
 
+def judged_together(users: Mapping[str, Sequence[str]], counted: set[str]) -> list[list[str]]:
+    """Groups of topics, by name.
+
+    All topics of a source that can only be `counted` are one group, as the history counts their records together.
+
+    Args:
+        users: sources by topic.
+        counted: sources that cannot be read again.
+    """
+    shared = {name for names in users.values() if len(names) > 1 for name in names}
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for topic in sorted(users):
+        name = users[topic][0]
+        groups.setdefault((name,) if name in counted - shared else (name, topic), []).append(topic)
+    return list(groups.values())
+
+
 def task_configs(listed: Sequence[Mapping[str, Any]], resolve: Callable[[Config], Config]) -> list[dict[str, str]]:
     """Configurations of tasks as REST lists them, resolved by `resolve`: what stands there is placeholders."""
     ordered = sorted(listed, key=lambda task: int(task["id"]["task"]))

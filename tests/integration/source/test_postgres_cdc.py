@@ -313,6 +313,7 @@ def test_a_slot_that_another_session_reads_is_waited_for(shop: Captured) -> None
 def test_killed_workers_lose_and_double_no_change(spark_provider: SparkProvider, shop: Captured) -> None:
     shop.sql(KEYED)
     shop.sql("INSERT INTO t SELECT n, 'old' FROM generate_series(1, 500) n")
+    shop.sql("CREATE TABLE log (line int)", "INSERT INTO log VALUES (-1)")
     keyed = {key.replace("value.", "key."): value for key, value in JSON.items()}
     config = shop.config(snapshot_fetch_size=50, max_batch_size=20, max_queue_size=50) | JSON | keyed
     topic = f"{shop.name}.public.t"
@@ -328,6 +329,7 @@ def test_killed_workers_lose_and_double_no_change(spark_provider: SparkProvider,
                 f"UPDATE t SET name = 'changed' WHERE id % 50 = {n}",
                 f"DELETE FROM t WHERE id = {base}",
                 f"UPDATE t SET id = id + 100000 WHERE id = {base + 1}",
+                f"INSERT INTO log VALUES ({n})",
             )
             if n == 25:
                 cluster.kill(owner)
@@ -347,6 +349,8 @@ def test_killed_workers_lose_and_double_no_change(spark_provider: SparkProvider,
         # The history does not know the outcome of a commit in whose middle the kill came, and a slot is read only once.
         assert verdict.answer in ("valid", "unknown"), verdict
         assert (verdict.lost, verdict.duplicated) == (0, 0)
+        (checked,) = verdict.checked
+        assert checked.place == f"topic {shop.name}.public.log and topic {topic}"
         (stored,) = connector.offsets.get()
         assert stored["partition"] == {"server": shop.name}
         assert stored["offset"]["lsn"] == stored["offset"]["lsn_commit"]

@@ -14,8 +14,8 @@ from connectx.kafka.admin.topic_snapshot import TopicSnapshot
 from connectx.plugins.api import Stored
 from connectx.verify.check.comparison import Comparison
 from connectx.verify.check.judge import judge
-from connectx.verify.check.sides import Sides, Topic
-from connectx.verify.check.sources import task_configs
+from connectx.verify.check.sides import Sides, Topic, decode_plainly, joined_rows, topic_rows
+from connectx.verify.check.sources import judged_together, task_configs
 from connectx.verify.check.targets import target_of
 from connectx.verify.check.verdict import Verdict
 
@@ -138,3 +138,22 @@ def test_a_transaction_that_was_opened_later_hides_nothing_that_is_checked() -> 
     assert snapshot.without_later({0: 8}) is snapshot
     later = snapshot.without_later({0: 7})
     assert (later.waits, later.hidden) == (False, ("the topic is compacted",))
+
+
+def test_topics_of_a_source_that_is_only_counted_are_judged_together() -> None:
+    users = {"a": ["cdc"], "b": ["cdc"], "c": ["files"], "d": ["files"], "e": ["x", "y"], "f": ["x"]}
+    assert judged_together(users, {"cdc", "x"}) == [["a", "b"], ["c"], ["d"], ["e"], ["f"]]
+
+
+def test_equal_records_of_two_topics_are_not_copies_of_each_other() -> None:
+    class Named(Held):
+        def read(self) -> Any:
+            for table in super().read():
+                yield table.set_column(0, "topic", pa.array([self.topic] * table.num_rows))
+
+    topics = [Topic(Named(name, {0: 0}, {0: 1}, (), False, {}), decode_plainly) for name in ("t", "u")]
+    joined = joined_rows([topic_rows(topic, ()) for topic in topics])
+    assert (joined.place, joined.size) == ("topic t and topic u", 2)
+    assert judge((), [Comparison(("cdc",), joined, committed=2)]).answer == "valid"
+    (lost,) = judge((), [Comparison(("cdc",), joined, committed=3)]).findings
+    assert lost.count == 1
