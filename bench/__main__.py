@@ -63,7 +63,12 @@ def main(
             print(json.dumps(figure), flush=True)
             found.append(figure)
             if json_path is not None:  # after each figure: a later measurement may fail
-                result = {"date": f"{datetime.now(UTC):%Y-%m-%d}", "machine": machine, "figures": found}
+                result = {
+                    "date": f"{datetime.now(UTC):%Y-%m-%d}",
+                    "machine": machine,
+                    "records": records,
+                    "figures": found,
+                }
                 json_path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 

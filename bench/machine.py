@@ -23,6 +23,7 @@ def describe() -> dict[str, object]:
         "processor": model,
         "memory_gb": round(psutil.virtual_memory().total / 2**30),
         "system": platform.system(),
+        "load_before": round(os.getloadavg()[1], 1),
         "python": platform.python_version(),
         **{package: version(package) for package in ("pyspark", "confluent-kafka", "pyarrow", "connectx")},
     }

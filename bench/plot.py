@@ -46,12 +46,14 @@ class Result:
     """What was measured.
 
     Attributes:
+        records: the option of that name.
         figures: by measure, those that have figures of both sides and their ratio.
         own: those of connectx alone.
     """
 
     date: str
     machine: Mapping[str, Any]
+    records: int
     figures: Mapping[str, Mapping[str, Any]]
     own: Sequence[Mapping[str, Any]]
 
@@ -61,14 +63,15 @@ class Result:
         found = json.loads(path.read_text(encoding="utf-8"))
         compared = {figure["measure"]: figure for figure in found["figures"] if "kafka_connect" in figure}
         own = [figure for figure in found["figures"] if "kafka_connect" not in figure]
-        return cls(found["date"], found["machine"], compared, own)
+        return cls(found["date"], found["machine"], found["records"], compared, own)
 
     @property
     def about(self) -> str:
         """When and on what it was measured."""
         machine = self.machine
         shown = f"{machine['cores']} cores ({machine['processor']}), {machine['memory_gb']} GB, {machine['system']}"
-        return f"Measured on {self.date}: {shown}, Python {machine['python']}."
+        load = f"Load of the machine before: {machine['load_before']}."
+        return f"Measured on {self.date} with `--records {self.records}`: {shown}, Python {machine['python']}. {load}"
 
     @property
     def is_beside_peer(self) -> bool:
