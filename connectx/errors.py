@@ -723,6 +723,19 @@ class SourceFileShrunkError(SourceFileError):
         )
 
 
+class SourceRotationError(SourceFileError):
+    """After a rotation the file that was being read cannot be identified."""
+
+    code = "source_rotation"
+
+    def __init__(self, path: str, cause: str) -> None:
+        super().__init__(
+            f"Where to go on after a rotation of {path} cannot be decided: {cause}.",
+            next_step="Let rotated.files name all rotated files, restore the missing one and restart the task, or stop "
+            "the connector and reset its offsets.",
+        )
+
+
 class MalformedLineError(SourceFileError):
     """A line does not fit the format and schema of a file source."""
 

@@ -11,8 +11,8 @@ import io
 import os
 import stat
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import IO, Any
 
 from connectx.errors import SourceFileMissingError, SourceFileShrunkError, SourceFileUnreadableError
 
@@ -22,13 +22,77 @@ _IDLE_CALL_MS = 2_000
 _TAIL_BYTES = 64 * 1024
 
 
+Ends = Callable[[bytes], int]
+"""Where the last complete line of a block ends, 0 if there is none."""
+
+
+def last_line_end(block: bytes) -> int:
+    """Where the last complete line ends; a carriage return at the very end may be half of a pair."""
+    return max(block.rfind(b"\n"), block.rfind(b"\r", 0, len(block) - 1)) + 1
+
+
+def opened(path: str) -> io.FileIO:
+    """A file, opened for reading.
+
+    Raises:
+        SourceFileMissingError, SourceFileUnreadableError: as they say.
+    """
+    try:
+        return open(path, "rb", buffering=0)
+    except FileNotFoundError:
+        raise SourceFileMissingError(path) from None
+    except OSError as error:
+        cause = "it is a directory" if isinstance(error, IsADirectoryError) else error.strerror or str(error)
+        raise SourceFileUnreadableError(path, cause) from error
+
+
+def complete_lines(file: IO[bytes], position: int, size: int, max_bytes: int, ends: Ends) -> bytes:
+    """Complete lines from `position` on, before `size`: about `max_bytes`, more for a longer line.
+
+    Raises:
+        SourceFileUnreadableError: the file system fails.
+    """
+    try:
+        file.seek(position)
+        block = file.read(max(0, min(max_bytes, size - position))) or b""
+        end = ends(block)
+        while end == 0 and block and position + len(block) < size:
+            more = file.read(min(len(block), size - position - len(block)))
+            if not more:
+                break  # truncated meanwhile
+            block += more
+            end = ends(block)
+    except OSError as error:
+        raise SourceFileUnreadableError(str(file.name), error.strerror or str(error)) from error
+    return block[:end]
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Lines that were read: their bytes, the file and position where they begin, and the source offset after them.
+
+    Without bytes reading went on to the next file.
+    """
+
+    data: bytes
+    path: str
+    start: int
+    offset: Mapping[str, Any]
+
+
 @dataclass(slots=True)
 class SourceFile:
-    """One input file. `seen_bytes` is the size at the last look, `wait_ms` how long to wait before the next."""
+    """One input file. `seen_bytes` is the size at the last look, `wait_ms` how long to wait before the next.
+
+    `ends` returns where the last complete line of a block ends, `cut` how much of a block one poll takes.
+    """
 
     path: str
     seen_bytes: int = -1
     wait_ms: int = _FIRST_WAIT_MS
+    ends: Ends = field(default=last_line_end)
+    cut: Callable[[bytes], bytes] = field(default=bytes)
+    waits: str = ""
 
     def size_bytes(self, position: int) -> int:
         """Size now.
@@ -60,17 +124,31 @@ class SourceFile:
         if size == position:
             return b""
         self.wait_ms = _FIRST_WAIT_MS
+        with opened(self.path) as file:
+            return complete_lines(file, position, size, max_bytes, self.ends)
+
+    def next_lines(self, offset: Mapping[str, Any] | None, max_bytes: int) -> Lines | None:
+        """The next complete lines after a source offset, or None. A file that is missing is waited for.
+
+        Raises what `size_bytes` does, but SourceFileMissingError.
+        """
+        position, self.waits = int(offset["position"]) if offset else 0, ""
         try:
-            with open(self.path, "rb", buffering=0) as file:
-                file.seek(position)
-                block = file.read(min(max_bytes, size - position))
-                end = _end_of_lines(block)
-                while end == 0 and position + len(block) < size:
-                    block += file.read(min(len(block), size - position - len(block)))
-                    end = _end_of_lines(block)
-        except OSError as error:
-            raise SourceFileUnreadableError(self.path, error.strerror or str(error)) from error
-        return block[:end]
+            data = self.cut(self.read_lines(position, max_bytes))
+        except SourceFileMissingError as error:
+            self.waits = error.message
+            return None
+        return Lines(data, self.path, position, {"position": position + len(data)}) if data else None
+
+    def lines_between(
+        self, start: Mapping[str, Any] | None, end: Mapping[str, Any] | None, max_bytes: int
+    ) -> Iterator[Lines]:
+        """Complete lines between two source offsets (None: the file's ends)."""
+        for first, behind, data in self.blocks(start, end, max_bytes):
+            yield Lines(data, self.path, first, {"position": behind})
+
+    def close(self) -> None:
+        """Nothing is kept open."""
 
     def end_of_lines(self, position: int, max_bytes: int) -> int:
         """Byte after the last complete line that ends within `max_bytes` of `position`, as `read_lines` would find it.
@@ -83,9 +161,9 @@ class SourceFile:
         first = max(position, end - _TAIL_BYTES)
         try:
             with open(self.path, "rb", buffering=0) as file:
-                while first > position and not _end_of_lines(_read(file, first, end)):
+                while first > position and not last_line_end(_read(file, first, end)):
                     first = max(position, first - _TAIL_BYTES)
-                if found := _end_of_lines(_read(file, first, end)):
+                if found := last_line_end(_read(file, first, end)):
                     return first + found
         except OSError as error:
             raise SourceFileUnreadableError(self.path, error.strerror or str(error)) from error
@@ -130,8 +208,3 @@ class SourceFile:
 def _read(file: io.FileIO, first: int, end: int) -> bytes:
     file.seek(first)
     return file.read(end - first) or b""
-
-
-def _end_of_lines(block: bytes) -> int:
-    """Where the last complete line ends; a carriage return at the very end may be half of a pair."""
-    return max(block.rfind(b"\n"), block.rfind(b"\r", 0, len(block) - 1)) + 1

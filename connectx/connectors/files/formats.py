@@ -23,13 +23,14 @@ _PARSED = "parsed"
 
 @dataclass(frozen=True, slots=True)
 class LineFormat:
-    """A file's format as configured; `schema` is Spark DDL."""
+    """A file's format as configured; `schema` is Spark DDL. `is_multiline`: a line may hold line feeds in quotes."""
 
     format: str
     schema: str
     delimiter: str = ","
     null_text: str = ""
     key_fields: Sequence[str] = ()
+    is_multiline: bool = False
 
     def parse(self, lines: DataFrame, *, skip_malformed: bool) -> DataFrame:
         """Rows with the column `value` (a struct) and, with key fields, `key`; blank lines are left out.
@@ -60,6 +61,12 @@ class LineFormat:
                 [f"Invalid value {missing[0]} for configuration key.fields: the schema has no such field"]
             )
 
+    @property
+    def csv_options(self) -> dict[str, str]:
+        """Options of Spark's from_csv."""
+        quoted = {"multiLine": "true", "escape": '"'} if self.is_multiline else {}
+        return {"sep": self.delimiter, "nullValue": self.null_text, **quoted}
+
     def with_schema(self, schema: str) -> LineFormat:
         """The same format with another schema."""
         return replace(self, schema=schema)
@@ -77,7 +84,7 @@ class LineFormat:
         if mode == "PERMISSIVE":
             schema, options = f"{schema}, {_CORRUPT} STRING", {**options, "columnNameOfCorruptRecord": _CORRUPT}
         if self.format == "csv":
-            return F.from_csv(text, schema, {**options, "sep": self.delimiter, "nullValue": self.null_text})
+            return F.from_csv(text, schema, {**options, **self.csv_options})
         return F.from_json(text, schema, options)
 
     def _key(self) -> Column:
@@ -152,8 +159,7 @@ def _infer_csv(sample: DataFrame, line_format: LineFormat, names: Sequence[str])
     from pyspark.sql import functions as F
 
     texts = ", ".join(f"`{name}` STRING" for name in names)
-    options = {"sep": line_format.delimiter, "nullValue": line_format.null_text}
-    row = F.from_csv(LINE, texts, options).alias(_PARSED)
+    row = F.from_csv(LINE, texts, line_format.csv_options).alias(_PARSED)
     kinds = ("BIGINT", "DOUBLE", "TIMESTAMP", "BOOLEAN")
     fits = [
         F.bool_and(F.col(f"{_PARSED}.`{name}`").isNull() | F.col(f"{_PARSED}.`{name}`").try_cast(kind).isNotNull())

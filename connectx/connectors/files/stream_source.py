@@ -1,7 +1,8 @@
 """FileStreamSource: each line of a growing text file becomes a record with a string value.
 
 Keys, offsets and behaviour are those of Kafka Connect's FileStreamSourceConnector, so that either can go on where the
-other stopped. A missing file is waited for; a file that shrank fails the task instead of being ignored.
+other stopped. A missing file is waited for; a file that shrank fails the task instead of being ignored, unless
+rotated.files names the files that it was rotated to.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from connectx.connectors.files.following import SourceFile
-from connectx.errors import SourceFileMissingError
+from connectx.connectors.files.following import Lines, SourceFile
+from connectx.connectors.files.rotation import followed, with_rotation
 from connectx.model.configdef import ConfigDef
 from connectx.model.source_offsets import SourceOffset, SourcePartition
 from connectx.model.validators import at_least, non_empty
@@ -32,7 +33,7 @@ class FileStreamSource(SourceConnector):
     """Reads one file, line by line, from one task (Kafka Connect: FileStreamSourceConnector)."""
 
     version = "4.3.0"
-    config = (
+    config = with_rotation(
         ConfigDef()
         .define(
             "file",
@@ -95,39 +96,42 @@ class FileStreamSource(SourceConnector):
             self.partition = {"filename": values["file"]}
             self._topic: str = values["topic"]
             self._max_lines: int = values["batch.size"]
-            self._file = SourceFile(os.path.abspath(values["file"]))
+            file = SourceFile(os.path.abspath(values["file"]), cut=self._first_lines)
+            self._file = followed(file, values)
             self._slice_bytes = SLICE_BYTES
 
         def poll(self, spark: SparkSession, offset: SourceOffset | None) -> Slice | None:
             """Complete lines after the position, as strings; no Spark job."""
-            position = int(offset["position"]) if offset else 0
-            try:
-                block = self._file.read_lines(position, self._slice_bytes)
-            except SourceFileMissingError as error:
-                if not self.waits:
-                    log.warning("%s The task waits for it.", error.message)
-                self.waits = error.message
-                return None
-            self.waits = ""
-            if not block:
-                return None
-            if self._max_lines:
-                block = first_lines(block, self._max_lines)
-            rows = lines_of(block)
-            if self._max_lines:
-                # About as many bytes as that many lines have: what is read beyond them is read again.
-                line_bytes = len(block) // rows.num_rows
-                self._slice_bytes = min(SLICE_BYTES, max(_LEAST_BYTES, self._max_lines * line_bytes * 5 // 4))
-            return Slice(rows, {"position": position + len(block)}, topic=self._topic)
+            lines = self._file.next_lines(offset, self._slice_bytes)
+            if self._file.waits and not self.waits:
+                log.warning("%s The task waits for it.", self._file.waits)
+            self.waits = self._file.waits
+            return None if lines is None else self._slice(lines)
 
         def reread(self, spark: SparkSession, start: SourceOffset | None, end: SourceOffset | None) -> Iterator[Slice]:
             """The lines between two positions."""
-            for _, behind, block in self._file.blocks(start, end, SLICE_BYTES):
-                yield Slice(lines_of(block), {"position": behind}, topic=self._topic)
+            yield from map(self._slice, self._file.lines_between(start, end, SLICE_BYTES))
 
         def idle(self, offset: SourceOffset | None) -> None:
             """Watch the file."""
             self._file.wait(self.context.wait)
+
+        def stop(self) -> None:
+            """Close what is open."""
+            self._file.close()
+
+        def _slice(self, lines: Lines) -> Slice:
+            """Without lines: reading went on to the next file."""
+            rows = lines_of(lines.data) if lines.data else lines_of(b"").slice(0, 0)
+            if self._max_lines and lines.data:
+                # About as many bytes as that many lines have: what is read beyond them is read again.
+                line_bytes = len(lines.data) // rows.num_rows
+                self._slice_bytes = min(SLICE_BYTES, max(_LEAST_BYTES, self._max_lines * line_bytes * 5 // 4))
+            return Slice(rows, lines.offset, topic=self._topic, commits_offset=not lines.data)
+
+        def _first_lines(self, block: bytes) -> bytes:
+            """At most batch.size lines."""
+            return first_lines(block, self._max_lines) if self._max_lines else block
 
     task_class = Task
 

@@ -43,6 +43,24 @@ def test_csv_lines_become_typed_records_with_keys_and_appended_lines_follow(plac
     assert place.committed({"filename": str(path)}) == {"position": position}
 
 
+def test_values_with_line_feeds_and_doubled_quotes_are_read_with_multiline(place: Place, tmp_path: Path) -> None:
+    path = tmp_path / "in.csv"
+    text = 'id,"name"\n1,"one\nand ""half"""\r\n2,"two, quoted"\n3,"\n\n"\n'
+    path.write_bytes(text.encode())
+    config = {"header": "true", "multiline": "true", "slice_bytes": "8"}
+    task = source(place, path, **config).begin()
+    expected = [(1, 'one\nand "half"'), (2, "two, quoted"), (3, "\n\n")]
+    assert [(row["id"], row["name"]) for row in records(place, 3)] == expected
+    with path.open("a") as file:
+        file.write('4,"half of\n')
+    with path.open("a") as file:
+        file.write('a value"\n')
+    assert [row["name"] for row in records(place, 4)][3] == "half of\na value"
+    with path.open("a") as file:
+        file.write('"x\n",5\n')
+    assert f"Line 10 of {path} does not fit the schema" in task.said(TaskFailed).trace
+
+
 def test_json_lines_become_typed_records(place: Place, tmp_path: Path) -> None:
     path = tmp_path / "in.json"
     path.write_text('{"id":1,"name":"one"}\n{"name":"two","id":2}\n')

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
+
+import pytest
 
 from connectx.core.messages import TaskFailed, TopicUsed
 from connectx.model.events import EventKind
@@ -76,3 +80,38 @@ def test_batch_size_limits_the_lines_of_a_transaction(place: Place, tmp_path: Pa
     records = [commit.data["records"] for commit in task.recorded(EventKind.TRANSACTION_COMMITTED)]
     assert records == [4, 4, 2]
     task.stop()
+
+
+@pytest.mark.parametrize("way", ["rename", "copytruncate"])
+def test_rotated_files_are_read_to_their_ends_over_a_kill_and_a_restart(place: Place, tmp_path: Path, way: str) -> None:
+    path, topic = tmp_path / "app.log", f"{place.group}-lines"
+    expected: list[str] = []
+
+    def write(count: int) -> None:
+        expected.extend(str(number) for number in range(len(expected), len(expected) + count))
+        with path.open("a") as file:
+            file.write("".join(f"{line}\n" for line in expected[-count:]))
+
+    def rotate(number: int) -> None:
+        if way == "rename":
+            path.rename(f"{path}.{number}")
+            path.touch()
+        else:
+            shutil.copyfile(path, f"{path}.{number}")
+            os.truncate(path, 0)
+
+    rotation = {"rotated.files": "app.log.*", "rotated.wait.ms": "100"}
+    write(2_000)
+    task = place.task(config(path, topic, **rotation), instance=1).begin()
+    place.wait_for_values(topic, 1)
+    rotate(1)
+    write(1_000)
+    place.wait_for_values(topic, 2_500)
+    task.kill()
+    write(1_000)
+    rotate(2)
+    write(1_000)
+    task = place.task(config(path, topic, **rotation), instance=2).begin()
+    assert place.wait_for_values(topic, len(expected)) == expected
+    task.stop()
+    assert place.values(topic) == expected
