@@ -66,8 +66,9 @@ class Slice(Shown):
 
     `offset` is the source offset after the last row, `partition` the source partition it belongs to (None: the
     task's own), `topic` where rows go that have no column `topic`. `rows_read` is how many rows the source had there,
-    if `rows` leaves some out on purpose: the difference is reported as skipped. `commits_offset` asks for a commit of
-    `offset` even when no row is left; otherwise the offset goes with the next rows (KIP-910 has the same use).
+    if `rows` leaves some out on purpose: the difference is reported as skipped, because of `skip_reason`.
+    `commits_offset` asks for a commit of `offset` even when no row is left; otherwise the offset goes with the next
+    rows (KIP-910 has the same use).
     """
 
     rows: DataFrame | pa.Table | tuple[pa.Table, ...]
@@ -76,6 +77,7 @@ class Slice(Shown):
     partition: SourcePartition | None = None
     rows_read: int | None = None
     commits_offset: bool = False
+    skip_reason: str = "malformed"
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -19,9 +19,14 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from connectx.connectors.files.formats import schema_of
-from connectx.connectors.files.readers import EVOLUTION_MODES, FORMATS, FileReader
+from connectx.connectors.files.readers import EVOLUTION_MODES, FORMATS, FileReader, is_about_content
 from connectx.connectors.keyed import valued_table
-from connectx.errors import SourceDirectoryMissingError, SourceFileShrunkError, SourceFileUnreadableError
+from connectx.errors import (
+    SourceDirectoryMissingError,
+    SourceFileError,
+    SourceFileShrunkError,
+    SourceFileUnreadableError,
+)
 from connectx.extras import require
 from connectx.model.configdef import ConfigDef
 from connectx.model.source_offsets import SourceOffset, SourcePartition
@@ -59,9 +64,11 @@ class DirectorySource(SourceConnector):
             importance="HIGH",
             validator=one_of(*FORMATS),
             doc="csv, json (one object per line), parquet or avro. Files of CSV and JSON may be compressed: .gz, .bz2, "
-            ".zst, .lz4.",
+            ".zst, .lz4. The files in archives are read one after the other: .zip, .tar, .tar.gz, .tgz, .tar.bz2, "
+            ".tbz2, .tar.xz, .txz.",
         )
         .define("path.glob.filter", str, "*", doc="Names of files in the directory, for example *.csv.gz.")
+        .define("archive.glob.filter", str, "*", doc="Names of files in archives, for example *.csv.")
         .define("recursive.file.lookup", bool, False, doc="Whether directories within the directory are read.")
         .define(
             "key.fields",
@@ -106,6 +113,14 @@ class DirectorySource(SourceConnector):
             f"with the suffix {_MARK}.",
         )
         .define("cleanup.dir", str, None, group=_CLEANUP, doc="Directory that finished files are moved to.")
+        .define(
+            "error.dir",
+            str,
+            None,
+            group=_CLEANUP,
+            doc="Directory for files that cannot be parsed or do not fit `schema`: they are moved there, and the task "
+            "goes on with other files. Left out: such a file fails the task.",
+        )
         .define("poll.interval.ms", int, 1_000, validator=between(10, 3_600_000), doc="Time between looks for files.")
         .define(
             "slice.rows",
@@ -163,13 +178,23 @@ class DirectorySource(SourceConnector):
             begun = self._open.path if self._open else None
             for path in [begun] if begun and os.path.exists(begun) else self._waiting():
                 known = self.context.offset({"filename": path}) or {}
-                if known.get("finished"):
+                if known.get("rejected"):
+                    if path in self._read:
+                        continue
+                elif known.get("finished"):
                     if path not in self._read:
                         self._finish(path, known)  # committed by an earlier instance
                     continue
-                if known.get("size", _size(path)) != _size(path):
+                elif known.get("size", _size(path)) != _size(path):
                     raise SourceFileShrunkError(path, position=int(known["size"]), size=_size(path))
-                return self._slice(spark, path, int(known.get("position", 0)))
+                position = int(known.get("position", 0))
+                try:
+                    return self._slice(spark, path, position)
+                except SourceFileError as error:
+                    self._open = None
+                    if not self._values["error.dir"] or not is_about_content(error):
+                        raise
+                    return self._rejected(path, position, error)
             return None
 
         def reread_partition(
@@ -177,12 +202,18 @@ class DirectorySource(SourceConnector):
         ) -> Iterator[Slice] | None:
             """The rows of one file between two positions; None when the file is gone."""
             path = self._found(str(partition["filename"]))
+            if start is not None and start.get("rejected"):
+                return iter(())
             return None if path is None else self._again(spark, path, start, end)
 
         def committed(self, offset: SourceOffset) -> None:
-            """Clean a file up whose last rows are in Kafka."""
-            if offset["finished"]:
-                self._finish(str(offset["filename"]), offset)
+            """Clean a file up whose last rows are in Kafka, or move one away that was rejected."""
+            path = str(offset["filename"])
+            if offset.get("rejected"):
+                self._move(path, self._values["error.dir"])
+                self._read.discard(path)
+            elif offset["finished"]:
+                self._finish(path, offset)
 
         def idle(self, offset: SourceOffset | None) -> None:
             """Wait until it is time to list the files again."""
@@ -194,25 +225,38 @@ class DirectorySource(SourceConnector):
             """The next rows; the last slice of a file says so. That of a file without rows is empty."""
             if self._open is None or (self._open.path, self._open.position) != (path, position):
                 self._open = _OpenFile(path, position, _from(self._file_reader(spark).tables(path), position))
-            rows, self._open.ahead = self._open.ahead or next(self._open.tables, None), None
-            end = position + (0 if rows is None else rows.num_rows)
-            self._open.position, self._open.ahead = end, next(self._open.tables, None)
-            finished = self._open.ahead is None
+            rows = self._open.take()
+            end = self._open.position
+            finished = not self._open.has_more()
             offset = {"position": end, "finished": finished, "size": _size(path), "filename": path}
             if finished:
                 self._open = None
                 self._read.add(path)
             return Slice(self._rows(rows), offset, topic=self._values["topic"], partition={"filename": path})
 
+        def _rejected(self, path: str, position: int, error: SourceFileError) -> Slice:
+            """No rows, and the reason. The file is moved after the commit, so that its rows before are in Kafka."""
+            self._read.add(path)
+            offset = {"position": position, "finished": True, "rejected": True, "size": _size(path), "filename": path}
+            reason = f"{error.message} It is moved to {self._values['error.dir']}, with {position} rows of it in Kafka"
+            return Slice(
+                self._rows(None),
+                offset,
+                topic=self._values["topic"],
+                partition={"filename": path},
+                rows_read=1,
+                commits_offset=True,
+                skip_reason=reason,
+            )
+
         def _again(
             self, spark: SparkSession, path: str, start: SourceOffset | None, end: SourceOffset | None
         ) -> Iterator[Slice]:
             at = int(start["position"]) if start else 0
             last = None if end is None else int(end["position"])
-            for rows in _from(self._file_reader(spark).tables(path), at):
+            tables = _from(self._file_reader(spark).tables(path), at)
+            while (last is None or at < last) and (rows := next(tables, None)) is not None:
                 part = rows if last is None else rows.slice(0, last - at)
-                if not part.num_rows:
-                    return
                 at += part.num_rows
                 yield Slice(self._rows(part), {"position": at}, topic=self._values["topic"])
 
@@ -233,6 +277,7 @@ class DirectorySource(SourceConnector):
                     values["delimiter"],
                     values["header"],
                     values["null.text"],
+                    values["archive.glob.filter"],
                 )
             return self._reader
 
@@ -265,19 +310,24 @@ class DirectorySource(SourceConnector):
                 pattern = path if glob.has_magic(path) else os.path.join(path, "**", "*")
                 marked = glob.glob(f"{pattern}{_MARK}", recursive=True)
                 found |= {name.removesuffix(_MARK) for name in marked}
-            elif self._values["cleanup"] == "move" and not glob.has_magic(path):
-                folder = self._values["cleanup.dir"]
+            for folder in () if glob.has_magic(path) else self._folders():
                 moved = glob.glob(os.path.join(folder, "**", "*"), recursive=True)
                 found |= {os.path.join(path, os.path.relpath(name, folder)) for name in moved if os.path.isfile(name)}
             return sorted(found)
 
+        def _folders(self) -> list[str]:
+            """Directories that files are moved to."""
+            cleanup = self._values["cleanup.dir"] if self._values["cleanup"] == "move" else None
+            return [os.path.abspath(folder) for folder in (cleanup, self._values["error.dir"]) if folder]
+
         def _found(self, path: str) -> str | None:
             """Where a file is by now."""
-            return next(filter(os.path.exists, (path, f"{path}{_MARK}", self._target(path))), None)
+            places = [path, f"{path}{_MARK}", *(self._target(path, folder) for folder in self._folders())]
+            return next(filter(os.path.exists, places), None)
 
-        def _target(self, path: str) -> str:
-            """Where a file is moved to: below cleanup.dir as it was below the directory."""
-            folder, base = self._values["cleanup.dir"] or "", os.path.abspath(self._values["path"])
+        def _target(self, path: str, folder: str) -> str:
+            """Where a file is moved to: below a folder as it was below the directory."""
+            base = os.path.abspath(self._values["path"])
             name = os.path.basename(path) if glob.has_magic(base) else os.path.relpath(path, base)
             return os.path.join(os.path.abspath(folder), name)
 
@@ -287,29 +337,53 @@ class DirectorySource(SourceConnector):
             cleanup = self._values["cleanup"]
             if cleanup == "none" or not os.path.exists(path) or _size(path) != offset["size"]:
                 return
+            if cleanup == "move":
+                self._move(path, self._values["cleanup.dir"])
+                return
             try:
                 if cleanup == "delete":
                     os.remove(path)
-                elif cleanup == "mark":
-                    os.replace(path, f"{path}{_MARK}")
                 else:
-                    target = self._target(path)
-                    os.makedirs(os.path.dirname(target), exist_ok=True)
-                    shutil.move(path, target)
+                    os.replace(path, f"{path}{_MARK}")
             except OSError as error:
                 log.warning("%s cannot %s the finished file %s: %s", self.context.task, cleanup, path, error)
+
+        def _move(self, path: str, folder: str) -> None:
+            target = self._target(path, folder)
+            try:
+                os.makedirs(os.path.dirname(target), exist_ok=True)
+                shutil.move(path, target)
+            except OSError as error:
+                log.warning("%s cannot move the file %s to %s: %s", self.context.task, path, folder, error)
 
     task_class = Task
 
 
 @dataclass(slots=True)
 class _OpenFile:
-    """A file that is being read: where, what comes next, and a table that was read ahead."""
+    """A file that is being read: where, what comes next, and a table, or a failure, that was read ahead."""
 
     path: str
     position: int
     tables: Iterator[pa.Table]
     ahead: pa.Table | None = None
+    failure: SourceFileError | None = None
+
+    def take(self) -> pa.Table | None:
+        """The next rows; raises what failed when they were read ahead."""
+        if self.failure is not None:
+            raise self.failure
+        rows, self.ahead = self.ahead or next(self.tables, None), None
+        self.position += 0 if rows is None else rows.num_rows
+        return rows
+
+    def has_more(self) -> bool:
+        """Whether rows follow, or a failure."""
+        try:
+            self.ahead = next(self.tables, None)
+        except SourceFileError as error:
+            self.failure = error
+        return self.ahead is not None or self.failure is not None
 
 
 def _from(tables: Iterator[pa.Table], position: int) -> Iterator[pa.Table]:

@@ -2,7 +2,8 @@
 
 It decides which columns a file has and where values go that do not fit them. Columns are those of a schema, or
 those of the file itself: of text formats, as its first rows suggest. What does not fit is kept in one column of text
-(Auto Loader's rescued data column). Reading a file again gives the same tables.
+(Auto Loader's rescued data column). Of an archive the tables are those of its files, one after the other. Reading a
+file again gives the same tables.
 """
 
 from __future__ import annotations
@@ -10,15 +11,23 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from itertools import islice
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connectx.errors import SourceFileColumnError, SourceFileUnreadableError, SourceFileValueError
+from connectx.connectors.files.archives import ARCHIVE_ERRORS, is_archive, members_of
+from connectx.errors import (
+    SourceFileColumnError,
+    SourceFileError,
+    SourceFileUnreadableError,
+    SourceFileValueError,
+)
 
 FORMATS: Final = ("csv", "json", "parquet", "avro")
 EVOLUTION_MODES: Final = ("addNewColumns", "rescue", "failOnNewColumns", "none")
@@ -26,7 +35,12 @@ _CORRUPT: Final = "_corrupt_record"
 _EXTRA: Final = "_extra_values"
 _GUESSES: Final = (pa.int64(), pa.float64(), pa.timestamp("us", "UTC"), pa.bool_())
 
+_COMPRESSIONS: Final = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
+_CONTENT: Final = (OSError, EOFError, ValueError, csv.Error, pa.ArrowException, *ARCHIVE_ERRORS)
+
 Row = Mapping[str, Any]
+Readable = str | IO[bytes]
+"""The path of a file, or a file of an archive."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +54,7 @@ class FileReader:
         evolution: what a column that the schema lacks means; one of `EVOLUTION_MODES`.
         rescued: name of the column for what does not fit; empty: then the task fails.
         delimiter, header, null_text: of CSV.
+        members: names of the files of an archive that are read.
     """
 
     format: str
@@ -50,6 +65,7 @@ class FileReader:
     delimiter: str = ","
     header: bool = True
     null_text: str = ""
+    members: str = "*"
 
     def tables(self, path: str) -> Iterator[pa.Table]:
         """All rows of a file, in order.
@@ -59,15 +75,26 @@ class FileReader:
             SourceFileColumnError: it has a column that the schema lacks, with failOnNewColumns.
             SourceFileValueError: a value does not fit, and there is no column for what does not.
         """
+        name = path
         try:
-            if self.format == "parquet":
-                yield from (self._typed(table, path) for table in _parquet(path, self.rows))
-            elif self.format == "avro":
-                yield from (self._typed(table, path) for table in _avro(path, self.rows))
-            else:
-                yield from self._texts(path)
-        except (OSError, EOFError, UnicodeDecodeError, csv.Error, pa.ArrowInvalid) as error:
-            raise SourceFileUnreadableError(path, " ".join(str(error).split())[:200], setting="path") from error
+            if not is_archive(path):
+                yield from self._tables(path, path, path)
+                return
+            for member, file in members_of(path):
+                if fnmatch(os.path.basename(member), self.members):
+                    name = f"{member} in {path}"
+                    yield from self._tables(file, member, name)
+        except _CONTENT as error:
+            raise SourceFileUnreadableError(name, " ".join(str(error).split())[:200], setting="path") from error
+
+    def _tables(self, file: Readable, name: str, shown: str) -> Iterator[pa.Table]:
+        """Rows of one file; errors show it as `shown`."""
+        if self.format == "parquet":
+            yield from (self._typed(table, shown) for table in _parquet(file, self.rows))
+        elif self.format == "avro":
+            yield from (self._typed(table, shown) for table in _avro(file, name, self.rows))
+        else:
+            yield from self._texts(_text(file, name), shown)
 
     # ------------------------------------------------------------------------------------------------ typed files
 
@@ -96,8 +123,8 @@ class FileReader:
 
     # ------------------------------------------------------------------------------------------------- text files
 
-    def _texts(self, path: str) -> Iterator[pa.Table]:
-        rows = self._csv(path) if self.format == "csv" else self._json(path)
+    def _texts(self, file: io.TextIOWrapper, path: str) -> Iterator[pa.Table]:
+        rows = self._csv(file) if self.format == "csv" else self._json(file)
         schema = self.schema
         while chunk := list(islice(rows, self.rows)):
             if schema is None:
@@ -126,8 +153,8 @@ class FileReader:
             problems |= columns
         return self._with_rescued(fitted, {**problems, **strange}, len(rows), path)
 
-    def _json(self, path: str) -> Iterator[Row]:
-        with _opened(path) as file:
+    def _json(self, file: io.TextIOWrapper) -> Iterator[Row]:
+        with file:
             for line in file:
                 if not line.strip():
                     continue
@@ -137,8 +164,8 @@ class FileReader:
                     row = None
                 yield row if isinstance(row, dict) else {_CORRUPT: line.rstrip("\r\n")}
 
-    def _csv(self, path: str) -> Iterator[Row]:
-        with _opened(path) as file:
+    def _csv(self, file: io.TextIOWrapper) -> Iterator[Row]:
+        with file:
             lines = csv.reader(file, delimiter=self.delimiter)
             names = next(lines, []) if self.header else None
             for values in lines:
@@ -176,29 +203,38 @@ class FileReader:
         return pa.table({**columns, **more})
 
 
-def _opened(path: str) -> io.TextIOWrapper:
-    """Text of a file, decompressed as its name says (.gz, .bz2, .zst, .lz4)."""
-    return io.TextIOWrapper(pa.input_stream(path, compression="detect"), "utf-8-sig", newline="")
+def is_about_content(error: SourceFileError) -> bool:
+    """Whether a file itself is the cause, and not the system that it is read from."""
+    if isinstance(error, (SourceFileColumnError, SourceFileValueError)):
+        return True
+    cause = error.__cause__
+    return isinstance(error, SourceFileUnreadableError) and not (isinstance(cause, OSError) and cause.errno is not None)
 
 
-def _parquet(path: str, rows: int) -> Iterator[pa.Table]:
+def _text(file: Readable, name: str) -> io.TextIOWrapper:
+    return io.TextIOWrapper(_stream(file, name), "utf-8-sig", newline="")
+
+
+def _stream(file: Readable, name: str) -> pa.NativeFile:
+    """Bytes of a file, decompressed as its name says."""
+    return pa.input_stream(file, compression=_COMPRESSIONS.get(os.path.splitext(name)[1]))
+
+
+def _parquet(file: Readable, rows: int) -> Iterator[pa.Table]:
     import pyarrow.parquet as pq
 
-    with pq.ParquetFile(path) as file:
-        for batch in file.iter_batches(batch_size=rows):
+    with pq.ParquetFile(file if isinstance(file, str) else pa.BufferReader(file.read())) as parquet:
+        for batch in parquet.iter_batches(batch_size=rows):
             yield pa.Table.from_batches([batch])
 
 
-def _avro(path: str, rows: int) -> Iterator[pa.Table]:
+def _avro(file: Readable, name: str, rows: int) -> Iterator[pa.Table]:
     import fastavro
 
-    with pa.input_stream(path, compression="detect") as file:
-        try:
-            records = fastavro.reader(file)
-            while chunk := list(islice(records, rows)):
-                yield pa.Table.from_pylist(chunk)
-        except ValueError as error:
-            raise SourceFileUnreadableError(path, str(error), setting="path") from error
+    with _stream(file, name) as content:
+        records = fastavro.reader(content)
+        while chunk := list(islice(records, rows)):
+            yield pa.Table.from_pylist(chunk)
 
 
 def _inferred(rows: Sequence[Row], *, guess: bool) -> dict[str, pa.DataType]:

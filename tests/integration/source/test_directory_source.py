@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
+from connectx.model.events import EventKind
 from tests.support.profiles import JSON
 from tests.support.task_harness import Place
 from tests.support.waiting import until
@@ -43,3 +45,25 @@ def test_files_become_records_once_over_a_restart_and_are_moved_after_their_comm
         **{"filename": str(inbox / "c.json"), "finished": True, "position": 120},
         "size": (done / "c.json").stat().st_size,
     }
+
+
+def test_a_file_that_cannot_be_parsed_is_moved_with_its_reason_in_the_history_and_others_are_read(
+    place: Place, tmp_path: Path
+) -> None:
+    inbox, bad, topic = tmp_path / "in", tmp_path / "bad", f"{place.group}-t"
+    inbox.mkdir()
+    (inbox / "a.json.gz").write_bytes(gzip.compress(b'{"id":1}\n' * 100_000)[:-500])
+    (inbox / "b.json").write_text('{"id":2}\n')
+    config = {
+        **{"connector.class": "DirectorySource", "path": str(inbox), "topic": topic, "format": "json"},
+        **{"error.dir": str(bad), "slice.rows": "1000", "poll.interval.ms": "50", **JSON},
+    }
+    task = place.task(config).begin()
+    until((bad / "a.json.gz").exists, "the damaged file was moved")
+    values = until(lambda: [value for value in place.values(topic) if '"id":2' in value], "the other file")
+    (skipped,) = task.recorded(EventKind.RECORDS_SKIPPED)
+    position = (place.committed({"filename": str(inbox / "a.json.gz")}) or {})["position"]
+    assert len(values) == 1
+    assert f"It is moved to {bad}, with {position} rows of it in Kafka" in str(skipped.data["reason"])
+    assert sum('"id":1' in value for value in place.values(topic)) == position
+    task.stop()

@@ -200,7 +200,7 @@ class SourcePoller:
         records, bad = sum(piece.records.num_rows for piece in pieces), sum(len(piece.bad) for piece in pieces)
         left_out = 0 if polled.rows_read is None else polled.rows_read - sum(piece.count for piece in pieces)
         self._runner.errors.failed(left_out + bad)
-        reasons = ["malformed"] if left_out else []
+        reasons = [polled.skip_reason] if left_out else []
         reasons += [next(iter(piece.bad.values())) for piece in pieces if piece.bad][:1]
         if reasons:
             count, where, why = left_out + bad, dict(polled.offset), "; ".join(reasons)

@@ -5,9 +5,14 @@ from __future__ import annotations
 import bz2
 import datetime
 import gzip
+import io
 import json
+import lzma
 import os
-from collections.abc import Callable, Iterator
+import re
+import tarfile
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +34,7 @@ from connectx.plugins.api import Slice
 from tests.support.jdbc import Context, values_of
 from tests.support.profiles import dotted
 
+SCHEMA = pa.schema([("id", pa.int64()), ("at", pa.timestamp("us", "UTC"))])
 ROWS = [{"id": number, "name": f"row {number}"} for number in range(10)]
 
 
@@ -258,9 +264,131 @@ def test_files_can_be_moved_only_to_a_directory() -> None:
     assert DirectorySource.validate({"cleanup": "move", "cleanup.dir": "x"}) == {}
 
 
-# ------------------------------------------------------------------------------------------------ schema, evolution
+# ------------------------------------------------------------------------------------------------------- archives
 
-SCHEMA = pa.schema([("id", pa.int64()), ("at", pa.timestamp("us", "UTC"))])
+TEXTS = {
+    "a.json": lines(ROWS[:4]),
+    "inner/b.json.gz": gzip.compress(lines(ROWS[4:])),
+    "__MACOSX/a.json": b"no json",
+    "note.txt": b"no json",
+}
+
+
+def archive(path: Path, texts: Mapping[str, bytes]) -> Path:
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(path, "w") as packed:
+            for name, text in texts.items():
+                packed.writestr(name, text)
+        return path
+    compressions: dict[str, Callable[[bytes], bytes]] = {".tgz": gzip.compress, ".xz": lzma.compress}
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as tar:
+        for name, text in texts.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(text)
+            tar.addfile(entry, io.BytesIO(text))
+    path.write_bytes(compressions.get(path.suffix, bytes)(made.getvalue()))
+    return path
+
+
+@pytest.mark.parametrize("name", ["in.zip", "in.tar", "in.tgz", "in.tar.xz"])
+def test_the_files_of_an_archive_are_read_one_after_the_other_over_restarts(tmp_path: Path, name: str) -> None:
+    path = archive(tmp_path / name, TEXTS)
+    source = Source(tmp_path, "json", slice_rows="3", archive_glob_filter="*.json*", cleanup="delete")
+    found: list[dict[str, Any]] = []
+    while batch := source.values(most=1):
+        found += plain(batch)
+        source.restart()
+    assert found == ROWS
+    assert source.task.partitions() == []
+    assert not path.exists()
+
+
+def test_each_file_of_an_archive_has_its_own_columns_whatever_the_format(tmp_path: Path) -> None:
+    parquet = io.BytesIO()
+    pq.write_table(pa.table({"id": [1]}), parquet)
+    other = io.BytesIO()
+    pq.write_table(pa.table({"name": ["x"]}), other)
+    archive(tmp_path / "in.zip", {"a.parquet": parquet.getvalue(), "b.parquet": other.getvalue()})
+    assert Source(tmp_path, "parquet").values() == [{"id": 1}, {"name": "x"}]
+    archive(tmp_path / "in.tar", {"a.csv": b"id\n1\n", "b.csv": b"name\nx\n"})
+    assert plain(Source(tmp_path / "*.tar", "csv").values()) == [{"id": 1}, {"name": "x"}]
+
+
+@pytest.mark.parametrize("name", ["in.zip", "in.tar", "in.tgz"])
+def test_an_archive_that_is_damaged_fails_the_task_with_its_name(tmp_path: Path, name: str) -> None:
+    path = archive(tmp_path / name, TEXTS)
+    path.write_bytes(b"x" + path.read_bytes()[: path.stat().st_size // 2])
+    with pytest.raises(SourceFileUnreadableError, match=name):
+        Source(tmp_path, "json").values()
+
+
+# -------------------------------------------------------------------------------------------------- rejected files
+
+
+def test_a_file_that_cannot_be_parsed_is_moved_after_its_commit_and_others_are_read(tmp_path: Path) -> None:
+    path = write(tmp_path / "in" / "sub" / "a.parquet", b"no parquet", age=5)
+    pq.write_table(pa.table({"id": [1]}), tmp_path / "in" / "b.parquet")
+    config = {"recursive_file_lookup": "true", "error_dir": str(tmp_path / "bad")}
+    source = Source(tmp_path / "in", "parquet", **config)
+    rejected, read = source.slices()
+    assert values_of(read) == [{"id": 1}]
+    assert (values_of(rejected), rejected.rows_read, rejected.commits_offset) == ([], 1, True)
+    assert re.fullmatch(
+        rf"The file {path} .* cannot be read \(.*\)\. It is moved to {tmp_path}/bad, with 0 rows of it in Kafka",
+        rejected.skip_reason,
+    )
+    assert path.exists()
+    source.committed(rejected, read)
+    assert (tmp_path / "bad" / "sub" / "a.parquet").read_bytes() == b"no parquet"
+    assert not path.exists()
+    assert {"filename": str(path)} in source.task.partitions()
+
+
+def test_rows_before_the_damage_are_read_and_a_corrected_file_goes_on_after_them(tmp_path: Path) -> None:
+    path = write(tmp_path / "in" / "a.json", lines(ROWS[:6]) + b'{"id":"x"}\n')
+    source = Source(tmp_path / "in", "json", slice_rows="3", error_dir=str(tmp_path / "bad"))
+    source.task._reader = FileReader("json", 3, SCHEMA, "none", "")
+    *good, rejected = source.slices()
+    assert [row["id"] for piece in good for row in values_of(piece)] == list(range(6))
+    assert (rejected.offset["position"], rejected.offset["rejected"]) == (6, True)
+    pieces = [*good, rejected]
+    partition = {"filename": str(path)}
+    for moves in (False, True):
+        if moves:
+            source.committed(*pieces)
+        again = source.task.reread_partition(None, partition, None, rejected.offset)  # type: ignore[arg-type]
+        assert [row["id"] for piece in again or () for row in values_of(piece)] == list(range(6))
+    assert list(source.task.reread_partition(None, partition, rejected.offset, None) or ()) == []  # type: ignore[arg-type]
+    write(path, lines(ROWS))
+    assert [row["id"] for row in source.values()] == [6, 7, 8, 9]
+
+
+def test_a_file_that_was_rejected_before_a_worker_died_is_rejected_again(tmp_path: Path) -> None:
+    path = write(tmp_path / "in" / "a.json.gz", b"no gzip")
+    source = Source(tmp_path / "in", "json", error_dir=str(tmp_path / "bad"))
+    assert len(list(source.slices())) == 1
+    source.restart()
+    pieces = list(source.slices())
+    source.committed(*pieces)
+    assert (len(pieces), path.exists(), (tmp_path / "bad" / "a.json.gz").exists()) == (1, False, True)
+
+
+def test_a_file_that_the_system_refuses_to_read_is_not_rejected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "in" / "a.json", lines(ROWS))
+    source = Source(tmp_path / "in", "json", error_dir=str(tmp_path / "bad"))
+
+    def refused(*_: Any, **__: Any) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(pa, "input_stream", refused)
+    with pytest.raises(SourceFileUnreadableError, match="Permission denied"):
+        source.values()
+
+
+# ------------------------------------------------------------------------------------------------ schema, evolution
 
 
 def read(path: Path, kind: str, **more: Any) -> list[dict[str, Any]]:
