@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -48,6 +48,25 @@ class RowSettings:
     delete: bool = False
     auto_create: bool = False
     auto_evolve: bool = False
+
+    def change(self, key: Sequence[str], record_key: Any, value: Any) -> tuple[Mapping[str, Any] | None, bool]:
+        """The row that one record is about, None if it is about no row, and whether the record deletes it.
+
+        Args:
+            key: columns that identify a row.
+        """
+        if value is None and not self.delete:
+            return None, False
+        fields = dict(value) if isinstance(value, Mapping) else {}
+        if self.fields:
+            fields = {name: fields[name] for name in fields if name in self.fields or name in key}
+        if self.pk_mode == "record_key":
+            fields |= (
+                {name: record_key.get(name) for name in key}
+                if isinstance(record_key, Mapping)
+                else {key[0]: record_key}
+            )
+        return fields, value is None
 
 
 class TableRows:

@@ -10,6 +10,7 @@ import logging
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from connectx.connectors.jdbc.database import DatabaseSettings
@@ -62,16 +63,17 @@ class JdbcSink(SinkConnector):
         """The rows of the topic's table."""
         values, rows = cls.config.parse(config), row_settings(cls.config.parse(config))
         key = rows.key_columns or (KAFKA_KEY if rows.pk_mode == "kafka" else ())
-        return stored_table(
+        found = stored_table(
             target_settings(values),
             rows.table_format,
             topic,
             key=key,
-            has_key=rows.insert_mode != "insert" and rows.pk_mode != "kafka",
+            has_key=rows.delete or (rows.insert_mode != "insert" and rows.pk_mode != "kafka"),
             may_be_missing=rows.auto_create,
             key_in_record_key=rows.pk_mode == "record_key",
             left_out=key if rows.pk_mode == "kafka" else (),
         )
+        return replace(found, change=partial(rows.change, found.key)) if found.key else found
 
     @classmethod
     def bulk_obstacle(cls, config: Mapping[str, str | None]) -> str | None:

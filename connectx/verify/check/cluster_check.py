@@ -347,6 +347,7 @@ class _Gathering:
                     from_topic=True,
                     tolerated=skipped_by(self._events, (name,)),
                     unchecked=sides.unchecked,
+                    outdated=sides.outdated,
                     hidden=(*sides.doubts, *(reason for topic in read for reason in topic.snapshot.hidden)),
                     waits=any(topic.snapshot.waits for topic in read),
                     goal=self._began.goals.get(stored.place),

@@ -6,7 +6,7 @@ partition on both sides, as Kafka guarantees it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +34,7 @@ class Comparison:
         waits: what hides them will pass.
         goal: how many rows were wanted when the check began. Once so many are needed, later ones are not waited for.
         unchecked: asked once both sides were read: what of them was not compared, as parts of sentences.
+        outdated: asked once `wanted` was read: fingerprints of rows as they were before later records changed them.
     """
 
     connectors: tuple[str, ...]
@@ -49,6 +50,7 @@ class Comparison:
     waits: bool = False
     goal: int | None = None
     unchecked: Callable[[], tuple[str, ...]] = tuple
+    outdated: Callable[[], Sequence[int]] = tuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ class Difference:
 
     `expected` counts those that have to be there and those of the pending that are, `needed` only the former;
     `repeated` counts equal rows whose expected number is unknown; `alien` those that should not be there
-    and are no copies; `pending` those that may still come.
+    and are no copies, `outdated` those of them that were right before; `pending` those that may still come.
     """
 
     found: int
@@ -68,6 +70,7 @@ class Difference:
     reordered: int = 0
     repeated: int = 0
     alien: int = 0
+    outdated: int = 0
     pending: int = 0
     cut: bool = False
     lost_prints: tuple[int, ...] = ()
@@ -130,6 +133,7 @@ def _against(found: Prints, wanted: Prints, comparison: Comparison, examples: in
         duplicated=int(surplus.sum()),
         reordered=len(late),
         alien=int(alien.sum()),
+        outdated=int(alien[np.isin(prints, np.array(comparison.outdated(), dtype=np.uint64))].sum()),
         pending=int(np.maximum(allowed - np.maximum(there, needed), 0).sum()),
         lost_prints=_first(prints[lost > 0], wanted, examples),
         duplicated_prints=_first(prints[surplus > 0], wanted, examples),

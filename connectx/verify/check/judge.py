@@ -109,7 +109,7 @@ class _Judging:
                 f"{plural(comparison.committed or 0, 'record')}: it was changed meanwhile"
             )
             return
-        elsewhere = 0 if comparison.exact else found.alien
+        elsewhere = 0 if comparison.exact else found.alien - found.outdated
         lost = 0 if comparison.hidden else max(found.lost - comparison.tolerated - elsewhere, 0)
         for anomaly, count in (
             (Anomaly.LOST, lost),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -75,6 +76,43 @@ def joined_rows(places: Sequence[Rows]) -> Rows:
 
 
 @dataclass(frozen=True, slots=True)
+class Repeated:
+    """Keys that several records of a topic are about, by fingerprint, and the other fields that can be compared."""
+
+    ordered: frozenset[int]
+    """All records of the key are in one partition, so the last one is known."""
+    unordered: frozenset[int]
+    fields: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class _Versions:
+    """What records say about one row: the version that is committed, and those that may have come since."""
+
+    committed: Row | None = None
+    outdated: Row | None = None
+    """The version before the last record."""
+    pending: list[Row] = field(default_factory=list)
+    may_be_deleted: bool = False
+
+    def add(self, row: Row, *, deletes: bool) -> None:
+        """The next record."""
+        if not row.pending:
+            self.outdated, self.committed = self.committed, None if deletes else row
+        elif deletes:
+            self.may_be_deleted = True
+        else:
+            self.pending.append(row)
+
+    def rows(self) -> Iterator[Row]:
+        """The required row, or those of which one may be there."""
+        versions = {row.identity: row for row in (self.committed, *self.pending) if row is not None}
+        is_needed = self.committed is not None and len(versions) == 1 and not self.may_be_deleted
+        for row in versions.values():
+            yield replace(row, pending=not is_needed)
+
+
+@dataclass(frozen=True, slots=True)
 class Sides:
     """Topics and the target that they go to.
 
@@ -91,8 +129,10 @@ class Sides:
     """Takes a snapshot of a topic when `wanted` is read first. The target, which is read before, may hold more than
     the topic did when its own snapshot was taken."""
     _taken: dict[str, Topic] = field(default_factory=dict)
+    _found_repeated: list[Repeated] = field(default_factory=list)
+    _outdated: array[int] = field(default_factory=lambda: array("Q"))
     changed: set[str] = field(default_factory=set)
-    """Topics in which a key came again when they were read last, though the target keeps one row for each key."""
+    """Topics in which a key came again when they were read last, of whose row only the key was compared."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -121,16 +161,21 @@ class Sides:
         place = " and ".join(f"topic {topic.snapshot.topic}" for topic in self.topics)
         rows = self._wanted_lines if self._as_lines else lambda: self._wanted_fields(self.names)
         size = sum(topic.snapshot.size for topic in self.topics)
-        if self.stored.key and self.stored.change is not None:
+        if self._is_changed:
             return Rows(place, self._kept, size)
         return Rows(place, rows if not self.stored.key else lambda: self._first_of_each(rows()), size)
 
     def unchecked(self) -> tuple[str, ...]:
-        """What was not compared, known once the topics were read: the values of rows that records have changed."""
+        """What was not compared, known once the topics were read: values of rows whose last record is not known."""
+        why = " from several partitions" if self._is_changed else ""
         return tuple(
-            f"records of topic {topic} change rows of {self.stored.place}, of which only the keys were compared"
+            f"records of topic {topic} change rows of {self.stored.place}{why}, of which only the keys were compared"
             for topic in sorted(self.changed)
         )
+
+    def outdated(self) -> Sequence[int]:
+        """Fingerprints of rows as they were before the last record of their key, known once the topics were read."""
+        return self._outdated
 
     def found(self) -> Rows:
         """What the target holds."""
@@ -163,6 +208,42 @@ class Sides:
                     identity = of_fields(fields, names)
                     yield self._placed(record, identity, {name: fields.get(name) for name in names}, number)
 
+    @property
+    def _is_changed(self) -> bool:
+        """Whether records change and delete rows that the target keeps by key."""
+        return bool(self.stored.key) and self.stored.change is not None
+
+    def _repeated(self) -> Repeated:
+        """Found once: both sides have to identify the row of a key in the same way."""
+        if not self._found_repeated:
+            names = self.names
+            first: dict[int, tuple[int, int]] = {}
+            ordered: set[int] = set()
+            unordered: set[int] = set()
+            known: set[str] = set()
+            for number, topic in enumerate(self.topics):
+                for record, key, value in _records(topic):
+                    fields, deletes = self._row_of(key, value, names)
+                    if fields is None:
+                        continue
+                    known |= set() if deletes else set(fields)
+                    one, place = fingerprint(of_fields(fields, names)), (number, record["partition"])
+                    if one not in first:
+                        first[one] = place
+                    else:
+                        (ordered if first[one] == place else unordered).add(one)
+            columns: Sequence[str] = next((table.column_names for table in self.stored.read()), ())
+            compared = tuple(sorted((known & set(columns)) - set(names)))
+            self._found_repeated.append(Repeated(frozenset(ordered - unordered), frozenset(unordered), compared))
+        return self._found_repeated[0]
+
+    def _identity(self, fields: Mapping[str, Any], names: Sequence[str]) -> bytes:
+        """The key of a row, and its other fields where records have changed it."""
+        identity = of_fields(fields, names)
+        if self._is_changed and (repeated := self._repeated()).fields and fingerprint(identity) in repeated.ordered:
+            return identity + of_fields(fields, repeated.fields)
+        return identity
+
     def _first_of_each(self, rows: Iterator[Row]) -> Iterator[Row]:
         """A target that keeps one row for each key has to have each once."""
         seen: set[int] = set()
@@ -180,22 +261,26 @@ class Sides:
         return _fields(key, value, names), False
 
     def _kept(self) -> Iterator[Row]:
-        """The rows that are left after the last record of each key; a row with records that are pending may be."""
-        last: dict[int, Row | None] = {}
-        names = self.names
+        """The rows that are left after the last record of each key; with records that are pending these may be."""
+        versions: dict[int, _Versions] = {}
+        del self._outdated[:]
+        names, repeated = self.names, self._repeated()
         for number, topic in enumerate(self._latest()):
             for record, record_key, value in _records(topic):
                 fields, deletes = self._row_of(record_key, value, names)
                 if fields is None:
                     continue
-                identity = of_fields(fields, names)
-                row = self._placed(record, identity, {name: fields.get(name) for name in names}, number)
-                one = fingerprint(identity)
-                if one in last:
+                shown_fields = {name: fields.get(name) for name in names}
+                row = self._placed(record, self._identity(fields, names), shown_fields, number)
+                one = fingerprint(of_fields(fields, names))
+                if one in repeated.unordered and repeated.fields:
                     self.changed.add(row.topic)
-                if last.get(one) is None or deletes or not row.pending:
-                    last[one] = row if row.pending or not deletes else None
-        yield from filter(None, last.values())
+                version = versions.setdefault(one, _Versions())
+                version.add(row, deletes=deletes)
+                if version.outdated is not None:
+                    self._outdated.append(fingerprint(version.outdated.identity))
+        for each in versions.values():
+            yield from each.rows()
 
     def _placed(self, record: Record, identity: bytes, text: Any, number: int) -> Row:
         at = TopicPartition(record["topic"], record["partition"])
@@ -210,14 +295,15 @@ class Sides:
 
     def _found_fields(self) -> Iterator[Row]:
         names = self.names
+        read = (*names, *(self._repeated().fields if self._is_changed else ()))
         for table in self.stored.read():
             if self.stored.lines:
                 rows = [parsed((line or "").encode()) for line in table.column(0).to_pylist()]
             else:
-                rows = table.select([name for name in names if name in table.column_names]).to_pylist()
+                rows = table.select([name for name in read if name in table.column_names]).to_pylist()
             for row in rows:
                 fields = row if isinstance(row, Mapping) else {names[0]: row}
-                yield Row(of_fields(fields, names), shown({name: fields.get(name) for name in names}))
+                yield Row(self._identity(fields, names), shown({name: fields.get(name) for name in names}))
 
 
 def _records(topic: Topic) -> Iterator[tuple[Record, Any, Any]]:

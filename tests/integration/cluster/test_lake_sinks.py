@@ -9,7 +9,9 @@ from typing import Any
 
 import duckdb
 import pytest
+from adbc_driver_postgresql import dbapi
 from confluent_kafka import Producer
+from deltalake import DeltaTable
 
 import connectx as cx
 from connectx.connectors.lake.storage import options
@@ -52,6 +54,13 @@ def rows_of(name: str, folder: Path, topic: str, columns: str) -> list[tuple[Any
     if not files:
         return []
     return duckdb.execute(f"SELECT {columns} FROM read_parquet({files}) ORDER BY ALL").fetchall()
+
+
+def sql(uri: str, statement: str) -> list[tuple[Any, ...]]:
+    """Run a statement in PostgreSQL."""
+    with dbapi.connect(uri, autocommit=True) as connection, connection.cursor() as cursor:
+        cursor.execute(statement)
+        return list(cursor.fetchall()) if statement.startswith("SELECT") else []
 
 
 class Flow:
@@ -127,7 +136,7 @@ def test_every_record_is_one_row_when_a_worker_freezes_wakes_up_as_a_zombie_and_
 
 @pytest.mark.rule("618.8.3", "always.8")
 def test_each_key_has_its_last_row_or_none_when_a_worker_freezes_and_wakes_up_as_a_zombie(
-    make_cluster: MakeCluster, tmp_path: Path
+    make_cluster: MakeCluster, tmp_path: Path, postgres: str
 ) -> None:
     sinks = ("delta", "iceberg")
     upsert = {"insert.mode": "upsert", "pk.mode": "record_key", "pk.fields": "id", "delete.enabled": "true"}
@@ -141,6 +150,9 @@ def test_each_key_has_its_last_row_or_none_when_a_worker_freezes_and_wakes_up_as
             files_of(name, tmp_path / name, topic)
             more = {"topics": topic, "tasks.max": "2", "flush.interval.ms": "300", **JSON, **keys, **upsert}
             cluster.create(name, {**given, **more})
+        database = {"connector.class": "PostgresSink", "connection.url": postgres, "auto.create": "true"}
+        named = {"topics": topic, "table.name.format": "kept_accounts", **JSON, **keys, **upsert}
+        cluster.create("postgres", {**database, **named})
 
         def change(first: int, end: int) -> None:
             """Each third change of 50 accounts closes one."""
@@ -169,7 +181,19 @@ def test_each_key_has_its_last_row_or_none_when_a_worker_freezes_and_wakes_up_as
         change(1_500, 2_000)
         until(is_written, "changes after the zombie woke up")
         cluster.wait_stable(WAIT_S)
+        kept = "SELECT id, balance FROM kept_accounts ORDER BY 1"
+        until(lambda: sql(postgres, kept) == sorted(left.items()), "the same rows in PostgreSQL")
         verdict = cluster.check(timeout=WAIT_S)
-        assert verdict.findings == () or {finding.anomaly.value for finding in verdict.findings} == {"fenced"}, verdict
-        assert all("only the keys were compared" in reason for reason in verdict.reasons), verdict
+        assert verdict.answer == "valid", verdict
         assert {checked.found for checked in verdict.checked} == {len(left)}
+
+        lost = min(left)
+        sql(postgres, f"DELETE FROM kept_accounts WHERE id = {lost}")
+        DeltaTable(str(tmp_path / "delta" / topic)).delete(f"id = {lost}")
+        verdict = cluster.check(timeout=WAIT_S)
+        assert (verdict.answer, verdict.lost) == ("invalid", 2), verdict
+        assert {finding.connectors for finding in verdict.findings if finding.count and finding.anomaly == "lost"} == {
+            ("delta",),
+            ("postgres",),
+        }
+        sql(postgres, "DROP TABLE kept_accounts")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from connectx.connectors.jdbc.rows import RowSettings
 from connectx.connectors.lake.changes import UpsertSettings
 from connectx.kafka.admin.topic_snapshot import TopicSnapshot
 from connectx.plugins.api import Stored
@@ -103,6 +104,93 @@ def test_a_row_whose_delete_is_pending_may_be_there_or_not() -> None:
     assert with_deletes(changes, [1, 2], committed=2).answer == "valid"
     assert with_deletes(changes, [2], committed=2).findings == ()
     assert with_deletes(changes, [1], committed=2).answer == "invalid"
+
+
+def kept(
+    changes: Sequence[tuple[int, Any]],
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    committed: int = 99,
+    partitions: int = 1,
+) -> Verdict:
+    """A table with these rows behind records with ids as keys; None deletes."""
+
+    class Numbered(Held):
+        def read(self) -> Any:
+            row = {"topic": "t", "timestamp": 0, "key": None, "value": None}
+            found = [{**row, "offset": at, "partition": at % partitions} for at in range(len(changes))]
+            yield pa.Table.from_pylist(found)
+
+    topic = Topic(Numbered("t", {0: 0}, {0: len(changes)}, (), False, {}), lambda name, _: list(changes))
+    change = UpsertSettings(key=("id",), from_record_key=True, deletes=True, debezium=False).change
+    stored = Stored("table x", lambda: iter([pa.Table.from_pylist(list(rows))]), key=("id",), change=change)
+    both = Sides([topic], stored, {f"t-{number}": committed for number in range(partitions)})
+    comparison = Comparison(
+        ("out",),
+        both.found(),
+        both.wanted(),
+        ordered=False,
+        exact=False,
+        from_topic=True,
+        unchecked=both.unchecked,
+        outdated=both.outdated,
+    )
+    return judge((), [comparison])
+
+
+CHANGES = [(1, {"n": 1}), (2, {"n": 2}), (1, {"n": 3}), (2, None), (3, {"n": 4}), (2, {"n": 5})]
+LEFT = [{"id": 1, "n": 3}, {"id": 2, "n": 5}, {"id": 3, "n": 4}]
+
+
+def test_rows_that_records_have_changed_and_deleted_are_compared_with_the_last_record_of_their_key() -> None:
+    assert kept(CHANGES, LEFT).answer == "valid"
+    assert kept([*CHANGES, (3, None)], LEFT[:2]).answer == "valid"
+
+
+@pytest.mark.parametrize("lost", range(3))
+def test_a_row_that_is_lost_is_found_among_changed_and_deleted_ones(lost: int) -> None:
+    verdict = kept(CHANGES, [row for at, row in enumerate(LEFT) if at != lost])
+    assert (verdict.answer, verdict.lost) == ("invalid", 1)
+
+
+def test_a_row_that_holds_an_older_record_of_its_key_has_lost_the_last_one() -> None:
+    verdict = kept(CHANGES, [{"id": 1, "n": 1}, *LEFT[1:]])
+    assert (verdict.answer, verdict.lost) == ("invalid", 1)
+
+
+def test_a_row_whose_values_look_different_is_not_called_lost() -> None:
+    verdict = kept(CHANGES, [{"id": 1, "n": 77}, *LEFT[1:]])
+    assert verdict.answer == "unknown"
+    assert "holds 1 row that nothing explains" in verdict.reasons[0]
+
+
+def test_a_row_that_was_deleted_and_is_still_there_is_not_valid() -> None:
+    assert kept([*CHANGES, (3, None)], LEFT).answer == "unknown"
+
+
+def test_a_row_with_changes_that_are_pending_may_hold_any_of_them() -> None:
+    for n in (1, 3):
+        verdict = kept([(1, {"n": 1}), (1, {"n": 3})], [{"id": 1, "n": n}], committed=1)
+        assert (verdict.findings, verdict.pending) == ((), 1)
+    assert kept([(1, {"n": 1}), (1, None)], [], committed=1).findings == ()
+
+
+def test_the_last_of_records_in_several_partitions_is_not_known() -> None:
+    verdict = kept([(1, {"n": 1}), (1, {"n": 2})], [{"id": 1, "n": 1}], partitions=2)
+    assert verdict.reasons == (
+        "records of topic t change rows of table x from several partitions, of which only the keys were compared",
+    )
+    assert kept([(1, {"n": 1}), (1, {"n": 2})], [], partitions=2).answer == "invalid"
+
+
+@pytest.mark.parametrize("key", [1, {"id": 1, "more": 2}])
+def test_records_change_rows_of_a_jdbc_sink_by_their_keys(key: Any) -> None:
+    settings = RowSettings("t", "upsert", "record_key", ("id",), delete=True)
+    assert settings.change(("id",), key, {"n": 1}) == ({"id": 1, "n": 1}, False)
+    assert settings.change(("id",), key, None) == ({"id": 1}, True)
+    assert replace(settings, delete=False).change(("id",), key, None) == (None, False)
+    some = replace(settings, fields=frozenset({"n"}))
+    assert some.change(("id",), key, {"n": 1, "m": 2}) == ({"id": 1, "n": 1}, False)
 
 
 def test_a_source_is_read_again_with_what_stands_behind_its_placeholders() -> None:
