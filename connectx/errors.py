@@ -981,6 +981,19 @@ class HttpError(ConnectxError):
     code = "http"
 
 
+class HttpLoginError(HttpError):
+    """A token service gives a sink no token."""
+
+    code = "http_login"
+
+    def __init__(self, place: str, cause: str) -> None:
+        super().__init__(
+            f"The token service {place} {cause}.",
+            next_step="Correct oauth2.token.url, oauth2.client.id, oauth2.client.secret, oauth2.client.scope or "
+            "oauth2.client.auth.mode, and restart the task.",
+        )
+
+
 class HttpUnavailableError(ConnectxError):
     """A web service cannot be reached now, or asks for the request to be sent again after `retry_after_ms`."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -39,8 +40,8 @@ class Service:
 
 
 @contextmanager
-def http_service() -> Iterator[Service]:
-    """A service on a free port of this machine, until the block ends."""
+def http_service(tls: ssl.SSLContext | None = None) -> Iterator[Service]:
+    """A service on a free port of this machine, until the block ends; with `tls` of HTTPS."""
     service = Service()
 
     class Handler(BaseHTTPRequestHandler):
@@ -67,7 +68,9 @@ def http_service() -> Iterator[Service]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
-    service.url = f"http://127.0.0.1:{server.server_address[1]}"
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
+    service.url = f"{'http' if tls is None else 'https'}://127.0.0.1:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     try:

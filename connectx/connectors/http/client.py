@@ -14,11 +14,13 @@ from typing import Final
 import httpx
 
 from connectx.connectors.http.config import HttpSettings
+from connectx.connectors.http.oauth import Tokens
 from connectx.connectors.http.requests import Request
 from connectx.errors import HttpError, HttpUnavailableError, RequestRefusedError
 from connectx.views import HIDDEN
 
 _HTTPX_LOG: Final = logging.getLogger("httpx")
+_UNAUTHORIZED: Final = 401
 _GONE: Final = frozenset({404, 410})
 _SHOWN_CHARACTERS: Final = 200
 _RETRY_AFTER_MAX_MS: Final = 3_600_000
@@ -43,13 +45,14 @@ class HttpTarget:
             _HTTPX_LOG.setLevel(logging.WARNING)
         self._settings = settings
         self._clock_s = clock_s
+        timeout = httpx.Timeout(settings.request_timeout_s, connect=settings.connect_timeout_s)
+        verify = tls_context(settings)
         self._client = httpx.Client(
-            auth=settings.basic,
-            headers=settings.headers,
-            timeout=httpx.Timeout(settings.request_timeout_s, connect=settings.connect_timeout_s),
-            verify=ssl.create_default_context(cafile=settings.truststore),
-            transport=transport,
+            auth=settings.basic, headers=settings.headers, timeout=timeout, verify=verify, transport=transport
         )
+        self._tokens: Tokens | None = None
+        if settings.oauth is not None:
+            self._tokens = Tokens(settings.oauth, httpx.Client(timeout=timeout, verify=verify, transport=transport))
 
     def send(self, request: Request) -> None:
         """Send one request and wait for its response.
@@ -57,17 +60,14 @@ class HttpTarget:
         Raises:
             HttpUnavailableError: send it again later; `retry_after_ms` if the target has said when.
             RequestRefusedError: the target refuses these records.
+            HttpLoginError: the token service gives no token.
             HttpError: the target does not accept any request like this.
         """
         settings = self._settings
-        headers = {settings.idempotency_header: request.id} if settings.idempotency_header else {}
-        try:
-            response = self._client.request(
-                request.method, request.url, content=request.body(settings), headers=headers
-            )
-        except httpx.TransportError as error:
-            reason = str(error) or type(error).__name__
-            raise HttpUnavailableError(f"{settings.place} cannot be reached: {reason}.") from error
+        response = self._response(request)
+        if response.status_code == _UNAUTHORIZED and self._tokens is not None:
+            self._tokens.forget()  # revoked, or the clocks differ
+            response = self._response(request)
         status = response.status_code
         if response.is_success or (request.method == "DELETE" and status in _GONE):
             return
@@ -85,12 +85,25 @@ class HttpTarget:
     def close(self) -> None:
         """Close the connections."""
         self._client.close()
+        if self._tokens is not None:
+            self._tokens.close()
 
     def __enter__(self) -> HttpTarget:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
+
+    def _response(self, request: Request) -> httpx.Response:
+        settings = self._settings
+        headers = {settings.idempotency_header: request.id} if settings.idempotency_header else {}
+        if self._tokens is not None:
+            headers["Authorization"] = f"Bearer {self._tokens.current()}"
+        try:
+            return self._client.request(request.method, request.url, content=request.body(settings), headers=headers)
+        except httpx.TransportError as error:
+            reason = str(error) or type(error).__name__
+            raise HttpUnavailableError(f"{settings.place} cannot be reached: {reason}.") from error
 
     def _retry_after_ms(self, response: httpx.Response) -> int:
         """What the header says, as seconds or as a date; an hour at most, 0 without a readable one (RFC 9110)."""
@@ -108,7 +121,16 @@ class HttpTarget:
     def _answer(self, response: httpx.Response) -> str:
         """`answered 400 Bad Request: what is wrong`, on one line, without the sink's own secrets."""
         text = " ".join(response.text.split())
-        for secret in self._settings.secrets:
+        for secret in (*self._settings.secrets, *(self._tokens.secrets if self._tokens is not None else ())):
             text = text.replace(secret, HIDDEN)
         text = f": {text[:_SHOWN_CHARACTERS]}" if text else ""
         return f"answered {response.status_code} {response.reason_phrase}".rstrip() + text
+
+
+def tls_context(settings: HttpSettings) -> ssl.SSLContext:
+    """Which certificates are trusted, and the sink's own."""
+    context = ssl.create_default_context(cafile=settings.truststore)
+    if settings.keystore is not None:
+        location, password = settings.keystore
+        context.load_cert_chain(location, password=lambda: password)
+    return context

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from connectx.connectors.http.oauth import OAuthSettings
 from connectx.errors import ConfigError
 from connectx.model.configdef import ConfigDef, invalid_value
 from connectx.model.validators import at_least, matching, one_of
@@ -17,7 +18,11 @@ _CONNECTION: Final = "Connection"
 _RECORDS: Final = "Records"
 _ERRORS: Final = "Errors"
 _TEXT_ESCAPES: Final = {r"\n": "\n", r"\r": "\r", r"\t": "\t"}
-_LOGINS: Final = {"basic": ["connection.user", "connection.password"], "bearer": ["bearer.token"]}
+_LOGINS: Final = {
+    "basic": ["connection.user", "connection.password"],
+    "bearer": ["bearer.token"],
+    "oauth2": ["oauth2.token.url", "oauth2.client.id", "oauth2.client.secret"],
+}
 _STATUS: Final = re.compile(r"([1-5]\d\d)(?:(-)([1-5]\d\d)?)?")
 _HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 VARIABLE: Final = re.compile(r"\$\{([^{}]*)\}")
@@ -36,6 +41,12 @@ def _url_problem(url: Any) -> str | None:
     if VARIABLE.search(parts.netloc):
         return "the host cannot be a variable"
     return next((f"{name!r} is not a variable" for name in VARIABLE.findall(url) if not name.strip()), None)
+
+
+def _token_url_problem(url: Any) -> str | None:
+    if url is None:
+        return None
+    return "it cannot have variables" if VARIABLE.search(url) else _url_problem(url)
 
 
 def _statuses_problem(entries: Any) -> str | None:
@@ -87,13 +98,59 @@ CONFIG: Final = (
         "auth.type",
         str,
         "none",
-        doc="How the sink logs in: none, basic (connection.user, connection.password) or bearer (bearer.token).",
+        doc="How the sink logs in: none, basic (connection.user, connection.password), bearer (bearer.token) or oauth2 "
+        "(client credentials, with the keys oauth2.*).",
         group=_CONNECTION,
-        validator=one_of("none", "basic", "bearer", ignore_case=True),
+        validator=one_of("none", "basic", "bearer", "oauth2", ignore_case=True),
     )
     .define("connection.user", str, None, doc="User for auth.type=basic.", group=_CONNECTION)
     .define("connection.password", str, None, doc="Password for auth.type=basic.", group=_CONNECTION, secret=True)
     .define("bearer.token", str, None, doc="Token for auth.type=bearer.", group=_CONNECTION, secret=True)
+    .define(
+        "oauth2.token.url",
+        str,
+        None,
+        doc="Where auth.type=oauth2 gets its tokens. A token is renewed before it ends, and when it is refused (401).",
+        group=_CONNECTION,
+        validator=_token_url_problem,
+    )
+    .define("oauth2.client.id", str, None, doc="Client that asks for tokens.", group=_CONNECTION)
+    .define("oauth2.client.secret", str, None, doc="Secret of the client.", group=_CONNECTION, secret=True)
+    .define("oauth2.client.scope", str, "", doc="Scope of the tokens; empty: none is named.", group=_CONNECTION)
+    .define(
+        "oauth2.client.auth.mode",
+        str,
+        "header",
+        doc="Where the client's id and secret go: header (HTTP Basic) or url (the form in the body of the request).",
+        group=_CONNECTION,
+        importance="LOW",
+        validator=one_of("header", "url", ignore_case=True),
+    )
+    .define(
+        "oauth2.token.property",
+        str,
+        "access_token",
+        doc="Field of the token service's response that holds the token.",
+        group=_CONNECTION,
+        importance="LOW",
+    )
+    .define(
+        "https.ssl.keystore.location",
+        str,
+        None,
+        doc="PEM file with the private key and the certificates of the sink, for targets that ask for them.",
+        group=_CONNECTION,
+        importance="LOW",
+    )
+    .define(
+        "https.ssl.key.password",
+        str,
+        None,
+        doc="Password of the private key.",
+        group=_CONNECTION,
+        importance="LOW",
+        secret=True,
+    )
     .define(
         "https.ssl.truststore.location",
         str,
@@ -212,7 +269,10 @@ class HttpSettings:
     method: str
     headers: Mapping[str, str]
     basic: tuple[str, str] | None
+    oauth: OAuthSettings | None
     truststore: str | None
+    keystore: tuple[str, str] | None
+    """PEM file of the client, and the password of its key."""
     connect_timeout_s: float
     request_timeout_s: float
     as_json: bool
@@ -254,7 +314,9 @@ class HttpSettings:
             method=values["request.method"].upper(),
             headers=headers | {name: value for name, value in default.items() if name.lower() not in named},
             basic=(values["connection.user"], values["connection.password"].value) if auth == "basic" else None,
+            oauth=_oauth(values) if auth == "oauth2" else None,
             truststore=values["https.ssl.truststore.location"],
+            keystore=_keystore(values),
             connect_timeout_s=values["http.connect.timeout.ms"] / 1000,
             request_timeout_s=values["http.request.timeout.ms"] / 1000,
             as_json=as_json,
@@ -294,6 +356,8 @@ def problems(config: Mapping[str, str | None]) -> dict[str, list[str]]:
             found[name] = [f"auth.type={auth} needs {name}"]
     if values.get("headers") is not None and (problem := _headers(values)[1]):
         found["headers"] = [invalid_value("headers", "[hidden]", problem)]
+    if (keystore := _keystore(values)) is not None and (problem := _keystore_problem(*keystore)):
+        found["https.ssl.keystore.location"] = [invalid_value("https.ssl.keystore.location", keystore[0], problem)]
     url = values.get("http.api.url") or ""
     if (values.get("behavior.on.null.values") or "").lower() == "delete" and url and "${key}" not in url:
         found["behavior.on.null.values"] = ["behavior.on.null.values=delete needs ${key} in http.api.url"]
@@ -303,6 +367,31 @@ def problems(config: Mapping[str, str | None]) -> dict[str, list[str]]:
     if both:
         found["record.error.status.codes"] = [f"{min(both)} is in retry.on.status.codes, too"]
     return found
+
+
+def _oauth(values: Mapping[str, Any]) -> OAuthSettings:
+    return OAuthSettings(
+        values["oauth2.token.url"].strip(),
+        values["oauth2.client.id"],
+        values["oauth2.client.secret"].value,
+        values["oauth2.client.scope"],
+        values["oauth2.token.property"],
+        values["oauth2.client.auth.mode"].lower() == "header",
+    )
+
+
+def _keystore(values: Mapping[str, Any]) -> tuple[str, str] | None:
+    location, password = values.get("https.ssl.keystore.location"), values.get("https.ssl.key.password")
+    return (location, password.value if password else "") if location else None
+
+
+def _keystore_problem(location: str, password: str) -> str | None:
+    try:
+        ssl.create_default_context().load_cert_chain(location, password=lambda: password)
+    except (OSError, ssl.SSLError, ValueError) as error:
+        cause = getattr(error, "strerror", None) or error
+        return f"the file cannot be used as PEM key and certificates, with https.ssl.key.password: {cause}"
+    return None
 
 
 def _headers(values: Mapping[str, Any]) -> tuple[dict[str, str], str | None]:
