@@ -13,6 +13,7 @@ import pytest
 
 import connectx as cx
 from connectx.errors import ConnectorFailedError, SparkJobError
+from connectx.model.causes import AutomaticRestart
 from connectx.model.events import EventKind
 from connectx.model.source_offsets import SourceOffset
 from connectx.plugins.api import ConnectorContext, SourceTaskContext
@@ -155,6 +156,26 @@ def test_a_task_that_fails_before_it_begins_says_so_and_can_be_restarted(place: 
     place.switch("task-0-start", on=False)
     connector.tasks[0].restart()
     connector.wait("RUNNING", WAIT_S)
+    place.check_all_rows_once()
+
+
+def test_a_failed_task_is_restarted_with_growing_pauses_up_to_its_limit_and_the_history_says_why(place: Place) -> None:
+    place.switch("task-0-poll")
+    place.config |= {"task.restart.max": "3", "task.restart.backoff.ms": "50"}
+    connector = place.create()
+    since = place.cluster.events.last_seq
+
+    def restarts(start: int = 0) -> list[AutomaticRestart]:
+        found = events(place.cluster, EventKind.TASK_STATE, start, connector=place.name, task=0)
+        return [event.why for event in found if isinstance(event.why, AutomaticRestart)]
+
+    until(lambda: len(restarts()) >= 3 and place.states() == ("RUNNING", ["FAILED", "RUNNING"]), "the last restart")
+    assert [(why.count, why.limit, why.pause_ms) for why in restarts()] == [(1, 3, 50), (2, 3, 100), (3, 3, 200)]
+    assert {why.error for why in restarts()} == {"ValueError: task 0 failed in poll"}
+    place.switch("task-0-poll", on=False)
+    connector.restart(include_tasks=True, only_failed=True)
+    connector.wait("RUNNING", WAIT_S)
+    assert len(restarts(since)) <= 3
     place.check_all_rows_once()
 
 
