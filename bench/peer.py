@@ -150,6 +150,8 @@ def measure_peer(count: int, rounds: int = 3) -> Iterator[dict[str, object]]:
                 guarantee = "exactly_once" if support == "enabled" else "at_least_once"
                 more = _EXACTLY_ONCE if support == "enabled" else {}
                 yield from _rates(f"source_{guarantee}", sides, rounds, _Source(kafka, path, count, more))
+                if support == "enabled":
+                    yield from _rates("mirror_exactly_once", sides, rounds, _Mirror(kafka, count))
                 if support == "disabled":
                     yield from _rates("file_sink", sides, rounds, _Sink(folder, count))
                     with postgres_on_loopback() as port:
@@ -204,6 +206,48 @@ class _Source:
 
         run = _followed(side, topic, {**config, **_FAST, **self.more}, self.count, progress)
         flows.delete_topic(self.kafka, topic)
+        return run
+
+
+@dataclass
+class _Mirror:
+    """One run of MirrorMaker 2's source connector, or of MirrorSource, until a copy of the topic can be read committed.
+
+    Both clusters are the same broker. Each run has another alias, and so another target topic.
+    """
+
+    kafka: EmbeddedKafka
+    count: int
+
+    def __call__(self, side: Side, number: int) -> Run:
+        name = f"mirror-{side.name}-{number}"
+        target = f"{name}.filled"
+        flows.create_topic(self.kafka, target)
+        bytes_converter = "org.apache.kafka.connect.converters.ByteArrayConverter"
+        config = {
+            "connector.class": "org.apache.kafka.connect.mirror.MirrorSourceConnector",
+            "source.cluster.alias": name,
+            "source.cluster.bootstrap.servers": self.kafka.bootstrap_servers,
+            "target.cluster.alias": "target",
+            "target.cluster.bootstrap.servers": self.kafka.bootstrap_servers,
+            "source.consumer.isolation.level": "read_committed",
+            "source.consumer.max.poll.records": "20000",
+            "source.consumer.fetch.min.bytes": "1000000",
+            "source.consumer.max.partition.fetch.bytes": "8388608",
+            "topics": "filled",
+            "replication.factor": "1",
+            "emit.offset-syncs.enabled": "false",
+            "sync.topic.acls.enabled": "false",
+            "sync.topic.configs.enabled": "false",
+            "tasks.max": "1",
+        }
+        converters = {f"{part}.converter": bytes_converter for part in ("key", "value", "header")}
+
+        def progress() -> tuple[int, int]:
+            return flows.last_end(self.kafka, target), flows.committed_end(self.kafka, target)
+
+        run = _followed(side, name, {**_FAST, **_EXACTLY_ONCE, **config, **converters}, self.count, progress)
+        flows.delete_topic(self.kafka, target)
         return run
 
 
@@ -317,7 +361,7 @@ def _failovers(kafka: EmbeddedKafka, folder: Path) -> dict[str, float]:
 
 
 def _rates(
-    measure: str, sides: tuple[Side, Side], rounds: int, follow: _Source | _Sink | _Upsert
+    measure: str, sides: tuple[Side, Side], rounds: int, follow: _Source | _Mirror | _Sink | _Upsert
 ) -> Iterator[dict[str, object]]:
     """Records/s of both in turns; the first round warms up and does not count. Also processor time a record."""
     runs: dict[str, list[Run]] = {side.name: [] for side in sides}

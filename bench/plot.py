@@ -19,6 +19,7 @@ DOCS: Final = Path(__file__).parents[1] / "docs"
 _TITLES: Final = {
     "source_exactly_once": "FileStreamSource, exactly-once",
     "source_at_least_once": "FileStreamSource, at-least-once",
+    "mirror_exactly_once": "MirrorMaker 2, exactly-once",
     "file_sink": "FileStreamSink",
     "postgres_upsert": "PostgreSQL, upsert",
 }

@@ -1,7 +1,8 @@
 """MirrorSource: copies topics of another Kafka cluster, exactly once.
 
-Keys, source partitions and source offsets have the format of MirrorMaker 2's MirrorSourceConnector. Records come from
-connectx's own fetcher as Arrow tables and keep key, value, headers, timestamp and partition.
+Keys, source partitions and source offsets are those of MirrorMaker 2's MirrorSourceConnector, so that either can go on
+where the other stopped. Records come from connectx's own fetcher as Arrow tables and keep key, value, headers,
+timestamp and partition.
 """
 
 from __future__ import annotations

@@ -9,7 +9,6 @@ from typing import Any
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 
-import connectx as cx
 from connectx.kafka.broker.embedded import EmbeddedKafka
 from tests.support.clusters import MakeCluster, owner_of
 from tests.support.profiles import QUICK
@@ -66,11 +65,11 @@ def content(record: Any) -> tuple[Any, ...]:
     return record.partition(), record.key(), record.value(), record.timestamp(), headers
 
 
-def wait_mirrored(cluster: cx.Cluster, source: Source) -> list[Any]:
+def wait_mirrored(servers: str, source: Source) -> list[Any]:
     """Until the target has as many records; they must be the same, in the same order."""
     expected, name = source.records(), f"source.{source.topic}"
     found = until(
-        lambda: records if len(records := read_all(cluster.bootstrap_servers, name)) >= len(expected) else [],
+        lambda: records if len(records := read_all(servers, name)) >= len(expected) else [],
         f"{len(expected)} records in {name}",
         WAIT_S,
     )
@@ -120,7 +119,7 @@ def test_a_mirror_has_every_record_once_finds_what_is_new_and_translates_offsets
                 "tasks.max": "2",
             },
         )
-        mirrored, name = wait_mirrored(cluster, first), f"source.{first.topic}"
+        mirrored, name = wait_mirrored(cluster.bootstrap_servers, first), f"source.{first.topic}"
         offsets = {at: [record for record in mirrored if record.partition() == at] for at in range(3)}
         expected = {0: offsets[0][30].offset(), 1: offsets[1][0].offset(), 2: offsets[2][-1].offset() + 1}
         until(lambda: committed(cluster.bootstrap_servers, name, 3) == expected, f"offsets {expected}", WAIT_S)
@@ -128,13 +127,13 @@ def test_a_mirror_has_every_record_once_finds_what_is_new_and_translates_offsets
         first.produce(120)
         owner_of(cluster, "mirror-0").kill()
         first.produce(120)
-        wait_mirrored(cluster, first)
+        wait_mirrored(cluster.bootstrap_servers, first)
 
         second = Source(kafka.bootstrap_servers, create_topic(kafka.bootstrap_servers, f"{first.topic}-new", 2))
         first.grow(4)
         second.produce(20, range(2))
         first.produce(20, [3])
-        wait_mirrored(cluster, first)
-        wait_mirrored(cluster, second)
+        wait_mirrored(cluster.bootstrap_servers, first)
+        wait_mirrored(cluster.bootstrap_servers, second)
         verdict = cluster.check(timeout=WAIT_S)
         assert verdict.answer == "valid", verdict
