@@ -235,3 +235,15 @@ def _row(item: Any) -> Row:
     if hasattr(item, "row"):
         return dict(item.row())
     return fields_of(item)
+
+
+def gist(trace: str, limit: int = 200) -> str:
+    """The line of a trace that says what happened: a Python traceback's last exception, else the first line.
+
+    Ends without a full stop, so that a sentence can go on.
+    """
+    lines = [line for line in trace.splitlines() if line.strip()]
+    if lines and lines[0].startswith("Traceback"):
+        lines = [line for line in lines if not line[0].isspace() and ": " in line][-1:] or lines[-1:]
+    line = lines[0].strip() if lines else ""
+    return (line if len(line) <= limit else f"{line[: limit - 1]}…").rstrip(".")

@@ -43,6 +43,7 @@ from connectx.model.ids import TaskId
 from connectx.model.payloads import StepName, TaskRefused, TaskStep
 from connectx.model.states import State, TargetState
 from connectx.model.status_records import Status
+from connectx.views import gist
 
 
 class TaskPhase(StrEnum):
@@ -414,7 +415,7 @@ class Tasks:
             return
         self.restarts[life.task] = count + 1
         pause_ms = min(backoff_ms * 2 ** min(count, 30), _LONGEST_PAUSE_MS)
-        error = trace.strip().splitlines()[0] if trace.strip() else "no reason is known"
+        error = gist(trace) or "no reason is known"
         life.restart_cause = causes.AutomaticRestart(count + 1, most if most >= 0 else None, pause_ms, error)
         self.context.set_timer(_restart_timer(life), pause_ms)
 

@@ -25,8 +25,9 @@ from connectx.errors import ConnectxError, DemoError
 from connectx.history.folds.failovers import failovers
 from connectx.history.render.report import report_page, save_page, write_report
 from connectx.history.sentences.stories import stories
-from connectx.history.wording import duration, gist
+from connectx.history.wording import duration
 from connectx.model.worker_keys import WorkerKeys
+from connectx.views import gist
 
 if TYPE_CHECKING:
     from connectx.api.cluster import Cluster

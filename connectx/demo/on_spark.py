@@ -25,8 +25,9 @@ from connectx.errors import DemoError
 from connectx.extras import require
 from connectx.history.render.report import Verdict, report_page, save_page
 from connectx.history.sentences.stories import stories
-from connectx.history.wording import gist, listing
+from connectx.history.wording import listing
 from connectx.model.events import EventKind
+from connectx.views import gist
 
 if TYPE_CHECKING:
     from connectx.api.cluster import Cluster

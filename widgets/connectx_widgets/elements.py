@@ -20,8 +20,7 @@ from connectx.history.folds.totals import Totals
 from connectx.history.render.shapes import SIGNS
 from connectx.history.render.timeline import Band, Bar, BarPart, Mark, Row, Timeline
 from connectx.history.sentences.stories import Story
-from connectx.history.wording import gist
-from connectx.views import masked_text
+from connectx.views import gist, masked_text
 
 Element = dict[str, Any]
 Elements = dict[str, Element]

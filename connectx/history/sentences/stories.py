@@ -14,11 +14,11 @@ from connectx.history.folds.fences import fenced_by
 from connectx.history.folds.rebalances import Rebalance, rebalances
 from connectx.history.folds.runs import Run, RunState, epoch_of, runs
 from connectx.history.sentences.titles import rejection
-from connectx.history.wording import duration, gist, listing, plural
+from connectx.history.wording import duration, listing, plural
 from connectx.model.causes import OutsideGroup, TakenSilently
 from connectx.model.events import Event, EventKind
 from connectx.model.payloads import FaultInjected, MemberRemoved, TaskState, TransactionAborted, WorkerFailed
-from connectx.views import Shown, masked_text
+from connectx.views import Shown, gist, masked_text
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -8,9 +8,10 @@ from __future__ import annotations
 from connectx.history.folds.failovers import fault_of
 from connectx.history.folds.rebalances import Rebalance
 from connectx.history.folds.runs import Run, Segment
-from connectx.history.wording import duration, gist, listing
+from connectx.history.wording import duration, listing
 from connectx.model.events import Event, EventKind
 from connectx.model.payloads import FaultInjected
+from connectx.views import gist
 
 _OUTER_FAULTS = {
     "broker_kill": "fault: the broker was killed",

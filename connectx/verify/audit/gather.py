@@ -13,7 +13,6 @@ from typing import Any, Final, TypeVar
 
 from connectx.errors import ConnectxError, RestError
 from connectx.history.folds.snapshot import WorkSnapshot, snapshot
-from connectx.history.wording import gist
 from connectx.jvm.progress import Progress, silent
 from connectx.kafka.admin.client import Admin
 from connectx.kafka.admin.discovery import GROUP_CALL_S
@@ -36,7 +35,7 @@ from connectx.verify.audit.inventory import (
     AuditedWorker,
     ClusterInventory,
 )
-from connectx.views import Shown, masked, masked_text
+from connectx.views import Shown, gist, masked, masked_text
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from connectx.history.folds.snapshot import WorkSnapshot, snapshot
-from connectx.history.wording import gist, listing, plural
+from connectx.history.wording import listing, plural
 from connectx.model.events import Event, EventKind
 from connectx.model.states import State
 from connectx.verify.check.attribution import Attribution, fenced
@@ -20,7 +20,7 @@ from connectx.verify.check.comparison import Comparison, Difference, compare
 from connectx.verify.check.rows import MAX_ROWS, OnRead, Row, Rows, pick
 from connectx.verify.check.scenarios import Scenario, unreached
 from connectx.verify.check.verdict import Anomaly, Checked, Example, Finding, Moment, Verdict
-from connectx.views import masked_text
+from connectx.views import gist, masked_text
 
 _MOMENTS = 3
 
