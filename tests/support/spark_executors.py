@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from pyspark.sql import SparkSession
 
@@ -23,6 +24,9 @@ import connectx as cx
 from connectx.model.events import EventKind
 from connectx.model.worker_config import EMBEDDED_PROFILE
 from connectx.spark.cores import executor_cores
+from tests.support import held_jobs
+from tests.support.databases import Table, postgres_server
+from tests.support.held_jobs import held, holding
 from tests.support.profiles import JSON
 from tests.support.records import Reader, read_all
 from tests.support.topics import create_topic
@@ -155,9 +159,38 @@ def _killed(cluster: cx.Cluster, folder: Path) -> Mapping[str, Any]:
     }
 
 
+def _killed_in_a_sink(cluster: cx.Cluster, folder: Path) -> Mapping[str, Any]:
+    """A topic written to PostgreSQL by executors, of which one is killed while both have copied half of their rows."""
+    topic = create_topic(cluster.bootstrap_servers, "sunk", 2)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "batch.num.messages": 500})
+    for number in range(ROWS):
+        producer.produce(topic, json.dumps({"id": number}), partition=number % 2)
+    producer.flush(30)
+    with postgres_server() as uri:
+        table = Table(uri, topic)
+        more = {"consumer.override.max.partition.fetch.bytes": "20000", "idle.in.transaction.session.timeout.ms": "0"}
+        more |= held(folder, after=ROWS // 4) | {"transforms.hold.type": "held_jobs.Hold"}
+        cluster.create("sunk", table.config(bulk_mode="always") | more)
+        until(lambda: len(holding(folder)) == 2, "jobs of both executors")
+        before = table.ids()
+        cluster.kill_executor()
+        (folder / "go").touch()
+        until(lambda: len(table.ids()) >= ROWS, "all rows")
+        cluster["sunk"].delete()
+        jobs = cluster.events.find(EventKind.BULK_STAGED, connector="sunk")
+        return {
+            "before": before,
+            "exact": table.ids() == list(range(ROWS)),
+            "staged": sum(event.data["records"] for event in jobs),
+            "failed": len(cluster.events.find(EventKind.BULK_FAILED, connector="sunk")),
+            "left": table.sql("SELECT relname::text FROM pg_class WHERE starts_with(relname, 'connectx_stage')"),
+        }
+
+
 def main(folder: Path) -> None:
     """Move records with a classic session, and with one of Spark Connect on the same driver."""
     (folder / "usercode.py").write_text(MODULE)
+    (folder / "held_jobs.py").write_text(Path(held_jobs.__file__).read_text())
     sys.path.insert(0, str(folder))
     python = bare_python(folder / "bare")
     without = subprocess.run([python, "-c", "import connectx"], cwd=folder, env={}, check=False, capture_output=True)
@@ -166,6 +199,7 @@ def main(folder: Path) -> None:
     with cx.Cluster(workers=1, spark=settings, faults=False) as classic:
         until(lambda: executor_cores(SparkSession.builder.getOrCreate()) == 2, "both executors")
         found["killed"] = _killed(classic, folder)
+        found["sunk"] = _killed_in_a_sink(classic, folder)
         found["classic"] = {mode: _where_code_was_read(classic, f"c-{mode}", mode) for mode in ("never", "always")}
         config, servers = {**EMBEDDED_PROFILE, "group.id": "other"}, classic.bootstrap_servers
         with cx.Cluster(config=config, bootstrap_servers=servers, spark=settings, isolation="process") as remote:

@@ -42,3 +42,9 @@ def test_an_executor_that_is_killed_while_it_sends_loses_and_doubles_nothing(fou
     killed = found["killed"]
     assert killed["committed_before"] == 0
     assert (killed["exact"], killed["answer"], killed["harm"]) == (True, "valid", [0, 0, 0])
+
+
+def test_an_executor_that_is_killed_while_it_stages_rows_of_a_sink_loses_and_doubles_nothing(
+    found: dict[str, Any],
+) -> None:
+    assert found["sunk"] == {"before": [], "exact": True, "staged": 10_000, "failed": 0, "left": []}
