@@ -228,7 +228,8 @@ _SPARK41: Final = (
     "tests/integration/sink/test_file_sink.py",
 )
 _TUTORIALS: Final = ("02-tasks", "03-rebalances", "05-killing-workers", "07-your-own-connector",
-                     "08-databricks-and-your-own-kafka", "09-into-the-lakehouse")  # fmt: skip
+                     "08-databricks-and-your-own-kafka", "09-into-the-lakehouse",
+                     "10-spark-at-work")  # fmt: skip
 # In `make test-all` only: brokers and JVMs of other kinds than users start, what holds the model of a broker to the
 # real one, executors in JVMs of their own, and tutorials on what other tests hold.
 _DEEP: Final = (
