@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 
 _PATH: Final = f"{FORMAT_OPTIONS}path"
 _FORMATS: Final = {"version": "delta", "snapshot": "iceberg"}
-"""Offset modes that go with one format, and the extra modules that they need."""
-_MODULES: Final = {"version": "deltalake", "snapshot": "pyiceberg"}
+"""Offset modes that go with one format."""
 _OFFSET: Final = "Offset"
 
 
@@ -156,8 +155,11 @@ class SparkSource(SourceConnector):
             """
             super().start(config, context)
             self._values = values = SparkSource.config.parse(config)
-            if values["offset.mode"] in _MODULES:
-                require(f"offset.mode={values['offset.mode']}", "lake", _MODULES[values["offset.mode"]])
+            match values["offset.mode"]:
+                case "version":
+                    require("offset.mode=version", "lake", "deltalake")
+                case "snapshot":
+                    require("offset.mode=snapshot", "lake", "pyiceberg")
             self._reader = _reader_of(values, config)
             self.partition: SourcePartition = self._reader.partition
             self._spark: SparkSession | None = None

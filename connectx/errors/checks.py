@@ -1,0 +1,39 @@
+"""Errors of checks and peeks."""
+
+from __future__ import annotations
+
+from connectx.errors.base import ConnectxError
+
+
+class PeekError(ConnectxError):
+    """Data cannot be looked at: a target cannot say what it holds, or a sink has no dead letter queue."""
+
+    code = "peek"
+
+
+class CheckError(ConnectxError):
+    """A check was asked for something that it cannot do."""
+
+    code = "check"
+
+
+class TopicUnreadableError(CheckError):
+    """A topic cannot be read to its end."""
+
+    code = "topic_unreadable"
+
+    def __init__(self, topic: str, cause: str) -> None:
+        super().__init__(
+            f"The topic {topic} could not be read to its end: {cause}.",
+            next_step="Check the brokers and the permission to read the topic, then check again.",
+        )
+
+
+class NotValidError(ConnectxError):
+    """A run that should be valid is invalid or unknown. `verdict` has all findings."""
+
+    code = "not_valid"
+
+    def __init__(self, sentence: str, verdict: object) -> None:
+        super().__init__(sentence, next_step="See the findings and reasons of its verdict.")
+        self.verdict = verdict

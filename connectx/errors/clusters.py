@@ -1,0 +1,94 @@
+"""Errors of clusters and their workers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from connectx.errors.base import ConnectxError
+
+
+class WorkerStoppedError(ConnectxError):
+    """A worker was asked after its end, or ended while it was asked."""
+
+    code = "worker_stopped"
+    retriable = True
+
+    def __init__(self, worker: str, reason: str) -> None:
+        super().__init__(f"{worker} cannot answer: {reason}.", next_step="Ask another worker.")
+
+
+class UnknownWorkerError(ConnectxError, KeyError):
+    """No worker has that name."""
+
+    code = "unknown_worker"
+
+    def __init__(self, name: str, known: Sequence[str]) -> None:
+        super().__init__(f"There is no worker {name!r}.", next_step=f"Known workers: {', '.join(known)}.")
+
+
+class GroupInUseError(ConnectxError):
+    """Another cluster's workers are members of the same group."""
+
+    code = "group_in_use"
+
+    def __init__(self, group_id: str, members: int, protocol_type: str) -> None:
+        super().__init__(
+            f"The group {group_id!r} already has {members} member(s) of protocol type {protocol_type!r} on this Kafka.",
+            next_step="Set another `group.id` in config=, or pass join=True to add workers to that Connect cluster; "
+            "members of a process that was killed leave after session.timeout.ms.",
+        )
+
+
+class AttachError(ConnectxError):
+    """A running cluster cannot be attached to as asked: it is not clear which group or which topics are its."""
+
+    code = "attach"
+
+
+class NotSeenError(ConnectxError):
+    """What was asked for cannot be seen of an attached cluster."""
+
+    code = "not_seen"
+
+
+class WorkerFailedError(ConnectxError):
+    """A worker has failed while a call waits for it."""
+
+    code = "worker_failed"
+
+    def __init__(self, worker: str, cause: str) -> None:
+        super().__init__(
+            f"{worker} has failed: {cause or 'it gave no reason, its log may have one'}",
+            next_step="Repair the cause, then add a worker with cluster.add_worker().",
+        )
+
+
+class NoGateError(ConnectxError):
+    """A worker cannot be cut off from Kafka, nor its requests be delayed, because nothing is between them."""
+
+    code = "no_gate"
+
+    def __init__(self, worker: str) -> None:
+        super().__init__(
+            f"{worker} cannot be cut off from Kafka, nor its requests be delayed: there is no gate between them, "
+            "because the cluster uses your own Kafka (bootstrap_servers=) or was made with faults=False.",
+            next_step="Use the embedded Kafka with its gate, cx.Cluster(), or stall() or pause() the worker instead.",
+        )
+
+
+class NotEmbeddedError(ConnectxError):
+    """The broker cannot be killed or restarted, because it is not a child of this cluster."""
+
+    code = "not_embedded"
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        super().__init__(
+            f"The Kafka at {bootstrap_servers} is your own, so this cluster cannot kill or restart it.",
+            next_step="Use the embedded Kafka (leave out bootstrap_servers=), or break yours by its own means.",
+        )
+
+
+class ClusterClosedError(ConnectxError):
+    """The cluster was closed, or all its workers have ended."""
+
+    code = "cluster_closed"

@@ -1,0 +1,17 @@
+"""Errors of the demo."""
+
+from __future__ import annotations
+
+from connectx.errors.base import ConnectxError
+
+
+class DemoError(ConnectxError):
+    """The demo cannot go on; the message says where it stands."""
+
+    code = "demo"
+
+
+class DemoDataError(DemoError):
+    """The demo's input is not there."""
+
+    code = "demo_data"

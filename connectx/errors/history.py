@@ -1,0 +1,24 @@
+"""Errors of the event log and of recordings."""
+
+from __future__ import annotations
+
+from connectx.errors.base import ConnectxError
+
+
+class EventLogError(ConnectxError):
+    """A file of events cannot be read or written; for a broken line the message names it."""
+
+    code = "event_log"
+
+
+class RecordingError(ConnectxError):
+    """A recording of a worker's core cannot be read, written or replayed; for a broken line the message names it."""
+
+    code = "recording"
+
+
+class EventTimeoutError(ConnectxError):
+    """An expected event did not come in time."""
+
+    code = "event_timeout"
+    retriable = True

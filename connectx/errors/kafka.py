@@ -1,0 +1,192 @@
+"""Errors of Kafka: its clients, topics, offsets and producers."""
+
+from __future__ import annotations
+
+from connectx.errors.base import ConnectxError
+
+
+class ClientSettingError(ConnectxError):
+    """A setting of a Kafka client is wrong, or is one that connectx's clients cannot carry out."""
+
+    code = "client_setting"
+
+
+class KafkaUnreachableError(ConnectxError):
+    """No broker answered."""
+
+    code = "kafka_unreachable"
+    retriable = True
+
+    def __init__(self, bootstrap_servers: str, what: str, cause: str) -> None:
+        super().__init__(
+            f"No Kafka broker at {bootstrap_servers} answered while connectx wanted to {what} ({cause}).",
+            next_step="Check that the brokers run and that bootstrap.servers and security.protocol fit them.",
+        )
+
+
+class KafkaLoginError(ConnectxError):
+    """The brokers do not accept the credentials or the certificate of a client, or the client does not trust them."""
+
+    code = "kafka_login"
+
+    def __init__(self, bootstrap_servers: str, cause: str) -> None:
+        super().__init__(
+            f"The login to Kafka at {bootstrap_servers} failed ({cause}).",
+            next_step="Check security.protocol and the sasl.* and ssl.* settings.",
+        )
+
+
+class KafkaPermissionError(ConnectxError):
+    """The brokers know the client but do not let it do this."""
+
+    code = "kafka_permission"
+
+    def __init__(self, what: str, cause: str) -> None:
+        super().__init__(
+            f"Kafka does not allow connectx to {what} ({cause}).",
+            next_step="Give the user of this client the permission (ACL) for it.",
+        )
+
+
+class KafkaRequestError(ConnectxError):
+    """Kafka refused a request for another reason, which the message names."""
+
+    code = "kafka_request"
+
+    def __init__(self, what: str, cause: str, *, next_step: str = "") -> None:
+        super().__init__(f"Kafka did not let connectx {what} ({cause}).", next_step=next_step)
+
+
+class TopicMissingError(ConnectxError):
+    """A topic does not exist and cannot be created."""
+
+    code = "topic_missing"
+
+    def __init__(self, topic: str, why: str, *, next_step: str) -> None:
+        super().__init__(f"The topic {topic} does not exist and was not created: {why}.", next_step=next_step)
+
+
+class InternalTopicError(ConnectxError):
+    """An internal topic exists, but is not one that workers can use."""
+
+    code = "internal_topic"
+
+    def __init__(self, setting: str, topic: str, why: str, *, next_step: str) -> None:
+        super().__init__(f"The topic {topic} of the setting {setting} cannot be used: {why}.", next_step=next_step)
+
+
+class ReadToEndError(ConnectxError):
+    """The end of a topic was not reached in time."""
+
+    code = "read_to_end"
+    retriable = True
+
+    def __init__(self, topic: str, timeout_s: float, why: str) -> None:
+        super().__init__(
+            f"The topic {topic} was not read to its end within {timeout_s:g} s: {why}.",
+            next_step="Check the brokers; with exactly-once, an open transaction in the topic holds readers back "
+            "until it ends or transaction.timeout.ms has passed.",
+        )
+
+
+class ClientClosedError(ConnectxError):
+    """The worker or the task was stopped while this call waited for Kafka."""
+
+    code = "client_closed"
+
+
+class ProducerFencedError(ConnectxError):
+    """Another producer initialised the same transactional id: this one may not write any more (KIP-618)."""
+
+    code = "producer_fenced"
+
+    def __init__(self, transactional_id: str, cause: str) -> None:
+        super().__init__(
+            f"The producer was fenced by a newer producer with the same transactional id {transactional_id} ({cause}).",
+            next_step="Another instance of this task runs; restart this one only if it should take over.",
+        )
+
+
+class TransactionExpiredError(ConnectxError):
+    """A transaction was open for longer than the broker allows and was aborted by it."""
+
+    code = "transaction_expired"
+
+    def __init__(self, transactional_id: str, *, open_ms: int, timeout_ms: int, cause: str) -> None:
+        super().__init__(
+            f"The transaction of {transactional_id} expired: it was open for {open_ms} ms and transaction.timeout.ms "
+            f"is {timeout_ms} ms ({cause}).",
+            next_step="Raise producer.override.transaction.timeout.ms, shorten transaction.boundary.interval.ms, or "
+            "use transaction.boundary=poll; nothing of it was committed, restart the task.",
+        )
+
+
+class RecordTooLargeError(ConnectxError):
+    """A record is larger than the producer, the topic or the broker takes."""
+
+    code = "record_too_large"
+
+
+class RecordRefusedError(ConnectxError):
+    """Kafka refused a record for good."""
+
+    code = "record_refused"
+
+
+class ProducerError(ConnectxError):
+    """The producer of a task cannot be used."""
+
+    code = "producer"
+
+
+class TopicNotCreatableError(ConnectxError):
+    """A topic that a source task writes to is missing and could not be created (KIP-158)."""
+
+    code = "topic_not_creatable"
+
+
+class OwnOffsetsTopicError(ConnectxError):
+    """A source task produced to the topic that holds its own offsets."""
+
+    code = "own_offsets_topic"
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(
+            f"The task writes records to {topic}, which is the topic that its own source offsets go to: its open "
+            "transaction would block every reader of the offsets.",
+            next_step="Choose another topic for the records, or another offset.storage.topic for the workers.",
+        )
+
+
+class OffsetOutOfRangeError(ConnectxError):
+    """The log of a partition does not have the offset that a sink task is to read next."""
+
+    code = "offset_out_of_range"
+
+    def __init__(self, partition: str, offset: int, cause: str) -> None:
+        super().__init__(
+            f"The log of {partition} has no offset {offset}, where the task is to go on ({cause}): retention removed "
+            "records that were not read yet, or the topic was created again.",
+            next_step="Restart the task to go on where auto.offset.reset says; for an exactly-once sink first correct "
+            "or delete the row of that partition in the target's table of offsets.",
+        )
+        self.partition, self.offset = partition, offset
+
+
+class MirrorGapError(ConnectxError):
+    """The source of a mirror has removed records that were not mirrored yet, or its topic was created again."""
+
+    code = "mirror_gap"
+
+    def __init__(self, partition: str, offset: int) -> None:
+        super().__init__(
+            f"The source no longer has offset {offset} of {partition}, where the mirror continues: retention removed "
+            "records that were not mirrored, or the topic was created again.",
+            next_step="To continue with the records that are there, set source.consumer.auto.offset.reset=earliest.",
+        )
+
+
+class TopicReadError(ConnectxError):
+    """Spark could not read a range of offsets."""
+
+    code = "topic_read"

@@ -1,0 +1,117 @@
+"""Errors of configurations, plugins, converters and transforms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from connectx.errors.base import ConnectxError
+
+
+class ConfigError(ConnectxError):
+    """A configuration does not fit its definition. `problems` has all of them, in Kafka's words."""
+
+    code = "invalid_config"
+
+    def __init__(self, problems: Sequence[str], *, next_step: str = "") -> None:
+        super().__init__("\n".join(problems), next_step=next_step)
+        self.problems = tuple(problems)
+
+
+class ConfigProviderError(ConnectxError):
+    """A config provider cannot read what a placeholder names."""
+
+    code = "config_provider"
+
+
+class PluginNotFoundError(ConnectxError):
+    """No connector, converter or other plugin of that name can be used."""
+
+    code = "plugin_not_found"
+
+
+class ConversionError(ConnectxError):
+    """A converter cannot write values of this type, or cannot read records of this schema."""
+
+    code = "conversion"
+
+
+class SchemaNotFoundError(ConversionError):
+    """The schema registry has no such schema or subject."""
+
+    code = "schema_not_found"
+
+
+class SchemaIncompatibleError(ConversionError):
+    """The schema registry refuses a schema that is not compatible with those that its subject has."""
+
+    code = "schema_incompatible"
+
+
+class RegistryUnavailableError(ConnectxError):
+    """The schema registry cannot be asked now; `setting` is the key that names its URL."""
+
+    code = "registry_unavailable"
+    retriable = True
+
+    def __init__(self, url: str, setting: str, reason: str) -> None:
+        super().__init__(
+            f"The schema registry {url} cannot be used now: {reason}.",
+            next_step=f"Start it, or correct {setting}; a source task tries again within errors.retry.timeout.",
+        )
+        self.setting = setting
+
+
+class TransformError(ConnectxError):
+    """A transformation or predicate cannot take a record."""
+
+    code = "transform"
+
+
+class TransactionBoundaryError(ConnectxError):
+    """A source task asked its TransactionContext for a boundary that its slice does not have."""
+
+    code = "transaction_boundary"
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(
+            f"The connector asked for a transaction boundary that cannot be: {problem}.",
+            next_step="Correct the connector: rows of the slice that poll returns are counted from 0, and each but the "
+            "last needs the source offset after it.",
+        )
+
+
+class MalformedDataError(ConnectxError):
+    """Bytes of the group protocol or of an internal topic, or what should become such bytes, have the wrong shape."""
+
+    code = "malformed_data"
+
+    def __init__(self, what: str, why: str) -> None:
+        super().__init__(
+            f"There is {what} that cannot be used: {why}.",
+            next_step="Find who made it; other workers of the group and connectors must speak Kafka Connect's formats.",
+        )
+
+
+class ClassNotImportableError(ConnectxError):
+    """A connector class that workers in processes of their own cannot import."""
+
+    code = "class_not_importable"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f'Workers with isolation="process" cannot import {name}: it is defined in a notebook, a script or a '
+            "function, which only this process has.",
+            next_step='Put the class into a module file and import it from there, or use isolation="thread".',
+        )
+
+
+class RecordConversionError(ConnectxError):
+    """A record that a converter cannot read, or a transformation cannot take."""
+
+    code = "record_conversion"
+
+    def __init__(self, partition: str, offset: int, cause: str) -> None:
+        super().__init__(
+            f"The record at offset {offset} of {partition} cannot be read: {cause}.",
+            next_step="Correct the converter or transformation, or skip such records with errors.tolerance=all.",
+        )

@@ -1,0 +1,137 @@
+"""Errors of Spark, its jobs and its data sources."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from connectx.errors.base import ConnectxError
+
+
+class SparkStartError(ConnectxError):
+    """The local Spark driver did not start."""
+
+    code = "spark_start"
+    retriable = True
+
+    def __init__(self, what: str, log_tail: str = "") -> None:
+        super().__init__(
+            f"The local Spark driver {what}.",
+            next_step=f"The end of its log says why:\n{log_tail}" if log_tail else "Pass your own session as spark=.",
+        )
+        self.log_tail = log_tail
+
+
+class SparkNotAwaitedError(ConnectxError):
+    """A task was stopped while it waited for Spark's start."""
+
+    code = "spark_not_awaited"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The task was stopped before Spark had started.", next_step="It goes on where it was when it starts."
+        )
+
+
+class SparkSettingError(ConnectxError):
+    """Spark settings that cannot be used; has all problems."""
+
+    code = "spark_setting"
+
+    def __init__(
+        self, problems: Sequence[str], next_step: str = "Correct what spark= or the worker's file sets."
+    ) -> None:
+        super().__init__(f"These Spark settings cannot be used: {'; '.join(problems)}.", next_step=next_step)
+        self.problems = tuple(problems)
+
+
+class SparkMasterError(ConnectxError):
+    """A Spark master or a Spark Connect server cannot be reached."""
+
+    code = "spark_master"
+    retriable = True
+
+    def __init__(self, key: str, where: str, cause: str) -> None:
+        super().__init__(
+            f"Spark cannot be reached at {where}: {cause}.",
+            next_step=f"Start it there, or correct {key}.",
+        )
+
+
+class SparkNotSharedError(ConnectxError):
+    """Workers in processes of their own cannot use a classic Spark session, which lives in one process."""
+
+    code = "spark_not_shared"
+
+    def __init__(self) -> None:
+        super().__init__(
+            'Workers with isolation="process" cannot share this Spark session: it is a classic one, which other '
+            "processes cannot reach, or a Spark Connect session that was not made from an address.",
+            next_step='Leave out spark= and stop the session, pass SparkSession.builder.remote("sc://...").create(), '
+            'or use isolation="thread".',
+        )
+
+
+class SparkJobError(ConnectxError):
+    """A Spark job of a task failed."""
+
+    code = "spark_job"
+
+
+class SparkFormatError(ConnectxError):
+    """Spark does not know a format."""
+
+    code = "spark_format"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"Spark does not know the format {name}.",
+            next_step="Correct `format`, or add the library that brings it to your Spark, and restart the task.",
+        )
+
+
+class OffsetColumnError(ConnectxError):
+    """A column of a source cannot be its offset."""
+
+    code = "offset_column"
+
+    def __init__(self, column: str, where: str, cause: str) -> None:
+        super().__init__(
+            f"{column} in {where} cannot be the offset: {cause}.",
+            next_step="Correct `offset.columns` or the rows, and restart the task; its position is kept.",
+        )
+
+
+class NoExecutorError(ConnectxError):
+    """Spark has no executor that is a process below this one."""
+
+    code = "no_executor"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Spark has no executor as a child process here: executors are threads of the driver, or run elsewhere.",
+            next_step='Use spark={"spark.master": "local-cluster[1,2,1024]"}, or kill executors where they run.',
+        )
+
+
+class ModuleNotShippedError(ConnectxError):
+    """Spark's executors need a module whose source is not here."""
+
+    code = "module_not_shipped"
+
+    def __init__(self, module: str) -> None:
+        super().__init__(
+            f"The module {module} cannot be sent to Spark's executors: there is no Python source of that name here.",
+            next_step="Correct bulk.modules, or set bulk.mode=never.",
+        )
+
+
+class DataSourceWriteError(ConnectxError):
+    """The writer of a PySpark DataSource, a format of Spark or a function has failed."""
+
+    code = "data_source_write"
+
+    def __init__(self, source: str, cause: Exception) -> None:
+        super().__init__(
+            f"{source} could not write: {type(cause).__name__}: {(str(cause).splitlines() or [''])[0]}",
+            next_step="Correct the cause and restart the task: it writes what comes after the committed offsets again.",
+        )

@@ -1,0 +1,27 @@
+"""Errors of export and import."""
+
+from __future__ import annotations
+
+from connectx.errors.base import ConnectxError
+
+
+class BackupFileError(ConnectxError):
+    """A file of exported connectors cannot be read, used or written."""
+
+    code = "backup_file"
+
+
+class ImportRefusedError(ConnectxError):
+    """Connectors of a file were not imported, and nothing was changed."""
+
+    code = "import_refused"
+
+
+class ImportIncompleteError(ConnectxError):
+    """Some connectors of a file could not be put back. `report` has what was done, connector by connector."""
+
+    code = "import_incomplete"
+
+    def __init__(self, message: str, report: object) -> None:
+        super().__init__(message, next_step="Repair the cause and import the same file again: it goes on.")
+        self.report = report
