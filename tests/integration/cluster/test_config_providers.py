@@ -11,7 +11,7 @@ import pytest
 import connectx as cx
 from connectx.errors import RestError
 from tests.support.flows import Lines
-from tests.support.records import Reader
+from tests.support.records import read_all
 from tests.support.waiting import until
 
 MakeLines = Callable[..., Lines]
@@ -33,11 +33,9 @@ def test_the_config_topic_keeps_placeholders_and_nobody_sees_what_they_stand_for
     problems = [problem for info in refused["configs"] for problem in info["value"]["errors"]]
     assert problems[0].startswith("Invalid value [hidden] for configuration batch.size")
 
-    configs = Reader(cluster.bootstrap_servers, cluster.config.config_topic.name, 1, "read_committed")
-    try:
-        mine = [text for text in configs.values() if "secrets.properties" in text]
-    finally:
-        configs.close()
+    records = read_all(cluster.bootstrap_servers, cluster.config.config_topic.name)
+    texts = [(record.value() or b"").decode() for record in records]
+    mine = [text for text in texts if "secrets.properties" in text]
     assert len(mine) == 2, "the connector and its task"
     assert not [text for text in mine if str(lines.path) in text]
     assert all(json.loads(text)["properties"]["file"] == path for text in mine)
