@@ -19,6 +19,12 @@ class ConnectxError(Exception):
     code: ClassVar[str] = "error"
     retriable: ClassVar[bool] = False
 
+    def __init_subclass__(cls, **given: Any) -> None:
+        """Errors are shown and pickled under the path that programs import them from."""
+        super().__init_subclass__(**given)
+        if cls.__module__.startswith("connectx.errors."):
+            cls.__module__ = "connectx.errors"
+
     def __init__(self, message: str, *, next_step: str = "") -> None:
         super().__init__(message)
         self.message = message
@@ -38,6 +44,9 @@ class ConnectxError(Exception):
     def _repr_html_(self) -> str:
         parts = {"what": masked_text(self.message), "next step": masked_text(self.next_step)}
         return Form(type(self).__name__, {name: text for name, text in parts.items() if text}).html
+
+
+ConnectxError.__module__ = "connectx.errors"
 
 
 def _restored(cls: type[ConnectxError], args: tuple[Any, ...]) -> ConnectxError:
