@@ -120,9 +120,14 @@ class KafkaNet:
         """Connect to a node, or find that it is connected, after the back-off that earlier failures earned.
 
         Raises:
+            NodeNotReadyError: the brokers do not name it, though they were asked again.
             KafkaError: it cannot be reached.
         """
         manager = self._client._manager
+        if manager.cluster.broker_metadata(node_id) is None:  # it may have joined after brokers were discovered
+            await manager.cluster.refresh_metadata()
+            if manager.cluster.broker_metadata(node_id) is None:
+                raise kafka_errors.NodeNotReadyError(f"broker {node_id} is not known")
         delay_s = manager.connection_delay(node_id)
         if delay_s > 0:
             await self.sleep(min(delay_s, max(0.0, deadline_s - time.monotonic())))
@@ -242,8 +247,12 @@ def receive(sock: socket.socket) -> tuple[bytes, kafka_errors.KafkaConnectionErr
         except (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             break
         except (OSError, ValueError) as error:
+            if pieces:
+                break  # first what was read; the next call meets the error again
             return b"", kafka_errors.KafkaConnectionError(error)
         if not piece:
+            if pieces:
+                break
             return b"", kafka_errors.KafkaConnectionError("socket disconnected")
         pieces.append(piece)
         if len(piece) < _READ_BYTES and not is_tls:

@@ -5,7 +5,6 @@ One coroutine for each request. It decides nothing: a failure is reported as Una
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import time
 from collections.abc import Callable, Mapping
@@ -69,9 +68,6 @@ class FetcherRequests:
                     assert_never(never)
         except (*AUTHENTICATION_ERRORS, kafka_errors.IncompatibleBrokerVersion, MalformedDataError) as error:
             self._report(error)
-        except kafka_errors.UnknownBrokerIdError as error:
-            await self._learn_brokers(deadline_s)
-            self._lose(effect, f"broker {error} is not known")
         except kafka_errors.Cancelled:  # its connection was closed here
             self._report(msg.Unanswered(effect.request_id, "the request was cancelled"))
         except (kafka_errors.KafkaError, OSError, RuntimeError) as error:
@@ -89,11 +85,6 @@ class FetcherRequests:
                 "Kafka at %s did not answer a consumer, which retries: %s", self._net.bootstrap_servers, reason
             )
         self._report(msg.Unanswered(effect.request_id, reason))
-
-    async def _learn_brokers(self, deadline_s: float) -> None:
-        """Learn of brokers that joined; a failure is left to the next attempt."""
-        with contextlib.suppress(kafka_errors.KafkaError, OSError):
-            await self._metadata((), deadline_s)
 
     async def _metadata(self, topics: tuple[str, ...], deadline_s: float) -> msg.MetadataFetched:
         await self._net.authenticate(deadline_s)

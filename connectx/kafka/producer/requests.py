@@ -6,7 +6,6 @@ have been sent.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterable
@@ -70,9 +69,6 @@ class ProducerRequests:
             answer = await self._ask(effect.request, node, deadline_s)
         except AUTHENTICATION_ERRORS as error:
             self._report(msg.AuthenticationFailed(str(error)))
-        except kafka_errors.UnknownBrokerIdError as error:
-            await self._learn_brokers(deadline_s)
-            self._lose(effect, False, f"broker {error} is not known")
         except kafka_errors.NodeNotReadyError as error:
             self._lose(effect, False, str(error))
         except kafka_errors.IncompatibleBrokerVersion:
@@ -96,11 +92,6 @@ class ProducerRequests:
             _log.warning(
                 "Kafka at %s did not answer a producer, which retries: %s", self._net.bootstrap_servers, reason
             )
-
-    async def _learn_brokers(self, deadline_s: float) -> None:
-        """Learn of brokers that joined; a failure is left to the next attempt."""
-        with contextlib.suppress(kafka_errors.KafkaError, OSError):
-            await self._metadata((), await self._net.any_node(deadline_s), deadline_s)
 
     async def fetch_metadata(self, topics: Iterable[str], deadline_s: float) -> tuple[msg.MetadataFetched, Any]:
         """Leaders of topics, and the whole reply.

@@ -8,8 +8,10 @@ import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
 from kafka.errors import KafkaConnectionError
 
+from connectx.kafka import net
 from connectx.kafka.net import NetTasks, receive
 
 
@@ -115,4 +117,15 @@ def test_a_connection_that_the_other_side_closed_is_an_error() -> None:
     with near:
         near.setblocking(False)
         far.close()
+        assert isinstance(receive(near)[1], KafkaConnectionError)
+
+
+def test_what_came_before_the_other_side_closed_is_read_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(net, "_READ_BYTES", 1024)
+    near, far = socket.socketpair()
+    with near:
+        near.setblocking(False)
+        far.sendall(bytes(64 * 1024))
+        far.close()
+        assert receive(near) == (bytes(64 * 1024), None)
         assert isinstance(receive(near)[1], KafkaConnectionError)
