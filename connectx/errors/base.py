@@ -46,9 +46,6 @@ class ConnectxError(Exception):
         return Form(type(self).__name__, {name: text for name, text in parts.items() if text}).html
 
 
-ConnectxError.__module__ = "connectx.errors"
-
-
 def _restored(cls: type[ConnectxError], args: tuple[Any, ...]) -> ConnectxError:
     return cls.__new__(cls, *args)
 
