@@ -181,6 +181,7 @@ def test_each_key_has_its_last_row_or_none_when_a_worker_freezes_and_wakes_up_as
         change(1_500, 2_000)
         until(is_written, "changes after the zombie woke up")
         cluster.wait_stable(WAIT_S)
+        until(lambda: sql(postgres, "SELECT to_regclass('kept_accounts')") != [(None,)], "the table in PostgreSQL")
         kept = "SELECT id, balance FROM kept_accounts ORDER BY 1"
         until(lambda: sql(postgres, kept) == sorted(left.items()), "the same rows in PostgreSQL")
         verdict = cluster.check(timeout=WAIT_S)
