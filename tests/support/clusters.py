@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from connectx.api.workers import Worker
 
 MakeCluster = Callable[..., cx.Cluster]
+_SHOWN = 80  # events of a task that has no owner
 
 
 def events(cluster: cx.Cluster, kind: EventKind, since: int = 0, **wanted: Any) -> list[Event]:
@@ -47,9 +48,18 @@ def owner_of(cluster: cx.Cluster, task: str) -> Worker:
         candidates = [worker for worker in cluster.workers if runs_on(worker)]
         return candidates[0] if len(candidates) == 1 else None
 
-    owner = until(found, f"an owner of {task}")
+    try:
+        owner = until(found, f"an owner of {task}")
+    except AssertionError as error:
+        history = [str(event) for event in cluster.events if _is_about(event, task)]
+        raise AssertionError("\n".join([str(error), repr(cluster), *history[-_SHOWN:]])) from error
     assert owner is not None
     return owner
+
+
+def _is_about(event: Event, task: str) -> bool:
+    """Whether an event is one of the task, or one of the whole group."""
+    return event.connector is None or {"connector": event.connector, "task": event.task} == of_task(task)
 
 
 def steps_of(cluster: cx.Cluster, worker: str, task: str, since: int) -> list[str]:
