@@ -17,6 +17,18 @@ from connectx.errors.clusters import (
     WorkerFailedError,
     WorkerStoppedError,
 )
+from connectx.errors.databases import (
+    DatabaseError,
+    DatabasePermissionError,
+    DatabaseUnavailableError,
+    LockTimeoutError,
+    ReplicationMessageError,
+    ReplicationSlotMismatchError,
+    ReplicationSlotMissingError,
+    RowRefusedError,
+    TableMismatchError,
+    TableMissingError,
+)
 from connectx.errors.demo import DemoDataError, DemoError
 from connectx.errors.files import (
     MalformedLineError,
@@ -31,6 +43,7 @@ from connectx.errors.files import (
     SourceRotationError,
 )
 from connectx.errors.history import EventLogError, EventTimeoutError, RecordingError
+from connectx.errors.http import HttpError, HttpLoginError, HttpUnavailableError, RequestRefusedError
 from connectx.errors.kafka import (
     ClientClosedError,
     ClientSettingError,
@@ -52,6 +65,14 @@ from connectx.errors.kafka import (
     TopicReadError,
     TransactionExpiredError,
 )
+from connectx.errors.lakes import (
+    CompactionError,
+    LakeError,
+    LakeStorageError,
+    LakeUnavailableError,
+    TableChangedError,
+    TableRewrittenError,
+)
 from connectx.errors.machine import (
     BrokerError,
     ChecksumError,
@@ -70,6 +91,7 @@ from connectx.errors.plugins import (
     MalformedDataError,
     PluginNotFoundError,
     RecordConversionError,
+    RecordRejectedError,
     RegistryUnavailableError,
     SchemaIncompatibleError,
     SchemaNotFoundError,
@@ -105,29 +127,6 @@ from connectx.errors.spark import (
     SparkNotSharedError,
     SparkSettingError,
     SparkStartError,
-)
-from connectx.errors.targets import (
-    CompactionError,
-    DatabaseError,
-    DatabasePermissionError,
-    DatabaseUnavailableError,
-    HttpError,
-    HttpLoginError,
-    HttpUnavailableError,
-    LakeError,
-    LakeStorageError,
-    LakeUnavailableError,
-    LockTimeoutError,
-    RecordRejectedError,
-    ReplicationMessageError,
-    ReplicationSlotMismatchError,
-    ReplicationSlotMissingError,
-    RequestRefusedError,
-    RowRefusedError,
-    TableChangedError,
-    TableMismatchError,
-    TableMissingError,
-    TableRewrittenError,
 )
 from connectx.errors.transfer import BackupFileError, ImportIncompleteError, ImportRefusedError
 

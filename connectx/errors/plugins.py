@@ -115,3 +115,16 @@ class RecordConversionError(ConnectxError):
             f"The record at offset {offset} of {partition} cannot be read: {cause}.",
             next_step="Correct the converter or transformation, or skip such records with errors.tolerance=all.",
         )
+
+
+class RecordRejectedError(ConnectxError):
+    """The target refuses one record for good, with errors.tolerance=none."""
+
+    code = "record_rejected"
+
+    def __init__(self, partition: str, offset: int, target: str, cause: str) -> None:
+        super().__init__(
+            f"{target} refuses the record at offset {offset} of {partition}: {cause}",
+            next_step="Correct the target or the data and restart the task, or skip such records with "
+            "errors.tolerance=all.",
+        )

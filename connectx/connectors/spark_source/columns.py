@@ -27,7 +27,7 @@ _VALUE_BYTES: Final = 16
 """Estimated size of a value until rows were read."""
 _MARK: Final = "__offset_"
 _UNKNOWN: Final = "DATA_SOURCE_NOT_FOUND"
-_PLACES: Final = ("path", "dbtable", "query", "table")
+_SOURCE_OPTIONS: Final = ("path", "dbtable", "query", "table")
 """Options that name what is read, in the formats of Spark."""
 
 Position = tuple[Any, ...]
@@ -84,7 +84,7 @@ class ColumnReader:
     @property
     def partition(self) -> SourcePartition:
         """The format, and the option that names the place."""
-        named = [self._options[key] for key in _PLACES if key in self._options]
+        named = [self._options[key] for key in _SOURCE_OPTIONS if key in self._options]
         return {"format": self._format, "source": named[0] if named else ""}
 
     def slices(self, spark: SparkSession, offset: SourceOffset | None) -> Iterator[tuple[pa.Table, SourceOffset]]:

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from connectx.errors import ConfigError
 from connectx.model.source_offsets import SourceOffset, SourcePartition
+from connectx.spark.columns import as_spark_takes, spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -143,7 +144,7 @@ class TableReader:
         if place is None:
             return 0
         for commit, file, _ in islice(self._steps(place), _AHEAD):
-            if commit.reader is not None and spark_schema(commit.reader.schema) is None:
+            if commit.reader is not None and not is_taken_by_spark(commit.reader.schema):
                 return None
             size_bytes += sum(one.size_bytes for one in commit.files[file:])
         return size_bytes
@@ -305,23 +306,20 @@ def skipped(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordB
         rows = max(0, rows - batch.num_rows)
 
 
-def spark_schema(schema: pa.Schema) -> Any:
-    """The columns as Spark has them; None if it has no type for one of them."""
+def is_taken_by_spark(schema: pa.Schema) -> bool:
+    """Whether Spark has types for all columns."""
     from pyspark.errors import PySparkTypeError
-    from pyspark.sql.pandas.types import from_arrow_schema
 
     try:
-        return from_arrow_schema(schema, prefer_timestamp_ntz=True)
+        spark_schema(schema)
     except PySparkTypeError:
-        return None
+        return False
+    return True
 
 
 def common_schema(schema: pa.Schema) -> pa.Schema:
     """The columns in the Arrow types that Spark's executors get, so that both lanes have the same ones."""
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    known = spark_schema(schema)
-    found = schema if known is None else to_arrow_schema(known)
+    found = as_spark_takes(schema) if is_taken_by_spark(schema) else schema
     return pa.schema([(field.name, field.type) for field in found])
 
 

@@ -1,0 +1,41 @@
+"""Errors of web services that sinks write to."""
+
+from __future__ import annotations
+
+from connectx.errors.base import ConnectxError
+
+
+class HttpError(ConnectxError):
+    """A web service does not accept the requests of a sink, and will not later."""
+
+    code = "http"
+
+
+class HttpLoginError(HttpError):
+    """A token service gives a sink no token."""
+
+    code = "http_login"
+
+    def __init__(self, place: str, cause: str) -> None:
+        super().__init__(
+            f"The token service {place} {cause}.",
+            next_step="Correct oauth2.token.url, oauth2.client.id, oauth2.client.secret, oauth2.client.scope or "
+            "oauth2.client.auth.mode, and restart the task.",
+        )
+
+
+class HttpUnavailableError(ConnectxError):
+    """A web service cannot be reached now, or asks for the request to be sent again after `retry_after_ms`."""
+
+    code = "http_unavailable"
+    retriable = True
+
+    def __init__(self, message: str, *, retry_after_ms: int = 0) -> None:
+        super().__init__(message)
+        self.retry_after_ms = retry_after_ms
+
+
+class RequestRefusedError(HttpError):
+    """A web service refuses at least one record of a request. Never leaves a connector."""
+
+    code = "request_refused"

@@ -1,0 +1,60 @@
+"""Errors of lakehouse tables."""
+
+from __future__ import annotations
+
+from connectx.errors.base import ConnectxError
+
+
+class LakeError(ConnectxError):
+    """A table in files cannot be read or written, and will not be later without a change."""
+
+    code = "lake"
+
+
+class LakeStorageError(LakeError):
+    """The storage of a table in files refuses access: no such directory, no permission, no space."""
+
+    code = "lake_storage"
+
+    def __init__(self, place: str, cause: str, setting: str) -> None:
+        super().__init__(
+            f"{place} cannot be used: {cause}.",
+            next_step=f"Correct `{setting}`, its permissions or its free space, and restart the task.",
+        )
+
+
+class LakeUnavailableError(ConnectxError):
+    """The storage or the catalog of a table in files cannot be reached now, or others commit all the time."""
+
+    code = "lake_unavailable"
+    retriable = True
+
+
+class TableRewrittenError(LakeError):
+    """A table in files has lost the version, snapshot or files that a source would read next."""
+
+    code = "table_rewritten"
+
+    def __init__(self, name: str, cause: str) -> None:
+        super().__init__(
+            f"{name} cannot be read on: {cause}.",
+            next_step="Stop the connector and reset its offsets to read the table as it is now. Keep versions longer.",
+        )
+
+
+class TableChangedError(LakeError):
+    """A table in files has a commit that deletes or updates rows, which a source of added rows cannot follow."""
+
+    code = "table_changed"
+
+    def __init__(self, name: str, where: str, operation: str) -> None:
+        super().__init__(
+            f"{name} has rows deleted or updated in {where} ({operation}), and this source reads added rows.",
+            next_step="Set skip.change.commits=true to leave out all rows of such commits, and restart the task.",
+        )
+
+
+class CompactionError(ConnectxError):
+    """A connector has no files that can be merged."""
+
+    code = "compaction"
