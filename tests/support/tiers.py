@@ -244,8 +244,11 @@ _DEEP: Final = (
     "tests/integration/exactly_once/test_old_broker.py",
 )
 # What tests the tests and the repository itself: `make test` runs it, the loop of daily work does not.
-_OF_TESTS: Final = ("tests/simulation/test_mutants.py", "tests/unit/support", "tests/unit/test_extras.py")
-_QUICK: Final = (Part("quick", (*_PURE, "--seeds=24", *(f"--ignore={place}" for place in _OF_TESTS)), workers=2),)
+_OF_TESTS: Final = (
+    *("tests/simulation/test_mutants.py", "tests/simulation/test_runs.py", "tests/unit/support"),
+    *("tests/unit/test_extras.py", "tests/unit/test_kip618.py"),
+)
+_QUICK: Final = (Part("quick", (*_PURE, "--seeds=24", *(f"--ignore={place}" for place in _OF_TESTS)), workers=3),)
 TIERS: Final[Mapping[str, Sequence[Stage]]] = {
     "quick": [_QUICK],
     "test": [_QUICK, (Part("real", (*_REAL, *_OF_TESTS, *(f"--deselect={place}" for place in _DEEP)), workers=3),)],
