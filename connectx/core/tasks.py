@@ -102,6 +102,8 @@ class TaskLife:
     active_since_ms: int | None = None
     restart_cause: Cause | None = None
     """Set while it has failed and waits for its restart."""
+    fenced: bool = False
+    """Set when it has failed because a newer producer fenced it."""
 
 
 _LONGEST_PAUSE_MS = 300_000
@@ -128,11 +130,17 @@ class Tasks:
     # ------------------------------------------------------------------------------------------------- orders
 
     def start(self, task: TaskId, cause: Cause) -> None:
-        """Start an assigned task that is not there yet; one that is stopping starts when it has stopped."""
+        """Start an assigned task that is not there yet; one that is stopping starts when it has stopped.
+
+        A fenced one starts again, too. It had a successor elsewhere, but this worker claimed the task when it came
+        back. If it then missed the assignment that revoked the task from both, the task is nobody else's now.
+        """
         life = self.lives.get(task)
         if life is not None:
             if life.phase is TaskPhase.STOPPING:
                 life.again = life.again or StartAgain(cause)
+            elif life.fenced:
+                self._stop(task, cause, StartAgain(cause))
             return
         config = self.context.config
         if self.context.phase is not WorkerPhase.RUNNING or not config.has_task(task):
@@ -398,6 +406,7 @@ class Tasks:
 
     def _fail(self, life: TaskLife, trace: str, *, runner_ended: bool = False, fenced: bool = False) -> None:
         life.phase = moved(TASK_MOVES, life.phase, TaskPhase.FAILED, life.task)
+        life.fenced = fenced
         self._drop_request(life)
         if not runner_ended:
             self.context.emit(StopTask(life.task, life.instance))

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from connectx.core import verbs
+from connectx.core.messages import GroupEffect, SendSyncGroup
 from connectx.model.events import EventKind
 from tests.simulation.mutants import late_endtxn
 from tests.simulation.sim_worker import SimWorker
@@ -34,12 +35,10 @@ def others_have_its_work(world: World, zombie: SimWorker, tasks: int) -> None:
 
 
 def back_again(world: World, zombie: SimWorker) -> None:
-    """The zombie goes on, with its links and its core; what has failed is restarted, and all comes to rest."""
+    """The zombie goes on, with its links and its core, and all comes to rest."""
     zombie.sends = zombie.receives = True
     zombie.wake()
     world.produce()
-    world.run_for(4_000)
-    world.ask(verbs.RestartConnector, "a", include_tasks=True, only_failed=True)
     world.settle()
 
 
@@ -72,6 +71,26 @@ def test_an_old_task_is_fenced_after_the_rebalance(fault: Callable[[SimWorker], 
     others_have_its_work(world, zombie, 3)
     back_again(world, zombie)
     assert EventKind.PRODUCER_FENCED in [t.kind for t in zombie.history]
+
+
+@pytest.mark.rule("618.7.1")
+def test_a_zombie_that_misses_the_revocation_of_its_fenced_task_starts_the_task_again() -> None:
+    """Both owners must give the task up; the successor does so and joins again before the zombie has its assignment."""
+    world = running_cluster()
+    zombie = a_follower(world)
+    stall(zombie)
+    others_have_its_work(world, zombie, 3)
+    world.run_until(lambda: EventKind.PRODUCER_FENCED in [t.kind for t in zombie.history], look_ms=50)
+    ask = zombie.ask_group
+
+    def ask_late(effect: GroupEffect) -> None:
+        if isinstance(effect, SendSyncGroup):
+            world.at(100, lambda: ask(effect))
+        else:
+            ask(effect)
+
+    zombie.ask_group = ask_late  # type: ignore[method-assign]
+    back_again(world, zombie)
 
 
 @pytest.mark.rule("618.7.1")
