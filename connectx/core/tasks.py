@@ -133,7 +133,7 @@ class Tasks:
         """Start an assigned task that is not there yet; one that is stopping starts when it has stopped.
 
         A fenced one starts again, too. It had a successor elsewhere, but this worker claimed the task when it came
-        back. If it then missed the assignment that revoked the task from both, the task is nobody else's now.
+        back. If it then missed the assignment that revoked the task from both, no other worker has the task.
         """
         life = self.lives.get(task)
         if life is not None:
