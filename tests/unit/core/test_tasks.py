@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import copy
 
 import pytest
 
-from connectx.core.config_writer import Claim, ConfigWriter
-from connectx.core.context import Context, WorkerPhase
-from connectx.core.fencing import FencingRounds
+from connectx.core import verbs
 from connectx.core.messages import (
     BeginTask,
     CancelTask,
-    ConfigReadToEnd,
+    Done,
     FenceRequestAnswered,
     InitTaskProducer,
     PrepareTask,
@@ -21,61 +18,75 @@ from connectx.core.messages import (
     SendFenceRequest,
     SetTaskTargetState,
     SetTimer,
+    ShutdownRequested,
+    Step,
+    Stimulus,
     StopTask,
     TaskFailed,
     TaskPrepared,
     TaskProducerReady,
     TaskStateReached,
     TaskStopped,
+    TimerFired,
     WriteStatus,
 )
-from connectx.core.signals import LocalWaiter
-from connectx.core.tasks import TaskPhase, Tasks
+from connectx.core.tasks import TaskPhase
 from connectx.core.timer_keys import TaskFencingRetry, TaskRestart, TaskStopLimit
-from connectx.model.config_records import ConnectorConfigRecord, TaskCommitRecord, TaskConfigRecord
+from connectx.model.config_records import (
+    ConfigRecord,
+    ConnectorConfigRecord,
+    RestartRecord,
+    TaskCommitRecord,
+    TaskConfigRecord,
+    TaskCountRecord,
+)
 from connectx.model.events import EventKind
 from connectx.model.group import WorkSet
 from connectx.model.ids import TaskId
 from connectx.model.states import State, TargetState
 from connectx.model.status_records import Status, TaskStatusRecord
-from tests.support.core_parts import (
+from tests.support.histories import Recorded
+from tests.support.worker_script import (
     C0,
     C1,
+    KEY,
     LEADER_URL,
     ME,
+    NOTHING_HAPPENED,
     SOURCE,
-    a_context,
+    TASK,
+    WorkerScript,
     both,
-    commit,
-    configure,
-    effects,
-    read,
-    shown,
-    target,
+    committed,
+    configured,
+    following,
+    leading,
+    member,
+    merged,
+    of_kind,
+    resting,
+    starting,
     task_config,
-    transitions,
 )
-from tests.support.histories import Because, Recorded
 
 GRACE_MS = 5_000
+NEWER = "newer task configs are in the config topic"
 
 
-def the_tasks(context: Context) -> Tasks:
-    return Tasks(context, FencingRounds(context, ConfigWriter(context, Claim.HELD)))
-
-
-def step(name: str, cause: str = "", instance: int = 1, producer_epoch: int | None = None) -> Recorded:
+def step(
+    name: str, cause: str = "", instance: int = 1, producer_epoch: int | None = None, generation: int = 3
+) -> Recorded:
     data = {"step": name, "instance": instance}
-    return Recorded(EventKind.TASK_STEP, "c", 0, 3, producer_epoch, cause, data)
+    return Recorded(EventKind.TASK_STEP, "c", 0, generation, producer_epoch, cause, data)
 
 
 def refused(reason: str) -> Recorded:
     return Recorded(EventKind.TASK_REFUSED, "c", 0, 3, None, reason, {"reason": reason, "instance": 1})
 
 
-def state(value: State, instance: int = 1, cause: str = "", trace: str | None = None) -> Recorded:
-    data = {"state": value.value, "trace": trace, "instance": instance}
-    return Recorded(EventKind.TASK_STATE, "c", 0, 3, None, cause, data)
+def state(value: State, cause: str = "", trace: str | None = None, generation: int = 3) -> Recorded:
+    data = {"state": value.value, "trace": trace, "instance": 1}
+    return Recorded(EventKind.TASK_STATE, "c", 0, generation, None, cause, data)
 
 
 def status(value: State, trace: str | None = None, version: str | None = "1", generation: int = 3) -> WriteStatus:
@@ -83,498 +94,464 @@ def status(value: State, trace: str | None = None, version: str | None = "1", ge
 
 
 def prepare(
-    instance: int = 1, *, target_state: TargetState = TargetState.STARTED, exactly_once: bool = True, of: str = "1"
+    instance: int = 1, target_state: TargetState = TargetState.STARTED, of: str = "1", generation: int = 3
 ) -> PrepareTask:
-    return PrepareTask(C0, instance, SOURCE, task_config(0, of), target_state, 3, exactly_once)
+    return PrepareTask(C0, instance, SOURCE, task_config(0, of), target_state, generation, exactly_once=True)
 
 
-def at(phase: TaskPhase, **changes: Any) -> tuple[Context, Tasks]:
-    """Task c-0, instance 1, in that phase; what came out on the way is forgotten."""
-    context = a_context(**changes)
-    tasks = the_tasks(context)
-    tasks.start(C0, Because("a reason"))
-    moves: list[Callable[[], None]] = [
-        lambda: tasks.on_prepared(TaskPrepared(C0, 1, "1")),
-        lambda: tasks.on_fenced(LocalWaiter(C0, 1), None),
-        lambda: tasks.on_producer_ready(TaskProducerReady(C0, 1, 7)),
-        lambda: tasks.on_config_read(C0, ConfigReadToEnd(tasks.lives[C0].request_id or 0)),
-        lambda: tasks.on_state_reached(TaskStateReached(C0, 1, paused=False)),
-    ]
-    if phase in (TaskPhase.FAILED, TaskPhase.STOPPING):
-        moves.append(lambda: tasks.on_failed(TaskFailed(C0, 1, "oops")))
-        if phase is TaskPhase.STOPPING:
-            moves[-1] = lambda: tasks.stop(C0, Because("a reason"))
-    for move in moves:
-        if tasks.lives[C0].phase is phase:
-            break
-        move()
-    assert tasks.lives[C0].phase is phase
-    both(context)
-    return context, tasks
+def at(phase: TaskPhase, *records: ConfigRecord) -> WorkerScript:
+    """A follower whose only work is task c-0, instance 1, in that phase; new task configs stop it."""
+    script = following(TASK, records or configured())
+    if phase in (TaskPhase.ACTIVE, TaskPhase.FAILED, TaskPhase.STOPPING):
+        script.task_runs()
+    if phase is TaskPhase.FAILED:
+        script.do(TaskFailed(C0, 1, "oops"))
+    elif phase is TaskPhase.STOPPING:
+        assert stops(script.see(*committed(2))) == [StopTask(C0, 1)]
+    elif phase not in (TaskPhase.PREPARING, TaskPhase.ACTIVE):
+        _start_up_to(phase, script)
+    return script
+
+
+def _start_up_to(phase: TaskPhase, script: WorkerScript) -> None:
+    script.do(TaskPrepared(C0, 1, "1"))
+    if phase is TaskPhase.FENCING:
+        return
+    fencing_answered(script)
+    if phase is TaskPhase.INITIALIZING:
+        return
+    script.do(TaskProducerReady(C0, 1, 7))
+    if phase is TaskPhase.STARTING:
+        script.read_to_end()
+
+
+def fencing_answered(
+    script: WorkerScript, error: str | None = None, *, retriable: bool = False, is_refused: bool = False
+) -> Step:
+    """The leader answers the fence request."""
+    request_id = script.take(SendFenceRequest).request_id
+    return script.do(FenceRequestAnswered(request_id, error, retriable, is_refused))
+
+
+def restarted(script: WorkerScript, task: int = 0) -> Step:
+    """A user restarts the task."""
+    return merged(script.ask(verbs.RestartTask("c", task)), script.read_to_end())
+
+
+def starts(step: Step) -> list[PrepareTask]:
+    return of_kind(step, PrepareTask)
+
+
+def stops(step: Step) -> list[StopTask]:
+    return of_kind(step, StopTask)
 
 
 # ------------------------------------------------------------------------------------------------------ the start
 
 
 def test_a_task_is_prepared_with_the_configs_of_the_snapshot() -> None:
-    context = a_context()
-    the_tasks(context).start(C0, Because("it was assigned to this worker"))
-    assert both(context) == ([step("prepare", "it was assigned to this worker")], [prepare()])
+    script = starting()
+    script.start()
+    script.joined()
+    assigned = script.assigned(TASK)
+    assert assigned.transitions[1:] == [step("prepare", "it was assigned to this worker")]
+    assert assigned.effects == [prepare()]
 
 
-def test_a_partly_written_set_of_task_configs_starts_no_task() -> None:
-    context = a_context()
-    read(context, TaskConfigRecord(C0, task_config(0, "2")), TaskCommitRecord("c", 2))
-    the_tasks(context).start(C0, Because(""))
-    assert both(context) == ([], [])
-
-
-def test_a_task_beyond_the_number_of_the_last_commit_does_not_start() -> None:
-    context = a_context()
-    commit(context, tasks=1)
-    the_tasks(context).start(C1, Because(""))
-    assert both(context) == ([], [])
+@pytest.mark.parametrize(
+    ("records", "task"),
+    [
+        pytest.param((TaskConfigRecord(C0, task_config(0, "2")), TaskCommitRecord("c", 2)), C0, id="partly written"),
+        pytest.param(committed(1), C1, id="beyond the last commit"),
+    ],
+)
+def test_a_task_without_a_complete_config_does_not_start(records: tuple[ConfigRecord, ...], task: TaskId) -> None:
+    script = starting((*configured(), *records))
+    script.start()
+    script.joined()
+    assert script.assigned(WorkSet((), (task,))).effects == []
 
 
 def test_a_worker_that_shuts_down_starts_nothing() -> None:
-    context = a_context()
-    context.phase = WorkerPhase.STOPPING
-    the_tasks(context).start(C0, Because(""))
-    assert both(context) == ([], [])
+    script = at(TaskPhase.ACTIVE)
+    restarted(script)
+    script.do(ShutdownRequested())
+    stopped = script.do(TaskStopped(C0, 1))
+    assert (stopped.effects[0], starts(stopped)) == (status(State.UNASSIGNED), [])
 
 
-def test_a_task_that_is_there_is_not_started_again() -> None:
-    context, tasks = at(TaskPhase.FAILED)
-    tasks.start(C0, Because(""))
-    assert both(context) == ([], [])
+def test_a_failed_task_that_is_assigned_again_is_not_started_again() -> None:
+    script = at(TaskPhase.FAILED)
+    step = script.rebalance(TASK)
+    assert (starts(step), stops(step)) == ([], [])
 
 
 def test_without_exactly_once_a_task_begins_as_soon_as_it_is_prepared() -> None:
-    context = a_context()
-    read(context, ConnectorConfigRecord("c", {"connector.class": "Sink"}))
-    tasks = the_tasks(context)
-    tasks.start(C0, Because(""))
-    both(context)
-    tasks.on_prepared(TaskPrepared(C0, 1, "1"))
-    assert both(context) == ([step("begin")], [BeginTask(C0, 1)])
+    script = at(TaskPhase.PREPARING, *configured(connector_class="Sink"))
+    assert both(script.do(TaskPrepared(C0, 1, "1"))) == ([step("begin")], [BeginTask(C0, 1)])
 
 
-@pytest.mark.rule("618.3.2")
+@pytest.mark.rule("618.2.5", "618.3.2")
 def test_an_exactly_once_source_task_starts_in_the_order_of_kip_618() -> None:
-    context = a_context()
-    tasks = the_tasks(context)
-    tasks.start(C0, Because(""))
-    both(context)
-    tasks.on_prepared(TaskPrepared(C0, 1, "1"))
-    assert both(context) == ([step("request_fencing")], [ReadConfigToEnd(1, 3_000)])
-    tasks.on_fenced(LocalWaiter(C0, 1), None)
-    assert both(context) == ([step("init_producer", "older producers are fenced")], [InitTaskProducer(C0, 1)])
-    tasks.on_producer_ready(TaskProducerReady(C0, 1, 7))
+    script = at(TaskPhase.PREPARING)
+    asked = script.do(TaskPrepared(C0, 1, "1"))
+    assert both(asked) == ([step("request_fencing")], [SendFenceRequest(1, LEADER_URL, "c")])
+    initialised = step("init_producer", "older producers are fenced")
+    assert both(fencing_answered(script)) == ([initialised], [InitTaskProducer(C0, 1)])
     verify = step("read_config_to_end", "producer is initialised", producer_epoch=7)
-    assert both(context) == ([verify], [ReadConfigToEnd(2, None)])
-    tasks.on_config_read(C0, ConfigReadToEnd(2))
-    assert both(context) == ([step("begin")], [BeginTask(C0, 1)])
-    tasks.on_state_reached(TaskStateReached(C0, 1, paused=False))
-    assert both(context) == ([state(State.RUNNING)], [status(State.RUNNING)])
+    assert both(script.do(TaskProducerReady(C0, 1, 7))) == ([verify], [ReadConfigToEnd(2, None)])
+    assert both(script.read_to_end()) == ([step("begin")], [BeginTask(C0, 1)])
+    running = script.do(TaskStateReached(C0, 1, paused=False))
+    assert both(running) == ([state(State.RUNNING)], [status(State.RUNNING)])
 
 
 # ------------------------------------------------------------------------------------------------------ fencing
 
 
-@pytest.mark.rule("618.2.5")
-def test_a_follower_asks_the_leader_to_fence() -> None:
-    context, tasks = at(TaskPhase.PREPARING, leads=False)
-    tasks.on_prepared(TaskPrepared(C0, 1))
-    assert both(context) == ([step("request_fencing")], [SendFenceRequest(1, LEADER_URL, "c")])
-    tasks.on_fence_request_answered(C0, FenceRequestAnswered(1))
-    assert effects(context) == [InitTaskProducer(C0, 1)]
+def test_a_leader_asks_no_other_worker_to_fence() -> None:
+    script = leading(others={"other": member()})
+    prepared = script.do(TaskPrepared(C0, 2))
+    assert both(prepared) == ([step("request_fencing", instance=2)], [ReadConfigToEnd(2, 3_000)])
+    assert script.read_to_end().effects == [InitTaskProducer(C0, 2)]
 
 
-@pytest.mark.parametrize("missing", ["leader", "key"])
-def test_a_task_waits_while_the_leader_or_its_key_is_unknown(missing: str) -> None:
-    context, tasks = at(TaskPhase.PREPARING, leads=False)
-    if missing == "leader":
-        context.group.leader_url = ""
-    else:
-        context.config.session_key = None
-    tasks.on_prepared(TaskPrepared(C0, 1))
+def test_a_task_waits_while_the_session_key_is_unknown() -> None:
+    script = at(TaskPhase.PREPARING, *configured()[:-1])
     retry = step("retry_fencing", "the leader or its session key is not known yet")
-    assert both(context) == ([step("request_fencing"), retry], [SetTimer(TaskFencingRetry(C0, 1), 1, 1_250)])
+    prepared = script.do(TaskPrepared(C0, 1))
+    assert both(prepared) == ([step("request_fencing"), retry], [SetTimer(TaskFencingRetry(C0, 1), 1, 1_250)])
+    script.see(KEY)
+    assert of_kind(script.fire(TaskFencingRetry(C0, 1)), SendFenceRequest) == [SendFenceRequest(1, LEADER_URL, "c")]
+
+
+def test_a_task_waits_while_the_leader_is_unknown() -> None:
+    script = leading()
+    script.heartbeat("UNKNOWN_MEMBER_ID")
+    prepared = script.do(TaskPrepared(C0, 2))
+    assert prepared.transitions[1] == step(
+        "retry_fencing", "the leader or its session key is not known yet", instance=2
+    )
+    assert [effect.key for effect in of_kind(prepared, SetTimer)] == [TaskFencingRetry(C0, 2)]
 
 
 def test_a_leader_that_is_away_is_asked_again_later_and_later() -> None:
-    context, tasks = at(TaskPhase.FENCING, leads=False)
+    script = at(TaskPhase.FENCING)
     delays_ms = []
     for _ in range(7):
-        answer = FenceRequestAnswered(tasks.lives[C0].request_id or 0, "leader moved", retriable=True)
-        tasks.on_fence_request_answered(C0, answer)
-        timer = effects(context)[0]
-        assert isinstance(timer, SetTimer)
-        delays_ms.append(timer.at_ms - context.now_ms)
-        tasks.on_fence_timer(TaskFencingRetry(C0, 1))
-        assert [type(effect) for effect in effects(context)] == [SendFenceRequest]
+        (timer,) = of_kind(fencing_answered(script, "leader moved", retriable=True), SetTimer)
+        delays_ms.append(timer.at_ms - script.now_ms)
+        assert len(of_kind(script.fire(TaskFencingRetry(C0, 1)), SendFenceRequest)) == 1
     assert delays_ms == [250, 500, 1_000, 2_000, 4_000, 5_000, 5_000]
 
 
 @pytest.mark.rule("618.2.5")
-def test_a_signature_that_is_refused_is_tried_with_the_next_key_but_not_for_ever() -> None:
-    context, tasks = at(TaskPhase.FENCING, leads=False)
-
-    def ask_again(now_ms: int, *, is_refused: bool = True) -> None:
-        context.now_ms = now_ms
-        request_id = tasks.lives[C0].request_id or 0
-        tasks.on_fence_request_answered(C0, FenceRequestAnswered(request_id, "no", retriable=True, refused=is_refused))
-        if tasks.lives[C0].phase is TaskPhase.FENCING:
-            tasks.on_fence_timer(TaskFencingRetry(C0, 1))
-
-    ask_again(1_000)
-    ask_again(60_000)
-    ask_again(60_500, is_refused=False)  # the leader moved: what counts is how long this one refuses
-    ask_again(60_600)
-    ask_again(120_599)
-    assert not tasks.is_failed(C0)
-    both(context)
-    ask_again(120_600)
-    assert tasks.is_failed(C0)
-    (recorded,) = transitions(context)
-    assert "Fencing of older producers of c failed: no" in recorded.data["trace"]
+@pytest.mark.parametrize(("now_ms", "fails"), [(134_999, False), (135_000, True)])
+def test_a_signature_that_is_refused_is_tried_with_the_next_key_for_a_minute(now_ms: int, fails: bool) -> None:
+    script = at(TaskPhase.FENCING)
+    for asked_ms, is_refused in ((1_000, True), (55_000, True), (65_000, False), (75_000, True)):
+        script.now_ms = asked_ms  # in between the leader moved: what counts is how long this one refuses
+        fencing_answered(script, "no", retriable=True, is_refused=is_refused)
+        script.fire(TaskFencingRetry(C0, 1))
+    script.now_ms = now_ms
+    answered = fencing_answered(script, "no", retriable=True, is_refused=True)
+    failed = status(State.FAILED, "Fencing of older producers of c failed: no")
+    assert ([failed] == of_kind(answered, WriteStatus), len(of_kind(answered, SetTimer))) == (fails, int(not fails))
 
 
 def test_a_real_fencing_error_fails_the_task() -> None:
-    context, tasks = at(TaskPhase.FENCING, leads=False)
-    tasks.on_fence_request_answered(C0, FenceRequestAnswered(tasks.lives[C0].request_id or 0, "not authorised"))
+    script = at(TaskPhase.FENCING)
     trace = "Fencing of older producers of c failed: not authorised"
-    assert both(context) == (
+    assert both(fencing_answered(script, "not authorised")) == (
         [state(State.FAILED, trace=trace)],
         [StopTask(C0, 1), status(State.FAILED, trace)],
     )
-    assert tasks.is_failed(C0)
 
 
-def test_a_task_that_was_told_to_stop_never_touches_its_producer() -> None:
-    context, tasks = at(TaskPhase.FENCING)
-    tasks.stop(C0, Because("the leader revoked it"))
-    both(context)
-    tasks.on_fenced(LocalWaiter(C0, 1), None)
-    assert both(context) == ([], [])
+def test_a_task_that_was_revoked_while_it_was_fenced_never_touches_its_producer() -> None:
+    script = at(TaskPhase.FENCING)
+    assert stops(script.rebalance(revoked=TASK)) == [StopTask(C0, 1)]
+    late = fencing_answered(script)
+    assert (*both(late), str(late.ignored)) == (*NOTHING_HAPPENED, "request 1 is not pending")
+
+
+def test_a_task_that_restarts_while_its_leader_fences_never_touches_its_producer() -> None:
+    script = leading(others={"other": member()})
+    script.do(TaskPrepared(C0, 2))
+    assert stops(script.see(RestartRecord("c", True, False))) == [StopTask(C0, 2)]
+    assert both(script.read_to_end()) == NOTHING_HAPPENED
 
 
 # ------------------------------------------------------------------------------------------- the check before the start
 
 
 @pytest.mark.rule("618.3.3")
-def test_newer_task_configs_end_the_start() -> None:
-    context, tasks = at(TaskPhase.VERIFYING)
-    commit(context)
-    tasks.on_config_read(C0, ConfigReadToEnd(tasks.lives[C0].request_id or 0))
-    reason = "newer task configs are in the config topic"
-    assert both(context) == (
-        [refused(reason), step("stop", reason)],
-        [StopTask(C0, 1), SetTimer(TaskStopLimit(C0, 1), 1, 1_000 + GRACE_MS)],
-    )
+@pytest.mark.parametrize("phase", [TaskPhase.PREPARING, TaskPhase.FENCING, TaskPhase.INITIALIZING, TaskPhase.VERIFYING])
+def test_newer_task_configs_end_a_start_as_soon_as_they_are_read(phase: TaskPhase) -> None:
+    script = at(phase)
+    read = script.see(*committed(2))
+    assert read.transitions[1:3] == [refused(NEWER), step("stop", NEWER)]
+    assert read.effects[:2] == [StopTask(C0, 1), SetTimer(TaskStopLimit(C0, 1), 1, 1_000 + GRACE_MS)]
 
 
-def test_a_task_that_is_no_longer_assigned_does_not_begin() -> None:
-    context, tasks = at(TaskPhase.VERIFYING)
-    context.group.assignment = WorkSet()
-    tasks.on_config_read(C0, ConfigReadToEnd(tasks.lives[C0].request_id or 0))
-    assert effects(context) == [StopTask(C0, 1), SetTimer(TaskStopLimit(C0, 1), 1, 1_000 + GRACE_MS)]
+def test_a_task_that_was_revoked_before_its_check_was_done_does_not_begin() -> None:
+    script = at(TaskPhase.VERIFYING)
+    assert stops(script.rebalance(revoked=TASK)) == [StopTask(C0, 1)]
+    late = script.read_to_end()
+    assert (*both(late), str(late.ignored)) == (*NOTHING_HAPPENED, "request 2 is not pending")
 
 
 @pytest.mark.rule("618.3.1")
-def test_without_a_task_count_record_behind_the_latest_task_configs_a_task_is_refused_until_a_rebalance() -> None:
-    context, tasks = at(TaskPhase.VERIFYING)
-    read(context, TaskCommitRecord("c", 0), TaskCommitRecord("c", 2))  # of no generation that counts
-    tasks.lives[C0].task_config_generation = context.config.task_config_generation("c")
-    tasks.on_config_read(C0, ConfigReadToEnd(tasks.lives[C0].request_id or 0))
+def test_without_a_task_count_record_after_the_latest_task_configs_a_task_is_refused_until_a_rebalance() -> None:
+    script = at(TaskPhase.VERIFYING, ConnectorConfigRecord("c", SOURCE), *committed(2, "1"), KEY)
     reason = "no task count record follows the latest task configs; the next rebalance tries again"
-    assert both(context) == (
+    assert both(script.read_to_end()) == (
         [refused(reason), step("stop", reason)],
         [StopTask(C0, 1), SetTimer(TaskStopLimit(C0, 1), 1, 1_000 + GRACE_MS)],
     )
-    tasks.on_stopped(TaskStopped(C0, 1))
-    assert tasks.running() == (), "it has not failed, and waits for nothing of this worker"
-    commit(context)
-    tasks.start(C0, Because("it was assigned to this worker"))  # what the next rebalance does
-    assert tasks.lives[C0].phase is TaskPhase.PREPARING
-
-
-@pytest.mark.rule("618.3.3")
-@pytest.mark.parametrize("phase", [TaskPhase.PREPARING, TaskPhase.FENCING, TaskPhase.INITIALIZING, TaskPhase.VERIFYING])
-def test_newer_task_configs_refuse_a_start_as_soon_as_they_are_read(phase: TaskPhase) -> None:
-    context, tasks = at(phase)
-    tasks.on_new_task_configs("c")
-    reason = "newer task configs are in the config topic"
-    assert transitions(context) == [refused(reason), step("stop", reason)]
-    assert tasks.lives[C0].phase is TaskPhase.STOPPING
+    stopped = script.do(TaskStopped(C0, 1))
+    assert both(stopped) == ([state(State.UNASSIGNED)], [status(State.UNASSIGNED)]), "it has not failed"
+    script.see(TaskCountRecord("c", 2))
+    assert starts(script.rebalance()) == [prepare(2, generation=4)]
 
 
 @pytest.mark.parametrize("phase", [TaskPhase.STARTING, TaskPhase.ACTIVE])
 def test_newer_task_configs_stop_what_runs(phase: TaskPhase) -> None:
-    context, tasks = at(phase)
-    tasks.on_new_task_configs("c")
-    assert transitions(context) == [step("stop", "its connector has new task configs")]
+    read = at(phase).see(*committed(2))
+    assert read.transitions[1] == step("stop", "its connector has new task configs")
+    assert stops(read) == [StopTask(C0, 1)]
 
 
 def test_a_config_topic_that_cannot_be_read_fails_the_start() -> None:
-    context, tasks = at(TaskPhase.VERIFYING)
-    tasks.on_config_read(C0, ConfigReadToEnd(tasks.lives[C0].request_id or 0, "gone"))
+    script = at(TaskPhase.VERIFYING)
     trace = "Could not read the config topic before the start of c-0: gone"
-    assert effects(context) == [StopTask(C0, 1), status(State.FAILED, trace)]
+    assert script.read_to_end(error="gone").effects == [StopTask(C0, 1), status(State.FAILED, trace)]
 
 
 # ------------------------------------------------------------------------------------------------- pause and resume
 
 
 @pytest.mark.parametrize("phase", [TaskPhase.PREPARING, TaskPhase.FENCING, TaskPhase.STARTING, TaskPhase.ACTIVE])
-def test_a_pause_reaches_a_task_in_every_phase(phase: TaskPhase) -> None:
-    context, tasks = at(phase)
-    target(context, TargetState.PAUSED)
-    tasks.set_target_state("c")
-    assert both(context) == ([], [SetTaskTargetState(C0, 1, TargetState.PAUSED)])
-    tasks.set_target_state("c")
-    assert both(context) == ([], [])
+def test_a_pause_reaches_a_task_in_every_phase_and_once(phase: TaskPhase) -> None:
+    script = at(phase)
+    assert script.see(resting(TargetState.PAUSED)).effects == [SetTaskTargetState(C0, 1, TargetState.PAUSED)]
+    assert script.see(resting(TargetState.PAUSED)).effects == []
+
+
+@pytest.mark.parametrize("phase", [TaskPhase.FAILED, TaskPhase.STOPPING])
+def test_a_pause_does_not_reach_a_task_that_has_ended(phase: TaskPhase) -> None:
+    assert at(phase).see(resting(TargetState.PAUSED)).effects == []
 
 
 def test_a_task_of_a_paused_connector_is_prepared_as_such() -> None:
-    context = a_context()
-    target(context, TargetState.PAUSED)
-    the_tasks(context).start(C0, Because(""))
-    assert effects(context) == [prepare(target_state=TargetState.PAUSED)]
+    script = starting((*configured(), resting(TargetState.PAUSED)))
+    script.start()
+    script.joined()
+    assert script.assigned(TASK).effects == [prepare(target_state=TargetState.PAUSED)]
 
 
 def test_stopped_comes_to_tasks_as_an_empty_set_of_task_configs_only() -> None:
-    context, tasks = at(TaskPhase.ACTIVE)
-    target(context, TargetState.STOPPED)
-    tasks.set_target_state("c")
-    assert both(context) == ([], [])
+    assert at(TaskPhase.ACTIVE).see(resting(TargetState.STOPPED)).effects == []
 
 
 def test_a_task_that_rests_is_paused_and_one_that_goes_on_runs() -> None:
-    context, tasks = at(TaskPhase.ACTIVE)
-    tasks.on_state_reached(TaskStateReached(C0, 1, paused=True))
-    tasks.on_state_reached(TaskStateReached(C0, 1, paused=False))
-    assert effects(context) == [status(State.PAUSED), status(State.RUNNING)]
+    script = at(TaskPhase.ACTIVE)
+    rested = script.do(TaskStateReached(C0, 1, paused=True), TaskStateReached(C0, 1, paused=False))
+    assert rested.effects == [status(State.PAUSED), status(State.RUNNING)]
 
 
 # -------------------------------------------------------------------------------------------------------- the end
 
 
 def test_a_task_that_stops_in_time_is_unassigned() -> None:
-    context, tasks = at(TaskPhase.ACTIVE)
-    tasks.stop(C0, Because("the leader revoked it"))
-    timer = SetTimer(TaskStopLimit(C0, 1), 1, 1_000 + GRACE_MS)
-    assert both(context) == ([step("stop", "the leader revoked it")], [StopTask(C0, 1), timer])
-    tasks.on_stopped(TaskStopped(C0, 1))
-    assert both(context) == ([state(State.UNASSIGNED)], [status(State.UNASSIGNED)])
-    assert tasks.running() == ()
-    assert not context.timers.is_set(TaskStopLimit(C0, 1))
+    script = at(TaskPhase.ACTIVE)
+    revoked = script.rebalance(revoked=TASK)
+    timer = SetTimer(TaskStopLimit(C0, 1), 1, script.now_ms + GRACE_MS)
+    assert step("stop", "the leader revoked it", generation=4) in revoked.transitions
+    assert revoked.effects == [StopTask(C0, 1), timer]
+    stopped = script.do(TaskStopped(C0, 1))
+    assert stopped.transitions[0] == state(State.UNASSIGNED, generation=4)
+    assert of_kind(stopped, WriteStatus) == [status(State.UNASSIGNED, generation=4)]
+    assert script.fire_late(timer).ignored is not None
 
 
 def test_a_task_that_does_not_stop_is_cancelled_and_says_nothing_more() -> None:
-    context, tasks = at(TaskPhase.STOPPING)
-    tasks.on_stop_timer(TaskStopLimit(C0, 1))
+    script = at(TaskPhase.STOPPING)
     cause = "it did not stop within task.shutdown.graceful.timeout.ms"
-    assert both(context) == ([step("cancel", cause)], [CancelTask(C0, 1)])
-    tasks.on_stopped(TaskStopped(C0, 1))
-    tasks.on_failed(TaskFailed(C0, 1, "late"))
-    assert both(context) == ([], [])
+    assert both(script.fire(TaskStopLimit(C0, 1))) == ([step("cancel", cause)], [CancelTask(C0, 1)])
+    for late in (TaskStopped(C0, 1), TaskFailed(C0, 1, "late")):
+        said = script.do(late)
+        assert (*both(said), str(said.ignored)) == (*NOTHING_HAPPENED, "instance 1 of c-0 is gone")
 
 
-def test_a_failed_task_stays_until_it_is_stopped_and_then_goes_without_a_word() -> None:
-    context, tasks = at(TaskPhase.ACTIVE)
-    tasks.on_failed(TaskFailed(C0, 1, "oops"))
-    assert both(context) == ([state(State.FAILED, trace="oops")], [status(State.FAILED, "oops")])
-    tasks.stop(C0, Because(""))
-    assert both(context) == ([], [])
-    assert tasks.running() == ()
+def test_a_failed_task_stays_until_it_is_revoked_and_then_goes_without_a_word() -> None:
+    script = at(TaskPhase.ACTIVE)
+    failed = script.do(TaskFailed(C0, 1, "oops"))
+    assert both(failed) == ([state(State.FAILED, trace="oops")], [status(State.FAILED, "oops")])
+    revoked = script.rebalance(revoked=TASK)
+    assert (stops(revoked), of_kind(revoked, WriteStatus)) == ([], [])
+    assert both(script.do(TaskFailed(C0, 1, "late"))) == NOTHING_HAPPENED
 
 
 def test_a_failure_while_stopping_is_shown_and_ends_the_wait() -> None:
-    context, tasks = at(TaskPhase.STOPPING)
-    tasks.on_failed(TaskFailed(C0, 1, "oops"))
-    assert both(context) == ([state(State.FAILED, trace="oops")], [status(State.FAILED, "oops")])
-    assert tasks.running() == ()
+    script = at(TaskPhase.STOPPING)
+    failed = script.do(TaskFailed(C0, 1, "oops"))
+    assert both(failed) == ([state(State.FAILED, trace="oops")], [status(State.FAILED, "oops")])
+    assert str(script.do(TaskStopped(C0, 1)).ignored) == "instance 1 of c-0 is gone"
 
 
-def test_unassigned_and_failed_do_not_hide_what_a_later_generation_says_elsewhere() -> None:
-    context, tasks = at(TaskPhase.ACTIVE)
-    shown(context, C0, State.RUNNING, "other:1", generation=4)
-    tasks.on_failed(TaskFailed(C0, 1, "oops"))
-    assert both(context) == ([state(State.FAILED, trace="oops")], [])
+def test_a_failure_does_not_hide_what_a_later_generation_says_elsewhere() -> None:
+    script = at(TaskPhase.ACTIVE)
+    script.show(C0, State.RUNNING, "other:1", generation=4)
+    assert both(script.do(TaskFailed(C0, 1, "oops"))) == ([state(State.FAILED, trace="oops")], [])
 
 
 def test_a_status_from_an_earlier_generation_is_written_over() -> None:
-    context, tasks = at(TaskPhase.ACTIVE)
-    context.group.generation = 4
-    shown(context, C0, State.UNASSIGNED, "other:1", generation=3)
-    tasks.remind(C0)
-    assert effects(context) == [status(State.RUNNING, generation=4)]
-    shown(context, C0, State.UNASSIGNED, "other:1", generation=4)
-    tasks.remind(C0)
-    assert effects(context) == []
+    script = at(TaskPhase.ACTIVE)
+    script.rebalance()
+    over = script.show(C0, State.UNASSIGNED, "other:1", generation=3)
+    assert over.effects == [status(State.RUNNING, generation=4)]
+    assert script.show(C0, State.UNASSIGNED, "other:1", generation=4).effects == []
 
 
 # ------------------------------------------------------------------------------------------------------- restarts
 
 
 def test_a_restarted_task_stops_is_shown_as_restarting_and_starts_as_a_new_instance() -> None:
-    context, tasks = at(TaskPhase.ACTIVE)
-    tasks.restart(C0, Because("its restart was requested"))
-    assert [type(effect) for effect in effects(context)] == [StopTask, SetTimer]
-    transitions(context)
-    tasks.on_stopped(TaskStopped(C0, 1))
-    restarting = state(State.RESTARTING, cause="its restart was requested")
-    assert both(context) == (
-        [state(State.UNASSIGNED), restarting, step("prepare", "its restart was requested", instance=2)],
+    script = at(TaskPhase.ACTIVE)
+    assert [type(effect) for effect in restarted(script).effects] == [ReadConfigToEnd, StopTask, SetTimer, Done]
+    cause = "its restart was requested"
+    assert both(script.do(TaskStopped(C0, 1))) == (
+        [state(State.UNASSIGNED), state(State.RESTARTING, cause), step("prepare", cause, instance=2)],
         [status(State.UNASSIGNED), status(State.RESTARTING, version=None), prepare(2)],
     )
 
 
 def test_a_failed_task_restarts_at_once() -> None:
-    context, tasks = at(TaskPhase.FAILED)
-    tasks.restart(C0, Because("asked"))
-    assert effects(context) == [status(State.RESTARTING, version=None), prepare(2)]
+    restart = restarted(at(TaskPhase.FAILED)).effects
+    assert restart[1:] == [status(State.RESTARTING, version=None), prepare(2), Done(77, 204)]
 
 
-def restartable(**config: str) -> tuple[Context, Tasks]:
-    """Task c-0, running, of a connector with these settings."""
-    context, tasks = at(TaskPhase.ACTIVE)
-    given = {key.replace("_", "."): value for key, value in config.items()}
-    read(context, ConnectorConfigRecord("c", SOURCE | given))
-    both(context)
-    return context, tasks
-
-
-def failed_again(context: Context, tasks: Tasks) -> list[int]:
-    """The pauses until a restart, for each failure until there is no restart any more."""
+def failed_again(script: WorkerScript, instance: int = 1) -> tuple[list[int], int]:
+    """The pauses until a restart, for each failure until there is none any more, and the last instance."""
     pauses: list[int] = []
-    while True:
-        instance = tasks.lives[C0].instance
-        tasks.on_failed(TaskFailed(C0, instance, "oops\n  at x"))
-        timers = [effect for effect in effects(context) if isinstance(effect, SetTimer)]
-        transitions(context)
-        if not timers:
-            return pauses
-        pauses.append(timers[0].at_ms - context.now_ms)
-        context.now_ms = timers[0].at_ms
-        assert context.timers.is_set(TaskRestart(C0, instance))
-        tasks.on_restart_timer(TaskRestart(C0, instance))
+    while timers := of_kind(script.do(TaskFailed(C0, instance, "oops\n  at x")), SetTimer):
+        pauses.append(timers[0].at_ms - script.now_ms)
+        (prepared,) = starts(script.fire(TaskRestart(C0, instance)))
+        instance = prepared.instance
+    return pauses, instance
+
+
+def restartable(**config: str) -> WorkerScript:
+    """Task c-0, running, of a connector with these settings."""
+    return at(TaskPhase.ACTIVE, *configured(**config))
 
 
 def test_a_failed_task_is_not_restarted_unless_its_connector_asks_for_it() -> None:
-    assert failed_again(*restartable()) == []
-    assert failed_again(*restartable(task_restart_max="nonsense")) == []
+    assert failed_again(restartable()) == ([], 1)
+    assert failed_again(restartable(task_restart_max="nonsense")) == ([], 1)
 
 
 def test_a_failed_task_is_restarted_after_growing_pauses_up_to_the_limit_and_the_history_says_why() -> None:
-    context, tasks = restartable(task_restart_max="2", task_restart_backoff_ms="500")
-    tasks.on_failed(TaskFailed(C0, 1, "oops\n  at x"))
-    both(context)
-    tasks.on_restart_timer(TaskRestart(C0, 1))
+    script = restartable(task_restart_max="2", task_restart_backoff_ms="500")
+    script.do(TaskFailed(C0, 1, "oops\n  at x"))
     cause = "restart 1 of 2 after a pause of 500 ms, since it failed: oops"
-    assert transitions(context) == [state(State.RESTARTING, cause=cause), step("prepare", cause, instance=2)]
-    assert failed_again(*restartable(task_restart_max="3", task_restart_backoff_ms="500")) == [500, 1_000, 2_000]
+    again = script.fire(TaskRestart(C0, 1))
+    assert again.transitions == [state(State.RESTARTING, cause), step("prepare", cause, instance=2)]
+    script = restartable(task_restart_max="3", task_restart_backoff_ms="500")
+    assert failed_again(script) == ([500, 1_000, 2_000], 4)
 
 
-def test_restarts_count_from_zero_when_a_user_restarts_or_the_task_has_run_for_long() -> None:
-    context, tasks = restartable(task_restart_max="1")
-    assert failed_again(context, tasks) == [10_000]
-    tasks.restart(C0, Because("asked"))
-    both(context)
-    assert failed_again(context, tasks) == [10_000]
-    context, tasks = restartable(task_restart_max="1")
-    tasks.restarts[C0] = 1
-    context.now_ms += 300_000
-    assert failed_again(context, tasks) == [10_000]
+def test_restarts_count_from_zero_after_a_users_restart() -> None:
+    script = restartable(task_restart_max="1")
+    assert failed_again(script) == ([10_000], 2)
+    assert [prepared.instance for prepared in starts(restarted(script))] == [3]
+    assert failed_again(script, instance=3) == ([10_000], 4)
+
+
+@pytest.mark.parametrize(("ran_ms", "pauses"), [(299_999, []), (300_000, [10_000])])
+def test_restarts_count_from_zero_once_the_task_has_run_for_five_minutes(ran_ms: int, pauses: list[int]) -> None:
+    script = restartable(task_restart_max="1")
+    script.do(TaskFailed(C0, 1, "oops"))
+    script.fire(TaskRestart(C0, 1))
+    script.task_runs(2)
+    script.now_ms += ran_ms
+    assert failed_again(script, instance=2)[0] == pauses
 
 
 def test_a_fenced_task_is_not_restarted_since_it_has_a_successor() -> None:
-    context, tasks = restartable(task_restart_max="5")
-    tasks.on_failed(TaskFailed(C0, 1, "fenced", fenced=True))
-    assert not [effect for effect in effects(context) if isinstance(effect, SetTimer)]
+    script = restartable(task_restart_max="5")
+    assert of_kind(script.do(TaskFailed(C0, 1, "fenced", fenced=True)), SetTimer) == []
+
+
+def test_a_fenced_task_that_the_group_leaves_with_its_worker_starts_again() -> None:
+    script = at(TaskPhase.ACTIVE)
+    script.do(TaskFailed(C0, 1, "fenced", fenced=True))
+    assert starts(script.rebalance()) == [prepare(2, generation=4)]
 
 
 def test_a_task_that_was_revoked_before_its_restart_stays_away() -> None:
-    context, tasks = restartable(task_restart_max="5")
-    tasks.on_failed(TaskFailed(C0, 1, "oops"))
-    tasks.stop(C0, Because(""))
-    assert not context.timers.is_set(TaskRestart(C0, 1))
-    both(context)
-    tasks.on_restart_timer(TaskRestart(C0, 1))
-    assert both(context) == ([], [])
+    script = restartable(task_restart_max="5")
+    (timer,) = of_kind(script.do(TaskFailed(C0, 1, "oops")), SetTimer)
+    script.rebalance(revoked=TASK)
+    late = script.fire_late(timer)
+    assert (*both(late), late.ignored is None) == (*NOTHING_HAPPENED, False)
 
 
 def test_a_cancelled_task_restarts_beside_its_zombie() -> None:
-    context, tasks = at(TaskPhase.ACTIVE)
-    tasks.restart(C0, Because("asked"))
-    both(context)
-    tasks.on_stop_timer(TaskStopLimit(C0, 1))
-    assert effects(context) == [CancelTask(C0, 1), status(State.RESTARTING, version=None), prepare(2)]
-    transitions(context)
-    tasks.on_stopped(TaskStopped(C0, 1))
-    assert both(context) == ([], [])
-    assert tasks.lives[C0].instance == 2
+    script = at(TaskPhase.ACTIVE)
+    restarted(script)
+    cancelled = script.fire(TaskStopLimit(C0, 1))
+    assert cancelled.effects == [CancelTask(C0, 1), status(State.RESTARTING, version=None), prepare(2)]
+    late = script.do(TaskStopped(C0, 1))
+    assert (*both(late), str(late.ignored)) == (*NOTHING_HAPPENED, "instance 1 of c-0 is gone, instance 2 follows it")
 
 
 def test_a_task_assigned_while_it_stops_starts_with_its_new_config_when_it_has_stopped() -> None:
-    context, tasks = at(TaskPhase.STOPPING)
-    commit(context)
-    tasks.start(C0, Because("it was assigned to this worker"))
-    assert both(context) == ([], [])
-    tasks.on_stopped(TaskStopped(C0, 1))
-    assert effects(context) == [status(State.UNASSIGNED), prepare(2, of="2")]
+    script = at(TaskPhase.STOPPING)
+    assert starts(script.rebalance()) == []
+    stopped = script.do(TaskStopped(C0, 1))
+    assert stopped.effects == [status(State.UNASSIGNED, generation=4), prepare(2, of="2", generation=4)]
 
 
-def test_a_stop_takes_a_restart_back() -> None:
-    context, tasks = at(TaskPhase.ACTIVE)
-    tasks.restart(C0, Because("asked"))
-    tasks.stop(C0, Because("the leader revoked it"))
-    both(context)
-    tasks.on_stopped(TaskStopped(C0, 1))
-    assert effects(context) == [status(State.UNASSIGNED)]
-
-
-def test_work_that_was_revoked_meanwhile_is_not_started_again() -> None:
-    context, tasks = at(TaskPhase.ACTIVE)
-    tasks.restart(C0, Because("asked"))
-    context.group.assignment = None
-    both(context)
-    tasks.on_stopped(TaskStopped(C0, 1))
-    assert effects(context) == [status(State.UNASSIGNED)]
+def test_a_revocation_takes_a_restart_back() -> None:
+    script = at(TaskPhase.ACTIVE)
+    restarted(script)
+    script.rebalance(revoked=TASK)
+    stopped = script.do(TaskStopped(C0, 1))
+    assert (of_kind(stopped, WriteStatus), starts(stopped)) == ([status(State.UNASSIGNED, generation=4)], [])
 
 
 # ----------------------------------------------------------------------------------------------------- late answers
 
 
+def said_nothing(script: WorkerScript, stimulus: Stimulus) -> None:
+    """The core takes nothing from the stimulus, and says why."""
+    before = copy.deepcopy(script.core)
+    said = script.do(stimulus)
+    assert (*both(said), said.ignored is None) == (*NOTHING_HAPPENED, False), f"{stimulus}"
+    assert script.core == before
+
+
 @pytest.mark.parametrize("phase", list(TaskPhase))
 def test_answers_of_an_older_instance_change_nothing(phase: TaskPhase) -> None:
-    context, tasks = at(phase)
-    tasks.on_prepared(TaskPrepared(C0, 0))
-    tasks.on_fenced(LocalWaiter(C0, 0), "error")
-    tasks.on_producer_ready(TaskProducerReady(C0, 0, 1))
-    tasks.on_state_reached(TaskStateReached(C0, 0, paused=True))
-    tasks.on_failed(TaskFailed(C0, 0, "late"))
-    tasks.on_stopped(TaskStopped(C0, 0))
-    tasks.on_stop_timer(TaskStopLimit(C0, 0))
-    tasks.on_fence_timer(TaskFencingRetry(C0, 0))
-    assert both(context) == ([], [])
-    assert tasks.lives[C0].phase is phase
+    script = at(phase)
+    late: tuple[Stimulus, ...] = (
+        *(TaskPrepared(C0, 0), TaskProducerReady(C0, 0, 1), TaskStateReached(C0, 0, paused=True)),
+        *(TaskFailed(C0, 0, "late"), TaskStopped(C0, 0)),
+        *(TimerFired(key, 1) for key in (TaskStopLimit(C0, 0), TaskFencingRetry(C0, 0), TaskRestart(C0, 0))),
+    )
+    for stimulus in late:
+        said_nothing(script, stimulus)
 
 
 @pytest.mark.parametrize("phase", [TaskPhase.FAILED, TaskPhase.STOPPING])
 def test_what_an_instance_says_after_its_end_began_does_not_revive_it(phase: TaskPhase) -> None:
-    context, tasks = at(phase)
-    tasks.on_prepared(TaskPrepared(C0, 1))
-    tasks.on_producer_ready(TaskProducerReady(C0, 1, 1))
-    tasks.on_state_reached(TaskStateReached(C0, 1, paused=False))
-    assert both(context) == ([], [])
+    script = at(phase)
+    for stimulus in (TaskPrepared(C0, 1), TaskProducerReady(C0, 1, 1), TaskStateReached(C0, 1, paused=False)):
+        said_nothing(script, stimulus)
 
 
-def test_tasks_are_listed_in_order() -> None:
-    context = a_context()
-    configure(context, tasks=12)
-    tasks = the_tasks(context)
-    for number in (10, 2, 0):
-        tasks.start(TaskId("c", number), Because(""))
-    assert tasks.running() == (C0, TaskId("c", 2), TaskId("c", 10))
+def test_tasks_stop_in_order() -> None:
+    tasks = tuple(TaskId("c", number) for number in (10, 2, 0))
+    script = following(WorkSet((), tasks), configured("c", 12))
+    assert [effect.task for effect in stops(script.do(ShutdownRequested()))] == sorted(tasks)
