@@ -187,7 +187,10 @@ class ConfigWriter:
         write.request_id = None
         if stimulus.error is not None:
             message = f"Failed to write to the config topic: {stimulus.error}; {_RETRY}"
-            self._end(write, 500, message, fenced=stimulus.fenced)
+            is_lost = stimulus.fenced and self.claim is Claim.HELD
+            if is_lost:  # before the leader orders it: the next write in the queue may not go first
+                self.claim = Claim.PENDING
+            self._end(write, 500, message, fenced=is_lost)
         else:
             write.next_batch += 1
             write.read_due = True
@@ -244,16 +247,10 @@ class ConfigWriter:
                 self._end(write, *refusal)
             elif self._changes_nothing(write):
                 self._end(write, 204)
-            elif write.batches[write.next_batch].privileged and not self._may_write():
+            elif write.batches[write.next_batch].privileged and self.claim is Claim.PENDING:
                 return
             else:
                 self._write(write)
-
-    def _may_write(self) -> bool:
-        """False while the claim is waited for, or was just lost: the outcome that says so has not been routed yet."""
-        signals = self.context.signals
-        is_lost = any(signal.fenced for signal in signals if isinstance(signal, WriteOutcome))
-        return self.claim is not Claim.PENDING and not is_lost
 
     def _write(self, write: ConfigWrite) -> None:
         write.is_new = write.kind is WriteKind.PUT and not self.context.config.contains(write.connector)

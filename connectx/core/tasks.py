@@ -30,6 +30,8 @@ from connectx.core.messages import (
     TaskProducerReady,
     TaskStateReached,
     TaskStopped,
+    TopicUsed,
+    WriteStatus,
 )
 from connectx.core.moves import Moves, moved
 from connectx.core.pending import TaskFenced, TaskRead
@@ -42,7 +44,7 @@ from connectx.model.causes import Cause, Refusal
 from connectx.model.ids import TaskId
 from connectx.model.payloads import StepName, TaskRefused, TaskStep
 from connectx.model.states import State, TargetState
-from connectx.model.status_records import Status
+from connectx.model.status_records import Status, TopicStatusRecord
 from connectx.views import gist
 
 
@@ -179,6 +181,11 @@ class Tasks:
                 life.target_state = target_state
                 self.context.emit(SetTaskTargetState(life.task, life.instance, target_state))
 
+    def on_status(self, task: TaskId) -> None:
+        """The status topic shows something about a task, of this worker or another."""
+        self.takeovers.explain(task)
+        self.remind(task)
+
     def remind(self, task: TaskId) -> None:
         """Say again how it is, if it is here and the status topic says something else."""
         life = self.lives.get(task)
@@ -294,6 +301,14 @@ class Tasks:
         if life is not None:
             self.context.report_task(life.task, life.instance, State.UNASSIGNED, version=life.version)
             self._forget(life)
+
+    def on_topic_used(self, stimulus: TopicUsed) -> None:
+        """Remember a topic once (KIP-558); not for a task that is gone, whose connector may be deleted."""
+        context, task = self.context, stimulus.task
+        known = stimulus.topic in context.status.topics(task.connector)
+        if context.settings.worker.topic_tracking_enable and not known and task in self.lives:
+            record = TopicStatusRecord(stimulus.topic, task.connector, task.task, context.now_ms)
+            context.emit(WriteStatus(record))
 
     def on_stop_timer(self, key: TaskStopLimit) -> None:
         """The graceful time is over: cancel. A cancelled instance reports nothing any more (it may be a zombie)."""

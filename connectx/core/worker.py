@@ -66,7 +66,6 @@ from connectx.core.messages import (
     TopicUsed,
     WorkerShutDown,
     WorkerStarted,
-    WriteStatus,
 )
 from connectx.core.pending import (
     AssignmentRead,
@@ -119,7 +118,6 @@ from connectx.model.status_records import (
     ConnectorStatusRecord,
     Status,
     TaskStatusRecord,
-    TopicStatusRecord,
 )
 
 _REFERENCES = frozenset(
@@ -194,6 +192,7 @@ class WorkerCore:
                     setattr(part, item.name, state[name][item.name])
 
     def _parts(self) -> dict[str, Any]:
+        """The parts by name, each after those that it may order."""
         return {
             "context": self.context,
             "membership": self.membership,
@@ -201,8 +200,8 @@ class WorkerCore:
             "fencing": self.fencing,
             "leadership": self.leadership,
             "connectors": self.connectors,
-            "tasks": self.tasks,
             "takeovers": self.tasks.takeovers,
+            "tasks": self.tasks,
             "rebalance": self.rebalance,
             "requests": self.requests,
         }
@@ -320,7 +319,7 @@ class WorkerCore:
             case TaskStopped():
                 self.tasks.on_stopped(stimulus)
             case TopicUsed():
-                self._on_topic_used(stimulus)
+                self.tasks.on_topic_used(stimulus)
             case _:
                 assert_never(stimulus)
 
@@ -467,7 +466,7 @@ class WorkerCore:
 
     def _on_written(self, outcome: WriteOutcome) -> None:
         if outcome.fenced:
-            self.leadership.lost_claim(outcome.error or "fenced by a newer leader")
+            self.leadership.on_claim_lost(outcome.error or "fenced by a newer leader")
             self.context.pass_on(self.membership.confirm(self.context.now_ms))
         match outcome.origin:
             case RequestOrigin(request_id):
@@ -492,16 +491,7 @@ class WorkerCore:
         self.context.status.apply(record, stimulus.timestamp_ms)
         match record:
             case TaskStatusRecord(task, Status()):
-                self.tasks.takeovers.explain(task)
-                self.tasks.remind(task)
+                self.tasks.on_status(task)
             case ConnectorStatusRecord(connector, Status()):
                 self.connectors.remind(connector)
         self.leadership.on_status(record)
-
-    def _on_topic_used(self, stimulus: TopicUsed) -> None:
-        """Remember a topic once (KIP-558); not for a task that is gone, whose connector may be deleted."""
-        context, task = self.context, stimulus.task
-        known = stimulus.topic in context.status.topics(task.connector)
-        if context.settings.worker.topic_tracking_enable and not known and task in self.tasks.lives:
-            record = TopicStatusRecord(stimulus.topic, task.connector, task.task, context.now_ms)
-            context.emit(WriteStatus(record))

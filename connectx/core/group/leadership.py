@@ -56,7 +56,6 @@ class Leadership:
     context: Context
     writer: ConfigWriter
     memory: AssignorMemory = field(default_factory=AssignorMemory)
-    last_completed_generation: int = -1
     owners: dict[str, WorkSet] = field(default_factory=dict)
     urls: dict[str, str] = field(default_factory=dict)
     claim_request: int | None = None
@@ -86,7 +85,7 @@ class Leadership:
             self.memory,
             configured,
             {member: _claims(metadata) for member, metadata in members.items()},
-            last_completed_generation=self.last_completed_generation,
+            last_completed_generation=context.group.generation,
             generation=signal.generation,
             now_ms=context.now_ms,
         )
@@ -134,18 +133,17 @@ class Leadership:
             self._claim()
 
     def suspend(self) -> None:
-        """This worker fell out of the group: another one may lead already, so lead no more until named again.
-
-        Kafka Connect goes on leading until the next assignment; then a zombie's new claim could fence its successor.
-        """
-        group = self.context.group
-        if group.is_leader:
-            group.leader_id = group.leader_url = ""
-            self._lose_rights()
+        """Drop the leader's rights but keep its memory: the group may name this worker again."""
+        self.writer.set_claim(Claim.NONE)
+        for request_id in (self.claim_request, self.key_request):
+            self.context.pending.drop(request_id)
+        self.claim_request = self.key_request = None
+        self.writes_key = False
+        self.context.timers.cancel(WorkerTimer.SESSION_KEY, WorkerTimer.RECLAIM, WorkerTimer.EMPTY_STOPPED)
 
     def step_down(self) -> None:
         """Another worker leads: forget everything that only a leader remembers."""
-        self._lose_rights()
+        self.suspend()
         self.owners = {}
         self.memory = AssignorMemory()
 
@@ -160,12 +158,9 @@ class Leadership:
         )
         self._may_write()
 
-    def lost_claim(self, error: str) -> None:
-        """A privileged write failed, whatever the reason: claim again if this worker still leads, but never spin."""
-        if self.writer.claim is not Claim.HELD:
-            return
+    def on_claim_lost(self, error: str) -> None:
+        """A privileged write failed, whatever the reason: claim again, but never spin."""
         self.context.record(payloads.LeadershipFenced(error))
-        self.writer.set_claim(Claim.PENDING)
         self.context.set_timer(WorkerTimer.RECLAIM, _RECLAIM_MS)
 
     def on_reclaim_timer(self, *, is_member: bool) -> None:
@@ -212,14 +207,6 @@ class Leadership:
         """Their tasks are gone, or it is tried again soon."""
         if error is not None and self.writer.claim is Claim.HELD:
             self.context.set_timer(WorkerTimer.EMPTY_STOPPED, _RECLAIM_MS)
-
-    def _lose_rights(self) -> None:
-        self.writer.set_claim(Claim.NONE)
-        for request_id in (self.claim_request, self.key_request):
-            self.context.pending.drop(request_id)
-        self.claim_request = self.key_request = None
-        self.writes_key = False
-        self.context.timers.cancel(WorkerTimer.SESSION_KEY, WorkerTimer.RECLAIM, WorkerTimer.EMPTY_STOPPED)
 
     # -------------------------------------------------------------------------------------------- session key
 

@@ -163,7 +163,6 @@ class Rebalance:
         group.leader_id = assignment.leader
         group.leader_url = assignment.leader_url
         self.assignment = assignment
-        self.leadership.last_completed_generation = signal.generation
         self._adopt(assignment)
         if assignment.delay_ms > 0:
             self.context.set_timer(WorkerTimer.REBALANCE_DELAY, assignment.delay_ms)
@@ -301,9 +300,14 @@ class Rebalance:
 
     def on_lost(self, reason: Cause, error: str | None) -> None:
         """Not a member any more. Work goes on: it is claimed when joining again (KIP-415)."""
+        group = self.context.group
         self.context.record(payloads.MemberLost(error), why=reason)
-        self.context.group.settled = False
-        self.leadership.suspend()
+        group.settled = False
+        if group.is_leader:
+            # Another worker may lead already. Kafka Connect goes on leading until the next assignment; then a
+            # zombie's new claim could fence its successor.
+            group.leader_id = group.leader_url = ""
+            self.leadership.suspend()
         self.fencing.cancel_all("this worker has lost its place in the group")
 
     def on_fatal_error(self, signal: FatalGroupError) -> causes.GroupRefusesWorker:

@@ -119,7 +119,7 @@ MUTANTS = (
     Mutant(Rule.SIGNALS_ROUTED, WorkerCore, "_route", nothing, (Request(7, verbs.Create("c", SOURCE)),), leads=True),
     Mutant(Rule.REPLIES_ARE_DUE, RequestHandler, "on_written", nothing, RESTARTED, leads=True),
     Mutant(
-        Rule.RIGHTS_OF_LEADER, Leadership, "_lose_rights", nothing,
+        Rule.RIGHTS_OF_LEADER, Leadership, "suspend", nothing,
         (HEARTBEAT, HeartbeatReplied(5, "UNKNOWN_MEMBER_ID")), leads=True,
     ),
     Mutant(Rule.CLAIM_IS_AWAITED, Context, "set_timer", nothing, REFUSED, leads=True),

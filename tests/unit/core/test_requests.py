@@ -662,7 +662,8 @@ def test_every_request_that_waits_is_answered_when_the_worker_ends() -> None:
 def test_requests_that_wait_are_a_conflict_when_leadership_moves(verb: Kind, args: dict[str, Any]) -> None:
     core = a_core()
     read(core.context, TaskConfigRecord(C0, {}), TaskCommitRecord("c", 1))
-    core.leadership.lost_claim("fenced")
+    core.handle(Request(7, verbs.Delete("c")), 1_000)
+    core.handle(ConfigRecordsWritten(1, "fenced", fenced=True), 1_000)
     assert replies(ask(core, verb, **args)) == []
     follow(core)
     core.fencing.cancel_all("moved")

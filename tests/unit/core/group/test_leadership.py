@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from connectx.core import verbs
 from connectx.core.config_writer import Claim, ConfigWriter
 from connectx.core.context import Context
 from connectx.core.group.assignor import CONFIG_MISMATCH
@@ -14,23 +15,46 @@ from connectx.core.group.leadership import Leadership
 from connectx.core.messages import (
     ClaimConfigWrites,
     ConfigReadToEnd,
+    ConfigRecordsWritten,
     ConfigWritesClaimed,
     CreateSessionKey,
+    HeartbeatReplied,
     ReadConfigToEnd,
+    Refused,
+    Request,
+    SendHeartbeat,
     SessionKeyCreated,
     SetTimer,
+    Step,
+    TimerFired,
     WriteConfigRecords,
     WriteStatus,
 )
 from connectx.core.signals import Elected, StoppedOrigin
 from connectx.core.timer_keys import WorkerTimer
+from connectx.core.worker import WorkerCore
 from connectx.model.config_records import ConnectorConfigRecord, SessionKeyRecord, TaskCommitRecord
 from connectx.model.events import EventKind
 from connectx.model.group import Assignment, MemberMetadata, ProtocolVersion, WorkSet
 from connectx.model.ids import TaskId
 from connectx.model.states import ExactlyOnceSupport, State, TargetState
 from connectx.model.status_records import ConnectorStatusRecord, Status, TaskStatusRecord, TopicStatusRecord
-from tests.support.core_parts import C0, C1, KEY, ME, a_context, both, commit, effects, read, shown, target, transitions
+from tests.support.core_parts import (
+    C0,
+    C1,
+    KEY,
+    ME,
+    a_context,
+    a_core,
+    both,
+    commit,
+    effects,
+    follow,
+    read,
+    shown,
+    target,
+    transitions,
+)
 from tests.support.histories import Recorded
 
 HOUR_MS = 3_600_000
@@ -92,30 +116,47 @@ def test_a_claim_that_fails_is_tried_again_after_250_ms() -> None:
     assert effects(context) == [ClaimConfigWrites(2)]
 
 
+def a_fenced_leader() -> tuple[WorkerCore, Step]:
+    """A leader whose write was answered as fenced, and the step of that answer."""
+    core = a_core()
+    core.handle(Request(7, verbs.Delete("c")), 1_000)
+    return core, core.handle(ConfigRecordsWritten(1, "fenced", fenced=True), 1_000)
+
+
 def test_a_fenced_leader_claims_again_and_its_writes_wait() -> None:
-    context, leadership = a_leader(Claim.HELD)
-    leadership.lost_claim("fenced")
-    fenced = Recorded(EventKind.LEADERSHIP_FENCED, generation=3, data={"error": "fenced"})
-    assert both(context) == ([fenced], [SetTimer(WorkerTimer.RECLAIM, 1, 1_250)])
-    assert leadership.writer.claim is Claim.PENDING
-    leadership.on_reclaim_timer(is_member=True)
-    assert effects(context) == [ClaimConfigWrites(1)]
+    core, step = a_fenced_leader()
+    fenced = Recorded(
+        EventKind.LEADERSHIP_FENCED,
+        generation=3,
+        data={
+            "error": "Failed to write to the config topic: fenced; "
+            "this may be due to a transient error and the request can be safely retried"
+        },
+    )
+    assert step.transitions == [fenced]
+    assert SetTimer(WorkerTimer.RECLAIM, 1, 1_250) in step.effects
+    assert core.writer.claim is Claim.PENDING
+    assert core.handle(Request(8, verbs.Delete("c")), 1_100).effects == []
+    core.handle(HeartbeatReplied(5, None), 1_200)
+    assert core.handle(TimerFired(WorkerTimer.RECLAIM, 1), 1_250).effects == [ClaimConfigWrites(2)]
 
 
 def test_a_fenced_leader_does_not_claim_again_before_the_group_has_said_that_it_is_a_member() -> None:
-    context, leadership = a_leader(Claim.HELD)
-    leadership.lost_claim("fenced")
-    both(context)
-    leadership.on_reclaim_timer(is_member=False)
-    assert effects(context) == [SetTimer(WorkerTimer.RECLAIM, 2, 1_250)]
-    leadership.on_reclaim_timer(is_member=True)
-    assert effects(context) == [ClaimConfigWrites(1)]
+    core, step = a_fenced_leader()
+    assert SendHeartbeat(5, 3, "me") in step.effects
+    assert core.handle(TimerFired(WorkerTimer.RECLAIM, 1), 1_250).effects == [SetTimer(WorkerTimer.RECLAIM, 2, 1_500)]
+    core.handle(HeartbeatReplied(5, None), 1_300)
+    assert core.handle(TimerFired(WorkerTimer.RECLAIM, 2), 1_500).effects == [ClaimConfigWrites(2)]
 
 
-def test_a_second_failure_of_the_same_claim_is_not_told_again() -> None:
-    context, leadership = a_leader(Claim.PENDING)
-    leadership.lost_claim("fenced")
-    assert both(context) == ([], [])
+def test_a_write_that_fails_after_the_claim_was_taken_away_loses_nothing_more() -> None:
+    core = a_core()
+    core.handle(Request(7, verbs.Delete("c")), 1_000)
+    follow(core)
+    step = core.handle(ConfigRecordsWritten(1, "fenced", fenced=True), 1_000)
+    assert step.transitions == []
+    assert [type(effect) for effect in step.effects] == [Refused]
+    assert core.writer.claim is Claim.NONE
 
 
 def test_an_answer_to_an_older_claim_gives_no_rights() -> None:
@@ -158,22 +199,13 @@ def test_a_leader_looks_at_all_stopped_connectors_when_it_may_write_and_again_wh
 
 
 def test_a_worker_that_falls_out_of_the_group_leads_no_more_until_it_is_named_again() -> None:
-    context, leadership = a_leader(Claim.HELD)
-    leadership.lost_claim("fenced")
-    both(context)
-    memory = leadership.memory
-    leadership.suspend()
-    leadership.on_reclaim_timer(is_member=True)
-    assert both(context) == ([], [])
-    assert not context.timers.is_set(WorkerTimer.RECLAIM)
-    assert (leadership.writer.claim, context.group.is_leader, context.group.leader_url) == (Claim.NONE, False, "")
-    assert leadership.memory is memory  # it may be named again, and then knows what it assigned
-
-
-def test_a_follower_that_falls_out_of_the_group_still_knows_its_leader() -> None:
-    context, leadership = a_leader(leads=False)
-    leadership.suspend()
-    assert context.group.leader_id == "other"
+    core, _ = a_fenced_leader()
+    memory = core.leadership.memory
+    core.handle(HeartbeatReplied(5, "UNKNOWN_MEMBER_ID"), 1_100)
+    assert core.handle(TimerFired(WorkerTimer.RECLAIM, 1), 1_250).effects == []
+    group = core.context.group
+    assert (core.writer.claim, group.is_leader, group.leader_url) == (Claim.NONE, False, "")
+    assert core.leadership.memory is memory  # it may be named again, and then knows what it assigned
 
 
 # ------------------------------------------------------------------------------------------------------ the key
@@ -304,7 +336,7 @@ def test_lost_work_waits_for_its_worker_and_is_told() -> None:
     context, leadership = a_leader()
     members = {"me": metadata(), "other": metadata("http://other/")}
     leadership.assign(Elected(4, ProtocolVersion.SESSIONED, "me", members))
-    leadership.last_completed_generation = 4
+    context.group.generation = 4
     transitions(context)
     alone = {"me": metadata(claims=WorkSet(("c",), (C0,)))}
     assigned = leadership.assign(Elected(5, ProtocolVersion.SESSIONED, "me", alone))
@@ -315,11 +347,11 @@ def test_lost_work_waits_for_its_worker_and_is_told() -> None:
 
 
 def test_a_leader_that_stepped_down_has_forgotten_what_it_assigned() -> None:
-    _, leadership = a_leader(Claim.HELD)
+    context, leadership = a_leader(Claim.HELD)
     members = {"me": metadata(), "other": metadata("http://other/")}
     leadership.assign(Elected(4, ProtocolVersion.SESSIONED, "me", members))
     leadership.step_down()
-    leadership.last_completed_generation = 4
+    context.group.generation = 4
     alone = {"me": metadata(claims=WorkSet(("c",), (C0,)))}
     assigned = leadership.assign(Elected(5, ProtocolVersion.SESSIONED, "me", alone))
     assert (assigned["me"].assigned, assigned["me"].delay_ms) == (WorkSet((), (C1,)), 0)

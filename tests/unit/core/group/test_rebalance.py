@@ -278,7 +278,7 @@ def test_a_member_that_is_named_leader_claims_the_config_topic() -> None:
     joined(core, {"me": core.membership.protocols[0]})
     effects = assigned(core, leader="me").effects
     assert "ClaimConfigWrites" in [type(effect).__name__ for effect in effects]
-    assert core.leadership.last_completed_generation == 4
+    assert core.context.group.generation == 4
 
 
 def test_deleted_work_that_no_leader_remembers_to_revoke_ends_when_the_group_is_settled() -> None:
@@ -414,6 +414,14 @@ def test_a_lost_membership_lets_work_go_on_but_nobody_leads_and_requests_wait() 
     group = core.context.group
     assert (group.settled, group.is_leader, group.leader_url, core.writer.claim) == (False, False, "", Claim.NONE)
     assert group.assignment == ALL
+
+
+def test_a_follower_that_loses_its_membership_still_knows_the_leader() -> None:
+    core = working()
+    core.membership.heartbeat_request_id = 4
+    core.membership.timers.set(GroupTimer.SESSION, 0)
+    fire(core, GroupTimer.SESSION)
+    assert (core.context.group.leader_id, core.context.group.leader_url) == ("other", LEADER_URL)
 
 
 def without_coordinator() -> WorkerCore:
