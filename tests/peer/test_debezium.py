@@ -197,6 +197,7 @@ def test_records_are_those_of_debezium(
     given = {
         "table_include_list": ",".join(f"public.{table}" for table in TABLES),
         "skipped_operations": "none",
+        "snapshot_max_threads": "2",
         "key_converter_schemas_enable": "true",
         "value_converter_schemas_enable": "true",
     }

@@ -89,6 +89,34 @@ def test_changes_while_the_snapshot_is_read_come_once_and_after_it(shop: Capture
     assert [record["value"]["source"]["snapshot"] for record in found] == ["first", *["true"] * 18, "last", "false"]
 
 
+def test_tables_are_read_at_a_time_as_of_one_moment_and_go_on_after_a_restart(shop: Captured) -> None:
+    shop.sql("CREATE TYPE mood AS ENUM ('ok', 'bad')")
+    kinds = {"t": "int", "u": "mood", "v": "char(3)", "w": "timestamptz"}
+    for name, kind in kinds.items():
+        shop.sql(f"CREATE TABLE {name} (id int, kind {kind}, name text, PRIMARY KEY (kind, id))")
+        value = {"t": "5", "u": "'bad'", "v": "'b'", "w": "'2026-01-02 03:04:05.678901+01'"}[name]
+        shop.sql(f"INSERT INTO {name} SELECT n, {value}, 'old' FROM generate_series(1, 9) n")
+    shop.sql("CREATE TABLE none (id int PRIMARY KEY)")
+    capture = Capture(shop, snapshot_fetch_size=4, snapshot_max_threads=3)
+    found = capture.records(most=1)
+    activity = f"SELECT count(*) FROM pg_stat_activity WHERE datname = '{shop.name}' AND application_name LIKE '%cdc-0'"
+    assert shop.sql(activity) == [(3,)]
+    shop.transaction(*(f"UPDATE {name} SET name = 'new'" for name in kinds))
+    found += capture.records(most=4)
+    assert {record["value"]["after"]["name"] for record in found} == {"old"}
+    capture.restart()
+    found += capture.records()
+    until(lambda: shop.sql(activity) == [(1,)], "the connections of the snapshot to end")
+    capture.stop()
+    read = [(record["topic"], record["key"]["id"]) for record in found if record["value"]["op"] == "r"]
+    assert sorted(read) == sorted((f"{shop.name}.public.{name}", n) for name in kinds for n in range(1, 10))
+    for name in kinds:
+        of_one = [record for record in found if record["topic"].endswith(name)]
+        assert {row["name"] for row in replayed(of_one).values()} == {"new"}
+    markers = [record["value"]["source"]["snapshot"] for record in found if record["value"]["op"] == "r"]
+    assert (markers[0], markers[-1]) == ("first", "last")
+
+
 def test_a_transaction_that_ends_between_slot_and_snapshot_is_not_sent_twice(shop: Captured) -> None:
     shop.sql(KEYED)
     shop.sql("CREATE PUBLICATION dbz_publication FOR ALL TABLES")

@@ -46,7 +46,7 @@ _WITHOUT_EFFECT: Final[Mapping[str, tuple[str, ...]]] = {
     "slot.retry.delay.ms": (),
     "snapshot.isolation.mode": ("repeatable_read", "serializable"),
     "snapshot.locking.mode": ("none",),
-    "snapshot.max.threads": ("1",),
+    "snapshot.max.threads.multiplier": ("1",),
     "status.update.interval.ms": (),
     "xmin.fetch.interval.ms": ("0",),
 }
@@ -184,6 +184,14 @@ CONFIG: Final = (
         doc="How many rows of a snapshot one slice takes; each slice is a transaction in Kafka.",
         group=_TABLES,
         importance="LOW",
+        validator=at_least(1),
+    )
+    .define(
+        "snapshot.max.threads",
+        int,
+        1,
+        doc="How many tables a snapshot reads at a time, each over a separate connection and as of the same moment.",
+        group=_TABLES,
         validator=at_least(1),
     )
     .define(

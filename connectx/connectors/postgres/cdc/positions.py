@@ -8,6 +8,7 @@ Debezium wrote within a transaction also the last change that it had sent of tha
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -57,22 +58,20 @@ class SnapshotState:
     Attributes:
         visible: what its first transaction saw. Changes that a later transaction of it saw, too, come in the stream.
         done: tables that were read whole, as `schema.table`.
-        table: the one that is being read; empty when all are done.
-        after: its primary key's values, as texts, of the last row that was sent.
+        reading: those that were read in part, with the primary key's values, as texts, of the last row that was sent.
         finished: all rows were sent, and the stream has not passed `visible` yet.
     """
 
     visible: Visible
     done: tuple[str, ...] = ()
-    table: str = ""
-    after: tuple[str, ...] = ()
+    reading: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     finished: bool = False
 
     def to_json(self) -> str:
         """The state as JSON."""
         whole = {"xids": self.visible.text, "until": self.visible.until}
         if not self.finished:
-            whole |= {"done": list(self.done), "table": self.table, "after": list(self.after)}
+            whole |= {"done": list(self.done), "reading": {table: list(key) for table, key in self.reading.items()}}
         return json.dumps(whole, separators=(",", ":"))
 
     @classmethod
@@ -82,7 +81,7 @@ class SnapshotState:
         visible = Visible(str(given["xids"]), int(given["until"]))
         if "done" not in given:
             return cls(visible, finished=True)
-        return cls(visible, tuple(given["done"]), given["table"], tuple(given["after"]))
+        return cls(visible, tuple(given["done"]), {table: tuple(key) for table, key in given["reading"].items()})
 
 
 @dataclass(frozen=True, slots=True)

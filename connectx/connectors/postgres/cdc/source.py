@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from connectx.connectors.postgres.cdc.catalog import Catalog, TableFilter
@@ -76,7 +77,8 @@ class PostgresCdcSource(SourceConnector):
                 **{"client_encoding": "UTF8", "timezone": "UTC", "datestyle": "ISO", "intervalstyle": "postgres"},
                 **{"extra_float_digits": "1", "bytea_output": "hex"},
             }
-            self._session = PostgresSession(uri(values), settings, CONNECTION_KEYS)
+            self._connect = partial(PostgresSession, uri(values), settings, CONNECTION_KEYS)
+            self._session = self._connect()
             modes = Modes(
                 values["decimal.handling.mode"],
                 values["time.precision.mode"],
@@ -84,6 +86,7 @@ class PostgresCdcSource(SourceConnector):
                 values["unavailable.value.placeholder"],
             )
             self._catalog = Catalog(self._session, modes, TableFilter.of(values))
+            self._snapshot: Snapshot | None = None
             self._forget()
 
         def poll(self, spark: SparkSession, offset: SourceOffset | None) -> Slice | None:
@@ -116,23 +119,29 @@ class PostgresCdcSource(SourceConnector):
                 self._reader.committed(position)
 
         def stop(self) -> None:
-            """Close the connection."""
+            """Close all connections."""
+            self._forget()
             self._session.close()
 
         # -------------------------------------------------------------------------------------------- inner parts
 
         def _forget(self) -> None:
             """Drop everything but the configuration: the next poll begins at the offset that it is given."""
+            self._end_snapshot()
             self._position: Position | None = None
             self._polled: SourceOffset | None = None
-            self._snapshot: Snapshot | None = None
             self._reader: SlotReader | None = None
             self._advance_s = self._beat_s = time.monotonic()
 
+        def _end_snapshot(self) -> None:
+            snapshot, self._snapshot = self._snapshot, None
+            if snapshot is not None:
+                snapshot.close()
+
         def _poll(self, offset: SourceOffset | None) -> Slice | None:
             if self._position is None or self._polled != offset:
-                self._session.rollback()
                 self._forget()
+                self._session.rollback()
                 self._resume(offset)
             self.waits = ""
             if (piece := self._next()) is not None:
@@ -149,8 +158,8 @@ class PostgresCdcSource(SourceConnector):
             self._polled = offset
             state = self._position.snapshot
             if begins or (state is not None and not state.finished):
-                rows = values["snapshot.fetch.size"]
-                self._snapshot = Snapshot(self._session, catalog, publication, rows)
+                rows, threads = values["snapshot.fetch.size"], values["snapshot.max.threads"]
+                self._snapshot = Snapshot(self._session, catalog, publication, rows, threads, self._connect)
                 if begins:
                     self._position = self._snapshot.begin(self._position.lsn)
             self._reader = SlotReader(self._session, catalog, values, self._slot)
@@ -161,8 +170,7 @@ class PostgresCdcSource(SourceConnector):
                 changes, self._position = self._snapshot.next(self._position)
                 if changes is not None:
                     return self._slice([changes], self._position)
-                self._snapshot.close()
-                self._snapshot = None
+                self._end_snapshot()
             assert self._reader is not None, "a reader was made"
             found = self._reader.next(self._position)
             if found is not None:

@@ -15,7 +15,7 @@ LSNS = st.integers(1, 2**62)
 TEXTS = st.text(max_size=10)
 VISIBLE = st.builds(Visible, st.just("5:9:7"), LSNS)
 STATES = st.one_of(
-    st.builds(SnapshotState, VISIBLE, st.lists(TEXTS).map(tuple), TEXTS, st.lists(TEXTS).map(tuple)),
+    st.builds(SnapshotState, VISIBLE, st.lists(TEXTS).map(tuple), st.dictionaries(TEXTS, st.lists(TEXTS).map(tuple))),
     st.builds(SnapshotState, VISIBLE, finished=st.just(True)),
 )
 
