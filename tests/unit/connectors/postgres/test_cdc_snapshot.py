@@ -115,7 +115,8 @@ def page_of(changes: Changes) -> tuple[str, list[str], list[str]]:
 
 def sent(snapshot: Snapshot, position: Position | None = None, most: int = 1000) -> tuple[Sent, Position]:
     """Pages from a position on, at most so many, and the position after them."""
-    now, found = position or snapshot.begin(100), []
+    found: Sent = []
+    now = position or snapshot.begin(100)
     while len(found) < most:
         changes, now = snapshot.next(now)
         if changes is None:
