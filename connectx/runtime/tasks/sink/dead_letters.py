@@ -1,12 +1,15 @@
 """The dead letter queue of a sink task: records that could not be read, transformed or put, as they came from Kafka.
 
-It decides nothing about errors. A report is at least once: `flush` must end before a position moves. Mirrors
-Kafka Connect's DeadLetterQueueReporter.
+It decides nothing about errors. A report is at least once: `flush` must end before a position moves. A target that
+holds offsets moves them in its own commit, so letters are sent before it. If it then refuses the commit, the same
+records are put again; their letters are remembered until then and not sent twice. Mirrors Kafka Connect's
+DeadLetterQueueReporter.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,7 +21,7 @@ from connectx.errors import ConnectxError, KafkaUnreachableError, TopicNotCreata
 from connectx.kafka.admin.client import Admin, TopicSpec
 from connectx.kafka.producer.producer import KafkaProducer
 from connectx.kafka.settings.client_config import ClientConfig
-from connectx.model.ids import TaskId
+from connectx.model.ids import TaskId, TopicPartition
 from connectx.plugins.settings import SinkSettings
 from connectx.runtime.tasks.connector_host import trace_of
 from connectx.runtime.tasks.record_errors import RecordErrors
@@ -26,6 +29,7 @@ from connectx.runtime.tasks.record_errors import RecordErrors
 _CALL_S = 5.0
 _CLOSE_S = 5.0
 _PREFIX: Final = "__connect.errors."
+_PLACE: Final = ["topic", "partition", "offset"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,7 @@ class DeadLetterQueue:
         self._checkpoint = checkpoint
         self._masked = masked
         self._errors = errors
+        self._sent: defaultdict[TopicPartition, set[int]] = defaultdict(set)
 
     def start(self) -> None:
         """Make sure that the topic is there.
@@ -90,12 +95,18 @@ class DeadLetterQueue:
         self._producer.init()
 
     def report(self, records: pa.Table, letters: Sequence[DeadLetter]) -> None:
-        """Send records of a fetched table; they are safe once `flush` has returned."""
-        rows = records.select(["topic", "partition", "offset", "timestamp", "key", "value", "headers"]).take(
+        """Send records of a fetched table, but for those that were sent and are not put yet.
+
+        They are safe once `flush` has returned.
+        """
+        letters = self._unsent(records, letters)
+        if not letters:
+            return
+        rows = records.select([*_PLACE, "timestamp", "key", "value", "headers"]).take(
             pa.array([letter.row for letter in letters], pa.int64())
         )
         if self._with_context:
-            places = rows.select(["topic", "partition", "offset"]).to_pylist()
+            places = rows.select(_PLACE).to_pylist()
             given = rows["headers"].cast(HEADERS).to_pylist()
             headers = [
                 [*(before or ()), *self._context(letter, place)]
@@ -104,7 +115,10 @@ class DeadLetterQueue:
             rows = rows.set_column(rows.column_names.index("headers"), "headers", pa.array(headers, HEADERS))
         self._errors.dead_letters += len(letters)
         try:
-            self._producer.send(rows.drop_columns(["topic", "partition", "offset"]), self._topic)
+            self._producer.send(rows.drop_columns(_PLACE), self._topic)
+        except BaseException:
+            self._sent.clear()
+            raise
         finally:
             self._errors.failed_dead_letters = self._producer.refusals
 
@@ -117,8 +131,21 @@ class DeadLetterQueue:
         try:
             while not self._producer.flush(_CALL_S):
                 self._checkpoint()
+        except BaseException:
+            self._sent.clear()
+            raise
         finally:
             self._errors.failed_dead_letters = self._producer.refusals
+
+    def settled(self, ends: Mapping[TopicPartition, int]) -> None:
+        """Records before these offsets are put: forget their letters."""
+        for partition in self._sent.keys() & ends.keys():
+            self._sent[partition] = {offset for offset in self._sent[partition] if offset >= ends[partition]}
+
+    def closed(self, partitions: Sequence[TopicPartition]) -> None:
+        """Partitions were taken away: forget their letters."""
+        for partition in partitions:
+            self._sent.pop(partition, None)
 
     def close(self) -> None:
         """Let the producer go; what was not flushed may be lost."""
@@ -127,6 +154,17 @@ class DeadLetterQueue:
     def abandon(self) -> None:
         """Close without waiting, as a killed process would."""
         self._producer.abandon()
+
+    def _unsent(self, records: pa.Table, letters: Sequence[DeadLetter]) -> list[DeadLetter]:
+        """Those that are not on their way or in the topic; from now on they are."""
+        places = records.select(_PLACE).take(pa.array([letter.row for letter in letters], pa.int64())).to_pylist()
+        unsent = []
+        for letter, place in zip(letters, places, strict=True):
+            sent = self._sent[TopicPartition(place["topic"], place["partition"])]
+            if place["offset"] not in sent:
+                sent.add(place["offset"])
+                unsent.append(letter)
+        return unsent
 
     def _create(self) -> None:
         spec = TopicSpec(self._topic, 1, self._replication_factor)

@@ -235,6 +235,8 @@ class SinkWorld:
 
     def _close(self, effect: m.ClosePartitions) -> None:
         self._context.remove(effect.partitions)
+        if self._dead_letters is not None:
+            self._dead_letters.closed(effect.partitions)
         try:
             self._plugin.close(effect.partitions)
         except Exception as error:
@@ -263,9 +265,7 @@ class SinkWorld:
         reason = records.reason or self._context.reason if skipped else ""
         put = rows.num_rows - self._context.skipped
         self._latency.put(rows, self._clock())
-        return self._put_done(
-            effect.epoch, began_ms, records.count, put, skipped, reason, records.filtered, rows.nbytes
-        )
+        return self._put_done(effect, began_ms, records.count, put, skipped, reason, records.filtered, rows.nbytes)
 
     def _commit_bulk(self, effect: m.CommitBulk) -> m.SinkStimulus:
         """Bad records are reported before the commit, and once."""
@@ -296,11 +296,11 @@ class SinkWorld:
         self._runner.topic_used(next(iter(effect.ranges)).topic)
         rows, filtered = (sum(each) for each in zip(*((r.rows, r.filtered) for r in results), strict=True))
         reason = str(getattr(bad[0].error, "message", bad[0].error)) if bad else ""
-        return self._put_done(effect.epoch, began_ms, records, rows, len(bad), reason, filtered)
+        return self._put_done(effect, began_ms, records, rows, len(bad), reason, filtered)
 
     def _put_done(
         self,
-        epoch: int,
+        effect: m.Put | m.CommitBulk,
         began_ms: int,
         read: int,
         put: int,
@@ -310,6 +310,8 @@ class SinkWorld:
         size_bytes: int = 0,
     ) -> m.SinkStimulus:
         """Count what the target took."""
+        if self._dead_letters is not None:
+            self._dead_letters.settled({partition: end for partition, (_, end) in effect.ranges.items()})
         self._puts.add(self._clock() - began_ms)
         self._batches.add(read)
         self._update(
@@ -323,7 +325,7 @@ class SinkWorld:
         )
         dead_letters = self._runner.errors.dead_letters - self._dead_lettered
         self._dead_lettered += dead_letters
-        return m.PutDone(epoch, put, skipped, reason, filtered, dead_letters, size_bytes)
+        return m.PutDone(effect.epoch, put, skipped, reason, filtered, dead_letters, size_bytes)
 
     def _put_failed(self, effect: m.Put | m.CommitBulk, error: Exception) -> m.SinkStimulus:
         self._runner.stay_alive()
