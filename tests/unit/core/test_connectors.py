@@ -2,398 +2,436 @@
 
 from __future__ import annotations
 
-from typing import Any
+import copy
 
 import pytest
 
-from connectx.core.config_writer import Claim, ConfigWriter
-from connectx.core.connectors import ConnectorPhase, Connectors
-from connectx.core.context import Context, WorkerPhase
+from connectx.core import verbs
+from connectx.core.connectors import ConnectorPhase
 from connectx.core.messages import (
     ConnectorFailed,
     ConnectorStarted,
     ConnectorStateReached,
     ConnectorStopped,
+    Done,
     GenerateTaskConfigs,
     ReadConfigToEnd,
     SendTaskConfigs,
     SetConnectorTargetState,
     SetTimer,
+    ShutdownRequested,
     StartConnector,
+    Step,
+    Stimulus,
     StopConnector,
     TaskConfigsGenerated,
     TaskConfigsSent,
     TaskReconfigurationRequested,
+    TimerFired,
+    WriteConfigRecords,
     WriteStatus,
 )
-from connectx.core.signals import ConnectorOrigin, WriteKind
 from connectx.core.timer_keys import ConnectorStopLimit, TaskConfigsRetry
-from connectx.model.config_records import ConnectorConfigRecord, TaskCommitRecord, TaskConfigRecord
+from connectx.model.config_records import (
+    ConfigRecord,
+    ConnectorConfigRecord,
+    TaskCommitRecord,
+    TaskConfigRecord,
+)
 from connectx.model.events import EventKind
-from connectx.model.group import WorkSet
 from connectx.model.states import State, TargetState
 from connectx.model.status_records import ConnectorStatusRecord, Status
-from tests.support.core_parts import (
+from tests.support.histories import Recorded
+from tests.support.worker_script import (
     C0,
+    CONNECTOR,
+    KEY,
     LEADER_URL,
     ME,
+    NOTHING_HAPPENED,
     SOURCE,
-    a_context,
+    WorkerScript,
     both,
-    commit,
-    effects,
-    read,
-    shown,
-    target,
+    committed,
+    configured,
+    following,
+    leading,
+    merged,
+    of_kind,
+    resting,
+    starting,
     task_config,
-    transitions,
 )
-from tests.support.histories import Because, Recorded
 
 OLD, NEW = (task_config(0), task_config(1)), (task_config(0, "2"),)
-STOP_TIMER = SetTimer(ConnectorStopLimit("c", 1), 1, 6_000)
+ASSIGNED = "it was assigned to this worker"
+CHANGED = ConnectorConfigRecord("c", SOURCE | {"x": "1"})
 
 
-def state(value: State, cause: str = "", trace: str | None = None) -> Recorded:
-    return Recorded(EventKind.CONNECTOR_STATE, "c", None, 3, None, cause, {"state": value.value, "trace": trace})
+def state(value: State, cause: str = "", trace: str | None = None, generation: int = 3) -> Recorded:
+    data = {"state": value.value, "trace": trace}
+    return Recorded(EventKind.CONNECTOR_STATE, "c", None, generation, None, cause, data)
 
 
 def status(value: State, trace: str | None = None, version: str | None = "1", generation: int = 3) -> WriteStatus:
     return WriteStatus(ConnectorStatusRecord("c", Status(value, ME, generation, trace, version)))
 
 
-def the_connectors(context: Context) -> Connectors:
-    return Connectors(context, ConfigWriter(context, Claim.HELD))
-
-
-def at(phase: ConnectorPhase, resting: TargetState = TargetState.STARTED, **changes: Any) -> tuple[Context, Connectors]:
-    """Connector c, instance 1, in that phase and target state."""
-    context = a_context(**changes)
-    target(context, resting)
-    connectors = the_connectors(context)
-    connectors.start("c", Because("a reason"))
+def at(phase: ConnectorPhase, rests: TargetState = TargetState.STARTED, *records: ConfigRecord) -> WorkerScript:
+    """A follower whose only work is connector c, instance 1, in that phase and target state; a restart stops it."""
+    script = following(CONNECTOR, (*(records or configured()), resting(rests)))
     if phase is ConnectorPhase.FAILED:
-        connectors.on_failed(ConnectorFailed("c", 1, "oops"))
+        script.do(ConnectorFailed("c", 1, "oops"))
     elif phase is not ConnectorPhase.STARTING:
-        connectors.on_started(ConnectorStarted("c", 1, resting, "1"))
-        if phase is ConnectorPhase.STOPPING:
-            connectors.stop("c", Because("a reason"))
-    assert connectors.lives["c"].phase is phase
-    both(context)
-    return context, connectors
+        script.connector_runs(state=rests)
+    if phase is ConnectorPhase.STOPPING:
+        assert of_kind(restarted(script), StopConnector) == [StopConnector("c", 1)]
+    return script
+
+
+def running(*records: ConfigRecord) -> WorkerScript:
+    return at(ConnectorPhase.ACTIVE, TargetState.STARTED, *records)
+
+
+def restarted(script: WorkerScript) -> Step:
+    """A user restarts the connector."""
+    return merged(script.ask(verbs.RestartConnector("c")), script.read_to_end())
+
+
+def generated(script: WorkerScript, *task_configs: dict[str, str | None], instance: int = 1) -> Step:
+    """The plugin answers with its task configs."""
+    return script.do(TaskConfigsGenerated("c", instance, task_configs))
+
+
+def sent(script: WorkerScript, error: str | None = None) -> Step:
+    """The leader answers the task configs."""
+    return script.do(TaskConfigsSent(script.take(SendTaskConfigs).request_id, error))
+
+
+def starts(step: Step) -> list[StartConnector]:
+    return of_kind(step, StartConnector)
 
 
 # ------------------------------------------------------------------------------------------------------ the start
 
 
-@pytest.mark.parametrize("resting", list(TargetState))
-def test_a_connector_starts_in_its_target_state(resting: TargetState) -> None:
-    context = a_context()
-    target(context, resting)
-    the_connectors(context).start("c", Because(""))
-    assert both(context) == ([], [StartConnector("c", 1, SOURCE, resting)])
+@pytest.mark.parametrize("rests", list(TargetState))
+def test_a_connector_starts_in_its_target_state(rests: TargetState) -> None:
+    script = starting((*configured(), resting(rests)))
+    script.start()
+    script.joined()
+    assert script.assigned(CONNECTOR).effects == [StartConnector("c", 1, SOURCE, rests)]
 
 
 def test_a_started_connector_runs_and_is_asked_for_task_configs() -> None:
-    context, connectors = at(ConnectorPhase.STARTING)
-    connectors.on_started(ConnectorStarted("c", 1, TargetState.STARTED, "1"))
-    assert both(context) == (
-        [state(State.RUNNING, "a reason")],
+    assert both(at(ConnectorPhase.STARTING).connector_runs()) == (
+        [state(State.RUNNING, ASSIGNED)],
         [status(State.RUNNING), GenerateTaskConfigs("c", 1, SOURCE)],
     )
 
 
-@pytest.mark.parametrize(
-    ("resting", "seen"), [(TargetState.PAUSED, State.PAUSED), (TargetState.STOPPED, State.STOPPED)]
-)
-def test_a_connector_that_rests_is_not_asked_for_task_configs(resting: TargetState, seen: State) -> None:
-    context, connectors = at(ConnectorPhase.STARTING, resting)
-    connectors.on_started(ConnectorStarted("c", 1, resting, "1"))
-    assert effects(context) == [status(seen)]
+@pytest.mark.parametrize(("rests", "seen"), [(TargetState.PAUSED, State.PAUSED), (TargetState.STOPPED, State.STOPPED)])
+def test_a_connector_that_rests_is_not_asked_for_task_configs(rests: TargetState, seen: State) -> None:
+    assert at(ConnectorPhase.STARTING, rests).connector_runs(state=rests).effects == [status(seen)]
 
 
 def test_a_connector_without_a_configuration_does_not_start() -> None:
-    context = a_context()
-    read(context, ConnectorConfigRecord("c", None))
-    the_connectors(context).start("c", Because(""))
-    assert both(context) == ([], [])
+    script = starting([KEY])
+    script.start()
+    script.joined()
+    assert script.assigned(CONNECTOR).effects == []
 
 
 def test_a_worker_that_shuts_down_starts_nothing() -> None:
-    context = a_context()
-    context.phase = WorkerPhase.STOPPING
-    the_connectors(context).start("c", Because(""))
-    assert both(context) == ([], [])
+    script = at(ConnectorPhase.STOPPING)
+    script.do(ShutdownRequested())
+    assert starts(script.do(ConnectorStopped("c", 1))) == []
 
 
 def test_a_start_that_fails_shows_the_trace_and_is_not_tried_again() -> None:
-    context, connectors = at(ConnectorPhase.STARTING)
-    connectors.on_failed(ConnectorFailed("c", 1, "no such class"))
-    assert both(context) == (
+    script = at(ConnectorPhase.STARTING)
+    assert both(script.do(ConnectorFailed("c", 1, "no such class"))) == (
         [state(State.FAILED, trace="no such class")],
         [status(State.FAILED, "no such class", version=None)],
     )
-    connectors.start("c", Because(""))
-    assert both(context) == ([], [])
+    assert starts(script.rebalance()) == []
 
 
 # ------------------------------------------------------------------------------------------------- target states
 
 
 def test_a_pause_while_starting_follows_the_start() -> None:
-    context, connectors = at(ConnectorPhase.STARTING)
-    target(context, TargetState.PAUSED)
-    connectors.set_target_state("c")
-    assert effects(context) == []
-    connectors.on_started(ConnectorStarted("c", 1, TargetState.STARTED, "1"))
-    assert effects(context) == [status(State.RUNNING), SetConnectorTargetState("c", 1, TargetState.PAUSED)]
+    script = at(ConnectorPhase.STARTING)
+    assert script.see(resting(TargetState.PAUSED)).effects == []
+    pause = SetConnectorTargetState("c", 1, TargetState.PAUSED)
+    assert script.connector_runs().effects == [status(State.RUNNING), pause]
 
 
 def test_a_change_of_mind_is_ordered_once_and_ends_in_the_last_state() -> None:
-    context, connectors = at(ConnectorPhase.ACTIVE)
-    for wanted in (TargetState.PAUSED, TargetState.STARTED):
-        target(context, wanted)
-        connectors.set_target_state("c")
-    assert effects(context) == [
+    script = running()
+    assert script.see(resting(TargetState.PAUSED), resting(TargetState.STARTED)).effects == [
         SetConnectorTargetState("c", 1, TargetState.PAUSED),
         SetConnectorTargetState("c", 1, TargetState.STARTED),
     ]
-    connectors.on_state_reached(ConnectorStateReached("c", 1, TargetState.PAUSED))
-    connectors.on_state_reached(ConnectorStateReached("c", 1, TargetState.STARTED))
-    assert effects(context) == [status(State.PAUSED), status(State.RUNNING), GenerateTaskConfigs("c", 1, SOURCE)]
+    reached = (ConnectorStateReached("c", 1, wanted) for wanted in (TargetState.PAUSED, TargetState.STARTED))
+    assert both(script.do(*reached)) == (
+        [
+            state(State.PAUSED, "its target state became STARTED"),
+            state(State.RUNNING, "its target state became STARTED"),
+        ],
+        [status(State.PAUSED), status(State.RUNNING), GenerateTaskConfigs("c", 1, SOURCE)],
+    )
 
 
 @pytest.mark.parametrize("wanted", [TargetState.PAUSED, TargetState.STARTED])
 def test_a_failed_connector_does_not_leave_failed_by_pause_or_resume(wanted: TargetState) -> None:
-    context, connectors = at(ConnectorPhase.FAILED)
-    target(context, wanted)
-    connectors.set_target_state("c")
-    connectors.on_state_reached(ConnectorStateReached("c", 1, wanted))  # asked for before it failed
-    assert both(context) == ([], [])
-    assert connectors.is_failed("c")
+    script = at(ConnectorPhase.FAILED)
+    assert script.see(resting(wanted)).effects == []
+    late = script.do(ConnectorStateReached("c", 1, wanted))  # asked for before it failed
+    assert (*both(late), str(late.ignored)) == (*NOTHING_HAPPENED, "instance 1 of c is failed")
 
 
 def test_a_stop_always_ends_in_stopped() -> None:
-    context, connectors = at(ConnectorPhase.FAILED)
-    target(context, TargetState.STOPPED)
-    connectors.set_target_state("c")
-    assert effects(context) == [SetConnectorTargetState("c", 1, TargetState.STOPPED)]
-    connectors.on_state_reached(ConnectorStateReached("c", 1, TargetState.STOPPED))
-    assert effects(context) == [status(State.STOPPED, version=None)]
-    assert not connectors.is_failed("c")
+    script = at(ConnectorPhase.FAILED)
+    stop = resting(TargetState.STOPPED)
+    assert script.see(stop).effects == [SetConnectorTargetState("c", 1, TargetState.STOPPED)]
+    reached = script.do(ConnectorStateReached("c", 1, TargetState.STOPPED))
+    assert reached.effects == [status(State.STOPPED, version=None)]
 
 
 # -------------------------------------------------------------------------------------------------- task configs
 
 
-def test_the_leader_writes_changed_task_configs_itself() -> None:
-    context, connectors = at(ConnectorPhase.ACTIVE)
-    connectors.on_task_configs(TaskConfigsGenerated("c", 1, NEW))
-    assert effects(context) == [ReadConfigToEnd(1, 30_000)]
-    (write,) = connectors.writer.queue
-    assert (write.kind, write.origin) == (WriteKind.TASK_CONFIGS, ConnectorOrigin("c", 1))
-    assert write.batches[0].records == (TaskConfigRecord(C0, NEW[0]),)
+def test_the_leader_reads_the_config_topic_and_writes_changed_task_configs_itself() -> None:
+    script = leading()
+    script.connector_runs()
+    assert generated(script, *NEW).effects == [ReadConfigToEnd(2, 30_000)]
+    written = WriteConfigRecords(3, (TaskConfigRecord(C0, NEW[0]),), privileged=True)
+    assert script.read_to_end().effects == [written]
 
 
 def test_a_follower_sends_changed_task_configs_to_the_leader() -> None:
-    context, connectors = at(ConnectorPhase.ACTIVE, leads=False)
-    connectors.on_task_configs(TaskConfigsGenerated("c", 1, NEW))
-    assert both(context) == ([], [SendTaskConfigs(1, LEADER_URL, "c", NEW)])
-    connectors.on_task_configs_sent("c", TaskConfigsSent(1))
-    assert both(context) == ([], [])
+    script = running()
+    assert both(generated(script, *NEW)) == ([], [SendTaskConfigs(1, LEADER_URL, "c", NEW)])
+    assert both(sent(script)) == NOTHING_HAPPENED
 
 
-def test_unchanged_task_configs_are_not_published() -> None:
-    context, connectors = at(ConnectorPhase.ACTIVE)
-    connectors.on_task_configs(TaskConfigsGenerated("c", 1, OLD))
-    assert both(context) == ([], [])
-    assert connectors.writer.queue == []
+@pytest.mark.parametrize("make", [running, leading])
+def test_unchanged_task_configs_are_not_published(make: object) -> None:
+    script: WorkerScript = make()  # type: ignore[operator]
+    script.connector_runs()
+    assert both(generated(script, *OLD)) == NOTHING_HAPPENED
 
 
 def test_the_same_task_configs_are_published_when_the_connectors_configuration_changed() -> None:
-    context, connectors = at(ConnectorPhase.ACTIVE, leads=False)
-    read(context, ConnectorConfigRecord("c", SOURCE | {"value.converter": "J"}))
-    connectors.on_task_configs(TaskConfigsGenerated("c", 1, OLD))
-    assert effects(context) == [SendTaskConfigs(1, LEADER_URL, "c", OLD)]
+    script = running()
+    script.stops(script.see(CHANGED))
+    script.connector_runs(2)
+    assert generated(script, *OLD, instance=2).effects == [SendTaskConfigs(1, LEADER_URL, "c", OLD)]
 
 
 def test_the_same_task_configs_are_published_over_a_partly_written_set() -> None:
-    context, connectors = at(ConnectorPhase.ACTIVE, leads=False)
-    read(context, TaskCommitRecord("c", 3), TaskCommitRecord("c", 2))
-    connectors.on_task_configs(TaskConfigsGenerated("c", 1, OLD))
-    assert effects(context) == [SendTaskConfigs(1, LEADER_URL, "c", OLD)]
+    script = running(*configured(), TaskCommitRecord("c", 3))
+    assert generated(script, *OLD).effects == [SendTaskConfigs(1, LEADER_URL, "c", OLD)]
 
 
 def test_placeholders_are_put_back_before_task_configs_are_published() -> None:
-    context, connectors = at(ConnectorPhase.ACTIVE, leads=False)
-    read(context, ConnectorConfigRecord("c", SOURCE | {"password": "${file:secret}"}))
-    connectors.on_task_configs(TaskConfigsGenerated("c", 1, ({"password": "hunter2"},)))
-    assert effects(context) == [SendTaskConfigs(1, LEADER_URL, "c", ({"password": "${file:secret}"},))]
+    script = running(*configured(password="${file:secret}"))
+    raw = ({"password": "${file:secret}"},)
+    assert generated(script, {"password": "hunter2"}).effects == [SendTaskConfigs(1, LEADER_URL, "c", raw)]
 
 
-def test_task_configs_that_were_not_taken_are_asked_for_anew_later_and_later() -> None:
-    context, connectors = at(ConnectorPhase.ACTIVE, leads=False)
+def test_task_configs_that_were_not_taken_are_generated_again_later_and_later() -> None:
+    script = running()
     delays_ms = []
     for _ in range(11):
-        connectors.on_task_configs(TaskConfigsGenerated("c", 1, NEW))
-        connectors.on_task_configs_sent("c", TaskConfigsSent(connectors.lives["c"].request_id or 0, "409"))
-        timer = effects(context)[-1]
-        assert isinstance(timer, SetTimer)
-        delays_ms.append(timer.at_ms - context.now_ms)
-        connectors.on_retry_timer(TaskConfigsRetry("c", 1))
-        assert effects(context) == [GenerateTaskConfigs("c", 1, SOURCE)]
+        generated(script, *NEW)
+        (timer,) = of_kind(sent(script, "409"), SetTimer)
+        delays_ms.append(timer.at_ms - script.now_ms)
+        assert script.fire(TaskConfigsRetry("c", 1)).effects == [GenerateTaskConfigs("c", 1, SOURCE)]
     assert delays_ms == [250, 500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000, 60_000]
 
 
-@pytest.mark.parametrize("missing", ["leader", "key"])
-def test_task_configs_wait_while_the_leader_or_its_key_is_unknown(missing: str) -> None:
-    context, connectors = at(ConnectorPhase.ACTIVE, leads=False)
-    if missing == "leader":
-        context.group.leader_url = ""
-    else:
-        context.config.session_key = None
-    connectors.on_task_configs(TaskConfigsGenerated("c", 1, NEW))
-    assert both(context) == ([], [SetTimer(TaskConfigsRetry("c", 1), 1, 1_250)])
+def test_the_pauses_begin_again_after_task_configs_were_taken() -> None:
+    script = running()
+    for error in ("409", "409", None):
+        generated(script, *NEW)
+        sent(script, error)
+    generated(script, *NEW)
+    assert sent(script, "409").effects == [SetTimer(TaskConfigsRetry("c", 1), 3, 1_250)]
+
+
+def test_a_write_of_the_leader_that_fails_is_retried_like_a_request() -> None:
+    script = leading()
+    script.connector_runs()
+    generated(script, *NEW)
+    script.read_to_end()
+    failed = script.written("timed out")
+    assert [(timer.key, timer.at_ms) for timer in of_kind(failed, SetTimer)] == [(TaskConfigsRetry("c", 1), 1_250)]
+
+
+def test_task_configs_wait_while_the_session_key_is_unknown() -> None:
+    script = running(*configured()[:-1])
+    assert both(generated(script, *NEW)) == ([], [SetTimer(TaskConfigsRetry("c", 1), 1, 1_250)])
+
+
+def test_task_configs_wait_while_the_leader_is_unknown() -> None:
+    script = leading()
+    script.connector_runs()
+    script.heartbeat("UNKNOWN_MEMBER_ID")
+    assert both(generated(script, *NEW)) == ([], [SetTimer(TaskConfigsRetry("c", 1), 2, script.now_ms + 250)])
 
 
 def test_a_stopped_connector_does_not_send_its_task_configs_again() -> None:
-    context, connectors = at(ConnectorPhase.ACTIVE, leads=False)
-    connectors.on_task_configs(TaskConfigsGenerated("c", 1, NEW))
-    target(context, TargetState.STOPPED)
-    connectors.set_target_state("c")
-    connectors.on_state_reached(ConnectorStateReached("c", 1, TargetState.STOPPED))
-    connectors.on_task_configs_sent("c", TaskConfigsSent(1, "400 stopped"))
-    both(context)
-    connectors.on_retry_timer(TaskConfigsRetry("c", 1))
-    connectors.on_task_configs(TaskConfigsGenerated("c", 1, NEW))
-    assert both(context) == ([], [])
+    script = running()
+    generated(script, *NEW)
+    script.see(resting(TargetState.STOPPED))
+    script.do(ConnectorStateReached("c", 1, TargetState.STOPPED))
+    sent(script, "400 stopped")
+    for late in (script.fire(TaskConfigsRetry("c", 1)), generated(script, *NEW)):
+        assert (*both(late), str(late.ignored)) == (*NOTHING_HAPPENED, "instance 1 of c is STOPPED")
 
 
 def test_task_configs_that_another_instance_overwrote_are_published_again() -> None:
-    context, connectors = at(ConnectorPhase.ACTIVE, leads=False)
-    connectors.on_task_configs(TaskConfigsGenerated("c", 1, OLD))
-    commit(context, of="3")
-    connectors.on_tasks_committed("c")
-    assert effects(context) == [SendTaskConfigs(1, LEADER_URL, "c", OLD)]
+    script = running()
+    generated(script, *OLD)
+    overwritten = script.see(*committed(2, "3"))
+    assert of_kind(overwritten, SendTaskConfigs) == [SendTaskConfigs(1, LEADER_URL, "c", OLD)]
 
 
-def test_a_connector_that_cannot_say_its_task_configs_fails_and_its_tasks_go_on() -> None:
-    context, connectors = at(ConnectorPhase.ACTIVE)
-    connectors.on_task_configs(TaskConfigsGenerated("c", 1, error="oops"))
-    assert both(context) == ([state(State.FAILED, trace="oops")], [status(State.FAILED, "oops")])
+def test_a_connector_that_cannot_make_its_task_configs_fails() -> None:
+    failed = running().do(TaskConfigsGenerated("c", 1, error="oops"))
+    assert both(failed) == ([state(State.FAILED, trace="oops")], [status(State.FAILED, "oops")])
 
 
 def test_a_plugin_may_ask_for_new_task_configs_while_it_runs() -> None:
-    context, connectors = at(ConnectorPhase.ACTIVE)
-    connectors.on_reconfiguration_requested(TaskReconfigurationRequested("c", 1))
-    assert effects(context) == [GenerateTaskConfigs("c", 1, SOURCE)]
-    context, connectors = at(ConnectorPhase.ACTIVE, TargetState.PAUSED)
-    connectors.on_reconfiguration_requested(TaskReconfigurationRequested("c", 1))
-    assert effects(context) == []
+    asked = TaskReconfigurationRequested("c", 1)
+    assert running().do(asked).effects == [GenerateTaskConfigs("c", 1, SOURCE)]
+    assert at(ConnectorPhase.ACTIVE, TargetState.PAUSED).do(asked).effects == []
 
 
 # ---------------------------------------------------------------------------------------------- stop and restart
 
 
 @pytest.mark.parametrize("phase", [ConnectorPhase.STARTING, ConnectorPhase.ACTIVE, ConnectorPhase.FAILED])
-def test_a_connector_stops_from_every_phase_and_is_unassigned(phase: ConnectorPhase) -> None:
-    context, connectors = at(phase)
-    connectors.stop("c", Because("the leader revoked it"))
-    assert both(context) == ([], [StopConnector("c", 1), STOP_TIMER])
-    connectors.on_stopped(ConnectorStopped("c", 1))
-    assert transitions(context) == [state(State.UNASSIGNED, "the leader revoked it")]
-    assert connectors.running() == ()
+def test_a_revoked_connector_stops_from_every_phase_and_is_unassigned(phase: ConnectorPhase) -> None:
+    script = at(phase)
+    timer = SetTimer(ConnectorStopLimit("c", 1), 1, 4_000 + 5_000)
+    assert script.rebalance(revoked=CONNECTOR).effects == [StopConnector("c", 1), timer]
+    unassigned = state(State.UNASSIGNED, "the leader revoked it", generation=4)
+    assert script.do(ConnectorStopped("c", 1)).transitions[0] == unassigned
 
 
 def test_a_connector_that_does_not_stop_is_left_alone_after_five_seconds() -> None:
-    context, connectors = at(ConnectorPhase.STOPPING)
-    connectors.on_stop_timer(ConnectorStopLimit("c", 1))
-    assert both(context) == ([state(State.UNASSIGNED, "a reason")], [status(State.UNASSIGNED)])
-    connectors.on_stopped(ConnectorStopped("c", 1))
-    assert both(context) == ([], [])
+    script = running()
+    script.rebalance(revoked=CONNECTOR)
+    left = script.fire(ConnectorStopLimit("c", 1))
+    assert script.now_ms == 9_000
+    assert left.effects[0] == status(State.UNASSIGNED, generation=4)
+    late = script.do(ConnectorStopped("c", 1))
+    assert (*both(late), str(late.ignored)) == (*NOTHING_HAPPENED, "instance 1 of c is gone")
 
 
 def test_a_restart_is_shown_as_such_and_makes_a_new_instance() -> None:
-    context, connectors = at(ConnectorPhase.ACTIVE)
-    connectors.restart("c", Because("asked"))
-    connectors.on_stopped(ConnectorStopped("c", 1))
-    assert effects(context) == [
-        StopConnector("c", 1),
-        STOP_TIMER,
-        status(State.UNASSIGNED),
-        status(State.RESTARTING, version=None),
-        StartConnector("c", 2, SOURCE, TargetState.STARTED),
-    ]
+    script = running()
+    timer = SetTimer(ConnectorStopLimit("c", 1), 1, 6_000)
+    assert restarted(script).effects[1:] == [StopConnector("c", 1), timer, Done(77, 204)]
+    cause = "its restart was requested"
+    assert both(script.do(ConnectorStopped("c", 1))) == (
+        [state(State.UNASSIGNED, cause), state(State.RESTARTING, cause)],
+        [
+            status(State.UNASSIGNED),
+            status(State.RESTARTING, version=None),
+            StartConnector("c", 2, SOURCE, TargetState.STARTED),
+        ],
+    )
 
 
 @pytest.mark.parametrize("phase", list(ConnectorPhase))
 def test_a_new_configuration_makes_a_new_instance_in_every_phase(phase: ConnectorPhase) -> None:
-    context, connectors = at(phase)
-    read(context, ConnectorConfigRecord("c", SOURCE | {"x": "1"}))
-    connectors.reconfigure("c")
-    both(context)
-    connectors.on_stopped(ConnectorStopped("c", 1))
-    assert effects(context)[1:] == [StartConnector("c", 2, SOURCE | {"x": "1"}, TargetState.STARTED)]
+    script = at(phase)
+    script.see(CHANGED)
+    stopped = script.do(ConnectorStopped("c", 1))
+    assert stopped.effects[1:] == [StartConnector("c", 2, SOURCE | {"x": "1"}, TargetState.STARTED)]
 
 
-def test_a_connector_assigned_while_it_stops_starts_when_it_has_stopped() -> None:
-    context, connectors = at(ConnectorPhase.STOPPING)
-    connectors.start("c", Because("it was assigned to this worker"))
-    assert both(context) == ([], [])
-    connectors.on_stopped(ConnectorStopped("c", 1))
-    assert effects(context) == [status(State.UNASSIGNED), StartConnector("c", 2, SOURCE, TargetState.STARTED)]
+def test_a_connector_that_is_assigned_while_it_stops_starts_when_it_has_stopped() -> None:
+    script = running()
+    script.see(ConnectorConfigRecord("c", None))
+    assert of_kind(script.rebalance(), StopConnector) == [StopConnector("c", 1)]  # no leader revoked it
+    script.see(*configured())
+    assert starts(script.rebalance(CONNECTOR, generation=5)) == []
+    stopped = script.do(ConnectorStopped("c", 1))
+    assert starts(stopped) == [StartConnector("c", 2, SOURCE, TargetState.STARTED)]
 
 
-@pytest.mark.parametrize("what", ["revoked", "deleted", "stopped for good"])
-def test_a_restart_is_off_when_the_work_is_no_longer_ours(what: str) -> None:
-    context, connectors = at(ConnectorPhase.ACTIVE)
-    connectors.reconfigure("c")
-    if what == "revoked":
-        context.group.assignment = WorkSet()
-    elif what == "deleted":
-        read(context, ConnectorConfigRecord("c", None))
-    else:
-        connectors.stop("c", Because(""))
-    both(context)
-    connectors.on_stopped(ConnectorStopped("c", 1))
-    assert effects(context) == [status(State.UNASSIGNED)]
+def test_a_restart_is_off_when_the_connector_was_revoked_meanwhile() -> None:
+    script = at(ConnectorPhase.STOPPING)
+    script.rebalance(revoked=CONNECTOR)
+    stopped = script.do(ConnectorStopped("c", 1))
+    assert (of_kind(stopped, WriteStatus), starts(stopped)) == ([status(State.UNASSIGNED, generation=4)], [])
+
+
+def test_a_restart_is_off_when_the_connector_was_deleted_meanwhile() -> None:
+    script = running()
+    script.see(CHANGED, ConnectorConfigRecord("c", None))
+    assert script.do(ConnectorStopped("c", 1)).effects == [status(State.UNASSIGNED)]
 
 
 # ----------------------------------------------------------------------------------------------------- late answers
 
 
+def said_nothing(script: WorkerScript, stimulus: Stimulus) -> None:
+    """The core takes nothing from the stimulus, and says why."""
+    before = copy.deepcopy(script.core)
+    said = script.do(stimulus)
+    assert (*both(said), said.ignored is None) == (*NOTHING_HAPPENED, False), f"{stimulus}"
+    assert script.core == before
+
+
 @pytest.mark.parametrize("phase", list(ConnectorPhase))
 def test_answers_of_an_older_instance_change_nothing(phase: ConnectorPhase) -> None:
-    context, connectors = at(phase)
-    connectors.on_started(ConnectorStarted("c", 0, TargetState.STARTED))
-    connectors.on_state_reached(ConnectorStateReached("c", 0, TargetState.STOPPED))
-    connectors.on_failed(ConnectorFailed("c", 0, "late"))
-    connectors.on_stopped(ConnectorStopped("c", 0))
-    connectors.on_stop_timer(ConnectorStopLimit("c", 0))
-    connectors.on_reconfiguration_requested(TaskReconfigurationRequested("c", 0))
-    connectors.on_task_configs(TaskConfigsGenerated("c", 0, NEW))
-    connectors.on_task_configs_written(ConnectorOrigin("c", 0), "late")
-    connectors.on_retry_timer(TaskConfigsRetry("c", 0))
-    assert both(context) == ([], [])
-    assert connectors.lives["c"].phase is phase
+    script = at(phase)
+    late: tuple[Stimulus, ...] = (
+        *(ConnectorStarted("c", 0, TargetState.STARTED), ConnectorStateReached("c", 0, TargetState.STOPPED)),
+        *(ConnectorFailed("c", 0, "late"), ConnectorStopped("c", 0), TaskReconfigurationRequested("c", 0)),
+        *(TaskConfigsGenerated("c", 0, NEW), TimerFired(ConnectorStopLimit("c", 0), 1)),
+        TimerFired(TaskConfigsRetry("c", 0), 1),
+    )
+    for stimulus in late:
+        said_nothing(script, stimulus)
 
 
 def test_what_an_instance_says_while_it_stops_counts_no_more() -> None:
-    context, connectors = at(ConnectorPhase.STOPPING)
-    connectors.on_started(ConnectorStarted("c", 1, TargetState.STARTED))
-    connectors.on_state_reached(ConnectorStateReached("c", 1, TargetState.STOPPED))
-    connectors.on_failed(ConnectorFailed("c", 1, "late"))
-    connectors.on_task_configs(TaskConfigsGenerated("c", 1, NEW))
-    connectors.on_task_configs_written(ConnectorOrigin("c", 1), "late")
-    assert both(context) == ([], [])
+    script = at(ConnectorPhase.STOPPING)
+    late: tuple[Stimulus, ...] = (
+        *(ConnectorStarted("c", 1, TargetState.STARTED), ConnectorStateReached("c", 1, TargetState.STOPPED)),
+        *(ConnectorFailed("c", 1, "late"), TaskConfigsGenerated("c", 1, NEW)),
+    )
+    for stimulus in late:
+        said_nothing(script, stimulus)
+
+
+def test_a_connector_that_stops_does_not_retry_its_task_configs() -> None:
+    script = leading()
+    script.connector_runs()
+    generated(script, *NEW)
+    script.read_to_end()
+    script.see(CHANGED)
+    assert of_kind(script.written("timed out"), SetTimer) == []
+
+
+def test_an_answer_to_task_configs_that_were_sent_before_newer_ones_counts_no_more() -> None:
+    script = running()
+    generated(script, *NEW)
+    first = script.take(SendTaskConfigs)
+    generated(script, *OLD, *NEW)
+    said_nothing(script, TaskConfigsSent(first.request_id, "409"))
 
 
 def test_a_status_from_an_earlier_generation_is_written_over() -> None:
-    context, connectors = at(ConnectorPhase.ACTIVE)
-    context.group.generation = 4
-    shown(context, "c", State.UNASSIGNED, "other:1", generation=3)
-    connectors.remind("c")
-    assert effects(context) == [status(State.RUNNING, generation=4)]
-    shown(context, "c", State.RUNNING, generation=4)
-    connectors.remind("c")
-    assert effects(context) == []
+    script = running()
+    script.rebalance()
+    over = script.show("c", State.UNASSIGNED, "other:1", generation=3)
+    assert over.effects == [status(State.RUNNING, generation=4)]
+    assert script.show("c", State.UNASSIGNED, "other:1", generation=4).effects == []
