@@ -1,83 +1,75 @@
-"""Fencing rounds: what is fenced and recorded when (KIP-618), who is told what, and what ends a round."""
+"""Fencing rounds: what is fenced and recorded when (KIP-618), who gets which answer, and what ends a round."""
 
 from __future__ import annotations
 
 import pytest
 
-from connectx.core.config_writer import Claim, ConfigWriter
-from connectx.core.context import Context
-from connectx.core.fencing import FencingRounds
+from connectx.core import verbs
 from connectx.core.messages import (
-    ConfigReadToEnd,
-    ConfigRecordsWritten,
-    Effect,
+    Done,
     FenceProducers,
-    ProducersFenced,
+    InitTaskProducer,
     ReadConfigToEnd,
+    Refused,
     SetTimer,
+    Step,
+    TaskPrepared,
+    TimerFired,
     WriteConfigRecords,
 )
-from connectx.core.signals import FencingOrigin, FencingOutcome, LocalWaiter, RequestWaiter, WriteKind, WriteOutcome
-from connectx.core.timer_keys import TaskCountRetry
-from connectx.model.config_records import ConnectorConfigRecord, TaskCountRecord
+from connectx.core.timer_keys import TaskCountRetry, TaskFencingRetry
+from connectx.model.config_records import ConfigRecord, ConnectorConfigRecord, TaskCountRecord
 from connectx.model.events import EventKind
-from tests.support.core_parts import (
-    C0,
-    SOURCE,
-    a_context,
-    both,
-    commit,
-    configure,
-    effects,
-    read,
-    signals_of,
-    transitions,
-)
 from tests.support.histories import Recorded
+from tests.support.worker_script import (
+    C0,
+    KEY,
+    NOTHING_HAPPENED,
+    SINK,
+    SOURCE,
+    WorkerScript,
+    both,
+    committed,
+    configured,
+    kinds,
+    leading,
+    of_kind,
+    replies,
+)
 
-LOCAL, REMOTE = LocalWaiter(C0, 1), RequestWaiter(8)
-
-
-def begun(recorded: int | None = 2, tasks: int = 3, *, pending: bool = True) -> tuple[Context, FencingRounds]:
-    """A round of connector c has read the config topic: `recorded` tasks before, `tasks` now."""
-    context = a_context()
-    read(context, ConnectorConfigRecord("s", SOURCE))
-    connector = "s" if recorded is None else "c"
-    if recorded is not None:
-        read(context, TaskCountRecord(connector, recorded))
-    if pending:
-        commit(context, connector, tasks)
-    rounds = FencingRounds(context, ConfigWriter(context, Claim.HELD))
-    rounds.request(connector, LOCAL)
-    assert both(context) == ([], [ReadConfigToEnd(1, 3_000)])
-    rounds.on_read(connector, ConfigReadToEnd(1))
-    return context, rounds
-
-
-def fenced(recorded: int = 2, tasks: int = 3) -> tuple[Context, FencingRounds]:
-    """The same round after all older producers were fenced; it waits to read before it writes the record."""
-    context, rounds = begun(recorded, tasks)
-    both(context)
-    rounds.on_producers_fenced("c", ProducersFenced(2))
-    return context, rounds
+FENCE = verbs.Fence("c")
+MOVED = "this worker does not lead the group any more"
 
 
-def recorded(context: Context, rounds: FencingRounds, error: str | None = None) -> list[Effect]:
-    """Carry out the write of the record that waits; what was ordered meanwhile."""
-    done: list[Effect] = []
-    while ordered := effects(context):
-        for effect in ordered:
-            done.append(effect)
-            if isinstance(effect, ReadConfigToEnd):
-                rounds.writer.on_read(ConfigReadToEnd(effect.request_id))
-            elif isinstance(effect, WriteConfigRecords):
-                if error is None:
-                    read(context, *effect.records)
-                rounds.writer.on_written(ConfigRecordsWritten(effect.request_id, error))
-    for outcome in signals_of(context, WriteOutcome):
-        context.signals.remove(outcome)
-        rounds.on_record_written(outcome)
-    return done
+def asked(recorded: int | None = 2, now: int = 3, *, pending: bool = True) -> WorkerScript:
+    """A worker asks the leader, as request 77, for a round of c: `recorded` tasks before, `now` tasks configured."""
+    count = () if recorded is None else (TaskCountRecord("c", recorded),)
+    newer = committed(now) if pending else ()
+    script = leading((ConnectorConfigRecord("c", SOURCE), *committed(recorded or 0, "1"), *count, KEY, *newer))
+    assert both(script.ask(FENCE)) == ([], [ReadConfigToEnd(2, 3_000)])
+    return script
+
+
+def fencing() -> WorkerScript:
+    """The same round while the producers of two tasks are being fenced."""
+    script = asked()
+    assert of_kind(script.read_to_end(), FenceProducers) == [FenceProducers(3, "c", SOURCE, ("g-c-0", "g-c-1"))]
+    return script
+
+
+def recording() -> WorkerScript:
+    """The same round when the producers are fenced; the config topic is read before the record is written."""
+    script = fencing()
+    assert script.fenced().effects == [ReadConfigToEnd(4, 30_000)]
+    return script
+
+
+def refused(status: int, message: str, request_id: int = 77) -> Refused:
+    return Refused(request_id, status, message)
+
+
+def failed(error: str) -> Recorded:
+    return Recorded(EventKind.FENCING_FAILED, "c", None, 3, None, "", {"error": error})
 
 
 # ------------------------------------------------------------------------------------------- what a round has to do
@@ -85,10 +77,7 @@ def recorded(context: Context, rounds: FencingRounds, error: str | None = None) 
 
 @pytest.mark.rule("618.2.1")
 def test_nothing_is_to_be_done_when_the_record_follows_the_task_configs() -> None:
-    context, rounds = begun(pending=False)
-    assert both(context) == ([], [])
-    assert signals_of(context, FencingOutcome) == [FencingOutcome(LOCAL, 200, None)]
-    assert rounds.rounds == {}
+    assert both(asked(pending=False).read_to_end()) == ([], [Done(77, 204)])
 
 
 @pytest.mark.rule("618.2.1")
@@ -96,155 +85,149 @@ def test_nothing_is_to_be_done_when_the_record_follows_the_task_configs() -> Non
     ("before", "now"), [(None, 3), (0, 3), (1, 1)], ids=["first use", "no tasks before", "one task fences itself"]
 )
 def test_the_record_is_written_without_fencing(before: int | None, now: int) -> None:
-    context, rounds = begun(before, now)
-    assert transitions(context) == []
-    done = recorded(context, rounds)
-    connector = "s" if before is None else "c"
-    assert [type(effect) for effect in done] == [ReadConfigToEnd, WriteConfigRecords, ReadConfigToEnd]
-    assert done[1] == WriteConfigRecords(3, (TaskCountRecord(connector, now),), privileged=True)
-    assert signals_of(context, FencingOutcome) == [FencingOutcome(LOCAL, 204, None)]
+    script = asked(before, now)
+    assert both(script.read_to_end()) == ([], [ReadConfigToEnd(3, 30_000)])
+    written = WriteConfigRecords(4, (TaskCountRecord("c", now),), privileged=True)
+    assert script.read_to_end().effects == [written]
+    assert script.written().effects == [ReadConfigToEnd(5, 30_000)]
+    assert script.read_to_end().effects == [Done(77, 204)]
 
 
 @pytest.mark.rule("618.2.2")
 @pytest.mark.parametrize(("before", "now"), [(2, 3), (3, 1), (1, 2), (2, 2), (2, 0)])
 def test_all_producers_of_the_recorded_tasks_are_fenced_before_the_record_is_written(before: int, now: int) -> None:
-    context, rounds = begun(before, now)
+    script = asked(before, now)
     ids = tuple(f"g-c-{number}" for number in range(before))
-    started = Recorded(
-        EventKind.FENCING_STARTED,
-        "c",
-        None,
-        3,
-        None,
-        "new task configs follow the last task count record",
-        {"task_count": before, "transactional_ids": list(ids)},
-    )
-    assert both(context) == ([started], [FenceProducers(2, "c", SOURCE, ids)])
-    rounds.on_producers_fenced("c", ProducersFenced(2))
-    done = recorded(context, rounds)
-    assert done[1] == WriteConfigRecords(4, (TaskCountRecord("c", now),), privileged=True)
+    data = {"task_count": before, "transactional_ids": list(ids)}
+    cause = "new task configs follow the last task count record"
+    started = Recorded(EventKind.FENCING_STARTED, "c", None, 3, None, cause, data)
+    assert both(script.read_to_end()) == ([started], [FenceProducers(3, "c", SOURCE, ids)])
+    assert both(script.fenced()) == ([], [ReadConfigToEnd(4, 30_000)])
+    written = WriteConfigRecords(5, (TaskCountRecord("c", now),), privileged=True)
+    assert script.read_to_end().effects == [written]
+    script.written()
+    done = script.read_to_end()
     completed = Recorded(EventKind.FENCING_COMPLETED, "c", None, 3, None, "", {"task_count": now})
-    assert transitions(context) == [completed]
-    assert signals_of(context, FencingOutcome) == [FencingOutcome(LOCAL, 204, None)]
+    assert (kinds(done)[0], done.transitions[1:]) == (EventKind.TASK_COUNT_RECORDED, [completed])
+    assert done.effects == [Done(77, 204)]
 
 
-# -------------------------------------------------------------------------------------------------- who is told
+# -------------------------------------------------------------------------------------------------- who is answered
 
 
-def test_later_requests_join_the_round_and_share_its_result() -> None:
-    context, rounds = fenced()
-    rounds.request("c", REMOTE)
-    recorded(context, rounds)
-    assert signals_of(context, FencingOutcome) == [FencingOutcome(LOCAL, 204, None), FencingOutcome(REMOTE, 204, None)]
+def test_later_requests_and_tasks_of_the_leader_join_the_round_and_share_its_result() -> None:
+    script = fencing()
+    assert script.ask(FENCE, 78).effects == []
+    assert script.do(TaskPrepared(C0, 2)).effects == []
+    assert script.carry_out().effects[-3:] == [Done(77, 204), Done(78, 204), InitTaskProducer(C0, 2)]
 
 
 def test_rounds_of_two_connectors_do_not_meet() -> None:
-    context, rounds = begun()
-    configure(context, "d")
-    commit(context, "d", 1)
-    both(context)
-    rounds.request("d", REMOTE)
-    assert effects(context) == [ReadConfigToEnd(3, 3_000)]
-    rounds.on_read("d", ConfigReadToEnd(3))
-    assert effects(context) == [FenceProducers(4, "d", SOURCE, ("g-d-0", "g-d-1"))]
+    script = leading((*configured(), *committed(3), *configured("d"), *committed(1, connector="d")))
+    script.ask(FENCE)
+    script.read_to_end()
+    assert script.ask(verbs.Fence("d"), 78).effects == [ReadConfigToEnd(4, 3_000)]
+    assert script.read_to_end().effects == [FenceProducers(5, "d", SOURCE, ("g-d-0", "g-d-1"))]
+    assert script.fenced().effects == [ReadConfigToEnd(6, 30_000)]
+    assert script.fenced("not authorised").effects == [
+        refused(500, "Failed to fence older producers: not authorised", 78)
+    ]
 
 
 @pytest.mark.parametrize(
     ("record", "status", "error"),
     [
         (ConnectorConfigRecord("c", None), 404, "Connector c not found"),
-        (ConnectorConfigRecord("c", {"connector.class": "Sink"}), 400, "Connector c is not a source connector"),
+        (ConnectorConfigRecord("c", SINK), 400, "Connector c is not a source connector"),
     ],
 )
-def test_a_round_for_no_source_connector_is_refused(record: ConnectorConfigRecord, status: int, error: str) -> None:
-    context = a_context()
-    rounds = FencingRounds(context, ConfigWriter(context, Claim.HELD))
-    rounds.request("c", REMOTE)
-    read(context, record)  # what the read finds
-    rounds.on_read("c", ConfigReadToEnd(1))
-    assert signals_of(context, FencingOutcome) == [FencingOutcome(REMOTE, status, error)]
+def test_a_round_for_no_source_connector_is_refused(record: ConfigRecord, status: int, error: str) -> None:
+    assert replies(asked().read_to_end(record)) == [refused(status, error)]
 
 
 # -------------------------------------------------------------------------------------------------- what goes wrong
 
 
 def test_a_config_topic_that_cannot_be_read_ends_the_round_so_that_it_is_asked_for_again() -> None:
-    context = a_context()
-    rounds = FencingRounds(context, ConfigWriter(context, Claim.HELD))
-    rounds.request("c", REMOTE)
-    rounds.on_read("c", ConfigReadToEnd(1, "timed out"))
+    script = asked()
+    script.do(TaskPrepared(C0, 2))
+    ended = script.read_to_end(error="timed out")
     error = "Failed to read the config topic to its end: timed out"
-    assert signals_of(context, FencingOutcome) == [FencingOutcome(REMOTE, 503, error)]
-    failed = Recorded(EventKind.FENCING_FAILED, "c", None, 3, None, "", {"error": error})
-    assert transitions(context) == [failed]
+    assert (ended.transitions[0], replies(ended)) == (failed(error), [refused(503, error)])
+    assert [timer.key for timer in of_kind(ended, SetTimer)] == [TaskFencingRetry(C0, 2)]
 
 
 def test_producers_that_cannot_be_fenced_end_the_round_with_500_and_no_record() -> None:
-    context, rounds = begun()
-    both(context)
-    rounds.on_producers_fenced("c", ProducersFenced(2, "not authorised"))
-    assert signals_of(context, FencingOutcome) == [
-        FencingOutcome(LOCAL, 500, "Failed to fence older producers: not authorised")
-    ]
-    assert effects(context) == []
+    error = "Failed to fence older producers: not authorised"
+    assert both(fencing().fenced("not authorised")) == ([failed(error)], [refused(500, error)])
 
 
 @pytest.mark.rule("618.2.4")
-def test_a_record_that_cannot_be_written_is_written_again_without_end() -> None:
-    context, rounds = fenced()
-    (round_id,) = [fencing.round_id for fencing in rounds.rounds.values()]
+def test_a_record_that_cannot_be_written_is_written_again_until_it_succeeds() -> None:
+    script = recording()
     delays_ms = []
     for _ in range(7):
-        recorded(context, rounds, error="timed out")
-        assert signals_of(context, FencingOutcome) == []
-        (timer,) = effects(context)
-        assert isinstance(timer, SetTimer)
-        assert timer.key == TaskCountRetry("c", round_id)
-        delays_ms.append(timer.at_ms - context.now_ms)
-        rounds.on_retry_timer(TaskCountRetry("c", round_id))
+        script.read_to_end()
+        unwritten = script.written("timed out")
+        (timer,) = of_kind(unwritten, SetTimer)
+        assert unwritten.effects == [timer]
+        delays_ms.append(timer.at_ms - script.now_ms)
+        assert [type(effect) for effect in script.fire(timer.key).effects] == [ReadConfigToEnd]
     assert delays_ms == [250, 500, 1_000, 2_000, 4_000, 5_000, 5_000]
-    recorded(context, rounds)
-    assert signals_of(context, FencingOutcome) == [FencingOutcome(LOCAL, 204, None)]
-    assert not context.timers.is_set(TaskCountRetry("c", round_id))
+    assert script.carry_out().effects[-1] == Done(77, 204)
 
 
 @pytest.mark.rule("618.2.3")
 def test_newer_task_configs_cancel_the_round_and_no_record_is_written() -> None:
-    context, rounds = fenced()
-    effects(context)
-    rounds.cancel("c", "new task configs")
-    assert signals_of(context, FencingOutcome) == [FencingOutcome(LOCAL, 409, "new task configs")]
-    assert 3 not in context.pending.waiting
-    assert (effects(context), rounds.writer.queue) == ([], [])
+    script = recording()
+    error = "new task configs of connector c came during the fencing round"
+    cancelled = script.see(*committed(2, "3"))
+    assert replies(cancelled) == [refused(409, error)]
+    assert failed(error) in cancelled.transitions
+    late = script.read_to_end()
+    assert (*both(late), str(late.ignored)) == (*NOTHING_HAPPENED, "request 4 is not pending")
 
 
 @pytest.mark.rule("618.2.3")
-def test_task_configs_seen_only_by_the_read_before_the_record_refuse_it() -> None:
-    context, rounds = fenced()
-    commit(context)
-    done = recorded(context, rounds)
-    assert [type(effect) for effect in done] == [ReadConfigToEnd]
-    error = "New task configs of connector c came during the fencing round"
-    assert signals_of(context, FencingOutcome) == [FencingOutcome(LOCAL, 409, error)]
+def test_task_configs_found_by_the_read_before_the_record_cancel_the_round() -> None:
+    script = recording()
+    found = script.read_to_end(*committed(2, "3"))
+    assert (of_kind(found, Refused)[0].status, of_kind(found, WriteConfigRecords)) == (409, [])
+
+
+def test_a_cancelled_round_does_not_retry_its_record() -> None:
+    script = recording()
+    script.read_to_end()
+    (timer,) = of_kind(script.written("timed out"), SetTimer)
+    script.see(*committed(2, "3"))
+    assert both(script.fire_late(timer)) == NOTHING_HAPPENED
 
 
 def test_all_rounds_end_when_this_worker_leads_no_more() -> None:
-    context, rounds = begun()
-    rounds.request("a", REMOTE)
-    both(context)
-    rounds.cancel_all("moved")
-    assert signals_of(context, FencingOutcome) == [
-        FencingOutcome(REMOTE, 409, "moved"),
-        FencingOutcome(LOCAL, 409, "moved"),
-    ]
-    assert rounds.rounds == {}
+    script = leading((*configured(), *committed(3), *configured("d")))
+    script.ask(verbs.Fence("d"))
+    script.ask(FENCE, 78)
+    assert replies(script.rebalance()) == [refused(409, MOVED, 78), refused(409, MOVED, 77)]
 
 
-def test_outcomes_and_timers_of_another_round_change_nothing() -> None:
-    context, rounds = fenced()
-    both(context)
-    rounds.on_record_written(WriteOutcome(WriteKind.TASK_COUNT, FencingOrigin(99), "c", 204))
-    rounds.on_retry_timer(TaskCountRetry("c", 99))
-    assert both(context) == ([], [])
-    assert signals_of(context, FencingOutcome) == []
-    assert list(rounds.rounds) == ["c"]
+def test_all_rounds_end_when_this_worker_has_lost_its_place_in_the_group() -> None:
+    error = "this worker has lost its place in the group"
+    assert replies(fencing().heartbeat("UNKNOWN_MEMBER_ID")) == [refused(409, error)]
+
+
+def test_the_record_of_an_older_round_does_not_end_a_newer_one() -> None:
+    script = recording()
+    script.read_to_end()
+    script.see(*committed(2, "3"))  # the round ends while its record is being written
+    assert [type(effect) for effect in script.ask(FENCE, 78).effects] == [ReadConfigToEnd]
+    fenced = script.read_to_end()
+    assert [type(effect) for effect in fenced.effects] == [FenceProducers]
+    assert replies(ended(script)) == []
+    late = script.do(TimerFired(TaskCountRetry("c", 2), 1))
+    assert (*both(late), late.ignored is None) == (*NOTHING_HAPPENED, False)
+
+
+def ended(script: WorkerScript) -> Step:
+    """The write of the record succeeds, and is read back."""
+    script.written()
+    return script.read_to_end()
