@@ -1,16 +1,13 @@
-"""Writes to the config topic: records, order, read-back, conditions, rights and ends, one outcome for each."""
+"""Writes to the config topic: records, order, read-back, conditions and rights, one reply for each."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
-from connectx.core.config_log import ConfigLog
-from connectx.core.config_writer import Claim, ConfigWriter
-from connectx.core.context import Context
-from connectx.core.messages import ConfigReadToEnd, ConfigRecordsWritten, ReadConfigToEnd, WriteConfigRecords
-from connectx.core.signals import ConnectorOrigin, FencingOrigin, LeaderOrigin, RequestOrigin, WriteKind, WriteOutcome
+from connectx.core import verbs
+from connectx.core.messages import Done, ReadConfigToEnd, Refused, Reply, Step, WriteConfigRecords
+from connectx.core.timer_keys import WorkerTimer
+from connectx.core.verbs import Verb
 from connectx.model.config_records import (
     ConfigRecord,
     ConnectorConfigRecord,
@@ -19,123 +16,106 @@ from connectx.model.config_records import (
     TargetStateRecord,
     TaskCommitRecord,
     TaskConfigRecord,
-    TaskCountRecord,
 )
 from connectx.model.ids import TaskId
-from connectx.model.states import TargetState
-from tests.support.core_parts import (
+from connectx.model.states import State, TargetState
+from tests.support.worker_script import (
     C0,
     C1,
-    KEY,
+    NOTHING,
     SOURCE,
-    a_context,
-    commit,
-    effects,
-    read,
-    signals_of,
-    target,
+    WorkerScript,
+    committed,
+    configured,
+    following,
+    leading,
+    merged,
+    of_kind,
+    replies,
+    resting,
+    starting,
     task_config,
 )
 
-ORIGIN = RequestOrigin(7)
 READ_MS = 30_000
 STEP_DOWN = "This worker does not lead the group any more; the request can be retried"
-
-Operation = Callable[[ConfigWriter], None]
-
-
-def delete(writer: ConfigWriter) -> None:
-    writer.delete_connector("c", ORIGIN)
-
-
-def pause(writer: ConfigWriter) -> None:
-    writer.put_target_state("c", TargetState.PAUSED, ORIGIN)
+NEW, C = {"name": "n", "config": SOURCE, "tasks": [], "type": "source"}, {"name": "c", "type": "source"}
+TASKS_OF_C = [{"connector": "c", "task": number} for number in range(2)]
+DELETE, PAUSE, STOP = verbs.Delete("c"), verbs.Pause("c"), verbs.Stop("c")
+DELETED = (ConnectorConfigRecord("c", None), TargetStateRecord("c", None), TaskCommitRecord("c", 0))
+PAUSED, STOPPED = (resting(TargetState.PAUSED),), (resting(TargetState.STOPPED),)
 
 
-def stop(writer: ConfigWriter) -> None:
-    writer.stop_connector("c", ORIGIN)
+def claiming() -> WorkerScript:
+    """A new leader that has not got the claim of the config topic yet."""
+    script = starting()
+    script.start()
+    script.joined(leads=True)
+    script.assigned()
+    return script
 
 
-def a_writer(claim: Claim = Claim.HELD) -> tuple[Context, ConfigWriter]:
-    context = a_context()
-    return context, ConfigWriter(context, claim)
+def orders(step: Step) -> list[tuple[tuple[ConfigRecord, ...], bool] | str]:
+    """What was ordered from the config topic: batches with their privilege, and reads as "read"."""
+    ordered: list[tuple[tuple[ConfigRecord, ...], bool] | str] = []
+    for effect in step.effects:
+        if isinstance(effect, WriteConfigRecords):
+            ordered.append((effect.records, effect.privileged))
+        elif isinstance(effect, ReadConfigToEnd):
+            assert effect.timeout_ms == READ_MS
+            ordered.append("read")
+    return ordered
 
 
-def carry_out(context: Context, writer: ConfigWriter) -> list[tuple[tuple[ConfigRecord, ...], bool] | str]:
-    """Do what is ordered until nothing is: batches with their privilege, and reads as "read"."""
-    done: list[tuple[tuple[ConfigRecord, ...], bool] | str] = []
-    while ordered := effects(context):
-        for effect in ordered:
-            if isinstance(effect, WriteConfigRecords):
-                done.append((effect.records, effect.privileged))
-                read(context, *effect.records)
-                writer.on_written(ConfigRecordsWritten(effect.request_id))
-            else:
-                assert isinstance(effect, ReadConfigToEnd)
-                assert effect.timeout_ms == READ_MS
-                done.append("read")
-                writer.on_read(ConfigReadToEnd(effect.request_id))
-    return done
+def carried_out(script: WorkerScript, verb: Verb, request_id: int = 77) -> Step:
+    """The request and all that it needs of the config topic."""
+    return merged(script.ask(verb, request_id), script.carry_out())
+
+
+def written(step: Step) -> list[tuple[tuple[ConfigRecord, ...], bool] | str]:
+    return [order for order in orders(step) if order != "read"]
 
 
 # --------------------------------------------------------------------------------------------- what is written
 
 
 @pytest.mark.parametrize(
-    ("operation", "expected", "outcome"),
+    ("verb", "expected", "reply"),
     [
         pytest.param(
-            lambda w: w.create_connector("n", SOURCE, None, ORIGIN),
+            verbs.Create("n", SOURCE),
             [((ConnectorConfigRecord("n", SOURCE),), True), "read"],
-            WriteOutcome(WriteKind.CREATE, ORIGIN, "n", 201),
+            Done(77, 201, NEW),
             id="create",
         ),
         pytest.param(
-            lambda w: w.create_connector("n", SOURCE, TargetState.PAUSED, ORIGIN),
+            verbs.Create("n", SOURCE, TargetState.PAUSED),
             [((TargetStateRecord("n", TargetState.PAUSED), ConnectorConfigRecord("n", SOURCE)), True), "read"],
-            WriteOutcome(WriteKind.CREATE, ORIGIN, "n", 201),
+            Done(77, 201, NEW),
             id="create with an initial state, which comes first in the same batch",
         ),
         pytest.param(
-            lambda w: w.put_connector("n", SOURCE, None, ORIGIN),
+            verbs.PutConfig("n", SOURCE),
             [((ConnectorConfigRecord("n", SOURCE),), True), "read"],
-            WriteOutcome(WriteKind.PUT, ORIGIN, "n", 201),
+            Done(77, 201, NEW),
             id="put a new one",
         ),
         pytest.param(
-            lambda w: w.put_connector("c", {"x": "1"}, SOURCE, ORIGIN),
+            verbs.PutConfig("c", {"x": "1"}, SOURCE),
             [((ConnectorConfigRecord("c", {"x": "1"}),), True), "read"],
-            WriteOutcome(WriteKind.PUT, ORIGIN, "c", 200),
+            Done(77, 200, C | {"config": {"x": "1"}, "tasks": TASKS_OF_C}),
             id="put over what is expected",
         ),
+        pytest.param(DELETE, [(DELETED, True), "read"], Done(77, 204), id="delete"),
+        pytest.param(PAUSE, [(PAUSED, False), "read"], Done(77, 202), id="pause, without the leader's rights"),
         pytest.param(
-            delete,
-            [
-                ((ConnectorConfigRecord("c", None), TargetStateRecord("c", None), TaskCommitRecord("c", 0)), True),
-                "read",
-            ],
-            WriteOutcome(WriteKind.DELETE, ORIGIN, "c", 204),
-            id="delete",
-        ),
-        pytest.param(
-            pause,
-            [((TargetStateRecord("c", TargetState.PAUSED),), False), "read"],
-            WriteOutcome(WriteKind.TARGET_STATE, ORIGIN, "c", 202),
-            id="pause, without the leader's rights",
-        ),
-        pytest.param(
-            stop,
-            [
-                ((TaskCommitRecord("c", 0),), True),
-                "read",
-                ((TargetStateRecord("c", TargetState.STOPPED),), False),
-                "read",
-            ],
-            WriteOutcome(WriteKind.STOP, ORIGIN, "c", 204),
+            STOP,
+            [((TaskCommitRecord("c", 0),), True), "read", (STOPPED, False), "read"],
+            Done(77, 204),
             id="stop: no tasks first, then the state",
         ),
         pytest.param(
-            lambda w: w.put_task_configs("c", [task_config(0, "2"), task_config(1, "2")], ORIGIN),
+            verbs.PutTaskConfigs("c", [task_config(0, "2"), task_config(1, "2")]),
             [
                 "read",
                 ((TaskConfigRecord(C0, task_config(0, "2")), TaskConfigRecord(C1, task_config(1, "2"))), True),
@@ -143,301 +123,194 @@ def carry_out(context: Context, writer: ConfigWriter) -> list[tuple[tuple[Config
                 ((TaskCommitRecord("c", 2),), True),
                 "read",
             ],
-            WriteOutcome(WriteKind.TASK_CONFIGS, ORIGIN, "c", 204),
+            Done(77, 204),
             id="task configs in one batch, their commit in another",
         ),
         pytest.param(
-            lambda w: w.put_task_configs("c", [], ConnectorOrigin("c", 1)),
+            verbs.PutTaskConfigs("c", []),
             ["read", ((TaskCommitRecord("c", 0),), True), "read"],
-            WriteOutcome(WriteKind.TASK_CONFIGS, ConnectorOrigin("c", 1), "c", 204),
+            Done(77, 204),
             id="no task configs: only a commit",
         ),
         pytest.param(
-            lambda w: w.put_task_count("c", 2, 0, FencingOrigin(9)),
-            ["read", ((TaskCountRecord("c", 2),), True), "read"],
-            WriteOutcome(WriteKind.TASK_COUNT, FencingOrigin(9), "c", 204),
-            id="task count record",
-        ),
-        pytest.param(
-            lambda w: w.put_session_key(KEY),
-            [((KEY,), True), "read"],
-            WriteOutcome(WriteKind.SESSION_KEY, LeaderOrigin(), "", 204),
-            id="session key",
-        ),
-        pytest.param(
-            lambda w: w.put_restart(RestartRecord("c", True, False), ORIGIN),
-            [((RestartRecord("c", True, False),), True), "read"],
-            WriteOutcome(WriteKind.RESTART, ORIGIN, "c", 202),
-            id="restart command",
-        ),
-        pytest.param(
-            lambda w: w.put_logger_level(LoggerLevelRecord("connectx", "DEBUG"), ORIGIN),
+            verbs.LoggerLevel("connectx", "DEBUG"),
             [((LoggerLevelRecord("connectx", "DEBUG"),), False), "read"],
-            WriteOutcome(WriteKind.LOGGER_LEVEL, ORIGIN, "", 204),
+            Done(77, 204),
             id="logger level, an ordinary write",
         ),
     ],
 )
 @pytest.mark.rule("618.1.4")
 def test_each_operation_writes_its_records_reads_them_back_and_then_answers(
-    operation: Operation, expected: list[object], outcome: WriteOutcome
+    verb: Verb, expected: list[object], reply: Reply
 ) -> None:
-    context, writer = a_writer()
-    operation(writer)
-    assert signals_of(context, WriteOutcome) == []
-    assert carry_out(context, writer) == expected
-    assert signals_of(context, WriteOutcome) == [outcome]
-    assert writer.queue == []
+    done = carried_out(leading(), verb)
+    assert (orders(done), replies(done)) == (expected, [reply])
+    last_read = max(number for number, effect in enumerate(done.effects) if isinstance(effect, ReadConfigToEnd))
+    assert done.effects.index(reply) > last_read
+
+
+def test_a_restart_command_is_a_record_of_the_leader() -> None:
+    script = leading()
+    script.show("c", State.RUNNING)
+    script.ask(verbs.RestartConnector("c", include_tasks=True))
+    done = merged(script.read_to_end(), script.carry_out())
+    assert orders(done) == [((RestartRecord("c", True, False),), True), "read"]
+    assert [reply.status for reply in of_kind(done, Done)] == [202]
 
 
 @pytest.mark.parametrize("tombstone", [(), (ConnectorConfigRecord("n", None),)], ids=["compacted away", "still there"])
-@pytest.mark.parametrize(
-    "create",
-    [lambda w: w.create_connector("n", SOURCE, None, ORIGIN), lambda w: w.put_connector("n", SOURCE, None, ORIGIN)],
-    ids=["create", "put"],
-)
+@pytest.mark.parametrize("create", [verbs.Create("n", SOURCE), verbs.PutConfig("n", SOURCE)], ids=["create", "put"])
 def test_a_new_connector_never_runs_the_tasks_that_a_deleted_one_left(
-    create: Operation, tombstone: tuple[ConfigRecord, ...]
+    create: Verb, tombstone: tuple[ConfigRecord, ...]
 ) -> None:
     """A Java leader deletes without an empty commit, and compaction then keeps the task configs (KAFKA-16838)."""
-    context, writer = a_writer()
     left = (TaskConfigRecord(TaskId("n", 0), {"k": "old"}), TaskCommitRecord("n", 1))
-    read(context, *left, *tombstone)
-    create(writer)
-    written = (TaskCommitRecord("n", 0), ConnectorConfigRecord("n", SOURCE))
-    assert carry_out(context, writer) == [(written, True), "read"]
-    assert context.config.tasks("n") == ()
-    later = ConfigLog()
-    compacted: tuple[ConfigRecord, ...] = (left[0], *written)
-    for log_offset, record in enumerate(compacted):  # what compaction leaves for a worker that starts later
-        later.apply(log_offset, record)
-    assert later.tasks("n") == ()
+    done = carried_out(leading((*configured(), *left, *tombstone)), create)
+    created = (TaskCommitRecord("n", 0), ConnectorConfigRecord("n", SOURCE))
+    assert (orders(done), replies(done)) == ([(created, True), "read"], [Done(77, 201, NEW)])
+    later = following(NOTHING, (left[0], *created))  # what compaction leaves for a worker that starts later
+    assert later.ask(verbs.Tasks("n")).effects == [Done(77, 200, [])]
 
 
 def test_operations_follow_each_other() -> None:
-    context, writer = a_writer()
-    pause(writer)
-    delete(writer)
-    first = WriteConfigRecords(1, (TargetStateRecord("c", TargetState.PAUSED),), privileged=False)
-    assert effects(context) == [first]
-    writer.on_written(ConfigRecordsWritten(1))
-    assert effects(context) == [ReadConfigToEnd(2, READ_MS)]
-    writer.on_read(ConfigReadToEnd(2))
-    second = (ConnectorConfigRecord("c", None), TargetStateRecord("c", None), TaskCommitRecord("c", 0))
-    assert effects(context) == [WriteConfigRecords(3, second, privileged=True)]
+    script = leading()
+    assert script.ask(PAUSE).effects == [WriteConfigRecords(2, PAUSED, privileged=False)]
+    assert script.ask(DELETE, 78).effects == []
+    assert script.written().effects == [ReadConfigToEnd(3, READ_MS)]
+    read = script.read_to_end()
+    assert of_kind(read, WriteConfigRecords, Done) == [
+        WriteConfigRecords(4, DELETED, privileged=True),
+        Done(77, 202),
+    ]
+
+
+def test_the_snapshot_changes_only_by_what_is_read() -> None:
+    script = leading()
+    script.ask(DELETE)
+    script.written()
+    assert script.ask(verbs.ConnectorConfig("c"), 78).effects == [Done(78, 200, SOURCE)]
+    script.read_to_end()
+    assert script.ask(verbs.ConnectorConfig("c"), 78).effects == [Refused(78, 404, "Connector c not found")]
 
 
 # ------------------------------------------------------------------------------------- conditions, at its own turn
 
 
 @pytest.mark.parametrize(
-    ("before", "operation", "status", "error"),
+    ("before", "verb", "status", "error"),
     [
+        (verbs.Create("n", SOURCE), verbs.Create("n", SOURCE), 409, "Connector n already exists"),
         (
-            lambda w: w.create_connector("n", SOURCE, None, ORIGIN),
-            lambda w: w.create_connector("n", SOURCE, None, ORIGIN),
-            409,
-            "Connector n already exists",
-        ),
-        (
-            lambda w: w.put_connector("c", {"x": "1"}, SOURCE, ORIGIN),
-            lambda w: w.put_connector("c", {"x": "2"}, SOURCE, ORIGIN),
+            verbs.PutConfig("c", {"x": "1"}, SOURCE),
+            verbs.PutConfig("c", {"x": "2"}, SOURCE),
             409,
             "The configuration of connector c has changed meanwhile",
         ),
-        (delete, delete, 404, "Connector c not found"),
-        (delete, pause, 404, "Connector c not found"),
-        (delete, stop, 404, "Connector c not found"),
-        (
-            stop,
-            lambda w: w.put_task_configs("c", [task_config(0)], ORIGIN),
-            400,
-            "Connector c is stopped and takes no task configs",
-        ),
-        (
-            lambda w: w.put_task_configs("c", [task_config(0, "2")], ORIGIN),
-            lambda w: w.put_task_count("c", 2, 0, FencingOrigin(9)),
-            409,
-            "New task configs of connector c came during the fencing round",
-        ),
+        (DELETE, DELETE, 404, "Connector c not found"),
+        (DELETE, PAUSE, 404, "Connector c not found"),
+        (DELETE, STOP, 404, "Connector c not found"),
+        (STOP, verbs.PutTaskConfigs("c", [task_config(0)]), 400, "Connector c is stopped and takes no task configs"),
     ],
 )
 def test_what_an_operation_before_it_made_impossible_is_refused_and_writes_nothing(
-    before: Operation, operation: Operation, status: int, error: str
+    before: Verb, verb: Verb, status: int, error: str
 ) -> None:
-    context, writer = a_writer()
-    before(writer)
-    operation(writer)
-    written = carry_out(context, writer)
-    assert [(outcome.status, outcome.error) for outcome in signals_of(context, WriteOutcome)][1:] == [(status, error)]
-    alone = a_writer()
-    before(alone[1])
-    assert [done for done in written if done != "read"] == [d for d in carry_out(*alone) if d != "read"]
+    script = leading()
+    begun = script.ask(before)
+    done = merged(begun, carried_out(script, verb, 78))
+    assert replies(done)[1:] == [Refused(78, status, error)]
+    assert written(done) == written(carried_out(leading(), before))
 
 
 def test_a_stopped_connector_may_be_given_no_tasks() -> None:
-    context, writer = a_writer()
-    target(context, TargetState.STOPPED)
-    writer.put_task_configs("c", [], ORIGIN)
-    carry_out(context, writer)
-    assert [outcome.status for outcome in signals_of(context, WriteOutcome)] == [204]
+    script = leading((*configured(), *committed(0), resting(TargetState.STOPPED)))
+    assert replies(carried_out(script, verbs.PutTaskConfigs("c", []))) == [Done(77, 204)]
 
 
 def test_task_configs_that_came_twice_are_written_once() -> None:
-    context, writer = a_writer()
-    for _ in range(2):
-        writer.put_task_configs("c", [task_config(0, "2")], ORIGIN)
-    written = carry_out(context, writer)
-    assert [done for done in written if done != "read"] == [
+    script, verb = leading(), verbs.PutTaskConfigs("c", [task_config(0, "2")])
+    script.ask(verb)
+    done = carried_out(script, verb, 78)
+    assert written(done) == [
         ((TaskConfigRecord(C0, task_config(0, "2")),), True),
         ((TaskCommitRecord("c", 1),), True),
     ]
-    assert [outcome.status for outcome in signals_of(context, WriteOutcome)] == [204, 204]
+    assert replies(done) == [Done(77, 204), Done(78, 204)]
 
 
 # ------------------------------------------------------------------------------------------------------- failures
 
 
-def test_nothing_is_written_without_a_claim_after_a_write_that_was_fenced() -> None:
-    context, writer = a_writer()
-    delete(writer)
-    delete(writer)
-    effects(context)
-    writer.on_written(ConfigRecordsWritten(1, "fenced", fenced=True))
-    assert effects(context) == []
-    context.signals.clear()
-    writer.set_claim(Claim.PENDING)
-    assert effects(context) == []
-    writer.set_claim(Claim.HELD)
-    assert [type(effect) for effect in effects(context)] == [WriteConfigRecords]
-
-
 @pytest.mark.rule("618.1.5")
-def test_a_write_that_fails_can_be_retried_and_the_next_goes_on() -> None:
-    context, writer = a_writer()
-    delete(writer)
-    pause(writer)
-    effects(context)
-    writer.on_written(ConfigRecordsWritten(1, "timed out", fenced=True))
+def test_a_write_that_fails_can_be_retried_and_an_ordinary_write_goes_on() -> None:
+    script = leading()
+    script.ask(DELETE)
+    script.ask(PAUSE, 78)
+    failed = script.written("timed out", fenced=True)
     message = (
         "Failed to write to the config topic: timed out; "
         "this may be due to a transient error and the request can be safely retried"
     )
-    assert signals_of(context, WriteOutcome) == [WriteOutcome(WriteKind.DELETE, ORIGIN, "c", 500, message, fenced=True)]
-    assert effects(context) == [WriteConfigRecords(2, (TargetStateRecord("c", TargetState.PAUSED),), privileged=False)]
+    assert (orders(failed), replies(failed)) == ([(PAUSED, False)], [Refused(77, 500, message)])
+
+
+def test_nothing_is_written_without_a_claim_after_a_write_that_was_fenced() -> None:
+    script = leading()
+    script.ask(DELETE)
+    script.ask(STOP, 78)
+    assert orders(script.written("fenced", fenced=True)) == []
+    script.heartbeat()
+    assert orders(script.fire(WorkerTimer.RECLAIM)) == []
+    assert orders(script.claimed()) == [((TaskCommitRecord("c", 0),), True)]
 
 
 def test_a_write_that_cannot_be_read_back_fails() -> None:
-    _, writer = a_writer()
-    delete(writer)
-    writer.on_written(ConfigRecordsWritten(1))
-    writer.on_read(ConfigReadToEnd(2, "timed out"))
+    script = leading()
+    script.ask(DELETE)
+    script.written()
     error = "Failed to read back the config topic: timed out"
-    assert signals_of(writer.context, WriteOutcome) == [WriteOutcome(WriteKind.DELETE, ORIGIN, "c", 500, error)]
+    assert script.read_to_end(error="timed out").effects == [Refused(77, 500, error)]
 
 
 # --------------------------------------------------------------------------------------------- the leader's rights
 
 
 def test_privileged_writes_wait_for_the_claim() -> None:
-    context, writer = a_writer(Claim.PENDING)
-    delete(writer)
-    assert effects(context) == []
-    writer.set_claim(Claim.HELD)
-    assert [type(effect) for effect in effects(context)] == [WriteConfigRecords]
-
-
-def test_a_worker_that_does_not_lead_writes_target_states_only() -> None:
-    context, writer = a_writer(Claim.NONE)
-    delete(writer)
-    assert signals_of(context, WriteOutcome) == [WriteOutcome(WriteKind.DELETE, ORIGIN, "c", 409, STEP_DOWN)]
-    pause(writer)
-    assert [type(effect) for effect in effects(context)] == [WriteConfigRecords]
+    script = claiming()
+    assert script.ask(DELETE).effects == []
+    assert orders(script.claimed()) == [(DELETED, True)]
 
 
 def test_a_lost_leadership_refuses_what_waits() -> None:
-    context, writer = a_writer(Claim.PENDING)
-    delete(writer)
-    delete(writer)
-    writer.set_claim(Claim.NONE)
-    assert [(outcome.status, outcome.error) for outcome in signals_of(context, WriteOutcome)] == [(409, STEP_DOWN)] * 2
-    assert effects(context) == []
+    script = claiming()
+    script.ask(DELETE)
+    script.ask(DELETE, 78)
+    lost = script.heartbeat("UNKNOWN_MEMBER_ID")
+    assert replies(lost) == [Refused(77, 409, STEP_DOWN), Refused(78, 409, STEP_DOWN)]
+    assert orders(lost) == []
 
 
 def test_a_write_under_way_ends_as_its_answer_says_although_leadership_moved() -> None:
-    context, writer = a_writer()
-    delete(writer)
-    writer.set_claim(Claim.NONE)
-    assert signals_of(context, WriteOutcome) == []
-    carry_out(context, writer)
-    assert [outcome.status for outcome in signals_of(context, WriteOutcome)] == [204]
+    script = leading()
+    script.ask(DELETE)
+    assert replies(script.heartbeat("UNKNOWN_MEMBER_ID")) == []
+    assert replies(script.carry_out()) == [Done(77, 204)]
 
 
 def test_task_configs_are_not_committed_after_leadership_moved() -> None:
-    context, writer = a_writer()
-    writer.put_task_configs("c", [task_config(0, "2")], ORIGIN)
-    writer.on_read(ConfigReadToEnd(1))
-    effects(context)
-    writer.set_claim(Claim.NONE)
-    assert carry_out(context, writer) == []
-    writer.on_written(ConfigRecordsWritten(2))
-    assert carry_out(context, writer) == ["read"]
-    assert [(outcome.status, outcome.error) for outcome in signals_of(context, WriteOutcome)] == [(409, STEP_DOWN)]
+    script = leading()
+    script.ask(verbs.PutTaskConfigs("c", [task_config(0, "2")]))
+    script.read_to_end()
+    script.heartbeat("UNKNOWN_MEMBER_ID")
+    done = script.carry_out()
+    assert (orders(done), replies(done)) == (["read"], [Refused(77, 409, STEP_DOWN)])
 
 
 def test_a_stop_goes_on_without_the_rights_once_its_tasks_are_gone() -> None:
-    context, writer = a_writer()
-    stop(writer)
-    effects(context)
-    writer.on_written(ConfigRecordsWritten(1))
-    writer.set_claim(Claim.NONE)
-    assert carry_out(context, writer) == ["read", ((TargetStateRecord("c", TargetState.STOPPED),), False), "read"]
-    assert [outcome.status for outcome in signals_of(context, WriteOutcome)] == [204]
-
-
-# ---------------------------------------------------------------------------------------------- withdrawn, the end
-
-
-def test_a_withdrawn_operation_writes_nothing_and_has_no_outcome() -> None:
-    context, writer = a_writer()
-    writer.put_task_count("c", 2, 0, FencingOrigin(9))
-    effects(context)
-    writer.withdraw(FencingOrigin(9))
-    assert context.pending.waiting == {}
-    assert (effects(context), signals_of(context, WriteOutcome), writer.queue) == ([], [], [])
-
-
-def test_an_operation_that_is_being_written_cannot_be_withdrawn() -> None:
-    context, writer = a_writer()
-    writer.put_task_count("c", 2, 0, FencingOrigin(9))
-    writer.on_read(ConfigReadToEnd(1))
-    effects(context)
-    writer.withdraw(FencingOrigin(9))
-    writer.on_written(ConfigRecordsWritten(2))
-    carry_out(context, writer)
-    assert [outcome.status for outcome in signals_of(context, WriteOutcome)] == [204]
-
-
-def test_at_the_end_what_has_begun_is_in_doubt_and_the_rest_can_be_retried() -> None:
-    context, writer = a_writer()
-    for operation in (delete, pause, stop):
-        operation(writer)
-    effects(context)
-    writer.close("The worker has shut down")
-    ended = [(outcome.kind, outcome.status, outcome.error) for outcome in signals_of(context, WriteOutcome)]
-    assert ended == [
-        (WriteKind.DELETE, 500, "The worker has shut down"),
-        (WriteKind.TARGET_STATE, 503, "The worker has shut down"),
-        (WriteKind.STOP, 503, "The worker has shut down"),
-    ]
-    assert (writer.queue, effects(context)) == ([], [])
-
-
-def test_the_snapshot_changes_only_by_what_is_read() -> None:
-    context, writer = a_writer()
-    offset = context.config.offset
-    delete(writer)
-    writer.on_written(ConfigRecordsWritten(1))
-    assert (context.config.offset, context.config.contains("c")) == (offset, True)
-    commit(context)
-    assert context.config.offset > offset
+    script = leading()
+    script.ask(STOP)
+    script.written()
+    script.heartbeat("UNKNOWN_MEMBER_ID")
+    done = script.carry_out()
+    assert (orders(done), replies(done)) == ([(STOPPED, False), "read"], [Done(77, 204)])
