@@ -389,6 +389,17 @@ def following(work: WorkSet = ALL, records: Iterable[ConfigRecord] = configured(
     return script
 
 
+def claiming(
+    records: Iterable[ConfigRecord] = configured(), others: Mapping[str, MemberMetadata] | None = None, **changes: Any
+) -> WorkerScript:
+    """A new leader that waits for its claim of the config topic."""
+    script = starting(records, **changes)
+    script.start()
+    script.joined(leads=True, others=others)
+    script.assigned()
+    return script
+
+
 def leading(
     records: Iterable[ConfigRecord] = configured(), others: Mapping[str, MemberMetadata] | None = None, **changes: Any
 ) -> WorkerScript:

@@ -25,6 +25,7 @@ from tests.support.worker_script import (
     NOTHING,
     SOURCE,
     WorkerScript,
+    claiming,
     committed,
     configured,
     following,
@@ -33,7 +34,6 @@ from tests.support.worker_script import (
     of_kind,
     replies,
     resting,
-    starting,
     task_config,
 )
 
@@ -44,15 +44,6 @@ TASKS_OF_C = [{"connector": "c", "task": number} for number in range(2)]
 DELETE, PAUSE, STOP = verbs.Delete("c"), verbs.Pause("c"), verbs.Stop("c")
 DELETED = (ConnectorConfigRecord("c", None), TargetStateRecord("c", None), TaskCommitRecord("c", 0))
 PAUSED, STOPPED = (resting(TargetState.PAUSED),), (resting(TargetState.STOPPED),)
-
-
-def claiming() -> WorkerScript:
-    """A new leader that has not got the claim of the config topic yet."""
-    script = starting()
-    script.start()
-    script.joined(leads=True)
-    script.assigned()
-    return script
 
 
 def orders(step: Step) -> list[tuple[tuple[ConfigRecord, ...], bool] | str]:
