@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import pytest
 
-from connectx.core.config_writer import Claim
-from connectx.core.group.membership import MembershipState
-from connectx.core.group.rebalance import RebalancePhase
+from connectx.core import verbs
 from connectx.core.messages import (
-    ConfigReadToEnd,
+    ClaimConfigWrites,
     ConnectorStopped,
-    CoordinatorFound,
-    Effect,
     FindCoordinator,
     GroupRequestFailed,
     JoinGroupReplied,
     PrepareTask,
     ReadConfigToEnd,
+    Refused,
+    SendHeartbeat,
     SendJoinGroup,
     SendLeaveGroup,
     SendSyncGroup,
@@ -27,131 +24,101 @@ from connectx.core.messages import (
     Step,
     StopConnector,
     StopTask,
-    SyncGroupReplied,
     TaskStopped,
-    TimerFired,
     WorkerShutDown,
 )
-from connectx.core.timer_keys import GroupTimer, TimerKey, WorkerTimer
-from connectx.core.worker import WorkerCore
-from connectx.model.config_records import ConnectorConfigRecord, TargetStateRecord
+from connectx.core.timer_keys import GroupTimer, WorkerTimer
+from connectx.model.config_records import ConnectorConfigRecord
 from connectx.model.events import EventKind
 from connectx.model.group import Assignment, MemberMetadata, ProtocolVersion, WorkSet
 from connectx.model.ids import TaskId
 from connectx.model.states import TargetState
-from tests.support.core_parts import C0, C1, LEADER_URL, ME, a_core, configure, read
-from tests.support.histories import Because, Recorded
+from tests.support.histories import Recorded
+from tests.support.worker_script import (
+    ALL,
+    C0,
+    C1,
+    EAGER,
+    LEADER_URL,
+    MY_URL,
+    NOTHING,
+    SESSIONED,
+    SOURCE,
+    WorkerScript,
+    both,
+    committed,
+    configured,
+    following,
+    kinds,
+    leading,
+    member,
+    of_kind,
+    resting,
+    starting,
+)
 
-ALL, NOTHING = WorkSet(("c",), (C0, C1)), WorkSet()
-OFFSET = 6
-SESSIONED, EAGER = ProtocolVersion.SESSIONED, ProtocolVersion.EAGER
-HEARTBEATS = (GroupTimer.HEARTBEAT, GroupTimer.SESSION)
-
-
-def working(**changes: Any) -> WorkerCore:
-    """A settled follower that runs connector c (instance 1) and tasks c-0 and c-1 (instances 2 and 3)."""
-    core = a_core(**({"leads": False} | changes))
-    core.connectors.start("c", Because(""))
-    core.tasks.start(C0, Because(""))
-    core.tasks.start(C1, Because(""))
-    return core
-
-
-def fire(core: WorkerCore, key: TimerKey, at_ms: int = 2_000) -> Step:
-    """The timer with that key."""
-    timers = core.membership.timers if isinstance(key, GroupTimer) else core.context.timers
-    return core.handle(TimerFired(key, timers.awaited[key]), at_ms)
-
-
-def rejoin(core: WorkerCore, at_ms: int = 2_000) -> Step:
-    """A join becomes due."""
-    core.context.set_timer(WorkerTimer.REBALANCE_DELAY, 0)
-    return fire(core, WorkerTimer.REBALANCE_DELAY, at_ms)
-
-
-def joined(core: WorkerCore, members: Mapping[str, MemberMetadata] | None = None, protocol: str = "sessioned") -> Step:
-    """The coordinator answers the join: generation 4, led by `other` unless members are given."""
-    leader = "other" if members is None else "me"
-    request_id = core.membership.request_id or 0
-    return core.handle(JoinGroupReplied(request_id, None, 4, "me", leader, protocol, members or {}), 2_000)
+STOPS = [StopTask(C0, 2), StopTask(C1, 3), StopConnector("c", 1)]
+STOPPED = (TaskStopped(C0, 2), TaskStopped(C1, 3), ConnectorStopped("c", 1))
+PAUSED = resting(TargetState.PAUSED)
+OF_WORK = (StopTask, StopConnector, PrepareTask, StartConnector, ReadConfigToEnd)
+OF_GROUP = (SendJoinGroup, FindCoordinator, SendLeaveGroup, SendSyncGroup)
 
 
-def assigned(
-    core: WorkerCore,
-    work: WorkSet = NOTHING,
-    revoked: WorkSet = NOTHING,
-    *,
-    offset: int = OFFSET,
-    error: int = 0,
-    delay_ms: int = 0,
-    version: ProtocolVersion = SESSIONED,
-    leader: str = "other",
-) -> Step:
-    """The coordinator answers SyncGroup."""
-    url = LEADER_URL if leader == "other" else f"http://{ME}/"
-    assignment = Assignment(version, error, leader, url, offset, work, revoked, delay_ms)
-    return core.handle(SyncGroupReplied(core.membership.request_id or 0, None, assignment), 2_000)
-
-
-def through(core: WorkerCore, **assignment: Any) -> list[Effect]:
-    """A whole rebalance; what came of the assignment."""
-    rejoin(core)
-    joined(core)
-    return assigned(core, **assignment).effects
-
-
-def work_of(effects: list[Effect]) -> list[object]:
+def work_of(step: Step) -> list[object]:
     """Starts and stops, and steps of the rebalance; no timers, no statuses."""
-    kinds = (StopTask, StopConnector, PrepareTask, StartConnector, ReadConfigToEnd, SendJoinGroup, FindCoordinator)
-    return [effect for effect in effects if isinstance(effect, (*kinds, SendLeaveGroup, SendSyncGroup))]
+    return [effect for effect in step.effects if isinstance(effect, (*OF_WORK, *OF_GROUP))]
 
 
-def claims(effects: list[Effect]) -> list[WorkSet | None]:
-    """What joins among the effects say that this worker runs."""
-    joins = [effect for effect in effects if isinstance(effect, SendJoinGroup)]
-    allocations = [join.protocols[0].allocation for join in joins]
+def types_of(step: Step) -> list[type[object]]:
+    return [type(effect) for effect in work_of(step)]
+
+
+def claims(step: Step) -> list[WorkSet | None]:
+    """What joins of the step say that this worker runs."""
+    allocations = [join.protocols[0].allocation for join in of_kind(step, SendJoinGroup)]
     return [None if allocation is None else allocation.assigned for allocation in allocations]
 
 
-STOPS = [StopTask(C0, 2), StopTask(C1, 3), StopConnector("c", 1)]
+def joined_eagerly(work: WorkSet = ALL) -> WorkerScript:
+    """A settled follower of a group that rebalances eagerly."""
+    script = starting()
+    script.start()
+    script.joined(protocol="default")
+    script.assigned(work, version=EAGER)
+    return script
 
 
 # ------------------------------------------------------------------------------------------------------- joining
 
 
 def test_a_join_offers_all_protocols_and_claims_what_is_assigned() -> None:
-    core = working()
-    step = rejoin(core)
-    claim = Assignment(SESSIONED, 0, "other", LEADER_URL, OFFSET, ALL)
-    compatible = Assignment(ProtocolVersion.COMPATIBLE, 0, "other", LEADER_URL, OFFSET, ALL)
-    url = f"http://{ME}/"
+    script = following()
+    script.rebalance(delay_ms=700)
+    compatible = ProtocolVersion.COMPATIBLE
     protocols = (
-        MemberMetadata(SESSIONED, url, OFFSET, claim),
-        MemberMetadata(ProtocolVersion.COMPATIBLE, url, OFFSET, compatible),
-        MemberMetadata(EAGER, url, OFFSET),
+        MemberMetadata(SESSIONED, MY_URL, 6, Assignment(SESSIONED, 0, "other", LEADER_URL, 6, ALL)),
+        MemberMetadata(compatible, MY_URL, 6, Assignment(compatible, 0, "other", LEADER_URL, 6, ALL)),
+        MemberMetadata(EAGER, MY_URL, 6),
     )
-    assert step.effects == [SendJoinGroup(5, "me", 10_000, 60_000, protocols)]
     reason = "the scheduled rebalance delay has passed"
-    assert step.transitions == [
-        Recorded(EventKind.REBALANCE_STARTED, generation=3, cause=reason, data={"reason": reason})
-    ]
-    assert not core.context.group.settled
+    started = Recorded(EventKind.REBALANCE_STARTED, generation=4, cause=reason, data={"reason": reason})
+    assert both(script.fire(WorkerTimer.REBALANCE_DELAY)) == (
+        [started],
+        [SendJoinGroup(8, "me", 10_000, 60_000, protocols)],
+    )
+    assert script.place()["state"] == "joining"
 
 
 def test_cooperative_rebalancing_lets_work_run_while_the_group_is_joined() -> None:
-    core = working()
-    assert work_of([*rejoin(core).effects, *joined(core).effects]) == [
-        SendJoinGroup(5, "me", 10_000, 60_000, core.membership.protocols),
-        SendSyncGroup(6, 4, "me", {}),
-    ]
+    script = following()
+    assert types_of(script.rejoin()) == [SendJoinGroup]
+    assert work_of(script.joined(4)) == [SendSyncGroup(7, 4, "me", {})]
 
 
 def test_the_leader_sends_everyones_assignment() -> None:
-    core = working(leads=True)
-    rejoin(core)
-    mine = core.membership.protocols[0]
-    effects = joined(core, {"me": mine, "new": MemberMetadata(SESSIONED, "http://new/", OFFSET)}).effects
-    (sync,) = [effect for effect in effects if isinstance(effect, SendSyncGroup)]
+    script = leading()
+    script.rejoin()
+    (sync,) = of_kind(script.joined(4, leads=True, others={"new": member("http://new/")}), SendSyncGroup)
     assert sorted(sync.assignments) == ["me", "new"]
     assert sync.assignments["me"].revoked == WorkSet((), (C0,))
 
@@ -160,325 +127,270 @@ def test_the_leader_sends_everyones_assignment() -> None:
 
 
 def test_assigned_work_starts_when_the_config_topic_is_as_far_as_the_leader_was() -> None:
-    core = a_core(leads=False)
-    core.context.group.assignment = None
-    effects = through(core, work=WorkSet(("c",), (C1,)))
-    started = [type(effect) for effect in work_of(effects)]
-    assert started == [StartConnector, PrepareTask]
-    assert core.context.group.assignment == WorkSet(("c",), (C1,))
-    assert (core.rebalance.phase, core.context.group.settled) == (RebalancePhase.SETTLED, True)
+    script = starting()
+    script.start()
+    script.joined()
+    assert types_of(script.assigned(WorkSet(("c",), (C1,)))) == [StartConnector, PrepareTask]
+    place = script.place()
+    assert (place["state"], place["connectors"]) == ("stable", ["c"])
+    assert place["tasks"] == [{"connector": "c", "task": 1}]
 
 
-def test_a_completed_rebalance_tells_what_runs_here_now() -> None:
-    core = working()
-    rejoin(core, at_ms=1_500)
-    joined(core)
-    (completed,) = [
-        t
-        for t in assigned(core, revoked=WorkSet((), (C1,)), delay_ms=5).transitions
-        if t.kind is EventKind.REBALANCE_COMPLETED
-    ]
-    assert completed == Recorded(
-        EventKind.REBALANCE_COMPLETED,
-        generation=4,
-        data={
-            "leader": "other",
-            "leader_url": LEADER_URL,
-            "protocol": "sessioned",
-            "connectors": ["c"],
-            "tasks": ["c-0"],
-            "revoked": ["c-1"],
-            "delay_ms": 5,
-            "error": 0,
-            "took_ms": 500,
-        },
-    )
+def test_a_completed_rebalance_records_what_runs_here_now() -> None:
+    script = following()
+    script.rejoin()
+    script.now_ms += 500
+    script.joined(4)
+    completed = script.assigned(revoked=WorkSet((), (C1,)), delay_ms=5).transitions
+    data = {
+        **{"leader": "other", "leader_url": LEADER_URL, "protocol": "sessioned", "connectors": ["c"]},
+        **{"tasks": ["c-0"], "revoked": ["c-1"], "delay_ms": 5, "error": 0, "took_ms": 500},
+    }
+    assert Recorded(EventKind.REBALANCE_COMPLETED, generation=4, data=data) in completed
 
 
 def test_running_work_is_not_touched_by_an_assignment_that_keeps_it() -> None:
-    core = working()
-    assert work_of(through(core)) == []
+    assert work_of(following().rebalance()) == []
 
 
 def test_revoked_work_stops_before_assigned_work_starts_and_the_group_is_joined_again_at_once() -> None:
-    core = working()
-    configure(core.context, "d", tasks=0)
-    offset = core.context.config.offset
-    effects = through(core, work=WorkSet(("d",)), revoked=WorkSet(("c",), (C1,)), offset=offset)
-    assert work_of(effects) == [StopTask(C1, 3), StopConnector("c", 1)]
-    assert work_of(core.handle(TaskStopped(C1, 3), 2_000).effects) == []
-    effects = core.handle(ConnectorStopped("c", 1), 2_000).effects
-    assert [type(effect) for effect in work_of(effects)] == [StartConnector, SendJoinGroup]
-    assert claims(effects) == [WorkSet(("d",), (C0,))]
-    assert not core.context.group.settled
+    script = following(records=(*configured(), *configured("d", 0)))
+    revoked = script.rebalance(WorkSet(("d",)), WorkSet(("c",), (C1,)))
+    assert work_of(revoked) == [StopTask(C1, 3), StopConnector("c", 1)]
+    assert work_of(script.do(TaskStopped(C1, 3))) == []
+    stopped = script.do(ConnectorStopped("c", 1))
+    assert (types_of(stopped), claims(stopped)) == ([StartConnector, SendJoinGroup], [WorkSet(("d",), (C0,))])
+    assert script.place()["state"] == "joining"
 
 
 def test_a_worker_that_is_behind_reads_the_config_topic_before_it_starts_anything() -> None:
-    core = a_core(leads=False)
-    effects = through(core, offset=OFFSET + 1)
-    assert work_of(effects) == [ReadConfigToEnd(1, 3_000)]
-    read(core.context, TargetStateRecord("c", TargetState.PAUSED))
-    started = work_of(core.handle(ConfigReadToEnd(1), 2_000).effects)
-    assert [type(effect) for effect in started] == [StartConnector, PrepareTask, PrepareTask]
+    script = starting()
+    script.start()
+    script.joined()
+    assert work_of(script.assigned(ALL, ahead=1)) == [ReadConfigToEnd(1, 3_000)]
+    assert types_of(script.read_to_end(PAUSED)) == [StartConnector, PrepareTask, PrepareTask]
 
 
-def test_a_worker_that_ran_past_the_assignment_joins_again_and_starts_nothing() -> None:
-    core = a_core(leads=False)
-    effects = through(core, offset=OFFSET - 1)
-    assert [type(effect) for effect in work_of(effects)] == [SendJoinGroup]
-    assert claims(effects) == [ALL]
+def test_a_worker_that_is_past_the_assignment_joins_again_and_starts_nothing() -> None:
+    script = starting()
+    script.start()
+    script.joined()
+    step = script.assigned(ALL, ahead=-1)
+    assert (types_of(step), claims(step)) == ([SendJoinGroup], [ALL])
 
 
 def test_an_answer_to_the_read_of_an_older_assignment_starts_nothing() -> None:
-    core = a_core(leads=False)
-    through(core, offset=OFFSET + 1)
-    rejoin(core)
-    read(core.context, TargetStateRecord("c", TargetState.PAUSED))
-    assert core.handle(ConfigReadToEnd(1), 2_000).effects == []
+    script = following(NOTHING)
+    script.rebalance(ALL, ahead=1)
+    script.rejoin()
+    assert script.read_to_end(PAUSED).effects == []
 
 
 def test_a_follower_of_a_leader_that_was_behind_joins_again_a_little_later() -> None:
-    core = working()
-    effects = through(core, error=1)
-    assert [effect for effect in effects if isinstance(effect, SetTimer) and effect.key == WorkerTimer.MISMATCH] == [
-        SetTimer(WorkerTimer.MISMATCH, 2, 2_100)
-    ]
-    assert work_of(effects) == []
-    assert [type(effect) for effect in work_of(fire(core, WorkerTimer.MISMATCH).effects)] == [SendJoinGroup]
+    script = following()
+    behind = script.rebalance(error=1)
+    assert behind.effects == [SetTimer(WorkerTimer.MISMATCH, 1, script.now_ms + 100)]
+    assert types_of(script.fire(WorkerTimer.MISMATCH)) == [SendJoinGroup]
 
 
 def test_a_leader_that_was_behind_reads_the_config_topic_to_its_end_and_joins_again() -> None:
-    core = working(leads=True)
-    rejoin(core)
-    joined(core, {"me": MemberMetadata(SESSIONED, "http://me/", OFFSET + 1)})
-    effects = assigned(core, error=1, offset=OFFSET + 1, leader="me").effects
-    assert work_of(effects) == [ReadConfigToEnd(1, 3_000)]
-    assert [type(e) for e in work_of(core.handle(ConfigReadToEnd(1), 2_000).effects)] == [SendJoinGroup]
+    script = leading()
+    script.rejoin()
+    script.joined(4, leads=True, others={"other": member(offset=7)})
+    assert work_of(script.assigned()) == [ReadConfigToEnd(2, 3_000)]
+    assert types_of(script.read_to_end(PAUSED)) == [SendJoinGroup]
 
 
 def test_a_delay_sets_a_timer_to_join_again_and_no_delay_cancels_it() -> None:
-    core = working()
-    timers = [effect for effect in through(core, delay_ms=700) if isinstance(effect, SetTimer)]
-    assert timers[-1] == SetTimer(WorkerTimer.REBALANCE_DELAY, 2, 2_700)
-    assert [type(effect) for effect in work_of(fire(core, WorkerTimer.REBALANCE_DELAY).effects)] == [SendJoinGroup]
-    joined(core)
-    assigned(core)
-    assert not core.context.timers.is_set(WorkerTimer.REBALANCE_DELAY)
+    script = following()
+    script.rebalance(delay_ms=7_000)
+    timer = script.timers[WorkerTimer.REBALANCE_DELAY]
+    assert timer.at_ms == script.now_ms + 7_000
+    script.rebalance(generation=5)
+    assert str(script.fire_late(timer).ignored) == "timer rebalance-delay was cancelled or set again"
 
 
 def test_a_member_that_is_not_named_leader_steps_down() -> None:
-    core = working(leads=True)
-    through(core)
-    assert (core.writer.claim, core.context.group.is_leader) == (Claim.NONE, False)
+    script = leading()
+    script.rebalance()
+    assert (script.place()["leader"], script.place()["leader_url"]) == ("other", LEADER_URL)
 
 
 def test_a_member_that_is_named_leader_claims_the_config_topic() -> None:
-    core = working()
-    rejoin(core)
-    joined(core, {"me": core.membership.protocols[0]})
-    effects = assigned(core, leader="me").effects
-    assert "ClaimConfigWrites" in [type(effect).__name__ for effect in effects]
-    assert core.context.group.generation == 4
+    script = following()
+    script.rejoin()
+    script.joined(4, leads=True)
+    assert of_kind(script.assigned(), ClaimConfigWrites) == [ClaimConfigWrites(1)]
+    assert (script.place()["leader"], script.place()["generation"]) == ("me", 4)
 
 
 def test_deleted_work_that_no_leader_remembers_to_revoke_ends_when_the_group_is_settled() -> None:
-    core = working()
-    read(core.context, ConnectorConfigRecord("c", None))
-    effects = through(core, offset=OFFSET + 1)
-    assert work_of(effects) == STOPS
-    assert core.context.group.assignment == WorkSet()
+    script = following()
+    script.see(ConnectorConfigRecord("c", None))
+    assert work_of(script.rebalance()) == STOPS
+    assert (script.place()["connectors"], script.place()["tasks"]) == ([], [])
 
 
 # ------------------------------------------------------------------------------ a rebalance in the middle of another
 
 
 def test_a_join_that_comes_while_revoked_work_stops_waits_for_it() -> None:
-    core = working()
-    through(core, revoked=WorkSet((), (C1,)))
-    assert work_of(rejoin(core).effects) == []
-    effects = core.handle(TaskStopped(C1, 3), 2_000).effects
-    assert [type(effect) for effect in work_of(effects)] == [SendJoinGroup]
-    assert claims(effects) == [WorkSet(("c",), (C0,))]
+    script = following()
+    script.rebalance(revoked=WorkSet((), (C1,)))
+    assert work_of(script.rejoin()) == []
+    stopped = script.do(TaskStopped(C1, 3))
+    assert (types_of(stopped), claims(stopped)) == ([SendJoinGroup], [WorkSet(("c",), (C0,))])
 
 
 def test_assigned_work_that_was_not_started_yet_is_claimed() -> None:
-    core = a_core(leads=False)
-    core.context.group.assignment = WorkSet()
-    through(core, work=ALL, offset=OFFSET + 1)
-    effects = rejoin(core).effects
-    assert [type(effect) for effect in work_of(effects)] == [SendJoinGroup]
-    assert claims(effects) == [ALL]
+    script = following(NOTHING)
+    script.rebalance(ALL, ahead=1)
+    step = script.rejoin()
+    assert (types_of(step), claims(step)) == ([SendJoinGroup], [ALL])
+
+
+def test_work_that_was_stopped_for_new_task_configs_is_claimed_all_the_same() -> None:
+    script = following()
+    step = script.see(*committed(1))
+    assert (of_kind(step, StopTask), claims(step)) == (STOPS[:2], [ALL])
 
 
 def test_revoked_work_that_comes_back_later_does_not_hold_the_next_join() -> None:
-    core = working()
-    through(core, revoked=WorkSet((), (C1,)))
-    core.handle(TaskStopped(C1, 3), 2_000)
-    joined(core)
-    assigned(core, work=WorkSet((), (C1,)))
-    assert C1 in core.tasks.lives
-    assert [type(effect) for effect in work_of(rejoin(core).effects)] == [SendJoinGroup]
+    script = following()
+    script.rebalance(revoked=WorkSet((), (C1,)))
+    script.do(TaskStopped(C1, 3))
+    assert types_of(script.rebalance(WorkSet((), (C1,)), generation=5)) == [PrepareTask]
+    assert types_of(script.rejoin()) == [SendJoinGroup]
 
 
 # ----------------------------------------------------------------------------------- a config topic that cannot be read
 
 
 def test_a_worker_that_cannot_read_the_config_topic_leaves_the_group_and_its_work_goes_on() -> None:
-    core = working()
-    through(core, offset=OFFSET + 1)
-    step = core.handle(ConfigReadToEnd(1, "timed out"), 2_000)
-    assert step.effects == [SendLeaveGroup(7, "me"), SetTimer(WorkerTimer.CONFIG_READ, 2, 2_000 + 6_000)]
-    assert [t.kind for t in step.transitions] == [EventKind.MEMBER_LOST]
-    assert core.tasks.running() == (C0, C1)
-    effects = fire(core, WorkerTimer.CONFIG_READ).effects
-    assert effects == [ReadConfigToEnd(2, 3_000)]
-    effects = core.handle(ConfigReadToEnd(2), 2_000).effects
-    assert [type(effect) for effect in work_of(effects)] == [FindCoordinator]
-    effects = core.handle(CoordinatorFound(core.membership.request_id or 0), 2_000).effects
-    assert claims(effects) == [ALL]
+    script = following()
+    script.rebalance(ahead=1)
+    unread = script.read_to_end(error="timed out")
+    assert unread.effects == [SendLeaveGroup(8, "me"), SetTimer(WorkerTimer.CONFIG_READ, 1, script.now_ms + 6_000)]
+    assert kinds(unread) == [EventKind.MEMBER_LOST]
+    assert script.fire(WorkerTimer.CONFIG_READ).effects == [ReadConfigToEnd(2, 3_000)]
+    assert work_of(script.read_to_end(PAUSED)) == [FindCoordinator(9)]
+    assert claims(script.found()) == [ALL]
 
 
 def test_five_tries_a_little_later_each_then_all_work_stops_once_and_counting_starts_again() -> None:
-    core = working()
-    through(core, offset=OFFSET + 1)
+    script = following()
+    script.rebalance(ahead=1)
     delays_ms: list[int] = []
     for _ in range(5):
-        effects = core.handle(ConfigReadToEnd(core.rebalance.read_request or 0, "timed out"), 2_000).effects
-        delays_ms += [e.at_ms - 2_000 for e in effects if isinstance(e, SetTimer) and e.key == WorkerTimer.CONFIG_READ]
-        assert STOPS[0] not in effects
-        fire(core, WorkerTimer.CONFIG_READ)
+        unread = script.read_to_end(error="timed out")
+        delays_ms += [timer.at_ms - script.now_ms for timer in of_kind(unread, SetTimer)]
+        assert of_kind(unread, StopTask, StopConnector) == []
+        script.fire(WorkerTimer.CONFIG_READ)
     assert delays_ms == [6_000, 7_500, 10_000, 15_000, 30_000]
-    effects = core.handle(ConfigReadToEnd(core.rebalance.read_request or 0, "timed out"), 2_000).effects
-    assert work_of(effects) == [*STOPS, ReadConfigToEnd(7, 3_000)]
-    assert core.context.group.assignment is None
-    effects = core.handle(ConfigReadToEnd(7, "timed out"), 2_000).effects
-    assert effects == [SetTimer(WorkerTimer.CONFIG_READ, core.context.timers.last_token, 8_000)]
+    assert work_of(script.read_to_end(error="timed out")) == [*STOPS, ReadConfigToEnd(7, 3_000)]
+    again = script.read_to_end(error="timed out")
+    assert [timer.at_ms - script.now_ms for timer in of_kind(again, SetTimer)] == [6_000]
+    assert work_of(again) == []
 
 
-def test_an_eager_worker_backs_off_for_long() -> None:
-    core = a_core(leads=False)
-    core.context.group.protocol = EAGER
-    core.context.group.assignment = None
-    rejoin(core)
-    joined(core, protocol="default")
-    assigned(core, ALL, offset=OFFSET + 1, version=EAGER)
-    effects = core.handle(ConfigReadToEnd(1, "timed out"), 2_000).effects
-    assert SetTimer(WorkerTimer.CONFIG_READ, 2, 302_000) in effects
+def test_an_eager_worker_backs_off_for_five_minutes() -> None:
+    script = joined_eagerly(NOTHING)
+    script.rejoin()
+    script.joined(4, protocol="default")
+    script.assigned(ALL, ahead=1, version=EAGER)
+    timer = SetTimer(WorkerTimer.CONFIG_READ, 1, script.now_ms + 300_000)
+    assert of_kind(script.read_to_end(error="timed out"), SetTimer) == [timer]
 
 
 # ----------------------------------------------------------------------------------------------------------- eager
 
 
 def test_eager_rebalancing_stops_everything_before_it_joins_and_claims_nothing() -> None:
-    core = working()
-    core.context.group.protocol = EAGER
-    assert work_of(rejoin(core).effects) == STOPS
-    core.handle(TaskStopped(C0, 2), 2_000)
-    core.handle(TaskStopped(C1, 3), 2_000)
-    effects = core.handle(ConnectorStopped("c", 1), 2_000).effects
-    assert [type(effect) for effect in work_of(effects)] == [SendJoinGroup]
-    assert claims(effects) == [WorkSet()]
+    script = joined_eagerly()
+    assert work_of(script.rejoin()) == STOPS
+    assert work_of(script.do(*STOPPED[:2])) == []
+    stopped = script.do(STOPPED[2])
+    assert (types_of(stopped), claims(stopped)) == ([SendJoinGroup], [WorkSet()])
 
 
 def test_nothing_restarts_while_eager_rebalancing_stops_everything() -> None:
-    core = working()
-    core.context.group.protocol = EAGER
-    rejoin(core)
-    core.connectors.reconfigure("c")
-    core.tasks.restart(C0, Because("asked"))
-    for stimulus in (TaskStopped(C0, 2), TaskStopped(C1, 3), ConnectorStopped("c", 1)):
-        effects = core.handle(stimulus, 2_000).effects
-    assert [type(effect) for effect in work_of(effects)] == [SendJoinGroup]
-    assert (core.connectors.running(), core.tasks.running()) == ((), ())
+    script = joined_eagerly()
+    script.ask(verbs.RestartTask("c", 0))
+    script.rejoin()
+    assert of_kind(script.read_to_end(), Refused)[0].status == 409
+    script.see(ConnectorConfigRecord("c", SOURCE | {"x": "1"}))
+    assert types_of(script.do(*STOPPED)) == [SendJoinGroup]
 
 
 def test_when_the_group_falls_back_to_eager_what_is_not_assigned_goes() -> None:
-    core = working()
-    rejoin(core)
-    joined(core, protocol="default")
-    effects = assigned(core, WorkSet(("c",), (C0,)), version=EAGER).effects
-    assert work_of(effects) == [StopTask(C1, 3)]
-    assert core.context.group.assignment == WorkSet(("c",), (C0,))
+    script = following()
+    script.rejoin()
+    script.joined(4, protocol="default")
+    assert work_of(script.assigned(WorkSet(("c",), (C0,)), version=EAGER)) == [StopTask(C1, 3)]
+    assert script.place()["tasks"] == [{"connector": "c", "task": 0}]
 
 
 # ------------------------------------------------------------------------------------------------- lost membership
 
 
-def test_a_lost_membership_lets_work_go_on_but_nobody_leads_and_requests_wait() -> None:
-    core = working(leads=True)
-    core.membership.heartbeat_request_id = 4
-    core.membership.timers.set(GroupTimer.SESSION, 0)
-    step = fire(core, GroupTimer.SESSION)
-    assert work_of(step.effects) == []
-    assert [t.kind for t in step.transitions] == [EventKind.MEMBER_LOST]
-    group = core.context.group
-    assert (group.settled, group.is_leader, group.leader_url, core.writer.claim) == (False, False, "", Claim.NONE)
-    assert group.assignment == ALL
+@pytest.mark.parametrize("make", [leading, following])
+def test_a_lost_membership_lets_work_go_on_and_only_a_follower_still_knows_its_leader(make: object) -> None:
+    script: WorkerScript = make()  # type: ignore[operator]
+    step = script.fire(GroupTimer.SESSION)
+    assert (work_of(step), kinds(step)) == ([], [EventKind.MEMBER_LOST])
+    place = script.place()
+    assert (place["state"], place["leader"]) == ("joining", None if make is leading else "other")
+    assert (place["connectors"], len(place["tasks"])) == (["c"], 2)
 
 
-def test_a_follower_that_loses_its_membership_still_knows_the_leader() -> None:
-    core = working()
-    core.membership.heartbeat_request_id = 4
-    core.membership.timers.set(GroupTimer.SESSION, 0)
-    fire(core, GroupTimer.SESSION)
-    assert (core.context.group.leader_id, core.context.group.leader_url) == ("other", LEADER_URL)
-
-
-def without_coordinator() -> WorkerCore:
-    """The last group request failed, and looking for the coordinator takes too long."""
-    core = working()
-    core.membership.heartbeat_request_id = 4
-    core.handle(GroupRequestFailed(4, "cut off"), 1_000)
-    return core
+def without_coordinator() -> WorkerScript:
+    """The last heartbeat failed, and the coordinator is looked for."""
+    script = following()
+    script.fire(GroupTimer.HEARTBEAT)
+    script.do(GroupRequestFailed(script.take(SendHeartbeat).request_id, "cut off"))
+    return script
 
 
 def test_a_coordinator_that_stays_unknown_ends_all_work() -> None:
-    core = without_coordinator()
-    step = fire(core, GroupTimer.UNKNOWN)
-    assert work_of(step.effects) == STOPS
-    assert (core.context.group.assignment, core.context.group.settled) == (None, False)
-    assert step.transitions[0].kind is EventKind.MEMBER_LOST
+    script = without_coordinator()
+    step = script.fire(GroupTimer.UNKNOWN)
+    assert (work_of(step), kinds(step)[0]) == (STOPS, EventKind.MEMBER_LOST)
+    assert (script.place()["state"], script.place()["tasks"]) == ("joining", [])
 
 
 def test_after_that_the_worker_joins_again_when_its_work_has_stopped_and_claims_nothing() -> None:
-    core = without_coordinator()
-    fire(core, GroupTimer.UNKNOWN)
-    fire(core, GroupTimer.RETRY)
-    core.handle(CoordinatorFound(core.membership.request_id or 0), 2_000)
-    assert core.membership.state is MembershipState.PREPARING
-    core.handle(TaskStopped(C0, 2), 2_000)
-    core.handle(TaskStopped(C1, 3), 2_000)
-    effects = core.handle(ConnectorStopped("c", 1), 2_000).effects
-    assert claims(effects) == [None]
+    script = without_coordinator()
+    script.fire(GroupTimer.UNKNOWN)
+    script.fire(GroupTimer.RETRY)
+    assert work_of(script.found()) == []
+    assert claims(script.do(*STOPPED)) == [None]
 
 
 def test_a_coordinator_found_in_time_changes_nothing() -> None:
-    core = without_coordinator()
-    fire(core, GroupTimer.RETRY, at_ms=1_200)
-    effects = core.handle(CoordinatorFound(core.membership.request_id or 0), 1_500).effects
-    assert work_of(effects) == []
-    assert core.context.group.settled
+    script = without_coordinator()
+    script.fire(GroupTimer.RETRY)
+    assert work_of(script.found()) == []
+    assert script.place()["state"] == "stable"
 
 
 # ---------------------------------------------------------------------------------------------------------- the end
 
 
 def test_a_worker_that_shuts_down_neither_joins_nor_takes_an_assignment() -> None:
-    core = working()
-    rejoin(core)
-    joined(core)
-    assert work_of(core.handle(ShutdownRequested(), 2_000).effects) == STOPS
-    step = assigned(core, work=WorkSet(("d",), (TaskId("d", 0),)))
-    assert (work_of(step.effects), step.transitions) == ([], [])
-    assert work_of(rejoin(core).effects) == []
+    script = following()
+    script.rejoin()
+    script.joined(4)
+    assert work_of(script.do(ShutdownRequested())) == STOPS
+    step = script.assigned(WorkSet(("d",), (TaskId("d", 0),)))
+    assert (work_of(step), step.transitions) == ([], [])
+    assert work_of(script.rejoin()) == []
 
 
 def test_a_group_that_refuses_this_worker_for_good_ends_it_with_the_reason() -> None:
-    core = working()
-    rejoin(core)
-    request_id = core.membership.request_id or 0
-    refused = JoinGroupReplied(request_id, "GROUP_AUTHORIZATION_FAILED", -1, "me", "", "", {})
-    assert work_of(core.handle(refused, 2_000).effects) == STOPS
-    for stimulus in (TaskStopped(C0, 2), TaskStopped(C1, 3), ConnectorStopped("c", 1)):
-        effects = core.handle(stimulus, 2_000).effects
-    assert effects[-1] == WorkerShutDown("the group refuses this worker: GROUP_AUTHORIZATION_FAILED")
+    script = following()
+    script.rejoin()
+    join = script.take(SendJoinGroup)
+    refused = JoinGroupReplied(join.request_id, "GROUP_AUTHORIZATION_FAILED", -1, "me", "", "", {})
+    assert work_of(script.do(refused)) == STOPS
+    ended = WorkerShutDown("the group refuses this worker: GROUP_AUTHORIZATION_FAILED")
+    assert script.do(*STOPPED).effects[-1] == ended
