@@ -26,6 +26,8 @@ from connectx.core.messages import (
     FenceProducers,
     FenceRequestAnswered,
     FindCoordinator,
+    GroupEffect,
+    GroupStimulus,
     HeartbeatReplied,
     JoinGroupReplied,
     ProducersFenced,
@@ -164,6 +166,7 @@ class WorkerScript:
         """Hand in stimuli; what they lead to, in order."""
         done = Step()
         for stimulus in stimuli:
+            self.open = [effect for effect in self.open if not _answers(stimulus, effect)]
             step = self.core.handle(stimulus, self.now_ms)
             done.ignored = step.ignored
             done.transitions += step.transitions
@@ -176,7 +179,7 @@ class WorkerScript:
         return done
 
     def take(self, kind: type[_Effect]) -> _Effect:
-        """The oldest order of a kind without an answer; from now on it counts as answered."""
+        """The oldest order of a kind without an answer; it counts as answered now."""
         found = next((effect for effect in self.open if isinstance(effect, kind)), None)
         assert found is not None, f"no {kind.__name__} waits for an answer"
         self.open.remove(found)
@@ -349,6 +352,13 @@ class WorkerScript:
         tasks = (TaskStopped(effect.task, effect.instance) for effect in of_kind(step, StopTask))
         connectors = (ConnectorStopped(effect.connector, effect.instance) for effect in of_kind(step, StopConnector))
         return self.do(*tasks, *connectors)
+
+
+def _answers(stimulus: Stimulus, effect: Any) -> bool:
+    """True for the answer to an order; those to the group have numbers of their own."""
+    if isinstance(stimulus, Request) or getattr(stimulus, "request_id", None) != effect.request_id:
+        return False
+    return isinstance(stimulus, GroupStimulus) is isinstance(effect, GroupEffect)
 
 
 def merged(*steps: Step) -> Step:

@@ -1,4 +1,4 @@
-"""The group member: exact outputs for each stimulus, also for late and repeated ones."""
+"""The group member: exact effects for each stimulus, also for late and repeated ones."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import copy
 
 import pytest
 
-from connectx.core.group.membership import Membership, MembershipState
 from connectx.core.messages import (
     CoordinatorFound,
     FindCoordinator,
@@ -19,256 +18,245 @@ from connectx.core.messages import (
     SendLeaveGroup,
     SendSyncGroup,
     SetTimer,
+    ShutdownRequested,
+    Step,
+    Stimulus,
+    StopConnector,
     SyncGroupReplied,
-    TimerFired,
+    TaskStopped,
+    WorkerShutDown,
+    WorkerStarted,
 )
-from connectx.core.signals import (
-    AssignmentReceived,
-    CoordinatorUnknown,
-    Elected,
-    FatalGroupError,
-    JoinPreparing,
-    MembershipLost,
+from connectx.core.timer_keys import GroupTimer
+from connectx.model.config_records import ConnectorConfigRecord
+from connectx.model.events import EventKind
+from tests.support.histories import Recorded
+from tests.support.worker_script import (
+    C0,
+    CONNECTOR,
+    EAGER,
+    NOTHING,
+    NOTHING_HAPPENED,
+    SOURCE,
+    TASK,
+    WorkerScript,
+    both,
+    following,
+    kinds,
+    of_kind,
+    starting,
 )
-from connectx.core.timer_keys import GroupTimer, TimerKey
-from connectx.model.group import Assignment, MemberMetadata, ProtocolVersion
-from tests.support.core_parts import worker_of
-from tests.support.histories import Because
 
 pytestmark = pytest.mark.rule("always.7")
 
-SETTINGS = worker_of(session_timeout_ms=10_000, heartbeat_interval_ms=3_000, rebalance_timeout_ms=60_000)
-PROTOCOLS = (MemberMetadata(ProtocolVersion.SESSIONED, "http://me/", 4),)
-ASSIGNMENT = Assignment(ProtocolVersion.SESSIONED, 0, "m0", "http://lead/", 4)
 HEARTBEAT, SESSION, RETRY, UNKNOWN = GroupTimer.HEARTBEAT, GroupTimer.SESSION, GroupTimer.RETRY, GroupTimer.UNKNOWN
+NEW_CONNECTOR = ConnectorConfigRecord("n", SOURCE)
+CREATED = "connector n was created"
+EXPIRED = "no heartbeat was answered for 10000 ms"
 
 
-def joined(request_id: int, leader: str = "m0", generation: int = 3, error: str | None = None) -> JoinGroupReplied:
-    members = {"m1": PROTOCOLS[0]} if leader == "m1" else {}
-    return JoinGroupReplied(request_id, error, generation, "m1", leader, "sessioned", members)
+def finding() -> WorkerScript:
+    """FindCoordinator 1 is in flight, since 1,000 ms."""
+    script = starting()
+    script.do(WorkerStarted())
+    return script
 
 
-def refused_join(request_id: int, error: str, member_id: str = "") -> JoinGroupReplied:
-    return JoinGroupReplied(request_id, error, -1, member_id, "", "", {})
+def joining() -> WorkerScript:
+    """JoinGroup 3 is in flight, with the id that the group gave."""
+    script = starting()
+    script.start()
+    return script
 
 
-def preparing() -> Membership:
-    member = Membership(SETTINGS)
-    member.start(0)
-    member.handle(CoordinatorFound(1), 0)
-    return member
+def syncing() -> WorkerScript:
+    """A follower; SyncGroup 4 is in flight."""
+    script = joining()
+    script.joined()
+    return script
 
 
-def joining() -> Membership:
-    """JoinGroup -2 is in flight."""
-    member = preparing()
-    member.prepared(PROTOCOLS, 0)
-    return member
+def stable() -> WorkerScript:
+    """A follower of generation 3, assigned at 1,000 ms; its next request is 5, its next timer token 4."""
+    return following(CONNECTOR)
 
 
-def syncing() -> Membership:
-    """A follower; SyncGroup -3 is in flight."""
-    member = joining()
-    member.handle(joined(2), 0)
-    return member
+def rejoining() -> WorkerScript:
+    """A follower of generation 3 whose JoinGroup 5 is in flight, because connector n was created."""
+    script = stable()
+    assert len(of_kind(script.see(NEW_CONNECTOR), SendJoinGroup)) == 1
+    return script
 
 
-def elected() -> Membership:
-    member = joining()
-    member.handle(joined(2, leader="m1"), 0)
-    return member
+def preparing() -> WorkerScript:
+    """A follower that joins when task c-0 has stopped, because its group rebalances eagerly."""
+    script = joining()
+    script.joined(protocol="default")
+    script.assigned(TASK, version=EAGER)
+    assert of_kind(script.rejoin(), SendJoinGroup) == []
+    return script
 
 
-def stable() -> Membership:
-    """A follower of generation 3 that synced at 0; its next request is -4, its next timer token 4."""
-    member = syncing()
-    member.handle(SyncGroupReplied(3, None, ASSIGNMENT), 0)
-    return member
+def heartbeating() -> WorkerScript:
+    """A follower whose heartbeat 5 is in flight, since 4,000 ms."""
+    script = stable()
+    script.fire(HEARTBEAT)
+    return script
 
 
-def fire(member: Membership, key: TimerKey) -> TimerFired:
-    return TimerFired(key, member.timers.awaited[key])
+def joins(step: Step) -> list[tuple[int, str]]:
+    """Number and member id of each join."""
+    return [(join.request_id, join.member_id) for join in of_kind(step, SendJoinGroup)]
+
+
+def reasons(step: Step) -> list[str]:
+    """Why a rebalance began."""
+    return [event.cause for event in step.transitions if event.kind is EventKind.REBALANCE_STARTED]
+
+
+def lost(reason: str, error: str | None) -> Recorded:
+    return Recorded(EventKind.MEMBER_LOST, generation=3, cause=reason, data={"error": error})
+
+
+def synced(script: WorkerScript, error: str | None) -> Step:
+    """SyncGroup is answered with an error, or without an assignment."""
+    return script.do(SyncGroupReplied(script.take(SendSyncGroup).request_id, error, None))
+
+
+def timers(step: Step) -> list[tuple[object, int]]:
+    """Key and time of the timers that were set."""
+    return [(timer.key, timer.at_ms) for timer in of_kind(step, SetTimer)]
 
 
 # ------------------------------------------------------------------------------------------------------ joining
 
 
 def test_a_member_looks_for_the_coordinator_first() -> None:
-    member = Membership(SETTINGS)
-    assert member.start(100) == [SetTimer(UNKNOWN, 1, 3_100), FindCoordinator(1)]
-    assert member.state is MembershipState.FINDING
-    assert member.start(101) == []
+    assert starting().do(WorkerStarted()).effects == [SetTimer(UNKNOWN, 1, 4_000), FindCoordinator(1)]
 
 
-def test_a_found_coordinator_is_joined_with_the_metadata_of_the_herder() -> None:
-    member = Membership(SETTINGS)
-    member.start(0)
-    assert member.handle(CoordinatorFound(1), 5) == [JoinPreparing(Because("the worker starts"))]
-    assert member.prepared(PROTOCOLS, 6) == [SendJoinGroup(2, "", 10_000, 60_000, PROTOCOLS)]
-    assert member.state is MembershipState.JOINING
-    assert member.timers.awaited == {}
+def test_a_found_coordinator_is_joined() -> None:
+    script = finding()
+    unknown = script.timers[UNKNOWN]
+    found = script.found()
+    assert (kinds(found), reasons(found)) == ([EventKind.REBALANCE_STARTED], ["the worker starts"])
+    (join,) = found.effects
+    assert isinstance(join, SendJoinGroup)
+    assert (join.request_id, join.member_id) == (2, "")
+    assert (join.session_timeout_ms, join.rebalance_timeout_ms) == (10_000, 60_000)
+    assert str(script.fire_late(unknown).ignored) == "timer group.coordinator was cancelled or set again"
 
 
 def test_the_member_id_that_the_coordinator_demands_is_joined_with_at_once() -> None:
-    member = joining()
-    assert member.handle(refused_join(2, "MEMBER_ID_REQUIRED", "m1"), 5) == [
-        SendJoinGroup(3, "m1", 10_000, 60_000, PROTOCOLS)
-    ]
-    assert member.member_id == "m1"
+    script = finding()
+    script.found()
+    assert script.join_refused("MEMBER_ID_REQUIRED").transitions == []
+    assert script.take(SendJoinGroup).member_id == "me"
 
 
 def test_a_follower_syncs_without_assignments_and_begins_heartbeats() -> None:
-    member = joining()
-    assert member.handle(joined(2), 50) == [
-        SetTimer(SESSION, 2, 10_050),
-        SetTimer(HEARTBEAT, 3, 3_050),
-        SendSyncGroup(3, 3, "m1", {}),
+    assert joining().joined().effects == [
+        SetTimer(SESSION, 2, 11_000),
+        SetTimer(HEARTBEAT, 3, 4_000),
+        SendSyncGroup(4, 3, "me", {}),
     ]
-    assert (member.state, member.member_id, member.generation) == (MembershipState.SYNCING, "m1", 3)
 
 
 def test_a_leader_computes_then_syncs_with_assignments() -> None:
-    member = joining()
-    assert member.handle(joined(2, leader="m1"), 50)[2:] == [
-        Elected(3, ProtocolVersion.SESSIONED, "m1", {"m1": PROTOCOLS[0]})
-    ]
-    assert member.assignments(3, {"m1": ASSIGNMENT}, 60) == [SendSyncGroup(3, 3, "m1", {"m1": ASSIGNMENT})]
+    computed = joining().joined(leads=True)
+    assert kinds(computed) == [EventKind.ASSIGNMENT_COMPUTED]
+    (sync,) = of_kind(computed, SendSyncGroup)
+    assert (sync.request_id, sync.generation, list(sync.assignments)) == (4, 3, ["me"])
 
 
 def test_an_answered_sync_makes_the_member_stable() -> None:
-    member = syncing()
-    assert member.state is MembershipState.SYNCING
-    assert member.handle(SyncGroupReplied(3, None, ASSIGNMENT), 60) == [
-        AssignmentReceived(3, "m1", "m0", ProtocolVersion.SESSIONED, ASSIGNMENT)
-    ]
-    assert member.state is MembershipState.STABLE
-
-
-def test_assignments_of_a_generation_that_was_given_up_are_not_sent() -> None:
-    member = elected()
-    assert member.assignments(2, {}, 1) == []
-    assert member.state is MembershipState.ELECTED
-    assert stable().assignments(3, {}, 1) == []
-
-
-def test_metadata_is_taken_only_when_it_was_asked_for() -> None:
-    for member in (Membership(SETTINGS), joining(), syncing(), elected(), stable()):
-        before = copy.deepcopy(member)
-        assert member.prepared(PROTOCOLS, 1) == []
-        assert member == before
+    script = syncing()
+    assert script.place()["state"] == "joining"
+    assert kinds(script.assigned()) == [EventKind.REBALANCE_COMPLETED]
+    assert script.place()["state"] == "stable"
 
 
 # --------------------------------------------------------------------------------------------------- heartbeats
 
 
 def test_a_stable_member_sends_heartbeats() -> None:
-    member = stable()
-    assert member.handle(fire(member, HEARTBEAT), 3_000) == [
-        SendHeartbeat(4, 3, "m1"),
-        SetTimer(HEARTBEAT, 4, 6_000),
-    ]
-    assert member.handle(HeartbeatReplied(4, None), 3_010) == [SetTimer(SESSION, 5, 13_000)]
+    script = stable()
+    assert script.fire(HEARTBEAT).effects == [SendHeartbeat(5, 3, "me"), SetTimer(HEARTBEAT, 4, 7_000)]
+    assert script.do(HeartbeatReplied(5, None)).effects == [SetTimer(SESSION, 5, 14_000)]
 
 
 def test_a_heartbeat_waits_for_the_answer_to_the_one_before() -> None:
-    member = stable()
-    member.handle(fire(member, HEARTBEAT), 3_000)
-    assert member.handle(fire(member, HEARTBEAT), 6_000) == [SetTimer(HEARTBEAT, 5, 9_000)]
+    assert heartbeating().fire(HEARTBEAT).effects == [SetTimer(HEARTBEAT, 5, 10_000)]
 
 
-def test_heartbeats_go_on_while_the_herder_prepares_the_leader_computes_and_the_sync_is_in_flight() -> None:
-    preparing_again = stable()
-    preparing_again.request_rejoin(Because("because"), 1)
-    for member in (preparing_again, elected(), syncing()):
-        sent = member.handle(fire(member, HEARTBEAT), 3_000)
-        assert isinstance(sent[0], SendHeartbeat)
-        before = member.state
-        for error in (None, "REBALANCE_IN_PROGRESS", "COORDINATOR_LOAD_IN_PROGRESS"):
-            waiting = copy.deepcopy(member)
-            answered = waiting.handle(HeartbeatReplied(sent[0].request_id, error), 3_001)
-            assert [type(output) for output in answered] in ([SetTimer], [])
-            assert waiting.state is before
+@pytest.mark.parametrize("make", [preparing, syncing], ids=["preparing", "syncing"])
+@pytest.mark.parametrize("error", [None, "REBALANCE_IN_PROGRESS", "COORDINATOR_LOAD_IN_PROGRESS"])
+def test_heartbeats_go_on_while_work_stops_and_the_sync_is_in_flight(make: object, error: str | None) -> None:
+    script: WorkerScript = make()  # type: ignore[operator]
+    sent = script.fire(HEARTBEAT)
+    assert isinstance(sent.effects[0], SendHeartbeat)
+    answered = script.do(HeartbeatReplied(sent.effects[0].request_id, error))
+    assert [type(effect) for effect in answered.effects] == ([] if error and "LOAD" in error else [SetTimer])
+    assert answered.transitions == []
 
 
-def test_no_heartbeats_before_the_first_join_and_while_joining() -> None:
-    for member in (preparing(), joining()):
-        assert not member.timers.is_set(HEARTBEAT)
-    member = stable()
-    member.handle(fire(member, HEARTBEAT), 3_000)
-    late_timer = fire(member, HEARTBEAT)
-    member.request_rejoin(Because("because"), 3_001)
-    member.prepared(PROTOCOLS, 3_002)
-    before = copy.deepcopy(member)
-    assert member.handle(HeartbeatReplied(4, "UNKNOWN_MEMBER_ID"), 3_003) == []
-    assert member.handle(GroupRequestFailed(4, "cut"), 3_003) == []
-    assert member.handle(late_timer, 6_000) == []
-    assert member == before
+def test_no_heartbeats_before_the_first_join() -> None:
+    assert HEARTBEAT not in joining().timers
+
+
+def test_no_heartbeats_while_joining() -> None:
+    script = heartbeating()
+    late_timer = script.timers[HEARTBEAT]
+    script.see(NEW_CONNECTOR)
+    before = copy.deepcopy(script.core)
+    for late in (HeartbeatReplied(5, "UNKNOWN_MEMBER_ID"), GroupRequestFailed(5, "cut")):
+        assert str(script.do(late).ignored) == "request 5 is not pending"
+    assert str(script.fire_late(late_timer).ignored) == "timer group.heartbeat was cancelled or set again"
+    assert script.core == before
 
 
 def test_a_rebalance_told_by_a_heartbeat_keeps_the_id_and_rejoins() -> None:
-    member = stable()
-    member.handle(fire(member, HEARTBEAT), 3_000)
-    assert member.handle(HeartbeatReplied(4, "REBALANCE_IN_PROGRESS"), 3_005) == [
-        SetTimer(SESSION, 5, 13_000),
-        JoinPreparing(Because("the group is rebalancing")),
-    ]
-    assert member.prepared(PROTOCOLS, 3_006) == [SendJoinGroup(5, "m1", 10_000, 60_000, PROTOCOLS)]
+    script = heartbeating()
+    step = script.do(HeartbeatReplied(5, "REBALANCE_IN_PROGRESS"))
+    assert (timers(step), joins(step), reasons(step)) == (
+        [(SESSION, 14_000)],
+        [(6, "me")],
+        ["the group is rebalancing"],
+    )
 
 
-@pytest.mark.parametrize(("error", "member_id"), [("UNKNOWN_MEMBER_ID", ""), ("ILLEGAL_GENERATION", "m1")])
-def test_a_member_that_was_dropped_says_so_and_joins_anew(error: str, member_id: str) -> None:
-    member = stable()
-    member.handle(fire(member, HEARTBEAT), 3_000)
+@pytest.mark.parametrize(("error", "member_id"), [("UNKNOWN_MEMBER_ID", ""), ("ILLEGAL_GENERATION", "me")])
+def test_a_member_that_was_dropped_records_it_and_joins_again(error: str, member_id: str) -> None:
+    script = heartbeating()
+    step = script.do(HeartbeatReplied(5, error))
     reason = f"Heartbeat was refused: {error}"
-    assert member.handle(HeartbeatReplied(4, error), 3_005) == [
-        MembershipLost(Because(reason), error),
-        JoinPreparing(Because(reason)),
-    ]
-    assert (member.generation, member.member_id) == (-1, member_id)
-    assert member.timers.awaited == {}
-    assert member.prepared(PROTOCOLS, 3_006) == [SendJoinGroup(5, member_id, 10_000, 60_000, PROTOCOLS)]
+    assert (step.transitions[0], reasons(step)) == (lost(reason, error), [reason])
+    assert (joins(step), timers(step)) == ([(6, member_id)], [])
+    for key in (HEARTBEAT, SESSION):
+        assert script.fire_late(script.timers[key]).ignored is not None
 
 
-def test_a_member_dropped_while_it_prepares_is_not_asked_to_prepare_again() -> None:
-    member = stable()
-    member.request_rejoin(Because("because"), 1)
-    member.handle(fire(member, HEARTBEAT), 3_000)
+def test_a_member_dropped_while_its_work_stops_joins_once_with_a_new_id() -> None:
+    script = preparing()
     error = "UNKNOWN_MEMBER_ID"
-    assert member.handle(HeartbeatReplied(4, error), 3_005) == [
-        MembershipLost(Because(f"Heartbeat was refused: {error}"), error)
-    ]
-    assert member.prepared(PROTOCOLS, 3_006) == [SendJoinGroup(5, "", 10_000, 60_000, PROTOCOLS)]
-
-
-def test_a_leader_dropped_while_it_computes_starts_over() -> None:
-    member = elected()
-    member.handle(fire(member, HEARTBEAT), 3_000)
-    error = "ILLEGAL_GENERATION"
-    reason = f"Heartbeat was refused: {error}"
-    assert member.handle(HeartbeatReplied(3, error), 3_005) == [
-        MembershipLost(Because(reason), error),
-        JoinPreparing(Because(reason)),
-    ]
-    assert member.assignments(3, {}, 3_006) == []
+    dropped = script.heartbeat(error)
+    assert (dropped.transitions, joins(dropped)) == ([lost(f"Heartbeat was refused: {error}", error)], [])
+    assert [member_id for _, member_id in joins(script.do(TaskStopped(C0, 1)))] == [""]
 
 
 def test_a_session_that_ran_out_by_the_own_clock_is_lost() -> None:
-    member = stable()
-    reason = "no heartbeat was answered for 10000 ms"
-    assert member.handle(fire(member, SESSION), 10_000) == [
-        MembershipLost(Because(reason), None),
-        SetTimer(UNKNOWN, 4, 13_000),
-        SetTimer(RETRY, 5, 10_100),
-    ]
-    assert (member.state, member.generation, member.member_id) == (MembershipState.FINDING, -1, "m1")
-    assert member.handle(fire(member, RETRY), 10_100) == [FindCoordinator(4)]
-    assert member.handle(CoordinatorFound(4), 10_101) == [JoinPreparing(Because(reason))]
+    script = stable()
+    expired = script.fire(SESSION)
+    assert both(expired) == ([lost(EXPIRED, None)], [SetTimer(UNKNOWN, 4, 14_000), SetTimer(RETRY, 5, 11_100)])
+    assert script.fire(RETRY).effects == [FindCoordinator(5)]
+    found = script.found()
+    assert (joins(found), reasons(found)) == ([(6, "me")], [EXPIRED])
 
 
 def test_the_session_counts_from_when_the_answered_heartbeat_was_sent() -> None:
-    member = stable()
-    member.handle(fire(member, HEARTBEAT), 3_000)
-    assert member.handle(HeartbeatReplied(4, None), 9_000) == [SetTimer(SESSION, 5, 13_000)]
+    script = heartbeating()
+    script.now_ms = 10_000
+    assert timers(script.do(HeartbeatReplied(5, None))) == [(SESSION, 14_000)]
 
 
 # ------------------------------------------------------------------------------------- the coordinator goes away
@@ -277,162 +265,142 @@ def test_the_session_counts_from_when_the_answered_heartbeat_was_sent() -> None:
 @pytest.mark.parametrize(
     "stimulus",
     [
-        HeartbeatReplied(4, "NOT_COORDINATOR"),
-        HeartbeatReplied(4, "COORDINATOR_NOT_AVAILABLE"),
-        GroupRequestFailed(4, "the connection was lost"),
+        HeartbeatReplied(5, "NOT_COORDINATOR"),
+        HeartbeatReplied(5, "COORDINATOR_NOT_AVAILABLE"),
+        GroupRequestFailed(5, "the connection was lost"),
     ],
 )
 def test_a_stable_member_goes_on_as_it_was_when_the_coordinator_is_found_in_time(stimulus: GroupStimulus) -> None:
-    member = stable()
-    member.handle(fire(member, HEARTBEAT), 3_000)
-    assert member.handle(stimulus, 3_010) == [SetTimer(UNKNOWN, 5, 6_010), SetTimer(RETRY, 6, 3_110)]
-    assert (member.state, member.generation, member.is_confirmed) == (MembershipState.FINDING, 3, False)
-    assert member.handle(fire(member, RETRY), 3_110) == [FindCoordinator(5)]
-    assert member.handle(CoordinatorFound(5), 3_120) == [SendHeartbeat(6, 3, "m1"), SetTimer(HEARTBEAT, 7, 6_120)]
-    assert member.state is MembershipState.STABLE
-    assert list(member.timers.awaited) == [SESSION, HEARTBEAT]
+    script = heartbeating()
+    assert both(script.do(stimulus)) == ([], [SetTimer(UNKNOWN, 5, 7_000), SetTimer(RETRY, 6, 4_100)])
+    unknown = script.timers[UNKNOWN]
+    assert script.fire(RETRY).effects == [FindCoordinator(6)]
+    assert both(script.found()) == ([], [SendHeartbeat(7, 3, "me"), SetTimer(HEARTBEAT, 7, 7_100)])
+    assert script.place()["state"] == "stable"
+    assert script.fire_late(unknown).ignored is not None
 
 
-def test_the_search_backs_off_and_tells_once_when_it_takes_too_long() -> None:
-    member = stable()
-    member.handle(fire(member, HEARTBEAT), 3_000)
-    member.handle(GroupRequestFailed(4, "cut"), 3_000)
+def test_the_search_backs_off_and_work_stops_once_when_it_takes_too_long() -> None:
+    script = heartbeating()
+    script.do(GroupRequestFailed(5, "cut"))
     waits_ms = []
-    for request_id in range(5, 12):
-        assert member.handle(fire(member, RETRY), 4_000) == [FindCoordinator(request_id)]
-        (again,) = member.handle(GroupRequestFailed(request_id, "cut"), 4_000)
-        assert isinstance(again, SetTimer)
-        waits_ms.append(again.at_ms - 4_000)
+    for request_id in range(6, 13):
+        assert script.fire(RETRY).effects == [FindCoordinator(request_id)]
+        again = script.do(GroupRequestFailed(request_id, "cut"))
+        waits_ms += [at_ms - script.now_ms for _, at_ms in timers(again)]
     assert waits_ms == [200, 400, 800, 1_000, 1_000, 1_000, 1_000]
-    unknown = fire(member, UNKNOWN)
-    assert member.handle(unknown, 6_000) == [CoordinatorUnknown(3_000)]
-    assert member.handle(unknown, 6_001) == []
-    assert member.state is MembershipState.FINDING
+    unknown = script.timers[UNKNOWN]
+    assert unknown.at_ms == 7_000
+    given_up = script.fire(UNKNOWN)
+    assert (kinds(given_up)[0], of_kind(given_up, StopConnector)) == (EventKind.MEMBER_LOST, [StopConnector("c", 1)])
+    assert script.fire_late(unknown).ignored is not None
 
 
 def test_the_session_ends_while_the_coordinator_is_unknown() -> None:
-    member = stable()
-    member.handle(fire(member, HEARTBEAT), 3_000)
-    member.handle(GroupRequestFailed(4, "cut"), 3_000)
-    reason = "no heartbeat was answered for 10000 ms"
-    assert member.handle(fire(member, SESSION), 10_000) == [MembershipLost(Because(reason), None)]
-    member.handle(fire(member, RETRY), 10_001)
-    assert member.handle(CoordinatorFound(5), 10_002) == [JoinPreparing(Because(reason))]
+    script = heartbeating()
+    script.do(GroupRequestFailed(5, "cut"))
+    assert both(script.fire(SESSION)) == ([lost(EXPIRED, None)], [])
+    script.fire(RETRY)
+    assert reasons(script.found()) == [EXPIRED]
 
 
-def test_a_coordinator_found_at_start_late_is_told_too() -> None:
-    member = Membership(SETTINGS)
-    member.start(0)
-    assert member.handle(GroupRequestFailed(1, "no broker"), 20) == [SetTimer(RETRY, 2, 120)]
-    assert member.handle(fire(member, UNKNOWN), 3_000) == [CoordinatorUnknown(0)]
+def test_a_coordinator_that_is_not_found_at_the_start_ends_nothing() -> None:
+    script = finding()
+    assert script.do(GroupRequestFailed(1, "no broker")).effects == [SetTimer(RETRY, 2, 1_100)]
+    assert both(script.fire(UNKNOWN)) == NOTHING_HAPPENED
+    script.fire(RETRY)
+    assert reasons(script.found()) == ["the worker starts"]
 
 
-@pytest.mark.parametrize("stimulus", [refused_join(2, "NOT_COORDINATOR"), GroupRequestFailed(2, "cut")])
-def test_a_join_that_meets_no_coordinator_is_prepared_again_after_it_is_found(stimulus: GroupStimulus) -> None:
-    member = joining()
-    assert member.handle(stimulus, 10) == [SetTimer(UNKNOWN, 2, 3_010), SetTimer(RETRY, 3, 110)]
-    member.handle(fire(member, RETRY), 110)
-    (signal,) = member.handle(CoordinatorFound(3), 120)
-    assert isinstance(signal, JoinPreparing)
+@pytest.mark.parametrize("error", ["NOT_COORDINATOR", None])
+def test_a_join_that_meets_no_coordinator_is_sent_again_after_it_is_found(error: str | None) -> None:
+    script = joining()
+    failed = script.do(GroupRequestFailed(3, "cut")) if error is None else script.join_refused(error)
+    assert timers(failed) == [(UNKNOWN, 4_000), (RETRY, 1_100)]
+    script.fire(RETRY)
+    assert joins(script.found()) == [(5, "me")]
 
 
 def test_a_rejoin_that_fails_keeps_the_generation_and_its_session() -> None:
-    member = stable()
-    member.request_rejoin(Because("because"), 1)
-    member.prepared(PROTOCOLS, 2)
-    assert member.handle(GroupRequestFailed(4, "cut"), 5_000) == [
-        SetTimer(UNKNOWN, 4, 8_000),
-        SetTimer(SESSION, 5, 15_000),
-        SetTimer(RETRY, 6, 5_100),
-    ]
-    member.handle(fire(member, RETRY), 5_100)
-    assert member.handle(CoordinatorFound(5), 5_101) == [
-        SendHeartbeat(6, 3, "m1"),
-        SetTimer(HEARTBEAT, 7, 8_101),
-        JoinPreparing(Because("cut")),
-    ]
+    script = rejoining()
+    script.now_ms = 5_000
+    failed = script.do(GroupRequestFailed(5, "cut"))
+    assert timers(failed) == [(UNKNOWN, 8_000), (SESSION, 15_000), (RETRY, 5_100)]
+    script.fire(RETRY)
+    found = script.found()
+    assert (found.effects[0], joins(found)) == (SendHeartbeat(7, 3, "me"), [(8, "me")])
 
 
 def test_a_heartbeat_that_meets_no_coordinator_ends_a_sync_too() -> None:
-    member = syncing()
-    member.handle(fire(member, HEARTBEAT), 3_000)
-    member.handle(HeartbeatReplied(4, "NOT_COORDINATOR"), 3_001)
-    assert member.state is MembershipState.FINDING
-    assert member.handle(SyncGroupReplied(3, None, ASSIGNMENT), 3_002) == []
-    member.handle(fire(member, RETRY), 3_101)
-    assert JoinPreparing(Because("Heartbeat was refused: NOT_COORDINATOR")) in member.handle(CoordinatorFound(5), 3_102)
+    script = syncing()
+    script.heartbeat("NOT_COORDINATOR")
+    late = script.assigned()
+    assert (*both(late), str(late.ignored)) == (*NOTHING_HAPPENED, "request 4 is not pending")
+    script.fire(RETRY)
+    assert len(joins(script.found())) == 1
+
+
+def test_a_join_that_was_called_off_while_work_stopped_is_sent_after_the_coordinator_is_found() -> None:
+    script = preparing()
+    script.heartbeat("NOT_COORDINATOR")
+    assert joins(script.do(TaskStopped(C0, 1))) == []
+    script.fire(RETRY)
+    assert len(joins(script.found())) == 1
 
 
 # ------------------------------------------------------------------------------------------------ refused requests
 
 
 def test_a_loading_coordinator_is_asked_again_after_a_growing_pause() -> None:
-    member = joining()
-    assert member.handle(refused_join(2, "COORDINATOR_LOAD_IN_PROGRESS"), 10) == [SetTimer(RETRY, 2, 110)]
-    assert member.state is MembershipState.WAITING
-    reason = "JoinGroup was refused: COORDINATOR_LOAD_IN_PROGRESS"
-    assert member.handle(fire(member, RETRY), 110) == [JoinPreparing(Because(reason))]
-    member.prepared(PROTOCOLS, 111)
-    assert member.handle(refused_join(3, "COORDINATOR_LOAD_IN_PROGRESS"), 120) == [SetTimer(RETRY, 3, 320)]
+    script = joining()
+    for pause_ms in (100, 200, 400):
+        assert timers(script.join_refused("COORDINATOR_LOAD_IN_PROGRESS")) == [(RETRY, script.now_ms + pause_ms)]
+        assert len(joins(script.fire(RETRY))) == 1
 
 
 def test_a_member_that_waits_to_rejoin_sends_heartbeats_of_its_old_generation() -> None:
-    member = stable()
-    member.request_rejoin(Because("because"), 1)
-    member.prepared(PROTOCOLS, 2)
-    assert member.handle(refused_join(4, "COORDINATOR_LOAD_IN_PROGRESS"), 10) == [
-        SetTimer(SESSION, 4, 10_010),
-        SetTimer(HEARTBEAT, 5, 3_010),
-        SetTimer(RETRY, 6, 110),
-    ]
+    script = rejoining()
+    refused = script.join_refused("COORDINATOR_LOAD_IN_PROGRESS")
+    assert timers(refused) == [(SESSION, 11_000), (HEARTBEAT, 4_000), (RETRY, 1_100)]
+    assert script.fire(HEARTBEAT).effects[0] == SendHeartbeat(6, 3, "me")
 
 
 def test_a_rejoin_under_an_id_that_is_gone_is_a_loss_and_retried_at_once() -> None:
-    member = stable()
-    member.request_rejoin(Because("because"), 1)
-    member.prepared(PROTOCOLS, 2)
+    script = rejoining()
     error = "UNKNOWN_MEMBER_ID"
-    reason = f"JoinGroup was refused: {error}"
-    assert member.handle(refused_join(4, error), 3) == [
-        MembershipLost(Because(reason), error),
-        JoinPreparing(Because(reason)),
-    ]
-    assert member.member_id == ""
+    refused = script.join_refused(error)
+    assert (refused.transitions, joins(refused)) == ([lost(f"JoinGroup was refused: {error}", error)], [(6, "")])
 
 
-def test_a_loss_is_told_once() -> None:
-    member = stable()
-    member.handle(fire(member, SESSION), 10_000)
-    member.handle(fire(member, RETRY), 10_100)
-    member.handle(CoordinatorFound(4), 10_101)
-    member.prepared(PROTOCOLS, 10_102)
-    assert member.handle(refused_join(5, "UNKNOWN_MEMBER_ID"), 10_103) == [
-        JoinPreparing(Because("JoinGroup was refused: UNKNOWN_MEMBER_ID"))
-    ]
+def test_a_loss_is_recorded_once() -> None:
+    script = stable()
+    script.fire(SESSION)
+    script.fire(RETRY)
+    script.found()
+    assert script.join_refused("UNKNOWN_MEMBER_ID").transitions == []
+    assert script.take(SendJoinGroup).member_id == ""
 
 
-def test_a_sync_overtaken_by_another_rebalance_rejoins_with_its_generation() -> None:
-    member = syncing()
-    (signal,) = member.handle(SyncGroupReplied(3, "REBALANCE_IN_PROGRESS", None), 5)
-    assert isinstance(signal, JoinPreparing)
-    assert (member.state, member.generation, member.member_id) == (MembershipState.PREPARING, 3, "m1")
-    assert list(member.timers.awaited) == [SESSION, HEARTBEAT]
+def test_a_sync_overtaken_by_another_rebalance_rejoins_with_its_id_and_keeps_its_session() -> None:
+    script = syncing()
+    overtaken = synced(script, "REBALANCE_IN_PROGRESS")
+    assert (joins(overtaken), timers(overtaken)) == ([(5, "me")], [])
 
 
 def test_a_sync_without_an_assignment_is_tried_again() -> None:
-    member = syncing()
-    assert member.handle(SyncGroupReplied(3, None, None), 5) == [SetTimer(RETRY, 4, 105)]
-    assert member.handle(fire(member, RETRY), 105) == [JoinPreparing(Because("the leader sent no assignment"))]
+    script = syncing()
+    assert timers(synced(script, None)) == [(RETRY, 1_100)]
+    assert joins(script.fire(RETRY)) == [(5, "me")]
 
 
 def test_a_sync_of_a_dropped_member_is_a_loss() -> None:
-    member = syncing()
+    script = stable()
+    script.rejoin()
+    script.joined(4)
     error = "UNKNOWN_MEMBER_ID"
-    reason = f"SyncGroup was refused: {error}"
-    assert member.handle(SyncGroupReplied(3, error, None), 5) == [
-        MembershipLost(Because(reason), error),
-        JoinPreparing(Because(reason)),
-    ]
+    refused = synced(script, error)
+    assert refused.transitions[0] == lost(f"SyncGroup was refused: {error}", error)
+    assert [member_id for _, member_id in joins(refused)] == [""]
 
 
 @pytest.mark.parametrize(
@@ -447,122 +415,86 @@ def test_a_sync_of_a_dropped_member_is_a_loss() -> None:
         "UNSUPPORTED_VERSION",
     ],
 )
-def test_an_error_that_no_retry_heals_ends_membership(error: str) -> None:
-    heartbeating = stable()
-    heartbeating.handle(fire(heartbeating, HEARTBEAT), 3_000)
-    for member, stimulus in (
-        (joining(), refused_join(2, error)),
-        (syncing(), SyncGroupReplied(3, error, None)),
-        (heartbeating, HeartbeatReplied(4, error)),
-    ):
-        assert member.handle(stimulus, 3_001) == [FatalGroupError(error)]
-        assert (member.state, member.timers.awaited) == (MembershipState.FAILED, {})
-        assert isinstance(member.start(9_000)[-1], FindCoordinator)
+def test_an_error_that_no_retry_heals_ends_the_worker_which_leaves_with_its_id(error: str) -> None:
+    for ended in (joining().join_refused(error), synced(syncing(), error), following(NOTHING).heartbeat(error)):
+        assert isinstance(ended.effects[-2], SendLeaveGroup)
+        assert ended.effects[-1] == WorkerShutDown(f"the group refuses this worker: {error}")
 
 
 # ------------------------------------------------------------------------------------------------ own requests
 
 
-def test_a_stable_member_rejoins_at_once_when_asked() -> None:
-    member = stable()
-    assert member.request_rejoin(Because("the delay is over"), 7) == [JoinPreparing(Because("the delay is over"))]
-    assert member.request_rejoin(Because("again"), 8) == []
-    assert member.rejoin_reason == Because("the delay is over")
+def test_a_stable_member_rejoins_at_once_when_something_changed() -> None:
+    script = stable()
+    changed = script.see(NEW_CONNECTOR)
+    assert (joins(changed), reasons(changed)) == ([(5, "me")], [CREATED])
+    assert joins(script.see(ConnectorConfigRecord("o", SOURCE))) == []
 
 
-@pytest.mark.parametrize("make", [joining, syncing, elected])
-def test_a_rejoin_asked_for_during_a_rebalance_follows_it(make: object) -> None:
-    member: Membership = make()  # type: ignore[operator]
-    assert member.request_rejoin(Because("new tasks"), 1) == []
+@pytest.mark.parametrize("make", [joining, syncing], ids=["joining", "syncing"])
+def test_a_rejoin_wanted_during_a_rebalance_follows_it(make: object) -> None:
+    script: WorkerScript = make()  # type: ignore[operator]
+    assert joins(script.see(NEW_CONNECTOR)) == []
     if make is joining:
-        member.handle(joined(2), 2)
-    if make is elected:
-        member.assignments(3, {}, 2)
-    assert member.handle(SyncGroupReplied(3, None, ASSIGNMENT), 3)[1:] == [JoinPreparing(Because("new tasks"))]
+        script.joined()
+    followed = script.assigned()
+    assert (len(joins(followed)), reasons(followed)) == (1, [CREATED])
 
 
-def test_a_rejoin_asked_for_while_the_coordinator_is_unknown_follows_its_discovery() -> None:
-    member = stable()
-    member.handle(fire(member, HEARTBEAT), 3_000)
-    member.handle(GroupRequestFailed(4, "cut"), 3_000)
-    assert member.request_rejoin(Because("new tasks"), 3_001) == []
-    member.handle(fire(member, RETRY), 3_100)
-    assert member.handle(CoordinatorFound(5), 3_101)[-1] == JoinPreparing(Because("new tasks"))
+def test_a_rejoin_wanted_while_the_coordinator_is_unknown_follows_its_discovery() -> None:
+    script = heartbeating()
+    script.do(GroupRequestFailed(5, "cut"))
+    assert joins(script.see(NEW_CONNECTOR)) == []
+    script.fire(RETRY)
+    found = script.found()
+    assert (len(joins(found)), reasons(found)) == (1, [CREATED])
 
 
-def test_who_is_not_in_the_group_does_not_rejoin() -> None:
-    member = Membership(SETTINGS)
-    assert member.request_rejoin(Because("because"), 1) == []
-    assert member == Membership(SETTINGS)
+# --------------------------------------------------------------------------------------------------------- the end
+
+
+def left() -> WorkerScript:
+    """A worker that has left the group because it cannot read the config topic, until it can."""
+    script = stable()
+    script.rebalance(ahead=1)
+    assert len(of_kind(script.read_to_end(error="timed out"), SendLeaveGroup)) == 1
+    return script
 
 
 def test_leaving_forgets_the_group() -> None:
-    member = stable()
-    late = [fire(member, HEARTBEAT), fire(member, SESSION)]
-    assert member.leave() == [SendLeaveGroup(4, "m1")]
-    assert (member.state, member.member_id, member.generation) == (MembershipState.STOPPED, "", -1)
-    before = copy.deepcopy(member)
-    for timer in late:
-        assert member.handle(timer, 9_000) == []
-    assert member.handle(GroupRequestFailed(4, "cut"), 9_000) == []
-    assert member.leave() == []
-    assert member == before
-    assert member.start(9_001)[-1] == FindCoordinator(5)
+    script = left()
+    before = copy.deepcopy(script.core)
+    for key in (HEARTBEAT, SESSION):
+        assert script.fire_late(script.timers[key]).ignored is not None
+    assert script.core == before
+
+
+def test_a_worker_that_has_left_the_group_does_not_rejoin_for_a_change() -> None:
+    assert left().see(NEW_CONNECTOR).effects == []
 
 
 def test_leaving_sends_nothing_without_an_id_or_a_coordinator() -> None:
-    for member in (Membership(SETTINGS), preparing(), joining()):
-        assert member.leave() == []
-    member = stable()
-    member.handle(fire(member, HEARTBEAT), 3_000)
-    member.handle(GroupRequestFailed(4, "cut"), 3_000)
-    assert member.leave() == []
-
-
-def test_a_member_that_failed_can_still_leave_with_its_id() -> None:
-    member = syncing()
-    member.handle(SyncGroupReplied(3, "GROUP_AUTHORIZATION_FAILED", None), 1)
-    assert member.leave() == [SendLeaveGroup(4, "m1")]
+    nameless = finding()
+    nameless.found()
+    for script in (finding(), nameless):
+        assert script.do(ShutdownRequested()).effects == [WorkerShutDown()]
+    lonely = joining()
+    lonely.do(GroupRequestFailed(3, "cut"))
+    assert lonely.do(ShutdownRequested()).effects == [WorkerShutDown()]
 
 
 # ---------------------------------------------------------------------------------------------------- late answers
 
 
-def test_answers_to_requests_that_are_no_longer_awaited_change_nothing() -> None:
-    late: list[GroupStimulus | TimerFired] = [
-        CoordinatorFound(1),
-        joined(2, generation=9),
-        SyncGroupReplied(3, None, ASSIGNMENT),
-        SyncGroupReplied(3, "UNKNOWN_MEMBER_ID", None),
-        HeartbeatReplied(77, "UNKNOWN_MEMBER_ID"),
-        GroupRequestFailed(2, "cut"),
-        TimerFired(HEARTBEAT, 99),
-        TimerFired(RETRY, 1),
-    ]
-    for member in (stable(), Membership(SETTINGS)):
-        before = copy.deepcopy(member)
-        for stimulus in late:
-            assert member.handle(stimulus, 1) == []
-        assert member == before
-
-
 def test_a_repeated_answer_changes_nothing() -> None:
-    member = Membership(SETTINGS)
-    member.start(0)
-    for stimulus in (CoordinatorFound(1), joined(2), SyncGroupReplied(3, None, ASSIGNMENT)):
-        assert member.handle(stimulus, 0) != []
-        before = copy.deepcopy(member)
-        assert member.handle(stimulus, 1) == []
-        assert member == before
-        member.prepared(PROTOCOLS, 0)
-
-
-def test_a_member_may_ask_before_its_next_heartbeat_is_due_whether_it_still_is_one() -> None:
-    member = stable()
-    assert member.is_confirmed
-    assert member.confirm(100) == [SendHeartbeat(4, 3, "m1"), SetTimer(HEARTBEAT, 4, 3_100)]
-    assert not member.is_confirmed
-    assert [type(effect) for effect in member.confirm(110)] == [SetTimer], "one unanswered heartbeat is enough"
-    member.handle(HeartbeatReplied(4, None), 120)
-    assert member.is_confirmed
-    assert preparing().confirm(100) == [], "a join under way tells by its own answers"
+    script = finding()
+    answers: tuple[Stimulus, ...] = (
+        CoordinatorFound(1),
+        JoinGroupReplied(2, None, 3, "me", "other", "sessioned", {}),
+        SyncGroupReplied(3, None, None),
+    )
+    for answer in answers:
+        assert script.do(answer).ignored is None
+        before = copy.deepcopy(script.core)
+        assert str(script.do(answer).ignored) == f"request {answer.request_id} is not pending"  # type: ignore[union-attr]
+        assert script.core == before
