@@ -17,7 +17,7 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from connectx.errors import ConnectxError, SparkMasterError, SparkNotSharedError, SparkSettingError, SparkStartError
@@ -30,6 +30,10 @@ from connectx.spark.settings import DRIVER_MEMORY, SparkSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+_ISOLATION: Final = "spark.sql.artifact.isolation.enabled"
+"""Whether files that a session adds are its own. pyspark turns that off for the drivers that it starts."""
 
 
 class _LocalDriver:
@@ -193,7 +197,12 @@ class SparkProvider:
         """
         self.start()
         session = awaited(self._session, stopping)
-        return _new_connect_session(session) if is_connect(session) else session.newSession()
+        if is_connect(session):
+            return _new_connect_session(session)
+        made = session.newSession()
+        if made.conf.isModifiable(_ISOLATION):
+            made.conf.set(_ISOLATION, "false")  # as in the first session; `_serve` may have changed it for new ones
+        return made
 
     @staticmethod
     def interrupt(session: SparkSession) -> None:
@@ -314,7 +323,8 @@ def url_of(session: SparkSession) -> str:
 def _serve(session: SparkSession) -> str:
     """Start the Spark Connect server inside the driver of a classic session: on loopback, protected by a secret.
 
-    Its settings go into the driver that runs, so that the secret stands on no command line.
+    Its settings go into the driver that runs, so that the secret stands on no command line. Sessions made from then on
+    have files of their own, as on any other server. Otherwise jobs would ask for files of sessions that have ended.
     """
     secret = secrets.token_hex(16)
     jvm: Any = session.sparkContext._jvm
@@ -322,6 +332,7 @@ def _serve(session: SparkSession) -> str:
     settings.set("spark.connect.grpc.binding.address", "127.0.0.1")
     settings.set("spark.connect.grpc.binding.port", "0")
     settings.set("spark.connect.authenticate.token", secret)
+    settings.set(_ISOLATION, "true")
     service = getattr(getattr(jvm, "org.apache.spark.sql.connect.service.SparkConnectService$"), "MODULE$")
     service.start(session.sparkContext._jsc.sc())
     # By name: only then the client sends a secret without TLS. It resolves to loopback, the server listens on IPv4.

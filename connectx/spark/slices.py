@@ -56,8 +56,7 @@ class TaskSpark:
         self.gave_up = False
         self._provider = provider
         self._settings = dict(settings)
-        self.modules: Sequence[str] = ()
-        """Modules that executors need, besides those that they have; sent to them when the session is made."""
+        self._modules: Sequence[str] = ()
         self._session: SparkSession | None = None
         self._stopping: Future[None] = Future() if stopping is None else stopping
 
@@ -74,9 +73,24 @@ class TaskSpark:
                 if session.conf.isModifiable(name):
                     session.conf.set(name, value)
             self._session = session
-            if self.modules:
-                ship(session, self.modules)
+            self._ship()
         return self._session
+
+    def need(self, modules: Sequence[str]) -> None:
+        """Send executors these modules, besides those that they have: now, or when the session is made."""
+        self._modules = modules
+        if self._session is not None:
+            self._ship()
+
+    def _ship(self) -> None:
+        """Send what executors need. A session of Spark Connect gets files of its own in any case.
+
+        Spark gives a session without files those of all other sessions (JobArtifactSet.getActiveOrDefault). Its job
+        fails if one of them ends before the executors have fetched its files.
+        """
+        assert self._session is not None
+        if self._modules or is_connect(self._session):
+            ship(self._session, self._modules)
 
     @contextmanager
     def job(self, name: str) -> Iterator[None]:

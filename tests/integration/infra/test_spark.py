@@ -107,6 +107,8 @@ def test_python_on_executors_is_the_running_interpreter(spark: SparkSession) -> 
 CONNECTED = """
 import sys
 import pyarrow as pa
+from pathlib import Path
+from pyspark import SparkFiles
 from connectx.connectors.files.formats import LINE, LineFormat
 from connectx.data.converters import SESSION_SETTINGS
 from connectx.spark.remote import RemoteSpark
@@ -119,6 +121,17 @@ spark = TaskSpark(remote, SESSION_SETTINGS)
 lines = pa.table({LINE: [f"{number},{'x' * 90}" for number in range(20_000)]})
 rows = LineFormat("csv", "id INT, pad STRING").parse(spark.session().createDataFrame(lines), skip_malformed=False)
 print(rows.toArrow().num_rows)
+
+Path("of_another.py").touch()
+other = TaskSpark(remote, {})
+other.need(["of_another"])
+other.session()
+def names(batches):
+    return pa.table({"name": [path.name for path in Path(SparkFiles.getRootDirectory()).iterdir()]}).to_batches()
+
+found = spark.session().range(1).repartition(1).mapInArrow(names, "name STRING").toArrow()["name"].to_pylist()
+print(sorted({name.split("-")[0] for name in found if name.endswith(".zip")}))
+other.release()
 spark.release()
 
 provider = SparkProvider({"spark.remote": sys.argv[1]})
@@ -127,14 +140,17 @@ provider.close()
 """
 
 
-def test_executors_evaluate_a_slice_that_a_spark_connect_session_sends(spark: SparkSession, tmp_path: Path) -> None:
+def test_executors_evaluate_what_a_spark_connect_session_sends_and_get_the_files_of_this_session_only(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     if is_connect(spark):
         pytest.skip("the jobs of a server elsewhere cannot be counted")
     provider = SparkProvider(serve=True)
     provider.start()
     store: Any = spark.sparkContext._jsc.sc().statusStore()
     before = store.jobsList(None).size()
-    assert run_in_own_process(CONNECTED, provider.connect_url.result(120), cwd=tmp_path) == "20000\n3 True\n"
+    shown = run_in_own_process(CONNECTED, provider.connect_url.result(120), cwd=tmp_path)
+    assert shown == "20000\n['connectx']\n3 True\n"
     jobs = [store.jobsList(None).apply(at) for at in range(store.jobsList(None).size() - before)]
     assert sum(job.numCompletedTasks() for job in jobs) >= 2
     provider.close()

@@ -206,7 +206,7 @@ class SourceWorld:
             self._producer.init()
         plugin = self._setup.plugin
         plugin.start(self._setup.task_config, self._context)
-        self._spark.modules = self._setup.modules()
+        self._spark.need(self._setup.modules())
         return PluginStarted(dict(plugin.partition))
 
     def _read_offsets(self, effect: ReadOffsets) -> SourceStimulus:
