@@ -83,7 +83,7 @@ class TaskSpark:
             self._ship()
 
     def _ship(self) -> None:
-        """Send what executors need. A session of Spark Connect gets files of its own in any case.
+        """Send what executors need. A session of Spark Connect always gets its own files.
 
         Spark gives a session without files those of all other sessions (JobArtifactSet.getActiveOrDefault). Its job
         fails if one of them ends before the executors have fetched its files.
