@@ -336,11 +336,16 @@ class WorkerScript:
     def connector_runs(self, instance: int = 1, state: TargetState = TargetState.STARTED) -> Step:
         return self.do(ConnectorStarted("c", instance, state, "1"))
 
+    def answer_fencing(self, error: str | None = None, *, retriable: bool = False, is_refused: bool = False) -> Step:
+        """The leader answers the fence request of a task."""
+        request_id = self.take(SendFenceRequest).request_id
+        return self.do(FenceRequestAnswered(request_id, error, retriable, is_refused))
+
     def task_runs(self, instance: int = 1, task: TaskId = C0) -> Step:
         """An exactly-once task goes through its start."""
         self.do(TaskPrepared(task, instance, "1"))
         if self.waits_for(SendFenceRequest):
-            self.do(FenceRequestAnswered(self.take(SendFenceRequest).request_id))
+            self.answer_fencing()
         else:
             self.carry_out()
         self.do(TaskProducerReady(task, instance, 7))

@@ -11,7 +11,6 @@ from connectx.core.messages import (
     BeginTask,
     CancelTask,
     Done,
-    FenceRequestAnswered,
     InitTaskProducer,
     PrepareTask,
     ReadConfigToEnd,
@@ -117,20 +116,12 @@ def _start_up_to(phase: TaskPhase, script: WorkerScript) -> None:
     script.do(TaskPrepared(C0, 1, "1"))
     if phase is TaskPhase.FENCING:
         return
-    fencing_answered(script)
+    script.answer_fencing()
     if phase is TaskPhase.INITIALIZING:
         return
     script.do(TaskProducerReady(C0, 1, 7))
     if phase is TaskPhase.STARTING:
         script.read_to_end()
-
-
-def fencing_answered(
-    script: WorkerScript, error: str | None = None, *, retriable: bool = False, is_refused: bool = False
-) -> Step:
-    """The leader answers the fence request."""
-    request_id = script.take(SendFenceRequest).request_id
-    return script.do(FenceRequestAnswered(request_id, error, retriable, is_refused))
 
 
 def restarted(script: WorkerScript, task: int = 0) -> Step:
@@ -197,7 +188,7 @@ def test_an_exactly_once_source_task_starts_in_the_order_of_kip_618() -> None:
     asked = script.do(TaskPrepared(C0, 1, "1"))
     assert both(asked) == ([step("request_fencing")], [SendFenceRequest(1, LEADER_URL, "c")])
     initialised = step("init_producer", "older producers are fenced")
-    assert both(fencing_answered(script)) == ([initialised], [InitTaskProducer(C0, 1)])
+    assert both(script.answer_fencing()) == ([initialised], [InitTaskProducer(C0, 1)])
     verify = step("read_config_to_end", "producer is initialised", producer_epoch=7)
     assert both(script.do(TaskProducerReady(C0, 1, 7))) == ([verify], [ReadConfigToEnd(2, None)])
     assert both(script.read_to_end()) == ([step("begin")], [BeginTask(C0, 1)])
@@ -238,7 +229,7 @@ def test_a_leader_that_is_away_is_asked_again_later_and_later() -> None:
     script = at(TaskPhase.FENCING)
     delays_ms = []
     for _ in range(7):
-        (timer,) = of_kind(fencing_answered(script, "leader moved", retriable=True), SetTimer)
+        (timer,) = of_kind(script.answer_fencing("leader moved", retriable=True), SetTimer)
         delays_ms.append(timer.at_ms - script.now_ms)
         assert len(of_kind(script.fire(TaskFencingRetry(C0, 1)), SendFenceRequest)) == 1
     assert delays_ms == [250, 500, 1_000, 2_000, 4_000, 5_000, 5_000]
@@ -250,10 +241,10 @@ def test_a_signature_that_is_refused_is_tried_with_the_next_key_for_a_minute(now
     script = at(TaskPhase.FENCING)
     for asked_ms, is_refused in ((1_000, True), (55_000, True), (65_000, False), (75_000, True)):
         script.now_ms = asked_ms  # in between the leader moved: what counts is how long this one refuses
-        fencing_answered(script, "no", retriable=True, is_refused=is_refused)
+        script.answer_fencing("no", retriable=True, is_refused=is_refused)
         script.fire(TaskFencingRetry(C0, 1))
     script.now_ms = now_ms
-    answered = fencing_answered(script, "no", retriable=True, is_refused=True)
+    answered = script.answer_fencing("no", retriable=True, is_refused=True)
     failed = status(State.FAILED, "Fencing of older producers of c failed: no")
     assert ([failed] == of_kind(answered, WriteStatus), len(of_kind(answered, SetTimer))) == (fails, int(not fails))
 
@@ -261,7 +252,7 @@ def test_a_signature_that_is_refused_is_tried_with_the_next_key_for_a_minute(now
 def test_a_real_fencing_error_fails_the_task() -> None:
     script = at(TaskPhase.FENCING)
     trace = "Fencing of older producers of c failed: not authorised"
-    assert both(fencing_answered(script, "not authorised")) == (
+    assert both(script.answer_fencing("not authorised")) == (
         [state(State.FAILED, trace=trace)],
         [StopTask(C0, 1), status(State.FAILED, trace)],
     )
@@ -270,7 +261,7 @@ def test_a_real_fencing_error_fails_the_task() -> None:
 def test_a_task_that_was_revoked_while_it_was_fenced_never_touches_its_producer() -> None:
     script = at(TaskPhase.FENCING)
     assert stops(script.rebalance(revoked=TASK)) == [StopTask(C0, 1)]
-    late = fencing_answered(script)
+    late = script.answer_fencing()
     assert (*both(late), str(late.ignored)) == (*NOTHING_HAPPENED, "request 1 is not pending")
 
 
