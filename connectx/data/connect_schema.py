@@ -16,6 +16,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from connectx.data.arrays import is_binary, is_list, is_text
 from connectx.errors import ConversionError
@@ -27,6 +28,15 @@ _NAMES: Final = (
     *((pa.types.is_int64, "int64"), (pa.types.is_float32, "float"), (pa.types.is_float64, "double")),
     *((pa.types.is_boolean, "boolean"), (is_text, "string"), (is_binary, "bytes"), (pa.types.is_decimal, "bytes")),
     *((pa.types.is_date32, "int32"), (pa.types.is_time, "int32"), (pa.types.is_timestamp, "int64")),
+)
+DECIMAL_NAME: Final = f"{_LOGICAL}Decimal"
+DATE_NAME: Final = f"{_LOGICAL}Date"
+TIME_NAME: Final = f"{_LOGICAL}Time"
+TIMESTAMP_NAME: Final = f"{_LOGICAL}Timestamp"
+_LOGICAL_NAMES: Final = (
+    (pa.types.is_date32, DATE_NAME),
+    (pa.types.is_time, TIME_NAME),
+    (pa.types.is_timestamp, TIMESTAMP_NAME),
 )
 _SIMPLE: Final = {
     "int8": pa.int8(),
@@ -65,7 +75,9 @@ class SchemaName:
     @classmethod
     def of(cls, field: pa.Field) -> SchemaName:
         """What a column's metadata says."""
-        metadata = field.metadata or {}
+        metadata = field.metadata
+        if not metadata:
+            return NO_NAME
         version = metadata.get(_VERSION)
         return cls(
             metadata.get(_NAME, b"").decode(),
@@ -74,13 +86,34 @@ class SchemaName:
             tuple(json.loads(metadata.get(_PARAMETERS, b"{}")).items()),
         )
 
+    @classmethod
+    def from_json(cls, name: Any, version: Any, doc: Any, parameters: Any) -> SchemaName:
+        """Of what the JSON of a schema holds; values of other types than these must have are left out."""
+        pairs = parameters.items() if isinstance(parameters, dict) else ()
+        return cls(
+            name if isinstance(name, str) else "",
+            version if isinstance(version, int) else None,
+            doc if isinstance(doc, str) else "",
+            tuple((key, value) for key, value in pairs if isinstance(value, str)),
+        )
+
     def on(self, field: pa.Field) -> pa.Field:
         """The column's field with all of this in its metadata."""
-        metadata = {**(field.metadata or {}), _NAME: self.name.encode()}
+        metadata = {**(field.metadata or {})}
+        metadata |= {_NAME: self.name.encode()} if self.name else {}
         metadata |= {} if self.version is None else {_VERSION: str(self.version).encode()}
         metadata |= {_DOC: self.doc.encode()} if self.doc else {}
         metadata |= {_PARAMETERS: json.dumps(dict(self.parameters)).encode()} if self.parameters else {}
         return field.with_metadata(metadata)
+
+    def over(self, other: SchemaName) -> SchemaName:
+        """This, and from the other what is missing here."""
+        return SchemaName(
+            self.name or other.name,
+            other.version if self.version is None else self.version,
+            self.doc or other.doc,
+            tuple((dict(other.parameters) | dict(self.parameters)).items()),
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Keys of a schema as JsonConverter spells it, in the order that Java writes."""
@@ -90,28 +123,49 @@ class SchemaName:
         return made | ({"parameters": dict(self.parameters)} if self.parameters else {})
 
     def __bool__(self) -> bool:
-        return bool(self.name) or self.version is not None
+        return self != NO_NAME
 
 
-def schema_of(kind: pa.DataType, *, optional: bool = True) -> dict[str, Any]:
+NO_NAME: Final = SchemaName()
+"""Of a schema without name, version, documentation and parameters."""
+
+
+def logical_name(kind: pa.DataType) -> SchemaName:
+    """Name of the schema that a type has in Connect: Decimal, Date, Time or Timestamp. Other types have none."""
+    if pa.types.is_decimal(kind):
+        return SchemaName(DECIMAL_NAME, 1, "", (("scale", str(kind.scale)), (_PRECISION, str(kind.precision))))
+    name = next((name for fits, name in _LOGICAL_NAMES if fits(kind)), None)
+    return NO_NAME if name is None else SchemaName(name, 1)
+
+
+def name_of(field: pa.Field) -> SchemaName:
+    """Name of the schema of a field's values: of its metadata, and of its type."""
+    return SchemaName.of(field).over(logical_name(field.type))
+
+
+def described(field: pa.Field, schema: SchemaName, default: Any = None) -> pa.Field:
+    """A field with the name of its schema, as far as its type does not imply it, and its default as JSON."""
+    implied = logical_name(field.type)
+    if implied and schema.name == implied.name:
+        known = dict(implied.parameters)
+        more = tuple((name, value) for name, value in schema.parameters if name not in known)
+        schema = SchemaName(doc=schema.doc, parameters=more)
+    made = field if default is None else field.with_metadata({DEFAULT: json.dumps(default)})
+    return schema.on(made) if schema else made
+
+
+def schema_of(kind: pa.DataType, *, optional: bool = True, name: SchemaName = NO_NAME) -> dict[str, Any]:
     """Connect's schema of an Arrow type, with the order of keys that Java writes.
+
+    Args:
+        name: of the schema, in addition to what the type implies.
 
     Raises:
         ConversionError: Connect has no such type.
     """
     if pa.types.is_dictionary(kind):
-        return schema_of(kind.value_type, optional=optional)
-    schema = _body(kind) | {"optional": optional}
-    if pa.types.is_decimal(kind):
-        parameters = {"scale": str(kind.scale), _PRECISION: str(kind.precision)}
-        return schema | {"name": f"{_LOGICAL}Decimal", "version": 1, "parameters": parameters}
-    if pa.types.is_date32(kind):
-        return schema | {"name": f"{_LOGICAL}Date", "version": 1}
-    if pa.types.is_time(kind):
-        return schema | {"name": f"{_LOGICAL}Time", "version": 1}
-    if pa.types.is_timestamp(kind):
-        return schema | {"name": f"{_LOGICAL}Timestamp", "version": 1}
-    return schema
+        return schema_of(kind.value_type, optional=optional, name=name)
+    return _body(kind) | {"optional": optional} | name.over(logical_name(kind)).to_json()
 
 
 def _body(kind: pa.DataType) -> dict[str, Any]:
@@ -131,12 +185,15 @@ def _body(kind: pa.DataType) -> dict[str, Any]:
 
 def _schema_within(field: pa.Field) -> dict[str, Any]:
     """Schema of a field of another type, with its name and its default."""
-    schema = schema_of(field.type, optional=field.nullable)
-    if not field.metadata:
-        return schema
-    default = field.metadata.get(DEFAULT.encode())
-    named = schema | SchemaName.of(field).to_json()
-    return named if default is None else named | {"default": json.loads(default)}
+    schema = schema_of(field.type, optional=field.nullable, name=SchemaName.of(field))
+    default = default_of(field)
+    return schema if default is None else schema | {"default": default}
+
+
+def default_of(field: pa.Field) -> Any:
+    """A field's default as JsonConverter spells it; None without one."""
+    found = (field.metadata or {}).get(DEFAULT.encode())
+    return None if found is None else json.loads(found)
 
 
 def is_optional(schema: Mapping[str, Any]) -> bool:
@@ -145,7 +202,7 @@ def is_optional(schema: Mapping[str, Any]) -> bool:
 
 
 def type_of(schema: Any) -> pa.DataType:
-    """Arrow type of a Connect schema; defaults of fields are kept in their metadata.
+    """Arrow type of a Connect schema; names and defaults of inner schemas are metadata of their fields.
 
     Raises:
         ConversionError: not a schema that Connect knows.
@@ -154,15 +211,13 @@ def type_of(schema: Any) -> pa.DataType:
         raise ConversionError("Schema must contain 'type' field.")
     match schema["type"]:
         case "struct":
-            return _struct([_field_of(field) for field in _list(schema.get("fields"))])
+            return _struct([_field_of(_name_in(field), field) for field in _list(schema.get("fields"))])
         case "array":
-            items = schema.get("items")
-            return pa.list_(pa.field("item", type_of(items), is_optional(items or {})))
+            return pa.list_(_field_of("item", schema.get("items")))
         case "map":
-            keys, values = schema.get("keys"), schema.get("values")
-            if not pa.types.is_string(type_of(keys)):
+            if not pa.types.is_string(type_of(schema.get("keys"))):
                 raise ConversionError("Maps with keys that are not strings cannot be read.")
-            return pa.map_(pa.string(), pa.field("value", type_of(values), is_optional(values or {})))
+            return pa.map_(pa.string(), _field_of("value", schema.get("values")))
     logical = logical_type(schema)
     if logical is not None:
         return logical
@@ -203,11 +258,17 @@ def _struct(fields: list[pa.Field]) -> pa.DataType:
     return pa.struct(fields)
 
 
-def _field_of(field: Any) -> pa.Field:
+def _name_in(field: Any) -> str:
     if not isinstance(field, dict) or not isinstance(field.get("field"), str):
         raise ConversionError("Struct schema's field name not specified properly.")
-    metadata = {DEFAULT: json.dumps(field["default"])} if field.get("default") is not None else None
-    return pa.field(field["field"], type_of(field), is_optional(field), metadata)
+    return str(field["field"])
+
+
+def _field_of(name: str, schema: Any) -> pa.Field:
+    """A field of values of a schema."""
+    made = pa.field(name, type_of(schema), is_optional(schema))
+    said = (schema.get(key) for key in ("name", "version", "doc", "parameters"))
+    return described(made, SchemaName.from_json(*said), schema.get("default"))
 
 
 def _list(fields: Any) -> list[Any]:
@@ -241,3 +302,27 @@ def default_value(kind: pa.DataType, default: Any) -> Any:
     except (ValueError, TypeError, OverflowError, pa.ArrowException) as error:
         raise ConversionError(f"A schema's default {default!r} is no {kind}: {error}.") from error
     return default
+
+
+def with_defaults(values: pa.Array) -> pa.Array:
+    """Values with the defaults of fields in place of null, also in structs within structs.
+
+    Raises:
+        ConversionError: a default is not of its field's type.
+    """
+    if not _has_defaults(values.type):
+        return values
+    columns = []
+    for number, field in enumerate(values.type):
+        column, default = with_defaults(values.field(number)), default_of(field)
+        if default is not None and column.null_count and not pa.types.is_nested(field.type):
+            column = pc.fill_null(column, pa.scalar(default_value(field.type, default), field.type))
+        columns.append(column)
+    mask = values.is_null() if values.null_count else None
+    return pa.StructArray.from_arrays(columns, fields=list(values.type), mask=mask)
+
+
+def _has_defaults(kind: pa.DataType) -> bool:
+    if not pa.types.is_struct(kind):
+        return False
+    return any(DEFAULT.encode() in (field.metadata or ()) or _has_defaults(field.type) for field in kind)

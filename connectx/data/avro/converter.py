@@ -15,6 +15,7 @@ import pyarrow as pa
 from connectx.data.avro.codec import AvroCodec
 from connectx.data.avro.schemas import schema_of
 from connectx.data.avro.types import AvroType, parse
+from connectx.data.connect_schema import SchemaName
 from connectx.data.registry.client import KnownSchema
 from connectx.data.registry.converter import OwnSchema, RegistryConverter
 from connectx.data.registry.keys import REGISTRY_CONFIG
@@ -68,16 +69,14 @@ class AvroConverter(RegistryConverter):
         )
     )
 
-    def own_schema(self, kind: pa.DataType) -> OwnSchema:
+    def own_schema(self, kind: pa.DataType, name: SchemaName) -> OwnSchema:
         """The schema that AvroData gives to the type.
 
         Raises:
-            ConversionError: Avro has no such type, or does not take the name of a field.
+            ConversionError: Avro has no such type, or does not take a name.
         """
         settings = self.settings
-        text = schema_of(
-            kind, name=settings["record.name"], version=self._version, scrub=settings["scrub.invalid.names"]
-        )
+        text = schema_of(kind, name, scrub=settings["scrub.invalid.names"])
         text = text if settings["connect.meta.data"] else _without_metadata(text)
         return OwnSchema(text, self._parsed(text, ()).name)
 

@@ -40,7 +40,7 @@ def _values(encoded: pa.Array, avro: AvroType) -> pa.Array:
         return _union(encoded, avro) if only is None else _values(encoded, only)
     kind = value_type(avro)
     if avro.kind == "record":
-        columns = [_values(encoded.field(n), one.type) for n, one in enumerate(avro.fields)]
+        columns = [_values(column, one.type) for column, one in zip(encoded.flatten(), avro.fields, strict=True)]
         return _struct(columns, kind, encoded)
     if avro.is_map_entries:
         entries = encoded.flatten()
@@ -65,7 +65,7 @@ def _values(encoded: pa.Array, avro: AvroType) -> pa.Array:
 
 def _union(encoded: pa.Array, avro: AvroType) -> pa.Array:
     """A struct with a field for each branch, of which one has a value."""
-    columns = [_values(encoded.field(n), branch) for n, branch in enumerate(avro.branches)]
+    columns = [_values(column, branch) for column, branch in zip(encoded.flatten(), avro.branches, strict=True)]
     return _struct(columns, value_type(avro), encoded)
 
 

@@ -2,22 +2,25 @@
 
 A schema has two Arrow types: the one of its encoding, which knows no logical types, and the one that sinks see. The
 second follows Confluent's AvroData: Decimal, Date, Time and Timestamp in milliseconds are logical types, others such as
-timestamp-micros stay numbers; an enum is a string; a union of several types is a struct with a field for each.
+timestamp-micros stay numbers; an enum is a string; a union of several types is a struct with a field for each. Names,
+versions, documentation, parameters and defaults of schemas are metadata of fields.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import pyarrow as pa
 
-from connectx.data.connect_schema import DEFAULT
+from connectx.data.avro.schemas import NAMESPACE
+from connectx.data.connect_schema import NO_NAME, TIME_NAME, SchemaName, described
 from connectx.errors import ConversionError
 
-MAP_ENTRY: Final = "io.confluent.connect.avro.MapEntry"
+MAP_ENTRY: Final = f"{NAMESPACE}.MapEntry"
 """Full name of the record that holds a key and a value of a map whose keys are not strings."""
 
 _ENCODED: Final = {
@@ -33,6 +36,9 @@ _ENCODED: Final = {
     "fixed": pa.binary(),
 }
 _NARROW: Final = {"int8": pa.int8(), "int16": pa.int16()}
+_UNNAMED: Final = f"{NAMESPACE}.ConnectDefault"
+"""Names of records that have none in Connect begin so."""
+
 _MOST_DIGITS: Final = 38
 _NAMED: Final = ("record", "enum", "fixed", "error")
 _PRIMITIVE: Final = frozenset(_ENCODED) - set(_NAMED)
@@ -40,12 +46,18 @@ _PRIMITIVE: Final = frozenset(_ENCODED) - set(_NAMED)
 
 @dataclass(frozen=True, slots=True)
 class AvroField:
-    """A field of a record. `default` is its JSON value, and None without one or where it is null."""
+    """A field of a record.
+
+    Attributes:
+        default: its JSON value, and None without one or where it is null.
+        parameters: `connect.parameters` of the field, of a record that is defined elsewhere.
+    """
 
     name: str
     type: AvroType
     default: Any = None
     has_default: bool = False
+    parameters: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +76,8 @@ class AvroType:
         symbols: of an enum.
         size: bytes of a fixed.
         precision: digits of a decimal, `scale` those after the point.
+        schema: `connect.name`, `connect.version`, `connect.doc` and `connect.parameters`.
+        default: `connect.default`.
     """
 
     kind: str
@@ -78,6 +92,8 @@ class AvroType:
     size: int = 0
     precision: int = 0
     scale: int = 0
+    schema: SchemaName = NO_NAME
+    default: Any = None
 
     @property
     def is_optional(self) -> bool:
@@ -144,7 +160,7 @@ class _Parser:
             return self._defined(schema, namespace)
         if kind in ("array", "map"):
             inner = self.parsed(schema["items" if kind == "array" else "values"], namespace)
-            return AvroType(kind, label=kind, parts=(inner,))
+            return AvroType(kind, label=kind, parts=(inner,), **_connect(schema))
         return AvroType(kind, label=kind, **_logical(schema)) if kind in _PRIMITIVE else self._known(kind, namespace)
 
     def _defined(self, schema: Mapping[str, Any], namespace: str) -> AvroType:
@@ -156,16 +172,20 @@ class _Parser:
             name,
             label=name if self.full_labels else simple,
             internal_type=str(schema.get("connect.internal.type") or ""),
-            fields=tuple(
-                AvroField(one["name"], self.parsed(one["type"], inner), one.get("default"), "default" in one)
-                for one in schema.get("fields", ())
-            ),
+            fields=tuple(self._field(one, inner) for one in schema.get("fields", ())),
             symbols=tuple(schema.get("symbols", ())),
             size=int(schema.get("size", 0)),
-            **(_logical(schema) if schema["type"] == "fixed" else {}),
+            **(_logical(schema) if schema["type"] == "fixed" else _connect(schema)),
         )
+        if not made.schema.name and not name.startswith(_UNNAMED) and made.logical != "decimal":
+            made = replace(made, schema=made.schema.over(SchemaName(name)))
         self.names[name] = made
         return made
+
+    def _field(self, one: Mapping[str, Any], namespace: str) -> AvroField:
+        parameters = SchemaName.from_json("", None, "", one.get("connect.parameters")).parameters
+        kind = self.parsed(one["type"], namespace)
+        return AvroField(one["name"], kind, one.get("default"), "default" in one, parameters)
 
     def _known(self, name: str, namespace: str) -> AvroType:
         full = _full_name(name, namespace)
@@ -190,10 +210,20 @@ def _logical(schema: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {
         "logical": logical if isinstance(logical, str) else "",
         "connect_type": str(schema.get("connect.type") or ""),
+        **_connect(schema),
     }
+    if (schema["type"], logical) == ("int", "time-millis") and not found["schema"].name:
+        found["schema"] = found["schema"].over(SchemaName(TIME_NAME, 1))
     if logical == "decimal" and schema["type"] in ("bytes", "fixed"):
         found |= {"precision": int(schema.get("precision", _MOST_DIGITS)), "scale": int(schema.get("scale", 0))}
     return found
+
+
+def _connect(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Connect's name and default of a type."""
+    given = (schema.get(f"connect.{key}") for key in ("name", "version", "doc", "parameters"))
+    name = SchemaName.from_json(*given)
+    return {"schema": name, "default": schema.get("connect.default")}
 
 
 def encoded_type(avro: AvroType) -> pa.DataType:
@@ -226,16 +256,16 @@ def value_type(avro: AvroType) -> pa.DataType:
         only = avro.only
         if only is not None:
             return value_type(only)
-        return pa.struct([pa.field(branch.label, value_type(branch), True) for branch in avro.branches])
+        return pa.struct([_value_field(branch.label, branch).with_nullable(True) for branch in avro.branches])
     if avro.kind == "record":
-        return pa.struct([_value_field(one) for one in avro.fields])
+        return pa.struct([_value_field(one.name, one.type, one.default, one.parameters) for one in avro.fields])
     if avro.is_map_entries:
         key, value = avro.parts[0].fields
-        return pa.map_(value_type(key.type), pa.field("value", value_type(value.type), value.type.is_optional))
+        return pa.map_(value_type(key.type), _value_field("value", value.type))
     if avro.kind == "array":
-        return pa.list_(pa.field("item", value_type(avro.parts[0]), avro.parts[0].is_optional))
+        return pa.list_(_value_field("item", avro.parts[0]))
     if avro.kind == "map":
-        return pa.map_(pa.string(), pa.field("value", value_type(avro.parts[0]), avro.parts[0].is_optional))
+        return pa.map_(pa.string(), _value_field("value", avro.parts[0]))
     if avro.kind == "null":
         raise ConversionError("Standalone null schemas are not supported by AvroConverter.")
     return _scalar_type(avro)
@@ -256,11 +286,19 @@ def _scalar_type(avro: AvroType) -> pa.DataType:
     return _ENCODED[avro.kind]
 
 
-def _value_field(one: AvroField) -> pa.Field:
-    kind = value_type(one.type)
-    plain = one.default is not None and not pa.types.is_nested(kind)
-    plain = plain and not pa.types.is_binary(kind) and not pa.types.is_decimal(kind)
-    return pa.field(one.name, kind, one.type.is_optional, {DEFAULT: json.dumps(one.default)} if plain else None)
+def _value_field(
+    name: str, avro: AvroType, default: Any = None, parameters: tuple[tuple[str, str], ...] = ()
+) -> pa.Field:
+    """A field of values; `default` is that of a record's field, which counts more than the one of its type."""
+    kind, only = value_type(avro), avro.only or avro
+    default = only.default if default is None else default
+    if default is not None and pa.types.is_nested(kind):
+        default = None
+    elif default is not None and (pa.types.is_binary(kind) or pa.types.is_decimal(kind)):
+        default = base64.b64encode(str(default).encode("latin-1")).decode()
+    return described(
+        pa.field(name, kind, avro.is_optional), SchemaName(parameters=parameters).over(only.schema), default
+    )
 
 
 def encoded_schema(avro: AvroType) -> Any:

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from connectx.data import connect_schema
 from connectx.data.arrays import enclosed
-from connectx.data.connect_schema import SchemaName
+from connectx.data.connect_schema import NO_NAME, SchemaName
 from connectx.data.converter import CONVERTER_CONFIG, Converter, Decoded
 from connectx.data.json.envelopes import split_envelopes, split_one
 from connectx.data.json.inference import read_documents
@@ -84,7 +84,7 @@ class JsonConverter(Converter):
 
     def __init__(self, settings: Mapping[str, str] | None = None, *, is_key: bool = False) -> None:
         super().__init__(settings, is_key=is_key)
-        self._schema = SchemaName()
+        self._schema = NO_NAME
 
     def named(self, schema: SchemaName) -> JsonConverter:
         """The same converter, which writes a name and a version into schemas."""
@@ -111,7 +111,7 @@ class JsonConverter(Converter):
             return values.cast(pa.binary())
         text = json_text(values, base64_decimals=self._base64_decimals)
         if self.schemas_enabled:
-            schema = connect_schema.schema_of(values.type, optional=False) | self._schema.to_json()
+            schema = connect_schema.schema_of(values.type, optional=False, name=self._schema)
             head = as_jackson(json.dumps(schema, separators=(",", ":"), ensure_ascii=False))
             text = enclosed(f'{{"schema":{head},"payload":', text, "}")
         return text.cast(pa.binary())

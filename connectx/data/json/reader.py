@@ -353,12 +353,18 @@ def respelled_type(kind: pa.DataType) -> pa.DataType:
 
 
 def clean(kind: pa.DataType) -> pa.DataType:
-    """The type with fields that may be null and have no metadata: the type of values."""
+    """The type with fields that may be null: the type of values."""
     if pa.types.is_struct(kind):
-        return pa.struct([(field.name, clean(field.type)) for field in kind])
+        return pa.struct([_clean_field(field) for field in kind])
     if is_list(kind):
-        return pa.list_(clean(kind.value_type))
-    return pa.map_(pa.string(), clean(kind.item_type)) if pa.types.is_map(kind) else kind
+        return pa.list_(_clean_field(kind.value_field).with_name("item"))
+    if pa.types.is_map(kind):
+        return pa.map_(pa.string(), _clean_field(kind.item_field).with_name("value"))
+    return kind
+
+
+def _clean_field(field: pa.Field) -> pa.Field:
+    return pa.field(field.name, clean(field.type), metadata=field.metadata)
 
 
 def _samples(documents: pa.Array, kind: pa.DataType) -> list[Any]:

@@ -21,7 +21,7 @@ from connectx.data.converter import Decoded
 from connectx.data.json.reader import JsonReader
 from connectx.data.json.strict import RefusedDocumentError, text_of
 from connectx.data.json.writer import json_text
-from connectx.data.json_schema.types import JsonType, document_type
+from connectx.data.json_schema.types import JsonType, document_type, value_type
 from connectx.errors import ConversionError
 
 _DECODER: Final = msgspec.json.Decoder(float_hook=Decimal)
@@ -184,7 +184,9 @@ def _with_maps(values: pa.Array, one: JsonType) -> pa.Array:
     mask = values.is_null() if values.null_count else None
     if one.kind in ("struct", "union"):
         columns = [_with_maps(values.field(number), part) for number, part in enumerate(one.parts)]
-        return pa.StructArray.from_arrays(columns, names=list(one.names), mask=mask)
+        kinds = zip(value_type(one), columns, strict=True)
+        fields = [pa.field(field.name, column.type, True, field.metadata) for field, column in kinds]
+        return pa.StructArray.from_arrays(columns, fields=fields, mask=mask)
     offsets = _offsets(values)
     if one.kind == "list":
         return pa.ListArray.from_arrays(offsets, _with_maps(values.flatten(), one.parts[0]))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from connectx.data.connect_schema import SchemaName
 from connectx.data.json_schema.codec import JsonSchemaCodec, Validator
 from connectx.data.json_schema.nodes import parse
 from connectx.data.json_schema.schemas import schema_of
@@ -87,22 +88,15 @@ class JsonSchemaConverter(RegistryConverter):
     def _numeric_decimals(self) -> bool:
         return str(self.settings["decimal.format"]).upper() == "NUMERIC"
 
-    def own_schema(self, kind: pa.DataType) -> OwnSchema:
+    def own_schema(self, kind: pa.DataType, name: SchemaName) -> OwnSchema:
         """The schema that JsonSchemaData gives to the type.
 
         Raises:
             ConversionError: Connect has no such type.
         """
-        settings = self.settings
-        name = settings["record.name"] if pa.types.is_struct(kind) else ""
-        text = schema_of(
-            kind,
-            name=name,
-            version=self._version,
-            numeric_decimals=self._numeric_decimals,
-            is_open=settings["object.additional.properties"],
-        )
-        return OwnSchema(text, name)
+        is_open = self.settings["object.additional.properties"]
+        text = schema_of(kind, name, numeric_decimals=self._numeric_decimals, is_open=is_open)
+        return OwnSchema(text, name.name if pa.types.is_struct(kind) else "")
 
     def codec(self, known: KnownSchema, record: str = "") -> JsonSchemaCodec:
         """A codec of a registered schema."""

@@ -9,37 +9,32 @@ from typing import Any, Final
 import pyarrow as pa
 
 from connectx.data.arrays import is_binary, is_list, is_text
-from connectx.data.connect_schema import DEFAULT
+from connectx.data.connect_schema import NO_NAME, SchemaName, default_of, default_value, name_of
+from connectx.data.json.writer import json_text
 from connectx.errors import ConversionError
 
-_DATA: Final = "org.apache.kafka.connect.data."
+NAMESPACE: Final = "io.confluent.connect.json"
 _NUMBERS: Final = (
     *((pa.types.is_int8, "int8"), (pa.types.is_int16, "int16"), (pa.types.is_int32, "int32")),
     *((pa.types.is_int64, "int64"), (pa.types.is_float32, "float32"), (pa.types.is_float64, "float64")),
+    *((pa.types.is_date32, "int32"), (pa.types.is_time, "int32"), (pa.types.is_timestamp, "int64")),
 )
 
 
 def schema_of(
-    kind: pa.DataType,
-    *,
-    name: str = "",
-    version: int | None = None,
-    numeric_decimals: bool = False,
-    is_open: bool = True,
+    kind: pa.DataType, name: SchemaName = NO_NAME, *, numeric_decimals: bool = False, is_open: bool = True
 ) -> str:
     """Text of the JSON Schema of values of an Arrow type.
 
     Args:
-        name: title of the outermost schema, `version` its `connect.version`.
+        name: of the outermost schema.
         numeric_decimals: decimals are numbers, otherwise text in base64 (`decimal.format`).
         is_open: objects may have further properties (`object.additional.properties`).
 
     Raises:
         ConversionError: Connect has no such type.
     """
-    made = _Spelling(numeric_decimals, is_open).required(kind)
-    made = {"title": name, **made} if name else made
-    made |= {} if version is None else {"connect.version": version}
+    made = _Spelling(numeric_decimals, is_open).required(name.on(pa.field("value", kind, False)))
     return json.dumps(made, separators=(",", ":"), ensure_ascii=False)
 
 
@@ -50,10 +45,20 @@ class _Spelling:
     numeric_decimals: bool
     is_open: bool
 
-    def required(self, kind: pa.DataType, default: Any = None) -> dict[str, Any]:
-        """JSON of a type whose values are not null."""
-        if pa.types.is_dictionary(kind):
-            return self.required(kind.value_type, default)
+    def required(self, one: pa.Field) -> dict[str, Any]:
+        """JSON of the type of a field's values that are not null."""
+        if pa.types.is_dictionary(one.type):
+            return self.required(one.with_type(one.type.value_type))
+        name, default = name_of(one), self._default(one)
+        parameters = {key: value for key, value in name.parameters if not key.startswith(NAMESPACE)}
+        made: dict[str, Any] = {"title": name.name} if name.name else {}
+        made |= {"description": name.doc} if name.doc else {}
+        made |= self._body(one.type)
+        made |= {} if default is None else {"default": default}
+        made |= {} if name.version is None else {"connect.version": name.version}
+        return made | ({"connect.parameters": parameters} if parameters else {})
+
+    def _body(self, kind: pa.DataType) -> dict[str, Any]:
         if pa.types.is_struct(kind):
             properties = {one.name: self._property(one, number) for number, one in enumerate(kind)}
             return {"type": "object", "properties": properties} | (
@@ -61,13 +66,10 @@ class _Spelling:
             )
         if is_list(kind):
             return {"type": "array", "items": self._of_field(kind.value_field)}
-        if pa.types.is_map(kind):
-            return self._map(kind)
-        made = self._scalar(kind)
-        return made if default is None else {**made, "default": default}
+        return self._map(kind) if pa.types.is_map(kind) else self._scalar(kind)
 
     def _of_field(self, one: pa.Field) -> dict[str, Any]:
-        inner = self.required(one.type, _default(one))
+        inner = self.required(one)
         return {"oneOf": [{"type": "null"}, inner]} if one.nullable else inner
 
     def _property(self, one: pa.Field, index: int) -> dict[str, Any]:
@@ -77,7 +79,7 @@ class _Spelling:
         if is_text(kind.key_type):
             return {"type": "object", "connect.type": "map", "additionalProperties": self._of_field(kind.item_field)}
         entry = {
-            "key": self._property(pa.field("key", kind.key_type, False), 0),
+            "key": self._property(kind.key_field, 0),
             "value": self._property(kind.item_field, 1),
         }
         return {"type": "array", "connect.type": "map", "items": {"type": "object", "properties": entry}}
@@ -91,15 +93,7 @@ class _Spelling:
         if is_binary(kind):
             return {"type": "string", "connect.type": "bytes"}
         if types.is_decimal128(kind):
-            parameters = {"scale": str(kind.scale), "connect.decimal.precision": str(kind.precision)}
-            spelled = "number" if self.numeric_decimals else "string"
-            return {**_logical(spelled, "Decimal", "bytes"), "connect.parameters": parameters}
-        if types.is_date32(kind):
-            return _logical("integer", "Date", "int32")
-        if types.is_time(kind):
-            return _logical("integer", "Time", "int32")
-        if types.is_timestamp(kind):
-            return _logical("integer", "Timestamp", "int64")
+            return {"type": "number" if self.numeric_decimals else "string", "connect.type": "bytes"}
         found = next((name for fits, name in _NUMBERS if fits(kind)), None)
         if found is None:
             raise ConversionError(
@@ -107,11 +101,10 @@ class _Spelling:
             )
         return {"type": "integer" if found.startswith("int") else "number", "connect.type": found}
 
-
-def _logical(spelled: str, name: str, connect_type: str) -> dict[str, Any]:
-    return {"type": spelled, "title": f"{_DATA}{name}", "connect.version": 1, "connect.type": connect_type}
-
-
-def _default(one: pa.Field) -> Any:
-    found = (one.metadata or {}).get(DEFAULT.encode())
-    return None if found is None or pa.types.is_nested(one.type) else json.loads(found)
+    def _default(self, one: pa.Field) -> Any:
+        """A field's default as it is written in documents. Nested ones are left out."""
+        found = None if pa.types.is_nested(one.type) else default_of(one)
+        if found is None or not pa.types.is_decimal(one.type):
+            return found
+        value = pa.array([default_value(one.type, found)], one.type)
+        return json.loads(json_text(value, base64_decimals=not self.numeric_decimals)[0].as_py())

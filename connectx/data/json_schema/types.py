@@ -1,18 +1,18 @@
 """JSON Schemas as trees of Connect's types, and the Arrow types of their values.
 
 Follows Confluent's JsonSchemaData: `connect.type` and the titles of Decimal, Date, Time and Timestamp, `connect.index`
-for the order of fields, `oneOf` with null for optional values, maps, and a struct for a union of several types.
+for the order of fields, `oneOf` with null for optional values, maps, and a struct for a union of several types. Names,
+versions, documentation, parameters and defaults of schemas are metadata of fields.
 """
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
 
-from connectx.data.connect_schema import DEFAULT, logical_type
+from connectx.data.connect_schema import NO_NAME, SchemaName, described, logical_type
 from connectx.data.json_schema.nodes import Node
 from connectx.errors import ConversionError
 
@@ -41,6 +41,7 @@ class JsonType:
         names: of the fields or branches.
         optional: null is a value.
         must: the value must be there, and not null.
+        schema: title, `connect.version`, description and `connect.parameters`.
         default: JSON of the schema's default, None without one.
         accepts: JSON types that a scalar takes, to find the branch of a union: number, integer, string, boolean.
     """
@@ -51,6 +52,7 @@ class JsonType:
     names: tuple[str, ...] = ()
     optional: bool = False
     must: bool = False
+    schema: SchemaName = NO_NAME
     default: Any = None
     accepts: str = ""
 
@@ -88,10 +90,13 @@ class _Types:
             case "combined":
                 return inner._combined(node)
             case "object":
-                return inner._object(node)
+                made = inner._object(node)
             case "array":
-                return inner._array(node)
-        return _with_default(JsonType("scalar", _scalar(node), accepts=_accepted(node)), node)
+                made = inner._array(node)
+            case _:
+                made = JsonType("scalar", _scalar(node), accepts=_accepted(node))
+        said = (node.keywords.get(key) for key in ("title", "connect.version", "description", "connect.parameters"))
+        return replace(made, schema=SchemaName.from_json(*said), default=node.keywords.get("default"))
 
     def _combined(self, node: Node) -> JsonType:
         if node.criterion == "allOf":
@@ -139,7 +144,7 @@ class _Types:
             index = spelled.get("connect.index") if isinstance(spelled, dict) else None
             places[len(places) if index is None or index in places else int(index)] = name, one
         ordered = [places[place] for place in sorted(places)]
-        return _with_default(_struct([(name, self.of(one), name in node.required) for name, one in ordered]), node)
+        return _struct([(name, self.of(one), name in node.required) for name, one in ordered])
 
     def _array(self, node: Node) -> JsonType:
         if node.items is None:
@@ -200,10 +205,6 @@ def _accepted(node: Node) -> str:
     return "string" if node.kind in ("string", "enum", "const") else "any" if node.kind == "empty" else node.kind
 
 
-def _with_default(made: JsonType, node: Node) -> JsonType:
-    return replace(made, default=node.keywords.get("default"))
-
-
 def value_type(one: JsonType) -> pa.DataType:
     """Arrow type of the values that sinks see."""
     return _arrow(one, entries=False)
@@ -224,17 +225,20 @@ def _arrow(one: JsonType, *, entries: bool) -> pa.DataType:
             [_field(name, part, kind) for name, part, kind in zip(one.names, one.parts, parts, strict=True)]
         )
     if one.kind == "list":
-        return pa.list_(pa.field("item", parts[0], one.parts[0].optional))
+        return pa.list_(_inner("item", one.parts[0], parts[0]))
     if one.kind == "map":
-        return pa.map_(pa.string(), pa.field("value", parts[0], one.parts[0].optional))
+        return pa.map_(pa.string(), _inner("value", one.parts[0], parts[0]))
     if one.kind == "entries":
-        key, value = pa.field("key", parts[0], False), pa.field("value", parts[1], one.parts[1].optional)
+        key, value = pa.field("key", parts[0], False), _inner("value", one.parts[1], parts[1])
         return pa.list_(pa.struct([key, value])) if entries else pa.map_(parts[0], value)
     assert one.scalar is not None
     return one.scalar
 
 
+def _inner(name: str, one: JsonType, kind: pa.DataType) -> pa.Field:
+    return described(pa.field(name, kind, one.optional), one.schema)
+
+
 def _field(name: str, one: JsonType, kind: pa.DataType) -> pa.Field:
-    has_default = one.default is not None and one.kind == "scalar"
-    metadata = {DEFAULT: json.dumps(one.default)} if has_default else None
-    return pa.field(name, kind, not one.must or has_default, metadata)
+    default = one.default if one.kind == "scalar" else None
+    return described(pa.field(name, kind, not one.must or default is not None), one.schema, default)

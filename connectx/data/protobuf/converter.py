@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from connectx.data.connect_schema import SchemaName
 from connectx.data.protobuf.codec import ProtobufCodec
 from connectx.data.protobuf.pools import descriptor_of
 from connectx.data.protobuf.schemas import schema_of
@@ -81,6 +82,14 @@ class ProtobufConverter(RegistryConverter):
             importance="LOW",
         )
         .define(
+            "enhanced.protobuf.schema.support",
+            bool,
+            False,
+            doc="Whether schemas that are read have the full names of messages and enums, with their packages.",
+            group=_GROUP,
+            importance="MEDIUM",
+        )
+        .define(
             "scrub.invalid.names",
             bool,
             False,
@@ -98,16 +107,16 @@ class ProtobufConverter(RegistryConverter):
         )
     )
 
-    def own_schema(self, kind: pa.DataType) -> OwnSchema:
+    def own_schema(self, kind: pa.DataType, name: SchemaName) -> OwnSchema:
         """The schema that ProtobufData gives to the type.
 
         Raises:
-            ConversionError: Protobuf has no such type, or does not take the name of a field.
+            ConversionError: Protobuf has no such type, or does not take a name.
         """
         settings = self.settings
         text, record = schema_of(
             kind,
-            name=settings["record.name"],
+            name,
             optional=settings["optional.for.nullables"],
             wrapped=settings["wrapper.for.nullables"],
             scrub=settings["scrub.invalid.names"],
@@ -123,5 +132,6 @@ class ProtobufConverter(RegistryConverter):
             flatten_unions=settings["flatten.unions"],
             index_for_unions=settings["generate.index.for.unions"],
             wrapper_for_raw_primitives=settings["wrapper.for.raw.primitives"],
+            full_names=settings["enhanced.protobuf.schema.support"],
         )
         return ProtobufCodec(descriptor_of(known.text, known.references), options, record=record)

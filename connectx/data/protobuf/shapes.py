@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from connectx.data.arrays import entry_lists, is_list, lengths_of, where_valid
 from connectx.data.base64_columns import decimals_of_unscaled, unscaled_bytes
+from connectx.data.connect_schema import described
 from connectx.data.protobuf.schemas import scrubbed
 from connectx.data.protobuf.types import ProtoType
 from connectx.errors import ConversionError
@@ -35,13 +36,18 @@ def message_values(columns: dict[str, pa.Array], message: ProtoType, of: pa.Arra
     mask = of.is_null() if of.null_count else None
     if not made:
         return pa.array([None if one is None else {} for one in of.is_valid().to_pylist()], pa.struct([]))
-    return pa.StructArray.from_arrays(made, names=[one.name for one in message.parts], mask=mask)
+    return pa.StructArray.from_arrays(made, fields=_fields(made, message.parts), mask=mask)
+
+
+def _fields(columns: list[pa.Array], parts: tuple[ProtoType, ...]) -> list[pa.Field]:
+    """Fields of columns, with the names of their schemas."""
+    return [described(pa.field(one.name, column.type), one.schema) for one, column in zip(parts, columns, strict=True)]
 
 
 def _oneof(columns: dict[str, pa.Array], oneof: ProtoType) -> pa.Array:
     members = [values_of(columns[one.name], one) for one in oneof.parts]
     mask = reduce(pc.and_, (one.is_null() for one in members))
-    return pa.StructArray.from_arrays(members, names=[one.name for one in oneof.parts], mask=mask)
+    return pa.StructArray.from_arrays(members, fields=_fields(members, oneof.parts), mask=mask)
 
 
 def values_of(column: pa.Array, one: ProtoType) -> pa.Array:
@@ -66,11 +72,14 @@ def values_of(column: pa.Array, one: ProtoType) -> pa.Array:
             columns = {column.type.field(n).name: column.field(n) for n in range(column.type.num_fields)}
             return message_values(columns, one, column)
         case "list":
-            return pa.ListArray.from_arrays(_offsets(column), values_of(column.flatten(), one.parts[0]))
+            items = values_of(column.flatten(), one.parts[0])
+            (item,) = _fields([items], one.parts)
+            return pa.ListArray.from_arrays(_offsets(column), items, type=pa.list_(item))
         case "map" | "entries":
             entries = (entry_lists(column) if one.kind == "map" else column).flatten()
             key, value = (values_of(entries.field(number), part) for number, part in enumerate(one.parts))
-            return pa.MapArray.from_arrays(_offsets(column), key, value)
+            (item,) = _fields([value], one.parts[1:])
+            return pa.MapArray.from_arrays(_offsets(column), key, value, type=pa.map_(key.type, item))
     return column
 
 

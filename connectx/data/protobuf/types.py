@@ -2,7 +2,7 @@
 
 Follows Confluent's ProtobufData: a oneof is a struct with a field for each member, unsigned numbers are int64, an enum
 is a string, wrappers are structs unless `wrapper.for.nullables` is set, and Decimal, Date, TimeOfDay and Timestamp are
-the logical types.
+the logical types. Messages, enums and oneofs give their schemas names.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from connectx.data.connect_schema import NO_NAME, TIME_NAME, SchemaName
 from connectx.data.protobuf.files import params_of
 from connectx.errors import ConversionError
 
@@ -35,6 +36,7 @@ _SCALARS: Final = {
 _WIRES: Final = {4: "uint64", 6: "uint64", 7: "uint32", 13: "uint32"}
 _ENUM, _INT32 = 14, (5, 15, 17)
 _MOST_DIGITS: Final = 38
+_UNION: Final = "io.confluent.connect.protobuf.Union"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,11 @@ class Options:
     flatten_unions: bool = False
     index_for_unions: bool = True
     wrapper_for_raw_primitives: bool = True
+    full_names: bool = False
+
+    def name(self, named: Any) -> SchemaName:
+        """Name of the schema of a message or enum."""
+        return SchemaName(named.full_name if self.full_names else named.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +66,7 @@ class ProtoType:
         parts: fields of a message, members of a oneof, item of a list, key and value of a map.
         symbols: of an enum.
         precision: digits of a decimal, `scale` those after the point.
+        schema: name of the schema of the values.
     """
 
     name: str
@@ -69,6 +77,7 @@ class ProtoType:
     symbols: tuple[str, ...] = ()
     precision: int = 0
     scale: int = 0
+    schema: SchemaName = NO_NAME
 
 
 def type_of(message: Descriptor, options: Options) -> ProtoType:
@@ -103,9 +112,10 @@ def _message(name: str, message: Descriptor, options: Options, within: tuple[str
         members |= {one.name for one in oneof.fields}
         found = [_field(one, params[one.name], options, inner) for one in oneof.fields]
         named = f"{oneof.name}_{number}" if options.index_for_unions else oneof.name
-        parts += found if options.flatten_unions else [ProtoType(named, "oneof", parts=tuple(found))]
+        union = SchemaName(f"{_UNION}.{options.name(oneof).name}")
+        parts += found if options.flatten_unions else [ProtoType(named, "oneof", parts=tuple(found), schema=union)]
     parts += [_field(one, params[one.name], options, inner) for one in message.fields if one.name not in members]
-    return ProtoType(name, "message", parts=tuple(parts))
+    return ProtoType(name, "message", parts=tuple(parts), schema=options.name(message))
 
 
 def _field(field: FieldDescriptor, params: Any, options: Options, within: tuple[str, ...]) -> ProtoType:
@@ -126,7 +136,8 @@ def _single(field: FieldDescriptor, params: Any, options: Options, within: tuple
             raise ConversionError(f"A decimal of scale {scale} cannot be read: scales from 0 to 38 can.")
         return ProtoType(field.name, "decimal", precision=max(precision, scale, 1), scale=scale)
     if message.full_name in _LOGICAL:
-        return ProtoType(field.name, _LOGICAL[message.full_name])
+        kind = _LOGICAL[message.full_name]
+        return ProtoType(field.name, kind, schema=SchemaName(TIME_NAME, 1) if kind == "time" else NO_NAME)
     if message.full_name in WRAPPERS:
         kind = "scalar" if options.wrapper_for_nullables else "wrapper"
         return replace(_scalar(message.fields[0], {}, options), name=field.name, kind=kind)
@@ -145,9 +156,10 @@ def _is_entry(message: Descriptor) -> bool:
 
 def _scalar(field: FieldDescriptor, params: Any, options: Options) -> ProtoType:
     if field.type == _ENUM:
+        name = options.name(field.enum_type)
         if options.int_for_enums:
-            return ProtoType(field.name, "scalar", "int32", "int32")
-        return ProtoType(field.name, "enum", symbols=tuple(one.name for one in field.enum_type.values))
+            return ProtoType(field.name, "scalar", "int32", "int32", schema=name)
+        return ProtoType(field.name, "enum", symbols=tuple(one.name for one in field.enum_type.values), schema=name)
     connect_type = params.get("connect.type") if field.type in _INT32 else None
     narrow = connect_type if connect_type in ("int8", "int16") else None
     if field.type not in _SCALARS:

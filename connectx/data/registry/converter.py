@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connectx.data.arrays import where_valid
-from connectx.data.connect_schema import SchemaName
+from connectx.data.connect_schema import NO_NAME, SchemaName, with_defaults
 from connectx.data.converter import Converter, Decoded
 from connectx.data.parts import joined
 from connectx.data.registry.client import KnownSchema, RegistryClient
@@ -72,13 +72,14 @@ class RegistryConverter(Converter, ABC):
             require(self.name, extra, module)
         self._registry = RegistryClient(self.settings, self.name, "key" if is_key else "value")
         self._codecs: dict[int, Codec | str] = {}
+        self._own: dict[SchemaName, tuple[pa.DataType, OwnSchema]] = {}
         self._written: dict[tuple[str, OwnSchema], tuple[int, Codec]] = {}
         self._topic = ""
-        self._version: int | None = None
+        self._schema = NO_NAME
 
     @abstractmethod
-    def own_schema(self, kind: pa.DataType) -> OwnSchema:
-        """The schema of values of an Arrow type.
+    def own_schema(self, kind: pa.DataType, name: SchemaName) -> OwnSchema:
+        """The schema of values of an Arrow type; `name` is that of the column, otherwise `record.name`.
 
         Raises:
             ConversionError: the format has no such type.
@@ -101,8 +102,7 @@ class RegistryConverter(Converter, ABC):
     def named(self, schema: SchemaName) -> Self:
         """The same converter, with the name in place of `record.name`."""
         made = copy.copy(self)
-        made.settings = {**self.settings, **({"record.name": schema.name} if schema.name else {})}
-        made._version = schema.version
+        made._schema = schema
         return made
 
     def to_bytes_arrow(self, values: pa.Array) -> pa.Array:
@@ -116,6 +116,8 @@ class RegistryConverter(Converter, ABC):
         if pa.types.is_null(values.type):
             return values.cast(pa.binary())
         schema_id, codec = self._writer(values.type)
+        if not self.settings["ignore.default.for.nullables"]:
+            values = with_defaults(values)
         if values.null_count == 0:
             return framed(codec.write(values), schema_id)
         present = values.is_valid()
@@ -167,7 +169,7 @@ class RegistryConverter(Converter, ABC):
         if not self._topic:
             raise ConversionError(f"{self.name} writes keys and values of records only, no headers.")
         settings = self.settings
-        own = self.own_schema(kind)
+        own = self._own_schema(kind)
         strategy = strategy_of(settings, is_key=self.is_key)
         if strategy != "TopicNameStrategy" and not own.record:
             side = "key" if self.is_key else "value"
@@ -184,6 +186,16 @@ class RegistryConverter(Converter, ABC):
             schema_id = find(subject, self.kind, own.text, normalize=settings["normalize.schemas"])
             self._kept(subject, KnownSchema(schema_id, self.kind, own.text), own.record)
         return self._written[subject, own]
+
+    def _own_schema(self, kind: pa.DataType) -> OwnSchema:
+        """The schema of the last type with this name is kept: batches of a source have the same."""
+        record = SchemaName(self.settings["record.name"]) if pa.types.is_struct(kind) else NO_NAME
+        name = self._schema.over(record)
+        last, own = self._own.get(name, (None, None))
+        if own is None or not kind.equals(last, check_metadata=True):
+            own = self.own_schema(kind, name)
+            self._own[name] = kind, own
+        return own
 
     def _kept(self, subject: str, known: KnownSchema, record: str) -> tuple[int, Codec]:
         key = subject, OwnSchema(known.text, record)

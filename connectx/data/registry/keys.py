@@ -52,6 +52,14 @@ REGISTRY_CONFIG: Final = (
         importance="MEDIUM",
     )
     .define(
+        "ignore.default.for.nullables",
+        bool,
+        False,
+        doc="Whether null stays null in fields that have a default. Otherwise the default is written.",
+        group=_GROUP,
+        importance="MEDIUM",
+    )
+    .define(
         "key.subject.name.strategy",
         str,
         f"{_PACKAGE}TopicNameStrategy",

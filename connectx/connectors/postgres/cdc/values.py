@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connectx.data.connect_schema import SchemaName
+from connectx.data.connect_schema import NO_NAME, TIME_NAME, SchemaName
 from connectx.errors import ReplicationMessageError, TableMismatchError
 
 Convert: TypeAlias = "Callable[[pa.StringArray], pa.Array]"
@@ -49,9 +49,6 @@ _UTC: Final = r"^(\d+-\d\d-\d\d) (\d\d:\d\d:\d\d)(\.(\d+))?\+00$"
 _VARIABLE_SCALE: Final = pa.struct([pa.field("scale", pa.int32(), False), pa.field("value", pa.binary(), False)])
 
 
-_UNNAMED: Final = SchemaName()
-
-
 @dataclass(frozen=True, slots=True)
 class Modes:
     """decimal.handling.mode, time.precision.mode, binary.handling.mode, unavailable.value.placeholder."""
@@ -79,7 +76,7 @@ class ColumnType:
     unavailable: Any = None
     absent: Any = None
     is_cast_differently: bool = False
-    schema: SchemaName = _UNNAMED
+    schema: SchemaName = NO_NAME
 
     def field(self, name: str, *, is_nullable: bool) -> pa.Field:
         """A field of a struct that holds values of the column."""
@@ -124,7 +121,7 @@ def column_type(oid: int, modifier: int, modes: Modes, column: str) -> ColumnTyp
             return ColumnType(pa.string(), _zoned_time, None, "00:00:00Z", schema=debezium_schema("time.ZonedTime"))
         case 1186:
             return ColumnType(pa.int64(), _intervals, None, 0, schema=debezium_schema("time.MicroDuration"))
-    schema = debezium_schema(_NAMED_TEXTS[oid]) if oid in _NAMED_TEXTS else _UNNAMED
+    schema = debezium_schema(_NAMED_TEXTS[oid]) if oid in _NAMED_TEXTS else NO_NAME
     return _texts(modes, schema, is_cast_differently=oid in (BPCHAR, INET))
 
 
@@ -222,7 +219,7 @@ def _time(modifier: int, modes: Modes) -> ColumnType:
 
     schema = debezium_schema("time.Time" if in_ms else "time.MicroTime")
     if modes.times == "connect":
-        schema = SchemaName("org.apache.kafka.connect.data.Time", 1)
+        schema = SchemaName(TIME_NAME, 1)
     return ColumnType(pa.int32() if in_ms else pa.int64(), count, None, 0, schema=schema)
 
 

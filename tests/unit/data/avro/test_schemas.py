@@ -7,7 +7,7 @@ import pytest
 
 from connectx.data.avro.schemas import schema_of, scrubbed
 from connectx.data.avro.types import parse, value_type
-from connectx.data.connect_schema import DEFAULT
+from connectx.data.connect_schema import DEFAULT, SchemaName
 from connectx.errors import ConversionError
 
 DATA = "org.apache.kafka.connect.data."
@@ -86,7 +86,7 @@ def test_nested_records_are_counted_and_equal_ones_are_one_record() -> None:
 def test_a_named_record_has_its_namespace_and_its_inner_records_the_default_one() -> None:
     inner = pa.struct([pa.field("x", pa.int32(), False)])
     kind = pa.struct([pa.field("a", inner, False), pa.field("b", inner, False)])
-    text = schema_of(kind, name="com.acme.Order")
+    text = schema_of(kind, SchemaName("com.acme.Order"))
     assert text.startswith('{"type":"record","name":"Order","namespace":"com.acme","fields":[')
     assert text.endswith('"connect.name":"com.acme.Order"}')
     assert '"name":"ConnectDefault","namespace":"io.confluent.connect.avro"' in text

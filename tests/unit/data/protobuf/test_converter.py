@@ -159,7 +159,7 @@ def test_schemas_are_those_of_confluents_protobuf_data(make: Make) -> None:
         "message Order {",
         '  int32 n = 1 [(confluent.field_meta) = {params: [{key: "connect.type", value: "int16"}]}];',
         "  optional string s = 2;",
-        "  .confluent.type.Decimal p = 3 [(confluent.field_meta) = "
+        "  optional .confluent.type.Decimal p = 3 [(confluent.field_meta) = "
         '{params: [{key: "precision", value: "10"}, {key: "scale", value: "2"}]}];',
         "  repeated ConnectDefault1 l = 4;",
         "  map<string, bool> m = 5;",
