@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from connectx.data.connect_schema import NO_NAME, default_of, default_value, described
 from connectx.data.transforms.columns import one, replaced
 from connectx.data.transforms.fields import SideTransform
 from connectx.data.transforms.texts import as_text
@@ -90,12 +91,21 @@ class Cast(SideTransform):
             return table
         return fields.back(
             [
-                (field.with_type(self._types[name]), cast(values, self._types[name]))
+                (_cast_field(field, self._types[name]), cast(values, self._types[name]))
                 if name in self._types
                 else (field, values)
                 for name, (field, values) in fields.columns.items()
             ]
         )
+
+
+def _cast_field(field: pa.Field, target: pa.DataType) -> pa.Field:
+    """A field of another type, whose schema has no name, and whose default is cast as values are."""
+    default = default_of(field)
+    if default is not None:
+        value = pa.array([default_value(field.type, default)], field.type)
+        default = cast(value, target)[0].as_py()
+    return described(pa.field(field.name, target, field.nullable), NO_NAME, default)
 
 
 def cast(values: pa.Array, target: pa.DataType) -> pa.Array:

@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from connectx.data.connect_schema import NO_NAME, SchemaName
 from connectx.data.headers import HEADERS
 from connectx.errors import TransformError
 
@@ -28,9 +29,9 @@ def one(column: pa.ChunkedArray) -> pa.Array:
     return combined.combine_chunks() if isinstance(combined, pa.ChunkedArray) else combined
 
 
-def replaced(table: pa.Table, name: str, values: pa.Array) -> pa.Table:
-    """The table with another column of that name."""
-    return table.set_column(table.column_names.index(name), name, values)
+def replaced(table: pa.Table, name: str, values: pa.Array, schema: SchemaName = NO_NAME) -> pa.Table:
+    """The table with another column of that name; `schema` is the name of the schema of its values."""
+    return table.set_column(table.column_names.index(name), schema.on(pa.field(name, values.type)), values)
 
 
 def spread(values: pa.Array, valid: pa.Array | None) -> pa.Array:

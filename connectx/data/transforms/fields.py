@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from connectx.data.connect_schema import NO_NAME, SchemaName
 from connectx.data.transforms.api import Transform
 from connectx.data.transforms.columns import TIMESTAMP, Column, Fields, one, replaced, require_all
 from connectx.errors import ConfigError, TransformError
@@ -237,7 +238,7 @@ class ExtractField(SideTransform):
 
     def apply(self, table: pa.Table) -> pa.Table:
         """Null where there is no key or value, or no such parent."""
-        values = one(table[self.side])
+        values, schema = one(table[self.side]), NO_NAME
         if values.null_count == len(values):
             return table
         for name in self._path:
@@ -246,8 +247,8 @@ class ExtractField(SideTransform):
             index = values.type.get_field_index(name)
             if index < 0:
                 raise TransformError(f"Unknown field: {self.settings['field']}")
-            values = values.flatten()[index]
-        return replaced(table, self.side, values)
+            schema, values = SchemaName.of(values.type.field(index)), values.flatten()[index]
+        return replaced(table, self.side, values, schema)
 
 
 def _path(text: str) -> list[str]:
@@ -266,7 +267,7 @@ class HoistField(SideTransform):
     def apply(self, table: pa.Table) -> pa.Table:
         """Also around null."""
         values = one(table[self.side])
-        field = pa.field(self.settings["field"], values.type, nullable=bool(values.null_count))
+        field = table.schema.field(self.side).with_name(self.settings["field"]).with_nullable(bool(values.null_count))
         return replaced(table, self.side, pa.StructArray.from_arrays([values], fields=[field]))
 
 
@@ -293,5 +294,5 @@ class Flatten(SideTransform):
                 inner = {part.name: (part, array) for part, array in zip(field.type, values.flatten(), strict=True)}
                 flat += self._flat(inner, label, optional=nullable)
             else:
-                flat.append((pa.field(label, field.type, nullable), values))
+                flat.append((field.with_name(label).with_nullable(nullable), values))
         return flat

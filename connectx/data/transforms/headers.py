@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from connectx.data.connect_schema import SchemaName
 from connectx.data.transforms.api import Predicate, Transform
 from connectx.data.transforms.columns import HEADERS, one, replaced, require_all, spread
 from connectx.data.transforms.fields import NOT_EMPTY, SideTransform
@@ -63,7 +64,7 @@ class HeaderFrom(SideTransform):
         if self.settings["operation"] == "copy":
             return table
         left = [column for name, column in fields.columns.items() if name not in self.settings["fields"]]
-        return replaced(table, self.side, fields.struct(left))
+        return replaced(table, self.side, fields.struct(left), SchemaName.of(table.schema.field(self.side)))
 
 
 class InsertHeader(Transform):

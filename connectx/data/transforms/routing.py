@@ -195,7 +195,7 @@ class TimestampConverter(SideTransform):
         if name in columns:
             field, values = columns[name]
             values = self._converted(values)
-            columns[name] = (field.with_type(values.type), values)
+            columns[name] = (pa.field(name, values.type, field.nullable), values)
         return fields.back(list(columns.values()))
 
     def _converted(self, values: pa.Array) -> pa.Array:
