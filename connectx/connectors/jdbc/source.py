@@ -267,13 +267,14 @@ class JdbcSource(SourceConnector):
                 feed.last = {"load": feed.loads, "rows": feed.rows}
             else:
                 feed.last = _position(rows).offset
-            return Slice(_as_value(rows), feed.last, topic=feed.topic, partition=feed.partition)
+            return Slice(_as_value(rows, feed), feed.last, topic=feed.topic, partition=feed.partition)
 
         def _reread(self, feed: _Feed, after: Position, until: Position | None) -> Iterator[Slice]:
             reading = self._reading(feed)
             for rows in reading.rows(self._database, self._values["batch.max.rows"], after, None, until=until):
                 if rows.num_rows:
-                    yield Slice(_as_value(rows), _position(rows).offset, topic=feed.topic, partition=feed.partition)
+                    offset = _position(rows).offset
+                    yield Slice(_as_value(rows, feed), offset, topic=feed.topic, partition=feed.partition)
 
         def _reading(self, feed: _Feed) -> _Reading:
             """Columns and SQL of a table as it is now.
@@ -419,10 +420,17 @@ def _position(rows: pa.Table) -> Position:
     return Position(None if stamp is None else int(stamp), None if number is None else int(number))
 
 
-def _as_value(rows: pa.Table) -> pa.Table:
-    """Rows as the column `value`, a struct, so that no column is taken for a key or a topic."""
+def _as_value(rows: pa.Table, feed: _Feed) -> pa.Table:
+    """Rows as the column `value`, a struct, so that no column is taken for a key or a topic.
+
+    The schema has the name of the table, as in Confluent's connector.
+    """
     import pyarrow as pa
+
+    from connectx.data.connect_schema import NO_NAME, SchemaName
 
     kept = rows.drop_columns([name for name in (TIMESTAMP, INCREMENTING) if name in rows.column_names])
     struct = pa.struct(list(kept.schema))
-    return pa.table({"value": pa.chunked_array(kept.combine_chunks().to_struct_array().chunks, type=struct)})
+    values = pa.chunked_array(kept.combine_chunks().to_struct_array().chunks, type=struct)
+    name = SchemaName(feed.table.name) if feed.table else NO_NAME
+    return pa.table([values], schema=pa.schema([name.on(pa.field("value", struct))]))

@@ -63,7 +63,7 @@ class AvroConverter(RegistryConverter):
             "record.name",
             str,
             "",
-            doc="Full name of the records that are written, such as com.acme.Order. Empty: Connect's ConnectDefault.",
+            doc="Full name of records whose schema has none, such as com.acme.Order. Empty: Connect's ConnectDefault.",
             group="Avro",
             importance="LOW",
         )

@@ -78,7 +78,7 @@ class JsonSchemaConverter(RegistryConverter):
             "record.name",
             str,
             "",
-            doc="Title of the schemas that are made, such as com.acme.Order: the name of RecordNameStrategy.",
+            doc="Title of structs whose schema has no name, such as com.acme.Order: the name of RecordNameStrategy.",
             group="JSON Schema",
             importance="LOW",
         )

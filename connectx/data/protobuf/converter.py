@@ -101,7 +101,7 @@ class ProtobufConverter(RegistryConverter):
             "record.name",
             str,
             "",
-            doc="Full name of the message that is written, such as com.acme.Order. Empty: ConnectDefault1.",
+            doc="Full name of the message of structs whose schema has no name. Empty: ConnectDefault1.",
             group=_GROUP,
             importance="LOW",
         )

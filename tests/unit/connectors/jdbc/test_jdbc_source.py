@@ -9,8 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 import pytest
 
+from connectx.data.avro.converter import AvroConverter
+from connectx.data.connect_schema import SchemaName
+from connectx.data.converters import encode
+from connectx.data.simple import StringConverter
 from connectx.errors import DatabaseError, TableMismatchError, TableMissingError
 from connectx.plugins.api import RetriableError
 from tests.support.jdbc import Boundaries, Context, Source, source_config, sqlite, values_of
@@ -313,6 +318,49 @@ def test_duckdbs_types_become_connects(tmp_path: Path) -> None:
         "m": "ok", "t": "01:02:03", "s": datetime.datetime(2026, 1, 1), "l": [1, 2], "p": {"a": 3}, "b": b"x",
         "z": datetime.datetime(2025, 12, 31, 23, tzinfo=datetime.UTC), "d": datetime.date(2026, 1, 1),
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("mapping", "number"),
+    [
+        (
+            "none",
+            '{"type":"bytes","scale":2,"precision":5,"connect.version":1,"connect.parameters":{"scale":"2",'
+            '"connect.decimal.precision":"5"},"connect.name":"org.apache.kafka.connect.data.Decimal",'
+            '"logicalType":"decimal"}',
+        ),
+        ("best_fit", '"double"'),
+    ],
+)
+def test_a_tables_avro_schema_has_its_name_and_the_logical_types_of_confluents_connector(
+    tmp_path: Path, mapping: str, number: str
+) -> None:
+    url = duck(
+        tmp_path / "v.duckdb",
+        "CREATE TABLE orders (id BIGINT NOT NULL, price DECIMAL(5,2) NOT NULL, due DATE, made TIMESTAMP NOT NULL)",
+        "INSERT INTO orders VALUES (1, 1.5, '2026-01-01', '2026-01-01 00:00:00')",
+    )
+    source = Source(source_config(url, "incrementing", incrementing_column_name="id", numeric_mapping=mapping))
+    (piece,) = source.slices()
+    converter = AvroConverter({"schema.registry.url": f"mock://{tmp_path.name}{mapping}"})
+    assert isinstance(piece.rows, pa.Table)
+    encode(piece.rows, StringConverter(), converter, piece.topic)
+    data = '"connect.version":1,"connect.name":"org.apache.kafka.connect.data.'
+    text = converter._registry._client.get_latest_version(f"{piece.topic}-value").schema.schema_str
+    assert text == (
+        '{"type":"record","name":"orders","fields":[{"name":"id","type":"long"},'
+        f'{{"name":"price","type":{number}}},'
+        f'{{"name":"due","type":["null",{{"type":"int",{data}Date","logicalType":"date"}}],"default":null}},'
+        f'{{"name":"made","type":{{"type":"long",{data}Timestamp","logicalType":"timestamp-millis"}}}}],'
+        '"connect.name":"orders"}'
+    )
+
+
+def test_a_querys_schema_has_no_name(tmp_path: Path) -> None:
+    url = duck(tmp_path / "v.duckdb", "CREATE TABLE t (id BIGINT)", "INSERT INTO t VALUES (1)")
+    (piece,) = Source(source_config(url, "bulk", query="SELECT id FROM t")).slices(1)
+    assert isinstance(piece.rows, pa.Table)
+    assert not SchemaName.of(piece.rows.schema.field("value"))
 
 
 def test_duckdb_refuses_what_is_missing(tmp_path: Path) -> None:
