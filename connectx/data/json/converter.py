@@ -109,6 +109,8 @@ class JsonConverter(Converter):
         """
         if pa.types.is_null(values.type):
             return values.cast(pa.binary())
+        if self.settings["replace.null.with.default"]:
+            values = connect_schema.with_defaults(values)
         text = json_text(values, base64_decimals=self._base64_decimals)
         if self.schemas_enabled:
             schema = connect_schema.schema_of(values.type, optional=False, name=self._schema)

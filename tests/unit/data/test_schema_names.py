@@ -378,3 +378,10 @@ def test_json_with_schemas_keeps_the_names_as_well() -> None:
     table, converter = cdc_table(), JsonConverter()
     found = decode(encode(table, JsonConverter(is_key=True), converter), JsonConverter(is_key=True), converter)
     assert dict(names_in(found["value"].type)) == dict(names_in(table["value"].type))
+
+
+def test_json_has_the_default_in_place_of_null_unless_a_setting_keeps_it() -> None:
+    values = pa.array([{"n": None}], pa.struct([pa.field("n", pa.int32(), metadata={DEFAULT: "7"})]))
+    for setting, text in (("true", b'{"n":7}'), ("false", b'{"n":null}')):
+        converter = JsonConverter({"schemas.enable": "false", "replace.null.with.default": setting})
+        assert converter.to_bytes_arrow(values).to_pylist() == [text]
