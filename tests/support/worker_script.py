@@ -103,7 +103,11 @@ def worker_of(**settings: Any) -> WorkerConfig:
     return WorkerConfig.parse(own_kafka_config(given | changed))
 
 
-def settings(check_signature: SignatureCheck = lambda *_: None, **worker: Any) -> CoreSettings:
+def any_signature(*_: object) -> None:
+    """Every signature is right."""
+
+
+def settings(check_signature: SignatureCheck = any_signature, **worker: Any) -> CoreSettings:
     return CoreSettings(MY_URL, worker_of(**worker), type_of, check_signature)
 
 
@@ -387,7 +391,7 @@ def member(url: str = "http://other/", offset: int = 6, claims: WorkSet | None =
 
 
 def starting(
-    records: Iterable[ConfigRecord] = configured(), check_signature: SignatureCheck = lambda *_: None, **worker: Any
+    records: Iterable[ConfigRecord] = configured(), check_signature: SignatureCheck = any_signature, **worker: Any
 ) -> WorkerScript:
     """A worker that has read the config topic, and has not started yet."""
     script = WorkerScript(settings(check_signature, **worker))

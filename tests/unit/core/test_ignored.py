@@ -8,11 +8,10 @@ from typing import get_args
 import pytest
 
 from connectx.core import verbs
-from connectx.core.context import Context, WorkerPhase
+from connectx.core.context import Context
 from connectx.core.messages import (
     Answer,
     ConfigReadToEnd,
-    ConfigRecordRead,
     ConfigRecordsWritten,
     ConfigWritesClaimed,
     ConnectorFailed,
@@ -26,8 +25,8 @@ from connectx.core.messages import (
     HeartbeatReplied,
     JoinGroupReplied,
     ProducersFenced,
-    Request,
     SessionKeyCreated,
+    ShutdownRequested,
     Step,
     Stimulus,
     SyncGroupReplied,
@@ -44,10 +43,10 @@ from connectx.core.messages import (
 from connectx.core.timer_keys import GroupTimer, WorkerTimer
 from connectx.core.worker import WorkerCore
 from connectx.model.config_records import ConnectorConfigRecord
+from connectx.model.group import WorkSet
 from connectx.model.states import TargetState
 from tests.simulation.chaos import Chaos
-from tests.support.core_parts import C0, SOURCE, a_core
-from tests.support.histories import Because
+from tests.support.worker_script import C0, SOURCE, following, leading, starting
 
 NOT_PENDING = "request 99 is not pending"
 TASK_GONE = "instance 9 of c-0 is gone, instance 2 follows it"
@@ -83,12 +82,8 @@ MAY_BE_LATE = (*get_args(Answer), *get_args(GroupStimulus), *REPORTS, TimerFired
 
 
 def working() -> WorkerCore:
-    """A settled member that starts connector c (instance 1) and task c-0 (instance 2)."""
-    core = a_core(leads=False)
-    core.connectors.start("c", Because(""))
-    core.tasks.start(C0, Because(""))
-    core.context.step = Step()
-    return core
+    """A settled follower that starts connector c (instance 1) and task c-0 (instance 2)."""
+    return following(WorkSet(("c",), (C0,))).core
 
 
 @pytest.mark.parametrize(("stimulus", "reason"), LATE, ids=repr)
@@ -104,28 +99,26 @@ def test_every_kind_of_answer_report_and_timer_can_be_late() -> None:
     assert {type(stimulus) for stimulus, _ in LATE} == set(MAY_BE_LATE)
 
 
-@pytest.mark.unchecked
 def test_a_worker_that_has_stopped_ignores_all_but_requests() -> None:
-    core = working()
-    core.context.phase = WorkerPhase.STOPPED
-    step = core.handle(ConfigRecordRead(9, ConnectorConfigRecord("d", SOURCE)), 1_000)
-    assert str(step.ignored) == "the worker has stopped"
-    assert core.handle(Request(7, verbs.Worker()), 1_000).ignored is None
+    script = starting()
+    script.do(ShutdownRequested())
+    assert str(script.see(ConnectorConfigRecord("d", SOURCE)).ignored) == "the worker has stopped"
+    assert script.ask(verbs.Worker()).ignored is None
 
 
 def test_a_second_answer_is_late() -> None:
-    core = a_core()
-    core.handle(Request(7, verbs.Delete("c")), 1_000)
-    assert core.handle(ConfigRecordsWritten(1), 1_000).ignored is None
-    assert str(core.handle(ConfigRecordsWritten(1, "late"), 1_000).ignored) == "request 1 is not pending"
-    assert str(core.handle(ConfigReadToEnd(1, "late"), 1_000).ignored) == "request 1 is not pending"
+    script = leading()
+    script.ask(verbs.Delete("c"))
+    assert script.do(ConfigRecordsWritten(2)).ignored is None
+    assert str(script.do(ConfigRecordsWritten(2, "late")).ignored) == "request 2 is not pending"
+    assert str(script.do(ConfigReadToEnd(2, "late")).ignored) == "request 2 is not pending"
 
 
 def test_an_answer_of_another_kind_is_a_defect_that_names_both() -> None:
-    core = a_core()
-    core.handle(Request(7, verbs.Delete("c")), 1_000)
+    script = leading()
+    script.ask(verbs.Delete("c"))
     with pytest.raises(AssertionError, match=r"OperationWritten\(\) was answered by ConfigReadToEnd"):
-        core.handle(ConfigReadToEnd(1), 1_000)
+        script.do(ConfigReadToEnd(2))
 
 
 def watch(patch: pytest.MonkeyPatch) -> list[str]:

@@ -44,8 +44,7 @@ from connectx.core.worker import WorkerCore
 from connectx.model.config_records import ConfigRecord, RestartRecord, TaskCommitRecord, TaskConfigRecord
 from connectx.model.states import State
 from connectx.model.status_records import ConnectorStatusRecord, Status
-from tests.support.core_parts import C0, C1, ME, SOURCE, a_core, task_config
-from tests.support.histories import Because
+from tests.support.worker_script import C0, C1, ME, SOURCE, following, leading, task_config
 
 pytestmark = [pytest.mark.rule("always.10"), pytest.mark.unchecked]  # this file checks its own steps
 
@@ -89,16 +88,16 @@ def older_offset(self: ConfigLog, log_offset: int, record: ConfigRecord) -> list
 
 NEW_CONFIGS = read(TaskConfigRecord(C0, task_config(0, "2")), TaskCommitRecord("c", 1))
 PREPARED = TaskPrepared(C0, 2)
-HEARTBEAT = TimerFired(GroupTimer.HEARTBEAT, 1)
+HEARTBEAT = TimerFired(GroupTimer.HEARTBEAT, 3)
 STARTED = (PREPARED, FenceRequestAnswered(1), TaskProducerReady(C0, 2), ConfigReadToEnd(2))
 STOPPED = (ShutdownRequested(), TaskStopped(C0, 2), TaskStopped(C1, 3), ConnectorStopped("c", 1))
-FENCED = (*NEW_CONFIGS, Request(7, verbs.Fence("c")), ConfigReadToEnd(1), ProducersFenced(2))
+FENCED = (*NEW_CONFIGS, Request(7, verbs.Fence("c")), ConfigReadToEnd(2), ProducersFenced(3))
 RESTARTED = (
     StatusRecordRead(ConnectorStatusRecord("c", Status(State.RUNNING, ME, 3))),
     Request(7, verbs.RestartConnector("c", include_tasks=True)),
-    *(ConfigReadToEnd(1), ConfigRecordsWritten(2), ConfigReadToEnd(3)),
+    *(ConfigReadToEnd(2), ConfigRecordsWritten(3), ConfigReadToEnd(4)),
 )
-REFUSED = (Request(7, verbs.Create("n", SOURCE)), ConfigRecordsWritten(1, "fenced", fenced=True))
+REFUSED = (Request(7, verbs.Create("n", SOURCE)), ConfigRecordsWritten(2, "fenced", fenced=True))
 
 MUTANTS = (
     Mutant(Rule.ASSIGNED_ONLY, Rebalance, "give_up_work", give_up_without_stopping, (ShutdownRequested(),)),
@@ -137,12 +136,8 @@ MUTANTS = (
 
 
 def working(mutant: Mutant) -> WorkerCore:
-    """A settled member that runs connector c (instance 1) and tasks c-0 and c-1 (instances 2 and 3)."""
-    core = a_core(leads=mutant.leads)
-    core.connectors.start("c", Because(""))
-    core.tasks.start(C0, Because(""))
-    core.tasks.start(C1, Because(""))
-    return core
+    """A settled member that starts connector c (instance 1) and tasks c-0 and c-1 (instances 2 and 3)."""
+    return (leading() if mutant.leads else following()).core
 
 
 def broken_by(mutant: Mutant, core: WorkerCore) -> list[Rule]:
@@ -176,7 +171,7 @@ def test_every_rule_has_a_mutant() -> None:
 
 
 def test_a_broken_rule_names_itself_and_what_was_found() -> None:
-    core = a_core()
+    core = leading().core
     core.context.signals.append("an outcome")  # type: ignore[arg-type]
     (found,) = core.check()
     assert str(found) == "no signal between parts is left after a step: an outcome"

@@ -12,7 +12,7 @@ import pytest
 
 import connectx.core
 from connectx.core.worker import WorkerCore
-from tests.support.core_parts import settings
+from tests.support.worker_script import settings
 
 CORE = Path(connectx.core.__file__).parent
 PARTS = tuple(WorkerCore(settings()).state())
