@@ -45,8 +45,8 @@ from tests.simulation.sim_sink import FEED, TOPICS, Target
 from tests.simulation.sim_source import OFFSETS_TOPIC, PARTITIONS, TOPIC_PARTITIONS, topic_of
 from tests.simulation.sim_task import SimTask
 from tests.simulation.sim_worker import SimWorker
-from tests.support.core_parts import worker_of
 from tests.support.histories import transition
+from tests.support.worker_script import worker_of
 
 LATENCY_MS = 2
 MOST_EVENTS = 40_000  # a run has about 3,000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 import json
 import os
 import re
@@ -35,7 +36,7 @@ from connectx.core.messages import (
 from connectx.core.requests import RequestHandler
 from connectx.core.worker import WorkerCore
 from connectx.errors import RecordingError
-from connectx.model.causes import Assigned, Cause
+from connectx.model.causes import Cause
 from connectx.model.config_records import ConnectorConfigRecord, SessionKeyRecord
 from connectx.model.states import TargetState
 from connectx.model.worker_keys import WorkerKeys
@@ -46,7 +47,7 @@ from connectx.recording.ring import RecordedCore
 from connectx.recording.to_test import write_test
 from tests.simulation.chaos import Chaos
 from tests.simulation.world import World
-from tests.support.core_parts import C0, SOURCE, a_core, settings
+from tests.support.worker_script import C0, SOURCE, leading, settings
 
 ROOT = Path(__file__).parents[3]
 MASK = Mask(b"salt")
@@ -56,13 +57,13 @@ SECRET = "hunter2-is-not-in-the-file"
 def recorded(max_bytes: int = 1 << 20, mask: Mask | None = MASK) -> RecordedCore:
     """A settled leader of connector c and its two tasks, whose steps are recorded from now on."""
     core = RecordedCore("worker-1", settings(), max_bytes, mask)
-    core.core.restore(a_core().state())
+    core.core.restore(leading().core.state())
     return core
 
 
 def some_steps(core: RecordedCore) -> Recording:
     core.handle(Request(7, verbs.RestartTask("c", 0)), 1_000)
-    core.handle(ConfigReadToEnd(1), 1_001)
+    core.handle(ConfigReadToEnd(2), 1_001)
     core.handle(TaskStopped(C0, 99), 1_002)
     core.handle(TimerFired(next(iter(core.core.membership.timers.awaited)), 99), 1_003)
     recording = core.recording("a test")
@@ -228,20 +229,19 @@ def test_a_core_without_room_records_nothing() -> None:
     [
         (ConfigReadToEnd(99), "request 99 is not pending"),
         (JoinGroupReplied(9, None, 4, "me", "me", "sessioned", {}), "request 9 is not pending"),
-        (TaskStopped(C0, 9), "instance 9 of c-0 is gone"),
+        (TaskStopped(C0, 9), "instance 9 of c-0 is gone, instance 2 follows it"),
         (ConnectorStarted("c", 9, TargetState.STARTED), "instance 9 of c is gone, instance 1 follows it"),
     ],
 )
 def test_a_late_answer_is_recorded_with_the_reason_for_ignoring_it(stimulus: Stimulus, reason: str) -> None:
     core = recorded()
-    core.core.connectors.start("c", Assigned())
-    before = core.core.state()["tasks"]
+    before = copy.deepcopy(core.core)
     core.handle(stimulus, 1_000)
     recording = core.recording("a test")
     assert recording is not None
     assert [entry.ignored for entry in recording.entries] == [reason]
     assert reason in next(late_answers(recording))
-    assert core.core.state()["tasks"] == before
+    assert core.core == before
 
 
 def test_what_the_core_waits_for_is_not_late() -> None:
@@ -274,7 +274,7 @@ def test_a_replay_shows_the_first_step_whose_effects_differ(monkeypatch: pytest.
     difference = first_difference(replace(recording, entries=entries))
     assert difference is not None
     assert (difference.step, difference.at_ms, difference.found) == (2, 1_001, f"effect {len(changed)} differs")
-    assert difference.stimulus == "ConfigReadToEnd(request_id=1, error=None)"
+    assert difference.stimulus == "ConfigReadToEnd(request_id=2, error=None)"
     assert "status=500" in difference.recorded[0]
     assert "status=204" in difference.ordered[0]
     assert "worker-1, step 2 at 1001 ms: effect" in str(difference)
@@ -298,7 +298,7 @@ def test_a_replay_shows_the_step_in_which_the_core_failed_or_broke_a_rule(monkey
         broken.setattr(RequestHandler, "on_config_read", lambda *_: 1 // 0)
         core.handle(Request(7, verbs.RestartTask("c", 0)), 1_000)
         with pytest.raises(ZeroDivisionError):
-            core.handle(ConfigReadToEnd(1), 1_001)
+            core.handle(ConfigReadToEnd(2), 1_001)
         recording = core.recording("a test")
         assert recording is not None
         assert recording.entries[-1].error == "ZeroDivisionError: integer division or modulo by zero"

@@ -19,7 +19,7 @@ from connectx.plugins.registry import Plugins
 from connectx.recording.file import read_recordings
 from connectx.recording.ring import RecordedCore
 from connectx.runtime.worker import Surroundings, Worker
-from tests.support.core_parts import a_core, settings, worker_of
+from tests.support.worker_script import leading, settings, worker_of
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Worker]:
     )
     made = Worker("worker-1", surroundings)
     made._recorded = RecordedCore("worker-1", settings(), 1 << 20, None)
-    made._recorded.core.restore(a_core().state())
+    made._recorded.core.restore(leading().core.state())
     made._recorded.handle(Request(7, verbs.Worker()), 1_000)
     made._mailbox.start()
     yield made
