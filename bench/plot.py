@@ -116,10 +116,15 @@ def bulk_tables(result: Result) -> str:
         [
             *(figure["kind"], figure["lane"], figure["master"] if figure["lane"] == "bulk" else "none"),
             *(_number(figure["records_per_s"]), *(_number(figure[f"{part}_us_per_record"]) for part in parts)),
+            *(_number(figure["worker_idle_ms_per_s"]), str(figure["jobs"]) if figure["lane"] == "bulk" else ""),
+            _number(figure["worker_ms_per_job"]) if figure["lane"] == "bulk" else "",
         ]
         for figure in result.of("bulk")
     ]
-    head = ("kind", "lane", "master", "records/s", "worker, us", "Spark's JVM, us", "Python of executors, us")
+    head = (
+        *("kind", "lane", "master", "records/s", "worker, us", "Spark's JVM, us", "Python of executors, us"),
+        *("worker without work, ms a second", "jobs", "worker besides, ms a job"),
+    )
     computed = [
         [figure["kind"], str(figure["cores"]), _number(figure["records_per_s"])]
         for figure in result.of("bulk_computed")
