@@ -45,9 +45,7 @@ def test_one_request_at_a_time_holds_the_order_of_a_node() -> None:
 def test_a_request_carries_one_batch_of_each_partition_up_to_the_limit() -> None:
     script = opened(max_request_size_bytes=250)
     script.do(msg.MetadataFetched({TopicPartition("t", n): 1 for n in range(4)}))
-    for number in range(4):
-        script.core._delivery.append([msg.Batch(number, TopicPartition("t", number), 1, 100)], 0)
-    script.do(msg.TimeReached())
+    script.do(msg.Append(tuple(msg.Batch(number, TopicPartition("t", number), 1, 100) for number in range(4))))
     assert [[b.number for b in request.batches] for request in script.requests()] == [[0, 1], [2, 3]]
 
 
@@ -235,7 +233,8 @@ def test_batches_that_are_too_large_at_the_same_time_keep_their_order() -> None:
 
 def test_sequences_begin_again_after_the_largest() -> None:
     script = opened()
-    script.core._delivery._sequences[T0] = 2**31 - 4
+    script.append(0, records=2**31 - 4)
+    script.take_all()
     script.append(1, 2)
     assert script.sequences() == [(1, 2**31 - 4), (2, 6)]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from connectx.core.lanes import BulkMode, Lane, LaneSettings
-from connectx.core.sink.loop import Phase, SinkTaskCore
+from connectx.core.sink.loop import SinkTaskCore
 from connectx.core.sink.messages import (
     AwaitCommand,
     Begin,
@@ -87,6 +88,16 @@ def run(core: SinkTaskCore, *stimuli: SinkStimulus, now_ms: int = 0) -> SinkStep
     return step
 
 
+def goes_on_at(core: SinkTaskCore, *partitions: TopicPartition, epoch: int = 1) -> dict[TopicPartition, int]:
+    """Where the next put of each partition begins, wherever the records begin that are fetched."""
+    starts: dict[TopicPartition, int] = {}
+    for partition in partitions:
+        step = run(copy.deepcopy(core), Fetched(epoch, {partition: (10**6, 10**6 + 1)}))
+        (put,) = [effect for effect in step.effects if isinstance(effect, Put)]
+        starts[partition], _ = put.ranges[partition]
+    return starts
+
+
 def transition(kind: EventKind, **data: Any) -> Any:
     return Recorded(kind, TASK.connector, TASK.task, data=data)
 
@@ -155,7 +166,7 @@ def test_a_start_that_fails_is_reported_after_stopping_the_plugin() -> None:
 def test_a_task_that_never_began_ends_at_once(request_: StopRequested | CancelRequested) -> None:
     core = SinkTaskCore(AT_LEAST_ONCE)
     assert run(core, request_).effects == [ReportStopped()]
-    assert core.phase is Phase.ENDED
+    assert core.ended
 
 
 # ------------------------------------------------------------------------------------------------------ put, commit
@@ -165,14 +176,13 @@ def test_what_was_fetched_is_put_from_the_position_on() -> None:
     core = polling(AT_LEAST_ONCE)
     step = run(core, Fetched(1, {A0: (12, 15)}))
     assert step.effects == [Put(1, {A0: (10, 15)})]
-    assert core.progress.positions == {A0: 10, A1: 20}
 
 
 def test_positions_move_only_after_the_put() -> None:
     core = polling(AT_LEAST_ONCE)
     run(core, Fetched(1, {A0: (10, 15), A1: (20, 21)}))
     assert run(core, PutDone(1, 6)) == SinkStep([], [Poll(1, 100)])
-    assert core.progress.positions == {A0: 15, A1: 21}
+    assert goes_on_at(core, A0, A1) == {A0: 15, A1: 21}
 
 
 def test_topics_are_put_one_after_the_other() -> None:
@@ -219,10 +229,10 @@ def test_a_commit_without_an_answer_is_dropped_after_its_timeout_and_its_late_an
     core = with_put(AT_LEAST_ONCE)
     run(core, FetchedNothing(1), Flushed(), now_ms=1000)
     run(core, FetchedNothing(1), now_ms=1500)
-    before = dataclasses.replace(core.progress)
     assert run(core, OffsetsCommitted(1), now_ms=1501) == SinkStep()
-    assert core.progress == dataclasses.replace(before, late_commits=1)
+    assert core.progress.late_commits == 1
     assert run(core, FetchedNothing(1), now_ms=2000).effects == [Flush()]
+    assert run(core, Flushed(), now_ms=2000).effects[0] == CommitOffsets(2, {A0: 15}, wait=False)
 
 
 def test_what_was_read_is_active_until_the_group_holds_it() -> None:
@@ -260,7 +270,7 @@ def test_a_failed_flush_commits_nothing_and_puts_everything_again_since_the_last
         [transition(EventKind.COMMIT_REFUSED, reason="flush failed: disk full", partitions=["a-0"])],
         [Seek({A0: 10, A1: 20}), Poll(1, 100)],
     )
-    assert core.progress.positions == {A0: 10, A1: 20}
+    assert goes_on_at(core, A0, A1) == {A0: 10, A1: 20}
 
 
 def test_positions_advance_past_filtered_records() -> None:
@@ -269,7 +279,7 @@ def test_positions_advance_past_filtered_records() -> None:
     assert run(core, PutDone(1, 0, filtered=5)) == SinkStep(
         [transition(EventKind.RECORDS_FILTERED, records=5)], [Poll(1, 100)]
     )
-    assert core.progress.positions[A0] == 15
+    assert goes_on_at(core, A0) == {A0: 15}
 
 
 def test_skipped_records_are_told_and_count_as_put() -> None:
@@ -278,7 +288,7 @@ def test_skipped_records_are_told_and_count_as_put() -> None:
     assert run(core, PutDone(1, 4, 1, "not JSON")) == SinkStep(
         [transition(EventKind.RECORDS_SKIPPED, records=1, reason="not JSON")], [Poll(1, 100)]
     )
-    assert core.progress.positions[A0] == 15
+    assert goes_on_at(core, A0) == {A0: 15}
 
 
 # ------------------------------------------------------------------------------------------------- failures of put
@@ -311,7 +321,8 @@ def test_the_wait_between_tries_has_a_limit() -> None:
     run(core, Fetched(1, {A0: (10, 15)}))
     for _ in range(40):
         run(core, PutFailed(1, True, "down"), now_ms=0)
-    assert core.batches[0].retry_at_ms == 5000
+    assert run(core, FetchedNothing(1), now_ms=4_999).effects == [Poll(1, 1)]
+    assert run(core, FetchedNothing(1), now_ms=5_000).effects == [Put(1, {A0: (10, 15)})]
 
 
 def test_a_paused_task_stays_held_when_its_retry_succeeds() -> None:
@@ -320,7 +331,7 @@ def test_a_paused_task_stays_held_when_its_retry_succeeds() -> None:
     run(core, FetchedNothing(1), now_ms=50)
     run(core, FetchedNothing(1), now_ms=100)
     assert ResumePartitions((A0, A1)) not in run(core, PutDone(1, 5), now_ms=101).effects
-    assert core.held
+    assert ResumePartitions((A0, A1)) in run(core, ResumeRequested(), FetchedNothing(1), now_ms=102).effects
 
 
 def test_any_other_put_error_commits_what_was_put_before_and_fails_the_task() -> None:
@@ -352,8 +363,7 @@ def test_a_refused_put_goes_on_where_the_target_is() -> None:
         ],
         [Seek({A0: 13, A1: 20}), Poll(1, 100)],
     )
-    assert core.progress.positions == {A0: 13, A1: 20}
-    assert core.batches == []
+    assert goes_on_at(core, A0, A1) == {A0: 13, A1: 20}
 
 
 def test_a_refused_put_goes_back_where_the_target_is_behind() -> None:
@@ -380,7 +390,7 @@ def test_a_refused_put_also_rereads_partitions_whose_buffered_rows_the_target_re
         Seek({A0: 12, A1: 20}),
         Poll(1, 100),
     ]
-    assert core.progress.positions == {A0: 12, A1: 20}
+    assert goes_on_at(core, A0, A1) == {A0: 12, A1: 20}
 
 
 def test_a_refusal_after_a_lost_answer_rereads_the_other_partitions_that_it_names() -> None:
@@ -389,7 +399,7 @@ def test_a_refusal_after_a_lost_answer_rereads_the_other_partitions_that_it_name
     run(core, FetchedNothing(1), now_ms=100)
     step = run(core, PutRefused(1, {A0: 12, A1: 22}, "a-0 is at 12", records=2), now_ms=101)
     assert Seek({A0: 12}) in step.effects
-    assert core.progress.positions == {A0: 12, A1: 22}
+    assert goes_on_at(core, A0, A1) == {A0: 12, A1: 22}
 
 
 # ------------------------------------------------------------------------------------------------------ rebalances
@@ -408,16 +418,16 @@ def test_an_exactly_once_target_says_where_reading_starts() -> None:
     core = SinkTaskCore(EXACTLY_ONCE)
     run(core, Begin(), SinkStarted(), PartitionsAssigned({A0: 3, A1: 7}))
     assert run(core, Opened(1, {A0: 9})).effects == [Seek({A0: 9})]
-    assert core.progress.positions == {A0: 9, A1: 7}
-    assert core.progress.committed == {A0: 3, A1: 7}
+    assert goes_on_at(core, A0, A1) == {A0: 9, A1: 7}
+    assert run(core, FetchedNothing(1), now_ms=1000).effects[0] == CommitOffsets(1, {A0: 9}, wait=False)
 
 
 def test_an_answer_of_open_from_an_older_epoch_changes_nothing() -> None:
     core = polling(EXACTLY_ONCE)
     run(core, PartitionsAssigned({B0: 0}))
-    before = dataclasses.replace(core.progress, positions=dict(core.progress.positions))
     assert run(core, Opened(1, {A0: 99})) == SinkStep()
-    assert core.progress == before
+    run(core, Opened(2, {}))
+    assert goes_on_at(core, A0, epoch=2) == {A0: 10}
 
 
 def test_a_failing_open_fails_the_task_when_the_poll_returns() -> None:
@@ -457,7 +467,7 @@ def test_revoked_partitions_are_flushed_and_committed_while_still_owned_then_clo
         ],
         [ClosePartitions((A0,))],
     )
-    assert core.progress.owned == (A1,)
+    assert PausePartitions((A1,)) in run(core, PauseRequested(), FetchedNothing(2)).effects
     assert run(core, FetchedNothing(1)).effects == [Poll(2, 100)]
 
 
@@ -488,8 +498,8 @@ def test_a_revocation_closes_without_commit_when_the_flush_fails() -> None:
 
 def test_what_stays_is_put_again_too_when_the_flush_of_a_revocation_fails() -> None:
     core = with_put(AT_LEAST_ONCE)
-    run(core, Fetched(1, {A1: (20, 25)}), PutDone(1, 5), PartitionsRevoked((A0,)), FlushFailed("disk full"))
-    assert core.progress.positions == {A1: 20}
+    run(core, Fetched(1, {A1: (20, 25)}), PutDone(1, 5), PartitionsRevoked((A0,)))
+    assert Seek({A1: 20}) in run(core, FlushFailed("disk full")).effects
     assert run(core, FetchedNothing(1), now_ms=1000).effects == [Poll(2, 100)]
 
 
@@ -527,9 +537,8 @@ def test_records_fetched_under_an_older_assignment_are_fetched_again() -> None:
 def test_a_late_outcome_of_a_put_changes_nothing(late: SinkStimulus) -> None:
     core = polling(EXACTLY_ONCE)
     run(core, Fetched(1, {A0: (10, 15)}), PartitionsLost((A0, A1)), PartitionsAssigned({A0: 10}), Opened(3, {}))
-    before = dataclasses.replace(core.progress)
     assert run(core, late) == SinkStep([], [Poll(3, 100)])
-    assert core.progress == before
+    assert goes_on_at(core, A0, epoch=3) == {A0: 10}
 
 
 def test_records_below_the_position_are_fetched_again() -> None:
@@ -629,7 +638,6 @@ def test_what_executors_staged_is_committed_and_the_lag_asked_for_again() -> Non
         [transition(EventKind.BULK_STAGED, token=1, records=50, refused=2)], [CommitBulk(1, 1, ranges)]
     )
     assert run(core, PutDone(1, 48, 2, "bad")).effects == [QueryEnds(1, (A0, A1))]
-    assert core.progress.positions == {A0: 30, A1: 30}
     step = run(core, EndsKnown(1, {A0: 30, A1: 100}))
     assert step.effects == [RunBulk(2, {A1: (30, 90)}), Poll(1, 100)]
 
@@ -699,7 +707,6 @@ def test_a_refused_commit_discards_what_was_staged_and_goes_on_where_the_target_
     run(core, BulkStaged(1, 50))
     step = run(core, PutRefused(1, {A0: 20, A1: 0}, "elsewhere", 50))
     assert step.effects[:2] == [DiscardBulk(1), Seek({A0: 20, A1: 0})]
-    assert core.progress.positions == {A0: 20, A1: 0}
 
 
 @pytest.mark.parametrize("is_staged", [False, True])
@@ -711,7 +718,7 @@ def test_a_job_of_a_revoked_partition_is_discarded_and_its_late_end_changes_noth
     step = run(core, OffsetsCommitted(1))
     assert step.effects == [DiscardBulk(1), ClosePartitions((A0,))]
     assert run(core, BulkStaged(1, 50)).effects == [QueryEnds(2, (A1,))]
-    assert core.progress.positions == {A1: 0}
+    assert run(core, EndsKnown(2, {A1: 100})).effects[0] == RunBulk(2, {A1: (0, 60)})
 
 
 def test_a_job_of_a_lost_partition_is_discarded() -> None:

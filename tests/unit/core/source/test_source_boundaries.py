@@ -127,7 +127,8 @@ def test_a_boundary_behind_a_record_divides_the_slice() -> None:
     assert run(core, TransactionCommitted()) == [NotifyCommitted(AT_5.offset), BeginTransaction()]
     assert run(core, TransactionBegun(3)) == [SendSlice(1, part=1)]
     assert run(core, SliceSent(1)) == [Poll(AT_9.offset)]
-    assert core.progress.records == 1
+    run(core, PolledNothing(COMMIT), OffsetsWritten())
+    assert [t.data["records"] for t in core.handle(TransactionCommitted(), 0).transitions] == [1]
 
 
 def test_an_abort_behind_a_record_drops_what_was_sent_up_to_it_and_goes_on_with_the_slice() -> None:
@@ -152,7 +153,9 @@ def test_a_boundary_behind_a_record_counts_when_that_record_is_dropped() -> None
     run(core, OffsetsWritten())
     # the second boundary has only dropped records before it: there is nothing to commit
     assert run(core, TransactionCommitted()) == [NotifyCommitted({"position": 7}), Poll(AT_9.offset)]
-    assert core.progress.offsets() == (AT_9,)
+    other = PartitionOffset({"filename": "/other.txt"}, {"position": 1})
+    run(core, Polled(3, 1, other.offset, partition=other.partition, boundary=COMMIT), TransactionBegun(3))
+    assert run(core, SliceSent(3)) == [WriteOffsets((other, AT_9))]
 
 
 def test_commit_and_abort_behind_the_same_record_fail_the_task() -> None:
@@ -234,7 +237,7 @@ def test_the_offset_of_dropped_records_goes_with_the_next_transaction_that_has_a
         WriteOffsets((AT_5, PartitionOffset(other, {"position": 3})))
     ]
     run(core, OffsetsWritten(), TransactionCommitted())
-    assert core.progress.offsets() == ()
+    assert run(core, Polled(3, 1, AT_9.offset), TransactionBegun(3), SliceSent(3)) == [WriteOffsets((AT_9,))]
 
 
 def test_dropped_records_behind_sent_ones_go_with_their_open_transaction() -> None:

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from connectx.core.lanes import BulkMode, LaneSettings
-from connectx.core.source.bulk import BulkLane
 from connectx.core.source.loop import SourceTaskCore
 from connectx.core.source.messages import (
     AbortTransaction,
@@ -77,7 +76,8 @@ def test_a_task_without_a_bulk_lane_polls_without_asking_for_waiting_bytes() -> 
 )
 def test_mode_never_and_an_obstacle_leave_all_to_the_tail(lanes: LaneSettings, obstacle: str | None) -> None:
     core = working(replace(exactly_once(), lanes=lanes, bulk_obstacle=obstacle))
-    assert not core.bulk.is_possible
+    for stimulus in (PolledNothing(), Idled()):
+        assert ASK not in run(core, stimulus)
 
 
 def test_few_bytes_are_polled_by_the_worker() -> None:
@@ -134,7 +134,7 @@ def test_after_a_failed_job_the_transaction_is_aborted_and_the_worker_reads_the_
     assert run(core, TransactionAborted()) == [ASK]
     assert run(core, Waiting(100 * MB, 8)) == [Poll(None)]
     assert core.bulk.choice.reason == Because("a job failed: an executor died")
-    assert core.progress.offsets() == ()
+    assert run(core, Polled(2, 1, AT_5.offset), TransactionBegun(3), SliceSent(2)) == [WriteOffsets((AT_5,))]
 
 
 def test_jobs_are_tried_again_after_a_pause() -> None:
@@ -159,9 +159,9 @@ def test_with_mode_always_a_job_is_tried_three_times_and_then_the_task_fails() -
 def test_a_job_that_was_done_clears_earlier_failures() -> None:
     core = with_bulk(mode=BulkMode.ALWAYS)
     for _ in range(4):
-        run(running(core), BulkFailed(1, "x"), TransactionAborted())
+        effects = run(running(core), BulkFailed(1, "x"), TransactionAborted())
+        assert [type(effect) for effect in effects] == [QueryWaiting]
         run(running(core), BulkSent(1, 5), OffsetsWritten(), TransactionCommitted())
-    assert core.bulk.failures == 0
 
 
 def test_a_task_that_is_stopped_commits_a_job_that_is_done() -> None:
@@ -187,10 +187,11 @@ def test_without_transactions_a_failed_job_is_read_again() -> None:
 @pytest.mark.parametrize(("took_ms", "bytes_"), [(1_000, 128 * MB), (20_000, 32 * MB), (10_000, 64 * MB)])
 def test_the_size_of_a_slice_follows_the_time_of_the_last_one(took_ms: int, bytes_: int) -> None:
     core = running(with_bulk())
-    run(core, BulkSent(1, 10), now_ms=took_ms)
-    assert core.bulk.slice_bytes == bytes_
+    run(core, BulkSent(1, 10), OffsetsWritten(), TransactionCommitted(), now_ms=took_ms)
+    assert run(core, Waiting(1 << 40, 8), now_ms=took_ms) == [PollBulk(AT_9.offset, bytes_)]
 
 
 @pytest.mark.parametrize(("min_bytes", "first"), [(32 * MB, 32 * MB), (1, 16 * MB), (4096 * MB, 1024 * MB)])
 def test_the_first_slice_has_the_bytes_from_which_on_a_job_is_worth_it(min_bytes: int, first: int) -> None:
-    assert BulkLane(LaneSettings(min_bytes=min_bytes)).slice_bytes == first
+    core = working(replace(exactly_once(), lanes=LaneSettings(BulkMode.AUTO, min_bytes)))
+    assert run(core, Waiting(1 << 40, 8)) == [PollBulk(None, first)]
