@@ -95,8 +95,8 @@ def measure_bulk(count: int) -> Iterator[dict[str, object]]:
                 idle_ms_per_s = _idle_ms_per_s()
                 for kind, flow in flows.items():
                     found = {"kind": kind, "lane": "tail" if mode == "never" else "bulk", "master": master}
-                    figures = flow(cluster, folder, mode, 4 * count)
-                    last[kind] = {**figures, **worker_parts(figures, idle_ms_per_s)}
+                    measured = flow(cluster, folder, mode, 4 * count)
+                    last[kind] = {**measured, **worker_parts(measured, idle_ms_per_s)}
                     yield {"measure": "bulk", **found, **last[kind]}
     for kind, figures in last.items():
         for cores in EXECUTOR_CORES:
