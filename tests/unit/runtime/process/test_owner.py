@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import socket
+import os
+import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -14,17 +15,19 @@ from typing import Any
 import pytest
 
 from connectx.errors import WorkerStoppedError
-from connectx.jvm.cache import OwnedDir
 from connectx.jvm.process import ChildProcess
 from connectx.model.events import EventKind, Transition
 from connectx.model.worker_config import WorkerConfig, embedded_config
+from connectx.runtime.process import owner
 from connectx.runtime.process.owner import ProcessSurroundings, ProcessWorker
-from connectx.runtime.process.wire import News, Order, encode, transition_content
+from connectx.runtime.process.wire import News, encode
+from connectx.runtime.process.wire import transition_content as content
 from connectx.runtime.worker_handle import WorkerState
 from tests.support.histories import transition
-from tests.support.waiting import until
+from tests.support.waiting import WAIT_S, until
 
 FAILED = transition(EventKind.WORKER_FAILED, cause="it broke", data={"error": "it broke"})
+STEP = encode(News.EVENT, transition=content(transition(EventKind.TASK_STEP, "c", 0, data={"step": "prepare"})))
 
 
 def state_of(pid: int) -> str:
@@ -39,39 +42,55 @@ def worker_of(
     return ProcessWorker("worker-1", ProcessSurroundings(config, "127.0.0.1:1", Future(), record, ended))
 
 
+SCRIPTED = """
+import socket, sys, time
+link = socket.socket(fileno=int(sys.argv[1]))
+link.recv(1 << 16)
+link.sendall(bytes.fromhex(sys.argv[2]))
+time.sleep(float(sys.argv[3]))
+"""
+
+
 @pytest.fixture
-def child(tmp_path: Path) -> Iterator[ChildProcess]:
-    """A process that only sleeps."""
-    process = ChildProcess([sys.executable, "-c", "import time; time.sleep(600)"], log=tmp_path / "log")
-    yield process
-    process.kill()
+def scripted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Have workers start a process that sends these lines after its first order, and then sleeps or ends."""
+
+    def script(lines: bytes, sleep_s: float = 600) -> None:
+        def child(command: list[str], **given: Any) -> ChildProcess:
+            said = [lines.hex(), str(sleep_s)]
+            return ChildProcess([sys.executable, "-S", "-c", SCRIPTED, command[-1], *said], **given)
+
+        monkeypatch.setattr(owner, "ChildProcess", child)
+
+    return script
 
 
 def test_a_worker_that_fails_in_the_moment_of_its_freeze_has_failed_and_does_not_stay_frozen(
-    child: ChildProcess,
+    scripted: Callable[..., None],
 ) -> None:
     history: list[EventKind] = []
-    worker = worker_of(lambda transition, worker: history.append(transition.kind))
-    mine, theirs = socket.socketpair()
-    with mine, theirs:
-        theirs.sendall(encode(News.EVENT, transition=transition_content(FAILED)))
-        worker._child, worker._link, worker.state = child, mine, WorkerState.RUNNING
-        faults: list[str] = []
-        frozen: list[bool] = []
-        freezing = threading.Thread(
-            target=lambda: frozen.append(worker.freeze(tasks=True, on_fault=lambda: faults.append("pause"))),
-            daemon=True,
-        )
-        freezing.start()
-        freezing.join(10)
-        assert frozen == [False]
-    assert (worker.state, worker.error, history, faults) == (
-        WorkerState.FAILED,
-        "it broke",
-        [EventKind.WORKER_FAILED],
-        [],
-    )
-    until(lambda: state_of(child.pid) == "S", "the process to go on")
+    listens, faults = threading.Event(), list[str]()
+
+    def record(transition: Transition, name: str | None) -> None:
+        history.append(transition.kind)
+        if transition.kind is EventKind.TASK_STEP:  # what comes next is taken in when the process is frozen
+            listens.set()
+            until(lambda: worker.state is WorkerState.PAUSED, "the freeze")
+
+    worker = worker_of(record)
+    scripted(encode(News.DONE, id=1, result="http://w/") + STEP + encode(News.EVENT, transition=content(FAILED)))
+    worker.start()
+    pid = worker.pid
+    assert pid is not None
+    try:
+        assert listens.wait(WAIT_S)
+        assert not worker.freeze(tasks=True, on_fault=lambda: faults.append("pause"))
+        assert (worker.state, worker.error, faults) == (WorkerState.FAILED, "it broke", [])
+        assert history == [EventKind.TASK_STEP, EventKind.WORKER_FAILED]
+        until(lambda: state_of(pid) == "S", "the process to go on")
+    finally:
+        os.kill(pid, signal.SIGKILL)  # a real process ends by itself when its worker fails
+        worker.stop()
 
 
 def refuse(transition: Transition, worker: str | None) -> None:
@@ -85,17 +104,11 @@ def refuse(transition: Transition, worker: str | None) -> None:
     [
         (b'{"kind":"song"}\n', "ValueError: 'song' is not a valid News"),
         (b"no json\n", "JSONDecodeError: "),
-        (
-            encode(
-                News.EVENT,
-                transition=transition_content(transition(EventKind.TASK_STEP, "c", 0, data={"step": "prepare"})),
-            ),
-            "RuntimeError: the history is broken",
-        ),
+        (STEP, "RuntimeError: the history is broken"),
     ],
 )
 def test_a_worker_that_cannot_be_understood_is_ended_and_has_failed(
-    child: ChildProcess, line: bytes, cause: str
+    scripted: Callable[..., None], line: bytes, cause: str
 ) -> None:
     history: list[Transition] = []
     over: list[str] = []
@@ -105,38 +118,27 @@ def test_a_worker_that_cannot_be_understood_is_ended_and_has_failed(
         history.append(transition)
 
     worker = worker_of(record, lambda worker: over.append(worker.name))
-    mine, theirs = socket.socketpair()
-    with mine, theirs:
-        worker._child, worker._link, worker._dir = child, mine, OwnedDir("worker")
-        answer: Future[Any] = worker._order(Order.START)
-        worker._listener.start()
-        theirs.sendall(line)
-        with pytest.raises(WorkerStoppedError, match="could not be taken in"):
-            answer.result(30)
-        worker._listener.join(30)
+    scripted(line)
+    with pytest.raises(WorkerStoppedError, match="could not be taken in"):
+        worker.start()
+    until(lambda: over == ["worker-1"], "the end of the worker")
     assert worker.state is WorkerState.FAILED
     assert f"could not be taken in: {cause}" in (worker.error or "")
     assert [transition.kind for transition in history] == [EventKind.WORKER_FAILED]
-    assert over == ["worker-1"]
-    assert child.poll() is not None, "the process has ended"
+    assert not Path(f"/proc/{worker.pid}").exists(), "the process has ended"
 
 
-def test_others_hear_of_the_end_of_a_process_though_it_cannot_be_recorded(child: ChildProcess) -> None:
+def test_others_hear_of_the_end_of_a_process_though_it_cannot_be_recorded(scripted: Callable[..., None]) -> None:
     def record(transition: Transition, worker: str | None) -> None:
         raise RuntimeError("the history is broken")
 
     over: list[str] = []
     worker = worker_of(record, lambda worker: over.append(worker.name))
-    mine, theirs = socket.socketpair()
-    worker._child, worker._link, worker._dir = child, mine, OwnedDir("worker")
-    answer: Future[Any] = worker._order(Order.START)
-    child.kill()
-    theirs.close()
-    worker._listener.start()
+    scripted(b"", sleep_s=0)
     with pytest.raises(WorkerStoppedError, match="exit code"):
-        answer.result(30)
-    worker._listener.join(30)
-    assert (worker.state, over) == (WorkerState.FAILED, ["worker-1"])
+        worker.start()
+    until(lambda: over == ["worker-1"], "the end of the worker")
+    assert worker.state is WorkerState.FAILED
 
 
 MUTE = """
