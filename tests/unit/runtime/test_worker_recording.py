@@ -10,43 +10,67 @@ from typing import Any, cast
 
 import pytest
 
-from connectx.core import verbs
 from connectx.core.invariants import BrokenRule, Rule
-from connectx.core.messages import Request
+from connectx.core.messages import InternalTopicsFailed
 from connectx.core.worker import WorkerCore
 from connectx.errors import WorkerStoppedError
+from connectx.kafka.group import GroupConnection
+from connectx.kafka.internal.topics import InternalTopics
+from connectx.model.events import EventKind, Transition
 from connectx.plugins.registry import Plugins
 from connectx.recording.file import read_recordings
-from connectx.recording.ring import RecordedCore
 from connectx.runtime.worker import Surroundings, Worker
-from tests.support.worker_script import leading, settings, worker_of
+from tests.support.waiting import until
+from tests.support.worker_script import worker_of
 
 
 @pytest.fixture
-def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Worker]:
-    """A worker that has recorded one step and runs nothing but its mailbox; its files are in `tmp_path`."""
+def history() -> list[EventKind]:
+    """What a worker has recorded."""
+    return []
+
+
+@pytest.fixture
+def surroundings(history: list[EventKind], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Surroundings:
+    """Of workers whose group and internal topics stay silent; their files are in `tmp_path`."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    surroundings = Surroundings(
-        worker_of(), "127.0.0.1:9", Plugins(), cast("Any", None), lambda transition, worker: None, lambda: 1_000
-    )
+    monkeypatch.setattr(InternalTopics, "start", lambda topics: None)
+    monkeypatch.setattr(GroupConnection, "start", lambda group: None)
+    config = worker_of(listeners="http://127.0.0.1:0")
+
+    def record(transition: Transition, worker: str | None) -> None:
+        history.append(transition.kind)
+
+    return Surroundings(config, "127.0.0.1:9", Plugins(), cast("Any", None), record, lambda: 1_000)
+
+
+@pytest.fixture
+def worker(surroundings: Surroundings) -> Iterator[Worker]:
+    """A worker that has started, and has recorded that step."""
     made = Worker("worker-1", surroundings)
-    made._recorded = RecordedCore("worker-1", settings(), 1 << 20, None)
-    made._recorded.core.restore(leading().core.state())
-    made._recorded.handle(Request(7, verbs.Worker()), 1_000)
-    made._mailbox.start()
+    made.start()
+    assert made.check() == (), "the step is done"
     yield made
     made.kill()
-    assert made._mailbox.join(30)
 
 
-def test_a_worker_that_fails_writes_its_recording(worker: Worker, tmp_path: Path, caplog: Any) -> None:
+def fail(worker: Worker, history: list[EventKind]) -> None:
+    """The worker fails, has tried to write its recording, and says so in the history."""
+    worker.post(InternalTopicsFailed("a bug"))
+    until(lambda: EventKind.WORKER_FAILED in history, "the end of the worker")
+
+
+def test_a_worker_that_fails_writes_its_recording(
+    worker: Worker, history: list[EventKind], tmp_path: Path, caplog: Any
+) -> None:
     with caplog.at_level(logging.ERROR):
-        worker._fail(RuntimeError("a bug"))
+        fail(worker, history)
     (path,) = tmp_path.iterdir()
     assert path.name.startswith("connectx-worker-1-")
     assert f"Its last 1 steps: connectx replay --core {path}" in caplog.text
     (recording,) = read_recordings(path)
-    assert (recording.worker, recording.reason) == ("worker-1", "the worker failed: a bug")
+    assert (recording.worker, recording.reason) == ("worker-1", f"the worker failed: {worker.error}")
+    assert "its internal topics have failed (a bug)" in recording.reason
     assert worker.recording("after its end") is not None
 
 
@@ -65,14 +89,18 @@ def test_a_broken_rule_is_returned_and_writes_the_recording(
     assert read_recordings(path)[0].reason == f"a rule is broken: {broken}"
 
 
-def test_a_core_that_stands_still_or_does_not_exist_cannot_be_checked(worker: Worker) -> None:
-    worker._mailbox.freeze()
+def test_a_core_that_stands_still_cannot_be_checked(worker: Worker) -> None:
+    assert worker.freeze(tasks=False)
     with pytest.raises(WorkerStoppedError, match=r"its core did not answer within 0.1 s"):
         worker.check(timeout_s=0.1)
-    worker._recorded = None
+
+
+def test_a_worker_that_has_not_started_has_no_core_to_check_and_no_recording(surroundings: Surroundings) -> None:
+    worker = Worker("worker-1", surroundings)
     with pytest.raises(WorkerStoppedError, match="it has not started"):
         worker.check()
     assert worker.recording("before its start") is None
+    worker.kill()
 
 
 def test_the_core_of_an_ended_worker_is_checked(worker: Worker) -> None:
@@ -81,9 +109,9 @@ def test_the_core_of_an_ended_worker_is_checked(worker: Worker) -> None:
 
 
 def test_a_recording_that_cannot_be_written_does_not_hide_the_failure(
-    worker: Worker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
+    worker: Worker, history: list[EventKind], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
-    worker._fail(RuntimeError("a bug"))
-    assert worker.error == "a bug"
+    fail(worker, history)
+    assert "a bug" in (worker.error or "")
     assert "its recording could not be written" in caplog.text
